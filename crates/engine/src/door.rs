@@ -1,0 +1,233 @@
+//! The seam between the engine, the doors and the street.
+//!
+//! A door's connection is a plain state machine, a [`Session`]: bytes in, replies out into an
+//! [`Outbox`], each reply with the [`Gate`] it must not pass before the log is durable up to it.
+//! A wait is a [`Ticket`] that the engine answers later through the reactor's [`Mailbox`]. Whoever
+//! owns the sockets (`spindle-net` today) drives sessions and writes what their outboxes release;
+//! nothing here knows of tokio, so another reactor can take its place without touching a door.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use spindle_core::JobId;
+
+/// One connection, unique in this process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnectionId(pub u64);
+
+/// One wait of one connection (a lease, a result, a busy log), unique in this process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// How far the log must be durable before an answer may leave the process: all records below this
+/// position. `Gate::OPEN` lets it go at once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Gate(pub u64);
+
+impl Gate {
+    /// An answer that reveals nothing that is not durable.
+    pub const OPEN: Gate = Gate(0);
+}
+
+/// Names a lease that was put into an outbox, so that it can be undone if its bytes never left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeaseRef {
+    /// The leased job.
+    pub job: JobId,
+    /// The attempt this lease is, which together with the epoch is its token.
+    pub attempt: u32,
+}
+
+/// A deferred answer of the engine to a waiting session.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The connection that waits.
+    pub connection: ConnectionId,
+    /// The wait it answers.
+    pub ticket: Ticket,
+    /// What happened.
+    pub answer: crate::Answer,
+    /// What must be durable before the answer may leave.
+    pub gate: Gate,
+}
+
+/// Where the engine leaves deferred answers for the reactor that owns the connections.
+///
+/// Both calls come from inside the engine's lock or from its log thread: they MUST return at once
+/// and MUST NOT call back into the engine.
+pub trait Mailbox: Send + Sync {
+    /// Queues one deferred answer and wakes the reactor.
+    fn deliver(&self, delivery: Delivery);
+    /// The durable position moved (or the log failed): outboxes may have something to release.
+    fn durable_moved(&self);
+}
+
+/// What the reactor is to do with a connection after a session has spoken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// Everything complete in the input was consumed: call again when more bytes came.
+    Continue,
+    /// The session waits for a ticket: keep further input, call `on_bytes` again after the answer.
+    Wait,
+    /// Send what the outbox holds (as its gates open), then close.
+    Close,
+    /// Close at once; what was not sent is dropped.
+    Abort,
+}
+
+/// One connection of a door, without its socket.
+///
+/// The reactor calls the methods of one session from one thread at a time.
+pub trait Session: Send {
+    /// Consumes complete requests from `input`; a partial one stays there.
+    fn on_bytes(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow;
+    /// The engine answers a wait. Answers to tickets the session no longer knows are ignored.
+    fn on_answer(&mut self, ticket: Ticket, answer: crate::Answer, gate: Gate, out: &mut Outbox)
+    -> Flow;
+    /// The peer sends no more; `input` holds what was not consumed. Also ends a wait under way.
+    fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow;
+    /// The server stops: answer what can be answered now. `last` is true when the shutdown timeout
+    /// has passed and the connection closes whatever is still under way.
+    fn on_shutdown(&mut self, last: bool, out: &mut Outbox) -> Flow;
+    /// The connection is gone. `unsent` names the leases whose bytes were never handed to the
+    /// socket: their attempts are given back.
+    fn on_closed(&mut self, unsent: &[LeaseRef]);
+    /// How many bytes of input the session can make use of beyond what it has; the reactor stops
+    /// reading above it.
+    fn input_bytes_max(&self) -> usize;
+}
+
+/// Opens sessions for accepted connections.
+pub trait Door: Send + Sync + 'static {
+    /// The door's name as users write it: `workq`, `gearman`.
+    fn name(&self) -> &'static str;
+    /// A reactor introduces itself, once, before it opens connections: from now on its mailbox
+    /// hears when the durable position moves.
+    fn attach(&self, mailbox: &Arc<dyn Mailbox>);
+    /// How far the log is durable now.
+    fn durable(&self) -> Gate;
+    /// A new connection was accepted; `mailbox` reaches the reactor that owns it.
+    fn open(
+        &self,
+        connection: ConnectionId,
+        peer: SocketAddr,
+        mailbox: &Arc<dyn Mailbox>,
+    ) -> Box<dyn Session>;
+}
+
+/// Replies of one connection in order, each held back until its gate opens.
+///
+/// One contiguous buffer: everything whose gate is open leaves in one write. A reply never
+/// overtakes another, so a byte needs the largest gate of all replies up to it.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    bytes: BytesMut,
+    /// Bytes ever handed to the socket; offsets below count from the connection's first byte.
+    sent: u64,
+    /// (offset, gate): from this offset on, bytes need this gate. Both rise.
+    marks: VecDeque<(u64, Gate)>,
+    /// (end offset, lease) of leases whose bytes are not yet handed to the socket.
+    leases: VecDeque<(u64, LeaseRef)>,
+}
+
+impl Outbox {
+    /// Appends one reply by letting `write` append its bytes.
+    pub fn put(&mut self, gate: Gate, write: impl FnOnce(&mut BytesMut)) {
+        let needed = self.marks.back().map_or(Gate::OPEN, |(_, gate)| *gate);
+        if gate > needed {
+            self.marks.push_back((self.end(), gate));
+        }
+        write(&mut self.bytes);
+    }
+
+    /// Appends a reply that hands out a lease.
+    pub fn put_lease(&mut self, gate: Gate, lease: LeaseRef, write: impl FnOnce(&mut BytesMut)) {
+        self.put(gate, write);
+        self.leases.push_back((self.end(), lease));
+    }
+
+    /// The bytes that may leave now that all records below `durable` are durable.
+    pub fn released(&mut self, durable: Gate) -> &[u8] {
+        while self.marks.front().is_some_and(|(_, gate)| *gate <= durable) {
+            self.marks.pop_front();
+        }
+        let limit = self.marks.front().map_or(self.end(), |(start, _)| *start);
+        self.bytes.get(..(limit - self.sent) as usize).unwrap_or_default()
+    }
+
+    /// Takes note that the first `count` released bytes were handed to the socket.
+    pub fn advance(&mut self, count: usize) {
+        bytes::Buf::advance(&mut self.bytes, count);
+        self.sent += count as u64;
+        while self.leases.front().is_some_and(|(end, _)| *end <= self.sent) {
+            self.leases.pop_front();
+        }
+        if self.bytes.is_empty() && self.bytes.capacity() > IDLE_BYTES_MAX {
+            self.bytes = BytesMut::new();
+        }
+    }
+
+    /// Bytes not yet handed to the socket, held back or not.
+    pub fn pending_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether something is held back by a gate.
+    pub fn is_gated(&self) -> bool {
+        !self.marks.is_empty()
+    }
+
+    /// The leases whose bytes were never handed to the socket.
+    pub fn unsent_leases(&self) -> Vec<LeaseRef> {
+        self.leases.iter().map(|(_, lease)| *lease).collect()
+    }
+
+    fn end(&self) -> u64 {
+        self.sent + self.bytes.len() as u64
+    }
+}
+
+/// An emptied outbox keeps at most this much memory, so that one large reply does not stay
+/// allocated for the life of its connection.
+const IDLE_BYTES_MAX: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(out: &mut Outbox, gate: u64, text: &[u8]) {
+        out.put(Gate(gate), |bytes| bytes.extend_from_slice(text));
+    }
+
+    #[test]
+    fn a_reply_never_overtakes_one_that_waits_for_the_log() {
+        let mut out = Outbox::default();
+        put(&mut out, 0, b"a");
+        put(&mut out, 5, b"b");
+        put(&mut out, 0, b"c");
+        put(&mut out, 3, b"d");
+        put(&mut out, 7, b"e");
+        assert_eq!(out.released(Gate(4)), b"a");
+        out.advance(1);
+        assert_eq!(out.released(Gate(4)), b"");
+        assert_eq!(out.released(Gate(6)), b"bcd");
+        out.advance(2);
+        assert_eq!(out.released(Gate(6)), b"d");
+        assert_eq!(out.released(Gate(7)), b"de");
+        out.advance(2);
+        assert_eq!((out.pending_bytes(), out.is_gated()), (0, false));
+    }
+
+    #[test]
+    fn only_leases_whose_last_byte_left_count_as_sent() {
+        let mut out = Outbox::default();
+        let lease = |job| LeaseRef { job: JobId(job), attempt: 1 };
+        out.put_lease(Gate(1), lease(1), |bytes| bytes.extend_from_slice(b"one"));
+        out.put_lease(Gate(1), lease(2), |bytes| bytes.extend_from_slice(b"two"));
+        assert_eq!(out.released(Gate(1)), b"onetwo");
+        out.advance(5);
+        assert_eq!(out.unsent_leases(), [lease(2)]);
+    }
+}
