@@ -1,3 +1,156 @@
-//! placeholder
+//! The project's chores, as `cargo xtask ...`.
+//!
+//! `test` is everything that has to pass. It shares one target folder and two profiles: tests are
+//! built for debugging, the programs they and the long runs start are release builds.
 
-fn main() {}
+mod packages;
+mod steps;
+mod torture;
+mod workspace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+use steps::Steps;
+use torture::{Mode, Options};
+use workspace::{build_release, call, cargo, release};
+
+/// The server, what is preloaded into it, the simulator.
+const RELEASED: [&str; 3] = ["spindle", "spindle-powercut", "spindle-sim"];
+const MODES: [Mode; 3] = [Mode::Kill, Mode::Power, Mode::PowerOs];
+const SMOKE_CYCLES: u64 = 5;
+const SMOKE_SECONDS: f64 = 0.8;
+const SMOKE_SEEDS: &str = "200";
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's chores")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Everything that has to pass, with a summary at the end
+    Test,
+    /// Measure Spindle and its peers; arguments go to the load generator
+    Bench {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Simulate: `--seeds N` searches, `--seed N` reruns one
+    Sim {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Kill the real server again and again under load and check what it acknowledged
+    Torture(TortureArgs),
+}
+
+#[derive(clap::Args)]
+struct TortureArgs {
+    /// How often the server is killed under load, per mode
+    #[arg(long, default_value_t = 20)]
+    cycles: u64,
+    /// One mode only [default: all three]
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    /// The longest a cycle's load lasts
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    seconds: f64,
+    /// Repeats the choices of an earlier run (not its timing)
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Another program to start instead of our release build; it gets `serve` and its flags
+    #[arg(long, value_name = "PROGRAM")]
+    server_cmd: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> Result<()> {
+    match chore {
+        Chore::Test => test(),
+        Chore::Bench { args } => {
+            build_release(&["spindle", "spindle-bench"])?;
+            call(release("spindle-bench")?, &args)
+        }
+        Chore::Sim { args } => {
+            build_release(&["spindle-sim"])?;
+            call(release("spindle-sim")?, &args)
+        }
+        Chore::Torture(args) => torture(&args),
+    }
+}
+
+fn test() -> Result<()> {
+    let mut steps = Steps::default();
+    steps.run("Debian packages", packages::install_missing);
+    let built = steps.run("release build", || build_release(&RELEASED));
+    steps.run("cargo test", || cargo(&["test", "--workspace"]));
+    if built {
+        steps.run("simulation", || call(release("spindle-sim")?, &["--seeds", SMOKE_SEEDS]));
+        for mode in MODES {
+            steps.run(torture_step(mode), || {
+                let options = Options {
+                    cycles: SMOKE_CYCLES,
+                    seconds: SMOKE_SECONDS,
+                    seed: 1,
+                    program: release("spindle")?,
+                    library: library()?,
+                };
+                println!("{}", torture::run(mode, &options)?);
+                Ok(())
+            });
+        }
+    }
+    steps.finish()
+}
+
+fn torture_step(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Kill => "torture: kill",
+        Mode::Power => "torture: power cut",
+        Mode::PowerOs => "torture: power cut without syncs",
+    }
+}
+
+fn torture(args: &TortureArgs) -> Result<()> {
+    let program = match &args.server_cmd {
+        Some(program) => {
+            build_release(&["spindle-powercut"])?;
+            program.canonicalize().with_context(|| format!("{}", program.display()))?
+        }
+        None => {
+            build_release(&["spindle", "spindle-powercut"])?;
+            release("spindle")?
+        }
+    };
+    let options = Options {
+        cycles: args.cycles,
+        seconds: args.seconds,
+        seed: args.seed,
+        program,
+        library: library()?,
+    };
+    let modes = args.mode.map_or(MODES.to_vec(), |mode| vec![mode]);
+    for mode in modes {
+        println!("{}", torture::run(mode, &options)?);
+    }
+    Ok(())
+}
+
+fn library() -> Result<PathBuf> {
+    release("libspindle_powercut.so")
+}

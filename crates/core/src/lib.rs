@@ -1,5 +1,27 @@
-//! placeholder
+//! The rules of Spindle: jobs, queues, leases, retries and limits, as a pure state machine.
+//!
+//! A [`Command`] is what somebody wants. [`decide`] says which [`Event`]s it causes, or why it is
+//! refused; [`State::evolve`] folds an event into the [`State`]. Time, ids, randomness and the
+//! places of bytes come in with the command, so folding the same events gives the same state on
+//! every machine. There is no I/O here, no clock, no thread.
+//!
+//! Start with [`job`] (the life of a job), then [`command`] and [`event`].
 
-/// The number of a job.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct JobId(pub u64);
+pub mod address;
+pub mod command;
+pub mod event;
+pub mod job;
+pub mod payload;
+pub mod queue;
+pub mod state;
+
+mod decide;
+mod rejection;
+
+pub use command::Command;
+pub use decide::{Decision, EVENTS_MAX, decide};
+pub use event::{Event, EventFrame};
+pub use job::{JobId, JobImage, Status};
+pub use payload::{BytesRef, Type};
+pub use rejection::Rejection;
+pub use state::{Defaults, Found, Place, State};

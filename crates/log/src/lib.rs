@@ -1,1 +1,39 @@
-//! placeholder
+//! The memory of Spindle: a gapless sequence of opaque records that survives crashes.
+//!
+//! Everything that ever changes in the server is an event; the engine packs events into
+//! *records* and appends them here, and after a crash it folds them again. This crate stores the
+//! records and knows nothing of jobs.
+//!
+//! Where to start reading:
+//!
+//! - [`Log`] is the contract, with a drawing of its positions. Every log keeps it, and
+//!   [`conformance`] is the suite that says so: a new log (over a database, say) is done when
+//!   [`conformance::run`] passes on it.
+//! - [`FileLog`] is the default: segment files in a folder, one write and one `fdatasync` for all
+//!   records submitted together. The page of the file format is the `frame` module.
+//! - [`MemoryLog`] forgets everything when the process ends: tests and `--memory`.
+//! - [`disk`] is the seam below the file log: a real folder, or a simulated one that tears writes,
+//!   loses what was not synced and runs full when it is told to.
+//! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not.
+//!
+//! No runtime is involved: plain threads and blocking calls. The engine's log thread calls
+//! [`Log::submit`] for each record and then [`Log::next_ack`] for each, in order:
+//!
+//! ```
+//! use spindle_log::{Ack, Log, MemoryLog, Position, Record};
+//!
+//! let log = MemoryLog::new();
+//! let record = Record { epoch: 1, bytes: "three events".into() };
+//! log.submit(log.next(), &record)?;
+//! assert!(matches!(log.next_ack(), Ack::Committed(Position(0))));
+//! assert_eq!(log.read_at(Position(0), 6, 6)?, "events");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod contract;
+mod memory;
+
+pub use contract::{
+    Ack, Log, LogError, Position, ReadError, Record, Space, Stored, StoredRecords, SubmitError,
+};
+pub use memory::MemoryLog;

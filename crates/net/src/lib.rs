@@ -1,1 +1,55 @@
-//! placeholder
+//! The street: one accept loop for all TCP doors.
+//!
+//! A door brings a state machine per connection ([`spindle_engine::door::Session`]); this crate
+//! owns the sockets, reads into the sessions, writes what their outboxes release, and enforces
+//! what no client may exceed: connections, silence in the middle of a request, answers that nobody
+//! reads. It knows no protocol and no queue.
+//!
+//! [`bind`] claims the addresses, [`Server::start`] serves them, [`ServerHandle`] ends it. None of
+//! it is async on the outside.
+//!
+//! # How it runs
+//!
+//! A few **reactors**, each one thread with its own epoll set (tokio's current-thread runtime) and
+//! its own connections. All of a reactor is driven by *one* task: sockets, the engine's mailbox
+//! and commands leave notes in one `Inbox`; the task takes all notes in a swap and makes one
+//! *turn*: read what is ready, hand out deferred answers, then write to every connection that may
+//! have something to say. So a group commit that releases 64 answers costs one wake and 64 writes,
+//! and 32 requests that came in one read are answered by one write.
+//!
+//! - Invariant: the inbox's lock is never held while a door is called, so a mailbox may be used
+//!   from inside the engine's lock.
+//! - Invariant: bytes reach a socket only through `Outbox::released`, in one place
+//!   (`Connection::flush`).
+//! - Invariant: every session that was opened gets exactly one `on_closed`.
+//! - Invariant: a turn never blocks, and what one connection can do in a turn is bounded.
+//!
+//! # What a session can rely on
+//!
+//! - After `Flow::Wait`, `on_bytes` is not called until `on_answer` has returned
+//!   `Flow::Continue`; then it is called with what was kept, if anything was.
+//! - After `on_end_of_input` only `on_answer`, `on_shutdown` and, when a wait had outlived the end
+//!   of input and was answered with `Flow::Continue`, `on_end_of_input` again are called.
+//!   `Flow::Continue` from `on_end_of_input` means `Flow::Close`.
+//! - A session that finds more than 64 KiB in its outbox may leave complete requests in the input
+//!   and return `Flow::Continue`: it is called again with them when the outbox is empty, or more
+//!   came in. This bounds memory when small requests ask for large answers.
+//! - Deliveries that were queued before a connection closes are handed to its session before
+//!   `on_closed`, so that a lease among them is seen (and is then among the unsent ones).
+//! - Input buffers are shared and reused: a session copies what it keeps.
+
+mod accept;
+mod bind;
+mod config;
+mod connection;
+mod connections;
+mod counters;
+mod inbox;
+mod reactor;
+mod server;
+mod shutdown;
+
+pub use bind::{BindError, Bound, bind};
+pub use config::{Limits, NetConfig};
+pub use counters::NetCounters;
+pub use server::{Server, ServerHandle, StartError};

@@ -1,1 +1,67 @@
-//! placeholder
+//! A power cut for a process that is killed.
+//!
+//! SIGKILL alone does not test durability: what a killed process wrote is still in the kernel's page
+//! cache, so a server that never syncs survives every kill. This library is preloaded into the
+//! server (`LD_PRELOAD`), watches the calls that change files below one folder, and keeps beside
+//! that folder a second one, the *shadow*, which holds what a disk would hold if the power failed
+//! right now. After the kill the test throws the visible folder away and goes on with the shadow.
+//!
+//! ```text
+//!                  write, rename, unlink           visible folder (what the process sees)
+//!   the server --------------------------------->  data/00001.log   data/lock
+//!        |
+//!        | fsync, fdatasync of a file              shadow
+//!        +------ dirty ranges ------------------>  inodes/7          (bytes and size, synced)
+//!        | fsync of a directory                       ^ hard link
+//!        +------ creates, renames, unlinks ----->  tree/00001.log    (names, synced)
+//! ```
+//!
+//! # The model
+//!
+//! - A file is a *shadow inode*: one file below `inodes/`, found by device and inode number of the
+//!   visible file. Writes only note which range became dirty; a sync of the file copies the dirty
+//!   ranges and the size from the visible file into it. Nothing else ever does (see *leaks*).
+//! - A directory entry is a hard link below `tree/` to a shadow inode. Creates, renames and unlinks
+//!   wait in a list, in order, until the directory they happened in is synced. A rename from one
+//!   directory to another comes with the sync of either, as on a journalling file system.
+//! - So a file may be synced while its name is not: then it is not there after the cut. A file may
+//!   be unlinked while the directory is not synced: then it is there again. A directory that was
+//!   never synced into its parent takes everything below it along.
+//! - `O_DSYNC` and `O_SYNC` descriptors sync after each write; `sync_file_range` syncs nothing.
+//! - Reads need no help: the visible folder is real.
+//!
+//! A kill is legal at any moment. Every step on the shadow is one system call that is atomic by
+//! itself (link, rename, unlink) or changes only bytes whose sync has not returned yet, and a disk
+//! may have kept any part of those.
+//!
+//! # Leaks
+//!
+//! A real disk may also keep bytes that nobody synced, in any order. With `SPINDLE_POWERCUT_LEAK`
+//! set to a number (the seed), a part of some unsynced writes reaches the shadow at once, in whole
+//! sectors, within the size that is already durable.
+//!
+//! # How it is told
+//!
+//! | environment | meaning |
+//! |---|---|
+//! | `SPINDLE_POWERCUT_DIR` | the visible folder; it must exist |
+//! | `SPINDLE_POWERCUT_SHADOW` | the shadow; made anew at start from the visible folder |
+//! | `SPINDLE_POWERCUT_REPORT` | optional: a file of counts, refreshed at each sync |
+//! | `SPINDLE_POWERCUT_LEAK` | optional: seed of the leaks |
+//! | `SPINDLE_POWERCUT_SETTLE` | optional: at a regular exit everything counts as synced |
+//!
+//! With `SPINDLE_POWERCUT_SETTLE` set, shadow and visible folder are equal byte for byte after a
+//! regular exit, unless the process changed a file behind the library's back. That is how a test
+//! makes sure that the library saw every write.
+//!
+//! # Limits
+//!
+//! Linux on x86-64 with glibc. It sees calls that go through libc's symbols: raw system calls,
+//! io_uring and C's buffered streams pass it by (the comparison above finds them). What it sees
+//! and can't model ends the process with a message: shared mappings, hard and symbolic links,
+//! `copy_file_range`, `sendfile` or `splice` into a watched file, renamed directories, `O_TMPFILE`.
+
+mod hooks;
+mod leak;
+mod shadow;
+mod tree;

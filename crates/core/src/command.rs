@@ -1,0 +1,369 @@
+//! What can be asked of the core. Everything a decision needs that is not state comes in here:
+//! ids, randomness, places of bytes.
+
+use bytes::Bytes;
+
+use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, Origin};
+use crate::payload::BytesRef;
+use crate::queue::{Constraint, QueueSettings};
+
+/// One wish. Each variant says why it exists.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Command {
+    /// A job comes in.
+    Submit(Box<Submit>),
+    /// A worker asks for work.
+    Lease(Lease),
+    /// A holder needs more time, or a person gives it.
+    Extend(Extend),
+    /// An attempt ended with a result.
+    Finish(Box<Finish>),
+    /// A holder gives its job back without having tried it; or the lease never left the server
+    /// (`cause` Undone), then the attempt is given back as well.
+    Release {
+        /// Which lease.
+        claim: Claim,
+        /// Released, Undone or HolderGone.
+        cause: Cause,
+    },
+    /// A connection went: the leases bound to it end. At most 256 at a time; ask again while the
+    /// decision is not empty.
+    HolderGone {
+        /// The connection.
+        holder: u64,
+    },
+    /// A dead or done job is to run again. Its image was read from the log by the caller.
+    Retry {
+        /// The image as last carried or finished.
+        image: Box<JobImage>,
+        /// A new payload instead of the old one.
+        payload: Option<BytesRef>,
+    },
+    /// A person changes a waiting job.
+    Edit(Box<Edit>),
+    /// Ends a job as dead with code `cancelled`; those who wait for it are told.
+    Cancel {
+        /// Which job.
+        id: JobId,
+    },
+    /// Removes a job, whatever its status.
+    Delete {
+        /// Which job.
+        id: JobId,
+        /// Deleted, Consumed, Abandoned or Limit.
+        cause: Cause,
+    },
+    /// A finished job's result was read: its retention may shorten.
+    ResultRead {
+        /// Which job.
+        id: JobId,
+        /// Its `keep_read_ms`, from its image.
+        keep_read_ms: u64,
+    },
+    /// A background submit joined a foreground job: it is logged from now on.
+    Persist {
+        /// Which job.
+        id: JobId,
+        /// Where its payload is logged now.
+        payload: BytesRef,
+        /// What the background submit asked for.
+        keep_ms: Option<u64>,
+    },
+    /// A payload failed its checksum when it was to be handed out.
+    PayloadDamaged {
+        /// Which job.
+        id: JobId,
+    },
+    /// A user sets a Jobq job's state.
+    SetState {
+        /// Which job.
+        id: JobId,
+        /// Only if the revision still is this.
+        revision: Option<u32>,
+        /// The new state, as JSON text.
+        state: Bytes,
+        /// What to append to the job's events, as JSON text.
+        event: Bytes,
+    },
+    /// A user appends an event to a job.
+    AddEvent {
+        /// Which job.
+        id: JobId,
+        /// The event, as JSON text.
+        event: Bytes,
+    },
+    /// A person sets, pauses or resumes a queue.
+    SetQueue {
+        /// Which queue.
+        name: Bytes,
+        /// All its settings.
+        settings: QueueSettings,
+    },
+    /// A person puts a constraint, new or changed. Existing jobs are relabelled afterwards.
+    SetConstraint(Constraint),
+    /// A person removes a constraint.
+    RemoveConstraint {
+        /// Its number.
+        number: u32,
+    },
+    /// The engine matched an existing job again.
+    Relabel {
+        /// Which job.
+        id: JobId,
+        /// Its labels now, sorted.
+        labels: Vec<Label>,
+    },
+    /// A server starts on this log, or takes it over.
+    Start {
+        /// Higher than any before.
+        epoch: u64,
+    },
+    /// After `Start`, once: ends bound leases and moves deadlines of older epochs for at most 256
+    /// jobs from `from` on.
+    Recover {
+        /// First job to look at.
+        from: JobId,
+        /// Deadlines move to at least this long from now (at most the job's TTR).
+        grace_ms: u64,
+    },
+    /// More ids are needed: a block is durable before its first id leaves.
+    ReserveIds {
+        /// All ids below this may be used.
+        until: u64,
+    },
+    /// What became due by now happens, at most 256 events at a time.
+    Tick {
+        /// Wall clock and log disagree: nothing is deleted for its TTL.
+        hold_expiry: bool,
+    },
+    /// An item's record is to be forgotten: tell it again in full.
+    Carry(Carry),
+    /// New kinds of events may be written from now on.
+    RaiseFormat {
+        /// The version of the format.
+        version: u32,
+    },
+}
+
+/// A job to be submitted. Absent settings are resolved when they are needed: the job's own, then
+/// the queue's, then the protocol's.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Submit {
+    /// From the reserved block.
+    pub id: JobId,
+    /// 1 to 512 bytes.
+    pub queue: Bytes,
+    /// The door.
+    pub origin: Origin,
+    /// Higher goes first.
+    pub priority: i64,
+    /// Not before this time.
+    pub run_at_ms: Option<u64>,
+    /// Goes after this, from `run_at_ms` or now, whatever its state.
+    pub ttl_ms: Option<u64>,
+    /// How long a lease lasts.
+    pub ttr_ms: Option<u64>,
+    /// Most leases; 0 means no limit.
+    pub attempts_max: Option<u32>,
+    /// Most failures.
+    pub fails_max: Option<u32>,
+    /// Wait between failures.
+    pub backoff: Option<Backoff>,
+    /// Where the payload is.
+    pub payload: BytesRef,
+    /// Names from outside; a taken one refuses the submit and names who has it.
+    pub keys: Vec<Key>,
+    /// Which constraint values it falls under, sorted.
+    pub labels: Vec<Label>,
+    /// The revision of the constraint set the labels were made with.
+    pub constraints_revision: u64,
+    /// Words to search by.
+    pub tags: Vec<Bytes>,
+    /// Kept aside until released.
+    pub parked: bool,
+    /// Never logged; lives while somebody waits.
+    pub foreground: bool,
+    /// Retention once done; absent means the queue's or the protocol's.
+    pub keep_ms: Option<u64>,
+    /// Retention after the first read.
+    pub keep_read_ms: Option<u64>,
+    /// The result is dropped when it finishes.
+    pub drop_result: bool,
+    /// Jobq's state, as JSON text.
+    pub state: Option<Bytes>,
+    /// Jobq's first event, as JSON text.
+    pub event: Option<Bytes>,
+}
+
+impl Submit {
+    /// A submit that asks for nothing special.
+    pub fn new(id: JobId, queue: Bytes, origin: Origin, payload: BytesRef) -> Submit {
+        Submit {
+            id,
+            queue,
+            origin,
+            priority: 0,
+            run_at_ms: None,
+            ttl_ms: None,
+            ttr_ms: None,
+            attempts_max: None,
+            fails_max: None,
+            backoff: None,
+            payload,
+            keys: Vec::new(),
+            labels: Vec::new(),
+            constraints_revision: 0,
+            tags: Vec::new(),
+            parked: false,
+            foreground: false,
+            keep_ms: None,
+            keep_read_ms: None,
+            drop_result: false,
+            state: None,
+            event: None,
+        }
+    }
+}
+
+/// How a lease selects among the queues it names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Select {
+    /// Highest priority, then age, over all of them (LightJQ, API).
+    ByPriority,
+    /// Highest priority first; among queues of equal priority the next one after this name, in the
+    /// order the lease names them (Gearman).
+    RoundRobin {
+        /// The queue the holder's last job came from.
+        after: Option<Bytes>,
+    },
+    /// A queue drawn among those with work, by this random number (Workq).
+    RandomQueue {
+        /// Uniform random bits.
+        draw: u64,
+    },
+}
+
+/// A worker's wish for one job.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lease {
+    /// Where from; at most 1,024.
+    pub queues: Vec<Bytes>,
+    /// Which of them.
+    pub select: Select,
+    /// The connection or registered worker.
+    pub holder: u64,
+    /// Whether the lease ends with the connection.
+    pub bound: bool,
+    /// The worker's own time limit.
+    pub timeout_ms: Option<u64>,
+    /// The holder's door.
+    pub door: Origin,
+    /// The worker's name.
+    pub worker: Bytes,
+    /// Payloads above this are passed over: the door cannot carry them.
+    pub payload_bytes_max: u32,
+}
+
+/// Which job an end of an attempt means, and by what right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// The live lease with this token only.
+    Token {
+        /// Which job.
+        id: JobId,
+        /// The epoch the lease was given in.
+        epoch: u64,
+        /// The attempt it is.
+        attempt: u32,
+    },
+    /// Any unfinished job, leased or not: Workq's document allows it.
+    Unfinished {
+        /// Which job.
+        id: JobId,
+    },
+}
+
+impl Claim {
+    /// The job it names.
+    pub fn id(self) -> JobId {
+        match self {
+            Claim::Token { id, .. } | Claim::Unfinished { id } => id,
+        }
+    }
+}
+
+/// More time for a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extend {
+    /// Which lease; `Unfinished` means the job's live lease, whoever holds it.
+    pub claim: Claim,
+    /// From now.
+    pub ttr_ms: u64,
+}
+
+/// The end of an attempt.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Finish {
+    /// Which job and by what right.
+    pub claim: Claim,
+    /// Completed, or failed.
+    pub success: bool,
+    /// On failure: false kills the job whatever tries it has left.
+    pub retry: bool,
+    /// The result's bytes, logged already or in this record.
+    pub result: Option<BytesRef>,
+    /// For people.
+    pub message: Bytes,
+    /// As it came.
+    pub error: Bytes,
+    /// As it came.
+    pub code: Bytes,
+    /// As it came.
+    pub worker_finished_at: Bytes,
+}
+
+/// Changes to a waiting job; absent fields stay.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Edit {
+    /// Which job.
+    pub id: JobId,
+    /// Only if the revision still is this.
+    pub revision: Option<u32>,
+    /// Another queue.
+    pub queue: Option<Bytes>,
+    /// Another priority.
+    pub priority: Option<i64>,
+    /// Another time to run; `Some(0)` means now.
+    pub run_at_ms: Option<u64>,
+    /// Park (true) or release (false).
+    pub parked: Option<bool>,
+}
+
+/// What to tell again.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Carry {
+    /// A live job, its bytes copied to these places.
+    Job {
+        /// Which.
+        id: JobId,
+        /// It must not have changed since its bytes were read.
+        revision: u32,
+        /// Where its payload is now.
+        payload: Option<BytesRef>,
+        /// Where its last result is now.
+        result: Option<BytesRef>,
+    },
+    /// A finished job: its image as read from the log, with its bytes' new places.
+    Finished(Box<JobImage>),
+    /// A queue's settings.
+    Queue(Bytes),
+    /// A constraint and its buckets, at most 256 of them from `from` on.
+    Constraint {
+        /// Its number.
+        number: u32,
+        /// First bucket value.
+        from: u64,
+    },
+    /// The server item.
+    Server,
+}

@@ -1,0 +1,66 @@
+//! Telling items again, so that the records that told them before can go.
+
+use crate::command::Carry;
+use crate::decide::{Decision, EVENTS_MAX};
+use crate::event::{ConstraintSet, Event, QueueSet, ServerCarried};
+use crate::job::JobId;
+use crate::rejection::Rejection;
+use crate::state::{Found, State};
+
+pub(super) fn carry(state: &State, item: &Carry, out: &mut Decision) -> Result<(), Rejection> {
+    match item {
+        Carry::Job { id, revision, payload, result } => {
+            let mut image = state.image(*id).ok_or(Rejection::NotFound)?;
+            if image.revision != *revision {
+                return Err(Rejection::Stale);
+            }
+            if image.foreground {
+                return Err(Rejection::Foreground);
+            }
+            if let Some(payload) = payload {
+                image.payload = Some(payload.clone());
+            }
+            if let (Some(result), Some(outcome)) = (result, image.outcome.as_mut()) {
+                outcome.bytes = Some(result.clone());
+            }
+            out.tell(Event::Carried(image), true);
+        }
+        Carry::Finished(image) => {
+            let Some(Found::Finished(stub)) = state.job(JobId(image.id)) else {
+                return Err(Rejection::NotFound);
+            };
+            // Reading the result may have shortened its retention since the image was written.
+            let mut image = image.clone();
+            image.kept_until_ms = stub.kept_until_ms();
+            out.tell(Event::Carried(*image), true);
+        }
+        Carry::Queue(name) => {
+            let queue = state.queue(name).ok_or(Rejection::NotFound)?;
+            let set = QueueSet { name: name.clone(), settings: queue.settings().clone() };
+            out.tell(Event::QueueSet(set), true);
+        }
+        Carry::Constraint { number, from } => {
+            let rule = state.constraint(*number).ok_or(Rejection::NoConstraint)?.clone();
+            let buckets = state.buckets_of(*number, *from).take(EVENTS_MAX - 1);
+            for (label, bucket) in buckets {
+                out.tell(Event::BucketSet(bucket.image(label)), true);
+            }
+            let revision = state.server().constraints_revision;
+            let set = ConstraintSet { constraint: rule, revision };
+            out.events.insert(0, (Event::ConstraintSet(set), true));
+        }
+        Carry::Server => {
+            let server = state.server();
+            let carried = ServerCarried {
+                ids_until: server.ids_until,
+                epoch: server.epoch,
+                format: server.format,
+                next_order: server.next_order,
+                next_constraint: server.next_constraint,
+                constraints_revision: server.constraints_revision,
+            };
+            out.tell(Event::ServerCarried(carried), true);
+        }
+    }
+    Ok(())
+}

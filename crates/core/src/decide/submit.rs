@@ -1,0 +1,119 @@
+//! Jobs that come in.
+
+use crate::command::Submit;
+use crate::decide::Decision;
+use crate::event::Event;
+use crate::job::{JOB_ID_END, JobId, JobImage, LABELS_MAX, Status};
+use crate::payload::BytesRef;
+use crate::queue::QUEUE_NAME_BYTES_MAX;
+use crate::rejection::Rejection;
+use crate::state::State;
+
+/// TTRs are kept in 32 bits: at most this, about 49 days.
+pub const TTR_MS_MAX: u64 = u32::MAX as u64 - 1;
+
+/// Keys and tags of one job.
+const NAMES_MAX: usize = 64;
+
+pub(super) fn submit(
+    state: &State,
+    submit: &Submit,
+    now_ms: u64,
+    out: &mut Decision,
+) -> Result<(), Rejection> {
+    check_limits(submit)?;
+    if submit.id.0 >= state.server().ids_until || state.handle(submit.id).is_some() {
+        return Err(Rejection::IdNotReserved);
+    }
+    if let Some(taken) = submit.keys.iter().find_map(|key| state.job_by_key(key)) {
+        return Err(Rejection::KeyTaken(taken.id()));
+    }
+    if !submit.labels.is_empty()
+        && submit.constraints_revision != state.server().constraints_revision
+    {
+        return Err(Rejection::StaleConstraints);
+    }
+    if let Some(queue) = state.queue(&submit.queue)
+        && let Some(max) = queue.settings().jobs_max
+        && queue.unfinished() as u64 >= max
+    {
+        return Err(Rejection::QueueFull);
+    }
+    let ahead = submit.run_at_ms.is_some_and(|run_at| run_at > now_ms);
+    let status = match (submit.parked, ahead) {
+        (true, _) => Status::Parked,
+        (false, true) => Status::Scheduled,
+        (false, false) => Status::Ready,
+    };
+    let start_ms = submit.run_at_ms.unwrap_or(now_ms);
+    let image = JobImage {
+        id: submit.id.0,
+        queue: submit.queue.clone(),
+        status: status as i32,
+        origin: submit.origin as i32,
+        priority: submit.priority,
+        order: if status == Status::Ready { out.next_order() } else { 0 },
+        created_ms: now_ms,
+        run_at_ms: submit.run_at_ms.filter(|_| status == Status::Scheduled),
+        scheduled_ms: submit.run_at_ms,
+        ttl_ms: submit.ttl_ms,
+        expires_ms: submit.ttl_ms.map(|ttl| start_ms.saturating_add(ttl)),
+        ttr_ms: submit.ttr_ms,
+        attempts_max: submit.attempts_max,
+        fails_max: submit.fails_max,
+        backoff: submit.backoff,
+        payload: Some(submit.payload.clone()),
+        keys: submit.keys.clone(),
+        labels: submit.labels.clone(),
+        tags: submit.tags.clone(),
+        state: submit.state.clone(),
+        events: submit.event.iter().cloned().collect(),
+        foreground: submit.foreground,
+        keep_ms: submit.keep_ms,
+        keep_read_ms: submit.keep_read_ms,
+        drop_result: submit.drop_result,
+        revision: 1,
+        ..JobImage::default()
+    };
+    if image.expires_ms.is_some_and(|expires| expires <= now_ms) {
+        return Err(Rejection::OutOfRange("ttl"));
+    }
+    out.tell(Event::Submitted(image), !submit.foreground);
+    Ok(())
+}
+
+fn check_limits(submit: &Submit) -> Result<(), Rejection> {
+    let name = submit.queue.len();
+    let fields = [
+        ("queue name", (1..=QUEUE_NAME_BYTES_MAX).contains(&name)),
+        ("id", submit.id.0 > 0 && submit.id.0 < JOB_ID_END),
+        ("ttr", submit.ttr_ms.is_none_or(|ttr| (1..=TTR_MS_MAX).contains(&ttr))),
+        ("ttl", submit.ttl_ms.is_none_or(|ttl| ttl > 0)),
+        ("labels", submit.labels.len() <= LABELS_MAX),
+        ("keys", submit.keys.len() <= NAMES_MAX),
+        ("tags", submit.tags.len() <= NAMES_MAX),
+    ];
+    match fields.iter().find(|(_, holds)| !holds) {
+        Some((field, _)) => Err(Rejection::OutOfRange(field)),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn persist(
+    state: &State,
+    id: JobId,
+    payload: &BytesRef,
+    keep_ms: Option<u64>,
+    out: &mut Decision,
+) -> Result<(), Rejection> {
+    let mut image = state.image(id).ok_or(Rejection::NotFound)?;
+    if !image.foreground {
+        return Ok(());
+    }
+    image.foreground = false;
+    image.payload = Some(payload.clone());
+    image.keep_ms = keep_ms;
+    image.revision = image.revision.wrapping_add(1);
+    out.tell(Event::Persisted(image), true);
+    Ok(())
+}

@@ -1,0 +1,436 @@
+//! A job, as it is told in events: the vocabulary of its parts.
+//!
+//! ```text
+//!                run_at later                  run_at reached
+//!   submit ----> scheduled -------------------> ready <-----------------------+
+//!      |------------------------------------------^  |                        | tries left:
+//!      +-> parked ---------- release -------------+  | lease                  | deadline passed,
+//!                                                    v                        | holder gone,
+//!                                                  leased --------------------+ or failed (then
+//!                                      complete |        | no tries left, or  through scheduled,
+//!                                               v        v told not to retry  after its backoff)
+//!                                             done      dead -- retry --> ready
+//!   any status -- TTL passes, deleted, result consumed, retention or a named limit --> gone
+//! ```
+
+use bytes::Bytes;
+
+use crate::payload::BytesRef;
+
+/// The number of a job: below 2^53, never reused. Eight bits are kept for a shard.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct JobId(pub u64);
+
+impl std::fmt::Display for JobId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Ids stay below this, so that a JSON number carries them exactly.
+pub const JOB_ID_END: u64 = 1 << 53;
+
+/// Ids of one shard: the low 45 bits.
+pub const JOB_ID_SEQUENCE_END: u64 = 1 << 45;
+
+/// Where a job stands. See the drawing above.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, prost::Enumeration)]
+#[repr(i32)]
+pub enum Status {
+    /// Its run_at lies ahead.
+    Scheduled = 0,
+    /// May be leased.
+    Ready = 1,
+    /// Held by a worker.
+    Leased = 2,
+    /// Kept aside until released by hand.
+    Parked = 3,
+    /// Completed.
+    Done = 4,
+    /// Failed for good.
+    Dead = 5,
+}
+
+impl Status {
+    /// All, in the order of their numbers.
+    pub const ALL: [Status; 6] = [
+        Status::Scheduled,
+        Status::Ready,
+        Status::Leased,
+        Status::Parked,
+        Status::Done,
+        Status::Dead,
+    ];
+
+    /// Done or dead: only a stub of the job stays in memory.
+    pub fn is_finished(self) -> bool {
+        matches!(self, Status::Done | Status::Dead)
+    }
+}
+
+/// A door a job came in through, or a worker holds jobs by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, prost::Enumeration)]
+#[repr(i32)]
+pub enum Origin {
+    /// The native API and the command line over it.
+    Api = 0,
+    /// Workq's text protocol.
+    Workq = 1,
+    /// Gearman's binary protocol.
+    Gearman = 2,
+    /// The draft Gearman began with.
+    GearmanDraft = 3,
+    /// LightJQ over HTTP.
+    Lightjq = 4,
+    /// Jobq over HTTP.
+    Jobq = 5,
+}
+
+/// How long a key keeps others from taking the same name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, prost::Enumeration)]
+#[repr(i32)]
+pub enum Scope {
+    /// As long as anything of the job is kept (Workq's ids, the API's idempotency keys).
+    WhileKept = 0,
+    /// Until the job is done or dead (Gearman's unique).
+    WhileUnfinished = 1,
+}
+
+/// A name a door gave a job. In its namespace it names at most one job in scope.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Message)]
+pub struct Key {
+    /// The door whose namespace it is.
+    #[prost(enumeration = "Origin", tag = "1")]
+    pub namespace: i32,
+    /// The name; Workq's are the 16 bytes of its UUID, Gearman's carry the function as well.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub name: Bytes,
+    /// How long it holds.
+    #[prost(enumeration = "Scope", tag = "3")]
+    pub scope: i32,
+}
+
+/// How long a failed job waits before it is ready again: base x factor^(fails - 1), capped.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Backoff {
+    /// Wait after the first failure.
+    #[prost(uint64, tag = "1")]
+    pub base_ms: u64,
+    /// Growth per failure, in thousandths: 2000 doubles.
+    #[prost(uint32, tag = "2")]
+    pub factor_thousandths: u32,
+    /// Never longer than this.
+    #[prost(uint64, tag = "3")]
+    pub cap_ms: u64,
+    /// Up to this share of the wait, in thousandths, is taken off by a hash of id and attempt.
+    #[prost(uint32, tag = "4")]
+    pub jitter_thousandths: u32,
+}
+
+impl Backoff {
+    /// Ready again at once.
+    pub const NONE: Backoff =
+        Backoff { base_ms: 0, factor_thousandths: 1000, cap_ms: 0, jitter_thousandths: 0 };
+
+    /// The wait after failure number `fails` (from 1) of job `id`. Saturates, never panics.
+    pub fn wait_ms(&self, id: JobId, fails: u32) -> u64 {
+        let mut wait = u128::from(self.base_ms);
+        let cap = u128::from(self.cap_ms);
+        for _ in 1..fails {
+            if wait >= cap || self.factor_thousandths <= 1000 {
+                break;
+            }
+            wait = wait * u128::from(self.factor_thousandths) / 1000;
+        }
+        let wait = u64::try_from(wait.min(cap)).unwrap_or(u64::MAX);
+        let share = u128::from(self.jitter_thousandths.min(1000)) * u128::from(wait) / 1000;
+        let share = u64::try_from(share).unwrap_or(u64::MAX);
+        let draw = mix(id.0 ^ (u64::from(fails) << 53));
+        wait - if share == 0 { 0 } else { draw % (share + 1) }
+    }
+}
+
+/// A fixed mixing function (splitmix64), so that jitter is the same on every machine and version.
+fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// What a worker said at the end of an attempt, or the server said for it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Outcome {
+    /// Completed or failed.
+    #[prost(bool, tag = "1")]
+    pub success: bool,
+    /// The result's bytes.
+    #[prost(message, optional, tag = "2")]
+    pub bytes: Option<BytesRef>,
+    /// LightJQ's message for people.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub message: Bytes,
+    /// LightJQ's error value, as it came.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub error: Bytes,
+    /// The draft's result code, or a code of ours (`cancelled`, `ttr`, `holder_gone`, ...).
+    #[prost(bytes = "bytes", tag = "5")]
+    pub code: Bytes,
+    /// The worker's own finished_at, as it came.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub worker_finished_at: Bytes,
+}
+
+/// A constraint's value that a job falls under.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Message)]
+pub struct Label {
+    /// Number of the constraint.
+    #[prost(uint32, tag = "1")]
+    pub constraint: u32,
+    /// Hash of the payload field's value, 0 for a constraint without `per`.
+    #[prost(uint64, tag = "2")]
+    pub value: u64,
+}
+
+/// A job carries at most this many labels.
+pub const LABELS_MAX: usize = 8;
+
+/// A live lease.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Lease {
+    /// The epoch it was given in; with the job's attempt count it is the lease's token.
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+    /// The connection or registered worker that holds it; only meaningful in its epoch.
+    #[prost(uint64, tag = "2")]
+    pub holder: u64,
+    /// Whether it ends with the holder's connection.
+    #[prost(bool, tag = "3")]
+    pub bound: bool,
+    /// When it runs out.
+    #[prost(uint64, optional, tag = "4")]
+    pub deadline_ms: Option<u64>,
+    /// When it was given.
+    #[prost(uint64, tag = "5")]
+    pub started_ms: u64,
+    /// The holder's door, which decides how the lease ends.
+    #[prost(enumeration = "Origin", tag = "6")]
+    pub door: i32,
+    /// The worker's name, as far as its door has one.
+    #[prost(bytes = "bytes", tag = "7")]
+    pub worker: Bytes,
+}
+
+/// One past attempt.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Attempt {
+    /// Its number, from 1.
+    #[prost(uint32, tag = "1")]
+    pub attempt: u32,
+    /// When it began.
+    #[prost(uint64, tag = "2")]
+    pub started_ms: u64,
+    /// When it ended.
+    #[prost(uint64, tag = "3")]
+    pub ended_ms: u64,
+    /// How it ended.
+    #[prost(enumeration = "Cause", tag = "4")]
+    pub cause: i32,
+    /// The holder's door.
+    #[prost(enumeration = "Origin", tag = "5")]
+    pub door: i32,
+    /// The worker's name.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub worker: Bytes,
+}
+
+/// Attempts remembered: the first and the last of this many.
+pub const ATTEMPTS_KEPT: usize = 16;
+
+/// Why a lease ended or a job went.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, prost::Enumeration)]
+#[repr(i32)]
+pub enum Cause {
+    /// The worker completed it.
+    Completed = 0,
+    /// The worker failed it.
+    Failed = 1,
+    /// The lease's deadline passed.
+    Timeout = 2,
+    /// The holder's connection went.
+    HolderGone = 3,
+    /// The worker gave it back unasked.
+    Released = 4,
+    /// The lease's bytes never left the server: the attempt is given back.
+    Undone = 5,
+    /// The server restarted.
+    Restarted = 6,
+    /// A person cancelled it.
+    Cancelled = 7,
+    /// A person deleted it.
+    Deleted = 8,
+    /// Its TTL or its retention passed.
+    Expired = 9,
+    /// Its result was read and is kept no longer.
+    Consumed = 10,
+    /// A named limit dropped it.
+    Limit = 11,
+    /// A foreground job nobody waits for any more.
+    Abandoned = 12,
+    /// Its payload failed its checksum.
+    Damaged = 13,
+}
+
+/// Everything about a job, as events carry it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct JobImage {
+    /// Its number.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// The queue it is in.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub queue: Bytes,
+    /// Where it stands.
+    #[prost(enumeration = "Status", tag = "3")]
+    pub status: i32,
+    /// The door it came through.
+    #[prost(enumeration = "Origin", tag = "4")]
+    pub origin: i32,
+    /// Higher goes first.
+    #[prost(sint64, tag = "5")]
+    pub priority: i64,
+    /// Age among equals, given when the job became ready the first time; 0 before.
+    #[prost(uint64, tag = "6")]
+    pub order: u64,
+    /// When it was submitted.
+    #[prost(uint64, tag = "7")]
+    pub created_ms: u64,
+    /// When it may run, if that was asked for or a backoff says so.
+    #[prost(uint64, optional, tag = "8")]
+    pub run_at_ms: Option<u64>,
+    /// Time to live, as given.
+    #[prost(uint64, optional, tag = "9")]
+    pub ttl_ms: Option<u64>,
+    /// When the TTL ends.
+    #[prost(uint64, optional, tag = "10")]
+    pub expires_ms: Option<u64>,
+    /// Time to run, as given.
+    #[prost(uint64, optional, tag = "11")]
+    pub ttr_ms: Option<u64>,
+    /// Leases given.
+    #[prost(uint32, tag = "12")]
+    pub attempts: u32,
+    /// Most leases, as given; absent means the queue's or the protocol's, 0 means no limit.
+    #[prost(uint32, optional, tag = "13")]
+    pub attempts_max: Option<u32>,
+    /// Failures told by workers.
+    #[prost(uint32, tag = "14")]
+    pub fails: u32,
+    /// Most failures, as given; absent means the queue's or the protocol's.
+    #[prost(uint32, optional, tag = "15")]
+    pub fails_max: Option<u32>,
+    /// Wait between failures, as given.
+    #[prost(message, optional, tag = "16")]
+    pub backoff: Option<Backoff>,
+    /// The payload.
+    #[prost(message, optional, tag = "17")]
+    pub payload: Option<BytesRef>,
+    /// The last outcome.
+    #[prost(message, optional, tag = "18")]
+    pub outcome: Option<Outcome>,
+    /// Names from outside.
+    #[prost(message, repeated, tag = "19")]
+    pub keys: Vec<Key>,
+    /// Which constraint values it falls under.
+    #[prost(message, repeated, tag = "20")]
+    pub labels: Vec<Label>,
+    /// Words to search by.
+    #[prost(bytes = "bytes", repeated, tag = "21")]
+    pub tags: Vec<Bytes>,
+    /// Counts its events; edits and polls compare it.
+    #[prost(uint32, tag = "22")]
+    pub revision: u32,
+    /// Jobq's state, as JSON text.
+    #[prost(bytes = "bytes", optional, tag = "23")]
+    pub state: Option<Bytes>,
+    /// Jobq's events, each as JSON text, oldest first.
+    #[prost(bytes = "bytes", repeated, tag = "24")]
+    pub events: Vec<Bytes>,
+    /// Exists only while somebody waits; never logged.
+    #[prost(bool, tag = "25")]
+    pub foreground: bool,
+    /// Retention once finished; absent means until the TTL.
+    #[prost(uint64, optional, tag = "26")]
+    pub keep_ms: Option<u64>,
+    /// Retention after the result was first read; absent means reading changes nothing.
+    #[prost(uint64, optional, tag = "27")]
+    pub keep_read_ms: Option<u64>,
+    /// The result's bytes are dropped when it finishes.
+    #[prost(bool, tag = "28")]
+    pub drop_result: bool,
+    /// When its first attempt began.
+    #[prost(uint64, optional, tag = "29")]
+    pub started_ms: Option<u64>,
+    /// When it finished.
+    #[prost(uint64, optional, tag = "30")]
+    pub finished_ms: Option<u64>,
+    /// Its live lease.
+    #[prost(message, optional, tag = "31")]
+    pub lease: Option<Lease>,
+    /// First and last attempts.
+    #[prost(message, repeated, tag = "32")]
+    pub history: Vec<Attempt>,
+    /// When the finished job goes; absent means by hand only.
+    #[prost(uint64, optional, tag = "33")]
+    pub kept_until_ms: Option<u64>,
+    /// Set when it left by itself through a user's schedule: the time asked for at submit.
+    #[prost(uint64, optional, tag = "34")]
+    pub scheduled_ms: Option<u64>,
+}
+
+impl JobImage {
+    /// The oldest record this image's bytes need, besides the one it stands in itself.
+    pub fn needs(&self) -> Option<u64> {
+        let payload = self.payload.as_ref().and_then(BytesRef::needs);
+        let result = self.outcome.as_ref().and_then(|o| o.bytes.as_ref()).and_then(BytesRef::needs);
+        match (payload, result) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_doubles_up_to_its_cap_and_survives_any_count() {
+        let backoff = Backoff {
+            base_ms: 1000,
+            factor_thousandths: 2000,
+            cap_ms: 3_600_000,
+            jitter_thousandths: 0,
+        };
+        let waits: Vec<u64> = [1, 2, 3, 12, 13, u32::MAX]
+            .iter()
+            .map(|fails| backoff.wait_ms(JobId(7), *fails))
+            .collect();
+        assert_eq!(waits, [1000, 2000, 4000, 2_048_000, 3_600_000, 3_600_000]);
+        assert_eq!(Backoff::NONE.wait_ms(JobId(7), 3), 0);
+    }
+
+    #[test]
+    fn jitter_takes_off_at_most_its_share_and_is_the_same_each_time() {
+        let backoff = Backoff {
+            base_ms: 1000,
+            factor_thousandths: 1000,
+            cap_ms: 1000,
+            jitter_thousandths: 250,
+        };
+        let waits: Vec<u64> = (0..200).map(|id| backoff.wait_ms(JobId(id), 1)).collect();
+        assert!(waits.iter().all(|wait| (750..=1000).contains(wait)));
+        assert!(waits.iter().min() != waits.iter().max());
+        assert_eq!(waits[3], backoff.wait_ms(JobId(3), 1));
+    }
+}

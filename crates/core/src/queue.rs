@@ -1,0 +1,102 @@
+//! Queues and constraints, as they are told in events.
+
+use bytes::Bytes;
+
+use crate::job::{Backoff, Label};
+
+/// Names of queues are 1 to this many bytes, not necessarily UTF-8.
+pub const QUEUE_NAME_BYTES_MAX: usize = 512;
+
+/// What a person set for a queue. Absent means: the protocol's default.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct QueueSettings {
+    /// Nothing is leased while set.
+    #[prost(bool, tag = "1")]
+    pub paused: bool,
+    /// Most leases of a job that says nothing itself; 0 means no limit.
+    #[prost(uint32, optional, tag = "2")]
+    pub attempts_max: Option<u32>,
+    /// Most failures of a job that says nothing itself.
+    #[prost(uint32, optional, tag = "3")]
+    pub fails_max: Option<u32>,
+    /// Wait between failures of a job that says nothing itself.
+    #[prost(message, optional, tag = "4")]
+    pub backoff: Option<Backoff>,
+    /// Lease length an unbound holder gets for a job without TTR.
+    #[prost(uint64, optional, tag = "5")]
+    pub ttr_default_ms: Option<u64>,
+    /// Retention of done jobs that say nothing themselves.
+    #[prost(uint64, optional, tag = "6")]
+    pub keep_ms: Option<u64>,
+    /// Retention of dead jobs.
+    #[prost(uint64, optional, tag = "7")]
+    pub keep_dead_ms: Option<u64>,
+    /// Most unfinished jobs; a submit above it is refused.
+    #[prost(uint64, optional, tag = "8")]
+    pub jobs_max: Option<u64>,
+    /// Most finished jobs kept; the oldest go first.
+    #[prost(uint64, optional, tag = "9")]
+    pub finished_max: Option<u64>,
+    /// What the queue's `bytes` payloads are, for matchers.
+    #[prost(enumeration = "crate::payload::Type", optional, tag = "10")]
+    pub bytes_type: Option<i32>,
+    /// Gearman's maxqueue by priority: high, normal, low; each absent or 0 means no limit.
+    #[prost(uint64, repeated, tag = "11")]
+    pub jobs_max_by_class: Vec<u64>,
+}
+
+impl QueueSettings {
+    /// Nothing set: the queue need not be remembered for it.
+    pub fn is_default(&self) -> bool {
+        *self == QueueSettings::default()
+    }
+}
+
+/// An integer token bucket: `count` starts per `per_ms`, at most `burst` at once.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Rate {
+    /// Tokens that come in every period; at least 1.
+    #[prost(uint64, tag = "1")]
+    pub count: u64,
+    /// The period; at least 1.
+    #[prost(uint64, tag = "2")]
+    pub per_ms: u64,
+    /// Most tokens held; at least 1.
+    #[prost(uint64, tag = "3")]
+    pub burst: u64,
+}
+
+/// A limit on the jobs its matcher matches, whichever door they came through. The matcher is the
+/// engine's: here it is bytes that are kept and carried.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Constraint {
+    /// Its number, which labels name; never reused.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// Its name, which people use.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub name: Bytes,
+    /// The matcher, in the engine's encoding.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub matcher: Bytes,
+    /// Most starts in time.
+    #[prost(message, optional, tag = "4")]
+    pub rate: Option<Rate>,
+    /// Most leased at once.
+    #[prost(uint64, optional, tag = "5")]
+    pub running_max: Option<u64>,
+}
+
+/// The state of one bucket: one constraint and one value of its `per` field.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct BucketImage {
+    /// Whose bucket it is.
+    #[prost(message, required, tag = "1")]
+    pub label: Label,
+    /// Tokens at `at_ms`, in thousandths of `per_ms`-ths: see [`crate::state::Bucket`].
+    #[prost(uint64, tag = "2")]
+    pub level: u64,
+    /// When the level was true.
+    #[prost(uint64, tag = "3")]
+    pub at_ms: u64,
+}

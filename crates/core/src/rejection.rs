@@ -1,0 +1,53 @@
+//! Why a command was refused. A refusal changes nothing.
+
+use crate::job::JobId;
+
+/// Why a command was refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Rejection {
+    /// No such job, or it is gone.
+    #[error("no such job")]
+    NotFound,
+    /// A key is taken by this job.
+    #[error("the key is taken by job {0}")]
+    KeyTaken(JobId),
+    /// The job is done or dead already.
+    #[error("the job is finished")]
+    Finished,
+    /// The job is not finished, and must be for this.
+    #[error("the job is not finished")]
+    NotFinished,
+    /// The token is not the live lease's.
+    #[error("the lease is not live")]
+    NotHeld,
+    /// Nothing to lease.
+    #[error("no job is ready")]
+    NothingReady,
+    /// The job is leased, and must not be for this.
+    #[error("the job is leased")]
+    Leased,
+    /// The revision is another one by now.
+    #[error("the job changed meanwhile")]
+    Stale,
+    /// The labels were made for another set of constraints.
+    #[error("the constraints changed meanwhile")]
+    StaleConstraints,
+    /// The queue holds as many jobs as it may.
+    #[error("the queue is full")]
+    QueueFull,
+    /// The id is outside the reserved block, or in use.
+    #[error("the id is not reserved")]
+    IdNotReserved,
+    /// A name or a list is outside its limits.
+    #[error("{0} is outside its limits")]
+    OutOfRange(&'static str),
+    /// The job is kept in memory only.
+    #[error("the job is not logged")]
+    Foreground,
+    /// Starts must raise the epoch.
+    #[error("the epoch is not newer")]
+    OldEpoch,
+    /// No such constraint.
+    #[error("no such constraint")]
+    NoConstraint,
+}

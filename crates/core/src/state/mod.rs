@@ -1,0 +1,188 @@
+//! Everything that is so by now: the fold of the log, in memory.
+
+mod change;
+mod evolve;
+mod image;
+mod keys;
+mod limits;
+mod list;
+mod read;
+mod ready;
+mod slab;
+mod slot;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+pub use limits::Bucket;
+pub use read::{Found, JobView, QueueListing};
+pub use ready::{Group, Queue};
+pub(crate) use slot::{Extra, NO_TTL, NO_TTR, Rare, Slot, Stub, as_uuid};
+
+use crate::job::{Backoff, Key, Label, Origin};
+use crate::queue::Constraint;
+use keys::KeyIndex;
+use list::SlotList;
+use slab::Slab;
+
+/// Payloads above this cannot be carried by every door, so their jobs are grouped apart.
+pub const LARGE_PAYLOAD_BYTES: u32 = 1024 * 1024;
+
+/// Where in the log something was told: a record, and the byte offset of the entry in it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Place {
+    /// The record.
+    pub position: u64,
+    /// Where the entry's bytes begin in it.
+    pub offset: u32,
+}
+
+/// What a protocol gives a job that says nothing itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// Most leases; 0 means no limit.
+    pub attempts_max: u32,
+    /// Most failures; 0 means no limit.
+    pub fails_max: u32,
+    /// Wait between failures.
+    pub backoff: Backoff,
+    /// Retention of done jobs; absent means until the TTL, or until deleted.
+    pub keep_ms: Option<u64>,
+}
+
+/// The policies of all protocols, and the server's caps.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Defaults {
+    /// By the number of the [`Origin`].
+    pub policies: [Policy; 6],
+    /// Retention of dead jobs.
+    pub keep_dead_ms: u64,
+    /// Lease length an unbound holder gets for a job without TTR.
+    pub ttr_ms: u64,
+    /// Most finished jobs kept by the server.
+    pub finished_max: usize,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        const HOUR_MS: u64 = 3_600_000;
+        let once = Policy {
+            attempts_max: 0,
+            fails_max: 1,
+            backoff: Backoff::NONE,
+            keep_ms: Some(HOUR_MS),
+        };
+        let exponential = Backoff {
+            base_ms: 1000,
+            factor_thousandths: 2000,
+            cap_ms: HOUR_MS,
+            jitter_thousandths: 200,
+        };
+        let lightjq = Policy {
+            attempts_max: 11,
+            fails_max: 11,
+            backoff: exponential,
+            keep_ms: Some(24 * HOUR_MS),
+        };
+        let kept = Policy { keep_ms: None, ..once };
+        Defaults {
+            policies: [once, kept, once, once, lightjq, kept],
+            keep_dead_ms: 30 * 24 * HOUR_MS,
+            ttr_ms: 60_000,
+            finished_max: 5_000_000,
+        }
+    }
+}
+
+impl Defaults {
+    /// The policy of a protocol.
+    pub fn policy(&self, origin: Origin) -> &Policy {
+        &self.policies[origin as usize]
+    }
+}
+
+/// The server item.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Server {
+    /// All ids below this may be in use.
+    pub ids_until: u64,
+    /// The epoch of the server that wrote last.
+    pub epoch: u64,
+    /// The format's version.
+    pub format: u32,
+    /// The next order number.
+    pub next_order: u64,
+    /// The next constraint's number.
+    pub next_constraint: u32,
+    /// Counts changes of the set of constraints.
+    pub constraints_revision: u64,
+    /// The oldest record it needs.
+    pub home: u64,
+}
+
+/// A constraint with the record that told it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct KeptConstraint {
+    pub rule: Constraint,
+    pub home: u64,
+}
+
+/// The handle of a job: a slot number, or with this bit a stub number.
+const STUB: u32 = 1 << 31;
+
+/// All items. [`crate::decide`] reads it, [`State::evolve`] changes it.
+#[derive(Debug, Clone)]
+pub struct State {
+    slots: Slab<Slot>,
+    stubs: Slab<Stub>,
+    /// Keys of finished jobs that do not fit into their stub.
+    stub_keys: BTreeMap<u32, Vec<Key>>,
+    by_id: SlotList,
+    keys: KeyIndex,
+    /// Keys beyond each job's first, and first ones that are not a UUID.
+    named: BTreeMap<(i32, Bytes), u32>,
+    queues: Vec<Option<Queue>>,
+    free_queues: Vec<u32>,
+    queue_names: BTreeMap<Bytes, u32>,
+    /// When scheduled jobs become ready and leases run out.
+    timers: BTreeSet<(u64, u32)>,
+    /// When unfinished jobs' TTLs end.
+    expiry: SlotList,
+    /// When finished jobs go.
+    stub_expiry: SlotList,
+    /// Leases bound to a connection.
+    bound: BTreeMap<u64, BTreeSet<u32>>,
+    constraints: BTreeMap<u32, KeptConstraint>,
+    buckets: BTreeMap<Label, Bucket>,
+    /// When time alone frees a bucket that groups wait at.
+    bucket_wakes: BTreeSet<(u64, Label)>,
+    server: Server,
+    defaults: Defaults,
+}
+
+impl State {
+    /// An empty state. `seed` keys the hashes of names from outside.
+    pub fn new(seed: u64, defaults: Defaults) -> State {
+        State {
+            slots: Slab::default(),
+            stubs: Slab::default(),
+            stub_keys: BTreeMap::new(),
+            by_id: SlotList::default(),
+            keys: KeyIndex::new(seed),
+            named: BTreeMap::new(),
+            queues: Vec::new(),
+            free_queues: Vec::new(),
+            queue_names: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            expiry: SlotList::default(),
+            stub_expiry: SlotList::default(),
+            bound: BTreeMap::new(),
+            constraints: BTreeMap::new(),
+            buckets: BTreeMap::new(),
+            bucket_wakes: BTreeSet::new(),
+            server: Server { next_order: 1, next_constraint: 1, ids_until: 1, ..Server::default() },
+            defaults,
+        }
+    }
+}

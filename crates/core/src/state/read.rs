@@ -1,0 +1,439 @@
+//! Looking without changing: what doors and lists show.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::job::{JobId, Outcome, Status};
+use crate::payload::BytesRef;
+
+/// A job that was looked up.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'a> {
+    /// It is unfinished: everything is in memory.
+    Live(JobView<'a>),
+    /// It is done or dead: its image is in the log.
+    Finished(StubView<'a>),
+}
+
+/// An unfinished job.
+#[derive(Clone, Copy, Debug)]
+pub struct JobView<'a> {
+    state: &'a State,
+    number: u32,
+}
+
+/// A finished job.
+#[derive(Clone, Copy, Debug)]
+pub struct StubView<'a> {
+    stub: &'a Stub,
+    number: u32,
+}
+
+impl Found<'_> {
+    /// Its number.
+    pub fn id(&self) -> JobId {
+        match self {
+            Found::Live(job) => job.id(),
+            Found::Finished(stub) => stub.id(),
+        }
+    }
+
+    /// Where it stands.
+    pub fn status(&self) -> Status {
+        match self {
+            Found::Live(job) => job.status(),
+            Found::Finished(stub) => stub.status(),
+        }
+    }
+
+    /// The position of its last event; none if only the tail is sure to cover it.
+    pub fn last(&self) -> Option<u64> {
+        match self {
+            Found::Live(job) => job.slot().last(),
+            Found::Finished(stub) => Some(stub.image().position),
+        }
+    }
+
+    /// The oldest record it needs; none for a job that is not logged.
+    pub fn home(&self) -> Option<u64> {
+        match self {
+            Found::Live(job) => (!job.is_foreground()).then(|| job.slot().home),
+            Found::Finished(stub) => Some(stub.stub.home()),
+        }
+    }
+
+    fn handle(&self) -> u32 {
+        match self {
+            Found::Live(job) => job.number,
+            Found::Finished(stub) => stub.number | STUB,
+        }
+    }
+}
+
+impl StubView<'_> {
+    /// Its number.
+    pub fn id(&self) -> JobId {
+        self.stub.job_id()
+    }
+
+    /// Done or dead.
+    pub fn status(&self) -> Status {
+        self.stub.status()
+    }
+
+    /// Where its image is.
+    pub fn image(&self) -> Place {
+        self.stub.image()
+    }
+
+    /// When it goes.
+    pub fn kept_until_ms(&self) -> Option<u64> {
+        self.stub.kept_until_ms()
+    }
+
+    /// Workq's name for it.
+    pub fn uuid(&self) -> Option<[u8; 16]> {
+        self.stub.uuid().copied()
+    }
+}
+
+impl<'a> JobView<'a> {
+    fn slot(&self) -> &'a Slot {
+        &self.state.slots[self.number]
+    }
+
+    /// Its number.
+    pub fn id(&self) -> JobId {
+        self.slot().job_id()
+    }
+
+    /// Where it stands.
+    pub fn status(&self) -> Status {
+        self.slot().status()
+    }
+
+    /// The door it came through.
+    pub fn origin(&self) -> Origin {
+        self.slot().origin()
+    }
+
+    /// The name of its queue.
+    pub fn queue(&self) -> &'a Bytes {
+        static NONE: Bytes = Bytes::new();
+        self.state.queue_at(self.slot().queue).map_or(&NONE, |queue| &queue.name)
+    }
+
+    /// Workq's name for it.
+    pub fn uuid(&self) -> Option<[u8; 16]> {
+        self.slot().has_uuid().then(|| self.slot().uuid)
+    }
+
+    /// Higher goes first.
+    pub fn priority(&self) -> i64 {
+        self.slot().priority
+    }
+
+    /// Age among equals.
+    pub fn order(&self) -> u64 {
+        self.slot().order
+    }
+
+    /// When it was submitted.
+    pub fn created_ms(&self) -> u64 {
+        self.slot().created_ms
+    }
+
+    /// Time to run, as given.
+    pub fn ttr_ms(&self) -> Option<u64> {
+        (self.slot().ttr_ms != NO_TTR).then(|| u64::from(self.slot().ttr_ms))
+    }
+
+    /// Time to live, as given.
+    pub fn ttl_ms(&self) -> Option<u64> {
+        (self.slot().ttl_ms != NO_TTL).then(|| self.slot().ttl_ms)
+    }
+
+    /// When its TTL ends.
+    pub fn expires_ms(&self) -> Option<u64> {
+        self.slot().expires_ms()
+    }
+
+    /// Leases given.
+    pub fn attempts(&self) -> u32 {
+        self.slot().attempts
+    }
+
+    /// Failures told.
+    pub fn fails(&self) -> u32 {
+        self.slot().fails()
+    }
+
+    /// Most leases, as given.
+    pub fn attempts_max(&self) -> Option<u32> {
+        self.slot().find_rare().and_then(|rare| rare.attempts_max)
+    }
+
+    /// Most failures, as given.
+    pub fn fails_max(&self) -> Option<u32> {
+        self.slot().find_rare().and_then(|rare| rare.fails_max)
+    }
+
+    /// The time asked for at submit.
+    pub fn scheduled_ms(&self) -> Option<u64> {
+        self.slot().find_rare().and_then(|rare| rare.scheduled_ms)
+    }
+
+    /// When it may run, while that lies ahead.
+    pub fn run_at_ms(&self) -> Option<u64> {
+        self.slot().run_at_ms()
+    }
+
+    /// Where its payload is.
+    pub fn payload(&self) -> BytesRef {
+        self.slot().payload_ref()
+    }
+
+    /// Its last outcome, if an attempt failed and was to be tried again.
+    pub fn outcome(&self) -> Option<&'a Outcome> {
+        self.slot().find_rare().and_then(|rare| rare.outcome.as_ref())
+    }
+
+    /// Its live lease.
+    pub fn lease(&self) -> Option<&'a crate::job::Lease> {
+        self.slot().lease()
+    }
+
+    /// Its names besides Workq's.
+    pub fn keys(&self) -> &'a [Key] {
+        self.slot().other_keys()
+    }
+
+    /// Counts its events.
+    pub fn revision(&self) -> u32 {
+        self.slot().revision
+    }
+
+    /// Never logged.
+    pub fn is_foreground(&self) -> bool {
+        self.slot().is_foreground()
+    }
+}
+
+/// A queue in a list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueueListing {
+    /// Its name.
+    pub name: Bytes,
+    /// Jobs by the number of their status.
+    pub counts: [usize; Status::ALL.len()],
+    /// Nothing is leased from it.
+    pub paused: bool,
+}
+
+impl State {
+    fn found(&self, handle: u32) -> Found<'_> {
+        if handle & STUB == 0 {
+            Found::Live(JobView { state: self, number: handle })
+        } else {
+            let number = handle & !STUB;
+            Found::Finished(StubView { stub: &self.stubs[number], number })
+        }
+    }
+
+    /// A job by its number.
+    pub fn job(&self, id: JobId) -> Option<Found<'_>> {
+        self.handle(id).map(|handle| self.found(handle))
+    }
+
+    /// A job by a key.
+    pub fn job_by_key(&self, key: &Key) -> Option<Found<'_>> {
+        self.find_key(key).map(|handle| self.found(handle))
+    }
+
+    /// A Workq job by its UUID.
+    pub fn job_by_uuid(&self, uuid: &[u8; 16]) -> Option<Found<'_>> {
+        self.find_uuid(uuid).map(|handle| self.found(handle))
+    }
+
+    /// Jobs by number, from this one on.
+    pub fn jobs_from(&self, id: JobId) -> impl Iterator<Item = Found<'_>> {
+        self.by_id
+            .iter_from(u128::from(id.0), |handle| u128::from(self.id_of(handle)))
+            .map(|handle| self.found(handle))
+    }
+
+    /// How many jobs there are, finished ones included.
+    pub fn jobs_count(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// How many finished jobs are kept.
+    pub fn finished_count(&self) -> usize {
+        self.stubs.len()
+    }
+
+    /// A queue by its name.
+    pub fn queue(&self, name: &[u8]) -> Option<&Queue> {
+        self.queue_number(name).and_then(|number| self.queue_at(number))
+    }
+
+    /// Queues by name, from this one on (or after it).
+    pub fn queues_from<'a>(
+        &'a self,
+        name: &[u8],
+        exclusive: bool,
+    ) -> impl Iterator<Item = QueueListing> + 'a {
+        use std::ops::Bound;
+        let start = if exclusive { Bound::Excluded(name) } else { Bound::Included(name) };
+        self.queue_names
+            .range::<[u8], _>((start, Bound::Unbounded))
+            .filter_map(|(_, number)| self.queue_at(*number))
+            .map(|queue| QueueListing {
+                name: queue.name.clone(),
+                counts: queue.counts,
+                paused: queue.settings.paused,
+            })
+    }
+
+    /// How many queues there are.
+    pub fn queues_count(&self) -> usize {
+        self.queue_names.len()
+    }
+
+    /// Ready jobs of a queue in the order they would be leased, after passing over some.
+    pub fn ready_jobs<'a>(
+        &'a self,
+        queue: &[u8],
+        skip: usize,
+    ) -> Box<dyn Iterator<Item = JobView<'a>> + 'a> {
+        let Some(queue) = self.queue(queue) else { return Box::new(std::iter::empty()) };
+        let full: Vec<&Group> =
+            queue.groups.iter().flatten().filter(|group| !group.ready.is_empty()).collect();
+        let view = move |number| JobView { state: self, number };
+        if let [group] = full[..] {
+            return Box::new(group.ready.iter_after(skip).map(view));
+        }
+        let mut lines: Vec<_> = full.iter().map(|group| group.ready.iter_after(0)).collect();
+        let mut heads: BTreeSet<(u128, usize, u32)> = BTreeSet::new();
+        for (at, line) in lines.iter_mut().enumerate() {
+            heads.extend(line.next().map(|slot| (self.slots[slot].ready_key(), at, slot)));
+        }
+        let merged = std::iter::from_fn(move || {
+            let (_, at, slot) = heads.pop_first()?;
+            heads.extend(lines[at].next().map(|next| (self.slots[next].ready_key(), at, next)));
+            Some(slot)
+        });
+        Box::new(merged.skip(skip).map(view))
+    }
+
+    /// Scheduled jobs of a queue, next one first.
+    pub fn scheduled_jobs<'a>(&'a self, queue: &[u8]) -> impl Iterator<Item = JobView<'a>> + 'a {
+        self.queue(queue)
+            .into_iter()
+            .flat_map(|queue| queue.scheduled.iter())
+            .map(|(_, number)| JobView { state: self, number: *number })
+    }
+
+    /// When something becomes due; with `hold_expiry`, leaving out what TTLs would delete.
+    pub fn next_deadline(&self, hold_expiry: bool) -> Option<u64> {
+        let timer = self.timers.first().map(|(due, _)| *due);
+        let wake = self.bucket_wakes.first().map(|(due, _)| *due);
+        let (live, stub) = if hold_expiry {
+            (None, None)
+        } else {
+            (
+                self.expiry.first().and_then(|number| self.slots[number].expires_ms()),
+                self.stub_expiry.first().and_then(|number| self.stubs[number].kept_until_ms()),
+            )
+        };
+        [timer, wake, live, stub].into_iter().flatten().min()
+    }
+
+    /// The server item.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// What protocols give jobs that say nothing themselves.
+    pub fn defaults(&self) -> &Defaults {
+        &self.defaults
+    }
+
+    /// The constraints, by number.
+    pub fn constraints(&self) -> impl Iterator<Item = &Constraint> {
+        self.constraints.values().map(|kept| &kept.rule)
+    }
+
+    /// A bucket of a constraint, if it is not idle.
+    pub fn bucket(&self, label: Label) -> Option<&Bucket> {
+        self.buckets.get(&label)
+    }
+
+    /// Items besides jobs that need a record below this position.
+    pub fn items_needing(&self, below: u64) -> Vec<crate::command::Carry> {
+        use crate::command::Carry;
+        let queues = self.queue_names.values().filter_map(|number| self.queue_at(*number));
+        let mut items: Vec<Carry> = queues
+            .filter(|queue| queue.settings_home.is_some_and(|home| home < below))
+            .map(|queue| Carry::Queue(queue.name.clone()))
+            .collect();
+        let rules = self.constraints.iter().filter(|(_, kept)| kept.home < below);
+        items.extend(rules.map(|(number, _)| Carry::Constraint { number: *number, from: 0 }));
+        if self.server.home < below {
+            items.push(Carry::Server);
+        }
+        items
+    }
+
+    /// The job an internal number means; only for state the core handed out itself.
+    pub(crate) fn view(&self, number: u32) -> JobView<'_> {
+        JobView { state: self, number }
+    }
+
+    pub(crate) fn due_timers(&self, now_ms: u64) -> impl Iterator<Item = u32> + '_ {
+        self.timers.iter().take_while(move |(due, _)| *due <= now_ms).map(|(_, number)| *number)
+    }
+
+    pub(crate) fn due_expiries(&self, now_ms: u64) -> impl Iterator<Item = u64> + '_ {
+        let live = self
+            .expiry
+            .iter_after(0)
+            .take_while(move |n| self.slots[*n].expires_ms().is_some_and(|at| at <= now_ms))
+            .map(|number| self.slots[number].id.get());
+        let stubs = self
+            .stub_expiry
+            .iter_after(0)
+            .take_while(move |n| self.stubs[*n].kept_until_ms().is_some_and(|at| at <= now_ms))
+            .map(|number| self.stubs[number].job_id().0);
+        live.chain(stubs)
+    }
+
+    /// The finished job that would go first.
+    pub(crate) fn oldest_finished(&self) -> Option<u64> {
+        self.stub_expiry.first().map(|number| self.stubs[number].job_id().0)
+    }
+
+    pub(crate) fn bound_to(&self, holder: u64) -> impl Iterator<Item = u32> + '_ {
+        self.bound.get(&holder).into_iter().flatten().copied()
+    }
+
+    pub(crate) fn constraint(&self, number: u32) -> Option<&Constraint> {
+        self.constraints.get(&number).map(|kept| &kept.rule)
+    }
+
+    pub(crate) fn buckets_of(
+        &self,
+        number: u32,
+        from: u64,
+    ) -> impl Iterator<Item = (Label, &Bucket)> {
+        let from = Label { constraint: number, value: from };
+        let until = Label { constraint: number, value: u64::MAX };
+        self.buckets.range(from..=until).map(|(label, bucket)| (*label, bucket))
+    }
+}
+
+impl std::fmt::Display for Found<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "job {} ({:?}, handle {})", self.id(), self.status(), self.handle())
+    }
+}

@@ -1,0 +1,130 @@
+//! A queue in memory: its jobs by status, and its ready jobs in groups.
+//!
+//! Ready jobs of equal labels and size class form a group, ordered by priority and age. Only the
+//! groups' heads compete for a lease, and a group whose bucket is exhausted leaves the contest and
+//! waits at that bucket: so a lease never scans.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::list::SlotList;
+use crate::job::{Label, Status};
+use crate::queue::QueueSettings;
+
+/// One queue.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    pub(crate) name: Bytes,
+    pub(crate) settings: QueueSettings,
+    /// Where the settings were told last.
+    pub(crate) settings_home: Option<u64>,
+    pub(crate) counts: [usize; Status::ALL.len()],
+    /// The first two are the groups without labels: small and large payloads.
+    pub(crate) groups: Vec<Option<Group>>,
+    pub(crate) free_groups: Vec<u32>,
+    pub(crate) by_labels: BTreeMap<(Vec<Label>, bool), u32>,
+    /// Heads of groups that are not held back: small and large payloads apart.
+    pub(crate) heads: [BTreeSet<(u128, u32)>; 2],
+    /// Scheduled jobs by time, for lists.
+    pub(crate) scheduled: BTreeSet<(u64, u32)>,
+}
+
+/// Ready jobs that stand and fall together.
+#[derive(Debug, Clone, Default)]
+pub struct Group {
+    pub(crate) labels: Vec<Label>,
+    pub(crate) large: bool,
+    pub(crate) ready: SlotList,
+    /// The key it competes or waits under.
+    pub(crate) head: Option<u128>,
+    /// The bucket that holds it back.
+    pub(crate) blocked_by: Option<Label>,
+    /// It competes on behalf of all groups that wait at this bucket.
+    pub(crate) probes: Option<Label>,
+}
+
+impl Queue {
+    pub(crate) fn new(name: Bytes) -> Queue {
+        Queue {
+            name,
+            settings: QueueSettings::default(),
+            settings_home: None,
+            counts: [0; Status::ALL.len()],
+            groups: vec![Some(Group::default()), Some(Group { large: true, ..Group::default() })],
+            free_groups: Vec::new(),
+            by_labels: BTreeMap::new(),
+            heads: [BTreeSet::new(), BTreeSet::new()],
+            scheduled: BTreeSet::new(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Bytes {
+        &self.name
+    }
+
+    /// What was set for it.
+    pub fn settings(&self) -> &QueueSettings {
+        &self.settings
+    }
+
+    /// Jobs of this status.
+    pub fn count(&self, status: Status) -> usize {
+        self.counts[status as usize]
+    }
+
+    /// Jobs that are neither done nor dead.
+    pub fn unfinished(&self) -> usize {
+        Status::ALL.iter().filter(|status| !status.is_finished()).map(|s| self.count(*s)).sum()
+    }
+
+    pub(crate) fn is_forgettable(&self) -> bool {
+        self.counts.iter().all(|count| *count == 0) && self.settings_home.is_none()
+    }
+
+    /// The group for these labels, made if it is not there.
+    pub(crate) fn group_for(&mut self, labels: &[Label], large: bool) -> u32 {
+        if labels.is_empty() {
+            return u32::from(large);
+        }
+        let key = (labels.to_vec(), large);
+        if let Some(group) = self.by_labels.get(&key) {
+            return *group;
+        }
+        let group = Group { labels: labels.to_vec(), large, ..Group::default() };
+        let number = self.free_groups.pop().unwrap_or_else(|| {
+            self.groups.push(None);
+            self.groups.len() as u32 - 1
+        });
+        self.groups[number as usize] = Some(group);
+        self.by_labels.insert(key, number);
+        number
+    }
+
+    pub(crate) fn find_group(&self, labels: &[Label], large: bool) -> Option<u32> {
+        if labels.is_empty() {
+            return Some(u32::from(large));
+        }
+        self.by_labels.get(&(labels.to_vec(), large)).copied()
+    }
+
+    pub(crate) fn group(&self, number: u32) -> Option<&Group> {
+        self.groups.get(number as usize).and_then(Option::as_ref)
+    }
+
+    pub(crate) fn group_mut(&mut self, number: u32) -> Option<&mut Group> {
+        self.groups.get_mut(number as usize).and_then(Option::as_mut)
+    }
+
+    /// Forgets an empty group with labels.
+    pub(crate) fn drop_group(&mut self, number: u32) {
+        if number < 2 {
+            return;
+        }
+        if let Some(group) = self.groups.get_mut(number as usize).and_then(Option::take) {
+            self.by_labels.remove(&(group.labels, group.large));
+            self.free_groups.push(number);
+        }
+    }
+}

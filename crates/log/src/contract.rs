@@ -1,0 +1,266 @@
+//! The contract every log keeps. The words MUST and MUST NOT bind implementations.
+
+use std::{fmt, io, sync::Arc};
+
+use bytes::Bytes;
+use thiserror::Error;
+
+/// A record's number. Positions are gapless and never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Position(pub u64);
+
+impl Position {
+    /// The position right after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What is appended: bytes the log does not look into, and who wrote them.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The writer's epoch. On a shared log it tells a writer whether a stored record is its own.
+    pub epoch: u64,
+    /// The record itself, at most [`Log::record_bytes_max`] long.
+    pub bytes: Bytes,
+}
+
+/// A record read back.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Where it stands in the log.
+    pub position: Position,
+    /// The epoch it was submitted with.
+    pub epoch: u64,
+    /// Its bytes. They may be a slice of a larger read buffer: copy what is kept for long.
+    pub bytes: Bytes,
+}
+
+/// What became of one submitted record.
+#[derive(Debug)]
+pub enum Ack {
+    /// The record is in the log, as durable as the log's sync policy promises and never less.
+    Committed(Position),
+    /// Somebody else's record stands at that position (shared logs only).
+    Conflict {
+        /// The position that was asked for.
+        at: Position,
+        /// The record that stands there, where the log can tell: it may be one's own, from a try
+        /// whose answer was lost.
+        stored: Option<Record>,
+    },
+    /// The answer was lost. The writer MUST send nothing else; it submits the identical record at
+    /// the same position again until it is Committed or Conflict.
+    Unknown(Position),
+    /// The log can not go on: stop the process. Memory may be ahead of the log.
+    Fatal(LogError),
+}
+
+/// How much room the log has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Space {
+    /// Enough to go on.
+    Ample,
+    /// The disk is full and only the reserve is left: append nothing but what frees space.
+    ReserveOnly,
+}
+
+/// Why a log failed for good, or an operation on it did.
+#[derive(Clone, Debug, Error)]
+pub enum LogError {
+    /// The disk refused. After this the log takes nothing more: what a failed write or sync left
+    /// behind can not be known, so nothing is tried again on it.
+    #[error("cannot {operation} {file}: {source}")]
+    Failed {
+        /// What was being done ("write", "sync", ...).
+        operation: &'static str,
+        /// The file it was done to.
+        file: String,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+    /// [`Log::next_ack`] was called with no submitted record left unanswered.
+    #[error("no submitted record waits for its acknowledgement")]
+    NothingSubmitted,
+}
+
+/// Why a record was not taken. The log is as if it had never been submitted.
+#[derive(Clone, Debug, Error)]
+pub enum SubmitError {
+    /// The record names another position than the next one.
+    #[error("position {at} is not the next one, {next}")]
+    Conflict {
+        /// The position that was asked for.
+        at: Position,
+        /// What [`Log::next`] says.
+        next: Position,
+    },
+    /// The record is longer than [`Log::record_bytes_max`].
+    #[error("a record of {bytes} bytes is over the log's maximum of {max}")]
+    TooLarge {
+        /// The record's length.
+        bytes: u64,
+        /// The longest the log takes.
+        max: u32,
+    },
+    /// The disk is full and the reserve is used up. Frees itself when a trim gives space back or
+    /// somebody makes room on the disk.
+    #[error("the disk is full and the log's reserve is used up")]
+    Full,
+    /// An earlier failure stopped the log for good.
+    #[error("the log failed earlier: {0}")]
+    Poisoned(LogError),
+}
+
+/// Why a read gave nothing.
+#[derive(Clone, Debug, Error)]
+pub enum ReadError {
+    /// The position is below [`Log::first`].
+    #[error("position {position} was trimmed, the log begins at {first}")]
+    Trimmed {
+        /// The position that was asked for.
+        position: Position,
+        /// The oldest position still there.
+        first: Position,
+    },
+    /// No committed record stands at the position.
+    #[error("position {position} is not in the log, which ends at {next}")]
+    Absent {
+        /// The position that was asked for.
+        position: Position,
+        /// The first position without a committed record.
+        next: Position,
+    },
+    /// The record is shorter than the slice asked for.
+    #[error("record {position} has {bytes} bytes, not the {len} at {offset} that were asked for")]
+    OutOfRange {
+        /// The record.
+        position: Position,
+        /// Where the slice would begin.
+        offset: u32,
+        /// How long it would be.
+        len: u32,
+        /// How long the record is.
+        bytes: u32,
+    },
+    /// The bytes on disk are not the ones that were written.
+    #[error("record {position} is damaged: {file} at byte {offset}: {reason}")]
+    Damaged {
+        /// The record.
+        position: Position,
+        /// The file it is in.
+        file: String,
+        /// Where its frame begins in that file.
+        offset: u64,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The disk refused.
+    #[error("cannot read {file}: {source}")]
+    Failed {
+        /// The file that was read.
+        file: String,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+}
+
+/// Records in order, as [`Log::read`] gives them. Ends after the first error.
+pub type StoredRecords = Box<dyn Iterator<Item = Result<Stored, ReadError>> + Send>;
+
+/// A gapless sequence of records.
+///
+/// ```text
+///    trimmed          committed: can be read           submitted   free
+///  ............|====================================|............|- - - - -
+///              ^                                    ^            ^
+///           first()                        next_ack() answers  next()
+///                                          this one next
+///
+///              |----- run -----|----- run -----|- open run -      a trim drops whole runs
+///                              ^
+///                   segment_end_before(first())
+/// ```
+///
+/// - `first() <= next()` MUST hold at any time. Neither MUST ever decrease, not even when
+///   everything was trimmed, and a log that keeps its records MUST NOT decrease them across
+///   a restart either, below the last committed record.
+/// - A record is submitted, then acknowledged. Acknowledgements MUST come in the order of
+///   submission, one for each; any number of records MAY be submitted before the first is
+///   acknowledged. Nothing but a Committed acknowledgement says that a record is in the log: a
+///   record that was submitted and not acknowledged may or may not be there after a crash, but
+///   what is there MUST be a prefix of what was submitted.
+/// - One thread submits and takes acknowledgements; any thread may do all the rest meanwhile.
+///   Reads MUST NOT wait for a sync.
+pub trait Log: Send + Sync + 'static {
+    /// The oldest position that can be read, if any record can: `first() == next()` when empty.
+    fn first(&self) -> Position;
+
+    /// The position the next submit must name. Counts records that are submitted but not yet
+    /// acknowledged.
+    fn next(&self) -> Position;
+
+    /// Hands a record to the log.
+    ///
+    /// For any `at` other than [`next`](Self::next), trimmed positions included, this MUST be
+    /// [`SubmitError::Conflict`] - or, on a shared log that learns of it later, become
+    /// [`Ack::Conflict`]. A record over [`record_bytes_max`](Self::record_bytes_max) MUST be
+    /// refused as [`SubmitError::TooLarge`]. After an error the log MUST be as before the call.
+    ///
+    /// What is submitted and not acknowledged stays in memory: the caller bounds it.
+    fn submit(&self, at: Position, record: &Record) -> Result<(), SubmitError>;
+
+    /// What became of the oldest submitted record that has no answer yet. May block. A log that
+    /// writes in batches does its work here, for all records submitted so far at once.
+    ///
+    /// A log MUST NOT answer [`Ack::Committed`] before the record is as durable as its sync policy
+    /// promises. After one [`Ack::Fatal`] every later call and every submit MUST fail too, except
+    /// for [`LogError::NothingSubmitted`], which says only that there was nothing to answer.
+    fn next_ack(&self) -> Ack;
+
+    /// The committed records from `from` on, in order, up to the end of what is committed at the
+    /// time of the call. Below [`first`](Self::first) MUST be [`ReadError::Trimmed`], above
+    /// [`next`](Self::next) MUST be [`ReadError::Absent`]. A trim MUST NOT disturb an iterator
+    /// that was given out before it.
+    fn read(&self, from: Position) -> Result<StoredRecords, ReadError>;
+
+    /// `len` bytes of one committed record, from its byte `offset` on. Cheap: at most one read of
+    /// an open file. It does not check the bytes; who needs that keeps a checksum.
+    fn read_at(&self, position: Position, offset: u32, len: u32) -> Result<Bytes, ReadError>;
+
+    /// Gives back the space of records below `position`. The log keeps them in runs (segments)
+    /// and drops those that end at or below it; the open run stays. So `first() <= position`
+    /// afterwards, and everything from `position` on MUST still be there. A position beyond what
+    /// is committed counts as the end of what is committed.
+    ///
+    /// Whatever the sync policy, all committed records MUST be durable before anything is dropped,
+    /// and what was dropped MUST stay dropped after a crash once this returned.
+    fn trim_before(&self, position: Position) -> Result<(), LogError>;
+
+    /// The longest record the log takes, in bytes.
+    fn record_bytes_max(&self) -> u32;
+
+    /// Whether nobody else can write to this log while it is open here.
+    fn is_exclusive(&self) -> bool;
+
+    /// How much room there is.
+    fn space(&self) -> Space;
+
+    /// Bytes that the kept records take, framing included, space prepared for later excluded.
+    fn bytes_on_disk(&self) -> u64;
+
+    /// The first position after the run that holds `from`: what a trim must reach to free that
+    /// run. `None` when it is the open run, which no trim frees. A `from` below
+    /// [`first`](Self::first) counts as `first`.
+    fn segment_end_before(&self, from: Position) -> Option<Position>;
+
+    /// About how many bytes the committed records in `from..to` take.
+    fn bytes_between(&self, from: Position, to: Position) -> u64;
+}

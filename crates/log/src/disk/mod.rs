@@ -1,0 +1,99 @@
+//! The seam below the file log: one flat folder of files.
+//!
+//! [`RealDisk`] is a directory, by plain system calls. [`SimDisk`] is a directory in memory that
+//! fails the way disks do, when and as a seed says. Code above this seam must survive both.
+
+mod real;
+mod sim;
+mod sim_state;
+
+use std::{io, sync::Arc};
+
+pub use real::RealDisk;
+pub use sim::SimDisk;
+pub use sim_state::{Fault, Operation};
+use thiserror::Error;
+
+/// A folder that holds a log. Names are plain file names.
+pub trait Disk: Send + Sync + 'static {
+    /// The folder as a person would name it.
+    fn folder(&self) -> String;
+
+    /// Takes the folder for this process until the returned guard is dropped.
+    fn lock(&self) -> Result<FolderLock, LockError>;
+
+    /// The names of all files in the folder, in no particular order.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Opens a file for reading and, when `write` says so, writing.
+    fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Creates a file that does not exist yet. Its name is durable after
+    /// [`sync_folder`](Self::sync_folder), its bytes after [`DiskFile::sync`].
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Gives a file another name, which is not taken. Durable after `sync_folder`.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a name. Durable after `sync_folder`; open handles stay good.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes all names created, changed and removed so far durable.
+    fn sync_folder(&self) -> io::Result<()>;
+
+    /// A number nobody can guess, so that bytes from outside can not pass for the log's own. A
+    /// simulated disk takes it from its seed.
+    fn salt(&self) -> u32;
+}
+
+/// An open file. Every method may be called from several threads at once.
+pub trait DiskFile: Send + Sync {
+    /// Reads into `buffer` from `offset`; fewer bytes than asked for only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all of `bytes` at `offset`, making the file longer when needed.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Claims space for `len` bytes without changing what is read, where the file system can. An
+    /// error means that the space is not there; a file system that can not tell says `Ok`.
+    fn claim(&self, len: u64) -> io::Result<()>;
+
+    /// Makes the file's bytes durable.
+    fn sync(&self) -> io::Result<()>;
+
+    /// How long the file is.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file has no byte.
+    fn is_empty(&self) -> io::Result<bool> {
+        self.len().map(|len| len == 0)
+    }
+}
+
+/// Holds a folder until it is dropped.
+pub struct FolderLock {
+    _held: Box<dyn Send + Sync>,
+}
+
+impl FolderLock {
+    fn new(held: impl Send + Sync + 'static) -> Self {
+        Self { _held: Box::new(held) }
+    }
+}
+
+/// Why a folder could not be taken.
+#[derive(Debug, Error)]
+pub enum LockError {
+    /// Another process has it.
+    #[error("another process holds the folder")]
+    Held {
+        /// That process, when the lock file names it.
+        pid: Option<u32>,
+    },
+    /// The lock file can not be made or locked.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+}
+
+/// The name of the lock file inside the folder.
+pub(crate) const LOCK_FILE: &str = "lock";

@@ -1,0 +1,88 @@
+//! Writes what was submitted, makes it as durable as the policy says, and publishes it.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use super::{
+    SyncPolicy,
+    segment::Segment,
+    shared::Shared,
+    tail::{Opening, Run},
+};
+use crate::{
+    contract::{Ack, LogError, Position},
+    folder::name_segment,
+};
+
+pub(super) struct Flush {
+    pub(super) open: Arc<Segment>,
+    /// The next record to acknowledge; those below the committed position can be at once.
+    pub(super) answered: Position,
+    /// Whether the open segment has bytes that were not synced here.
+    pub(super) unsynced: bool,
+}
+
+impl Shared {
+    pub(super) fn next_ack(&self) -> Ack {
+        let mut flush = self.flushing.lock();
+        if let Some(error) = self.poison() {
+            return Ack::Fatal(error.clone());
+        }
+        if flush.answered == self.committed() {
+            let runs = std::mem::take(&mut self.tail.lock().runs);
+            if runs.is_empty() {
+                return Ack::Fatal(LogError::NothingSubmitted);
+            }
+            for run in runs {
+                if let Err(error) = self.write_out(&mut flush, run) {
+                    return Ack::Fatal(error);
+                }
+            }
+        }
+        let position = flush.answered;
+        flush.answered = position.next();
+        Ack::Committed(position)
+    }
+
+    fn write_out(&self, flush: &mut Flush, mut run: Run) -> Result<(), LogError> {
+        if let Some(opening) = run.opening.take() {
+            self.open_next(flush, opening)?;
+        }
+        let open = &flush.open;
+        let end = run.start + run.bytes.len() as u32;
+        debug_assert!(end <= open.capacity, "a run was planned beyond its segment");
+        open.file
+            .write_at(&run.bytes, u64::from(run.start))
+            .map_err(|error| self.poison_with("write", &open.name, error))?;
+        let upto = Position(self.committed().0 + run.spots.len() as u64);
+        if self.options.sync == SyncPolicy::Always {
+            self.sync_segment(open)?;
+            self.synced_upto(upto);
+        } else {
+            flush.unsynced = true;
+        }
+        open.publish(&run.spots, end);
+        self.positions.kept_bytes.fetch_add(run.bytes.len() as u64, Ordering::Relaxed);
+        self.positions.committed.store(upto.0, Ordering::Release);
+        self.tail.lock().reuse(run);
+        Ok(())
+    }
+
+    /// Ends the open segment and opens the next. The order is what recovery relies on: a segment
+    /// has its name only when all before it is durable, and its own header too.
+    fn open_next(&self, flush: &mut Flush, opening: Opening) -> Result<(), LogError> {
+        if flush.unsynced {
+            let committed = self.committed();
+            self.sync_segment(&flush.open)?;
+            self.synced_upto(committed);
+            flush.unsynced = false;
+        }
+        flush.open.close();
+        let Opening { spare, header } = opening;
+        let name = name_segment(&*self.disk, &*spare.file, &spare.name, header)
+            .map_err(|(operation, error)| self.poison_with(operation, &spare.name, error))?;
+        let segment = Segment::new(header.first, name, spare.file, spare.capacity, header.salt);
+        flush.open = Arc::new(segment);
+        self.segments.write().push_back(flush.open.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,192 @@
+//! The log in a folder of segment files.
+//!
+//! One thread submits and takes acknowledgements; what that costs is one write and one
+//! `fdatasync` for all that was submitted meanwhile. Beside it, when
+//! [`background`](FileLogOptions::background) is on, run a thread that prepares segments ahead and,
+//! with [`SyncPolicy::Interval`], one that syncs.
+//!
+//! - `open`: reads the folder, refuses damage, cuts the torn tail, makes what is kept durable
+//! - `tail`: where submitted records wait, encoded
+//! - `flush`: writes and syncs them, moves on to the next segment, publishes positions
+//! - `segment`: the index of one segment, for readers
+//! - `spares`: prepares segments before they are needed
+//! - `trim`: drops segments
+
+mod flush;
+mod open;
+mod read;
+mod segment;
+mod shared;
+mod spares;
+mod tail;
+mod trim;
+
+use std::{path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration};
+
+use bytes::Bytes;
+
+use self::shared::Shared;
+use crate::{
+    contract::{
+        Ack, Log, LogError, Position, ReadError, Record, Space, StoredRecords, SubmitError,
+    },
+    disk::{Disk, RealDisk},
+    folder::OpenError,
+};
+
+/// When written records are made durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SyncPolicy {
+    /// Before they are acknowledged. A power cut loses nothing that was.
+    Always,
+    /// This often. A power cut loses at most so much, and what the last sync was still writing.
+    Interval(Duration),
+    /// When the operating system likes to, when a segment ends, before a trim, and at the end.
+    Os,
+}
+
+/// How a file log behaves.
+#[derive(Clone, Debug)]
+pub struct FileLogOptions {
+    /// When written records are made durable.
+    pub sync: SyncPolicy,
+    /// How long a segment file is: 4 KiB to 2 GiB. The first one of a new folder, and those made on
+    /// a disk that is nearly full, are shorter.
+    pub segment_bytes: u64,
+    /// The longest record to take. Lowered to what fits a segment.
+    pub record_bytes_max: u32,
+    /// Whether threads prepare segments and sync. Without them the log does that work when it
+    /// needs it, or in [`FileLog::maintain`], and is deterministic.
+    pub background: bool,
+    /// Leaves the bytes behind a cut tail where they are and does not check that frames follow
+    /// each other. A fault for the simulator to find; never set it.
+    #[doc(hidden)]
+    pub fault_skip_tail_zeroing: bool,
+}
+
+impl Default for FileLogOptions {
+    fn default() -> Self {
+        Self {
+            sync: SyncPolicy::Always,
+            segment_bytes: 64 * 1024 * 1024,
+            record_bytes_max: 4 * 1024 * 1024,
+            background: true,
+            fault_skip_tail_zeroing: false,
+        }
+    }
+}
+
+/// A log in a folder. Dropping it syncs what was written and frees the folder; what was submitted
+/// and never acknowledged may be lost.
+pub struct FileLog {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl FileLog {
+    /// Opens the log in a folder, or begins one in an empty folder. Everything that the log says it
+    /// has is durable when this returns.
+    pub fn open(disk: Arc<dyn Disk>, options: FileLogOptions) -> Result<Self, OpenError> {
+        let shared = Arc::new(open::open(disk, options)?);
+        let threads = shared::start_threads(&shared)?;
+        Ok(Self { shared, threads })
+    }
+
+    /// Opens the log in a directory, which is created when it is missing.
+    pub fn open_dir(path: impl Into<PathBuf>, options: FileLogOptions) -> Result<Self, OpenError> {
+        let path = path.into();
+        let disk = RealDisk::create_or_open(&path).map_err(|source| OpenError::Failed {
+            operation: "open the folder",
+            path: path.display().to_string(),
+            source,
+        })?;
+        Self::open(Arc::new(disk), options)
+    }
+
+    /// Does what the threads would do: prepares the next segment and, with an interval, syncs.
+    /// Does nothing while there are threads.
+    pub fn maintain(&self) {
+        self.shared.maintain();
+    }
+
+    /// Makes everything that is committed durable, whatever the sync policy.
+    pub fn sync(&self) -> Result<(), LogError> {
+        self.shared.sync_committed()
+    }
+
+    /// All records below this position are durable.
+    #[must_use]
+    pub fn synced_upto(&self) -> Position {
+        self.shared.synced()
+    }
+}
+
+impl Drop for FileLog {
+    fn drop(&mut self) {
+        self.shared.spares.stop();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the log panicked");
+            }
+        }
+        if self.shared.poison().is_none()
+            && let Err(error) = self.shared.sync_committed()
+        {
+            tracing::error!(%error, "the log could not be synced at its end");
+        }
+    }
+}
+
+impl Log for FileLog {
+    fn first(&self) -> Position {
+        self.shared.first()
+    }
+
+    fn next(&self) -> Position {
+        self.shared.next()
+    }
+
+    fn submit(&self, at: Position, record: &Record) -> Result<(), SubmitError> {
+        self.shared.submit(at, record)
+    }
+
+    fn next_ack(&self) -> Ack {
+        self.shared.next_ack()
+    }
+
+    fn read(&self, from: Position) -> Result<StoredRecords, ReadError> {
+        self.shared.read(from)
+    }
+
+    fn read_at(&self, position: Position, offset: u32, len: u32) -> Result<Bytes, ReadError> {
+        self.shared.read_at(position, offset, len)
+    }
+
+    fn trim_before(&self, position: Position) -> Result<(), LogError> {
+        self.shared.trim_before(position)
+    }
+
+    fn record_bytes_max(&self) -> u32 {
+        self.shared.record_bytes_max
+    }
+
+    fn is_exclusive(&self) -> bool {
+        true
+    }
+
+    fn space(&self) -> Space {
+        self.shared.spares.space()
+    }
+
+    fn bytes_on_disk(&self) -> u64 {
+        self.shared.kept_bytes()
+    }
+
+    fn segment_end_before(&self, from: Position) -> Option<Position> {
+        self.shared.segment_end_before(from)
+    }
+
+    fn bytes_between(&self, from: Position, to: Position) -> u64 {
+        self.shared.bytes_between(from, to)
+    }
+}

@@ -1,0 +1,160 @@
+//! What the log's threads share.
+
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::{FileLogOptions, SyncPolicy, flush::Flush, segment::Segment, spares::Spares, tail::Tail};
+use crate::{
+    contract::{LogError, Position},
+    disk::{Disk, FolderLock},
+    folder::OpenError,
+};
+
+/// Locks are taken in this order: `flushing`, `tail`, `trimming`, `syncing`, `segments`. None but
+/// `flushing` and `syncing` is held while the disk syncs, and readers take only `segments`.
+pub(super) struct Shared {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) options: FileLogOptions,
+    pub(super) record_bytes_max: u32,
+    /// Oldest first, never empty, the last one is open.
+    pub(super) segments: RwLock<VecDeque<Arc<Segment>>>,
+    pub(super) tail: Mutex<Tail>,
+    pub(super) flushing: Mutex<Flush>,
+    pub(super) trimming: Mutex<()>,
+    /// The kernel tells a failed sync to one caller only: the next one must find the log poisoned.
+    pub(super) syncing: Mutex<()>,
+    pub(super) spares: Spares,
+    pub(super) positions: Positions,
+    pub(super) poisoned: OnceLock<LogError>,
+    pub(super) _lock: FolderLock,
+}
+
+/// Numbers that readers take without a lock.
+pub(super) struct Positions {
+    pub(super) first: AtomicU64,
+    pub(super) synced: AtomicU64,
+    pub(super) committed: AtomicU64,
+    pub(super) next: AtomicU64,
+    /// Bytes of the frames from first to committed.
+    pub(super) kept_bytes: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn first(&self) -> Position {
+        Position(self.positions.first.load(Ordering::Acquire))
+    }
+
+    pub(super) fn next(&self) -> Position {
+        Position(self.positions.next.load(Ordering::Acquire))
+    }
+
+    pub(super) fn committed(&self) -> Position {
+        Position(self.positions.committed.load(Ordering::Acquire))
+    }
+
+    pub(super) fn synced(&self) -> Position {
+        Position(self.positions.synced.load(Ordering::Acquire))
+    }
+
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.positions.kept_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn poison(&self) -> Option<&LogError> {
+        self.poisoned.get()
+    }
+
+    /// Stops the log for good. The first failure is the one that is told.
+    pub(super) fn poison_with(
+        &self,
+        operation: &'static str,
+        file: &str,
+        source: io::Error,
+    ) -> LogError {
+        let file = crate::folder::path(&*self.disk, file);
+        tracing::error!(operation, file, error = %source, "the log failed and takes nothing more");
+        let error = LogError::Failed { operation, file, source: Arc::new(source) };
+        self.poisoned.get_or_init(|| error).clone()
+    }
+
+    /// Makes a segment's bytes durable, unless an earlier failure made that a lie.
+    pub(super) fn sync_segment(&self, segment: &Segment) -> Result<(), LogError> {
+        let _syncing = self.syncing.lock();
+        if let Some(error) = self.poison() {
+            return Err(error.clone());
+        }
+        segment.file.sync().map_err(|error| self.poison_with("sync", &segment.name, error))
+    }
+
+    pub(super) fn synced_upto(&self, position: Position) {
+        self.positions.synced.fetch_max(position.0, Ordering::AcqRel);
+    }
+
+    /// Makes all that is committed durable.
+    pub(super) fn sync_committed(&self) -> Result<(), LogError> {
+        let committed = self.committed();
+        if self.synced() < committed {
+            // All segments but the last were synced when they ended. One that ends right now
+            // is synced before it stops being the last.
+            let open = self.segments.read().back().cloned();
+            if let Some(open) = open {
+                self.sync_segment(&open)?;
+            }
+            self.synced_upto(committed);
+        }
+        Ok(())
+    }
+
+    pub(super) fn maintain(&self) {
+        if self.options.background {
+            return;
+        }
+        self.spares.prepare_if_short(&*self.disk);
+        if matches!(self.options.sync, SyncPolicy::Interval(_)) && self.poison().is_none() {
+            // A failure has poisoned the log, and the next acknowledgement says so.
+            let _ = self.sync_committed();
+        }
+    }
+}
+
+/// Starts the threads that the options ask for.
+pub(super) fn start_threads(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, OpenError> {
+    let mut threads = Vec::new();
+    if !shared.options.background {
+        return Ok(threads);
+    }
+    let failed = |source| OpenError::Failed {
+        operation: "start a thread for",
+        path: shared.disk.folder(),
+        source,
+    };
+    let preparer = shared.clone();
+    threads.push(
+        thread::Builder::new()
+            .name("log-prepare".to_owned())
+            .spawn(move || preparer.spares.keep_preparing(&*preparer.disk))
+            .map_err(failed)?,
+    );
+    if let SyncPolicy::Interval(interval) = shared.options.sync {
+        let syncer = shared.clone();
+        let sync = move || {
+            while syncer.spares.wait_unless_stopped(interval) {
+                if syncer.poison().is_some() || syncer.sync_committed().is_err() {
+                    break;
+                }
+            }
+        };
+        let syncer = thread::Builder::new().name("log-sync".to_owned()).spawn(sync);
+        threads.push(syncer.map_err(failed)?);
+    }
+    Ok(threads)
+}

@@ -1,0 +1,185 @@
+//! Segments prepared before they are needed, so that no append waits for one, and so that the
+//! space for it is there.
+//!
+//! One spare is always kept. When the open segment ends and no further one could be prepared, the
+//! disk is full and the segment just begun is the reserve.
+
+use std::{io, sync::Arc, time::Duration};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    contract::Space,
+    disk::{Disk, DiskFile},
+    folder::{create_zeroed, filling_name, spare_name},
+};
+
+/// Spares to keep: one to move on to, and one more when a trim gives it for nothing.
+const SPARES_MAX: usize = 2;
+/// How long to wait before trying a full disk again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A file that can become a segment.
+pub(super) struct Spare {
+    pub(super) name: String,
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) capacity: u32,
+}
+
+pub(super) struct Spares {
+    state: Mutex<State>,
+    changed: Condvar,
+    capacity: u32,
+    /// On a disk with no room for a whole segment, shorter ones are made down to this.
+    capacity_min: u32,
+}
+
+struct State {
+    ready: Vec<Spare>,
+    next_number: u64,
+    /// The last attempt to prepare one failed.
+    full: bool,
+    /// Something changed that may have made room.
+    retry: bool,
+    stopping: bool,
+}
+
+impl Spares {
+    pub(super) fn new(
+        ready: Vec<Spare>,
+        next_number: u64,
+        capacity: u32,
+        capacity_min: u32,
+    ) -> Self {
+        let state = State { ready, next_number, full: false, retry: false, stopping: false };
+        Self { state: Mutex::new(state), changed: Condvar::new(), capacity, capacity_min }
+    }
+
+    pub(super) fn space(&self) -> Space {
+        let state = self.state.lock();
+        if state.full && state.ready.is_empty() { Space::ReserveOnly } else { Space::Ample }
+    }
+
+    /// Takes a spare: waits for the thread that prepares them, or prepares one here. `None` when
+    /// there is no room.
+    pub(super) fn take(&self, disk: &dyn Disk, background: bool) -> Option<Spare> {
+        if !background {
+            self.prepare_if_short(disk);
+        }
+        let mut state = self.state.lock();
+        loop {
+            if let Some(spare) = state.ready.pop() {
+                self.changed.notify_all();
+                return Some(spare);
+            }
+            if state.full || state.stopping || !background {
+                return None;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// The number of a new spare, if another one may be kept.
+    pub(super) fn room_for_one(&self, capacity: u32) -> Option<u64> {
+        let mut state = self.state.lock();
+        if state.ready.len() >= SPARES_MAX || capacity != self.capacity {
+            return None;
+        }
+        state.next_number += 1;
+        Some(state.next_number - 1)
+    }
+
+    /// Keeps a file that a trim freed.
+    pub(super) fn put(&self, spare: Spare) {
+        let mut state = self.state.lock();
+        state.ready.push(spare);
+        state.full = false;
+        self.changed.notify_all();
+    }
+
+    /// Space was given back to the disk.
+    pub(super) fn retry(&self) {
+        let mut state = self.state.lock();
+        state.retry = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits; says `false` when the log ends.
+    pub(super) fn wait_unless_stopped(&self, time: Duration) -> bool {
+        let mut state = self.state.lock();
+        let stopping = |state: &mut State| !state.stopping;
+        !state.stopping && self.changed.wait_while_for(&mut state, stopping, time).timed_out()
+    }
+
+    /// The work of the thread that prepares spares.
+    pub(super) fn keep_preparing(&self, disk: &dyn Disk) {
+        loop {
+            let mut state = self.state.lock();
+            while !state.stopping && !state.ready.is_empty() {
+                self.changed.wait(&mut state);
+            }
+            if state.full {
+                let idle = |state: &mut State| !state.stopping && !state.retry;
+                self.changed.wait_while_for(&mut state, idle, RETRY);
+            }
+            if state.stopping {
+                return;
+            }
+            state.retry = false;
+            drop(state);
+            self.prepare_if_short(disk);
+        }
+    }
+
+    /// Prepares a spare if there is none.
+    pub(super) fn prepare_if_short(&self, disk: &dyn Disk) {
+        let number = {
+            let mut state = self.state.lock();
+            if !state.ready.is_empty() {
+                return;
+            }
+            state.next_number += 1;
+            state.next_number - 1
+        };
+        let prepared = self.prepare(disk, number);
+        let mut state = self.state.lock();
+        match prepared {
+            Ok(spare) => {
+                state.ready.push(spare);
+                state.full = false;
+            }
+            Err(error) => {
+                if !state.full {
+                    tracing::warn!(folder = disk.folder(), %error, "no room for another segment");
+                }
+                state.full = true;
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    fn prepare(&self, disk: &dyn Disk, number: u64) -> io::Result<Spare> {
+        let filling = filling_name(number);
+        let mut capacity = self.capacity;
+        let file = loop {
+            match create_zeroed(disk, &filling, u64::from(capacity)) {
+                Ok(file) => break file,
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    if capacity == self.capacity_min {
+                        return Err(error);
+                    }
+                    capacity = (capacity / 2).max(self.capacity_min);
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let name = spare_name(number);
+        disk.rename(&filling, &name)?;
+        Ok(Spare { name, file, capacity })
+    }
+}

@@ -1,0 +1,68 @@
+//! Drops segments that nobody needs any more.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use super::{
+    segment::Segment,
+    shared::Shared,
+    spares::Spare,
+};
+use crate::{
+    contract::{LogError, Position},
+    folder::spare_name,
+};
+
+impl Shared {
+    pub(super) fn trim_before(&self, position: Position) -> Result<(), LogError> {
+        let _trimming = self.trimming.lock();
+        if let Some(error) = self.poison() {
+            return Err(error.clone());
+        }
+        let position = position.min(self.committed());
+        if self.oldest_below(position).is_some() {
+            // What replaces the dropped records must not be less durable than they were.
+            self.sync_committed()?;
+        }
+        while let Some(end) = self.oldest_below(position) {
+            let Some(segment) = self.take_oldest(end) else { break };
+            let name = segment.name.clone();
+            // One folder sync for each: if the folder lost a later removal and kept an earlier
+            // one's, or the other way round, the log would have a hole.
+            let dropped = self.drop_file(segment).and_then(|spare| {
+                self.disk.sync_folder()?;
+                Ok(spare)
+            });
+            match dropped {
+                Ok(Some(spare)) => self.spares.put(spare),
+                Ok(None) => self.spares.retry(),
+                Err(error) => return Err(self.poison_with("drop", &name, error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the oldest segment, if it ends at or below a position and is not the open one.
+    fn oldest_below(&self, position: Position) -> Option<Position> {
+        let second = self.segments.read().get(1)?.first;
+        (second <= position).then_some(second)
+    }
+
+    /// From here on nobody finds the segment.
+    fn take_oldest(&self, end: Position) -> Option<Arc<Segment>> {
+        let mut segments = self.segments.write();
+        let oldest = segments.pop_front()?;
+        self.positions.first.store(end.0, Ordering::Release);
+        self.positions.kept_bytes.fetch_sub(oldest.frames_bytes(), Ordering::Relaxed);
+        Some(oldest)
+    }
+
+    /// Makes the file a spare, or removes it: when there are enough spares, and when somebody is
+    /// still reading it, who must not see what a new life of the file writes.
+    fn drop_file(&self, segment: Arc<Segment>) -> std::io::Result<Option<Spare>> {
+        let recycled = Arc::into_inner(segment).and_then(|segment| {
+            let number = self.spares.room_for_one(segment.capacity)?;
+            Some((segment, spare_name(number)))
+        });
+        todo_drop(self, recycled)
+    }
+}

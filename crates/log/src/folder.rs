@@ -1,0 +1,264 @@
+//! What files a log's folder holds, and what can be wrong with it.
+
+use std::{io, sync::Arc};
+
+use thiserror::Error;
+
+use crate::{
+    contract::Position,
+    disk::{Disk, DiskFile, LOCK_FILE, LockError},
+    frame::SegmentHeader,
+};
+
+/// Why a folder can not be opened as a log.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// Another process works on it.
+    #[error("{folder} is in use by {}: stop that server first", holder(*.pid))]
+    Locked {
+        /// The folder.
+        folder: String,
+        /// The process that has it, where the lock file names it.
+        pid: Option<u32>,
+    },
+    /// It holds files, and none of them is a log's.
+    #[error("{folder} holds other files ({file}) and no log: choose an empty or a new folder")]
+    Foreign {
+        /// The folder.
+        folder: String,
+        /// One of the files in it.
+        file: String,
+    },
+    /// A file has a segment's name but does not begin like one.
+    #[error("{path} is not a segment of a log: move it out of the folder")]
+    WrongMagic {
+        /// The file.
+        path: String,
+    },
+    /// A newer release wrote it.
+    #[error("{path} has format {found}, this release reads format {supported}: use a newer one")]
+    NewerVersion {
+        /// The file.
+        path: String,
+        /// The format it says it has.
+        found: u32,
+        /// The format that this release reads.
+        supported: u32,
+    },
+    /// Something that had been durable is not there any more.
+    #[error(
+        "{file} in {folder} is damaged at byte {offset}, record {position}: {reason}; \
+         `spindle verify --repair {folder}` keeps the records before it and saves the rest aside"
+    )]
+    Corrupt {
+        /// The folder.
+        folder: String,
+        /// The damaged file.
+        file: String,
+        /// Where the first bad frame begins.
+        offset: u64,
+        /// The record that should be there.
+        position: Position,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The disk refused.
+    #[error("cannot {operation} {path}: {source}{}", hint(.source))]
+    Failed {
+        /// What was being done.
+        operation: &'static str,
+        /// To what.
+        path: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The options contradict each other.
+    #[error("{0}")]
+    Options(&'static str),
+}
+
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            " (the server's user must be able to write there)"
+        }
+        io::ErrorKind::StorageFull => " (a new log needs room for its first segment)",
+        _ => "",
+    }
+}
+
+impl OpenError {
+    /// Wraps what a disk said about one file of a folder.
+    pub(crate) fn failed<'a>(
+        disk: &'a dyn Disk,
+        operation: &'static str,
+        file: &'a str,
+    ) -> impl FnOnce(io::Error) -> Self + 'a {
+        move |source| Self::Failed { operation, path: path(disk, file), source }
+    }
+
+    pub(crate) fn not_taken(disk: &dyn Disk, error: LockError) -> Self {
+        match error {
+            LockError::Held { pid } => Self::Locked { folder: disk.folder(), pid },
+            LockError::Failed(source) => Self::failed(disk, "lock", LOCK_FILE)(source),
+        }
+    }
+}
+
+pub(crate) fn path(disk: &dyn Disk, file: &str) -> String {
+    format!("{}/{file}", disk.folder())
+}
+
+const SEGMENT: &str = ".segment";
+const SPARE: &str = ".spare";
+const FILLING: &str = ".filling";
+const DAMAGED: &str = ".damaged";
+
+/// What a file is, by its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FileKind {
+    /// Part of the log, from this position on.
+    Segment(Position),
+    /// Zeros (or bytes of an older life) waiting to become a segment.
+    Spare(u64),
+    /// A spare that is not ready.
+    Filling(u64),
+    /// Bytes that a repair saved aside.
+    Damaged,
+    Lock,
+    Foreign,
+}
+
+pub(crate) fn segment_name(first: Position) -> String {
+    format!("{first:0>20}{SEGMENT}", first = first.0)
+}
+
+pub(crate) fn spare_name(number: u64) -> String {
+    format!("{number}{SPARE}")
+}
+
+pub(crate) fn filling_name(number: u64) -> String {
+    format!("{number}{FILLING}")
+}
+
+pub(crate) fn damaged_name(file: &str, nth: u32) -> String {
+    if nth == 0 { format!("{file}{DAMAGED}") } else { format!("{file}.{nth}{DAMAGED}") }
+}
+
+pub(crate) fn file_kind(name: &str) -> FileKind {
+    let number = |suffix| name.strip_suffix(suffix).and_then(|number| number.parse().ok());
+    if name == LOCK_FILE {
+        FileKind::Lock
+    } else if name.ends_with(DAMAGED) {
+        FileKind::Damaged
+    } else if let Some(first) = number(SEGMENT) {
+        FileKind::Segment(Position(first))
+    } else if let Some(number) = number(SPARE) {
+        FileKind::Spare(number)
+    } else if let Some(number) = number(FILLING) {
+        FileKind::Filling(number)
+    } else {
+        FileKind::Foreign
+    }
+}
+
+const FILL_BYTES: usize = 256 * 1024;
+/// How much of a new file is left to be synced at once: a large sync holds up the log's own.
+const FILL_SYNC_BYTES: u64 = 8 * 1024 * 1024;
+
+static ZEROS: [u8; FILL_BYTES] = [0; FILL_BYTES];
+
+/// Makes a file of zeros, durable except for its name. Real zeros: in a file that only has its
+/// space allocated, every sync of a first write would also have to sync the file's extents.
+pub(crate) fn create_zeroed(
+    disk: &dyn Disk,
+    name: &str,
+    bytes: u64,
+) -> io::Result<Arc<dyn DiskFile>> {
+    let file = disk.create(name)?;
+    let filled = file.claim(bytes).and_then(|()| fill(&*file, bytes));
+    if let Err(error) = filled {
+        // Half a file is no use, and its space may be what somebody else is waiting for.
+        let _ = disk.remove(name);
+        return Err(error);
+    }
+    Ok(file)
+}
+
+fn fill(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+    let mut offset = 0;
+    let mut unsynced = 0;
+    while offset < bytes {
+        let step = (bytes - offset).min(FILL_BYTES as u64);
+        file.write_at(&ZEROS[..step as usize], offset)?;
+        offset += step;
+        unsynced += step;
+        if unsynced >= FILL_SYNC_BYTES && offset < bytes {
+            file.sync()?;
+            unsynced = 0;
+        }
+    }
+    file.sync()
+}
+
+/// Turns a prepared file into a segment: its header is durable before its name says so, its name
+/// before anything is appended.
+pub(crate) fn name_segment(
+    disk: &dyn Disk,
+    file: &dyn DiskFile,
+    name: &str,
+    header: SegmentHeader,
+) -> Result<String, (&'static str, io::Error)> {
+    let segment = segment_name(header.first);
+    file.write_at(&header.encode(), 0).map_err(|error| ("write", error))?;
+    file.sync().map_err(|error| ("sync", error))?;
+    disk.rename(name, &segment).map_err(|error| ("rename", error))?;
+    disk.sync_folder().map_err(|error| ("sync the folder of", error))?;
+    Ok(segment)
+}
+
+/// Writes zeros over all that is not zero from `from` to the end of the file. Says whether there
+/// was anything.
+pub(crate) fn zero_from(file: &dyn DiskFile, from: u64, len: u64) -> io::Result<bool> {
+    let mut buffer = vec![0; FILL_BYTES];
+    let mut found = false;
+    let mut offset = from;
+    while offset < len {
+        let step = (len - offset).min(FILL_BYTES as u64) as usize;
+        let read = file.read_at(&mut buffer[..step], offset)?;
+        if read == 0 {
+            break;
+        }
+        if buffer[..read] != ZEROS[..read] {
+            file.write_at(&ZEROS[..read], offset)?;
+            found = true;
+        }
+        offset += read as u64;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_files_are() {
+        assert_eq!(segment_name(Position(7)), "00000000000000000007.segment");
+        assert_eq!(file_kind(&segment_name(Position(7))), FileKind::Segment(Position(7)));
+        assert_eq!(file_kind(&segment_name(Position(u64::MAX))).clone(), {
+            FileKind::Segment(Position(u64::MAX))
+        });
+        assert_eq!(file_kind(&spare_name(3)), FileKind::Spare(3));
+        assert_eq!(file_kind(&filling_name(3)), FileKind::Filling(3));
+        assert_eq!(file_kind(&damaged_name("00.segment", 0)), FileKind::Damaged);
+        assert_eq!(file_kind(&damaged_name("00.segment", 2)), FileKind::Damaged);
+        assert_eq!(file_kind("lock"), FileKind::Lock);
+        assert_eq!(file_kind("x.segment"), FileKind::Foreign);
+        assert_eq!(file_kind("notes.txt"), FileKind::Foreign);
+    }
+}

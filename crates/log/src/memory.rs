@@ -1,0 +1,224 @@
+//! A log that lives in memory: tests, benchmarks and `--memory`.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::contract::{
+    Ack, Log, LogError, Position, ReadError, Record, Space, Stored, StoredRecords, SubmitError,
+};
+
+const RUN_RECORDS: usize = 1024;
+const RUN_BYTES: u64 = 4 * 1024 * 1024;
+const RECORD_BYTES_MAX: u32 = 4 * 1024 * 1024;
+
+/// A log without a disk. Records are kept in runs that play the part of segments: a trim drops
+/// whole runs, and the open run stays.
+pub struct MemoryLog {
+    run_records: usize,
+    record_bytes_max: u32,
+    records: Mutex<Records>,
+}
+
+struct Records {
+    /// Never empty; the last one is open.
+    runs: VecDeque<Run>,
+    next: Position,
+    /// Acknowledged, so readable, below this.
+    committed: Position,
+    bytes: u64,
+}
+
+struct Run {
+    first: Position,
+    bytes: u64,
+    records: Vec<Record>,
+}
+
+impl MemoryLog {
+    /// An empty log that begins at position 0.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_run_records(RUN_RECORDS)
+    }
+
+    /// An empty log whose runs are closed after `run_records` records (or 4 MiB), so that a test
+    /// can see trims with few of them.
+    #[must_use]
+    pub fn with_run_records(run_records: usize) -> Self {
+        let runs = VecDeque::from([Run { first: Position(0), bytes: 0, records: Vec::new() }]);
+        let records =
+            Records { runs, next: Position(0), committed: Position(0), bytes: 0 };
+        Self {
+            run_records: run_records.max(1),
+            record_bytes_max: RECORD_BYTES_MAX,
+            records: Mutex::new(records),
+        }
+    }
+}
+
+impl Default for MemoryLog {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Records {
+    fn first(&self) -> Position {
+        self.runs.front().map_or(self.next, |run| run.first)
+    }
+
+    /// The index of the run that holds `position`, which is not below `first()`.
+    fn run_of(&self, position: Position) -> usize {
+        self.runs.partition_point(|run| run.first <= position).saturating_sub(1)
+    }
+
+    fn committed(&self, position: Position) -> Result<&Record, ReadError> {
+        let first = self.first();
+        if position < first {
+            return Err(ReadError::Trimmed { position, first });
+        }
+        let absent = ReadError::Absent { position, next: self.committed };
+        if position >= self.committed {
+            return Err(absent);
+        }
+        let run = &self.runs[self.run_of(position)];
+        usize::try_from(position.0 - run.first.0)
+            .ok()
+            .and_then(|index| run.records.get(index))
+            .ok_or(absent)
+    }
+}
+
+impl Log for MemoryLog {
+    fn first(&self) -> Position {
+        self.records.lock().first()
+    }
+
+    fn next(&self) -> Position {
+        self.records.lock().next
+    }
+
+    fn submit(&self, at: Position, record: &Record) -> Result<(), SubmitError> {
+        if record.bytes.len() as u64 > u64::from(self.record_bytes_max) {
+            let bytes = record.bytes.len() as u64;
+            return Err(SubmitError::TooLarge { bytes, max: self.record_bytes_max });
+        }
+        let mut log = self.records.lock();
+        if at != log.next {
+            return Err(SubmitError::Conflict { at, next: log.next });
+        }
+        let bytes = record.bytes.len() as u64;
+        let full = log
+            .runs
+            .back()
+            .is_none_or(|run| run.records.len() >= self.run_records || run.bytes >= RUN_BYTES);
+        if full {
+            log.runs.push_back(Run { first: at, bytes: 0, records: Vec::new() });
+        }
+        if let Some(run) = log.runs.back_mut() {
+            run.bytes += bytes;
+            run.records.push(record.clone());
+        }
+        log.bytes += bytes;
+        log.next = at.next();
+        Ok(())
+    }
+
+    fn next_ack(&self) -> Ack {
+        let mut log = self.records.lock();
+        if log.committed == log.next {
+            return Ack::Fatal(LogError::NothingSubmitted);
+        }
+        let position = log.committed;
+        log.committed = position.next();
+        Ack::Committed(position)
+    }
+
+    fn read(&self, from: Position) -> Result<StoredRecords, ReadError> {
+        let log = self.records.lock();
+        let first = log.first();
+        if from < first {
+            return Err(ReadError::Trimmed { position: from, first });
+        }
+        if from > log.next {
+            return Err(ReadError::Absent { position: from, next: log.committed });
+        }
+        // A copy of the handles, not of the bytes: a trim must not disturb the iterator.
+        let mut stored = Vec::new();
+        for run in log.runs.range(log.run_of(from)..) {
+            for (position, record) in (run.first.0..).map(Position).zip(&run.records) {
+                if from <= position && position < log.committed {
+                    let (epoch, bytes) = (record.epoch, record.bytes.clone());
+                    stored.push(Ok(Stored { position, epoch, bytes }));
+                }
+            }
+        }
+        Ok(Box::new(stored.into_iter()))
+    }
+
+    fn read_at(&self, position: Position, offset: u32, len: u32) -> Result<Bytes, ReadError> {
+        let log = self.records.lock();
+        let bytes = &log.committed(position)?.bytes;
+        let end = u64::from(offset) + u64::from(len);
+        if end > bytes.len() as u64 {
+            let bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            return Err(ReadError::OutOfRange { position, offset, len, bytes });
+        }
+        Ok(bytes.slice(offset as usize..offset as usize + len as usize))
+    }
+
+    fn trim_before(&self, position: Position) -> Result<(), LogError> {
+        let mut dropped = Vec::new();
+        let mut log = self.records.lock();
+        let position = position.min(log.committed);
+        while log.runs.get(1).is_some_and(|second| second.first <= position) {
+            if let Some(run) = log.runs.pop_front() {
+                log.bytes -= run.bytes;
+                dropped.push(run);
+            }
+        }
+        // The records are freed without the lock: there may be many.
+        drop(log);
+        drop(dropped);
+        Ok(())
+    }
+
+    fn record_bytes_max(&self) -> u32 {
+        self.record_bytes_max
+    }
+
+    fn is_exclusive(&self) -> bool {
+        true
+    }
+
+    fn space(&self) -> Space {
+        Space::Ample
+    }
+
+    fn bytes_on_disk(&self) -> u64 {
+        self.records.lock().bytes
+    }
+
+    fn segment_end_before(&self, from: Position) -> Option<Position> {
+        let log = self.records.lock();
+        let run = log.run_of(from);
+        log.runs.get(run + 1).map(|next| next.first)
+    }
+
+    fn bytes_between(&self, from: Position, to: Position) -> u64 {
+        let log = self.records.lock();
+        let mut bytes = 0;
+        for (index, run) in log.runs.iter().enumerate() {
+            let end = log.runs.get(index + 1).map_or(log.next, |next| next.first);
+            let (low, high) = (run.first.max(from), end.min(to));
+            if low < high {
+                // Spread evenly over the run: near enough to judge what a trim would free.
+                let share = (high.0 - low.0) as u128 * u128::from(run.bytes);
+                bytes += (share / u128::from(end.0 - run.first.0)) as u64;
+            }
+        }
+        bytes
+    }
+}

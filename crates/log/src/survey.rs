@@ -1,0 +1,281 @@
+//! Reads a whole folder without changing it: what is in the log, where it ends, what is wrong.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use parking_lot::Mutex;
+
+use crate::{
+    contract::Position,
+    disk::{Disk, DiskFile},
+    folder::{FileKind, OpenError, file_kind, path, segment_name},
+    frame::{
+        Announced, BadHeader, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameSpot, SEGMENT_HEADER_BYTES,
+        SegmentHeader, announced, claimed_position, decode_frame,
+    },
+    scan::{Expected, Frames, NoFrame},
+};
+
+/// More readers than this wait for the same disk.
+const READERS_MAX: usize = 4;
+const SEARCH_BYTES: usize = 1024 * 1024;
+
+/// A folder, read through.
+pub(crate) struct Survey {
+    /// The sound part of the log, oldest segment first. The last one may end in damage.
+    pub(crate) segments: Vec<Surveyed>,
+    /// Segments behind the damage, oldest first.
+    pub(crate) behind: Vec<String>,
+    pub(crate) spares: Vec<(u64, String)>,
+    pub(crate) fillings: Vec<String>,
+    pub(crate) foreign: Vec<String>,
+    pub(crate) damage: Option<Damage>,
+}
+
+/// One segment.
+pub(crate) struct Surveyed {
+    pub(crate) name: String,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) header: SegmentHeader,
+    pub(crate) spots: Vec<FrameSpot>,
+    /// Where the last good frame ends.
+    pub(crate) end: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) last_crc: u32,
+}
+
+/// The first thing that should be there and is not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Damage {
+    pub(crate) file: String,
+    pub(crate) offset: u64,
+    pub(crate) position: Position,
+    pub(crate) reason: &'static str,
+}
+
+impl Surveyed {
+    /// The position after the last good frame.
+    pub(crate) fn next(&self) -> Position {
+        Position(self.header.first.0 + self.spots.len() as u64)
+    }
+
+    fn damage(&self, reason: &'static str) -> Damage {
+        Damage { file: self.name.clone(), offset: self.end, position: self.next(), reason }
+    }
+}
+
+/// How to read.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    pub(crate) write: bool,
+    /// Off only for a planted fault.
+    pub(crate) check_chain: bool,
+}
+
+/// Reads everything.
+pub(crate) fn survey(disk: &dyn Disk, manner: Manner) -> Result<Survey, OpenError> {
+    let mut firsts = Vec::new();
+    let (mut spares, mut fillings, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
+    for name in disk.list().map_err(OpenError::failed(disk, "list", ""))? {
+        match file_kind(&name) {
+            FileKind::Segment(first) => firsts.push(first),
+            FileKind::Spare(number) => spares.push((number, name)),
+            FileKind::Filling(_) => fillings.push(name),
+            FileKind::Foreign => foreign.push(name),
+            FileKind::Lock | FileKind::Damaged => {}
+        }
+    }
+    firsts.sort_unstable();
+    spares.sort_unstable();
+    foreign.sort_unstable();
+    let mut segments = Vec::new();
+    let mut damage = None;
+    for &first in &firsts {
+        match head(disk, first, manner)? {
+            Ok(segment) => segments.push(segment),
+            Err(bad) => {
+                damage = Some(bad);
+                break;
+            }
+        }
+    }
+    let ends = read_all(disk, &mut segments, &firsts, manner)?;
+    damage = first_damage(disk, &segments, ends, damage, &firsts, manner)?;
+    let mut behind = Vec::new();
+    if let Some(damage) = &damage {
+        segments.retain(|segment| segment.header.first <= damage.position);
+        // With a bad header the whole file is damage.
+        segments.retain(|segment| segment.name != damage.file || damage.offset > 0);
+        let from = firsts.iter().filter(|first| segment_name(**first) > damage.file);
+        behind.extend(from.map(|first| segment_name(*first)));
+    }
+    Ok(Survey { segments, behind, spares, fillings, foreign, damage })
+}
+
+/// Opens a segment and reads its header.
+fn head(
+    disk: &dyn Disk,
+    first: Position,
+    manner: Manner,
+) -> Result<Result<Surveyed, Damage>, OpenError> {
+    let name = segment_name(first);
+    let failed = |operation| OpenError::failed(disk, operation, &name);
+    let file = disk.open(&name, manner.write).map_err(failed("open"))?;
+    let file_bytes = file.len().map_err(failed("measure"))?;
+    let mut bytes = [0; SEGMENT_HEADER_BYTES];
+    file.read_at(&mut bytes, 0).map_err(failed("read"))?;
+    let bad = |reason| Damage { file: name.clone(), offset: 0, position: first, reason };
+    let header = match SegmentHeader::decode(&bytes) {
+        Ok(header) => header,
+        Err(BadHeader::Magic) => return Err(OpenError::WrongMagic { path: path(disk, &name) }),
+        Err(BadHeader::Version(found)) => {
+            let (path, supported) = (path(disk, &name), FORMAT_VERSION);
+            return Err(OpenError::NewerVersion { path, found, supported });
+        }
+        Err(BadHeader::Checksum) => return Ok(Err(bad("the segment's header is damaged"))),
+    };
+    if header.first != first {
+        return Ok(Err(bad("the file's name and its header name different positions")));
+    }
+    if u32::try_from(file_bytes).is_err() {
+        return Ok(Err(bad("the file is larger than any segment")));
+    }
+    let (end, last_crc) = (SEGMENT_HEADER_BYTES as u64, header.prev_crc);
+    Ok(Ok(Surveyed { name, file, header, spots: Vec::new(), end, file_bytes, last_crc }))
+}
+
+/// Reads the frames of all segments, several at once, and says how each one ended.
+fn read_all(
+    disk: &dyn Disk,
+    segments: &mut [Surveyed],
+    firsts: &[Position],
+    manner: Manner,
+) -> Result<Vec<Option<&'static str>>, OpenError> {
+    let work: Vec<_> = segments.iter_mut().map(Mutex::new).collect();
+    let results: Vec<_> = work.iter().map(|_| Mutex::new(Ok(None))).collect();
+    let taken = AtomicUsize::new(0);
+    let read = || {
+        loop {
+            let index = taken.fetch_add(1, Ordering::Relaxed);
+            let Some(segment) = work.get(index) else { break };
+            let upto = firsts.get(index + 1).copied();
+            *results[index].lock() = frames(&mut segment.lock(), upto, manner);
+        }
+    };
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 1..work.len().min(processors).min(READERS_MAX) {
+            scope.spawn(read);
+        }
+        read();
+    });
+    let ends: Vec<_> = results.into_iter().map(Mutex::into_inner).collect();
+    drop(work);
+    let named = segments.iter().zip(ends);
+    named.map(|(s, end)| end.map_err(OpenError::failed(disk, "read", &s.name))).collect()
+}
+
+/// Reads the frames of one segment, up to a position or to the first that is not good. Says what
+/// was wrong with that one.
+fn frames(
+    segment: &mut Surveyed,
+    upto: Option<Position>,
+    manner: Manner,
+) -> io::Result<Option<&'static str>> {
+    let start = SEGMENT_HEADER_BYTES as u64;
+    let mut frames =
+        Frames::new(segment.file.clone(), segment.header.salt, start, segment.file_bytes);
+    while upto.is_none_or(|upto| segment.next() < upto) {
+        let prev_crc = manner.check_chain.then_some(segment.last_crc);
+        match frames.take(Expected { position: segment.next(), prev_crc }) {
+            Ok(frame) => {
+                segment.spots.push(FrameSpot::new(frame.start as u32, frame.payload_bytes));
+                segment.last_crc = frame.crc;
+                segment.end = frames.offset();
+            }
+            Err(NoFrame::Bad(reason)) => return Ok(Some(reason)),
+            Err(NoFrame::Failed(error)) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Where the log is first broken. A bad frame is damage when anything behind it proves that it was
+/// durable once; without proof it is the tail that a crash left.
+fn first_damage(
+    disk: &dyn Disk,
+    segments: &[Surveyed],
+    ends: Vec<Option<&'static str>>,
+    bad_header: Option<Damage>,
+    firsts: &[Position],
+    manner: Manner,
+) -> Result<Option<Damage>, OpenError> {
+    for (index, (segment, end)) in segments.iter().zip(ends).enumerate() {
+        if let Some(before) = index.checked_sub(1).and_then(|before| segments.get(before))
+            && manner.check_chain
+            && before.last_crc != segment.header.prev_crc
+        {
+            let (file, position) = (segment.name.clone(), segment.header.first);
+            let reason = "the segment does not follow the one before it";
+            return Ok(Some(Damage { file, offset: 0, position, reason }));
+        }
+        let Some(reason) = end else { continue };
+        // A segment is synced before the next one gets its name.
+        if firsts.get(index + 1).is_some() {
+            return Ok(Some(segment.damage(reason)));
+        }
+        let proven = proof_behind(segment)
+            .map_err(OpenError::failed(disk, "read", &segment.name))?;
+        return Ok(proven.then(|| segment.damage(reason)));
+    }
+    Ok(bad_header)
+}
+
+/// Whether a good frame behind the end of a segment says that the frame at the end was synced.
+fn proof_behind(segment: &Surveyed) -> io::Result<bool> {
+    let bad = segment.next();
+    let mut buffer = vec![0; SEARCH_BYTES.min(segment.file_bytes as usize)];
+    let mut offset = segment.end;
+    while offset + FRAME_HEADER_BYTES as u64 <= segment.file_bytes {
+        let read = segment.file.read_at(&mut buffer, offset)?;
+        let places = (read + 8).saturating_sub(FRAME_HEADER_BYTES) / 8;
+        if places == 0 {
+            break;
+        }
+        for at in (0..places * 8).step_by(8) {
+            let Announced::Payload(payload_bytes) = announced(&buffer[at..read]) else { continue };
+            if claimed_position(&buffer[at..read]) <= bad {
+                continue;
+            }
+            if synced_upto(segment, offset + at as u64, payload_bytes)?.is_some_and(|p| p > bad) {
+                return Ok(true);
+            }
+        }
+        offset += places as u64 * 8;
+    }
+    Ok(false)
+}
+
+/// What the frame that begins at `start` says, if it is one.
+fn synced_upto(
+    segment: &Surveyed,
+    start: u64,
+    payload_bytes: usize,
+) -> io::Result<Option<Position>> {
+    let whole = FRAME_HEADER_BYTES + payload_bytes;
+    if start + whole as u64 > segment.file_bytes {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; whole];
+    if segment.file.read_at(&mut bytes, start)? < whole {
+        return Ok(None);
+    }
+    let frame = decode_frame(&bytes, segment.header.salt, payload_bytes);
+    Ok(frame.map(|(header, _)| header.synced_upto))
+}

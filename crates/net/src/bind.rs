@@ -1,0 +1,106 @@
+//! Claims an address for a door, before anything is served.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use spindle_engine::door::Door;
+
+/// Why a door has no address.
+#[derive(Debug, thiserror::Error)]
+#[error("{door}: cannot listen on {addr}")]
+pub struct BindError {
+    /// The door's name.
+    pub door: &'static str,
+    /// The address asked for.
+    pub addr: SocketAddr,
+    /// What the system said; `AddrInUse` for a taken port.
+    #[source]
+    pub source: io::Error,
+}
+
+/// A door with its claimed address. Clients can connect already; they wait until
+/// [`Server::start`](crate::Server::start).
+pub struct Bound {
+    pub(crate) door: Arc<dyn Door>,
+    pub(crate) listener: TcpListener,
+    pub(crate) connections: Arc<AtomicUsize>,
+    local_addr: SocketAddr,
+}
+
+impl Bound {
+    /// The address claimed: with port 0 asked for, the port the system chose.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// How many sessions of this door are open now.
+    pub fn connections(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.connections)
+    }
+
+    /// Counts this door's open sessions in `connections`, for a door that shows the number itself.
+    #[must_use]
+    pub fn count_into(mut self, connections: Arc<AtomicUsize>) -> Bound {
+        self.connections = connections;
+        self
+    }
+}
+
+/// Claims `addr` for `door`.
+pub fn bind(door: Arc<dyn Door>, addr: SocketAddr) -> Result<Bound, BindError> {
+    match listen(addr) {
+        Ok((listener, local_addr)) => {
+            Ok(Bound { door, listener, connections: Arc::default(), local_addr })
+        }
+        Err(source) => Err(BindError { door: door.name(), addr, source }),
+    }
+}
+
+/// Accepted sockets inherit the listener's options, so that an accept costs no call for them.
+fn listen(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    socket.set_tcp_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_TIME)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_RETRIES);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    let listener = TcpListener::from(socket);
+    let local_addr = listener.local_addr()?;
+    Ok((listener, local_addr))
+}
+
+const BACKLOG: i32 = 1024;
+/// A peer whose machine is gone is noticed after two minutes: a bound lease must not hang longer.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_RETRIES: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use socket2::SockRef;
+
+    use super::*;
+
+    #[test]
+    fn accepted_sockets_have_the_listeners_options() {
+        let (listener, addr) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let _client = TcpStream::connect(addr).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(accepted.nodelay().unwrap());
+        let socket = SockRef::from(&accepted);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_TIME);
+    }
+}

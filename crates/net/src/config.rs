@@ -1,0 +1,121 @@
+//! How many threads serve, and what a client may not exceed.
+
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+/// How the street is set up.
+#[derive(Clone, Debug)]
+pub struct NetConfig {
+    /// Threads that own connections, 1 to 64. Default: one on machines with up to two cores, else
+    /// half the cores and at most four, because the engine's lock is the limit beyond that.
+    pub reactors: usize,
+    /// What a client may not exceed.
+    pub limits: Limits,
+}
+
+impl Default for NetConfig {
+    fn default() -> NetConfig {
+        let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+        let reactors = if cores <= 2 { 1 } else { (cores / 2).min(4) };
+        NetConfig { reactors, limits: Limits::default() }
+    }
+}
+
+/// What a client may not exceed. Times are kept coarsely: a limit fires between its value and two
+/// sweeps later (a sweep is a quarter of the shortest limit, at most a second).
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Open connections of the whole server. The excess is accepted and closed at once, because
+    /// a client learns more from a closed connection than from one that is never taken up.
+    /// Default 10,000; the process needs as many file descriptors.
+    pub connections_max: usize,
+    /// Closes a connection that asked for nothing for so long, with nothing pending. Default off:
+    /// an idle producer or worker is normal for a queue.
+    pub idle_timeout: Option<Duration>,
+    /// Closes a connection that never said a word. Default off: clients open connections ahead.
+    pub first_bytes_timeout: Option<Duration>,
+    /// Closes a connection that sent part of a request and then nothing more. Default 60 s.
+    pub partial_request_timeout: Duration,
+    /// Closes a connection that has not taken a single byte of a waiting answer. Default 30 s.
+    pub write_stall_timeout: Duration,
+    /// Above so many bytes of unsent answers, nothing more is read from a connection. Default
+    /// 4 MiB.
+    pub outbox_bytes_max: usize,
+    /// How long a connection that the server ended is kept so that its client can read the last
+    /// answer (closing while bytes of the client are unread would destroy it). Default 1 s.
+    pub linger_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections_max: 10_000,
+            idle_timeout: None,
+            first_bytes_timeout: None,
+            partial_request_timeout: Duration::from_secs(60),
+            write_stall_timeout: Duration::from_secs(30),
+            outbox_bytes_max: 4 * 1024 * 1024,
+            linger_timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Limits {
+    /// The time between two sweeps: short enough for the shortest limit, never over a second.
+    pub(crate) fn sweep_interval(&self) -> Duration {
+        [self.idle_timeout, self.first_bytes_timeout]
+            .into_iter()
+            .flatten()
+            .chain([self.partial_request_timeout, self.write_stall_timeout, self.linger_timeout])
+            .map(|limit| limit / 4)
+            .min()
+            .unwrap_or(SWEEP_MAX)
+            .clamp(SWEEP_MIN, SWEEP_MAX)
+    }
+}
+
+const SWEEP_MAX: Duration = Duration::from_secs(1);
+const SWEEP_MIN: Duration = Duration::from_millis(5);
+
+/// The limits in sweeps, the clock that connections are stamped with.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience {
+    pub(crate) idle: Option<u64>,
+    pub(crate) first_bytes: Option<u64>,
+    pub(crate) partial_request: u64,
+    pub(crate) write_stall: u64,
+    pub(crate) linger: u64,
+}
+
+impl Patience {
+    pub(crate) fn of(limits: &Limits) -> Patience {
+        let interval_ns = limits.sweep_interval().as_nanos();
+        // One more than needed, because a stamp is taken somewhere between two sweeps.
+        let sweeps = |limit: Duration| {
+            u64::try_from(limit.as_nanos().div_ceil(interval_ns)).unwrap_or(u64::MAX - 1) + 1
+        };
+        Patience {
+            idle: limits.idle_timeout.map(sweeps),
+            first_bytes: limits.first_bytes_timeout.map(sweeps),
+            partial_request: sweeps(limits.partial_request_timeout),
+            write_stall: sweeps(limits.write_stall_timeout),
+            linger: sweeps(limits.linger_timeout),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_never_fires_early_and_the_sweep_follows_the_shortest_one() {
+        let mut limits = Limits::default();
+        assert_eq!(limits.sweep_interval(), Duration::from_millis(250));
+        assert_eq!(Patience::of(&limits).write_stall, 121);
+        limits.idle_timeout = Some(Duration::from_millis(100));
+        assert_eq!(limits.sweep_interval(), Duration::from_millis(25));
+        assert_eq!(Patience::of(&limits).idle, Some(5));
+    }
+}

@@ -1,0 +1,206 @@
+//! Where everybody leaves notes for one reactor.
+
+use std::mem;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use parking_lot::Mutex;
+use spindle_engine::door::{ConnectionId, Delivery, Mailbox};
+
+use crate::accept::Place;
+
+/// What a reactor is told by the server's handle or by the reactor that accepts.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// A connection was accepted and is yours now.
+    Adopt { door: usize, stream: TcpStream, peer: SocketAddr, place: Place },
+    /// Close the listeners.
+    StopAccepting,
+    /// Let every session answer what it can, and end it.
+    Shutdown { last: bool },
+    /// Close everything, unanswered.
+    Abort,
+}
+
+/// Everything that happened since the reactor last looked.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) commands: Vec<Command>,
+    /// Connections whose sockets became readable or writable.
+    pub(crate) ready: Vec<ConnectionId>,
+    pub(crate) deliveries: Vec<Delivery>,
+    pub(crate) accept: bool,
+    pub(crate) durable_moved: bool,
+    pub(crate) sweep: bool,
+}
+
+impl Work {
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty()
+            && self.deliveries.is_empty()
+            && self.commands.is_empty()
+            && !(self.accept || self.durable_moved || self.sweep)
+    }
+}
+
+/// One reactor's notes. The reactor is woken by the first note after it went to sleep; while it
+/// works, a note costs a short lock and no wake, so that wakes are never more than turns.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    notes: Mutex<Notes>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    work: Work,
+    /// Present only while the reactor sleeps.
+    sleeper: Option<Waker>,
+    /// The reactor has ended: nothing more is kept.
+    closed: bool,
+}
+
+impl Inbox {
+    fn note(&self, change: impl FnOnce(&mut Work)) {
+        let sleeper = {
+            let mut notes = self.notes.lock();
+            if notes.closed {
+                return;
+            }
+            change(&mut notes.work);
+            notes.sleeper.take()
+        };
+        if let Some(sleeper) = sleeper {
+            sleeper.wake();
+        }
+    }
+
+    pub(crate) fn command(&self, command: Command) {
+        self.note(|work| work.commands.push(command));
+    }
+
+    pub(crate) fn sweep(&self) {
+        self.note(|work| work.sweep = true);
+    }
+
+    /// Ready when `work` has something in it, which the notes are swapped into when it is empty.
+    pub(crate) fn poll_take(&self, cx: &Context<'_>, work: &mut Work) -> Poll<()> {
+        if !work.is_empty() {
+            return Poll::Ready(());
+        }
+        let mut notes = self.notes.lock();
+        if notes.work.is_empty() {
+            notes.sleeper = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        mem::swap(&mut notes.work, work);
+        Poll::Ready(())
+    }
+
+    /// Takes the queued deliveries of the connections that `leaving` names, in order.
+    pub(crate) fn take_deliveries(
+        &self,
+        mut leaving: impl FnMut(ConnectionId) -> bool,
+    ) -> Vec<Delivery> {
+        let mut notes = self.notes.lock();
+        let queued = &mut notes.work.deliveries;
+        queued.extract_if(.., |delivery| leaving(delivery.connection)).collect()
+    }
+
+    /// The reactor ends; what is noted from now on is dropped.
+    pub(crate) fn close(&self) -> Work {
+        let mut notes = self.notes.lock();
+        notes.closed = true;
+        notes.sleeper = None;
+        mem::take(&mut notes.work)
+    }
+
+    /// What a connection's socket wakes.
+    pub(crate) fn waker(self: &Arc<Inbox>, connection: ConnectionId) -> Waker {
+        Waker::from(Arc::new(SocketWaker { inbox: Arc::clone(self), connection }))
+    }
+
+    /// What the listeners wake.
+    pub(crate) fn accept_waker(self: &Arc<Inbox>) -> Waker {
+        Waker::from(Arc::new(AcceptWaker { inbox: Arc::clone(self) }))
+    }
+}
+
+impl Mailbox for Inbox {
+    fn deliver(&self, delivery: Delivery) {
+        self.note(|work| work.deliveries.push(delivery));
+    }
+
+    fn durable_moved(&self) {
+        self.note(|work| work.durable_moved = true);
+    }
+}
+
+struct SocketWaker {
+    inbox: Arc<Inbox>,
+    connection: ConnectionId,
+}
+
+impl Wake for SocketWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.inbox.note(|work| work.ready.push(self.connection));
+    }
+}
+
+struct AcceptWaker {
+    inbox: Arc<Inbox>,
+}
+
+impl Wake for AcceptWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.inbox.note(|work| work.accept = true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn many_notes_make_one_wake_and_none_while_the_reactor_works() {
+        let inbox = Arc::new(Inbox::default());
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let cx = Context::from_waker(&waker);
+        let mut work = Work::default();
+        inbox.durable_moved();
+        assert!(inbox.poll_take(&cx, &mut work).is_ready());
+        inbox.durable_moved();
+        assert_eq!(count.0.load(Ordering::SeqCst), 0);
+        work = Work::default();
+        assert!(inbox.poll_take(&cx, &mut work).is_ready());
+        work = Work::default();
+        assert!(inbox.poll_take(&cx, &mut work).is_pending());
+        for id in 0..64 {
+            inbox.waker(ConnectionId(id)).wake_by_ref();
+            inbox.durable_moved();
+        }
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        assert!(inbox.poll_take(&cx, &mut work).is_ready());
+        assert_eq!((work.ready.len(), work.durable_moved), (64, true));
+    }
+}

@@ -1,0 +1,241 @@
+//! Starts the reactors and ends them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use spindle_engine::door::Mailbox;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::unconstrained;
+
+use crate::accept::Acceptor;
+use crate::bind::Bound;
+use crate::config::NetConfig;
+use crate::counters::NetCounters;
+use crate::inbox::{Command, Inbox};
+use crate::reactor::{DoorEntry, Reactor, Street};
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start serving")]
+pub struct StartError {
+    #[source]
+    source: io::Error,
+}
+
+impl From<io::Error> for StartError {
+    fn from(source: io::Error) -> StartError {
+        StartError { source }
+    }
+}
+
+/// Serves doors.
+pub struct Server;
+
+impl Server {
+    /// Starts threads that serve the bound doors. Every reactor has introduced itself to every
+    /// door ([`attach`](spindle_engine::door::Door::attach)) when this returns.
+    pub fn start(doors: Vec<Bound>, config: NetConfig) -> Result<ServerHandle, StartError> {
+        let reactors = config.reactors.clamp(1, REACTORS_MAX);
+        let local_addrs = doors.iter().map(|b| (b.door.name(), b.local_addr())).collect();
+        let mut entries = Vec::new();
+        let mut listeners = Vec::new();
+        for Bound { door, listener, connections, .. } in doors {
+            entries.push(DoorEntry { door, connections });
+            listeners.push(listener);
+        }
+        let street = Arc::new(Street {
+            doors: entries,
+            limits: config.limits,
+            counters: Arc::default(),
+            aborted: AtomicBool::new(false),
+            inboxes: (0..reactors).map(|_| Arc::default()).collect(),
+        });
+        let runtimes = (0..reactors)
+            .map(|_| Builder::new_current_thread().enable_io().build())
+            .collect::<io::Result<Vec<Runtime>>>()?;
+        let mut acceptor = Some(acceptor(&street, &runtimes[0], listeners)?);
+        for inbox in &street.inboxes {
+            let mailbox = Arc::clone(inbox) as Arc<dyn Mailbox>;
+            for entry in &street.doors {
+                entry.door.attach(&mailbox);
+            }
+        }
+        // From here on the handle's drop ends what was started if something fails.
+        let running = Arc::new(Running::default());
+        let handle = ServerHandle { street, running, local_addrs };
+        for (number, runtime) in runtimes.into_iter().enumerate() {
+            let reactor = Reactor::new(number, &handle.street, acceptor.take());
+            handle.spawn(format!("spindle-net-{number}"), move || drive(&runtime, reactor))?;
+        }
+        handle.spawn_sweeper()?;
+        Ok(handle)
+    }
+}
+
+/// The tokio listeners, in the runtime of the reactor that accepts.
+fn acceptor(
+    street: &Street,
+    runtime: &Runtime,
+    listeners: Vec<std::net::TcpListener>,
+) -> io::Result<Acceptor> {
+    let _inside = runtime.enter();
+    let listeners = listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>()?;
+    Ok(Acceptor::new(
+        listeners,
+        street.inboxes[0].accept_waker(),
+        Arc::clone(&street.counters),
+        street.limits.connections_max,
+    ))
+}
+
+/// Runs a reactor as a spawned task: waking such a task from its own thread costs no system call.
+/// It bounds its turns itself, hence outside of tokio's budget.
+fn drive(runtime: &Runtime, reactor: Reactor) {
+    let ended = runtime.block_on(async { tokio::spawn(unconstrained(reactor.run())).await });
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        resume_unwind(error.into_panic());
+    }
+}
+
+/// How many reactors run.
+#[derive(Default)]
+struct Running {
+    reactors: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Running {
+    /// Waits until no reactor runs; false when `deadline` came first.
+    fn wait_until_none(&self, deadline: Option<Instant>) -> bool {
+        let mut reactors = self.reactors.lock();
+        while *reactors > 0 {
+            match deadline {
+                None => self.changed.wait(&mut reactors),
+                Some(deadline) => {
+                    if self.changed.wait_until(&mut reactors, deadline).timed_out() {
+                        return *reactors == 0;
+                    }
+                }
+            }
+        }
+        true
+    }
+}
+
+/// Counts a reactor as running until it is dropped, however its thread ends.
+struct Run(Arc<Running>);
+
+impl Run {
+    fn begin(running: &Arc<Running>) -> Run {
+        *running.reactors.lock() += 1;
+        Run(Arc::clone(running))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        *self.0.reactors.lock() -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// A server that runs. Dropping it aborts it. All methods may be called from any thread that is
+/// not a reactor's.
+pub struct ServerHandle {
+    street: Arc<Street>,
+    running: Arc<Running>,
+    local_addrs: Vec<(&'static str, SocketAddr)>,
+}
+
+impl ServerHandle {
+    /// Each door's name with the address it listens on.
+    pub fn local_addrs(&self) -> &[(&'static str, SocketAddr)] {
+        &self.local_addrs
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &Arc<NetCounters> {
+        &self.street.counters
+    }
+
+    /// Closes the listeners. Open connections are served on. Does not wait.
+    pub fn stop_accepting(&self) {
+        self.tell_all(|| Command::StopAccepting);
+    }
+
+    /// Begins the orderly end: no new connections, every session is told (`on_shutdown(false)`),
+    /// and each connection closes when its session has nothing under way and its answers have
+    /// left. Does not wait.
+    pub fn begin_shutdown(&self) {
+        self.tell_all(|| Command::Shutdown { last: false });
+    }
+
+    /// Ends the server in order and waits for it, at most `timeout` (and the moment it takes to
+    /// close what is left then: sessions hear `on_shutdown(true)`, and what is released is sent).
+    /// True when nothing was left.
+    pub fn shutdown(&self, timeout: Duration) -> bool {
+        self.begin_shutdown();
+        let deadline = Instant::now().checked_add(timeout);
+        let in_time = self.running.wait_until_none(deadline);
+        if !in_time {
+            self.tell_all(|| Command::Shutdown { last: true });
+            self.running.wait_until_none(None);
+        }
+        in_time
+    }
+
+    /// Closes everything now, unanswered: for a log that failed. Does not wait, and may be called
+    /// while [`shutdown`](ServerHandle::shutdown) waits, which then returns. When it returns, no
+    /// reactor begins another write.
+    pub fn abort(&self) {
+        self.street.aborted.store(true, Ordering::SeqCst);
+        self.tell_all(|| Command::Abort);
+    }
+
+    fn tell_all(&self, command: impl Fn() -> Command) {
+        for inbox in &self.street.inboxes {
+            inbox.command(command());
+        }
+    }
+
+    fn spawn(&self, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let run = Run::begin(&self.running);
+        thread::Builder::new().name(name).spawn(move || {
+            let _run = run;
+            body();
+        })?;
+        Ok(())
+    }
+
+    /// One thread beats time for all reactors, so that their polls need no timers.
+    fn spawn_sweeper(&self) -> io::Result<()> {
+        let (street, running) = (Arc::clone(&self.street), Arc::clone(&self.running));
+        let interval = street.limits.sweep_interval();
+        let body = move || {
+            while !running.wait_until_none(Some(Instant::now() + interval)) {
+                street.inboxes.iter().map(AsRef::as_ref).for_each(Inbox::sweep);
+            }
+        };
+        thread::Builder::new().name("spindle-net-sweep".to_owned()).spawn(body)?;
+        Ok(())
+    }
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        self.abort();
+        self.running.wait_until_none(None);
+    }
+}
+
+/// Connection ids keep room for this many.
+const REACTORS_MAX: usize = 64;

@@ -1,0 +1,446 @@
+//! A small blocking client of the Workq protocol, for the command line, tests and load tools.
+
+use std::{
+    io::{self, Read, Write},
+    net::{TcpStream, ToSocketAddrs},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::wire::{
+    ErrorText, JobInfo, JobResult, LeasedJob, Limits, NewJob, QueueInfo, Reply, ReplyError,
+    ReplyKind, Request, Run, ServerInfo, Uuid, decode_reply, is_name,
+};
+
+/// How much is asked of the socket at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Why a command did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The connection failed, was closed, or gave no answer in time. It is of no further use.
+    #[error("connection to the server failed")]
+    Io(#[from] io::Error),
+    /// `-TIMEOUT`: nothing came within the wait-timeout.
+    #[error("timed out waiting")]
+    Timeout,
+    /// `-NOT-FOUND`: there is no such job or queue.
+    #[error("not found")]
+    NotFound,
+    /// `-CLIENT-ERROR`: the server, or this client on its behalf, refused the command.
+    #[error("refused by the server: {0}")]
+    Client(String),
+    /// `-SERVER-ERROR`: the server could not do it.
+    #[error("the server failed: {0}")]
+    Server(String),
+    /// What came back is no answer. The connection is of no further use.
+    #[error("{0}")]
+    Protocol(&'static str),
+}
+
+impl ClientError {
+    /// Whether the connection can still be used: the server answered, if not what was wished.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        !matches!(self, Self::Io(_) | Self::Protocol(_))
+    }
+}
+
+impl From<ReplyError> for ClientError {
+    fn from(error: ReplyError) -> Self {
+        Self::Protocol(error.0)
+    }
+}
+
+impl From<ErrorText> for ClientError {
+    fn from(text: ErrorText) -> Self {
+        Self::Client(text.as_str().to_owned())
+    }
+}
+
+/// One connection to a Workq server.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    /// How long an answer may take beyond the wait that a command itself asks for.
+    timeout: Duration,
+    /// What the socket's read timeout was last set to.
+    read_timeout: Option<Duration>,
+    input: BytesMut,
+    output: BytesMut,
+    /// What one read brought, before it joins the input.
+    read_buffer: Box<[u8]>,
+    /// An answer was lost, so that no later answer can be told to belong to its question.
+    out_of_step: bool,
+}
+
+impl Client {
+    /// Connects. `timeout` bounds connecting, each write, and each answer beyond the wait that the
+    /// command itself asks for.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Io`] with the error of the last address tried.
+    pub fn connect(addr: impl ToSocketAddrs, timeout: Duration) -> Result<Self, ClientError> {
+        let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for addr in addr.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&addr, timeout) {
+                Ok(stream) => return Self::new(stream, timeout),
+                Err(refused) => error = refused,
+            }
+        }
+        Err(error.into())
+    }
+
+    fn new(stream: TcpStream, timeout: Duration) -> Result<Self, ClientError> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(timeout))?;
+        Ok(Self {
+            stream,
+            timeout,
+            read_timeout: None,
+            input: BytesMut::new(),
+            output: BytesMut::new(),
+            read_buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            out_of_step: false,
+        })
+    }
+
+    /// The socket, for those who want to close half of it or look at its addresses.
+    #[must_use]
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Enqueues a job.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; a known id is `Client("Duplicate job")`.
+    pub fn add(&mut self, job: &NewJob) -> Result<(), ClientError> {
+        self.ask_ok(&Request::Add(job.clone()))
+    }
+
+    /// Enqueues a job at `time_ms`, in milliseconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; a known id is `Client("Duplicate job")`.
+    pub fn schedule(&mut self, job: &NewJob, time_ms: u64) -> Result<(), ClientError> {
+        self.ask_ok(&Request::Schedule { job: job.clone(), time_ms })
+    }
+
+    /// Enqueues a job and waits for its result.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; `Timeout` when no worker came, or none finished within the TTR.
+    pub fn run(&mut self, run: &Run) -> Result<JobResult, ClientError> {
+        let wait_ms = u64::from(run.wait_timeout_ms) + u64::from(run.ttr_ms);
+        match self.ask(&Request::Run(run.clone()), wait_ms)? {
+            Reply::Result(result) => Ok(result),
+            _ => Err(UNEXPECTED),
+        }
+    }
+
+    /// Waits for a job's result.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; `Timeout` while there is none.
+    pub fn result(&mut self, id: Uuid, wait_timeout_ms: u32) -> Result<JobResult, ClientError> {
+        match self.ask(&Request::Result { id, wait_timeout_ms }, wait_timeout_ms.into())? {
+            Reply::Result(result) => Ok(result),
+            _ => Err(UNEXPECTED),
+        }
+    }
+
+    /// Waits for a job of one of these queues.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; `Timeout` when there is none.
+    pub fn lease<N: AsRef<[u8]>>(
+        &mut self,
+        names: &[N],
+        wait_timeout_ms: u32,
+    ) -> Result<LeasedJob, ClientError> {
+        let names = names.iter().map(|name| Bytes::copy_from_slice(name.as_ref())).collect();
+        match self.ask(&Request::Lease { names, wait_timeout_ms }, wait_timeout_ms.into())? {
+            Reply::Lease(job) => Ok(job),
+            _ => Err(UNEXPECTED),
+        }
+    }
+
+    /// Finishes a job.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; a finished job is `Client("Duplicate result")`.
+    pub fn complete(&mut self, id: Uuid, result: impl Into<Bytes>) -> Result<(), ClientError> {
+        self.ask_ok(&Request::Complete { id, result: result.into() })
+    }
+
+    /// Fails a job.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; a finished job is `Client("Duplicate result")`.
+    pub fn fail(&mut self, id: Uuid, result: impl Into<Bytes>) -> Result<(), ClientError> {
+        self.ask_ok(&Request::Fail { id, result: result.into() })
+    }
+
+    /// Deletes a job.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn delete(&mut self, id: Uuid) -> Result<(), ClientError> {
+        self.ask_ok(&Request::Delete { id })
+    }
+
+    /// Lets a leased job run for `ttr_ms` from now. Spindle's own command: another server says
+    /// `Unknown command`.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn extend(&mut self, id: Uuid, ttr_ms: u32) -> Result<(), ClientError> {
+        self.ask_ok(&Request::Extend { id, ttr_ms })
+    }
+
+    /// Shows a job.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn inspect_job(&mut self, id: Uuid) -> Result<JobInfo, ClientError> {
+        only(self.ask_jobs(&Request::InspectJob { id })?)
+    }
+
+    /// Lists the ready jobs of a queue: at most 100 from `cursor_offset` on.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn inspect_jobs(
+        &mut self,
+        name: impl AsRef<[u8]>,
+        cursor_offset: u32,
+        limit: u32,
+    ) -> Result<Vec<JobInfo>, ClientError> {
+        let name = Bytes::copy_from_slice(name.as_ref());
+        self.ask_jobs(&Request::InspectJobs { name, cursor_offset, limit })
+    }
+
+    /// Lists the scheduled jobs of a queue: at most 100 from `cursor_offset` on.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn inspect_scheduled_jobs(
+        &mut self,
+        name: impl AsRef<[u8]>,
+        cursor_offset: u32,
+        limit: u32,
+    ) -> Result<Vec<JobInfo>, ClientError> {
+        let name = Bytes::copy_from_slice(name.as_ref());
+        self.ask_jobs(&Request::InspectScheduledJobs { name, cursor_offset, limit })
+    }
+
+    /// Shows a queue.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn inspect_queue(&mut self, name: impl AsRef<[u8]>) -> Result<QueueInfo, ClientError> {
+        let name = Bytes::copy_from_slice(name.as_ref());
+        only(self.ask_queues(&Request::InspectQueue { name })?)
+    }
+
+    /// Lists queues: at most 100 from `cursor_offset` on.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn inspect_queues(
+        &mut self,
+        cursor_offset: u32,
+        limit: u32,
+    ) -> Result<Vec<QueueInfo>, ClientError> {
+        self.ask_queues(&Request::InspectQueues { cursor_offset, limit })
+    }
+
+    /// Shows the server.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn inspect_server(&mut self) -> Result<ServerInfo, ClientError> {
+        match self.ask(&Request::InspectServer, 0)? {
+            Reply::Server(server) => Ok(server),
+            _ => Err(UNEXPECTED),
+        }
+    }
+
+    /// Sends a request without waiting for its answer; [`Client::read_reply`] has it later.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Io`], or [`ClientError::Client`] when the request cannot be sent as it is.
+    pub fn send(&mut self, request: &Request) -> Result<(), ClientError> {
+        self.check_step()?;
+        check_sendable(request)?;
+        self.output.clear();
+        request.encode(&mut self.output);
+        let sent = self.stream.write_all(&self.output);
+        self.note(sent.map_err(ClientError::from))
+    }
+
+    /// Sends bytes as they are: for pipelines put together beforehand, and for nonsense.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Io`].
+    pub fn send_raw(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.check_step()?;
+        let sent = self.stream.write_all(bytes);
+        self.note(sent.map_err(ClientError::from))
+    }
+
+    /// Reads the next answer, which `wait` may pass before, besides the connection's timeout.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; [`ClientError::is_answer`] tells whether reading can go on.
+    pub fn read_reply(&mut self, kind: ReplyKind, wait: Duration) -> Result<Reply, ClientError> {
+        self.check_step()?;
+        let reply = self.read_any_reply(kind, wait);
+        match self.note(reply)? {
+            Reply::Timeout => Err(ClientError::Timeout),
+            Reply::NotFound => Err(ClientError::NotFound),
+            Reply::ClientError(text) => Err(ClientError::Client(text)),
+            Reply::ServerError(text) => Err(ClientError::Server(text)),
+            reply => Ok(reply),
+        }
+    }
+
+    fn read_any_reply(&mut self, kind: ReplyKind, wait: Duration) -> Result<Reply, ClientError> {
+        loop {
+            if let Some(reply) = decode_reply(kind, &mut self.input)? {
+                return Ok(reply);
+            }
+            self.limit_reads(self.timeout.saturating_add(wait))?;
+            self.read_some()?;
+        }
+    }
+
+    /// Setting a timeout is a system call, and most answers take the same one.
+    fn limit_reads(&mut self, timeout: Duration) -> Result<(), ClientError> {
+        if self.read_timeout != Some(timeout) {
+            self.stream.set_read_timeout(Some(timeout))?;
+            self.read_timeout = Some(timeout);
+        }
+        Ok(())
+    }
+
+    fn read_some(&mut self) -> Result<(), ClientError> {
+        let count = loop {
+            match self.stream.read(&mut self.read_buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        if count == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        self.input.extend_from_slice(self.read_buffer.get(..count).unwrap_or_default());
+        Ok(())
+    }
+
+    fn ask(&mut self, request: &Request, wait_ms: u64) -> Result<Reply, ClientError> {
+        self.send(request)?;
+        self.read_reply(ReplyKind::of(request), Duration::from_millis(wait_ms))
+    }
+
+    fn ask_ok(&mut self, request: &Request) -> Result<(), ClientError> {
+        self.ask(request, 0).map(|_| ())
+    }
+
+    fn ask_jobs(&mut self, request: &Request) -> Result<Vec<JobInfo>, ClientError> {
+        match self.ask(request, 0)? {
+            Reply::Jobs(jobs) => Ok(jobs),
+            _ => Err(UNEXPECTED),
+        }
+    }
+
+    fn ask_queues(&mut self, request: &Request) -> Result<Vec<QueueInfo>, ClientError> {
+        match self.ask(request, 0)? {
+            Reply::Queues(queues) => Ok(queues),
+            _ => Err(UNEXPECTED),
+        }
+    }
+
+    fn check_step(&self) -> Result<(), ClientError> {
+        if self.out_of_step {
+            return Err(ClientError::Protocol("connection is of no use after an earlier failure"));
+        }
+        Ok(())
+    }
+
+    fn note<T>(&mut self, outcome: Result<T, ClientError>) -> Result<T, ClientError> {
+        self.out_of_step |= outcome.is_err();
+        outcome
+    }
+}
+
+const UNEXPECTED: ClientError = ClientError::Protocol("answer to another question");
+
+fn only<T>(items: Vec<T>) -> Result<T, ClientError> {
+    let mut items = items.into_iter();
+    match (items.next(), items.next()) {
+        (Some(item), None) => Ok(item),
+        _ => Err(UNEXPECTED),
+    }
+}
+
+/// Refuses what would put the connection out of step: a name that breaks the line, and a block
+/// that the server would not take off the wire.
+fn check_sendable(request: &Request) -> Result<(), ClientError> {
+    let limits = Limits::default();
+    let name_ok = match request {
+        Request::Add(NewJob { name, .. })
+        | Request::Schedule { job: NewJob { name, .. }, .. }
+        | Request::Run(Run { name, .. })
+        | Request::InspectJobs { name, .. }
+        | Request::InspectScheduledJobs { name, .. }
+        | Request::InspectQueue { name } => is_name(name),
+        Request::Lease { names, .. } => {
+            if names.is_empty() || names.len() > limits.lease_names_max {
+                return Err(ErrorText::InvalidCommandArgs.into());
+            }
+            names.iter().all(|name| is_name(name))
+        }
+        _ => true,
+    };
+    if !name_ok {
+        return Err(ErrorText::InvalidName.into());
+    }
+    match request {
+        Request::Add(NewJob { payload, .. })
+        | Request::Schedule { job: NewJob { payload, .. }, .. }
+        | Request::Run(Run { payload, .. })
+            if payload.len() > limits.payload_bytes_max =>
+        {
+            Err(ErrorText::InvalidPayloadSize.into())
+        }
+        Request::Complete { result, .. } if result.len() > limits.result_bytes_max => {
+            Err(ErrorText::InvalidPayloadSize.into())
+        }
+        Request::Fail { result, .. } if result.len() > limits.result_bytes_max => {
+            Err(ErrorText::InvalidResultSize.into())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,184 @@
+//! One connection of the load: its buffers, and the requests it waits for.
+
+use super::plan::{LoadError, Plan};
+use super::tally::{Sent, Tally};
+use crate::wire::Answer;
+use mio::net::TcpStream;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
+
+const INPUT_BYTES: usize = 16 * 1024;
+/// Room that must be free before a read; below it the buffer doubles.
+const FREE_BYTES_MIN: usize = 4 * 1024;
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It submits, and when the plan churns it finishes too.
+    Producer,
+    /// It leases and finishes.
+    Worker,
+}
+
+pub(super) struct Connection {
+    pub(super) stream: TcpStream,
+    role: Role,
+    input: Vec<u8>,
+    filled: usize,
+    output: Vec<u8>,
+    sent: VecDeque<Sent>,
+}
+
+impl Connection {
+    /// Connects, and points the connection at the plan's queue.
+    pub(super) fn open(plan: &Plan<'_>, role: Role) -> Result<Self, LoadError> {
+        let stream = connect(plan, role)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream: TcpStream::from_std(stream),
+            role,
+            input: vec![0; INPUT_BYTES],
+            filled: 0,
+            output: Vec::with_capacity(INPUT_BYTES),
+            sent: VecDeque::new(),
+        })
+    }
+
+    /// Reads what came, counts the answers, asks for more and sends it: at most one read and one
+    /// write unless there is more than a buffer full.
+    pub(super) fn serve(&mut self, tally: &mut Tally<'_>) -> Result<(), LoadError> {
+        let open = self.receive()?;
+        let now = Instant::now();
+        self.count_answers(tally, now)?;
+        if !open && !tally.is_done() {
+            return Err(LoadError::Closed { outstanding: self.sent.len() });
+        }
+        self.ask(tally, now)
+    }
+
+    /// Sends as many requests as the role and the plan allow.
+    pub(super) fn ask(&mut self, tally: &mut Tally<'_>, now: Instant) -> Result<(), LoadError> {
+        match self.role {
+            Role::Producer => {
+                while self.sent.len() < tally.plan.depth
+                    && let Some(sent) = tally.producer_request(now, &mut self.output)
+                {
+                    self.sent.push_back(sent);
+                }
+            }
+            Role::Worker => {
+                if self.sent.is_empty() {
+                    self.sent.extend(tally.worker_request(now, &mut self.output));
+                }
+            }
+        }
+        Ok(self.flush()?)
+    }
+
+    fn count_answers(&mut self, tally: &mut Tally<'_>, now: Instant) -> Result<(), LoadError> {
+        let mut at = 0;
+        while let Some((answer, used)) = tally.plan.wire.decode(&self.input[at..self.filled])? {
+            let Some(sent) = self.sent.pop_front() else {
+                let answer = format!("{answer:?}");
+                return Err(LoadError::Refused { request: "nothing at all", answer });
+            };
+            let next = tally.answered(&sent, &answer, now, &mut self.output)?;
+            self.sent.extend(next);
+            at += used;
+        }
+        if at > 0 {
+            self.input.copy_within(at..self.filled, 0);
+            self.filled -= at;
+        }
+        Ok(())
+    }
+
+    /// Reads until the socket is empty; false when the server closed it.
+    fn receive(&mut self) -> io::Result<bool> {
+        loop {
+            if self.input.len() - self.filled < FREE_BYTES_MIN {
+                self.input.resize(self.input.len() * 2, 0);
+            }
+            match self.stream.read(&mut self.input[self.filled..]) {
+                Ok(0) => return Ok(false),
+                Ok(count) => {
+                    self.filled += count;
+                    // A read that left room emptied the socket; the next packet is a new event.
+                    if self.filled < self.input.len() {
+                        return Ok(true);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut at = 0;
+        while at < self.output.len() {
+            match self.stream.write(&self.output[at..]) {
+                Ok(count) => at += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.output.drain(..at);
+        Ok(())
+    }
+}
+
+/// Whether the server has no more job in the plan's queue.
+pub(crate) fn is_drained(plan: &Plan<'_>) -> Result<bool, LoadError> {
+    let stream = connect(plan, Role::Worker)?;
+    let mut lease = vec![];
+    plan.wire.encode_lease(plan.jobs.queue(), false, &mut lease);
+    exchange(&stream, plan, &lease, |answer| match answer {
+        Answer::TimedOut => Some(true),
+        Answer::Leased { .. } => Some(false),
+        _ => None,
+    })
+}
+
+fn connect(plan: &Plan<'_>, role: Role) -> Result<std::net::TcpStream, LoadError> {
+    let address = plan.address;
+    let stream = std::net::TcpStream::connect_timeout(&address, CONNECT_TIME_MAX)
+        .map_err(|source| LoadError::Connect { address, source })?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(CONNECT_TIME_MAX))?;
+    for greeting in plan.wire.greetings(plan.jobs.queue(), role == Role::Worker) {
+        exchange(&stream, plan, greeting.as_bytes(), |answer| {
+            (*answer == Answer::Ok).then_some(())
+        })?;
+    }
+    Ok(stream)
+}
+
+/// Sends one request on a blocking connection; `expected` says what the answer means, or `None`
+/// for one that must not come.
+fn exchange<T>(
+    mut stream: &std::net::TcpStream,
+    plan: &Plan<'_>,
+    request: &[u8],
+    expected: impl Fn(&Answer<'_>) -> Option<T>,
+) -> Result<T, LoadError> {
+    stream.write_all(request)?;
+    let mut input = vec![];
+    loop {
+        if let Some((answer, _)) = plan.wire.decode(&input)? {
+            return expected(&answer).ok_or_else(|| LoadError::Refused {
+                request: "a request before or after the run",
+                answer: format!("{answer:?}"),
+            });
+        }
+        let mut bytes = [0; 4096];
+        match stream.read(&mut bytes)? {
+            0 => return Err(LoadError::Closed { outstanding: 1 }),
+            count => input.extend_from_slice(&bytes[..count]),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The loop: one thread, one epoll, all connections.
+
+use super::connection::{Connection, Role};
+use super::plan::{LoadError, Outcome, Plan};
+use super::tally::Tally;
+use crate::check::Checker;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+const ARRIVALS: Token = Token(usize::MAX);
+/// Arrivals are looked at no more often than this; epoll's own timeout would be too coarse.
+const ARRIVAL_PERIOD_MIN: Duration = Duration::from_micros(50);
+
+/// Plays `plan` and reports; what was delivered and finished goes to `checker`.
+pub(crate) fn run(plan: &Plan<'_>, checker: &mut Checker) -> Result<Outcome, LoadError> {
+    let mut poll = Poll::new()?;
+    let mut connections = vec![];
+    // Workers first: with beanstalkd a tube must be watched before jobs are worth putting in.
+    let roles = std::iter::repeat_n(Role::Worker, plan.workers)
+        .chain(std::iter::repeat_n(Role::Producer, plan.producers));
+    for (index, role) in roles.enumerate() {
+        let mut connection = Connection::open(plan, role)?;
+        let both = Interest::READABLE | Interest::WRITABLE;
+        poll.registry().register(&mut connection.stream, Token(index), both)?;
+        connections.push(connection);
+    }
+    let timer = plan.rate_per_s.map(|rate| arrivals(&poll, rate)).transpose()?;
+
+    let started = Instant::now();
+    let mut tally = Tally::new(plan, checker, started);
+    for connection in &mut connections {
+        connection.ask(&mut tally, Instant::now())?;
+    }
+    drive(&mut poll, &mut connections, &mut tally, started, timer.as_ref())?;
+    let elapsed = started.elapsed();
+    Ok(Outcome { elapsed, add: tally.add, lease: tally.lease, finish: tally.finish })
+}
+
+fn drive(
+    poll: &mut Poll,
+    connections: &mut [Connection],
+    tally: &mut Tally<'_>,
+    started: Instant,
+    timer: Option<&TimerFd>,
+) -> Result<(), LoadError> {
+    let limit = tally.plan.deadline;
+    let mut events = Events::with_capacity(1024);
+    let mut turn = 0;
+    while !tally.is_done() {
+        let Some(left) = limit.checked_sub(started.elapsed()) else {
+            return Err(LoadError::Deadline {
+                limit,
+                added: tally.acknowledged,
+                adds: tally.plan.adds,
+                finished: tally.finished,
+                finishes: tally.plan.finishes,
+            });
+        };
+        match poll.poll(&mut events, Some(left)) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            outcome => outcome?,
+        }
+        for event in &events {
+            if event.token() == ARRIVALS {
+                if let Some(timer) = timer {
+                    timer.wait().map_err(io::Error::from)?;
+                }
+                // Each tick starts with another connection, so that all of them share the arrivals.
+                turn = (turn + 1) % connections.len();
+                let now = Instant::now();
+                let (later, sooner) = connections.split_at_mut(turn);
+                for connection in sooner.iter_mut().chain(later) {
+                    connection.ask(tally, now)?;
+                }
+            } else if let Some(connection) = connections.get_mut(event.token().0) {
+                connection.serve(tally)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A timer that wakes the loop about as often as jobs arrive.
+fn arrivals(poll: &Poll, rate_per_s: f64) -> Result<TimerFd, LoadError> {
+    let period = Duration::from_secs_f64(1.0 / rate_per_s).max(ARRIVAL_PERIOD_MIN);
+    let every = Expiration::Interval(TimeSpec::from_duration(period));
+    let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK)
+        .and_then(|timer| timer.set(every, TimerSetTimeFlags::empty()).map(|()| timer))
+        .map_err(io::Error::from)?;
+    let fd = timer.as_fd().as_raw_fd();
+    poll.registry().register(&mut SourceFd(&fd), ARRIVALS, Interest::READABLE)?;
+    Ok(timer)
+}

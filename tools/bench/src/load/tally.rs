@@ -1,0 +1,183 @@
+//! What all connections of a run share: what is still to be asked, and what was answered.
+
+use super::plan::{LoadError, Plan};
+use crate::check::Checker;
+use crate::stats::Latencies;
+use crate::wire::Answer;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// A request that waits for its answer.
+pub(super) struct Sent {
+    /// When it was sent, or when it should have been (open loop).
+    pub(super) at: Instant,
+    /// What it asks for.
+    pub(super) what: Request,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy)]
+pub(super) enum Request {
+    /// Take this job.
+    Add(u64),
+    /// Hand out a job.
+    Lease,
+    /// This job is done.
+    Finish(u64),
+}
+
+/// The counts and latencies of a run.
+pub(super) struct Tally<'a> {
+    pub(super) plan: &'a Plan<'a>,
+    pub(super) checker: &'a mut Checker,
+    pub(super) add: Latencies,
+    pub(super) lease: Latencies,
+    pub(super) finish: Latencies,
+    pub(super) acknowledged: u64,
+    pub(super) finished: u64,
+    next: u64,
+    leases_asked: u64,
+    /// Jobs that churning producers will finish, oldest first.
+    ripe: VecDeque<u64>,
+    churn_due: u64,
+    started: Instant,
+}
+
+impl<'a> Tally<'a> {
+    pub(super) fn new(plan: &'a Plan<'a>, checker: &'a mut Checker, started: Instant) -> Self {
+        Self {
+            plan,
+            checker,
+            add: Latencies::new(),
+            lease: Latencies::new(),
+            finish: Latencies::new(),
+            acknowledged: 0,
+            finished: 0,
+            next: 0,
+            leases_asked: 0,
+            ripe: VecDeque::new(),
+            churn_due: 0,
+            started,
+        }
+    }
+
+    /// Whether the run has all it asked for.
+    pub(super) fn is_done(&self) -> bool {
+        self.acknowledged >= self.plan.adds && self.finished >= self.plan.finishes
+    }
+
+    /// The next request of a producer, and the time its latency counts from.
+    pub(super) fn producer_request(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Sent> {
+        if let Some(sent) = self.churn_request(now, out) {
+            return Some(sent);
+        }
+        if self.next >= self.plan.adds {
+            return None;
+        }
+        let at = match self.plan.rate_per_s {
+            Some(rate) => {
+                let due = self.started + Duration::from_secs_f64(self.next as f64 / rate);
+                if due > now {
+                    return None;
+                }
+                due
+            }
+            None => now,
+        };
+        let number = self.plan.first + self.next;
+        self.next += 1;
+        self.churn_due += u64::from(self.plan.churn_lag.is_some());
+        self.plan.jobs.encode_add(self.plan.wire, number, out);
+        Some(Sent { at, what: Request::Add(number) })
+    }
+
+    /// One finish for every add, once enough jobs are acknowledged and old.
+    fn churn_request(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Sent> {
+        let lag = self.plan.churn_lag?;
+        if self.churn_due == 0 || (self.ripe.len() as u64) <= lag {
+            return None;
+        }
+        let number = self.ripe.pop_front()?;
+        self.churn_due -= 1;
+        self.plan.wire.encode_finish(&self.plan.jobs.id(number), out);
+        Some(Sent { at: now, what: Request::Finish(number) })
+    }
+
+    /// The next request of an idle worker. No more leases are asked for than there are jobs to
+    /// finish, so that none is left behind with a connection that ends.
+    pub(super) fn worker_request(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Sent> {
+        if self.leases_asked >= self.plan.finishes {
+            return None;
+        }
+        self.leases_asked += 1;
+        self.plan.wire.encode_lease(self.plan.jobs.queue(), true, out);
+        Some(Sent { at: now, what: Request::Lease })
+    }
+
+    /// Counts the answer to `sent`; some answers call for another request at once.
+    pub(super) fn answered(
+        &mut self,
+        sent: &Sent,
+        answer: &Answer<'_>,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Sent>, LoadError> {
+        let latency = now.saturating_duration_since(sent.at);
+        match (sent.what, answer) {
+            (Request::Add(number), Answer::Ok) => {
+                self.add.record(latency);
+                self.acknowledged += 1;
+                if self.plan.churn_lag.is_some() {
+                    self.ripe.push_back(number);
+                }
+                Ok(None)
+            }
+            (Request::Finish(number), Answer::Ok) => {
+                self.finish.record(latency);
+                self.finished += 1;
+                self.checker.finished(number);
+                Ok(None)
+            }
+            (Request::Lease, Answer::Leased { id, payload }) => {
+                self.lease.record(latency);
+                let number = self.delivered(id, payload);
+                self.plan.wire.encode_finish(id, out);
+                Ok(Some(Sent { at: now, what: Request::Finish(number) }))
+            }
+            (Request::Lease, Answer::TimedOut) => {
+                self.plan.wire.encode_lease(self.plan.jobs.queue(), true, out);
+                Ok(Some(Sent { at: now, what: Request::Lease }))
+            }
+            (what, answer) => Err(refused(what, answer)),
+        }
+    }
+
+    /// Checks a delivered job byte by byte and says which one it is.
+    fn delivered(&mut self, id: &[u8], payload: &[u8]) -> u64 {
+        use crate::wire::Wire;
+        let jobs = self.plan.jobs;
+        match jobs.recognise(payload) {
+            Some(number) if self.plan.wire != Wire::Workq || id == jobs.id(number) => {
+                self.checker.delivered(number);
+                number
+            }
+            _ => {
+                self.checker.delivered_unknown();
+                0
+            }
+        }
+    }
+}
+
+fn refused(what: Request, answer: &Answer<'_>) -> LoadError {
+    let request = match what {
+        Request::Add(_) => "a submit",
+        Request::Lease => "a lease",
+        Request::Finish(_) => "a finish",
+    };
+    let answer = match answer {
+        Answer::Refused(line) => String::from_utf8_lossy(line).into_owned(),
+        other => format!("{other:?}"),
+    };
+    LoadError::Refused { request, answer }
+}

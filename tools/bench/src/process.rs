@@ -1,0 +1,74 @@
+//! What a server process costs, read from `/proc`.
+
+use anyhow::{Context, Result};
+use nix::unistd::{SysconfVar, sysconf};
+use std::fs;
+use std::time::Duration;
+
+/// Resident memory of a process, in KiB as the kernel counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resident {
+    /// Now.
+    pub(crate) now_kib: u64,
+    /// The most there ever was.
+    pub(crate) peak_kib: u64,
+}
+
+/// User and system time that process `pid` has used, all its threads together.
+pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let ticks = ticks_used(&stat).with_context(|| format!("{path} has no CPU times"))?;
+    let per_second = sysconf(SysconfVar::CLK_TCK)?.context("the system has no clock ticks")?;
+    Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+}
+
+/// utime + stime: the 14th and 15th field. The 2nd is a name that may contain anything, so
+/// fields are counted from its closing parenthesis.
+fn ticks_used(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+/// How much memory process `pid` has.
+pub(crate) fn resident(pid: u32) -> Result<Resident> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let field = |name| kib_of(&status, name).with_context(|| format!("{path} has no {name}"));
+    Ok(Resident { now_kib: field("VmRSS:")?, peak_kib: field("VmHWM:")? })
+}
+
+fn kib_of(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_spaces_and_parentheses_does_not_shift_the_times() {
+        let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 120 34 0 0 20";
+        assert_eq!(ticks_used(stat), Some(154));
+        assert_eq!(ticks_used("7 (cut"), None);
+    }
+
+    #[test]
+    fn memory_is_read_in_kib() {
+        let status = "Name:\tx\nVmHWM:\t    4096 kB\nVmRSS:\t     512 kB\n";
+        assert_eq!(kib_of(status, "VmHWM:"), Some(4096));
+        assert_eq!(kib_of(status, "VmRSS:"), Some(512));
+        assert_eq!(kib_of(status, "VmSwap:"), None);
+    }
+
+    #[test]
+    fn this_process_can_be_read() {
+        let pid = std::process::id();
+        assert!(resident(pid).unwrap().peak_kib > 0);
+        cpu_time(pid).unwrap();
+    }
+}

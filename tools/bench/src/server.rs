@@ -1,0 +1,344 @@
+//! The servers under measurement: started on a free loopback port with a temporary folder on
+//! disk, waited for, and stopped again.
+
+use crate::cli::{Bounds, Common, Peers};
+use crate::target::Peer;
+use crate::wire::Wire;
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const POLL_PAUSE: Duration = Duration::from_millis(1);
+/// Longer than any server here takes to start or stop when nothing is wrong.
+const START_TIME_MAX: Duration = Duration::from_secs(60);
+const STOP_TIME_MAX: Duration = Duration::from_secs(20);
+/// Ports are drawn, let go and then taken by the server; somebody else may be quicker.
+const START_TRIES: u32 = 3;
+
+/// Something to measure.
+#[derive(Clone, Debug)]
+pub(crate) enum Server {
+    /// Spindle, started by the bench.
+    Spindle {
+        /// The binary.
+        program: PathBuf,
+        /// Its `--sync`.
+        sync: String,
+    },
+    /// beanstalkd, started by the bench.
+    Beanstalkd {
+        /// The binary.
+        program: PathBuf,
+        /// With a binlog synced on every write, or in memory.
+        synced: bool,
+    },
+    /// The echo server of this binary.
+    Echo {
+        /// The length of the requests it will get.
+        frame_bytes: usize,
+        /// Whether it sends them back, or as many bytes as a Workq server answers.
+        whole: bool,
+    },
+    /// A server somebody else started.
+    Peer {
+        /// Where and what.
+        peer: Peer,
+        /// Its process, when known.
+        pid: Option<u32>,
+    },
+}
+
+impl Server {
+    /// The servers that the flags of a scenario name.
+    pub(crate) fn chosen(common: &Common, echo_frame_bytes: Option<usize>) -> Result<Vec<Self>> {
+        let flags = &common.servers;
+        let program = || flags.beanstalkd_program.clone();
+        let mut chosen = vec![];
+        if let Some(program) = flags.spindle.clone() {
+            chosen.push(Self::Spindle { program, sync: flags.sync.clone() });
+        }
+        if flags.beanstalkd {
+            chosen.push(Self::Beanstalkd { program: program(), synced: false });
+        }
+        if flags.beanstalkd_synced {
+            chosen.push(Self::Beanstalkd { program: program(), synced: true });
+        }
+        for (wanted, whole) in [(flags.echo, false), (flags.echo_whole, true)] {
+            if wanted {
+                let frame_bytes = echo_frame_bytes
+                    .context("an echo server can only be submitted to: it hands out no jobs")?;
+                chosen.push(Self::Echo { frame_bytes, whole });
+            }
+        }
+        chosen.extend(Self::peers(&flags.peers)?);
+        ensure!(
+            !chosen.is_empty(),
+            "nothing to measure: name servers with --spindle PATH, --beanstalkd, \
+             --beanstalkd-synced, --echo or --peer workq:HOST:PORT"
+        );
+        Ok(chosen)
+    }
+
+    /// The servers somebody else started.
+    pub(crate) fn peers(flags: &Peers) -> Result<Vec<Self>> {
+        ensure!(flags.pids.len() <= flags.peers.len(), "there are more --pid than --peer");
+        let pids = flags.pids.iter().copied().map(Some).chain(std::iter::repeat(None));
+        Ok(flags.peers.iter().zip(pids).map(|(&peer, pid)| Self::Peer { peer, pid }).collect())
+    }
+
+    /// What people call it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Spindle { .. } => "spindle".to_owned(),
+            Self::Beanstalkd { .. } => "beanstalkd".to_owned(),
+            Self::Echo { whole: false, .. } => "echo".to_owned(),
+            Self::Echo { whole: true, .. } => "echo of the whole request".to_owned(),
+            Self::Peer { peer, .. } => format!("peer {}", peer.address),
+        }
+    }
+
+    /// When its acknowledgements are on disk.
+    pub(crate) fn sync_mode(&self) -> String {
+        match self {
+            Self::Spindle { sync, .. } => format!("--sync {sync}"),
+            Self::Beanstalkd { synced: false, .. } => "memory".to_owned(),
+            Self::Beanstalkd { synced: true, .. } => "-b -f 0".to_owned(),
+            Self::Echo { .. } => "none".to_owned(),
+            Self::Peer { .. } => "its own".to_owned(),
+        }
+    }
+
+    /// What it speaks.
+    pub(crate) fn wire(&self) -> Wire {
+        match self {
+            Self::Spindle { .. } | Self::Echo { whole: false, .. } => Wire::Workq,
+            Self::Echo { frame_bytes, whole: true } => Wire::Frames(*frame_bytes),
+            Self::Beanstalkd { .. } => Wire::Beanstalkd,
+            Self::Peer { peer, .. } => peer.wire,
+        }
+    }
+
+    /// Starts it on an empty folder under the folder that `bounds` name.
+    pub(crate) fn start(&self, bounds: &Bounds) -> Result<Running> {
+        if let Self::Peer { peer, pid } = self {
+            return Ok(Running {
+                address: peer.address,
+                pid: *pid,
+                process: None,
+                folder: None,
+                server: self.clone(),
+            });
+        }
+        let folder = tempfile::Builder::new()
+            .prefix("spindle-bench-")
+            .tempdir_in(bounds.folder())
+            .with_context(|| format!("cannot make a folder in {}", bounds.folder().display()))?;
+        fs::create_dir(data_of(folder.path()))?;
+        let (process, address) = self.launch(folder.path())?;
+        Ok(Running {
+            address,
+            pid: Some(process.0.id()),
+            process: Some(process),
+            folder: Some(folder),
+            server: self.clone(),
+        })
+    }
+
+    fn launch(&self, folder: &Path) -> Result<(Process, SocketAddr)> {
+        let mut last = None;
+        for _ in 0..START_TRIES {
+            match self.launch_once(folder) {
+                Ok(started) => return Ok(started),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.context("no try was made")?.context(format!("cannot start {}", self.name())))
+    }
+
+    fn launch_once(&self, folder: &Path) -> Result<(Process, SocketAddr)> {
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let log = folder.join("output");
+        let mut command = self.command(&data_of(folder), address)?;
+        command.stdin(Stdio::null()).stdout(File::create(&log)?);
+        command.stderr(File::options().append(true).open(&log)?);
+        let program = command.get_program().to_owned();
+        let child =
+            command.spawn().with_context(|| format!("cannot run {}", program.to_string_lossy()))?;
+        let mut process = Process(child);
+        let began = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = process.0.try_wait()? {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                bail!("it ended with {status} before it answered; it said: {}", tail(&said));
+            }
+            ensure!(began.elapsed() < START_TIME_MAX, "it does not answer on {address}");
+            sleep(POLL_PAUSE);
+        }
+        Ok((process, address))
+    }
+
+    fn command(&self, data: &Path, address: SocketAddr) -> Result<Command> {
+        Ok(match self {
+            Self::Spindle { program, sync } => {
+                let mut command = Command::new(program);
+                command.arg("serve").arg("--data").arg(data).arg("--sync").arg(sync);
+                command.arg("--workq").arg(address.to_string());
+                for door in other_doors(program)? {
+                    command.args([door, "off"]);
+                }
+                command
+            }
+            Self::Beanstalkd { program, synced } => {
+                let mut command = Command::new(program);
+                command.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]);
+                command.args(["-z", "1048576"]);
+                if *synced {
+                    command.arg("-b").arg(data).args(["-f", "0"]);
+                }
+                command
+            }
+            Self::Echo { frame_bytes, whole } => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.args(["echo-server", "--listen", &address.to_string()]);
+                command.args(["--frame-bytes", &frame_bytes.to_string()]);
+                command.args(whole.then_some("--whole"));
+                command
+            }
+            Self::Peer { .. } => bail!("a peer is started by somebody else"),
+        })
+    }
+}
+
+/// The flags of doors that this Spindle has and the bench does not use: their default ports may
+/// be taken.
+fn other_doors(program: &Path) -> Result<Vec<&'static str>> {
+    let help = Command::new(program)
+        .args(["serve", "--help"])
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {}", program.display()))?;
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let doors = ["--gearman", "--http", "--jobd-master"];
+    let has = |flag: &str| help.split([' ', '\n', '=']).any(|word| word == flag);
+    Ok(doors.into_iter().filter(|door| has(door)).collect())
+}
+
+fn data_of(folder: &Path) -> PathBuf {
+    folder.join("data")
+}
+
+fn tail(text: &str) -> &str {
+    let from = text.len().saturating_sub(2_000);
+    text.get(from..).unwrap_or(text).trim()
+}
+
+/// A child that does not outlive its handle.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _already_gone = self.0.kill();
+        let _already_waited_for = self.0.wait();
+    }
+}
+
+/// A server that answers.
+pub(crate) struct Running {
+    /// Where.
+    pub(crate) address: SocketAddr,
+    /// Its process, when known.
+    pub(crate) pid: Option<u32>,
+    // Before the folder, so that the process is gone when the folder goes.
+    process: Option<Process>,
+    folder: Option<TempDir>,
+    server: Server,
+}
+
+impl Running {
+    /// What it speaks.
+    pub(crate) fn wire(&self) -> Wire {
+        self.server.wire()
+    }
+
+    /// The folder of its data, when the bench started it.
+    pub(crate) fn data(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| data_of(folder.path()))
+    }
+
+    /// Stops the process with `signal` and waits until it is gone.
+    pub(crate) fn stop(&mut self, signal: Signal) -> Result<()> {
+        let Some(mut process) = self.process.take() else { return Ok(()) };
+        let pid = Pid::from_raw(i32::try_from(process.0.id())?);
+        kill(pid, signal).context("cannot signal the server")?;
+        let began = Instant::now();
+        while process.0.try_wait()?.is_none() {
+            let name = self.server.name();
+            ensure!(began.elapsed() < STOP_TIME_MAX, "{name} does not end on {signal}");
+            sleep(POLL_PAUSE);
+        }
+        self.pid = None;
+        Ok(())
+    }
+
+    /// Starts a stopped server again on the same folder; the time from the start of its process to
+    /// its first answer.
+    pub(crate) fn restart(&mut self, limit: Duration) -> Result<Duration> {
+        let folder = self.folder.as_ref().context("only servers of ours are started again")?;
+        let mut command = self.server.command(&data_of(folder.path()), self.address)?;
+        let log = folder.path().join("output");
+        command.stdin(Stdio::null()).stdout(File::create(&log)?);
+        command.stderr(File::options().append(true).open(&log)?);
+        let began = Instant::now();
+        let mut process = Process(command.spawn()?);
+        while inspect_server(self.address).is_err() {
+            if let Some(status) = process.0.try_wait()? {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                bail!("the restarted server ended with {status}; it said: {}", tail(&said));
+            }
+            ensure!(began.elapsed() < limit, "the restarted server does not answer in {limit:?}");
+            sleep(POLL_PAUSE);
+        }
+        let elapsed = began.elapsed();
+        self.pid = Some(process.0.id());
+        self.process = Some(process);
+        Ok(elapsed)
+    }
+}
+
+/// Asks a Workq server how it is; any `+OK` will do.
+fn inspect_server(address: SocketAddr) -> Result<()> {
+    let first = ask_workq(address, "inspect server\r\n")?.next().context("no answer")??;
+    ensure!(first.starts_with("+OK"), "it said {first}");
+    Ok(())
+}
+
+/// How many jobs wait in a queue of a Workq server.
+pub(crate) fn ready_jobs(address: SocketAddr, queue: &str) -> Result<u64> {
+    let lines = ask_workq(address, &format!("inspect queue {queue}\r\n"))?;
+    for line in lines.take(8) {
+        let line = line?;
+        ensure!(!line.starts_with('-'), "asked for queue {queue}, it said {line}");
+        if let Some(count) = line.strip_prefix("ready-len ") {
+            return Ok(count.trim().parse()?);
+        }
+    }
+    bail!("the answer about queue {queue} has no ready-len")
+}
+
+fn ask_workq(
+    address: SocketAddr,
+    request: &str,
+) -> Result<impl Iterator<Item = std::io::Result<String>> + use<>> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(START_TIME_MAX))?;
+    stream.write_all(request.as_bytes())?;
+    Ok(BufReader::new(stream).lines())
+}

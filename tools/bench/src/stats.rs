@@ -1,0 +1,102 @@
+//! Figures over several runs, and latencies within one.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::time::Duration;
+
+/// A median and how far the runs lay apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Spread {
+    /// The middle run; the mean of the two middle ones when there is an even number.
+    pub(crate) median: f64,
+    /// The smallest.
+    pub(crate) min: f64,
+    /// The largest.
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// The spread of `figures`, or `None` when there are none.
+    pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = figures.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        };
+        Some(Self { median, min, max })
+    }
+}
+
+/// Latencies of one kind of request in one run.
+pub(crate) struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        Self(Histogram::new_with_bounds(1, 600_000_000_000, 3).expect("bounds are in order"))
+    }
+
+    /// Counts one request that took `latency`.
+    pub(crate) fn record(&mut self, latency: Duration) {
+        self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// The percentiles, or `None` when nothing was recorded.
+    pub(crate) fn percentiles(&self) -> Option<Percentiles> {
+        let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1000.0;
+        (!self.0.is_empty()).then(|| Percentiles {
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: self.0.max() as f64 / 1000.0,
+        })
+    }
+}
+
+/// Percentiles of one kind of request in one run, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Percentiles {
+    /// Half were faster.
+    pub(crate) p50_us: f64,
+    /// 99 of 100 were faster.
+    pub(crate) p99_us: f64,
+    /// 999 of 1,000 were faster.
+    pub(crate) p999_us: f64,
+    /// The slowest.
+    pub(crate) max_us: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_run() {
+        let spread = Spread::of([5.0, 1.0, 100.0]).unwrap();
+        assert_eq!(spread, Spread { median: 5.0, min: 1.0, max: 100.0 });
+    }
+
+    #[test]
+    fn an_even_number_of_runs_has_the_mean_of_the_middle_two() {
+        assert_eq!(Spread::of([4.0, 1.0, 2.0, 100.0]).unwrap().median, 3.0);
+        assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_recorded_latencies() {
+        let mut latencies = Latencies::new();
+        assert_eq!(latencies.percentiles(), None);
+        for us in 1..=1000 {
+            latencies.record(Duration::from_micros(us));
+        }
+        let found = latencies.percentiles().unwrap();
+        for (is, should) in [(found.p50_us, 500.0), (found.p99_us, 990.0), (found.p999_us, 999.0)] {
+            assert!((is - should).abs() <= should * 0.002, "{is} is not {should}");
+        }
+        assert!((found.max_us - 1000.0).abs() < 2.0);
+    }
+}

@@ -1,0 +1,7 @@
+//! All gates in one go.
+
+mod heavy;
+mod plain;
+mod session;
+
+pub(crate) use session::run;

@@ -1,0 +1,172 @@
+//! The libc calls that this library stands in front of.
+//!
+//! Each of them makes the real system call and then tells the [`Shadow`] what happened. The real
+//! call is made directly (`syscall`), not through the next library's symbol: nothing has to be
+//! looked up, and the library's own file work can never end up in its own hooks by that way. Where
+//! it does (the standard library calls libc too), `INSIDE` lets the call pass.
+#![expect(unsafe_code, reason = "stands in for libc's functions, which take raw pointers")]
+
+use std::cell::Cell;
+use std::ffi::{CStr, OsStr, c_char, c_int, c_long, c_uint, c_void};
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::{env, io, mem};
+
+use libc::{iovec, mode_t, off_t, size_t, ssize_t};
+
+use crate::shadow::{FileKey, Shadow};
+use crate::tree::Entry;
+
+mod files;
+mod folders;
+
+struct Watch {
+    visible: PathBuf,
+    shadow: Mutex<Shadow>,
+}
+
+static WATCH: OnceLock<Watch> = OnceLock::new();
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The way into the shadow; while it lives, this thread's calls pass the hooks untouched.
+struct Entered(&'static Watch);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        INSIDE.set(false);
+    }
+}
+
+fn enter() -> Option<Entered> {
+    let watch = WATCH.get()?;
+    if INSIDE.replace(true) { None } else { Some(Entered(watch)) }
+}
+
+impl Entered {
+    fn shadow(&self) -> MutexGuard<'static, Shadow> {
+        self.0.shadow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The path below the visible folder that this descriptor was opened by.
+    fn path_of(&self, fd: c_int) -> Option<PathBuf> {
+        let path = fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+        Some(path.strip_prefix(&self.0.visible).ok()?.to_path_buf())
+    }
+
+    /// The path below the visible folder that a call's arguments name, its last part not followed.
+    fn path_at(&self, dir: c_int, path: *const c_char) -> Option<PathBuf> {
+        if path.is_null() {
+            return None;
+        }
+        // SAFETY: the caller passes a string that ends in NUL, as the call it made demands.
+        let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
+        let given = Path::new(OsStr::from_bytes(bytes));
+        let base = match dir {
+            _ if given.is_absolute() => PathBuf::new(),
+            libc::AT_FDCWD => env::current_dir().ok()?,
+            fd => fs::read_link(format!("/proc/self/fd/{fd}")).ok()?,
+        };
+        let full = base.join(given);
+        let parent = fs::canonicalize(full.parent()?).ok()?;
+        let inside = parent.strip_prefix(&self.0.visible).ok()?;
+        Some(inside.join(full.file_name()?))
+    }
+
+    /// Which file a path below the visible folder names now.
+    fn key_at(&self, inside: &Path) -> Option<FileKey> {
+        use std::os::unix::fs::MetadataExt;
+        let meta = fs::symlink_metadata(self.0.visible.join(inside)).ok()?;
+        meta.is_file().then(|| FileKey { dev: meta.dev(), ino: meta.ino() })
+    }
+
+    fn watches(&self, fd: c_int) -> Option<FileKey> {
+        let stat = stat_of(fd)?;
+        if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+            return None;
+        }
+        let key = FileKey { dev: stat.st_dev, ino: stat.st_ino };
+        self.shadow().knows(key).then_some(key)
+    }
+}
+
+fn stat_of(fd: c_int) -> Option<libc::stat> {
+    // SAFETY: `stat` is plain data; zeroes are a value of it, and the call fills it in.
+    unsafe {
+        let mut stat: libc::stat = mem::zeroed();
+        (libc::syscall(libc::SYS_fstat, fd, &raw mut stat) == 0).then_some(stat)
+    }
+}
+
+/// Ends the process: going on would make the test prove something else than it says.
+fn give_up(what: &str, why: impl Display) -> ! {
+    let text = format!("powercut: {what}: {why}\n");
+    // SAFETY: the buffer lives and has that length; abort takes nothing.
+    unsafe {
+        libc::syscall(libc::SYS_write, 2, text.as_ptr(), text.len());
+        libc::abort()
+    }
+}
+
+fn must<T>(what: &str, outcome: io::Result<T>) -> T {
+    outcome.unwrap_or_else(|e| give_up(what, e))
+}
+
+/// Refuses a call that would change a watched file in a way the shadow can't follow.
+fn refuse(fd: c_int, what: &str) {
+    let Some(entered) = enter() else { return };
+    if entered.watches(fd).is_some() {
+        give_up(what, "not modelled for a watched file");
+    }
+}
+
+fn refuse_at(dir: c_int, path: *const c_char, what: &str) {
+    let Some(entered) = enter() else { return };
+    if entered.path_at(dir, path).is_some() {
+        give_up(what, "not modelled below the watched folder");
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    let Some(visible) = env::var_os("SPINDLE_POWERCUT_DIR") else { return };
+    let visible = must("SPINDLE_POWERCUT_DIR", fs::canonicalize(visible));
+    let Some(store) = env::var_os("SPINDLE_POWERCUT_SHADOW") else {
+        give_up("SPINDLE_POWERCUT_SHADOW", "not set");
+    };
+    // A child process must not start over with the same shadow.
+    // SAFETY: runs before main, with one thread.
+    unsafe { libc::unsetenv(c"LD_PRELOAD".as_ptr()) };
+    let mut shadow = must("making the shadow", Shadow::create(&visible, Path::new(&store)));
+    if let Some(report) = env::var_os("SPINDLE_POWERCUT_REPORT") {
+        must("making the report", shadow.report_to(Path::new(&report)));
+    }
+    if let Some(seed) = env::var_os("SPINDLE_POWERCUT_LEAK") {
+        match seed.to_str().and_then(|s| s.parse().ok()) {
+            Some(seed) => shadow.leak(seed),
+            None => give_up("SPINDLE_POWERCUT_LEAK", "not a number"),
+        }
+    }
+    if env::var_os("SPINDLE_POWERCUT_SETTLE").is_some() {
+        // SAFETY: `settle` is a function without arguments that lives as long as the process.
+        unsafe { libc::atexit(settle) };
+    }
+    let watch = Watch { visible, shadow: Mutex::new(shadow) };
+    if WATCH.set(watch).is_err() {
+        give_up("start", "ran twice");
+    }
+}
+
+extern "C" fn settle() {
+    if let Some(entered) = enter() {
+        must("settling at exit", entered.shadow().sync_all());
+    }
+}

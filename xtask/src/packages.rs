@@ -1,0 +1,106 @@
+//! Debian packages that the tests need.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, ensure};
+
+/// A command the tests start, and the package that brings it.
+const NEEDED: [(&str, &str); 2] = [("beanstalkd", "beanstalkd"), ("python3", "python3")];
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// Installs what is missing; fails when something is missing afterwards.
+pub fn install_missing() -> Result<()> {
+    let missing: Vec<(&str, &str)> =
+        NEEDED.into_iter().filter(|(command, _)| !is_there(command)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    ensure!(
+        nix::unistd::geteuid().is_root(),
+        "the tests need the Debian packages {}; install them, or run this as root",
+        names.join(", ")
+    );
+    let policy = NoDaemons::set(Path::new(POLICY))?;
+    apt(&["update", "--quiet"])?;
+    apt(&[&["install", "--quiet", "--yes", "--no-install-recommends"], &names[..]].concat())?;
+    drop(policy);
+    for (command, package) in missing {
+        ensure!(is_there(command), "the package {package} is installed, but brings no {command}");
+    }
+    Ok(())
+}
+
+fn is_there(command: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Daemons live in sbin folders, which a user's PATH may not have.
+    let more = ["/usr/sbin", "/usr/local/sbin"].map(Into::into);
+    std::env::split_paths(&path).chain(more).any(|folder| folder.join(command).is_file())
+}
+
+fn apt(args: &[&str]) -> Result<()> {
+    let status = Command::new("apt-get")
+        .args(args)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .status()?;
+    ensure!(status.success(), "apt-get {}: {status}", args.join(" "));
+    Ok(())
+}
+
+/// While it lives, packages do not start the daemons they bring.
+struct NoDaemons<'a> {
+    /// The file to remove again; none when the machine has a policy of its own.
+    made: Option<&'a Path>,
+}
+
+impl<'a> NoDaemons<'a> {
+    fn set(path: &'a Path) -> io::Result<Self> {
+        if path.exists() {
+            return Ok(Self { made: None });
+        }
+        fs::write(path, "#!/bin/sh\nexit 101\n")?;
+        let made = Self { made: Some(path) };
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+        Ok(made)
+    }
+}
+
+impl Drop for NoDaemons<'_> {
+    fn drop(&mut self) {
+        if let Some(path) = self.made
+            && let Err(e) = fs::remove_file(path)
+        {
+            eprintln!("{} is ours and could not be removed: {e}", path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_policy_goes_and_a_foreign_one_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("policy-rc.d");
+        let policy = NoDaemons::set(&path).unwrap();
+        let status = Command::new("sh").arg(&path).status().unwrap();
+        assert_eq!(status.code(), Some(101));
+        let second = NoDaemons::set(&path).unwrap();
+        drop(second);
+        assert!(path.exists());
+        drop(policy);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_command_that_nobody_has_is_missing() {
+        assert!(is_there("sh"));
+        assert!(!is_there("no-such-command-anywhere"));
+    }
+}

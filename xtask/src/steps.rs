@@ -1,0 +1,62 @@
+//! Runs one step after the other, goes on after a failure, and hides none.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+/// What was run and how it went.
+#[derive(Default)]
+pub struct Steps {
+    passed: u32,
+    failed: Vec<&'static str>,
+}
+
+impl Steps {
+    /// Runs a step and says how long it took. True when it passed.
+    pub fn run(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) -> bool {
+        eprintln!("==> {name}");
+        let start = Instant::now();
+        let outcome = step();
+        let took_s = start.elapsed().as_secs_f64();
+        match outcome {
+            Ok(()) => {
+                self.passed += 1;
+                println!("==> {name}: passed in {took_s:.1} s");
+                true
+            }
+            Err(e) => {
+                self.failed.push(name);
+                println!("==> {name}: FAILED in {took_s:.1} s\n{e:#}");
+                false
+            }
+        }
+    }
+
+    /// The summary, alone on its line; an error when a step failed.
+    pub fn finish(self) -> Result<()> {
+        println!("{}", self.summary());
+        if !self.failed.is_empty() {
+            bail!("failed: {}", self.failed.join(", "));
+        }
+        Ok(())
+    }
+
+    fn summary(&self) -> String {
+        format!("{} passed, {} failed", self.passed, self.failed.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_step_is_counted_and_fails_the_whole() {
+        let mut steps = Steps::default();
+        assert!(steps.run("one", || Ok(())));
+        assert!(!steps.run("two", || bail!("broken")));
+        assert!(steps.run("three", || Ok(())));
+        assert_eq!(steps.summary(), "2 passed, 1 failed");
+        assert_eq!(steps.finish().unwrap_err().to_string(), "failed: two");
+    }
+}

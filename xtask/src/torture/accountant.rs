@@ -1,0 +1,545 @@
+//! Knows every acknowledgement the server gave, and says when it went back on one.
+//!
+//! The accountant stands outside of the server and believes only what was answered. A command whose
+//! answer did not come (the server was killed) is *open*: it may have happened or not, until the
+//! job is looked at after the restart. What that look shows is an acknowledgement as well: an
+//! answer must not be taken back by a later crash.
+
+use std::collections::BTreeMap;
+
+use super::client::{Answer, Delivery, Inspection, Outcome};
+use super::job::{Job, Terms};
+
+/// What the server is charged with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    pub charge: Charge,
+    pub job: Job,
+    pub text: String,
+}
+
+/// Kinds of complaints. After a power cut without syncs losses are expected, the rest never is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charge {
+    /// Something acknowledged is not there any more.
+    Lost,
+    /// Something happened that must not happen, crash or no crash.
+    Broken,
+}
+
+/// A finish that was sent: its outcome, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finish {
+    outcome: Outcome,
+    sent: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fate {
+    Unfinished,
+    Finished {
+        finish: Finish,
+        known: u64,
+    },
+    Deleted {
+        known: u64,
+    },
+    /// The add had not happened when the server died.
+    NeverWas,
+    /// Complained about; not looked at again.
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Holder {
+    epoch: u64,
+    asked_ms: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Account {
+    terms: Terms,
+    payload: Vec<u8>,
+    /// The add was answered, or the job was seen.
+    known: bool,
+    fate: Fate,
+    open_finishes: Vec<Finish>,
+    open_delete: bool,
+    /// Fails that were acknowledged.
+    fails: u32,
+    last_fail: Option<Finish>,
+    /// Leases that reached a client.
+    deliveries: u32,
+    holder: Option<Holder>,
+}
+
+/// A lease request under way: made before it is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    order: u64,
+    epoch: u64,
+    at_ms: u64,
+}
+
+/// How many of each were acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub adds: u64,
+    pub leases: u64,
+    pub finishes: u64,
+    pub deletes: u64,
+    pub in_doubt: u64,
+}
+
+/// The books.
+#[derive(Default)]
+pub struct Accountant {
+    accounts: BTreeMap<Job, Account>,
+    complaints: Vec<Complaint>,
+    /// Counts the accountant's entries: which of two things was known first.
+    order: u64,
+    epoch: u64,
+    tally: Tally,
+}
+
+impl Accountant {
+    fn tick(&mut self) -> u64 {
+        self.order += 1;
+        self.order
+    }
+
+    fn charge(&mut self, charge: Charge, job: Job, text: String) {
+        self.complaints.push(Complaint { charge, job, text });
+    }
+
+    /// A new server process has started.
+    pub fn server_started(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// The server process has ended; what is open now is in doubt.
+    pub fn server_ended(&mut self) {
+        let open = |a: &Account| {
+            !matches!(a.fate, Fate::NeverWas | Fate::Lost)
+                && (!a.known || a.open_delete || !a.open_finishes.is_empty())
+        };
+        self.tally.in_doubt += self.accounts.values().filter(|a| open(a)).count() as u64;
+    }
+
+    /// An add (or schedule) is about to be sent.
+    pub fn add_sent(&mut self, job: Job, terms: Terms) {
+        let account = Account {
+            terms,
+            payload: job.payload(),
+            known: false,
+            fate: Fate::Unfinished,
+            open_finishes: Vec::new(),
+            open_delete: false,
+            fails: 0,
+            last_fail: None,
+            deliveries: 0,
+            holder: None,
+        };
+        self.accounts.insert(job, account);
+    }
+
+    /// The add was answered.
+    pub fn add_answered(&mut self, job: Job, answer: &Answer) {
+        if *answer != Answer::Done {
+            return self.charge(Charge::Broken, job, format!("add was answered {answer:?}"));
+        }
+        self.tally.adds += 1;
+        if let Some(account) = self.accounts.get_mut(&job) {
+            account.known = true;
+        }
+    }
+
+    /// A lease is about to be asked for.
+    pub fn lease_asked(&mut self, now_ms: u64) -> Asked {
+        Asked { order: self.tick(), epoch: self.epoch, at_ms: now_ms }
+    }
+
+    /// A lease was given. Returns the job, if it is one.
+    pub fn delivered(&mut self, asked: Asked, delivery: &Delivery, now_ms: u64) -> Option<Job> {
+        let job = Job::named(&delivery.id).filter(|job| self.accounts.contains_key(job));
+        let Some((job, account)) = job.and_then(|job| Some((job, self.accounts.get_mut(&job)?)))
+        else {
+            self.charge(Charge::Broken, Job(0), format!("{} was never added", delivery.id));
+            return None;
+        };
+        self.tally.leases += 1;
+        account.known = true;
+        account.deliveries += 1;
+        let terms = account.terms;
+        let mut charges = Vec::new();
+        if account.payload != delivery.payload {
+            charges.push("was delivered with another payload".to_owned());
+        }
+        if terms.attempts_max > 0 && account.deliveries > terms.attempts_max {
+            let n = account.deliveries;
+            charges.push(format!("was delivered {n} times of {}", terms.attempts_max));
+        }
+        if now_ms < terms.not_before_ms {
+            charges.push(format!("came {} ms before its time", terms.not_before_ms - now_ms));
+        }
+        match account.fate {
+            Fate::Finished { known, .. } if asked.order > known => {
+                charges.push("was delivered after its finish was acknowledged".to_owned());
+            }
+            Fate::Deleted { known } if asked.order > known => {
+                charges.push("was delivered after its delete was acknowledged".to_owned());
+            }
+            _ => {}
+        }
+        if let Some(held) = account.holder
+            && (held.epoch == asked.epoch || terms.lease_is_durable())
+            && within_ttr(&terms, held.asked_ms.min(asked.at_ms), now_ms)
+        {
+            charges.push("was delivered while another lease was live".to_owned());
+        }
+        account.holder = Some(Holder { epoch: asked.epoch, asked_ms: asked.at_ms });
+        for text in charges {
+            self.charge(Charge::Broken, job, text);
+        }
+        Some(job)
+    }
+
+    /// A complete (`success`) or fail is about to be sent.
+    pub fn finish_sent(&mut self, job: Job, outcome: Outcome) {
+        let sent = self.tick();
+        if let Some(account) = self.accounts.get_mut(&job) {
+            // From here on the server may give a failed job to somebody else.
+            if !outcome.0 {
+                account.holder = None;
+            }
+            account.open_finishes.push(Finish { outcome, sent });
+        }
+    }
+
+    /// The complete or fail was answered.
+    pub fn finish_answered(&mut self, job: Job, outcome: &Outcome, answer: &Answer) {
+        let known = self.tick();
+        let Some(account) = self.accounts.get_mut(&job) else { return };
+        let Some(at) = account.open_finishes.iter().position(|f| f.outcome == *outcome) else {
+            return;
+        };
+        let finish = account.open_finishes.swap_remove(at);
+        let charge = match answer {
+            Answer::Done => {
+                self.tally.finishes += 1;
+                account.accept(finish, known)
+            }
+            Answer::Duplicate => {
+                // Somebody else's finish may be answered after this one, and a lease that ran out
+                // may have been the last attempt.
+                let excused = !account.open_finishes.is_empty()
+                    || account.terms.attempts_max > 0
+                    || !matches!(account.fate, Fate::Unfinished);
+                (!excused).then(|| (Charge::Broken, "finished, says the server, by nobody".into()))
+            }
+            Answer::NotFound => {
+                let excused = account.open_delete || !matches!(account.fate, Fate::Unfinished);
+                (!excused).then(|| (Charge::Lost, "unknown when it was finished".to_owned()))
+            }
+            Answer::Refused(line) => Some((Charge::Broken, format!("finish answered {line:?}"))),
+        };
+        if let Some((charge, text)) = charge {
+            self.charge(charge, job, text);
+        }
+    }
+
+    /// A delete is about to be sent; false when it would make no sense (again, or not added yet).
+    pub fn delete_sent(&mut self, job: Job) -> bool {
+        match self.accounts.get_mut(&job) {
+            Some(account) if account.known && !account.open_delete && account.exists() => {
+                account.open_delete = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The delete was answered.
+    pub fn delete_answered(&mut self, job: Job, answer: &Answer) {
+        let known = self.tick();
+        let Some(account) = self.accounts.get_mut(&job) else { return };
+        account.open_delete = false;
+        match answer {
+            Answer::Done => {
+                account.fate = Fate::Deleted { known };
+                self.tally.deletes += 1;
+            }
+            Answer::NotFound => {
+                account.fate = Fate::Lost;
+                self.charge(Charge::Lost, job, "unknown when it was deleted".to_owned());
+            }
+            other => {
+                self.charge(Charge::Broken, job, format!("delete was answered {other:?}"));
+            }
+        }
+    }
+
+    /// Jobs that are neither finished nor gone, as far as is known.
+    pub fn unfinished(&self) -> Vec<Job> {
+        let unfinished = |a: &Account| matches!(a.fate, Fate::Unfinished);
+        self.accounts.iter().filter(|(_, a)| unfinished(a)).map(|(job, _)| *job).collect()
+    }
+
+    /// Every job there ever was.
+    pub fn jobs(&self) -> Vec<Job> {
+        self.accounts.keys().copied().collect()
+    }
+
+    /// The job was looked at while nothing else was going on, which settles what was in doubt.
+    /// True when its result is to be looked at too.
+    pub fn observed(&mut self, job: Job, found: Option<&Inspection>, now_ms: u64) -> bool {
+        let known = self.tick();
+        let Some(account) = self.accounts.get_mut(&job) else { return false };
+        let mut charges = Vec::new();
+        let finished = match found {
+            None => {
+                charges.extend(account.settle_absent(known));
+                false
+            }
+            Some(found) => account.settle_present(found, now_ms, &mut charges),
+        };
+        for (charge, text) in charges {
+            self.charge(charge, job, text);
+        }
+        finished
+    }
+
+    /// The result of a finished job was looked at, which settles how it finished.
+    pub fn observed_result(&mut self, job: Job, found: Option<&Outcome>) {
+        let known = self.tick();
+        let Some(account) = self.accounts.get_mut(&job) else { return };
+        let charge = account.settle_result(found, known);
+        if let Some((charge, text)) = charge {
+            self.charge(charge, job, text);
+        }
+    }
+
+    /// At the very end: every job must have come to its end.
+    pub fn close(&mut self) {
+        for job in self.unfinished() {
+            self.charge(Charge::Broken, job, "was never finished".to_owned());
+        }
+    }
+
+    /// A complaint that somebody else found.
+    pub fn complain(&mut self, job: Job, text: &str) {
+        self.charge(Charge::Broken, job, text.to_owned());
+    }
+
+    pub fn complaints(&self) -> &[Complaint] {
+        &self.complaints
+    }
+
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+}
+
+/// Whether two leases, one asked for at `asked_ms` and one received at `now_ms`, are closer than
+/// the TTR for certain. A tenth is left for the server's clock, which may run that much faster.
+fn within_ttr(terms: &Terms, asked_ms: u64, now_ms: u64) -> bool {
+    now_ms.saturating_sub(asked_ms) < terms.ttr_ms / 10 * 9
+}
+
+type Charged = Option<(Charge, String)>;
+
+impl Account {
+    fn exists(&self) -> bool {
+        matches!(self.fate, Fate::Unfinished | Fate::Finished { .. })
+    }
+
+    /// The server took a finish.
+    fn accept(&mut self, finish: Finish, known: u64) -> Charged {
+        let success = finish.outcome.0;
+        if !success {
+            self.fails += 1;
+            // Answers can be noted in another order than the server gave them; who sent later
+            // was served later, because the job was given to them after the earlier fail.
+            if self.last_fail.as_ref().is_none_or(|last| last.sent < finish.sent) {
+                self.last_fail = Some(finish.clone());
+            }
+        }
+        match &self.fate {
+            Fate::Unfinished if success => self.fate = Fate::Finished { finish, known },
+            Fate::Unfinished => {
+                if self.fails >= self.terms.fails_limit() {
+                    let finish = self.last_fail.clone().unwrap_or(finish);
+                    self.fate = Fate::Finished { finish, known };
+                }
+            }
+            Fate::Finished { finish: end, .. } => {
+                let before_the_end = !success
+                    && end.outcome.0
+                    && finish.sent < end.sent
+                    && self.fails < self.terms.fails_limit();
+                if !before_the_end {
+                    return Some((Charge::Broken, "was finished twice".to_owned()));
+                }
+            }
+            Fate::Deleted { known } if finish.sent > *known => {
+                return Some((Charge::Broken, "was finished after its delete".to_owned()));
+            }
+            Fate::Deleted { .. } | Fate::NeverWas | Fate::Lost => {}
+        }
+        None
+    }
+
+    fn settle_absent(&mut self, known: u64) -> Charged {
+        let doubted = std::mem::take(&mut self.open_delete);
+        self.open_finishes.clear();
+        match self.fate {
+            Fate::Deleted { .. } | Fate::NeverWas | Fate::Lost => None,
+            _ if doubted => {
+                self.fate = Fate::Deleted { known };
+                None
+            }
+            _ if !self.known => {
+                self.fate = Fate::NeverWas;
+                None
+            }
+            _ => {
+                let was = if self.fate == Fate::Unfinished { "added" } else { "finished" };
+                self.fate = Fate::Lost;
+                Some((Charge::Lost, format!("is not there, but was {was}")))
+            }
+        }
+    }
+
+    fn settle_present(
+        &mut self,
+        found: &Inspection,
+        now_ms: u64,
+        charges: &mut Vec<(Charge, String)>,
+    ) -> bool {
+        self.open_delete = false;
+        self.known = true;
+        match self.fate {
+            Fate::Deleted { .. } => {
+                charges.push((Charge::Lost, "is there again after its delete".to_owned()));
+                self.fate = Fate::Lost;
+                return false;
+            }
+            Fate::NeverWas => {
+                charges.push((Charge::Broken, "is there after it was not".to_owned()));
+                self.fate = Fate::Lost;
+                return false;
+            }
+            Fate::Lost => return false,
+            Fate::Unfinished | Fate::Finished { .. } => {}
+        }
+        if found.payload != self.payload {
+            charges.push((Charge::Lost, "has another payload".to_owned()));
+        }
+        self.settle_counts(found, charges);
+        match (&self.fate, found.state) {
+            (Fate::Finished { finish, .. }, state) => {
+                let expected = if finish.outcome.0 { 1 } else { 2 };
+                if state != expected {
+                    let text = format!("is in state {state}, was finished into {expected}");
+                    charges.push((Charge::Lost, text));
+                    self.fate = Fate::Lost;
+                    return false;
+                }
+                true
+            }
+            (_, 1 | 2) => {
+                let success = found.state == 1;
+                let doubted = self.open_finishes.iter().filter(|f| f.outcome.0 == success).count();
+                let possible = if success {
+                    doubted > 0
+                } else {
+                    doubted > 0 && self.fails + doubted as u32 >= self.terms.fails_limit()
+                        || self.out_of_attempts(found)
+                };
+                if !possible {
+                    let text = format!("is in state {}, finished by nobody", found.state);
+                    charges.push((Charge::Broken, text));
+                    self.fate = Fate::Lost;
+                }
+                possible
+            }
+            (_, state) => {
+                self.open_finishes.clear();
+                let live =
+                    self.holder.is_some_and(|held| within_ttr(&self.terms, held.asked_ms, now_ms));
+                if live && self.terms.lease_is_durable() && state != 4 {
+                    charges.push((Charge::Lost, "is leased no more, within its TTR".to_owned()));
+                }
+                if state != 4 {
+                    self.holder = None;
+                }
+                false
+            }
+        }
+    }
+
+    fn settle_counts(&mut self, found: &Inspection, charges: &mut Vec<(Charge, String)>) {
+        let (max, attempts) = (self.terms.attempts_max, found.attempts);
+        if max > 0 && attempts > max {
+            charges.push((Charge::Broken, format!("has {attempts} attempts of {max}")));
+        }
+        if max > 0 && attempts < self.deliveries {
+            let text = format!("has {attempts} attempts after {} deliveries", self.deliveries);
+            charges.push((Charge::Lost, text));
+        }
+        let limit = self.terms.fails_limit();
+        if found.fails > limit {
+            charges.push((Charge::Broken, format!("has {} fails of {limit}", found.fails)));
+        }
+        if found.state == 1 || found.state == 2 || self.fate != Fate::Unfinished {
+            return;
+        }
+        let doubted = self.open_finishes.iter().filter(|f| !f.outcome.0).count() as u32;
+        if found.fails < self.fails {
+            let text = format!("has {} fails after {}", found.fails, self.fails);
+            charges.push((Charge::Lost, text));
+        } else if found.fails > self.fails + doubted {
+            let text = format!("has {} fails, {} and {doubted} open", found.fails, self.fails);
+            charges.push((Charge::Broken, text));
+        }
+        self.fails = found.fails;
+    }
+
+    fn out_of_attempts(&self, found: &Inspection) -> bool {
+        self.terms.attempts_max > 0 && found.attempts >= self.terms.attempts_max
+    }
+
+    fn settle_result(&mut self, found: Option<&Outcome>, known: u64) -> Charged {
+        let open = std::mem::take(&mut self.open_finishes);
+        let Some(found) = found else {
+            self.fate = Fate::Lost;
+            return Some((Charge::Lost, "has no result".to_owned()));
+        };
+        match &self.fate {
+            Fate::Finished { finish, .. } if finish.outcome == *found => None,
+            Fate::Finished { .. } => {
+                self.fate = Fate::Lost;
+                Some((Charge::Lost, "has another result than was acknowledged".to_owned()))
+            }
+            Fate::Unfinished => {
+                let doubted = open.into_iter().find(|f| f.outcome == *found);
+                let ran_out = self.terms.attempts_max > 0 && !found.0;
+                let known_as = match doubted {
+                    Some(finish) => finish,
+                    None if ran_out => Finish { outcome: found.clone(), sent: known },
+                    None => {
+                        self.fate = Fate::Lost;
+                        return Some((Charge::Broken, "has a result nobody sent".to_owned()));
+                    }
+                };
+                self.fate = Fate::Finished { finish: known_as, known };
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "accountant_tests.rs"]
+mod tests;

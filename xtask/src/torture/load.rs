@@ -1,0 +1,200 @@
+//! Clients that keep the server busy and tell the accountant everything they say and hear.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::accountant::Accountant;
+use super::client::{Answer, Client};
+use super::job::{Dice, Job, Kind, SCHEDULE_AHEAD_MS, Terms};
+
+/// The queues of the torture, as a lease names them.
+pub const QUEUES: &str = "torture-a torture-b";
+/// Longer than any run: no job of the torture goes by its age.
+const TTL_MS: u64 = 86_400_000;
+const LEASE_WAIT_MS: u64 = 40;
+const PRODUCERS: u64 = 3;
+const WORKERS: u64 = 4;
+
+/// What all cycles of a mode share.
+pub struct Books {
+    accountant: Mutex<Accountant>,
+    next_job: AtomicU64,
+    start: Instant,
+}
+
+impl Books {
+    pub fn new() -> Self {
+        Self {
+            accountant: Mutex::new(Accountant::default()),
+            next_job: AtomicU64::new(1),
+            start: Instant::now(),
+        }
+    }
+
+    pub fn open(&self) -> MutexGuard<'_, Accountant> {
+        self.accountant.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+}
+
+/// The load of one cycle.
+pub struct Load<'a> {
+    books: &'a Books,
+    address: SocketAddr,
+    /// The server is about to end: a connection that breaks from now on is no surprise.
+    ending: AtomicBool,
+    adds_left: AtomicU64,
+    surprises: Mutex<Vec<String>>,
+}
+
+impl<'a> Load<'a> {
+    /// A load of at most `adds_max` new jobs.
+    pub fn new(books: &'a Books, address: SocketAddr, adds_max: u64) -> Self {
+        Self {
+            books,
+            address,
+            ending: AtomicBool::new(false),
+            adds_left: AtomicU64::new(adds_max),
+            surprises: Mutex::default(),
+        }
+    }
+
+    /// Runs the load for `time`, or until all jobs are added; then `end` ends the server under it.
+    /// Returns what should not have happened to the clients.
+    pub fn run<T>(self, seed: u64, time: Duration, end: impl FnOnce() -> T) -> (T, Vec<String>) {
+        let ended = std::thread::scope(|scope| {
+            let (done, all_added) = channel();
+            for n in 0..PRODUCERS {
+                let (load, done) = (&self, done.clone());
+                scope.spawn(move || load.client(|c, d| load.produce(c, d), seed ^ n, done));
+            }
+            for n in 0..WORKERS {
+                let (load, done) = (&self, done.clone());
+                scope.spawn(move || load.client(|c, d| load.work(c, d), seed ^ (n << 32), done));
+            }
+            drop(done);
+            self.wait(&all_added, time);
+            self.ending.store(true, Ordering::SeqCst);
+            end()
+        });
+        (ended, self.surprises.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Until the time is over or somebody has nothing left to do.
+    fn wait(&self, finished: &Receiver<()>, time: Duration) {
+        // Either outcome is a reason to go on.
+        let _ = finished.recv_timeout(time);
+    }
+
+    fn client(
+        &self,
+        act: impl Fn(&mut Client, &mut Dice) -> io::Result<()>,
+        seed: u64,
+        done: Sender<()>,
+    ) {
+        let mut dice = Dice::new(seed);
+        let outcome = Client::connect(self.address).and_then(|mut client| {
+            while !self.ending.load(Ordering::SeqCst) && self.adds_left.load(Ordering::SeqCst) > 0 {
+                act(&mut client, &mut dice)?;
+            }
+            Ok(())
+        });
+        // A server that is ending may cut connections, but it never says anything odd.
+        if let Err(e) = outcome
+            && (!self.ending.load(Ordering::SeqCst) || e.kind() == io::ErrorKind::InvalidData)
+        {
+            let mut surprises = self.surprises.lock().unwrap_or_else(PoisonError::into_inner);
+            surprises.push(format!("a client's connection: {e}"));
+        }
+        // Nobody listens any more when the server is ending.
+        let _ = done.send(());
+    }
+
+    fn produce(&self, client: &mut Client, dice: &mut Dice) -> io::Result<()> {
+        let job = Job(self.books.next_job.fetch_add(1, Ordering::SeqCst));
+        let terms = job.terms(self.books.now_ms());
+        self.books.open().add_sent(job, terms);
+        let answer = send_add(client, job, &terms)?;
+        self.books.open().add_answered(job, &answer);
+        let left = |n: u64| n.checked_sub(1);
+        // At zero it stays zero.
+        let _ = self.adds_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
+
+        let other = Job(job.0.saturating_sub(dice.below(40)).max(1));
+        if dice.percent(8) && self.books.open().delete_sent(other) {
+            let answer = client.delete(&other.to_string())?;
+            self.books.open().delete_answered(other, &answer);
+        } else if dice.percent(3) && job.kind() == Kind::Plain {
+            // Workq lets anybody finish a job, leased or not.
+            finish(self.books, client, job, (true, dice.bytes(20)))?;
+        }
+        Ok(())
+    }
+
+    fn work(&self, client: &mut Client, dice: &mut Dice) -> io::Result<()> {
+        let Some(job) = lease(self.books, client, LEASE_WAIT_MS)? else { return Ok(()) };
+        let (fails, abandons) = match job.kind() {
+            Kind::Plain | Kind::Scheduled => (5, 2),
+            Kind::Retried => (60, 2),
+            Kind::Brief => (0, 50),
+            Kind::Counted => (0, 40),
+        };
+        if dice.percent(abandons) {
+            return Ok(());
+        }
+        let len = dice.below(300) as usize;
+        finish(self.books, client, job, (!dice.percent(fails), dice.bytes(len)))
+    }
+}
+
+fn send_add(client: &mut Client, job: Job, terms: &Terms) -> io::Result<Answer> {
+    let queue = if job.0.is_multiple_of(2) { "torture-a" } else { "torture-b" };
+    let mut flags = String::new();
+    if terms.attempts_max > 0 {
+        flags += &format!(" -max-attempts={}", terms.attempts_max);
+    }
+    if terms.fails_max > 0 {
+        flags += &format!(" -max-fails={}", terms.fails_max);
+    }
+    let ttr_ms = terms.ttr_ms;
+    let head = match job.kind() {
+        // Whole seconds on the wire, rounded up: never earlier than the terms say.
+        Kind::Scheduled => {
+            let ms = jiff::Timestamp::now().as_millisecond() + SCHEDULE_AHEAD_MS as i64;
+            let time =
+                jiff::Timestamp::from_second(ms.div_euclid(1_000) + 1).map_err(io::Error::other)?;
+            format!("schedule {job} {queue} {ttr_ms} {TTL_MS} {time}")
+        }
+        _ => format!("add {job} {queue} {ttr_ms} {TTL_MS}"),
+    };
+    client.send(&head, &job.payload(), &flags)
+}
+
+/// Leases a job and has the accountant look at it.
+pub fn lease(books: &Books, client: &mut Client, wait_ms: u64) -> io::Result<Option<Job>> {
+    let asked = books.open().lease_asked(books.now_ms());
+    let delivery = client.lease(QUEUES, wait_ms)?;
+    let now_ms = books.now_ms();
+    Ok(delivery.and_then(|delivery| books.open().delivered(asked, &delivery, now_ms)))
+}
+
+/// Completes or fails a job and has the accountant note it.
+pub fn finish(
+    books: &Books,
+    client: &mut Client,
+    job: Job,
+    outcome: (bool, Vec<u8>),
+) -> io::Result<()> {
+    books.open().finish_sent(job, outcome.clone());
+    let verb = if outcome.0 { "complete" } else { "fail" };
+    let answer = client.send(&format!("{verb} {job}"), &outcome.1, "")?;
+    books.open().finish_answered(job, &outcome, &answer);
+    Ok(())
+}

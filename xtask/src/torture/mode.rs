@@ -1,0 +1,276 @@
+//! The three ways to lose a server, and what must be left of its work after each.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+
+use super::accountant::{Charge, Complaint};
+use super::client::Client;
+use super::job::{Dice, Job};
+use super::load::{Books, Load, QUEUES, finish, lease};
+use super::server::{Power, Server, Setup};
+
+/// New jobs in one cycle, so that a fast machine does not make the checks endless.
+const ADDS_MAX: u64 = 4_000;
+/// Commands under way at once while the books are checked.
+const CHECK_DEPTH: usize = 32;
+/// Longer than a brief TTR and than the time scheduled jobs are ahead: who has got nothing for so
+/// long will get nothing more.
+const DRAINED_AFTER_MS: u64 = 2_500;
+const COMPLAINTS_SHOWN: usize = 15;
+
+/// How the server dies, and with what promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// SIGKILL; what was written stays in the page cache
+    Kill,
+    /// SIGKILL and a power cut with --sync always: nothing acknowledged may be lost
+    Power,
+    /// A power cut with --sync os: acknowledged jobs must be lost, or the test proves nothing
+    PowerOs,
+}
+
+impl Mode {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Power => "power",
+            Self::PowerOs => "power-os",
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub cycles: u64,
+    /// The longest a cycle's load lasts.
+    pub seconds: f64,
+    pub seed: u64,
+    /// The server's program.
+    pub program: PathBuf,
+    /// The power-cut library.
+    pub library: PathBuf,
+}
+
+/// Runs one mode; the line it returns says what was tried.
+pub fn run(mode: Mode, options: &Options) -> Result<String> {
+    let root = tempfile::Builder::new().prefix("spindle-torture-").tempdir()?;
+    let power = match mode {
+        Mode::Kill => Power::Stays,
+        Mode::Power | Mode::PowerOs => Power::IsCut { library: options.library.clone() },
+    };
+    let setup = Setup {
+        program: options.program.clone(),
+        sync: if mode == Mode::PowerOs { "os" } else { "always" },
+        power,
+        root: root.path().to_path_buf(),
+    };
+    let torture = Torture { mode, options, setup, books: Books::new() };
+    let outcome = match mode {
+        Mode::Kill | Mode::Power => torture.keep_everything(),
+        Mode::PowerOs => torture.lose_something(),
+    };
+    let shown = |why: anyhow::Error| {
+        // What is left on the disk is evidence.
+        let kept = root.keep();
+        why.context(format!("{}, seed {}, files in {}", mode.name(), options.seed, kept.display()))
+    };
+    outcome.map_err(shown)
+}
+
+struct Torture<'a> {
+    mode: Mode,
+    options: &'a Options,
+    setup: Setup,
+    books: Books,
+}
+
+/// What ends the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Kill,
+    Terminate,
+}
+
+impl Torture<'_> {
+    /// The modes in which nothing may be lost.
+    fn keep_everything(&self) -> Result<String> {
+        let mut dice = Dice::new(self.options.seed);
+        let mut lost_starts = 0;
+        for cycle in 0..self.options.cycles {
+            self.cycle(&mut dice, End::Kill).with_context(|| format!("in cycle {cycle}"))?;
+            if cycle % 2 == 1 {
+                self.kill_while_starting(&mut dice)?;
+                lost_starts += 1;
+            }
+        }
+        self.cycle(&mut dice, End::Terminate).context("in the cycle that ends by SIGTERM")?;
+        self.drain().context("while working off what was left")?;
+        let tally = self.books.open().tally();
+        Ok(format!(
+            "torture {}: {} kills under load, {lost_starts} while starting; acknowledged {} adds, \
+             {} leases, {} finishes, {} deletes; {} in doubt; nothing lost",
+            self.mode.name(),
+            self.options.cycles,
+            tally.adds,
+            tally.leases,
+            tally.finishes,
+            tally.deletes,
+            tally.in_doubt,
+        ))
+    }
+
+    /// The mode that shows that the power cut is one: each cycle starts with nothing.
+    fn lose_something(&self) -> Result<String> {
+        let mut dice = Dice::new(self.options.seed);
+        let (mut acknowledged, mut lost, mut lossy) = (0, 0, 0);
+        for _ in 0..self.options.cycles {
+            self.setup.clear()?;
+            let fresh = Torture { books: Books::new(), setup: self.setup.clone(), ..*self };
+            fresh.cycle(&mut dice, End::Kill)?;
+            let server = fresh.start(None)?;
+            fresh.check(&mut Client::connect(server.address())?)?;
+            server.kill()?;
+            let books = fresh.books.open();
+            acknowledged += books.tally().adds;
+            let losses =
+                books.complaints().iter().filter(|c| c.charge == Charge::Lost).count() as u64;
+            lost += losses;
+            lossy += u64::from(losses > 0);
+        }
+        ensure!(
+            lost > 0,
+            "nothing was lost without syncs ({acknowledged} adds acknowledged): either the \
+             power-cut library holds nothing back, or --sync os syncs; the test proves nothing"
+        );
+        Ok(format!(
+            "torture {}: {} power cuts without syncs; of {acknowledged} adds acknowledged {lost} \
+             jobs lost or changed, in {lossy} cycles, as must be",
+            self.mode.name(),
+            self.options.cycles,
+        ))
+    }
+
+    fn start(&self, leak_seed: Option<u64>) -> Result<Server> {
+        let mut server = self.setup.spawn(leak_seed)?;
+        server.wait_ready()?;
+        self.books.open().server_started();
+        Ok(server)
+    }
+
+    fn cycle(&self, dice: &mut Dice, end: End) -> Result<()> {
+        let leak_seed = dice.percent(50).then(|| dice.next());
+        let server = self.start(leak_seed)?;
+        let address = server.address();
+        self.check(&mut Client::connect(address)?)?;
+        self.verdict()?;
+
+        let longest_ms = (self.options.seconds * 1_000.0) as u64;
+        let time = Duration::from_millis(longest_ms / 4 + dice.below(longest_ms.max(2) * 3 / 4));
+        let load = Load::new(&self.books, address, ADDS_MAX);
+        let (ended, surprises) = load.run(dice.next(), time, || match end {
+            End::Kill => server.kill_under_load(),
+            End::Terminate => server.terminate(),
+        });
+        ended?;
+        self.books.open().server_ended();
+        ensure!(surprises.is_empty(), "{}", surprises.join("\n"));
+        if self.mode != Mode::PowerOs {
+            self.verdict()?;
+        }
+        Ok(())
+    }
+
+    /// A crash during recovery, and before anybody was answered.
+    fn kill_while_starting(&self, dice: &mut Dice) -> Result<()> {
+        let server = self.setup.spawn(Some(dice.next()))?;
+        // Not to wait for something: the moment is to be another one each time.
+        std::thread::sleep(Duration::from_millis(dice.below(30)));
+        server.kill()
+    }
+
+    /// Looks at every job, and at the result of every finished one.
+    fn check(&self, client: &mut Client) -> Result<()> {
+        let jobs = self.books.open().jobs();
+        let mut finished = Vec::new();
+        for jobs in jobs.chunks(CHECK_DEPTH) {
+            for job in jobs {
+                client.ask(&format!("inspect job {job}"))?;
+            }
+            for job in jobs {
+                let found = client.hear_inspection()?;
+                let now_ms = self.books.now_ms();
+                if self.books.open().observed(*job, found.as_ref(), now_ms) {
+                    finished.push(*job);
+                }
+            }
+        }
+        for jobs in finished.chunks(CHECK_DEPTH) {
+            for job in jobs {
+                client.ask(&format!("result {job} 0"))?;
+            }
+            for job in jobs {
+                let found = client.hear_result()?;
+                self.books.open().observed_result(*job, found.as_ref());
+            }
+        }
+        Ok(())
+    }
+
+    /// The last server: whatever can be worked is worked, the rest is finished without a lease, and
+    /// every job must have ended once.
+    fn drain(&self) -> Result<()> {
+        let server = self.start(None)?;
+        let mut client = Client::connect(server.address())?;
+        self.check(&mut client)?;
+        self.verdict()?;
+        while let Some(job) = lease(&self.books, &mut client, DRAINED_AFTER_MS)? {
+            finish(&self.books, &mut client, job, (true, b"drained".to_vec()))?;
+        }
+        let left = self.books.open().unfinished();
+        for job in left {
+            self.finish_held(&mut client, job)?;
+        }
+        self.check(&mut client)?;
+        self.books.open().close();
+        for queue in QUEUES.split(' ') {
+            let lens = client.queue_lens(queue)?;
+            ensure!(lens == (0, 0), "{queue} still has (ready, scheduled) jobs: {lens:?}");
+        }
+        self.verdict()?;
+        drop(client);
+        server.terminate()?;
+
+        let server = self.start(None)?;
+        self.check(&mut Client::connect(server.address())?)?;
+        self.verdict()?;
+        server.terminate()
+    }
+
+    /// A job that no lease gives any more is held by a worker that went away, or is dead.
+    fn finish_held(&self, client: &mut Client, job: Job) -> Result<()> {
+        client.ask(&format!("inspect job {job}"))?;
+        if let Some(found) = client.hear_inspection()?
+            && (found.state == 0 || found.state == 3)
+        {
+            self.books.open().complain(job, "is ready, but no lease gives it");
+        }
+        finish(&self.books, client, job, (true, b"held".to_vec()))?;
+        Ok(())
+    }
+
+    fn verdict(&self) -> Result<()> {
+        let books = self.books.open();
+        let complaints = books.complaints();
+        if complaints.is_empty() {
+            return Ok(());
+        }
+        let line = |c: &Complaint| format!("{:?}: job {} {}", c.charge, c.job, c.text);
+        let lines: Vec<String> = complaints.iter().take(COMPLAINTS_SHOWN).map(line).collect();
+        bail!("{} complaints, the first:\n{}", complaints.len(), lines.join("\n"))
+    }
+}

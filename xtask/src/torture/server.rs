@@ -1,0 +1,273 @@
+//! The server under torture: a process on a free port, and the folder it keeps its log in.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::client::Client;
+
+const START_WITHIN: Duration = Duration::from_secs(30);
+const STOP_WITHIN: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(5);
+
+/// What happens to the bytes that were not synced when the server is killed.
+#[derive(Clone, Debug)]
+pub enum Power {
+    /// They stay in the page cache.
+    Stays,
+    /// They are lost: the server runs with this library preloaded.
+    IsCut { library: PathBuf },
+}
+
+/// How to start the server, and where it lives.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub program: PathBuf,
+    /// `--sync`
+    pub sync: &'static str,
+    pub power: Power,
+    /// Holds the data folder, the shadow and the server's messages.
+    pub root: PathBuf,
+}
+
+impl Setup {
+    fn data(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
+    fn shadow(&self) -> PathBuf {
+        self.root.join("shadow")
+    }
+
+    fn report(&self) -> PathBuf {
+        self.root.join("powercut-report")
+    }
+
+    fn messages(&self) -> PathBuf {
+        self.root.join("server-messages")
+    }
+
+    /// Forgets everything: the next server starts with an empty folder.
+    pub fn clear(&self) -> Result<()> {
+        for folder in [self.data(), self.shadow()] {
+            if folder.exists() {
+                fs::remove_dir_all(folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a server. `leak_seed` lets parts of unsynced writes survive a power cut.
+    pub fn spawn(&self, leak_seed: Option<u64>) -> Result<Server> {
+        fs::create_dir_all(self.data())?;
+        let address = free_address()?;
+        let mut command = Command::new(&self.program);
+        command
+            .arg("serve")
+            .args(["--workq", &address.to_string(), "--sync", self.sync, "--data"])
+            .arg(self.data())
+            .stdin(Stdio::null())
+            .stdout(File::create(self.root.join("server-output"))?)
+            .stderr(File::create(self.messages())?);
+        if let Power::IsCut { library } = &self.power {
+            command
+                .env("LD_PRELOAD", library)
+                .env("SPINDLE_POWERCUT_DIR", self.data())
+                .env("SPINDLE_POWERCUT_SHADOW", self.shadow())
+                .env("SPINDLE_POWERCUT_REPORT", self.report())
+                .env("SPINDLE_POWERCUT_SETTLE", "1");
+            if let Some(seed) = leak_seed {
+                command.env("SPINDLE_POWERCUT_LEAK", seed.to_string());
+            }
+        }
+        let child = command
+            .spawn()
+            .with_context(|| format!("starting {} serve", self.program.display()))?;
+        Ok(Server { child, address, setup: self.clone() })
+    }
+
+    /// A library that is not in the server's way would lose everything and prove nothing.
+    fn library_saw_writes(&self) -> Result<()> {
+        if let Power::IsCut { .. } = self.power {
+            let saw = writes(&self.report())?;
+            ensure!(saw > 0, "the power-cut library saw no write: is the server linked to libc?");
+        }
+        Ok(())
+    }
+
+    /// The power fails: what is durable becomes what is there.
+    fn lose_unsynced(&self) -> Result<()> {
+        if let Power::IsCut { .. } = self.power {
+            fs::remove_dir_all(self.data()).context("taking the visible folder away")?;
+            let durable = self.shadow().join("tree");
+            fs::rename(durable, self.data()).context("the library left no shadow")?;
+            fs::remove_dir_all(self.shadow())?;
+        }
+        Ok(())
+    }
+}
+
+/// A running server. Dropping it kills it.
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+    setup: Setup,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail when it has ended already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits until the server answers.
+    pub fn wait_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_WITHIN;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the server did not start: {}\n{}", told(status), self.messages());
+            }
+            match Client::connect(self.address).and_then(|mut client| client.greet()) {
+                Ok(()) => return Ok(()),
+                Err(e) if Instant::now() > deadline => {
+                    bail!("the server does not answer ({e})\n{}", self.messages());
+                }
+                Err(_) => thread::sleep(POLL),
+            }
+        }
+    }
+
+    /// SIGKILL, and the power with it if that is what is tried, after the server has written.
+    pub fn kill_under_load(self) -> Result<()> {
+        let setup = self.setup.clone();
+        self.kill()?;
+        setup.library_saw_writes()
+    }
+
+    /// SIGKILL, and the power with it if that is what is tried.
+    pub fn kill(mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("the server ended by itself: {}\n{}", told(status), self.messages());
+        }
+        self.child.kill()?;
+        self.child.wait()?;
+        self.setup.lose_unsynced()
+    }
+
+    /// SIGTERM; the server must end by itself and be content. With the library preloaded, what it
+    /// saw must be what is there.
+    pub fn terminate(mut self) -> Result<()> {
+        let pid = i32::try_from(self.child.id()).context("a process id")?;
+        kill(Pid::from_raw(pid), Signal::SIGTERM)?;
+        let deadline = Instant::now() + STOP_WITHIN;
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            ensure!(Instant::now() < deadline, "SIGTERM has no effect\n{}", self.messages());
+            thread::sleep(POLL);
+        };
+        ensure!(status.success(), "after SIGTERM: {}\n{}", told(status), self.messages());
+        if let Power::IsCut { .. } = self.setup.power {
+            self.setup.library_saw_writes()?;
+            same_files(&self.setup.data(), &self.setup.shadow().join("tree"))?;
+        }
+        Ok(())
+    }
+
+    fn messages(&self) -> String {
+        let text = fs::read_to_string(self.setup.messages()).unwrap_or_default();
+        let from = text.len().saturating_sub(4_000);
+        let tail = text.get(from..).unwrap_or(&text);
+        format!("--- the server's messages\n{tail}\n---")
+    }
+}
+
+fn told(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(signal) => format!("killed by signal {signal}"),
+        None => format!("{status}"),
+    }
+}
+
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// How many writes the library reports.
+fn writes(report: &Path) -> Result<u64> {
+    let text = fs::read_to_string(report).context("the power-cut library made no report")?;
+    let writes = text.lines().find_map(|line| line.strip_prefix("writes "));
+    Ok(writes.context("the report has no writes")?.parse()?)
+}
+
+/// Fails unless the two folders hold the same files with the same bytes.
+fn same_files(visible: &Path, shadow: &Path) -> Result<()> {
+    let (here, there) = (names(visible)?, names(shadow)?);
+    ensure!(here == there, "behind the library's back: {here:?} are there, it saw {there:?}");
+    for name in here {
+        let (a, b) = (visible.join(&name), shadow.join(&name));
+        if a.is_dir() {
+            same_files(&a, &b)?;
+        } else {
+            let same = fs::read(&a)? == fs::read(&b)?;
+            ensure!(same, "{} was written behind the library's back", a.display());
+        }
+    }
+    Ok(())
+}
+
+fn names(folder: &Path) -> Result<Vec<std::ffi::OsString>> {
+    let mut names = fs::read_dir(folder)?
+        .map(|entry| entry.map(|e| e.file_name()))
+        .collect::<Result<Vec<_>, _>>()?;
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_the_shadow_does_not_have_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let (a, b) = (root.path().join("a"), root.path().join("b"));
+        for folder in [&a, &b] {
+            fs::create_dir_all(folder.join("deep")).unwrap();
+            fs::write(folder.join("deep/file"), "same").unwrap();
+        }
+        same_files(&a, &b).unwrap();
+        fs::write(a.join("deep/file"), "sane").unwrap();
+        assert!(same_files(&a, &b).unwrap_err().to_string().contains("deep/file"));
+        fs::write(a.join("deep/file"), "same").unwrap();
+        fs::write(a.join("more"), "").unwrap();
+        assert!(same_files(&a, &b).is_err());
+    }
+
+    #[test]
+    fn a_server_that_does_not_start_is_quoted() {
+        let root = tempfile::tempdir().unwrap();
+        // A shell takes `serve` for a script that is not there.
+        let program = PathBuf::from("/bin/sh");
+        let root_path = root.path().to_path_buf();
+        let setup = Setup { program, sync: "always", power: Power::Stays, root: root_path };
+        let error = setup.spawn(None).unwrap().wait_ready().unwrap_err().to_string();
+        assert!(error.contains("did not start") && error.contains("serve:"), "{error}");
+    }
+}

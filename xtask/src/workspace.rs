@@ -1,0 +1,52 @@
+//! Where things are, and how Cargo is called.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// The folder of the whole project.
+pub fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("xtask lies in the project's folder")
+}
+
+/// Where Cargo puts what it builds: this program is in `TARGET/debug/`.
+pub fn target() -> Result<PathBuf> {
+    let exe = std::env::current_exe()?;
+    let target = exe.parent().and_then(Path::parent).context("xtask was not started by Cargo")?;
+    Ok(target.to_path_buf())
+}
+
+/// A release program or library of ours by its file name.
+pub fn release(file: &str) -> Result<PathBuf> {
+    Ok(target()?.join("release").join(file))
+}
+
+/// Runs a command in the project's folder, its output passed through.
+pub fn call(program: impl AsRef<Path>, args: &[impl AsRef<str>]) -> Result<()> {
+    let program = program.as_ref();
+    let args: Vec<&str> = args.iter().map(AsRef::as_ref).collect();
+    let status = Command::new(program)
+        .args(&args)
+        .current_dir(root())
+        .status()
+        .with_context(|| format!("starting {}", program.display()))?;
+    ensure!(status.success(), "{} {}: {status}", program.display(), args.join(" "));
+    Ok(())
+}
+
+/// Runs Cargo, into the same target folder as this program.
+pub fn cargo(args: &[&str]) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    call(PathBuf::from(cargo), args)
+}
+
+/// Builds release programs of these packages.
+pub fn build_release(packages: &[&str]) -> Result<()> {
+    let mut args = vec!["build", "--release"];
+    for package in packages {
+        args.extend(["--package", package]);
+    }
+    cargo(&args)
+}
