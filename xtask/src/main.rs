@@ -37,11 +37,13 @@ enum Chore {
     /// Everything that has to pass, with a summary at the end
     Test,
     /// Measure Spindle and its peers; arguments go to the load generator
+    #[command(disable_help_flag = true)]
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
     /// Simulate: `--seeds N` searches, `--seed N` reruns one
+    #[command(disable_help_flag = true)]
     Sim {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
@@ -153,4 +155,24 @@ fn torture(args: &TortureArgs) -> Result<()> {
 
 fn library() -> Result<PathBuf> {
     release("libspindle_powercut.so")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_behind_bench_and_sim_are_passed_on() {
+        let parsed = |line: &str| Cli::try_parse_from(line.split(' ')).map(|cli| cli.chore);
+        let Ok(Chore::Bench { args }) = parsed("xtask bench --help -c 8") else {
+            panic!("bench takes any arguments")
+        };
+        assert_eq!(args, ["--help", "-c", "8"]);
+        let Ok(Chore::Sim { args }) = parsed("xtask sim --seeds 200") else {
+            panic!("sim takes any arguments")
+        };
+        assert_eq!(args, ["--seeds", "200"]);
+        assert!(parsed("xtask torture --mode power-os --cycles 1").is_ok());
+        assert!(parsed("xtask torture --mode gently").is_err());
+    }
 }

@@ -84,8 +84,13 @@ pub trait Session: Send {
     /// Consumes complete requests from `input`; a partial one stays there.
     fn on_bytes(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow;
     /// The engine answers a wait. Answers to tickets the session no longer knows are ignored.
-    fn on_answer(&mut self, ticket: Ticket, answer: crate::Answer, gate: Gate, out: &mut Outbox)
-    -> Flow;
+    fn on_answer(
+        &mut self,
+        ticket: Ticket,
+        answer: crate::Answer,
+        gate: Gate,
+        out: &mut Outbox,
+    ) -> Flow;
     /// The peer sends no more; `input` holds what was not consumed. Also ends a wait under way.
     fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow;
     /// The server stops: answer what can be answered now. `last` is true when the shutdown timeout

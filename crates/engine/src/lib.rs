@@ -1,17 +1,40 @@
-//! placeholder
+//! The running queue: one core, one log, and everybody who waits.
+//!
+//! A call locks the core, decides, folds, appends the events to the open batch, and unlocks: a few
+//! microseconds, no thread in between. The log thread takes the batch, writes and syncs it, and
+//! publishes how far the log is durable; while it does, the next batch grows. Every answer carries
+//! a [`Gate`], the position it must not leave before: nothing that leaves the process can be taken
+//! back by a crash.
+//!
+//! Doors are written against [`door`]; [`Engine`] has the calls they make. Nothing here knows of
+//! tokio, and every thread is a loop around a step that can be called by hand: so the simulator
+//! runs the whole engine on one thread, with a clock it moves itself.
 
 pub mod door;
+pub mod record;
 
-pub use answer::Answer;
+mod answer;
+mod carry;
+mod clock;
+mod commit;
+mod engine;
+mod inner;
+mod options;
+mod read;
+mod recent;
+mod start;
+mod threads;
+mod waits;
+
+pub use answer::{Answer, LeasedJob};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use commit::Committed;
 pub use door::{
     ConnectionId, Delivery, Door, Flow, Gate, LeaseRef, Mailbox, Outbox, Session, Ticket,
 };
-
-mod answer {
-    /// A deferred answer.
-    #[derive(Clone, Debug)]
-    pub enum Answer {
-        /// The wait ran out.
-        TimedOut,
-    }
-}
+pub use engine::{Engine, Failure, LeaseReply, NewJob, Refused, WorkResult, workq_key};
+pub use inner::Stats;
+pub use options::{Faults, Options};
+pub use read::{FetchError, Which};
+pub use start::{StartError, fold_state};
+pub use waits::Caller;

@@ -1,6 +1,10 @@
 //! What files a log's folder holds, and what can be wrong with it.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use thiserror::Error;
 
@@ -167,20 +171,23 @@ pub(crate) fn file_kind(name: &str) -> FileKind {
 }
 
 const FILL_BYTES: usize = 256 * 1024;
-/// How much of a new file is left to be synced at once: a large sync holds up the log's own.
-const FILL_SYNC_BYTES: u64 = 8 * 1024 * 1024;
+/// How much of a new file is synced at once: a large sync holds up the log's own.
+const FILL_SYNC_BYTES: u64 = 1024 * 1024;
 
 static ZEROS: [u8; FILL_BYTES] = [0; FILL_BYTES];
 
 /// Makes a file of zeros, durable except for its name. Real zeros: in a file that only has its
 /// space allocated, every sync of a first write would also have to sync the file's extents.
+///
+/// `rest` is told how long each step kept the disk busy; it may wait, or give up with an error.
 pub(crate) fn create_zeroed(
     disk: &dyn Disk,
     name: &str,
     bytes: u64,
+    rest: &mut dyn FnMut(Duration) -> io::Result<()>,
 ) -> io::Result<Arc<dyn DiskFile>> {
     let file = disk.create(name)?;
-    let filled = file.claim(bytes).and_then(|()| fill(&*file, bytes));
+    let filled = file.claim(bytes).and_then(|()| fill(&*file, bytes, rest));
     if let Err(error) = filled {
         // Half a file is no use, and its space may be what somebody else is waiting for.
         let _ = disk.remove(name);
@@ -189,20 +196,24 @@ pub(crate) fn create_zeroed(
     Ok(file)
 }
 
-fn fill(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+fn fill(
+    file: &dyn DiskFile,
+    bytes: u64,
+    rest: &mut dyn FnMut(Duration) -> io::Result<()>,
+) -> io::Result<()> {
     let mut offset = 0;
-    let mut unsynced = 0;
     while offset < bytes {
-        let step = (bytes - offset).min(FILL_BYTES as u64);
-        file.write_at(&ZEROS[..step as usize], offset)?;
-        offset += step;
-        unsynced += step;
-        if unsynced >= FILL_SYNC_BYTES && offset < bytes {
-            file.sync()?;
-            unsynced = 0;
+        let begun = Instant::now();
+        let upto = bytes.min(offset + FILL_SYNC_BYTES);
+        while offset < upto {
+            let step = (upto - offset).min(FILL_BYTES as u64);
+            file.write_at(&ZEROS[..step as usize], offset)?;
+            offset += step;
         }
+        file.sync()?;
+        rest(begun.elapsed())?;
     }
-    file.sync()
+    Ok(())
 }
 
 /// Turns a prepared file into a segment: its header is durable before its name says so, its name
@@ -219,6 +230,21 @@ pub(crate) fn name_segment(
     disk.rename(name, &segment).map_err(|error| ("rename", error))?;
     disk.sync_folder().map_err(|error| ("sync the folder of", error))?;
     Ok(segment)
+}
+
+/// Makes the segment that a log begins with, all of it durable.
+pub(crate) fn begin_segment(
+    disk: &dyn Disk,
+    header: SegmentHeader,
+    number: u64,
+    bytes: u64,
+) -> Result<(String, Arc<dyn DiskFile>), OpenError> {
+    let filling = filling_name(number);
+    let file = create_zeroed(disk, &filling, bytes, &mut |_| Ok(()))
+        .map_err(OpenError::failed(disk, "create", &filling))?;
+    let name = name_segment(disk, &*file, &filling, header)
+        .map_err(|(operation, error)| OpenError::failed(disk, operation, &filling)(error))?;
+    Ok((name, file))
 }
 
 /// Writes zeros over all that is not zero from `from` to the end of the file. Says whether there

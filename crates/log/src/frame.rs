@@ -203,12 +203,8 @@ mod tests {
 
     fn frame(payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let header = FrameHeader {
-            position: Position(7),
-            epoch: 3,
-            synced_upto: Position(5),
-            prev_crc: 99,
-        };
+        let header =
+            FrameHeader { position: Position(7), epoch: 3, synced_upto: Position(5), prev_crc: 99 };
         encode_frame(&mut bytes, 0x1234, header, payload);
         bytes
     }

@@ -30,10 +30,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod conformance;
 mod contract;
+pub mod disk;
+mod file;
+mod folder;
+mod frame;
 mod memory;
+mod scan;
+mod survey;
+pub mod verify;
 
 pub use contract::{
     Ack, Log, LogError, Position, ReadError, Record, Space, Stored, StoredRecords, SubmitError,
 };
+pub use file::{FileLog, FileLogOptions, SyncPolicy};
+pub use folder::OpenError;
 pub use memory::MemoryLog;

@@ -48,8 +48,7 @@ impl MemoryLog {
     #[must_use]
     pub fn with_run_records(run_records: usize) -> Self {
         let runs = VecDeque::from([Run { first: Position(0), bytes: 0, records: Vec::new() }]);
-        let records =
-            Records { runs, next: Position(0), committed: Position(0), bytes: 0 };
+        let records = Records { runs, next: Position(0), committed: Position(0), bytes: 0 };
         Self {
             run_records: run_records.max(1),
             record_bytes_max: RECORD_BYTES_MAX,

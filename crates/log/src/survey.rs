@@ -230,8 +230,8 @@ fn first_damage(
         if firsts.get(index + 1).is_some() {
             return Ok(Some(segment.damage(reason)));
         }
-        let proven = proof_behind(segment)
-            .map_err(OpenError::failed(disk, "read", &segment.name))?;
+        let proven =
+            proof_behind(segment).map_err(OpenError::failed(disk, "read", &segment.name))?;
         return Ok(proven.then(|| segment.damage(reason)));
     }
     Ok(bad_header)

@@ -98,8 +98,8 @@ impl Acceptor {
     }
 
     fn refuse(&mut self, stream: TcpStream, peer: SocketAddr) {
-        drop(stream);
         self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        drop(stream);
         if self.refused == 0 {
             let max = self.connections_max;
             warn!(%peer, max, "connection refused: all places are taken");

@@ -40,8 +40,6 @@ pub(crate) struct Connection {
     session: Option<OpenSession>,
     /// What the session did not consume, and what came while it waited.
     input: BytesMut,
-    /// How much of `input` the session has seen.
-    seen: usize,
     out: Outbox,
     stage: Stage,
     input_ended: bool,
@@ -119,7 +117,6 @@ impl Connection {
             waker,
             session: Some(session),
             input: BytesMut::new(),
-            seen: 0,
             out: Outbox::default(),
             stage: Stage::Reading,
             input_ended: false,
@@ -140,7 +137,7 @@ impl Connection {
     pub(crate) fn read(&mut self, desk: &mut Desk) -> Share {
         self.listening = false;
         if self.held_back && self.out.pending_bytes() == 0 {
-            self.feed_kept();
+            self.resume();
         }
         for _ in 0..READS_PER_TURN {
             let Some(room) = self.room(desk) else { return Share::Enough };
@@ -151,7 +148,7 @@ impl Connection {
                 }
                 Poll::Ready(Ok(0)) => self.end_input(),
                 Poll::Ready(Ok(count)) => {
-                    desk.traffic.bytes_in += count as u64;
+                    desk.traffic.note_read(count);
                     self.take(desk);
                 }
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -170,10 +167,10 @@ impl Connection {
             Stage::Draining => Some(READ_BYTES),
             Stage::Closing | Stage::Dead => None,
             _ if self.out.pending_bytes() > desk.outbox_bytes_max => None,
-            Stage::Reading => Some(READ_BYTES),
-            Stage::Waiting => {
+            Stage::Reading if !self.held_back => Some(READ_BYTES),
+            Stage::Reading | Stage::Waiting => {
                 let wanted = self.session.as_ref().map_or(0, |open| open.session.input_bytes_max());
-                let room = wanted.saturating_sub(self.input.len().saturating_sub(self.seen));
+                let room = wanted.saturating_sub(self.input.len());
                 Some(room.min(READ_BYTES)).filter(|room| *room > 0)
             }
         }
@@ -201,16 +198,23 @@ impl Connection {
         }
         self.heard_at = desk.now;
         self.spoke = true;
-        let Some(OpenSession { session, .. }) = &mut self.session else { return };
-        if self.stage == Stage::Reading && self.input.is_empty() {
+        if self.stage == Stage::Waiting || self.held_back || !self.input.is_empty() {
+            self.input.extend_from_slice(&desk.scratch);
+            if self.stage == Stage::Reading && !self.held_back {
+                self.feed_kept();
+            }
+        } else if let Some(OpenSession { session, .. }) = &mut self.session {
             let flow = session.on_bytes(&mut desk.scratch, &mut self.out);
             self.input.extend_from_slice(&desk.scratch);
             self.obey(flow);
-            return;
         }
-        self.input.extend_from_slice(&desk.scratch);
-        if self.stage == Stage::Reading {
-            self.feed_kept();
+    }
+
+    /// The client has read enough of its answers for the requests that were left.
+    fn resume(&mut self) {
+        self.feed_kept();
+        if self.input_ended && self.stage == Stage::Reading && !self.held_back {
+            self.end_input();
         }
     }
 
@@ -231,9 +235,11 @@ impl Connection {
     fn end_input(&mut self) {
         self.input_ended = true;
         match (self.stage, &mut self.session) {
+            // What is left are whole requests: they come first.
+            (Stage::Reading, _) if self.held_back => {}
             (Stage::Reading | Stage::Waiting, Some(OpenSession { session, .. })) => {
                 let flow = session.on_end_of_input(&mut self.input, &mut self.out);
-                self.obey(flow);
+                self.obey(if flow == Flow::Continue { Flow::Close } else { flow });
             }
             _ => self.stage = Stage::Dead,
         }
@@ -251,11 +257,8 @@ impl Connection {
                     self.end_input();
                     return;
                 }
-                let seen = self.seen;
                 self.obey(flow);
-                if self.stage == Stage::Waiting {
-                    self.seen = seen;
-                } else if self.stage == Stage::Reading && !self.input.is_empty() {
+                if self.stage == Stage::Reading && !self.input.is_empty() {
                     self.feed_or_hold(desk);
                 }
             }
@@ -275,12 +278,11 @@ impl Connection {
     }
 
     fn obey(&mut self, flow: Flow) {
-        self.seen = self.input.len();
         self.stage = match flow {
             Flow::Abort => Stage::Dead,
             Flow::Close => Stage::Closing,
             Flow::Wait => Stage::Waiting,
-            Flow::Continue if self.input_ended || self.leaving => Stage::Closing,
+            Flow::Continue if self.leaving => Stage::Closing,
             Flow::Continue => Stage::Reading,
         };
         self.held_back = self.stage == Stage::Reading
@@ -310,7 +312,7 @@ impl Connection {
                 Ok(count) if count > 0 => {
                     self.out.advance(count);
                     self.took_at = desk.now;
-                    desk.traffic.bytes_out += count as u64;
+                    desk.traffic.note_write(count);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let mut cx = Context::from_waker(&self.waker);
@@ -388,7 +390,7 @@ impl Connection {
         }
         match self.stage {
             Stage::Draining => (heard > patience.linger).then_some("was sent its last answer"),
-            Stage::Reading if !self.listening => None,
+            Stage::Reading if self.held_back || !self.listening => None,
             Stage::Reading if !self.spoke => {
                 over(patience.first_bytes, heard).then_some("never said a word")
             }

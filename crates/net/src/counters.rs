@@ -13,25 +13,43 @@ pub struct NetCounters {
     /// Sockets open now, over all doors, those included that only wait for their client to read
     /// the last answer.
     pub open: AtomicUsize,
+    /// Reads that brought bytes. Against requests, they tell how well pipelining works.
+    pub reads: AtomicU64,
+    /// Writes that took bytes. Against answers, they tell how well batching works.
+    pub writes: AtomicU64,
     /// Bytes read.
     pub bytes_in: AtomicU64,
     /// Bytes written.
     pub bytes_out: AtomicU64,
 }
 
-/// Bytes of one turn, added to the shared counters once per turn.
+/// What one turn moved, added to the shared counters once per turn.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
-    pub(crate) bytes_in: u64,
-    pub(crate) bytes_out: u64,
+    reads: u64,
+    writes: u64,
+    bytes_in: u64,
+    bytes_out: u64,
 }
 
 impl Traffic {
+    pub(crate) fn note_read(&mut self, count: usize) {
+        self.reads += 1;
+        self.bytes_in += count as u64;
+    }
+
+    pub(crate) fn note_write(&mut self, count: usize) {
+        self.writes += 1;
+        self.bytes_out += count as u64;
+    }
+
     pub(crate) fn publish(&mut self, counters: &NetCounters) {
-        if self.bytes_in > 0 {
+        if self.reads > 0 {
+            counters.reads.fetch_add(self.reads, Ordering::Relaxed);
             counters.bytes_in.fetch_add(self.bytes_in, Ordering::Relaxed);
         }
-        if self.bytes_out > 0 {
+        if self.writes > 0 {
+            counters.writes.fetch_add(self.writes, Ordering::Relaxed);
             counters.bytes_out.fetch_add(self.bytes_out, Ordering::Relaxed);
         }
         *self = Traffic::default();

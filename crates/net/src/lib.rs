@@ -32,8 +32,8 @@
 //!   of input and was answered with `Flow::Continue`, `on_end_of_input` again are called.
 //!   `Flow::Continue` from `on_end_of_input` means `Flow::Close`.
 //! - A session that finds more than 64 KiB in its outbox may leave complete requests in the input
-//!   and return `Flow::Continue`: it is called again with them when the outbox is empty, or more
-//!   came in. This bounds memory when small requests ask for large answers.
+//!   and return `Flow::Continue`: it is called again with them when the outbox is empty.
+//!   Meanwhile no more is read than while it waits. This bounds memory when small requests ask for large answers.
 //! - Deliveries that were queued before a connection closes are handed to its session before
 //!   `on_closed`, so that a lease among them is seen (and is then among the unsent ones).
 //! - Input buffers are shared and reused: a session copies what it keeps.

@@ -168,8 +168,12 @@ impl Reactor {
             }
             let Arrival { door, stream, peer, place } = arrival;
             match stream.into_std() {
-                Ok(stream) => self.street.inboxes[reactor]
-                    .command(Command::Adopt { door, stream, peer, place }),
+                Ok(stream) => self.street.inboxes[reactor].command(Command::Adopt {
+                    door,
+                    stream,
+                    peer,
+                    place,
+                }),
                 Err(error) => warn!(%peer, %error, "cannot hand a connection over"),
             }
         }

@@ -194,8 +194,8 @@ impl ServerHandle {
     }
 
     /// Closes everything now, unanswered: for a log that failed. Does not wait, and may be called
-    /// while [`shutdown`](ServerHandle::shutdown) waits, which then returns. When it returns, no
-    /// reactor begins another write.
+    /// while [`shutdown`](ServerHandle::shutdown) waits, which then returns. A reactor finishes the
+    /// write it is in the middle of, and begins no other.
     pub fn abort(&self) {
         self.street.aborted.store(true, Ordering::SeqCst);
         self.tell_all(|| Command::Abort);

@@ -1,3 +1,81 @@
-//! placeholder
+//! Spindle at the shell: `spindle serve` is the server, the other commands are for people.
+//!
+//! - `cli`: what can be typed
+//! - `config`: the server's settings, one table of them
+//! - `serve`: puts log, engine, doors and street together, and ends them in order
+//! - `verify`: reads a data folder
+//! - `client`: the commands that talk to a server, through its Workq door
+//! - `exit`, `output`, `quantity`, `signals`: exit codes, what is printed, sizes and durations, how
+//!   the process ends
 
-fn main() {}
+mod cli;
+mod client;
+mod config;
+mod exit;
+mod output;
+mod quantity;
+mod serve;
+mod signals;
+mod verify;
+
+use std::{
+    env,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{CommandFactory, Parser};
+
+use crate::{
+    cli::{Cli, Command},
+    exit::{Code, Failure},
+};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let code = match run(cli.command) {
+        Ok(code) => code,
+        Err(error) if exit::is_broken_pipe(&error) => Code::Ok,
+        Err(error) => {
+            // Nobody is left to tell when this fails.
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            exit::code_of(&error)
+        }
+    };
+    ExitCode::from(code as u8)
+}
+
+fn run(command: Command) -> anyhow::Result<Code> {
+    match command {
+        Command::Serve(settings) => serve::serve(&resolve(&settings)?),
+        Command::Config(args) => {
+            let mut out = io::stdout().lock();
+            if args.reference {
+                config::print_reference(&mut out)?;
+                return Ok(Code::Ok);
+            }
+            let resolved = resolve(&args.settings)?;
+            if args.json {
+                config::print_json(&resolved, &mut out)?;
+            } else {
+                config::print_table(&resolved, &mut out)?;
+            }
+            Ok(Code::Ok)
+        }
+        Command::Verify(args) => verify::verify(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "spindle", &mut script);
+            io::stdout().lock().write_all(&script)?;
+            Ok(Code::Ok)
+        }
+        Command::Client(command) => client::run(command),
+    }
+}
+
+fn resolve(flags: &config::SettingFlags) -> anyhow::Result<config::Resolved> {
+    config::resolve(flags, env::vars_os()).map_err(|error| {
+        let error = anyhow::Error::from(error);
+        Failure::new(Code::Usage, format!("{error:#}"))
+    })
+}

@@ -8,3 +8,10 @@
 
 pub mod client;
 pub mod wire;
+
+mod door;
+mod session;
+mod show;
+
+pub use door::WorkqDoor;
+pub use session::WorkqSession;

@@ -46,16 +46,14 @@ impl<'a> Setting<'a> {
         count: u64,
     ) -> Result<Figures> {
         let running = server.start(self.bounds)?;
-        for (count, counted) in [(warm_up(count), false), (count, true)] {
+        let play = |count| {
             let jobs = Jobs::fresh(self.payload_bytes);
             let plan = self.plan(&running, &jobs);
             let plan = plan.submitting(count, producers, 1).working(count, workers);
-            let figures = exactly_once(&running, &plan, count)?;
-            if counted {
-                return Ok(figures);
-            }
-        }
-        unreachable!("the second turn returns")
+            exactly_once(&running, &plan, count)
+        };
+        play(warm_up(count))?;
+        play(count)
     }
 
     /// Submits on a fresh server.

@@ -1,7 +1,7 @@
 //! A power cut for a process that is killed.
 //!
-//! SIGKILL alone does not test durability: what a killed process wrote is still in the kernel's page
-//! cache, so a server that never syncs survives every kill. This library is preloaded into the
+//! SIGKILL alone does not test durability: what a killed process wrote is still in the kernel's
+//! page cache, so a server that never syncs survives every kill. This library is preloaded into the
 //! server (`LD_PRELOAD`), watches the calls that change files below one folder, and keeps beside
 //! that folder a second one, the *shadow*, which holds what a disk would hold if the power failed
 //! right now. After the kill the test throws the visible folder away and goes on with the shadow.
@@ -30,9 +30,10 @@
 //! - `O_DSYNC` and `O_SYNC` descriptors sync after each write; `sync_file_range` syncs nothing.
 //! - Reads need no help: the visible folder is real.
 //!
-//! A kill is legal at any moment. Every step on the shadow is one system call that is atomic by
-//! itself (link, rename, unlink) or changes only bytes whose sync has not returned yet, and a disk
-//! may have kept any part of those.
+//! A kill is legal at any moment. The shadow gets its name once it is complete, before the process
+//! does anything: while there is none, the visible folder is still as it was. After that, every
+//! step on the shadow is one system call that is atomic by itself (link, rename, unlink) or changes
+//! only bytes whose sync has not returned yet, and a disk may have kept any part of those.
 //!
 //! # Leaks
 //!
@@ -45,8 +46,8 @@
 //! | environment | meaning |
 //! |---|---|
 //! | `SPINDLE_POWERCUT_DIR` | the visible folder; it must exist |
-//! | `SPINDLE_POWERCUT_SHADOW` | the shadow; made anew at start from the visible folder |
-//! | `SPINDLE_POWERCUT_REPORT` | optional: a file of counts, refreshed at each sync |
+//! | `SPINDLE_POWERCUT_SHADOW` | the shadow; made anew at start, there once complete |
+//! | `SPINDLE_POWERCUT_REPORT` | optional: a file of counts, fresh after each sync |
 //! | `SPINDLE_POWERCUT_LEAK` | optional: seed of the leaks |
 //! | `SPINDLE_POWERCUT_SETTLE` | optional: at a regular exit everything counts as synced |
 //!

@@ -87,15 +87,18 @@ pub(crate) struct Shadow {
 impl Shadow {
     /// Makes the shadow at `store` anew: everything in `visible` now is durable.
     pub(crate) fn create(visible: &Path, store: &Path) -> io::Result<Self> {
-        if store.exists() {
-            fs::remove_dir_all(store)?;
+        // It gets its name when it is complete: a kill may come before that.
+        let making = store.with_added_extension("making");
+        for stale in [store, &making] {
+            if stale.exists() {
+                fs::remove_dir_all(stale)?;
+            }
         }
-        let (root, inodes) = (store.join("tree"), store.join("inodes"));
-        fs::create_dir_all(&root)?;
-        fs::create_dir_all(&inodes)?;
+        fs::create_dir_all(making.join("tree"))?;
+        fs::create_dir_all(making.join("inodes"))?;
         let mut shadow = Self {
-            tree: Tree::new(root, inodes.clone()),
-            inodes,
+            tree: Tree::new(&making),
+            inodes: making.join("inodes"),
             files: HashMap::new(),
             nameless: Vec::new(),
             next_serial: 1,
@@ -105,6 +108,9 @@ impl Shadow {
         };
         shadow.adopt(visible, Path::new(""))?;
         shadow.tree.sync_all()?;
+        fs::rename(&making, store)?;
+        shadow.tree = Tree::new(store);
+        shadow.inodes = store.join("inodes");
         Ok(shadow)
     }
 
@@ -192,7 +198,8 @@ impl Shadow {
         if let Some((from, to)) = part {
             self.counts.leaked_bytes += inode.copy(from, to)?;
         }
-        Ok(())
+        // A process that never syncs has a report too.
+        if self.counts.writes.is_power_of_two() { self.refresh_report() } else { Ok(()) }
     }
 
     /// The size was set to `len`, by truncation or by allocation.

@@ -49,9 +49,9 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// `root` is the durable tree, `inodes` the folder of the shadow inodes; both exist.
-    pub(crate) fn new(root: PathBuf, inodes: PathBuf) -> Self {
-        Self { root, inodes, waiting: Vec::new() }
+    /// The tree of a shadow folder that is there, with nothing waiting.
+    pub(crate) fn new(store: &Path) -> Self {
+        Self { root: store.join("tree"), inodes: store.join("inodes"), waiting: Vec::new() }
     }
 
     /// Notes a change that has just happened in the visible folder.

@@ -125,7 +125,9 @@ fn a_rename_without_a_directory_sync_has_not_happened() {
     check(&files, &["rename:a:b", "sync:."], &[("b", "new")]);
     check(&[], &["create:t:1", "sync:t", "rename:t:f", "sync:."], &[("f", "1")]);
     check(&[], &["create:t:1", "rename:t:f", "sync:f", "sync:."], &[("f", "1")]);
-    check(&[("f", "0")], &["remove:f", "create:f:1", "sync:f"], &[("f", "0")]);
+    let replaced = ["remove:f", "create:f:1", "sync:f"];
+    check(&[("f", "0")], &replaced, &[("f", "0")]);
+    check(&[("f", "0")], &[&replaced[..], &["sync:."]].concat(), &[("f", "1")]);
 }
 
 #[test]
@@ -136,6 +138,9 @@ fn a_folder_without_a_durable_name_takes_its_files_along() {
     check(&[], &named, &[("d/", ""), ("d/a", "text")]);
     let moved = [&named[..], &["rename:d/a:a", "sync:d"]].concat();
     check(&[], &moved, &[("d/", ""), ("a", "text")]);
+    // The new folder's sync takes along what the rename needs in the old one.
+    let brought = [&named[..], &["create:x:1", "sync:x", "rename:x:d/b", "sync:d"]].concat();
+    check(&[], &brought, &[("d/", ""), ("d/a", "text"), ("d/b", "1")]);
 }
 
 #[test]

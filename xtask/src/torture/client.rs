@@ -61,7 +61,7 @@ impl Client {
         Ok(Self { hear: BufReader::new(say.try_clone()?), say })
     }
 
-    /// `add`, `schedule`, `complete`, `fail`: a line that ends in the payload's size, and the payload.
+    /// `add`, `schedule`, `complete`, `fail`: a line that ends in the payload's size, the payload.
     pub fn send(&mut self, head: &str, payload: &[u8], flags: &str) -> io::Result<Answer> {
         let mut bytes = format!("{head} {}{flags}\r\n", payload.len()).into_bytes();
         bytes.extend_from_slice(payload);

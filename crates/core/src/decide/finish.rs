@@ -89,7 +89,11 @@ pub(super) fn lose(state: &State, number: u32, cause: Cause, now_ms: u64, out: &
     let slot = state.slot(number);
     let tries = tries(state, number);
     let given_back = matches!(cause, Cause::Undone | Cause::Released);
-    if !given_back && tries.attempts_max > 0 && slot.attempts >= tries.attempts_max {
+    let spare = u32::from(state.faults().attempts_off_by_one);
+    if !given_back
+        && tries.attempts_max > 0
+        && slot.attempts >= tries.attempts_max.saturating_add(spare)
+    {
         let kept = slot.find_rare().and_then(|rare| rare.outcome.clone());
         end(state, number, Status::Dead, cause, kept, now_ms, out);
     } else {
@@ -229,6 +233,10 @@ pub(super) fn damaged(
 ) -> Result<(), Rejection> {
     let number = live(state, id)?;
     end(state, number, Status::Dead, Cause::Damaged, None, now_ms, out);
+    // What is damaged must not be needed any more, or its record could never go.
+    if let Some((Event::Finished(image), _)) = out.events.last_mut() {
+        image.payload = None;
+    }
     Ok(())
 }
 

@@ -90,7 +90,7 @@ fn select(state: &State, wish: &Lease, now_ms: u64, out: &mut Decision) -> Optio
         Select::ByPriority => candidates(state, wish, now_ms, out).min_by_key(|best| best.key),
         Select::RandomQueue { draw } => {
             let all: Vec<Candidate> = candidates(state, wish, now_ms, out).collect();
-            let at = u128::from(*draw) * all.len() as u128 >> 64;
+            let at = (u128::from(*draw) * all.len() as u128) >> 64;
             all.get(at as usize).copied()
         }
         Select::RoundRobin { after } => {
@@ -127,7 +127,7 @@ fn best_of(
 ) -> Option<Candidate> {
     let number = state.queue_number(name)?;
     let queue = state.queue_at(number)?;
-    if queue.settings().paused {
+    if queue.settings().paused && !state.faults().paused_queue_leased {
         return None;
     }
     let small = best_in_lane(state, number, queue, 0, wish, now_ms, out);

@@ -135,7 +135,9 @@ fn claimed(state: &State, claim: Claim) -> Result<u32, Rejection> {
         let slot = state.slot(number);
         let holds = slot.status() == Status::Leased
             && slot.attempts == attempt
-            && slot.lease().is_some_and(|lease| lease.epoch == epoch);
+            && slot
+                .lease()
+                .is_some_and(|lease| lease.epoch == epoch || state.faults().stale_epoch_token);
         if !holds {
             return Err(Rejection::NotHeld);
         }

@@ -245,7 +245,7 @@ impl State {
 
     /// The best group that waits at this bucket in this queue competes again, for all of them.
     fn promote(&mut self, label: Label, queue_number: u32) {
-        let State { queues, buckets, .. } = self;
+        let State { queues, buckets, promoted, .. } = self;
         let Some(bucket) = buckets.get_mut(&label) else { return };
         let Some(line) = bucket.waiting.get_mut(&queue_number) else { return };
         let best = line.pop_first();
@@ -258,6 +258,7 @@ impl State {
         if let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) {
             group.blocked_by = None;
             group.probes = Some(label);
+            promoted.insert(queue_number);
             heads[usize::from(group.large)].insert((head, number));
         }
     }
@@ -305,6 +306,14 @@ impl State {
         if let Some(other) = probed.filter(|other| *other != label) {
             self.promote(other, queue_number);
         }
+    }
+
+    /// Queues in which jobs that were held back compete again, since this was last asked.
+    pub fn take_promoted(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.promoted)
+            .into_iter()
+            .filter_map(|number| self.queue_at(number).map(|queue| queue.name.clone()))
+            .collect()
     }
 
     /// Buckets that time has freed let their groups compete again. An index only.

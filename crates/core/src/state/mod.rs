@@ -157,8 +157,23 @@ pub struct State {
     buckets: BTreeMap<Label, Bucket>,
     /// When time alone frees a bucket that groups wait at.
     bucket_wakes: BTreeSet<(u64, Label)>,
+    /// Queues in which a group competes again since the engine last asked.
+    promoted: BTreeSet<u32>,
     server: Server,
     defaults: Defaults,
+    faults: Faults,
+}
+
+/// Planted faults: switches that only the simulator turns on, to prove that it finds them.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Faults {
+    /// A job at its last attempt is given out once more.
+    pub attempts_off_by_one: bool,
+    /// A paused queue gives out jobs.
+    pub paused_queue_leased: bool,
+    /// A lease token of another epoch is taken for the live one.
+    pub stale_epoch_token: bool,
 }
 
 impl State {
@@ -181,8 +196,20 @@ impl State {
             constraints: BTreeMap::new(),
             buckets: BTreeMap::new(),
             bucket_wakes: BTreeSet::new(),
+            promoted: BTreeSet::new(),
             server: Server { next_order: 1, next_constraint: 1, ids_until: 1, ..Server::default() },
             defaults,
+            faults: Faults::default(),
         }
+    }
+
+    /// Plants faults.
+    #[doc(hidden)]
+    pub fn plant(&mut self, faults: Faults) {
+        self.faults = faults;
+    }
+
+    pub(crate) fn faults(&self) -> Faults {
+        self.faults
     }
 }

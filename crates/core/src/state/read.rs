@@ -349,6 +349,11 @@ impl State {
         [timer, wake, live, stub].into_iter().flatten().min()
     }
 
+    /// Whether a connection holds leases bound to it.
+    pub fn holds_any(&self, holder: u64) -> bool {
+        self.bound.contains_key(&holder)
+    }
+
     /// The server item.
     pub fn server(&self) -> &Server {
         &self.server

@@ -85,7 +85,8 @@ impl Disk for RealDisk {
             }
             Err((mut file, Errno::EWOULDBLOCK)) => {
                 let mut text = String::new();
-                let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+                let pid =
+                    file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
                 Err(LockError::Held { pid })
             }
             Err((_, errno)) => Err(LockError::Failed(errno.into())),

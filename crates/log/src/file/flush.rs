@@ -83,6 +83,9 @@ impl Shared {
         let segment = Segment::new(header.first, name, spare.file, spare.capacity, header.salt);
         flush.open = Arc::new(segment);
         self.segments.write().push_back(flush.open.clone());
+        if !self.options.background {
+            self.spares.prepare_if_short(&*self.disk);
+        }
         Ok(())
     }
 }

@@ -57,11 +57,6 @@ impl Segment {
         self.index.write().spots.shrink_to_fit();
     }
 
-    /// The position after the last committed frame.
-    pub(super) fn next(&self) -> Position {
-        Position(self.first.0 + self.index.read().spots.len() as u64)
-    }
-
     /// Where the last committed frame ends.
     pub(super) fn end(&self) -> u32 {
         self.index.read().end

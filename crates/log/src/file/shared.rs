@@ -12,7 +12,9 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 
-use super::{FileLogOptions, SyncPolicy, flush::Flush, segment::Segment, spares::Spares, tail::Tail};
+use super::{
+    FileLogOptions, SyncPolicy, flush::Flush, segment::Segment, spares::Spares, tail::Tail,
+};
 use crate::{
     contract::{LogError, Position},
     disk::{Disk, FolderLock},
@@ -101,6 +103,9 @@ impl Shared {
 
     /// Makes all that is committed durable.
     pub(super) fn sync_committed(&self) -> Result<(), LogError> {
+        if let Some(error) = self.poison() {
+            return Err(error.clone());
+        }
         let committed = self.committed();
         if self.synced() < committed {
             // All segments but the last were synced when they ended. One that ends right now

@@ -4,7 +4,14 @@
 //! One spare is always kept. When the open segment ends and no further one could be prepared, the
 //! disk is full and the segment just begun is the reserve.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -19,6 +26,11 @@ const SPARES_MAX: usize = 2;
 /// How long to wait before trying a full disk again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// After keeping the disk busy for a while, the thread that prepares rests this many times as long,
+/// so that few of the log's own syncs meet one of its.
+const REST_FACTOR: u32 = 4;
+const REST_MAX: Duration = Duration::from_millis(20);
+
 /// A file that can become a segment.
 pub(super) struct Spare {
     pub(super) name: String,
@@ -26,12 +38,16 @@ pub(super) struct Spare {
     pub(super) capacity: u32,
 }
 
+type Rest<'a> = &'a mut dyn FnMut(Duration) -> io::Result<()>;
+
 pub(super) struct Spares {
     state: Mutex<State>,
     changed: Condvar,
-    capacity: u32,
+    pub(super) capacity: u32,
     /// On a disk with no room for a whole segment, shorter ones are made down to this.
     capacity_min: u32,
+    /// A spare will be needed before long: no rest now.
+    hurry: AtomicBool,
 }
 
 struct State {
@@ -52,7 +68,8 @@ impl Spares {
         capacity_min: u32,
     ) -> Self {
         let state = State { ready, next_number, full: false, retry: false, stopping: false };
-        Self { state: Mutex::new(state), changed: Condvar::new(), capacity, capacity_min }
+        let (state, changed, hurry) = (Mutex::new(state), Condvar::new(), AtomicBool::new(false));
+        Self { state, changed, capacity, capacity_min, hurry }
     }
 
     pub(super) fn space(&self) -> Space {
@@ -75,6 +92,7 @@ impl Spares {
             if state.full || state.stopping || !background {
                 return None;
             }
+            self.hurry();
             self.changed.wait(&mut state);
         }
     }
@@ -132,12 +150,30 @@ impl Spares {
             }
             state.retry = false;
             drop(state);
-            self.prepare_if_short(disk);
+            self.prepare_with(disk, &mut |busy| self.rest(busy));
         }
+    }
+
+    /// The open segment is short or half full: the next one will be needed soon.
+    pub(super) fn hurry(&self) {
+        self.hurry.store(true, Ordering::Relaxed);
+    }
+
+    fn rest(&self, busy: Duration) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if !self.hurry.load(Ordering::Relaxed) {
+            let going_on = |state: &mut State| !state.stopping;
+            self.changed.wait_while_for(&mut state, going_on, REST_MAX.min(busy * REST_FACTOR));
+        }
+        if state.stopping { Err(io::Error::other("the log ends")) } else { Ok(()) }
     }
 
     /// Prepares a spare if there is none.
     pub(super) fn prepare_if_short(&self, disk: &dyn Disk) {
+        self.prepare_with(disk, &mut |_| Ok(()));
+    }
+
+    fn prepare_with(&self, disk: &dyn Disk, rest: Rest) {
         let number = {
             let mut state = self.state.lock();
             if !state.ready.is_empty() {
@@ -146,15 +182,16 @@ impl Spares {
             state.next_number += 1;
             state.next_number - 1
         };
-        let prepared = self.prepare(disk, number);
+        let prepared = self.prepare(disk, number, rest);
         let mut state = self.state.lock();
+        self.hurry.store(false, Ordering::Relaxed);
         match prepared {
             Ok(spare) => {
                 state.ready.push(spare);
                 state.full = false;
             }
             Err(error) => {
-                if !state.full {
+                if !state.full && !state.stopping {
                     tracing::warn!(folder = disk.folder(), %error, "no room for another segment");
                 }
                 state.full = true;
@@ -163,13 +200,15 @@ impl Spares {
         self.changed.notify_all();
     }
 
-    fn prepare(&self, disk: &dyn Disk, number: u64) -> io::Result<Spare> {
+    /// Makes a file of zeros under a name that says it is not ready, then says that it is. The
+    /// names need no sync: a spare that a crash forgets is no loss.
+    fn prepare(&self, disk: &dyn Disk, number: u64, rest: Rest) -> io::Result<Spare> {
         let filling = filling_name(number);
         let mut capacity = self.capacity;
         let file = loop {
-            match create_zeroed(disk, &filling, u64::from(capacity)) {
+            match create_zeroed(disk, &filling, u64::from(capacity), rest) {
                 Ok(file) => break file,
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                Err(error) if is_full(&error) => {
                     if capacity == self.capacity_min {
                         return Err(error);
                     }
@@ -182,4 +221,8 @@ impl Spares {
         disk.rename(&filling, &name)?;
         Ok(Spare { name, file, capacity })
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -95,6 +95,9 @@ impl Shared {
         // vouches for one that is written together with it.
         tail.push(record, self.synced());
         self.positions.next.store(tail.next.0, Ordering::Release);
+        if tail.offset > tail.capacity / 2 || tail.capacity < self.spares.capacity {
+            self.spares.hurry();
+        }
         Ok(())
     }
 

@@ -1,12 +1,11 @@
 //! Drops segments that nobody needs any more.
 
-use std::sync::{Arc, atomic::Ordering};
-
-use super::{
-    segment::Segment,
-    shared::Shared,
-    spares::Spare,
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
 };
+
+use super::{segment::Segment, shared::Shared, spares::Spare};
 use crate::{
     contract::{LogError, Position},
     folder::spare_name,
@@ -58,11 +57,18 @@ impl Shared {
 
     /// Makes the file a spare, or removes it: when there are enough spares, and when somebody is
     /// still reading it, who must not see what a new life of the file writes.
-    fn drop_file(&self, segment: Arc<Segment>) -> std::io::Result<Option<Spare>> {
-        let recycled = Arc::into_inner(segment).and_then(|segment| {
+    fn drop_file(&self, segment: Arc<Segment>) -> io::Result<Option<Spare>> {
+        let name = segment.name.clone();
+        let unread = Arc::into_inner(segment);
+        let recycled = unread.and_then(|segment| {
             let number = self.spares.room_for_one(segment.capacity)?;
             Some((segment, spare_name(number)))
         });
-        todo_drop(self, recycled)
+        let Some((segment, spare)) = recycled else {
+            self.disk.remove(&name)?;
+            return Ok(None);
+        };
+        self.disk.rename(&name, &spare)?;
+        Ok(Some(Spare { name: spare, file: segment.file, capacity: segment.capacity }))
     }
 }

@@ -155,8 +155,7 @@ impl Decoder {
                         Err(error)
                     }
                 };
-                self.state = State::Block(PendingBlock { bytes, size_error, outcome });
-                self.decode_block(input)
+                self.take_block(PendingBlock { bytes, size_error, outcome }, input)
             }
             Err(error) => {
                 input.advance(line_bytes);
@@ -216,17 +215,26 @@ impl Decoder {
     }
 
     fn decode_block(&mut self, input: &mut BytesMut) -> Result<Option<Request>, Reject> {
-        let whole = match &self.state {
-            State::Block(block) => block.bytes + 2,
-            State::Fresh { .. } | State::Line { .. } | State::Closed => return Ok(None),
-        };
-        if input.len() < whole {
+        if input.len() < self.bytes_wanted(input) {
             return Ok(None);
         }
-        let next = State::Line { searched: 0 };
-        let State::Block(block) = std::mem::replace(&mut self.state, next) else {
+        match std::mem::replace(&mut self.state, State::Line { searched: 0 }) {
+            State::Block(block) => self.take_block(block, input),
+            State::Fresh { .. } | State::Line { .. } | State::Closed => Ok(None),
+        }
+    }
+
+    /// Finishes a request whose block is there, or remembers it until then.
+    fn take_block(
+        &mut self,
+        block: PendingBlock,
+        input: &mut BytesMut,
+    ) -> Result<Option<Request>, Reject> {
+        let whole = block.bytes + 2;
+        if input.len() < whole {
+            self.state = State::Block(block);
             return Ok(None);
-        };
+        }
         if input.get(block.bytes..whole) != Some(b"\r\n") {
             input.advance(whole);
             return Err(Reject::Reply(block.size_error));

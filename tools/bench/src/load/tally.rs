@@ -181,3 +181,47 @@ fn refused(what: Request, answer: &Answer<'_>) -> LoadError {
     };
     LoadError::Refused { request, answer }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobs::Jobs;
+    use crate::wire::Wire;
+
+    fn plan(jobs: &Jobs) -> Plan<'_> {
+        Plan::new(([127, 0, 0, 1], 1).into(), Wire::Workq, jobs, Duration::from_secs(1))
+    }
+
+    #[test]
+    fn no_more_leases_are_asked_for_than_jobs_are_to_be_finished() {
+        let jobs = Jobs::fresh(16);
+        let plan = plan(&jobs).working(2, 8);
+        let mut checker = Checker::default();
+        let now = Instant::now();
+        let mut tally = Tally::new(&plan, &mut checker, now);
+        let mut out = vec![];
+        let asked = (0..8).filter(|_| tally.worker_request(now, &mut out).is_some()).count();
+        assert_eq!(asked, 2);
+    }
+
+    #[test]
+    fn a_churning_producer_finishes_each_old_job_once_and_leaves_the_lag() {
+        let jobs = Jobs::fresh(16);
+        let mut plan = plan(&jobs).submitting(10, 1, 1);
+        (plan.churn_lag, plan.finishes) = (Some(3), 7);
+        let mut checker = Checker::default();
+        let now = Instant::now();
+        let mut tally = Tally::new(&plan, &mut checker, now);
+        let mut out = vec![];
+        let mut finished = vec![];
+        while let Some(sent) = tally.producer_request(now, &mut out) {
+            if let Request::Finish(number) = sent.what {
+                finished.push(number);
+            }
+            assert!(tally.answered(&sent, &Answer::Ok, now, &mut out).unwrap().is_none());
+        }
+        assert_eq!(finished, [0, 1, 2, 3, 4, 5, 6]);
+        assert!(tally.is_done());
+        assert_eq!(tally.checker.verdict(7), Ok(()));
+    }
+}

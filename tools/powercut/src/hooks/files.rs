@@ -48,11 +48,10 @@ fn resize_noted(fd: c_int, real: impl FnOnce() -> c_long) -> c_long {
         return real();
     };
     let mut shadow = entered.shadow();
-    let before = stat_of(fd).map_or(0, |stat| stat.st_size);
     let outcome = real();
     if outcome == 0 {
-        let after = stat_of(fd).map_or(0, |stat| stat.st_size);
-        shadow.resized(key, before.min(after) as u64);
+        let len = stat_of(fd).map_or(0, |stat| stat.st_size);
+        shadow.resized(key, len as u64);
     }
     outcome
 }

@@ -1,0 +1,295 @@
+//! Carry-forward: what still lives in the oldest part of the log is told again at its end, then the
+//! old part goes. No snapshots: the log never holds much more than twice what lives in it.
+
+use bytes::Bytes;
+use spindle_core::command::Carry;
+use spindle_core::job::Cause;
+use spindle_core::{BytesRef, Command, Found, JobId, JobImage, Place, Rejection, Type};
+use spindle_log::{LogError, Position};
+
+use crate::door::Gate;
+use crate::engine::Engine;
+use crate::inner::Inner;
+use crate::read::FetchError;
+
+/// Jobs looked at in one hold of the lock.
+const LOOKED_AT_MAX: usize = 512;
+/// Below this much overhead a log is not worth rewriting, in segments.
+const SLACK_SEGMENTS: u64 = 2;
+
+/// Where a round of carry-forward stands.
+#[derive(Debug, Default)]
+pub(crate) struct Carrier {
+    round: Option<Round>,
+    /// Rounds that ended with a trim, for people and tests.
+    trims: u64,
+}
+
+#[derive(Debug)]
+struct Round {
+    /// Everything that needs a record below this is told again.
+    target: u64,
+    /// Jobs below this number are done.
+    from: JobId,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Jobs,
+    Items(Vec<Carry>),
+    /// All is told; the target is trimmed to once this is durable.
+    Trim(Gate),
+}
+
+/// A job to be told again, and where its bytes are now.
+enum Old {
+    Live { id: JobId, revision: u32, payload: Option<BytesRef>, result: Option<BytesRef> },
+    Finished { id: JobId, image: Place },
+}
+
+/// The same with its bytes in hand.
+enum Fetched {
+    Live { id: JobId, revision: u32, payload: Option<(Bytes, Type)>, result: Option<(Bytes, Type)> },
+    Finished { image: Box<JobImage>, payload: Option<(Bytes, Type)>, result: Option<(Bytes, Type)> },
+}
+
+impl Engine {
+    /// Does one bounded step. Returns whether there is more to do at once.
+    pub fn carry_step(&self) -> Result<bool, LogError> {
+        let mut carrier = self.shared.carry.lock();
+        let Some(round) = carrier.round.as_mut() else {
+            carrier.round = self.begin_round();
+            return Ok(carrier.round.is_some());
+        };
+        match &mut round.stage {
+            Stage::Jobs => {
+                if !self.carry_jobs(round) {
+                    let items = self.shared.inner.lock().state.items_needing(round.target);
+                    round.stage = Stage::Items(items);
+                }
+            }
+            Stage::Items(items) => {
+                let next = items.pop();
+                let gate = self.carry_item(next.as_ref(), items);
+                if items.is_empty() {
+                    round.stage = Stage::Trim(gate);
+                }
+            }
+            Stage::Trim(gate) => {
+                let early = self.shared.inner.lock().options.faults.trim_before_commit;
+                if self.durable() >= *gate || early {
+                    self.shared.log.trim_before(Position(round.target))?;
+                    carrier.trims += 1;
+                    carrier.round = None;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Trims done since the start.
+    pub fn trims(&self) -> u64 {
+        self.shared.carry.lock().trims
+    }
+
+    /// Starts a round when the log is over twice what lives in it.
+    fn begin_round(&self) -> Option<Round> {
+        let log = &self.shared.log;
+        let first = log.first();
+        let segment_end = log.segment_end_before(first)?;
+        let segment_bytes = log.bytes_between(first, segment_end);
+        let live = {
+            let inner = self.shared.inner.lock();
+            inner.live_bytes + inner.finished_bytes
+        };
+        let kept = log.bytes_on_disk();
+        if kept <= 2 * live + SLACK_SEGMENTS * segment_bytes {
+            return None;
+        }
+        // Far enough that the round pays: down to about one and a half times what lives.
+        let excess = kept - live - live / 2;
+        let mut target = segment_end;
+        while log.bytes_between(first, target) < excess {
+            match log.segment_end_before(target) {
+                Some(next) if next > target => target = next,
+                _ => break,
+            }
+        }
+        // Without the lock on the batch a payload could be promised below the target: the target
+        // lies in closed segments, behind which the open batch is.
+        Some(Round { target: target.0, from: JobId(0), stage: Stage::Jobs })
+    }
+
+    /// Carries the next few jobs. Returns whether there may be more.
+    fn carry_jobs(&self, round: &mut Round) -> bool {
+        let (old, next) = {
+            let inner = self.shared.inner.lock();
+            inner.old_jobs(round.from, round.target)
+        };
+        let mut again = None;
+        let mut fetched = Vec::with_capacity(old.len());
+        for job in &old {
+            match self.fetch(job) {
+                Ok(job) => fetched.push(job),
+                // It moved or went meanwhile: look again.
+                Err(FetchError::Moved) => {
+                    again = again.or(Some(job.id()));
+                }
+                Err(error) => self.give_up(job.id(), &error),
+            }
+        }
+        let mut inner = self.enter();
+        for job in fetched {
+            if let Some(id) = inner.carry_one(job) {
+                again = Some(again.map_or(id, |other: JobId| other.min(id)));
+            }
+        }
+        self.leave(inner);
+        match again.or(next) {
+            Some(from) => {
+                round.from = from;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn fetch(&self, old: &Old) -> Result<Fetched, FetchError> {
+        let bytes = |place: &Option<BytesRef>| match place {
+            Some(place) if place.needs().is_some() => Ok(Some((self.bytes(place)?, place.kind()))),
+            _ => Ok::<_, FetchError>(None),
+        };
+        match old {
+            Old::Live { id, revision, payload, result } => Ok(Fetched::Live {
+                id: *id,
+                revision: *revision,
+                payload: bytes(payload)?,
+                result: bytes(result)?,
+            }),
+            Old::Finished { image, .. } => {
+                let image = self.finished_image(*image)?;
+                let payload = bytes(&image.payload)?;
+                let result = bytes(&image.outcome.as_ref().and_then(|o| o.bytes.clone()))?;
+                Ok(Fetched::Finished { image: Box::new(image), payload, result })
+            }
+        }
+    }
+
+    /// A job whose bytes are damaged cannot be carried: an unfinished one is dead, a finished one
+    /// goes, and both are said aloud.
+    fn give_up(&self, id: JobId, error: &FetchError) {
+        tracing::error!("job {id} cannot be carried forward: {error}");
+        let mut inner = self.enter();
+        inner.stats.payloads_damaged += 1;
+        if inner.run(&Command::PayloadDamaged { id }).is_err() {
+            inner.run(&Command::Delete { id, cause: Cause::Damaged }).ok();
+        }
+        self.leave(inner);
+    }
+
+    /// Carries one item that is not a job. Returns what its record waits for.
+    fn carry_item(&self, item: Option<&Carry>, items: &mut Vec<Carry>) -> Gate {
+        let mut inner = self.enter();
+        if let Some(item) = item
+            && inner.run(&Command::Carry(item.clone())).is_ok()
+            && let Carry::Constraint { number, .. } = item
+        {
+            items.extend(inner.next_buckets(*number));
+        }
+        let gate = inner.tail();
+        self.leave(inner);
+        gate
+    }
+}
+
+impl Old {
+    fn id(&self) -> JobId {
+        match self {
+            Old::Live { id, .. } | Old::Finished { id, .. } => *id,
+        }
+    }
+}
+
+impl Inner {
+    /// Jobs from a number on that need a record below `target`, as many as one step may carry, and
+    /// where to go on.
+    fn old_jobs(&self, from: JobId, target: u64) -> (Vec<Old>, Option<JobId>) {
+        let mut old = Vec::new();
+        let mut bytes = 0;
+        for (looked_at, found) in self.state.jobs_from(from).enumerate() {
+            if looked_at >= LOOKED_AT_MAX || bytes >= self.options.carry_bytes {
+                return (old, Some(found.id()));
+            }
+            if found.home().is_none_or(|home| home >= target) {
+                continue;
+            }
+            match found {
+                Found::Live(job) => {
+                    let payload = Some(job.payload());
+                    let result = job.outcome().and_then(|outcome| outcome.bytes.clone());
+                    bytes += payload.iter().chain(&result).map(|p| p.len as usize).sum::<usize>();
+                    old.push(Old::Live { id: job.id(), revision: job.revision(), payload, result });
+                }
+                Found::Finished(stub) => {
+                    bytes += 1024;
+                    old.push(Old::Finished { id: stub.id(), image: stub.image() });
+                }
+            }
+        }
+        (old, None)
+    }
+
+    /// Tells one job again. Returns its number if it changed meanwhile and must be looked at anew.
+    fn carry_one(&mut self, job: Fetched) -> Option<JobId> {
+        match job {
+            Fetched::Live { id, revision, payload, result } => {
+                if self.state.image(id).is_none_or(|image| image.revision != revision) {
+                    return self.state.image(id).map(|_| id);
+                }
+                let payload = self.carry_bytes(payload);
+                let result = self.carry_bytes(result);
+                let command = Command::Carry(Carry::Job { id, revision, payload, result });
+                match self.run(&command) {
+                    Err(Rejection::Stale) => Some(id),
+                    _ => None,
+                }
+            }
+            Fetched::Finished { mut image, payload, result } => {
+                let id = JobId(image.id);
+                if !self.state.status(id).is_some_and(|status| status.is_finished()) {
+                    return None;
+                }
+                if let Some(place) = self.carry_bytes(payload) {
+                    image.payload = Some(place);
+                }
+                if let (Some(place), Some(outcome)) =
+                    (self.carry_bytes(result), image.outcome.as_mut())
+                {
+                    outcome.bytes = Some(place);
+                }
+                self.run(&Command::Carry(Carry::Finished(image))).ok();
+                None
+            }
+        }
+    }
+
+    fn carry_bytes(&mut self, bytes: Option<(Bytes, Type)>) -> Option<BytesRef> {
+        let (bytes, kind) = bytes?;
+        let place = self.place_for(bytes.len(), kind);
+        self.put_bytes(&bytes, crc32c::crc32c(&bytes));
+        Some(place)
+    }
+
+    /// What of a constraint's buckets did not fit into the last step.
+    fn next_buckets(&self, number: u32) -> Option<Carry> {
+        use spindle_core::Event;
+        let told = self.decision.events.len();
+        let last = self.decision.events.iter().rev().find_map(|(event, _)| match event {
+            Event::BucketSet(image) => Some(image.label.value),
+            _ => None,
+        })?;
+        (told >= spindle_core::EVENTS_MAX && last < u64::MAX)
+            .then(|| Carry::Constraint { number, from: last + 1 })
+    }
+}

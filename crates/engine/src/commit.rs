@@ -1,0 +1,136 @@
+//! Group commit: the log thread takes what was decided, writes and syncs it, and opens the gates.
+
+use std::sync::atomic::Ordering;
+
+use spindle_log::{Ack, LogError, Position, Record, SubmitError};
+
+use crate::answer::Answer;
+use crate::door::Gate;
+use crate::engine::{Engine, Failure};
+use crate::inner::Sealed;
+
+/// What one round of the log thread did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Committed {
+    /// There was nothing to write.
+    Nothing,
+    /// Records were committed.
+    Some,
+    /// The disk is full: the records wait.
+    Full,
+    /// The log has failed; the process must stop.
+    Failed,
+}
+
+impl Engine {
+    /// Takes everything decided so far, commits it, and lets the answers go. The log thread calls
+    /// this in a loop; the simulator calls it itself.
+    pub fn commit_once(&self) -> Committed {
+        let batch: Vec<Sealed> = {
+            let mut inner = self.shared.inner.lock();
+            inner.seal();
+            inner.sealed.drain(..).collect()
+        };
+        if batch.is_empty() {
+            return Committed::Nothing;
+        }
+        let mut submitted = 0;
+        let mut outcome = Committed::Some;
+        for record in &batch {
+            match self.submit_record(record) {
+                Ok(()) => submitted += 1,
+                Err(SubmitError::Full) => {
+                    outcome = Committed::Full;
+                    break;
+                }
+                Err(error) => {
+                    self.fail(match error {
+                        SubmitError::Poisoned(error) => Failure::Log(error),
+                        SubmitError::Conflict { .. } => Failure::Conflict,
+                        other => Failure::Refused(other.to_string()),
+                    });
+                    return Committed::Failed;
+                }
+            }
+        }
+        let mut durable_bytes = 0;
+        for record in &batch[..submitted] {
+            if let Err(failure) = self.acknowledged(record) {
+                self.fail(failure);
+                return Committed::Failed;
+            }
+            durable_bytes += record.bytes.len();
+            self.shared.durable.store(record.position + 1, Ordering::Release);
+        }
+        self.after_commit(&batch, submitted, durable_bytes);
+        outcome
+    }
+
+    fn submit_record(&self, record: &Sealed) -> Result<(), SubmitError> {
+        let stored = Record { epoch: record.epoch, bytes: record.bytes.clone() };
+        self.shared.log.submit(Position(record.position), &stored)
+    }
+
+    /// Waits for the acknowledgement of the oldest submitted record. An unknown outcome is asked
+    /// again, with the identical record at the same position, until it is known.
+    fn acknowledged(&self, record: &Sealed) -> Result<(), Failure> {
+        loop {
+            match self.shared.log.next_ack() {
+                Ack::Committed(position) if position.0 == record.position => return Ok(()),
+                Ack::Committed(_) => return Err(Failure::Conflict),
+                Ack::Unknown(_) => {
+                    self.submit_record(record).map_err(|_| Failure::Conflict)?;
+                }
+                Ack::Conflict { stored, .. } => {
+                    // Ours after all, if a lost answer hid that it was written.
+                    let mine = stored.is_some_and(|stored| {
+                        stored.epoch == record.epoch && stored.bytes == record.bytes
+                    });
+                    return if mine { Ok(()) } else { Err(Failure::Conflict) };
+                }
+                Ack::Fatal(error) => return Err(Failure::Log(error)),
+            }
+        }
+    }
+
+    fn after_commit(&self, batch: &[Sealed], submitted: usize, durable_bytes: usize) {
+        let durable = Gate(self.shared.durable.load(Ordering::Acquire));
+        {
+            let mut inner = self.shared.inner.lock();
+            for record in batch[submitted..].iter().rev() {
+                inner.sealed.push_front(record.clone());
+            }
+            inner.undurable_bytes = inner.undurable_bytes.saturating_sub(durable_bytes);
+            inner.recent.shrink(durable.0);
+            if inner.undurable_bytes * 2 < inner.options.undurable_bytes_max {
+                for ticket in inner.waits.for_room() {
+                    inner.deliver(ticket, Answer::Room, Gate::OPEN);
+                }
+            }
+        }
+        for mailbox in self.shared.mailboxes.read().iter() {
+            mailbox.durable_moved();
+        }
+    }
+
+    /// The log has failed: nothing that waits for it will ever be answered.
+    pub(crate) fn fail(&self, failure: Failure) {
+        tracing::error!("the log has failed: {failure}");
+        let first = self.shared.failure.lock().get_or_insert(failure).clone();
+        for mailbox in self.shared.mailboxes.read().iter() {
+            mailbox.durable_moved();
+        }
+        if let Some(report) = self.shared.on_failure.get() {
+            report(first);
+        }
+    }
+
+    /// Syncs and ends: for an orderly stop, when no more calls come.
+    pub fn flush(&self) -> Result<(), LogError> {
+        while self.commit_once() == Committed::Some {}
+        match self.shared.failure.lock().clone() {
+            Some(Failure::Log(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}

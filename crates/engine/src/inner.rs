@@ -1,0 +1,568 @@
+//! What is behind the engine's one lock: the core's state, the open batch, and those who wait.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spindle_core::Command;
+use spindle_core::job::{Cause, Status};
+use spindle_core::{
+    BytesRef, Decision, Event, Found, JobId, JobImage, Place, Rejection, State, Type, decide,
+};
+
+use crate::answer::{Answer, LeasedJob};
+use crate::door::{Delivery, Gate, Ticket};
+use crate::options::Options;
+use crate::recent::Recent;
+use crate::record::{ENTRY_HEADER_BYTES, HEADER_BYTES, RecordWriter};
+use crate::waits::{Waits, Wish};
+
+/// A record that is complete and waits to be written.
+#[derive(Debug, Clone)]
+pub(crate) struct Sealed {
+    pub position: u64,
+    pub epoch: u64,
+    pub bytes: Bytes,
+}
+
+/// Numbers people look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Unfinished jobs whose TTL passed, since the start.
+    pub expired_unfinished: u64,
+    /// Payloads that failed their checksum, since the start.
+    pub payloads_damaged: u64,
+}
+
+pub(crate) struct Inner {
+    pub state: State,
+    pub decision: Decision,
+    pub batch: RecordWriter,
+    /// The position the open batch will have.
+    pub open_position: u64,
+    pub sealed: VecDeque<Sealed>,
+    pub recent: Recent,
+    pub waits: Waits,
+    pub next_id: u64,
+    /// What a foreground handle must wait for: the record that reserved its id.
+    pub ids_gate: Gate,
+    pub undurable_bytes: usize,
+    pub record_bytes_max: usize,
+    pub foreground_bytes: usize,
+    /// Foreground jobs that run although nobody waits for them any more.
+    pub abandoned: BTreeSet<JobId>,
+    /// Those of them whose lease has ended: to be dropped.
+    unwanted: Vec<JobId>,
+    pub hold_expiry: bool,
+    /// No new leases: the server stops.
+    pub stopping: bool,
+    /// What live items would take if the log were written anew.
+    pub live_bytes: u64,
+    pub finished_bytes: u64,
+    pub stats: Stats,
+    /// Queues in which jobs became ready during the command under way.
+    woken: Vec<Bytes>,
+    pub now_ms: u64,
+    pub options: Options,
+}
+
+/// What an item takes in the log besides its payload, roughly.
+const ITEM_BYTES: u64 = 128;
+
+impl Inner {
+    pub fn new(state: State, options: Options, record_bytes_max: usize) -> Inner {
+        Inner {
+            state,
+            decision: Decision::default(),
+            batch: RecordWriter::default(),
+            open_position: 0,
+            sealed: VecDeque::new(),
+            recent: Recent::new(options.payload_memory_bytes),
+            waits: Waits::default(),
+            next_id: 1,
+            ids_gate: Gate::OPEN,
+            undurable_bytes: 0,
+            record_bytes_max,
+            foreground_bytes: 0,
+            abandoned: BTreeSet::new(),
+            unwanted: Vec::new(),
+            hold_expiry: false,
+            stopping: false,
+            live_bytes: 0,
+            finished_bytes: 0,
+            stats: Stats::default(),
+            woken: Vec::new(),
+            now_ms: 0,
+            options,
+        }
+    }
+
+    // ---- gates ----
+
+    /// What a negative answer must wait for: everything decided so far.
+    pub fn tail(&self) -> Gate {
+        Gate(self.open_position + u64::from(!self.batch.is_empty()))
+    }
+
+    /// What an answer must wait for that depends on the command just decided.
+    pub fn own_gate(&self) -> Gate {
+        if self.options.faults.answer_before_sync { Gate::OPEN } else { self.tail() }
+    }
+
+    /// What an answer about a job must wait for.
+    pub fn gate_of(&self, found: &Found<'_>) -> Gate {
+        match found.last() {
+            Some(last) => Gate((last + 1).min(self.tail().0)),
+            None => self.tail(),
+        }
+    }
+
+    // ---- the batch ----
+
+    /// Closes the open batch, if there is something in it.
+    pub fn seal(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let epoch = self.state.server().epoch;
+        let bytes = self.batch.seal(epoch, self.now_ms);
+        let position = self.open_position;
+        self.recent.push(position, bytes.clone());
+        self.sealed.push_back(Sealed { position, epoch, bytes });
+        self.open_position += 1;
+    }
+
+    /// Makes sure that this many more entry bytes fit into the open batch.
+    fn make_room(&mut self, entry_bytes: usize) {
+        if !self.batch.is_empty()
+            && self.batch.len() + entry_bytes + ENTRY_HEADER_BYTES > self.record_bytes_max
+        {
+            self.seal();
+        }
+    }
+
+    /// Where bytes will be if they are put next. Nothing is written yet.
+    pub fn place_for(&mut self, len: usize, kind: Type) -> BytesRef {
+        if len == 0 {
+            return BytesRef::empty(kind);
+        }
+        if len > self.chunk_bytes_max() {
+            self.seal();
+        } else {
+            // The event that names the bytes should find room behind them.
+            self.make_room(len + EVENT_ROOM_BYTES);
+        }
+        BytesRef::logged(self.open_position, self.batch.next_offset(), len as u32, kind)
+    }
+
+    fn chunk_bytes_max(&self) -> usize {
+        self.record_bytes_max - HEADER_BYTES - ENTRY_HEADER_BYTES - EVENT_ROOM_BYTES
+    }
+
+    /// Writes bytes to the place they were promised. Larger ones than a record go as chunks, each
+    /// in a record of its own.
+    pub fn put_bytes(&mut self, bytes: &[u8], crc: u32) {
+        if bytes.is_empty() {
+            return;
+        }
+        if bytes.len() <= self.chunk_bytes_max() {
+            self.batch.put_bytes(bytes, crc);
+            self.undurable_bytes += bytes.len() + ENTRY_HEADER_BYTES;
+            return;
+        }
+        for chunk in bytes.chunks(self.chunk_bytes_max()) {
+            self.batch.put_bytes(chunk, crc32c::crc32c(chunk));
+            self.undurable_bytes += chunk.len() + ENTRY_HEADER_BYTES;
+            self.seal();
+        }
+    }
+
+    // ---- commands ----
+
+    /// Lets happen what is due. Call before every command, with the lock held; `true` means there
+    /// is more: let others in between.
+    pub fn tick(&mut self, now_ms: u64) -> bool {
+        self.now_ms = self.now_ms.max(now_ms);
+        let now_ms = self.now_ms;
+        self.state.wake_buckets(now_ms);
+        self.dispatch_promoted();
+        let due = |inner: &Inner| {
+            inner.state.next_deadline(inner.hold_expiry).is_some_and(|at| at <= now_ms)
+        };
+        if due(self) {
+            let hold_expiry = self.hold_expiry;
+            self.run(&Command::Tick { hold_expiry }).ok();
+            return due(self);
+        }
+        if self.state.finished_count() > self.state.defaults().finished_max {
+            self.run(&Command::Tick { hold_expiry: self.hold_expiry }).ok();
+        }
+        false
+    }
+
+    /// Decides, logs, folds; tells those who waited for it.
+    pub fn run(&mut self, command: &Command) -> Result<(), Rejection> {
+        self.run_with(command, |_| {})
+    }
+
+    /// As [`Inner::run`]; `before` writes the bytes the command refers to, once it is accepted.
+    pub fn run_with(
+        &mut self,
+        command: &Command,
+        before: impl FnOnce(&mut Inner),
+    ) -> Result<(), Rejection> {
+        let mut decision = std::mem::take(&mut self.decision);
+        let decided = decide(&self.state, command, self.now_ms, &mut decision);
+        if !decision.blocked.is_empty() {
+            self.state.apply_hints(&decision, self.now_ms);
+        }
+        if decided.is_ok() {
+            before(self);
+            for (event, logged) in &decision.events {
+                self.happen(event, *logged);
+            }
+        }
+        self.decision = decision;
+        if decided.is_ok() {
+            self.dispatch();
+        }
+        decided
+    }
+
+    /// Logs and folds one event.
+    fn happen(&mut self, event: &Event, logged: bool) {
+        let place = if logged {
+            self.make_room(EVENT_ROOM_BYTES);
+            let place = Place { position: self.open_position, offset: self.batch.next_offset() };
+            let before = self.batch.len();
+            self.batch.put_event(event);
+            self.undurable_bytes += self.batch.len() - before;
+            place
+        } else {
+            Place { position: self.open_position, offset: 0 }
+        };
+        self.before_fold(event);
+        self.state.evolve(event, place);
+        self.after_fold(event, place);
+    }
+
+    /// Folds an event read from the log.
+    pub fn fold_one(&mut self, event: &Event, place: Place) {
+        self.before_fold(event);
+        self.state.evolve(event, place);
+    }
+
+    /// Bookkeeping that needs what is about to go.
+    fn before_fold(&mut self, event: &Event) {
+        match event {
+            Event::Gone(gone) => {
+                for id in &gone.ids {
+                    self.before_gone(JobId(*id), gone.cause());
+                }
+            }
+            Event::Finished(image) => {
+                if image.foreground {
+                    let len = image.payload.as_ref().map_or(0, |payload| payload.len as usize);
+                    self.foreground_bytes = self.foreground_bytes.saturating_sub(len);
+                } else {
+                    if self.state.status(JobId(image.id)).is_some() {
+                        self.live_bytes = self.live_bytes.saturating_sub(live_cost(image));
+                    }
+                    self.finished_bytes += finished_cost(image);
+                }
+            }
+            Event::Carried(image) if self.state.status(JobId(image.id)).is_none() => {
+                if image.status().is_finished() {
+                    self.finished_bytes += finished_cost(image);
+                } else {
+                    self.live_bytes += live_cost(image);
+                }
+            }
+            Event::Submitted(image) | Event::Retried(image) => {
+                if image.foreground {
+                    self.foreground_bytes +=
+                        image.payload.as_ref().map_or(0, |payload| payload.len as usize);
+                } else {
+                    self.live_bytes += live_cost(image);
+                }
+                if matches!(event, Event::Retried(_)) {
+                    self.finished_bytes = self.finished_bytes.saturating_sub(finished_cost(image));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn before_gone(&mut self, id: JobId, cause: Cause) {
+        match self.state.job(id) {
+            Some(Found::Live(job)) => {
+                let len = job.payload().len;
+                if job.is_foreground() {
+                    self.foreground_bytes = self.foreground_bytes.saturating_sub(len as usize);
+                } else {
+                    let cost = ITEM_BYTES + u64::from(len);
+                    self.live_bytes = self.live_bytes.saturating_sub(cost);
+                }
+                self.stats.expired_unfinished += u64::from(cause == Cause::Expired);
+            }
+            Some(Found::Finished(_)) => {
+                // Stubs do not know their images' sizes: each counts as the mean.
+                let count = self.state.finished_count().max(1) as u64;
+                self.finished_bytes -= self.finished_bytes / count;
+            }
+            None => {}
+        }
+    }
+
+    /// Tells those who waited for what just happened.
+    fn after_fold(&mut self, event: &Event, place: Place) {
+        match event {
+            Event::Submitted(image) | Event::Retried(image) => {
+                if image.status() == Status::Ready {
+                    self.wake_queue(&image.queue);
+                }
+            }
+            Event::Requeued(requeued) => self.on_ready_again(JobId(requeued.id)),
+            Event::Ready(ready) => self.on_ready_again(JobId(ready.id)),
+            Event::Edited(edited) => self.on_ready_again(JobId(edited.id)),
+            Event::Relabelled(relabelled) => self.on_ready_again(JobId(relabelled.id)),
+            Event::QueueSet(set) => self.wake_queue(&set.name),
+            Event::Finished(image) => {
+                self.abandoned.remove(&JobId(image.id));
+                let gate = if image.foreground { Gate::OPEN } else { Gate(place.position + 1) };
+                self.tell_finished(image, gate);
+            }
+            Event::Gone(gone) => {
+                for id in &gone.ids {
+                    self.abandoned.remove(&JobId(*id));
+                    self.tell_all(JobId(*id), Gate(place.position + 1), |id| Answer::Gone(id));
+                }
+            }
+            Event::Leased(leased) => {
+                for ticket in self.waits.for_job(JobId(leased.id)) {
+                    let until_leased = self.waits.find(ticket).is_some_and(|wait| {
+                        matches!(wait.wish, Wish::Result { until_leased: true, .. })
+                    });
+                    if until_leased {
+                        self.waits.lift_deadline(ticket);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_ready_again(&mut self, id: JobId) {
+        if self.abandoned.contains(&id) {
+            self.unwanted.push(id);
+            return;
+        }
+        if let Some(Found::Live(job)) = self.state.job(id)
+            && job.status() == Status::Ready
+        {
+            let queue = job.queue().clone();
+            self.wake_queue(&queue);
+        }
+    }
+
+    fn wake_queue(&mut self, queue: &Bytes) {
+        if self.waits.has_queue(queue) && !self.woken.contains(queue) {
+            self.woken.push(queue.clone());
+        }
+    }
+
+    fn tell_finished(&mut self, image: &JobImage, gate: Gate) {
+        let id = JobId(image.id);
+        if !self.waits.has_any_for_job(id) {
+            return;
+        }
+        let image = Arc::new(image.clone());
+        self.tell_all(id, gate, |_| Answer::Finished(image.clone()));
+    }
+
+    fn tell_all(&mut self, id: JobId, gate: Gate, answer: impl Fn(JobId) -> Answer) {
+        if !self.waits.has_any_for_job(id) {
+            return;
+        }
+        for ticket in self.waits.for_job(id) {
+            self.deliver(ticket, answer(id), gate);
+        }
+    }
+
+    /// Ends a wait with an answer.
+    pub fn deliver(&mut self, ticket: Ticket, answer: Answer, gate: Gate) {
+        if let Some(wait) = self.waits.remove(ticket) {
+            let connection = wait.caller.connection;
+            wait.caller.mailbox.deliver(Delivery { connection, ticket, answer, gate });
+        }
+    }
+
+    // ---- hand-off ----
+
+    fn dispatch_promoted(&mut self) {
+        for queue in self.state.take_promoted() {
+            self.wake_queue(&queue);
+        }
+        self.dispatch();
+    }
+
+    /// Hands ready jobs of woken queues to the longest waiters that can carry them.
+    fn dispatch(&mut self) {
+        while let Some(queue) = self.woken.pop() {
+            self.dispatch_queue(&queue);
+            for queue in self.state.take_promoted() {
+                self.wake_queue(&queue);
+            }
+        }
+        while let Some(id) = self.unwanted.pop() {
+            self.run(&Command::Delete { id, cause: Cause::Abandoned }).ok();
+        }
+    }
+
+    fn dispatch_queue(&mut self, queue: &Bytes) {
+        let mut after = None;
+        while let Some(ticket) = self.waits.for_queue(queue, after) {
+            if self.stopping {
+                return;
+            }
+            let Some(wait) = self.waits.find(ticket) else { return };
+            let Wish::Lease(wish) = &wait.wish else { return };
+            let wish = Command::Lease((**wish).clone());
+            match self.lease_decided(&wish) {
+                Ok((job, gate)) => self.deliver(ticket, Answer::Leased(Box::new(job)), gate),
+                // This waiter cannot carry what is ready; the next one may.
+                Err(_) => after = Some(ticket),
+            }
+            if self.state.queue(queue).is_none_or(|queue| queue.count(Status::Ready) == 0) {
+                return;
+            }
+        }
+    }
+
+    /// Leases a job and says what its answer must wait for.
+    pub fn lease_decided(&mut self, wish: &Command) -> Result<(LeasedJob, Gate), Rejection> {
+        let mut decision = std::mem::take(&mut self.decision);
+        let decided = decide(&self.state, wish, self.now_ms, &mut decision);
+        if !decision.blocked.is_empty() {
+            self.state.apply_hints(&decision, self.now_ms);
+        }
+        let mut leased = Err(Rejection::NothingReady);
+        if decided.is_ok() {
+            for (event, logged) in &decision.events {
+                if let Event::Leased(event) = event {
+                    // What the lease reveals: the record that made the job ready.
+                    leased = self.describe_lease(event, *logged);
+                }
+                self.happen(event, *logged);
+            }
+            if decision.waits_for_own_record {
+                let own = self.own_gate();
+                leased = leased.map(|(job, _)| (job, own));
+            }
+        }
+        self.decision = decision;
+        decided.and(leased)
+    }
+
+    fn describe_lease(
+        &self,
+        event: &spindle_core::event::Leased,
+        logged: bool,
+    ) -> Result<(LeasedJob, Gate), Rejection> {
+        let found = self.state.job(JobId(event.id)).ok_or(Rejection::NotFound)?;
+        let gate = if logged { self.gate_of(&found) } else { self.ids_gate };
+        let Found::Live(job) = found else { return Err(Rejection::Finished) };
+        let leased = LeasedJob {
+            id: job.id(),
+            uuid: job.uuid(),
+            queue: job.queue().clone(),
+            payload: job.payload(),
+            length_ms: event.lease.deadline_ms.map(|at| at.saturating_sub(self.now_ms)),
+            epoch: event.lease.epoch,
+            attempt: event.attempts,
+            keys: job.keys().to_vec(),
+        };
+        Ok((leased, gate))
+    }
+
+    // ---- ids ----
+
+    /// The next id. Blocks are reserved well ahead, so that no answer waits for one.
+    pub fn take_id(&mut self) -> JobId {
+        if self.next_id + ID_BLOCK / 2 >= self.state.server().ids_until {
+            let until = self.state.server().ids_until + ID_BLOCK;
+            if self.run(&Command::ReserveIds { until }).is_ok() {
+                self.ids_gate = self.own_gate();
+            }
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        JobId(id)
+    }
+
+    /// Gives back the id taken last: the submit was refused.
+    pub fn return_id(&mut self, id: JobId) {
+        if self.next_id == id.0 + 1 {
+            self.next_id = id.0;
+        }
+    }
+
+    // ---- waits ----
+
+    /// Ends waits whose time has passed, at most `budget` of them.
+    pub fn expire_waits(&mut self, now_ms: u64, budget: usize) {
+        for _ in 0..budget {
+            let Some(ticket) = self.waits.due(now_ms) else { return };
+            self.end_wait(ticket, Some(Answer::TimedOut));
+        }
+    }
+
+    /// Ends a wait, with an answer or (its connection is gone) without one. An unstarted foreground
+    /// job goes with its last waiter; a started one ends with its lease.
+    pub fn end_wait(&mut self, ticket: Ticket, answer: Option<Answer>) {
+        let job = match self.waits.find(ticket).map(|wait| &wait.wish) {
+            Some(Wish::Result { job, .. }) => Some(*job),
+            Some(_) => None,
+            None => return,
+        };
+        let gate = self.tail();
+        match answer {
+            Some(answer) => self.deliver(ticket, answer, gate),
+            None => {
+                self.waits.remove(ticket);
+            }
+        }
+        let Some(job) = job else { return };
+        if !self.state.is_foreground(job) || self.waits.has_any_for_job(job) {
+            return;
+        }
+        if self.state.status(job) == Some(Status::Leased) {
+            self.abandoned.insert(job);
+        } else {
+            self.run(&Command::Delete { id: job, cause: Cause::Abandoned }).ok();
+        }
+    }
+
+    /// When the engine must be woken next.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let core = self.state.next_deadline(self.hold_expiry);
+        let waits = self.waits.next_deadline();
+        [core, waits].into_iter().flatten().min()
+    }
+}
+
+/// Ids are reserved in blocks of this many.
+pub(crate) const ID_BLOCK: u64 = 1 << 16;
+
+/// Room kept behind bytes in a record for the event that names them. Images with more than this
+/// (Jobq's long event lists) get a record of their own.
+const EVENT_ROOM_BYTES: usize = 16 * 1024;
+
+fn live_cost(image: &JobImage) -> u64 {
+    ITEM_BYTES + image.payload.as_ref().map_or(0, |payload| u64::from(payload.len))
+}
+
+fn finished_cost(image: &JobImage) -> u64 {
+    let result = image.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref());
+    live_cost(image) + result.map_or(0, |result| u64::from(result.len))
+}

@@ -1,0 +1,61 @@
+//! What an engine is told at its start.
+
+use spindle_core::Defaults;
+
+/// Settings of an engine.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of the newest records kept in memory; older payloads are read from the log.
+    pub payload_memory_bytes: usize,
+    /// Over this many bytes that are not durable yet, callers are told to wait.
+    pub undurable_bytes_max: usize,
+    /// Largest payload or result.
+    pub payload_bytes_max: usize,
+    /// Bytes of foreground payloads and results kept in memory at once.
+    pub foreground_bytes_max: usize,
+    /// Waits at once, over all connections.
+    pub waits_max: usize,
+    /// Unbound leases live at least this long after a start (at most the job's TTR).
+    pub grace_ms: u64,
+    /// Items told again in one step of carry-forward.
+    pub carry_bytes: usize,
+    /// What protocols give jobs that say nothing themselves.
+    pub defaults: Defaults,
+    /// Keys the hashes of names from outside.
+    pub seed: u64,
+    /// Switches that only the simulator turns on.
+    #[doc(hidden)]
+    pub faults: Faults,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        const MIB: usize = 1 << 20;
+        Options {
+            payload_memory_bytes: 64 * MIB,
+            undurable_bytes_max: 8 * MIB,
+            payload_bytes_max: 64 * MIB,
+            foreground_bytes_max: 256 * MIB,
+            waits_max: 100_000,
+            grace_ms: 30_000,
+            carry_bytes: 256 * 1024,
+            defaults: Defaults::default(),
+            seed: 0,
+            faults: Faults::default(),
+        }
+    }
+}
+
+/// Planted faults, to prove that the simulator finds them.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Answers leave when their record is written, before it is synced.
+    pub answer_before_sync: bool,
+    /// Old records go before the images that replace them are committed.
+    pub trim_before_commit: bool,
+    /// "Duplicate" is answered before the job it speaks of is durable.
+    pub duplicate_answered_early: bool,
+    /// Those of the core.
+    pub core: spindle_core::state::Faults,
+}

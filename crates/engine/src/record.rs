@@ -1,0 +1,297 @@
+//! One record of the log: a header, then entries - events and payload bytes, each with its length
+//! and checksum, so that a fold passes over payloads and a reader finds either by its offset.
+//!
+//! ```text
+//! header  version u8 | min_reader u8 | 0 u16 | entries u32 | epoch u64 | now_ms u64   (24 bytes)
+//! entry   kind << 28 | length u32    | CRC-32C u32 | bytes
+//! ```
+//!
+//! Numbers are little-endian. An offset names the first byte of an entry's bytes, behind its length
+//! and checksum.
+
+use bytes::Bytes;
+use prost::Message;
+use spindle_core::{Event, EventFrame};
+
+/// The version this program writes.
+pub const VERSION: u8 = 1;
+/// The oldest version of this program that can fold what this one writes.
+pub const MIN_READER: u8 = 1;
+
+pub(crate) const HEADER_BYTES: usize = 24;
+pub(crate) const ENTRY_HEADER_BYTES: usize = 8;
+/// Lengths have 28 bits.
+const LENGTH_MASK: u32 = (1 << 28) - 1;
+
+/// What an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// An event, protobuf.
+    Event = 0,
+    /// Bytes that events refer to.
+    Bytes = 1,
+}
+
+/// Why a record cannot be folded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Too short, or an entry reaches over its end.
+    #[error("the record is malformed at byte {0}")]
+    Malformed(usize),
+    /// Written by a newer program that says this one cannot read it.
+    #[error("the record needs version {needed} of the record format, this program knows {VERSION}")]
+    TooNew {
+        /// The version it needs.
+        needed: u8,
+    },
+    /// An event of a kind this program does not know.
+    #[error("the record holds an event this program does not know, at byte {0}")]
+    UnknownEvent(usize),
+    /// An entry does not match its checksum.
+    #[error("the entry at byte {0} does not match its checksum")]
+    Checksum(usize),
+}
+
+/// A record under construction.
+#[derive(Debug, Default)]
+pub(crate) struct RecordWriter {
+    bytes: Vec<u8>,
+    entries: u32,
+}
+
+impl RecordWriter {
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Bytes so far, header included.
+    pub fn len(&self) -> usize {
+        self.bytes.len().max(HEADER_BYTES)
+    }
+
+    /// The offset the next entry's bytes will have.
+    pub fn next_offset(&self) -> u32 {
+        (self.len() + ENTRY_HEADER_BYTES) as u32
+    }
+
+    /// The bytes written at `offset` of the record so far.
+    pub fn slice(&self, offset: u32, len: u32) -> Option<&[u8]> {
+        let start = offset as usize;
+        self.bytes.get(start..start.checked_add(len as usize)?)
+    }
+
+    fn begin_entry(&mut self) -> usize {
+        if self.bytes.is_empty() {
+            self.bytes.resize(HEADER_BYTES, 0);
+        }
+        self.entries += 1;
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; ENTRY_HEADER_BYTES]);
+        start
+    }
+
+    fn end_entry(&mut self, start: usize, kind: Kind, crc: Option<u32>) {
+        let body = start + ENTRY_HEADER_BYTES;
+        let length = (self.bytes.len() - body) as u32;
+        debug_assert!(length <= LENGTH_MASK, "callers split what is larger than a record");
+        let crc = crc.unwrap_or_else(|| crc32c::crc32c(&self.bytes[body..]));
+        let word = ((kind as u32) << 28) | length;
+        self.bytes[start..start + 4].copy_from_slice(&word.to_le_bytes());
+        self.bytes[start + 4..body].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Appends bytes whose checksum the caller has computed before taking any lock.
+    pub fn put_bytes(&mut self, bytes: &[u8], crc: u32) {
+        let start = self.begin_entry();
+        self.bytes.extend_from_slice(bytes);
+        self.end_entry(start, Kind::Bytes, Some(crc));
+    }
+
+    /// Appends an event.
+    pub fn put_event(&mut self, event: &Event) {
+        let start = self.begin_entry();
+        event.encode(&mut self.bytes);
+        self.end_entry(start, Kind::Event, None);
+    }
+
+    /// Completes the record and begins a new one.
+    pub fn seal(&mut self, epoch: u64, now_ms: u64) -> Bytes {
+        /// Larger records are handed over with their buffer, smaller ones are copied out of it.
+        const COPY_BYTES_MAX: usize = 64 * 1024;
+        let header = &mut self.bytes[..HEADER_BYTES];
+        header[0] = VERSION;
+        header[1] = MIN_READER;
+        header[4..8].copy_from_slice(&self.entries.to_le_bytes());
+        header[8..16].copy_from_slice(&epoch.to_le_bytes());
+        header[16..24].copy_from_slice(&now_ms.to_le_bytes());
+        self.entries = 0;
+        if self.bytes.len() <= COPY_BYTES_MAX {
+            let sealed = Bytes::copy_from_slice(&self.bytes);
+            self.bytes.clear();
+            sealed
+        } else {
+            let mut bytes = std::mem::take(&mut self.bytes);
+            bytes.shrink_to_fit();
+            Bytes::from(bytes)
+        }
+    }
+}
+
+/// A record read back.
+#[derive(Clone, Debug)]
+pub struct RecordReader {
+    bytes: Bytes,
+    /// The epoch it was written in.
+    pub epoch: u64,
+    /// The engine's time when it was sealed.
+    pub now_ms: u64,
+    entries: u32,
+    at: usize,
+}
+
+/// One entry of a record.
+#[derive(Debug)]
+pub enum Entry {
+    /// An event, and the offset of its bytes.
+    Event(Box<Event>, u32),
+    /// Payload bytes at this offset.
+    Bytes {
+        /// Where they begin.
+        offset: u32,
+        /// How many.
+        len: u32,
+    },
+}
+
+impl RecordReader {
+    /// Reads the header.
+    pub fn new(bytes: Bytes) -> Result<RecordReader, RecordError> {
+        let header: &[u8; HEADER_BYTES] =
+            bytes.first_chunk().ok_or(RecordError::Malformed(bytes.len()))?;
+        if header[1] > VERSION {
+            return Err(RecordError::TooNew { needed: header[1] });
+        }
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&header[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        let entries = (word(0) >> 32) as u32;
+        let (epoch, now_ms) = (word(8), word(16));
+        Ok(RecordReader { bytes, epoch, now_ms, entries, at: HEADER_BYTES })
+    }
+
+    fn next_entry(&mut self) -> Result<Option<Entry>, RecordError> {
+        if self.entries == 0 {
+            return Ok(None);
+        }
+        self.entries -= 1;
+        let head = read_entry_header(self.bytes.get(self.at..).unwrap_or_default())
+            .ok_or(RecordError::Malformed(self.at))?;
+        let start = self.at + ENTRY_HEADER_BYTES;
+        let end = start + head.len as usize;
+        let body = self.bytes.get(start..end).ok_or(RecordError::Malformed(self.at))?;
+        self.at = end;
+        match head.kind {
+            // The frame's checksum covers the record, so a fold need not check each entry.
+            Some(Kind::Event) => {
+                let frame = EventFrame::decode(body).map_err(|_| RecordError::Malformed(start))?;
+                let event = frame.event.ok_or(RecordError::UnknownEvent(start))?;
+                Ok(Some(Entry::Event(Box::new(event), start as u32)))
+            }
+            Some(Kind::Bytes) => Ok(Some(Entry::Bytes { offset: start as u32, len: head.len })),
+            None => Err(RecordError::UnknownEvent(start)),
+        }
+    }
+}
+
+impl Iterator for RecordReader {
+    type Item = Result<Entry, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.next_entry().transpose();
+        if matches!(entry, Some(Err(_))) {
+            self.entries = 0;
+        }
+        entry
+    }
+}
+
+/// Length, kind and checksum of an entry.
+pub(crate) struct EntryHeader {
+    pub len: u32,
+    pub kind: Option<Kind>,
+    pub crc: u32,
+}
+
+pub(crate) fn read_entry_header(bytes: &[u8]) -> Option<EntryHeader> {
+    let header: &[u8; ENTRY_HEADER_BYTES] = bytes.first_chunk()?;
+    let word = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+    let crc = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+    let kind = match word >> 28 {
+        0 => Some(Kind::Event),
+        1 => Some(Kind::Bytes),
+        _ => None,
+    };
+    Some(EntryHeader { len: word & LENGTH_MASK, kind, crc })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spindle_core::event::{Gone, IdsReserved};
+
+    fn events() -> [Event; 2] {
+        [
+            Event::IdsReserved(IdsReserved { until: 70_000 }),
+            Event::Gone(Gone { ids: vec![1, 2], cause: 9 }),
+        ]
+    }
+
+    #[test]
+    fn entries_come_back_with_the_offsets_they_were_promised() {
+        let [first, second] = events();
+        let mut writer = RecordWriter::default();
+        let payload_offset = writer.next_offset();
+        writer.put_bytes(b"payload", crc32c::crc32c(b"payload"));
+        let first_offset = writer.next_offset();
+        writer.put_event(&first);
+        writer.put_event(&second);
+        assert_eq!(writer.slice(payload_offset, 7), Some(&b"payload"[..]));
+        let sealed = writer.seal(3, 99);
+        assert!(writer.is_empty());
+        let reader = RecordReader::new(sealed.clone()).unwrap();
+        assert_eq!((reader.epoch, reader.now_ms), (3, 99));
+        let entries: Vec<Entry> = reader.map(Result::unwrap).collect();
+        assert!(matches!(entries[0], Entry::Bytes { offset, len: 7 } if offset == payload_offset));
+        assert!(matches!(&entries[1], Entry::Event(e, at) if **e == first && *at == first_offset));
+        assert!(matches!(&entries[2], Entry::Event(e, _) if **e == second));
+        let header = read_entry_header(&sealed[payload_offset as usize - 8..]).unwrap();
+        assert_eq!((header.len, header.crc), (7, crc32c::crc32c(b"payload")));
+    }
+
+    #[test]
+    fn a_record_cut_anywhere_is_refused_and_never_panics() {
+        let mut writer = RecordWriter::default();
+        writer.put_bytes(b"payload", 0);
+        for event in &events() {
+            writer.put_event(event);
+        }
+        let sealed = writer.seal(1, 1);
+        for cut in 0..sealed.len() {
+            let read = RecordReader::new(sealed.slice(..cut))
+                .and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
+            assert!(read.is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_record_for_newer_readers_names_the_version_it_needs() {
+        let mut writer = RecordWriter::default();
+        writer.put_event(&events()[0]);
+        let mut sealed = writer.seal(1, 1).to_vec();
+        sealed[1] = VERSION + 1;
+        let refused = RecordReader::new(Bytes::from(sealed)).unwrap_err();
+        assert!(matches!(refused, RecordError::TooNew { needed } if needed == VERSION + 1));
+    }
+}

@@ -1,0 +1,207 @@
+//! Who waits for what: leases, results, room in the log. Volatile: a crash forgets it, and so may
+//! the connections it belonged to.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spindle_core::JobId;
+use spindle_core::command::Lease;
+
+use crate::door::{ConnectionId, Mailbox, Ticket};
+
+/// Who asks, and where a deferred answer goes.
+#[derive(Clone)]
+pub struct Caller {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Its reactor.
+    pub mailbox: Arc<dyn Mailbox>,
+}
+
+impl std::fmt::Debug for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Caller({})", self.connection.0)
+    }
+}
+
+/// What a ticket waits for.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// A job of some queues.
+    Lease(Box<Lease>),
+    /// The end of a job.
+    Result {
+        job: JobId,
+        /// The deadline counts only until somebody has leased the job (Workq's `run`).
+        until_leased: bool,
+    },
+    /// Room for more undurable bytes.
+    Room,
+}
+
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub caller: Caller,
+    pub wish: Wish,
+    pub deadline_ms: Option<u64>,
+}
+
+/// All waits. Tickets rise, so the smallest is the longest waiter.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    next_ticket: u64,
+    waits: HashMap<Ticket, Wait>,
+    by_queue: HashMap<Bytes, BTreeSet<Ticket>>,
+    by_job: HashMap<JobId, BTreeSet<Ticket>>,
+    by_connection: HashMap<ConnectionId, BTreeSet<Ticket>>,
+    room: BTreeSet<Ticket>,
+    deadlines: BTreeSet<(u64, Ticket)>,
+}
+
+impl Waits {
+    pub fn add(&mut self, wait: Wait) -> Ticket {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        match &wait.wish {
+            Wish::Lease(lease) => {
+                for queue in &lease.queues {
+                    match self.by_queue.get_mut(queue) {
+                        Some(line) => {
+                            line.insert(ticket);
+                        }
+                        None => {
+                            let name = Bytes::copy_from_slice(queue);
+                            self.by_queue.insert(name, BTreeSet::from([ticket]));
+                        }
+                    }
+                }
+            }
+            Wish::Result { job, .. } => {
+                self.by_job.entry(*job).or_default().insert(ticket);
+            }
+            Wish::Room => {
+                self.room.insert(ticket);
+            }
+        }
+        if let Some(deadline_ms) = wait.deadline_ms {
+            self.deadlines.insert((deadline_ms, ticket));
+        }
+        self.by_connection.entry(wait.caller.connection).or_default().insert(ticket);
+        self.waits.insert(ticket, wait);
+        ticket
+    }
+
+    pub fn find(&self, ticket: Ticket) -> Option<&Wait> {
+        self.waits.get(&ticket)
+    }
+
+    pub fn remove(&mut self, ticket: Ticket) -> Option<Wait> {
+        let wait = self.waits.remove(&ticket)?;
+        match &wait.wish {
+            Wish::Lease(lease) => {
+                for queue in &lease.queues {
+                    remove_from(&mut self.by_queue, queue, ticket);
+                }
+            }
+            Wish::Result { job, .. } => remove_from(&mut self.by_job, job, ticket),
+            Wish::Room => {
+                self.room.remove(&ticket);
+            }
+        }
+        if let Some(deadline_ms) = wait.deadline_ms {
+            self.deadlines.remove(&(deadline_ms, ticket));
+        }
+        remove_from(&mut self.by_connection, &wait.caller.connection, ticket);
+        Some(wait)
+    }
+
+    /// The deadline of a wait no longer counts.
+    pub fn lift_deadline(&mut self, ticket: Ticket) {
+        if let Some(wait) = self.waits.get_mut(&ticket)
+            && let Some(deadline_ms) = wait.deadline_ms.take()
+        {
+            self.deadlines.remove(&(deadline_ms, ticket));
+        }
+    }
+
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(due, _)| *due)
+    }
+
+    pub fn due(&self, now_ms: u64) -> Option<Ticket> {
+        self.deadlines.first().filter(|(due, _)| *due <= now_ms).map(|(_, ticket)| *ticket)
+    }
+
+    /// The longest waiter for a queue behind `after`.
+    pub fn for_queue(&self, queue: &[u8], after: Option<Ticket>) -> Option<Ticket> {
+        let line = self.by_queue.get(queue)?;
+        match after {
+            Some(after) => line.range(Ticket(after.0 + 1)..).next().copied(),
+            None => line.first().copied(),
+        }
+    }
+
+    pub fn for_job(&self, job: JobId) -> Vec<Ticket> {
+        self.by_job.get(&job).map(|line| line.iter().copied().collect()).unwrap_or_default()
+    }
+
+    pub fn has_any_for_job(&self, job: JobId) -> bool {
+        self.by_job.contains_key(&job)
+    }
+
+    pub fn of_connection(&self, connection: ConnectionId) -> Vec<Ticket> {
+        self.by_connection
+            .get(&connection)
+            .map(|line| line.iter().copied().collect())
+            .unwrap_or_default()
+    }
+
+    pub fn for_room(&self) -> Vec<Ticket> {
+        self.room.iter().copied().collect()
+    }
+
+    /// Tickets that wait for leases, and those that wait for results.
+    pub fn leases_and_results(&self) -> Vec<Ticket> {
+        let mut tickets: Vec<Ticket> = self
+            .waits
+            .iter()
+            .filter(|(_, wait)| match &wait.wish {
+                Wish::Lease(_) => true,
+                Wish::Result { until_leased, .. } => !until_leased,
+                Wish::Room => false,
+            })
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        tickets.sort_unstable();
+        tickets
+    }
+
+    /// Queues somebody waits for, in order of their names.
+    pub fn queues(&self) -> Vec<Bytes> {
+        let mut names: Vec<Bytes> = self.by_queue.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    pub fn has_queue(&self, queue: &[u8]) -> bool {
+        self.by_queue.contains_key(queue)
+    }
+
+    pub fn len(&self) -> usize {
+        self.waits.len()
+    }
+}
+
+fn remove_from<K: std::hash::Hash + Eq + Clone>(
+    map: &mut HashMap<K, BTreeSet<Ticket>>,
+    key: &K,
+    ticket: Ticket,
+) {
+    if let Some(line) = map.get_mut(key) {
+        line.remove(&ticket);
+        if line.is_empty() {
+            map.remove(key);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Opens a folder: finds the end of the log, cuts what a crash tore, makes the rest durable.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock, atomic::AtomicU64},
+};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::{
+    FileLogOptions,
+    flush::Flush,
+    segment::Segment,
+    shared::{Positions, Shared},
+    spares::{Spare, Spares},
+    tail::Tail,
+};
+use crate::{
+    contract::Position,
+    disk::Disk,
+    folder::{FileKind, OpenError, begin_segment, file_kind, zero_from},
+    frame::{FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, frame_bytes},
+    survey::{Manner, Survey, Surveyed, survey},
+};
+
+/// The first segment of a folder is made while somebody waits for the server to start.
+const FIRST_SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
+const SEGMENT_BYTES_MIN: u64 = 4096;
+const SEGMENT_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
+
+/// Sizes that follow from the options.
+struct Sizes {
+    segment: u32,
+    segment_min: u32,
+    record_max: u32,
+}
+
+impl Sizes {
+    fn of(options: &FileLogOptions) -> Result<Self, OpenError> {
+        if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&options.segment_bytes) {
+            return Err(OpenError::Options("a segment must have 4 KiB to 2 GiB"));
+        }
+        let segment = options.segment_bytes / 8 * 8;
+        let header = SEGMENT_HEADER_BYTES as u64;
+        let largest = header + frame_bytes(options.record_bytes_max as usize) as u64;
+        let segment_min = segment.min(FIRST_SEGMENT_BYTES.max(largest));
+        let fits = segment_min - header - FRAME_HEADER_BYTES as u64;
+        Ok(Self {
+            segment: segment as u32,
+            segment_min: segment_min as u32,
+            record_max: options.record_bytes_max.min(fits as u32),
+        })
+    }
+}
+
+pub(super) fn open(disk: Arc<dyn Disk>, options: FileLogOptions) -> Result<Shared, OpenError> {
+    let sizes = Sizes::of(&options)?;
+    let folder = &*disk;
+    refuse_foreign(folder)?;
+    let lock = folder.lock().map_err(|error| OpenError::not_taken(folder, error))?;
+    let manner = Manner { write: true, check_chain: !options.fault_skip_tail_zeroing };
+    let mut found = survey(folder, manner)?;
+    if let Some(damage) = found.damage.take() {
+        return Err(OpenError::Corrupt {
+            folder: folder.folder(),
+            file: damage.file,
+            offset: damage.offset,
+            position: damage.position,
+            reason: damage.reason,
+        });
+    }
+    for name in &found.fillings {
+        folder.remove(name).map_err(OpenError::failed(folder, "remove", name))?;
+    }
+    let spares = take_spares(folder, &found, &sizes)?;
+    if found.segments.is_empty() {
+        found.segments.push(first_segment(folder, &sizes)?);
+    }
+    settle(folder, &found.segments, !options.fault_skip_tail_zeroing)?;
+    let shared = assemble(disk, options, sizes, found, spares, lock);
+    if !shared.options.background {
+        shared.spares.prepare_if_short(&*shared.disk);
+    }
+    Ok(shared)
+}
+
+/// Looks before even a lock file is made: the folder may be somebody's home.
+fn refuse_foreign(disk: &dyn Disk) -> Result<(), OpenError> {
+    let mut foreign = Vec::new();
+    for name in disk.list().map_err(OpenError::failed(disk, "list", ""))? {
+        match file_kind(&name) {
+            FileKind::Segment(_) => return Ok(()),
+            FileKind::Foreign if name != "lost+found" => foreign.push(name),
+            _ => {}
+        }
+    }
+    foreign.sort_unstable();
+    match foreign.into_iter().next() {
+        Some(file) => Err(OpenError::Foreign { folder: disk.folder(), file }),
+        None => Ok(()),
+    }
+}
+
+fn first_segment(disk: &dyn Disk, sizes: &Sizes) -> Result<Surveyed, OpenError> {
+    let header = SegmentHeader { salt: disk.salt(), first: Position(0), prev_crc: 0 };
+    let (name, file) = begin_segment(disk, header, 0, u64::from(sizes.segment_min))?;
+    Ok(Surveyed {
+        name,
+        file,
+        header,
+        spots: Vec::new(),
+        end: SEGMENT_HEADER_BYTES as u64,
+        file_bytes: u64::from(sizes.segment_min),
+        last_crc: 0,
+    })
+}
+
+/// Spares of earlier runs that still have a fitting size; removes the others.
+fn take_spares(
+    disk: &dyn Disk,
+    found: &Survey,
+    sizes: &Sizes,
+) -> Result<(Vec<Spare>, u64), OpenError> {
+    let mut spares = Vec::new();
+    let mut next_number = 1;
+    for (number, name) in &found.spares {
+        let file = disk.open(name, true).map_err(OpenError::failed(disk, "open", name))?;
+        let bytes = file.len().map_err(OpenError::failed(disk, "measure", name))?;
+        next_number = next_number.max(number + 1);
+        match u32::try_from(bytes) {
+            Ok(capacity) if (sizes.segment_min..=sizes.segment).contains(&capacity) => {
+                spares.push(Spare { name: name.clone(), file, capacity });
+            }
+            _ => disk.remove(name).map_err(OpenError::failed(disk, "remove", name))?,
+        }
+    }
+    Ok((spares, next_number))
+}
+
+/// Cuts the tail and makes all durable.
+///
+/// What lies behind the end goes, all of it: a frame there was never acknowledged, and must not
+/// come back when the log has grown up to it. Until the zeros are durable nothing is appended. And
+/// what was written but not synced when a process died is read now and told to clients, so a power
+/// cut must not take it back.
+fn settle(disk: &dyn Disk, segments: &[Surveyed], zero_tail: bool) -> Result<(), OpenError> {
+    if let Some(last) = segments.last()
+        && zero_tail
+    {
+        let cut = zero_from(&*last.file, last.end, last.file_bytes).map_err(OpenError::failed(
+            disk,
+            "cut the tail of",
+            &last.name,
+        ))?;
+        if cut {
+            let (file, position) = (&last.name, last.next());
+            tracing::info!(file, offset = last.end, %position, "cut an unfinished tail");
+        }
+    }
+    for segment in segments {
+        segment.file.sync().map_err(OpenError::failed(disk, "sync", &segment.name))?;
+    }
+    disk.sync_folder().map_err(OpenError::failed(disk, "sync the folder", ""))
+}
+
+fn assemble(
+    disk: Arc<dyn Disk>,
+    options: FileLogOptions,
+    sizes: Sizes,
+    found: Survey,
+    (spares, next_number): (Vec<Spare>, u64),
+    lock: crate::disk::FolderLock,
+) -> Shared {
+    let mut segments = VecDeque::with_capacity(found.segments.len());
+    let (mut next, mut last_crc) = (Position(0), 0);
+    let mut kept_bytes = 0;
+    for surveyed in found.segments {
+        (next, last_crc) = (surveyed.next(), surveyed.last_crc);
+        let segment = Segment::new(
+            surveyed.header.first,
+            surveyed.name,
+            surveyed.file,
+            surveyed.file_bytes as u32,
+            surveyed.header.salt,
+        );
+        segment.publish(&surveyed.spots, surveyed.end as u32);
+        kept_bytes += segment.frames_bytes();
+        segments.push_back(Arc::new(segment));
+    }
+    let open = segments.back().expect("a log has at least the segment made above").clone();
+    let first = segments.front().map_or(next, |segment| segment.first);
+    let tail = Tail {
+        next,
+        last_crc,
+        salt: open.salt,
+        offset: open.end(),
+        capacity: open.capacity,
+        runs: Vec::new(),
+        unused: None,
+    };
+    Shared {
+        disk,
+        options,
+        record_bytes_max: sizes.record_max,
+        segments: RwLock::new(segments),
+        tail: Mutex::new(tail),
+        flushing: Mutex::new(Flush { open, answered: next, unsynced: false }),
+        trimming: Mutex::new(()),
+        syncing: Mutex::new(()),
+        spares: Spares::new(spares, next_number, sizes.segment, sizes.segment_min),
+        positions: Positions {
+            first: AtomicU64::new(first.0),
+            synced: AtomicU64::new(next.0),
+            committed: AtomicU64::new(next.0),
+            next: AtomicU64::new(next.0),
+            kept_bytes: AtomicU64::new(kept_bytes),
+        },
+        poisoned: OnceLock::new(),
+        _lock: lock,
+    }
+}

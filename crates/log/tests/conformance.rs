@@ -1,0 +1,54 @@
+//! Every log of this crate keeps the contract.
+
+mod common;
+
+use std::{sync::Arc, time::Duration};
+
+use spindle_log::{
+    FileLog, FileLogOptions, Log, MemoryLog, SyncPolicy, conformance,
+    disk::{RealDisk, SimDisk},
+};
+
+use common::{small, with_sync};
+
+fn check_simulated(options: &FileLogOptions) {
+    let mut seed = 0;
+    conformance::run(&mut || {
+        seed += 1;
+        let disk = Arc::new(SimDisk::new(seed));
+        Arc::new(FileLog::open(disk, options.clone()).expect("an empty folder")) as Arc<dyn Log>
+    });
+}
+
+#[test]
+fn the_memory_log_conforms() {
+    conformance::run(&mut || Arc::new(MemoryLog::with_run_records(64)));
+    conformance::run(&mut || Arc::new(MemoryLog::new()));
+}
+
+#[test]
+fn the_file_log_conforms_with_each_sync_policy() {
+    check_simulated(&small());
+    check_simulated(&with_sync(SyncPolicy::Os));
+    check_simulated(&with_sync(SyncPolicy::Interval(Duration::from_millis(1))));
+}
+
+#[test]
+fn the_file_log_conforms_with_its_threads() {
+    check_simulated(&FileLogOptions { background: true, ..small() });
+    let interval = SyncPolicy::Interval(Duration::from_millis(1));
+    check_simulated(&FileLogOptions { background: true, ..with_sync(interval) });
+}
+
+#[test]
+fn the_file_log_conforms_in_a_directory() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let mut nth = 0;
+    conformance::run(&mut || {
+        nth += 1;
+        let path = parent.path().join(nth.to_string());
+        let disk = RealDisk::create_or_open(path).expect("a new directory");
+        let options = FileLogOptions { segment_bytes: 64 * 1024, ..FileLogOptions::default() };
+        Arc::new(FileLog::open(Arc::new(disk), options).expect("an empty folder"))
+    });
+}

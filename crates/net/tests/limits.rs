@@ -1,0 +1,154 @@
+//! What no client may exceed, and that the others notice nothing of it.
+
+#[expect(dead_code, reason = "each test file uses a part of it")]
+mod common;
+
+use std::io::{ErrorKind, Write};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::{Client, INPUT_BYTES_MAX, one_reactor, serve};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use spindle_net::{Limits, NetConfig};
+
+fn limited(limits: Limits) -> NetConfig {
+    NetConfig { limits, ..one_reactor() }
+}
+
+/// Sends requests until the server takes no more; how many whole ones went out.
+fn stuff(client: &mut Client, request: &str) -> usize {
+    let stream = client.stream.get_mut();
+    stream.set_write_timeout(Some(Duration::from_millis(300))).expect("an open socket");
+    let block = request.repeat(1000);
+    let mut sent = 0;
+    loop {
+        match stream.write(&block.as_bytes()[sent % request.len()..]) {
+            Ok(count) => sent += count,
+            Err(error) => {
+                let full = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
+                assert!(full.contains(&error.kind()), "{error}");
+                return sent / request.len();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_that_reads_late_costs_bounded_memory_and_gets_everything() {
+    let served = serve(limited(Limits { outbox_bytes_max: 300_000, ..Limits::default() }));
+    let mut client = served.client();
+    let requests = stuff(&mut client, &format!("big 100000 {}\n", "-".repeat(20_000)));
+    client.half_close();
+    served.client().asks("echo others", "others");
+    let most = served.toy.seen().pending_bytes_max;
+    assert!(most <= 64 * 1024 + 100_000, "{most} bytes of answers were held");
+    for _ in 0..requests {
+        assert_eq!(client.line().len(), 99_999);
+    }
+    assert_eq!(client.rest(), "");
+    let most = served.toy.seen().input_bytes_max;
+    assert!(most <= INPUT_BYTES_MAX + 64 * 1024, "{most} bytes of requests were held");
+}
+
+#[test]
+fn held_back_requests_go_on_when_no_more_input_comes() {
+    let served = serve(one_reactor());
+    let mut client = served.client();
+    client.send(&"big 50000\n".repeat(300));
+    for _ in 0..300 {
+        assert_eq!(client.line().len(), 49_999);
+    }
+    client.asks("echo end", "end");
+}
+
+#[test]
+fn nothing_is_read_from_a_client_with_too_much_to_read() {
+    let served = serve(limited(Limits { outbox_bytes_max: 10_000, ..Limits::default() }));
+    let mut client = served.client();
+    client.send("gate 1 a\nbig 20000\n");
+    served.toy.until("both requests", |seen| seen.requests == 2);
+    client.send("echo b\n");
+    served.let_turn_pass();
+    assert_eq!(served.toy.seen().requests, 3, "only the one of the other client was read");
+    served.toy.set_durable(1);
+    assert_eq!(client.line(), "a");
+    assert_eq!(client.line().len(), 19_999);
+    assert_eq!(client.line(), "b");
+}
+
+#[test]
+fn a_client_that_never_reads_is_closed() {
+    let write_stall_timeout = Duration::from_millis(400);
+    let served = serve(limited(Limits { write_stall_timeout, ..Limits::default() }));
+    let mut client = served.client();
+    client.send(&"big 30000000\n".repeat(3));
+    served.toy.until("the end of the deaf client", |seen| seen.closed.len() == 1);
+    served.client().asks("echo others", "others");
+}
+
+#[test]
+fn half_a_request_and_silence_is_closed_but_an_idle_client_is_not() {
+    let partial_request_timeout = Duration::from_millis(50);
+    let served = serve(limited(Limits { partial_request_timeout, ..Limits::default() }));
+    let (mut idle, mut silent, mut slow) = (served.client(), served.client(), served.client());
+    idle.asks("echo x", "x");
+    slow.send("echo a\nec");
+    assert_eq!(slow.line(), "a");
+    assert!(slow.is_cut_off());
+    idle.asks("echo y", "y");
+    silent.asks("echo z", "z");
+    assert_eq!(served.toy.seen().closed.len(), 1);
+}
+
+#[test]
+fn silence_and_idleness_are_closed_when_asked_for() {
+    let timeout = Some(Duration::from_millis(100));
+    let limits =
+        Limits { idle_timeout: timeout, first_bytes_timeout: timeout, ..Limits::default() };
+    let served = serve(limited(limits));
+    let (mut waiting, mut silent, mut idle) = (served.client(), served.client(), served.client());
+    waiting.send("wait\n");
+    served.toy.until("the wait", |seen| seen.waits.len() == 1);
+    idle.asks("echo x", "x");
+    assert!(idle.is_cut_off());
+    assert!(silent.is_cut_off());
+    served.toy.answer(0);
+    assert_eq!(waiting.line(), "answered", "a waiting client is not idle");
+    assert!(waiting.is_cut_off());
+}
+
+#[test]
+fn one_connection_too_many_is_closed_at_once_and_a_place_can_be_taken_again() {
+    let served = serve(limited(Limits { connections_max: 3, ..Limits::default() }));
+    let mut clients: Vec<_> = (0..3).map(|_| served.client()).collect();
+    for client in &mut clients {
+        client.asks("echo x", "x");
+    }
+    assert!(served.client().is_cut_off());
+    let counters = served.handle.counters();
+    assert_eq!(counters.refused.load(Ordering::Relaxed), 1);
+    assert_eq!(counters.accepted.load(Ordering::Relaxed), 3);
+    clients.truncate(2);
+    common::eventually("the place", || counters.open.load(Ordering::Relaxed) == 2);
+    served.client().asks("echo y", "y");
+}
+
+#[test]
+fn thousands_of_connections_are_served() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let served = serve(NetConfig { reactors: 2, ..one_reactor() });
+    let mut clients: Vec<_> = (0..2000).map(|_| served.client()).collect();
+    for client in &mut clients {
+        client.send("gate 9 x\n");
+    }
+    served.toy.until("all requests", |seen| seen.requests == 2000);
+    served.toy.set_durable(9);
+    for client in &mut clients {
+        assert_eq!(client.line(), "x");
+    }
+    drop(clients);
+    served.toy.until("all ends", |seen| seen.closed.len() == 2000);
+    let open = &served.handle.counters().open;
+    common::eventually("all places", || open.load(Ordering::Relaxed) == 0);
+}

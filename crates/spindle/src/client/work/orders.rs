@@ -1,0 +1,175 @@
+//! What the workers of one `spindle work` share.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{Shutdown, TcpStream},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+
+/// Whether to go on, who waits for a job, and what runs.
+#[derive(Debug)]
+pub struct Orders {
+    jobs_max: Option<u64>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stop: bool,
+    /// Jobs taken, and those that workers are waiting to take.
+    taken: u64,
+    waiting: BTreeMap<usize, TcpStream>,
+    /// The process groups of commands that run.
+    groups: BTreeSet<i32>,
+    completed: u64,
+    failed: u64,
+    fatal: Option<anyhow::Error>,
+}
+
+/// What became of all jobs.
+#[derive(Debug)]
+pub struct Summary {
+    /// Commands that ended with exit code 0.
+    pub completed: u64,
+    /// The others.
+    pub failed: u64,
+    /// What ended the run before its time.
+    pub fatal: Option<anyhow::Error>,
+}
+
+impl Orders {
+    /// Orders to take jobs, at most so many.
+    pub fn new(jobs_max: Option<u64>) -> Self {
+        Self { jobs_max, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// A worker that panicked left nothing half done in here.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for leave to take one more job; it must be used or given back.
+    pub fn take_leave(&self) -> bool {
+        let mut state = self.state();
+        if state.stop || self.jobs_max.is_some_and(|max| state.taken >= max) {
+            return false;
+        }
+        state.taken += 1;
+        true
+    }
+
+    /// No job came of the leave.
+    pub fn give_leave_back(&self) {
+        self.state().taken -= 1;
+        self.changed.notify_all();
+    }
+
+    /// A worker begins to wait for a job on a connection. False when it must not.
+    pub fn begin_wait(&self, worker: usize, stream: TcpStream) -> bool {
+        let mut state = self.state();
+        if !state.stop {
+            state.waiting.insert(worker, stream);
+        }
+        !state.stop
+    }
+
+    /// A worker's wait is over. True when its connection was half closed meanwhile.
+    pub fn end_wait(&self, worker: usize) -> bool {
+        self.state().waiting.remove(&worker).is_none()
+    }
+
+    /// Take no more jobs. Workers that wait for one say that they send no more: a server ends
+    /// their wait then, and a job that was on its way still arrives.
+    pub fn stop(&self) -> usize {
+        let mut state = self.state();
+        state.stop = true;
+        for (_, stream) in std::mem::take(&mut state.waiting) {
+            // It fails when the server has gone, which ends the wait as well.
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+        self.changed.notify_all();
+        state.groups.len()
+    }
+
+    /// Whether no more jobs are to be taken.
+    pub fn is_stopped(&self) -> bool {
+        self.state().stop
+    }
+
+    /// Stops because going on makes no sense.
+    pub fn fail(&self, error: anyhow::Error) {
+        self.state().fatal.get_or_insert(error);
+        self.stop();
+    }
+
+    /// Waits, but not longer than until [`Orders::stop`].
+    pub fn pause(&self, duration: Duration) {
+        let waited = self.changed.wait_timeout_while(self.state(), duration, |state| !state.stop);
+        drop(waited);
+    }
+
+    /// A command runs in this process group.
+    pub fn began(&self, group: i32) {
+        self.state().groups.insert(group);
+    }
+
+    /// A command ended.
+    pub fn ended(&self, group: i32) {
+        self.state().groups.remove(&group);
+    }
+
+    /// Ends all commands.
+    pub fn kill_all(&self) {
+        for &group in &self.state().groups {
+            // It fails when the command has just ended.
+            let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+        }
+    }
+
+    /// A job is finished.
+    pub fn count(&self, success: bool) {
+        let mut state = self.state();
+        if success {
+            state.completed += 1;
+        } else {
+            state.failed += 1;
+        }
+    }
+
+    /// What became of all jobs.
+    pub fn sum_up(&self) -> Summary {
+        let mut state = self.state();
+        let (completed, failed) = (state.completed, state.failed);
+        Summary { completed, failed, fatal: state.fatal.take() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leave_is_given_up_to_the_maximum_and_what_is_given_back_again() {
+        let orders = Orders::new(Some(2));
+        assert!(orders.take_leave());
+        assert!(orders.take_leave());
+        assert!(!orders.take_leave());
+        orders.give_leave_back();
+        assert!(orders.take_leave());
+    }
+
+    #[test]
+    fn a_stop_ends_leave_and_pauses() {
+        let orders = Orders::new(None);
+        orders.stop();
+        assert!(!orders.take_leave());
+        orders.pause(Duration::from_secs(3600));
+    }
+}

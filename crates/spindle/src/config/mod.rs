@@ -1,0 +1,15 @@
+//! How the server is set up: one table of settings, and where each value comes from.
+//!
+//! [`TABLE`](table::TABLE) makes the flags of `spindle serve`, the names in the environment, the
+//! keys of the file, what `spindle config` prints and the page `docs/configuration.md`.
+
+mod address;
+mod file;
+mod resolve;
+mod show;
+mod table;
+
+pub use address::{Loopback, loopback};
+pub use resolve::{ConfigError, InForce, Resolved, SettingFlags, Source, resolve};
+pub use show::{print_json, print_reference, print_table};
+pub use table::{Config, DOORS};

@@ -1,0 +1,379 @@
+//! Puts the layers together: flags before environment before file before defaults.
+
+use std::{collections::BTreeMap, ffi::OsString, fmt, io, path::Path};
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, builder::ValueHint};
+
+use super::{
+    address::{Loopback, loopback},
+    file::read_file,
+    table::{Config, ENVIRONMENT_PREFIX, Setting, Shape, TABLE},
+};
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {path}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not TOML.
+    #[error("{path} is not TOML: {source}")]
+    NotToml {
+        /// The file.
+        path: String,
+        /// Where it is wrong.
+        source: Box<toml::de::Error>,
+    },
+    /// The file has a key that is none.
+    #[error("{path}: there is no setting `{key}`{hint}; `spindle config` lists all")]
+    UnknownKey {
+        /// The file.
+        path: String,
+        /// The key.
+        key: String,
+        /// What was probably meant.
+        hint: String,
+    },
+    /// The file gives a value of another type.
+    #[error("{path}: `{key}` must be {expected}")]
+    WrongType {
+        /// The file.
+        path: String,
+        /// The key.
+        key: String,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// A value is not what the setting takes.
+    #[error("{source_name}: `{value}` will not do: {reason}")]
+    BadValue {
+        /// The flag, environment name or file key that gave it.
+        source_name: String,
+        /// The value.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The environment gives a value that is not text.
+    #[error("{name} in the environment is not valid UTF-8")]
+    NotText {
+        /// The name in the environment.
+        name: String,
+    },
+    /// A door would be open to other machines.
+    #[error(
+        "{door}: {address} is not a loopback address and this door asks nobody for a password; \
+         use 127.0.0.1, or --insecure {door} if the network itself keeps strangers out"
+    )]
+    NotLoopback {
+        /// The door.
+        door: &'static str,
+        /// Where it was to listen.
+        address: std::net::SocketAddr,
+    },
+    /// There would be nothing to serve.
+    #[error("every door is off: nobody could reach the server")]
+    NoDoor,
+}
+
+/// Where a value came from. The earlier wins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The command line.
+    Flag,
+    /// The environment.
+    Environment,
+    /// The file.
+    File,
+    /// Nobody said anything.
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flag => "flag",
+            Self::Environment => "environment",
+            Self::File => "file",
+            Self::Default => "default",
+        })
+    }
+}
+
+/// What the flags said, by the setting's name.
+#[derive(Debug, Clone, Default)]
+pub struct SettingFlags(BTreeMap<&'static str, Vec<String>>);
+
+/// A setting as it is in force.
+#[derive(Debug)]
+pub struct InForce {
+    /// The setting.
+    pub setting: &'static Setting,
+    /// Its values as they were written; more than one only where that is allowed.
+    pub values: Vec<String>,
+    /// Who said so.
+    pub source: Source,
+    /// The flag, the name in the environment or the file and key; empty for a default.
+    pub source_name: String,
+}
+
+/// The configuration and how it came about.
+#[derive(Debug)]
+pub struct Resolved {
+    /// What is in force.
+    pub config: Config,
+    /// Each setting in the order of the table.
+    pub settings: Vec<InForce>,
+    /// Names in the environment that look like settings and are none.
+    pub unknown_environment: Vec<String>,
+}
+
+impl Resolved {
+    /// A setting as it was written.
+    pub fn written(&self, name: &str) -> String {
+        let found = self.settings.iter().find(|found| found.setting.name == name);
+        found.map(|found| found.values.join(",")).unwrap_or_default()
+    }
+}
+
+impl Args for SettingFlags {
+    fn augment_args(command: Command) -> Command {
+        TABLE.iter().fold(command, |command, setting| command.arg(flag(setting)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+fn flag(setting: &'static Setting) -> Arg {
+    let action = match setting.shape {
+        Shape::One => ArgAction::Set,
+        Shape::Switch => ArgAction::SetTrue,
+        Shape::Many => ArgAction::Append,
+    };
+    let mut told = vec![format!("env: {}", setting.environment_name())];
+    if !setting.default.is_empty() && setting.shape == Shape::One {
+        told.push(format!("default: {}", setting.default));
+    }
+    let hint = match setting.value {
+        "FILE" => ValueHint::FilePath,
+        "DIR" => ValueHint::DirPath,
+        _ => ValueHint::Other,
+    };
+    let arg = Arg::new(setting.name)
+        .long(setting.name)
+        .action(action)
+        .help(format!("{} [{}]", setting.help, told.join(", ")));
+    match setting.shape {
+        Shape::Switch => arg,
+        Shape::One | Shape::Many => arg.value_name(setting.value).value_hint(hint),
+    }
+}
+
+impl FromArgMatches for SettingFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for setting in TABLE {
+            let values: Vec<String> = match setting.shape {
+                Shape::Switch if matches.get_flag(setting.name) => vec!["true".to_owned()],
+                Shape::Switch => Vec::new(),
+                Shape::One | Shape::Many => {
+                    matches.get_many(setting.name).unwrap_or_default().cloned().collect()
+                }
+            };
+            if !values.is_empty() {
+                self.0.insert(setting.name, values);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts together what is in force. `environment` is the whole of it; what is none of the server's
+/// is passed over, and so is what is empty.
+pub fn resolve(
+    flags: &SettingFlags,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Resolved, ConfigError> {
+    let (mut environment, unknown_environment) = of_environment(environment)?;
+    let mut config = Config::blank();
+    let mut settings = Vec::new();
+    let mut file = BTreeMap::new();
+    let mut path = String::new();
+    for setting in TABLE {
+        let layers = [
+            (Source::Flag, flags.0.get(setting.name).cloned(), format!("--{}", setting.name)),
+            (
+                Source::Environment,
+                environment.remove(setting.name),
+                setting.environment_name(),
+            ),
+            (Source::File, file.remove(setting.name), format!("{path}: `{}`", setting.name)),
+        ];
+        let given = layers
+            .into_iter()
+            .find_map(|(source, values, name)| values.map(|values| (source, values, name)));
+        let (source, values, source_name) = given.unwrap_or_else(|| {
+            let values = Some(setting.default.to_owned()).filter(|text| !text.is_empty());
+            (Source::Default, values.into_iter().collect(), String::new())
+        });
+        for value in &values {
+            (setting.apply)(&mut config, value).map_err(|reason| ConfigError::BadValue {
+                source_name: source_name.clone(),
+                value: value.clone(),
+                reason,
+            })?;
+        }
+        // The table begins with the file's name, so that all others can come from it.
+        if setting.name == "config"
+            && let Some(named) = values.first()
+        {
+            file = read_file(Path::new(named))?;
+            path.clone_from(named);
+        }
+        settings.push(InForce { setting, values, source, source_name });
+    }
+    check(&config)?;
+    Ok(Resolved { config, settings, unknown_environment })
+}
+
+type OfEnvironment = (BTreeMap<&'static str, Vec<String>>, Vec<String>);
+
+fn of_environment(
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<OfEnvironment, ConfigError> {
+    let mut values = BTreeMap::new();
+    let mut unknown = Vec::new();
+    for (name, value) in environment {
+        let Some(name) = name.to_str().filter(|name| name.starts_with(ENVIRONMENT_PREFIX)) else {
+            continue;
+        };
+        let Some(setting) = TABLE.iter().find(|setting| setting.environment_name() == name) else {
+            unknown.push(name.to_owned());
+            continue;
+        };
+        if value.is_empty() {
+            continue;
+        }
+        let Ok(value) = value.into_string() else {
+            return Err(ConfigError::NotText { name: name.to_owned() });
+        };
+        let texts = match setting.shape {
+            Shape::Many => value.split(',').map(|part| part.trim().to_owned()).collect(),
+            Shape::One | Shape::Switch => vec![value],
+        };
+        values.insert(setting.name, texts);
+    }
+    unknown.sort_unstable();
+    Ok((values, unknown))
+}
+
+fn check(config: &Config) -> Result<(), ConfigError> {
+    let mut doors = config.doors().peekable();
+    if doors.peek().is_none() {
+        return Err(ConfigError::NoDoor);
+    }
+    for (door, address) in doors {
+        let allowed = config.insecure.iter().any(|named| named == door);
+        if loopback(address) == Loopback::No && !allowed {
+            return Err(ConfigError::NotLoopback { door, address });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn flags(given: &[&str]) -> SettingFlags {
+        let command = SettingFlags::augment_args(Command::new("serve").no_binary_name(true));
+        SettingFlags::from_arg_matches(&command.try_get_matches_from(given).unwrap()).unwrap()
+    }
+
+    fn told(
+        given: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Resolved, ConfigError> {
+        let environment = environment.iter().map(|(name, value)| (name.into(), value.into()));
+        resolve(&flags(given), environment)
+    }
+
+    fn source<'a>(resolved: &'a Resolved, name: &str) -> (&'a str, &'a Source) {
+        let found = resolved.settings.iter().find(|found| found.setting.name == name).unwrap();
+        (found.values.first().map_or("", String::as_str), &found.source)
+    }
+
+    #[test]
+    fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let lines = "data = 'f'\nsync = 'os'\npayload-memory = '1KiB'\nconnections-max = 3\n";
+        file.write_all(lines.as_bytes()).unwrap();
+        let path = file.path().to_str().unwrap();
+        let environment = [
+            ("SPINDLE_SERVE_CONFIG", path),
+            ("SPINDLE_SERVE_SYNC", "interval:5"),
+            ("SPINDLE_SERVE_DATA", "e"),
+        ];
+        let resolved = told(&["--data", "c"], &environment).unwrap();
+        assert_eq!(source(&resolved, "data"), ("c", &Source::Flag));
+        assert_eq!(source(&resolved, "sync"), ("interval:5", &Source::Environment));
+        assert_eq!(source(&resolved, "payload-memory"), ("1KiB", &Source::File));
+        assert_eq!(source(&resolved, "shutdown-timeout"), ("10s", &Source::Default));
+        assert_eq!(resolved.config.connections_max, 3);
+        assert_eq!(resolved.config.payload_memory_bytes, 1024);
+        assert_eq!(resolved.config.file.as_deref(), Some(file.path()));
+    }
+
+    #[test]
+    fn an_address_that_is_not_loopback_needs_its_door_named() {
+        let refused = told(&["--workq", "0.0.0.0:9922"], &[]).unwrap_err();
+        assert!(matches!(refused, ConfigError::NotLoopback { door: "workq", .. }));
+        assert!(told(&["--workq", "0.0.0.0:9922", "--insecure", "workq"], &[]).is_ok());
+        let named = [("SPINDLE_SERVE_INSECURE", "workq"), ("SPINDLE_SERVE_WORKQ", "[::]:1")];
+        assert!(told(&[], &named).is_ok());
+    }
+
+    #[test]
+    fn a_bad_value_is_told_with_where_it_stands() {
+        let error = told(&["--sync", "maybe"], &[]).unwrap_err().to_string();
+        assert!(error.contains("--sync: `maybe`"), "{error}");
+        let error = told(&[], &[("SPINDLE_SERVE_PAYLOAD_MEMORY", "much")]).unwrap_err();
+        assert!(error.to_string().contains("SPINDLE_SERVE_PAYLOAD_MEMORY: `much`"), "{error}");
+        let error = told(&["--insecure", "gate"], &[]).unwrap_err().to_string();
+        assert!(error.contains("no such door"), "{error}");
+    }
+
+    #[test]
+    fn empty_names_in_the_environment_are_not_set_and_strange_ones_are_told() {
+        let environment = [("SPINDLE_SERVE_DATA", ""), ("SPINDLE_SERVE_DATUM", "x"), ("HOME", "/")];
+        let resolved = told(&[], &environment).unwrap();
+        assert_eq!(source(&resolved, "data"), ("./spindle-data", &Source::Default));
+        assert_eq!(resolved.unknown_environment, ["SPINDLE_SERVE_DATUM"]);
+    }
+
+    #[test]
+    fn a_server_without_a_door_is_refused() {
+        assert!(matches!(told(&["--workq", "off"], &[]), Err(ConfigError::NoDoor)));
+    }
+
+    #[test]
+    fn a_switch_can_be_turned_off_in_the_environment_only() {
+        assert!(told(&["--memory"], &[("SPINDLE_SERVE_MEMORY", "false")]).unwrap().config.memory);
+        assert!(!told(&[], &[("SPINDLE_SERVE_MEMORY", "false")]).unwrap().config.memory);
+        assert!(told(&[], &[("SPINDLE_SERVE_MEMORY", "perhaps")]).is_err());
+    }
+}

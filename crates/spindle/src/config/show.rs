@@ -1,0 +1,119 @@
+//! Shows settings: what is in force, and the reference of all there are.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::{
+    resolve::{InForce, Resolved, Source},
+    table::{Shape, TABLE},
+};
+use crate::output::{Rows, write_line};
+
+/// Prints a line for each setting: name, value, and where it came from.
+pub fn print_table(resolved: &Resolved, out: &mut impl Write) -> io::Result<()> {
+    let mut rows = Rows::new(&["setting", "value", "from"]);
+    for found in &resolved.settings {
+        rows.add([found.setting.name.to_owned(), found.values.join(","), origin(found)]);
+    }
+    rows.print(out)
+}
+
+fn origin(found: &InForce) -> String {
+    match found.source {
+        Source::Default => Source::Default.to_string(),
+        _ => format!("{} ({})", found.source, found.source_name),
+    }
+}
+
+/// Prints an object for each setting, one in a line.
+pub fn print_json(resolved: &Resolved, out: &mut impl Write) -> io::Result<()> {
+    for found in &resolved.settings {
+        let value = match found.setting.shape {
+            Shape::Many => json!(found.values),
+            Shape::Switch => json!(resolved.config.memory),
+            Shape::One => found.values.first().map_or(Value::Null, |value| json!(value)),
+        };
+        let from = Some(&found.source_name).filter(|name| !name.is_empty());
+        let line = json!({
+            "name": found.setting.name,
+            "value": value,
+            "source": found.source.to_string(),
+            "from": from,
+        });
+        write_line(out, &line)?;
+    }
+    Ok(())
+}
+
+/// Prints the page of all settings.
+pub fn print_reference(out: &mut impl Write) -> io::Result<()> {
+    out.write_all(REFERENCE_HEAD.as_bytes())?;
+    for setting in TABLE {
+        let flag = match setting.shape {
+            Shape::Switch => format!("--{}", setting.name),
+            Shape::One | Shape::Many => format!("--{} {}", setting.name, setting.value),
+        };
+        let key = match (setting.in_file, setting.shape) {
+            (false, _) => "none".to_owned(),
+            (true, Shape::Switch) => format!("`{} = true`", setting.name),
+            (true, Shape::Many) => format!("`{} = [\"...\"]`", setting.name),
+            (true, Shape::One) => format!("`{} = \"{}\"`", setting.name, setting.default),
+        };
+        let default = match setting.default {
+            "" => "none".to_owned(),
+            default => format!("`{default}`"),
+        };
+        writeln!(out, "\n### {}\n\n{}\n", setting.name, setting.help)?;
+        writeln!(out, "- flag: `{flag}`")?;
+        writeln!(out, "- environment: `{}`", setting.environment_name())?;
+        writeln!(out, "- file: {key}")?;
+        writeln!(out, "- default: {default}")?;
+    }
+    Ok(())
+}
+
+const REFERENCE_HEAD: &str = "\
+# Configuration
+
+<!-- Printed by `spindle config --reference`; a test fails when this page is stale. -->
+
+`spindle serve` needs no configuration. What it can be told comes from, in this order:
+
+1. flags: `spindle serve --sync os`
+2. the environment: `SPINDLE_SERVE_SYNC=os` (an empty value counts as not set)
+3. a TOML file that `--config FILE` or `SPINDLE_SERVE_CONFIG` names: `sync = \"os\"`
+4. the defaults below
+
+The first that says something about a setting decides it alone: lists are not joined.
+`spindle config` takes the same flags, reads the same environment and file, and prints what would
+be in force and where each value came from (`--json`: one object per line with `name`, `value`,
+`source` and `from`). A setting that does not exist, or a value that will not do, stops the start
+with exit code 2 and is named; an unknown `SPINDLE_SERVE_` name in the environment is only warned
+of.
+
+The commands for people (`add`, `work`, `jobs`, ...) know one setting: the server's address, from
+`--workq ADDR` or `SPINDLE_WORKQ`, by default `127.0.0.1:9922`.
+
+## Settings
+";
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn the_committed_page_is_the_one_the_table_makes() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+        let mut page = Vec::new();
+        print_reference(&mut page).unwrap();
+        let committed = fs::read(&path).unwrap_or_default();
+        assert!(
+            committed == page,
+            "docs/configuration.md is stale: \
+             `cargo run -- config --reference > docs/configuration.md`"
+        );
+    }
+}

@@ -1,0 +1,314 @@
+//! The one table of settings.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use spindle_log::SyncPolicy;
+use tracing_subscriber::filter::LevelFilter;
+
+use super::address::parse_listen;
+use crate::quantity::{parse_duration, parse_size};
+
+/// Everything `spindle serve` can be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The file that was read, if one was.
+    pub file: Option<PathBuf>,
+    /// The folder of the log.
+    pub data: PathBuf,
+    /// Keep the log in memory instead.
+    pub memory: bool,
+    /// When the log is synced.
+    pub sync: SyncPolicy,
+    /// Payloads and results kept in memory.
+    pub payload_memory_bytes: u64,
+    /// Where the Workq door listens; `None` is off.
+    pub workq: Option<SocketAddr>,
+    /// Doors that may listen on an address that is not loopback.
+    pub insecure: Vec<String>,
+    /// How long answers under way may take at the end.
+    pub shutdown_timeout: Duration,
+    /// Open connections of all doors together.
+    pub connections_max: usize,
+    /// What is logged.
+    pub log_level: LevelFilter,
+}
+
+impl Config {
+    /// What [`TABLE`]'s defaults are then put into.
+    pub(super) fn blank() -> Self {
+        Self {
+            file: None,
+            data: PathBuf::new(),
+            memory: false,
+            sync: SyncPolicy::Always,
+            payload_memory_bytes: 0,
+            workq: None,
+            insecure: Vec::new(),
+            shutdown_timeout: Duration::ZERO,
+            connections_max: 0,
+            log_level: LevelFilter::INFO,
+        }
+    }
+
+    /// Each door that is on, with its address.
+    pub fn doors(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        [("workq", self.workq)].into_iter().filter_map(|(door, addr)| Some((door, addr?)))
+    }
+}
+
+/// The doors there are, as `--insecure` names them.
+pub const DOORS: &[&str] = &["workq"];
+
+/// How a setting is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// `--name VALUE`
+    One,
+    /// `--name`; in the environment and the file `true` or `false`.
+    Switch,
+    /// `--name VALUE`, repeatable; in the environment with commas, in the file a list.
+    Many,
+}
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its flag without the hyphens and its key in the file.
+    pub name: &'static str,
+    /// What stands for its value in the help; empty for a switch.
+    pub value: &'static str,
+    /// How it is given.
+    pub shape: Shape,
+    /// What holds when nobody says anything; empty is none.
+    pub default: &'static str,
+    /// Whether the file may set it.
+    pub in_file: bool,
+    /// What it is for, as a sentence.
+    pub help: &'static str,
+    /// Reads a value into the configuration. With several values it is called for each.
+    pub apply: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+/// All settings, in the order in which they are shown.
+pub const TABLE: &[Setting] = &[
+    Setting {
+        name: "config",
+        value: "FILE",
+        shape: Shape::One,
+        default: "",
+        in_file: false,
+        help: "Read settings from this TOML file. Without it no file is read.",
+        apply: |config, text| {
+            config.file = Some(PathBuf::from(text));
+            Ok(())
+        },
+    },
+    Setting {
+        name: "data",
+        value: "DIR",
+        shape: Shape::One,
+        default: "./spindle-data",
+        in_file: true,
+        help: "Keep the log in this folder, which is made when it is missing. A path in the file \
+               counts from where the server is started.",
+        apply: |config, text| {
+            if text.is_empty() {
+                return Err("name a folder".to_owned());
+            }
+            config.data = PathBuf::from(text);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "memory",
+        value: "",
+        shape: Shape::Switch,
+        default: "false",
+        in_file: true,
+        help: "Keep the log in memory: every job is gone when the server stops. The data folder \
+               is not touched.",
+        apply: |config, text| {
+            config.memory = parse_switch(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "sync",
+        value: "WHEN",
+        shape: Shape::One,
+        default: "always",
+        in_file: true,
+        help: "When to make what was written durable: `always` (before it is acknowledged), \
+               `interval:MS` (that often; a power cut loses what came since) or `os` (when the \
+               operating system likes to).",
+        apply: |config, text| {
+            config.sync = parse_sync(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "payload-memory",
+        value: "SIZE",
+        shape: Shape::One,
+        default: "64MiB",
+        in_file: true,
+        help: "Keep at most this much of payloads and results in memory; the rest is read back \
+               from the log when it is needed. Takes KiB, MiB, GiB and plain bytes.",
+        apply: |config, text| {
+            config.payload_memory_bytes = parse_size(text).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "workq",
+        value: "ADDR",
+        shape: Shape::One,
+        default: "127.0.0.1:9922",
+        in_file: true,
+        help: "Where the Workq door listens, or `off`. Port 0 takes any free port; the log says \
+               which.",
+        apply: |config, text| {
+            config.workq = parse_listen(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "insecure",
+        value: "DOOR",
+        shape: Shape::Many,
+        default: "",
+        in_file: true,
+        help: "Let this door (`workq`) listen on an address that is not loopback: whoever reaches \
+               it can do everything. May be given again.",
+        apply: |config, text| {
+            if !DOORS.contains(&text) {
+                return Err(format!("there is no such door; there is {}", DOORS.join(", ")));
+            }
+            config.insecure.push(text.to_owned());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "shutdown-timeout",
+        value: "TIME",
+        shape: Shape::One,
+        default: "10s",
+        in_file: true,
+        help: "How long answers under way may take once the server was told to stop. Takes ms, s, \
+               m, h and d.",
+        apply: |config, text| {
+            config.shutdown_timeout = parse_duration(text).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "connections-max",
+        value: "COUNT",
+        shape: Shape::One,
+        default: "10000",
+        in_file: true,
+        help: "How many connections all doors together hold. The excess is closed at once.",
+        apply: |config, text| {
+            let count = text.parse().ok().filter(|count| *count > 0);
+            config.connections_max = count.ok_or("write a whole number from 1")?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "log-level",
+        value: "LEVEL",
+        shape: Shape::One,
+        default: "info",
+        in_file: true,
+        help: "What to log on standard error: `off`, `error`, `warn`, `info`, `debug` or `trace`.",
+        apply: |config, text| {
+            config.log_level = match text {
+                "off" => LevelFilter::OFF,
+                "error" => LevelFilter::ERROR,
+                "warn" => LevelFilter::WARN,
+                "info" => LevelFilter::INFO,
+                "debug" => LevelFilter::DEBUG,
+                "trace" => LevelFilter::TRACE,
+                _ => return Err("use off, error, warn, info, debug or trace".to_owned()),
+            };
+            Ok(())
+        },
+    },
+];
+
+impl Setting {
+    /// Its name in the environment: `SPINDLE_SERVE_PAYLOAD_MEMORY`.
+    pub fn environment_name(&self) -> String {
+        format!("{ENVIRONMENT_PREFIX}{}", self.name.to_uppercase().replace('-', "_"))
+    }
+
+    /// The setting of that name.
+    pub fn named(name: &str) -> Option<&'static Setting> {
+        TABLE.iter().find(|setting| setting.name == name)
+    }
+}
+
+/// What the environment names of the server begin with.
+pub const ENVIRONMENT_PREFIX: &str = "SPINDLE_SERVE_";
+
+fn parse_switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "1" | "yes" => Ok(true),
+        "false" | "0" | "no" => Ok(false),
+        _ => Err("use true or false".to_owned()),
+    }
+}
+
+fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
+    let interval = |ms: &str| {
+        let ms = ms.parse().ok().filter(|ms| (1..=INTERVAL_MS_MAX).contains(ms));
+        ms.map(|ms| SyncPolicy::Interval(Duration::from_millis(ms)))
+            .ok_or_else(|| format!("the interval is 1 to {INTERVAL_MS_MAX} milliseconds"))
+    };
+    match text {
+        "always" => Ok(SyncPolicy::Always),
+        "os" => Ok(SyncPolicy::Os),
+        _ => match text.strip_prefix("interval:") {
+            Some(ms) => interval(ms),
+            None => Err("use always, interval:MS or os".to_owned()),
+        },
+    }
+}
+
+/// An hour: who wants less often wants `os`.
+const INTERVAL_MS_MAX: u64 = 3_600_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_value_its_setting_takes() {
+        let mut config = Config::blank();
+        for setting in TABLE.iter().filter(|setting| !setting.default.is_empty()) {
+            (setting.apply)(&mut config, setting.default).unwrap();
+        }
+        assert_eq!(config.payload_memory_bytes, 64 << 20);
+        assert_eq!(config.shutdown_timeout, Duration::from_secs(10));
+        assert_eq!(config.workq, Some("127.0.0.1:9922".parse().unwrap()));
+    }
+
+    #[test]
+    fn every_door_has_a_setting() {
+        for door in DOORS {
+            assert!(Setting::named(door).is_some(), "{door}");
+        }
+    }
+
+    #[test]
+    fn sync_takes_its_three_forms_only() {
+        assert_eq!(parse_sync("always"), Ok(SyncPolicy::Always));
+        assert_eq!(parse_sync("os"), Ok(SyncPolicy::Os));
+        let one = SyncPolicy::Interval(Duration::from_millis(1));
+        assert_eq!(parse_sync("interval:1"), Ok(one));
+        assert!(parse_sync("interval:3600000").is_ok());
+        for text in ["", "never", "interval", "interval:", "interval:0", "interval:3600001"] {
+            assert!(parse_sync(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Exit codes that scripts can use.
+
+use std::fmt;
+
+/// What the process ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// What was asked for was done.
+    Ok = 0,
+    /// Something went wrong.
+    Error = 1,
+    /// The command line or the configuration will not do.
+    Usage = 2,
+    /// There is no such job or queue.
+    NotFound = 3,
+    /// It did not happen in time.
+    Timeout = 4,
+    /// The job failed.
+    JobFailed = 5,
+}
+
+/// An error with an exit code of its own. Errors without one end with [`Code::Error`].
+#[derive(Debug)]
+pub struct Failure {
+    code: Code,
+    message: String,
+}
+
+impl Failure {
+    /// An error that ends the process with `code`.
+    pub fn new(code: Code, message: impl Into<String>) -> anyhow::Error {
+        Self { code, message: message.into() }.into()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The code an error ends the process with.
+pub fn code_of(error: &anyhow::Error) -> Code {
+    error.downcast_ref::<Failure>().map_or(Code::Error, |failure| failure.code)
+}
+
+/// Whether an error only says that nobody reads the output any more, as `head` leaves it.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    error.downcast_ref::<Failure>().is_none()
+        && io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+}

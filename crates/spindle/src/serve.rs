@@ -1,0 +1,265 @@
+//! `spindle serve`: opens the log, starts the engine, opens the doors, and ends all in order.
+
+use std::{
+    io::{self, ErrorKind, IsTerminal},
+    net::SocketAddr,
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, anyhow};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sd_notify::NotifyState;
+use spindle_engine::Door;
+use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
+use spindle_net::{BindError, Limits, NetConfig, Server, ServerHandle};
+
+use crate::{
+    config::{Config, Resolved},
+    exit::Code,
+    quantity::Written,
+    signals::{self, Ending},
+};
+
+/// What can end a server.
+#[derive(Debug)]
+enum Event {
+    /// Somebody wants it to end.
+    Signal(Ending),
+    /// The log takes nothing more: memory is ahead of it.
+    LogFailed(String),
+    /// All connections are closed.
+    Closed,
+}
+
+/// Tells that the log failed. May be called from any thread.
+#[derive(Debug, Clone)]
+pub struct LogFailure(Sender<Event>);
+
+impl LogFailure {
+    /// The log failed for this reason: the server must end.
+    pub fn tell(&self, reason: impl Into<String>) {
+        // Nobody listens when the server is ending anyway.
+        let _ = self.0.send(Event::LogFailed(reason.into()));
+    }
+}
+
+/// A running engine, as far as the server must know it.
+pub struct Started {
+    /// The doors that are on, and where they listen.
+    pub doors: Vec<(Arc<dyn Door>, SocketAddr)>,
+    /// Gives out no more jobs.
+    pub stop_leasing: Box<dyn Fn() + Send + Sync>,
+    /// Ends the engine's threads once no door uses it. What was acknowledged is durable before.
+    pub close: Box<dyn FnOnce() + Send>,
+}
+
+/// Starts the engine on a log and makes the doors that are on.
+///
+/// The lead wires this: open the engine, make `spindle_workq`'s door when `config.workq` is an
+/// address, and call `failure.tell(..)` when the engine reports that its log failed.
+fn start_engine(
+    log: Arc<dyn Log>,
+    config: &Config,
+    failure: LogFailure,
+) -> anyhow::Result<Started> {
+    let _ = (log, config, failure);
+    anyhow::bail!("not wired yet")
+}
+
+/// Serves until a signal or a failure ends it.
+pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
+    let config = &resolved.config;
+    start_logging(config);
+    for name in &resolved.unknown_environment {
+        tracing::warn!("{name} in the environment is no setting; `spindle config` lists all");
+    }
+    let (events, inbox) = channel();
+    watch_signals(&events).context("cannot watch for signals")?;
+    raise_file_limit(config.connections_max);
+    let log = open_log(config)?;
+    let started = start_engine(log, config, LogFailure(events.clone()))?;
+    let Started { doors, stop_leasing, close } = started;
+    let server = open_doors(doors, config)?;
+    tracing::info!("{}", greeting(resolved, server.local_addrs()));
+    notify(&[NotifyState::Ready]);
+    let outcome = wait_for_end(&server, config, &*stop_leasing, inbox, &events);
+    drop(server);
+    outcome?;
+    close();
+    tracing::info!("stopped");
+    Ok(Code::Ok)
+}
+
+fn start_logging(config: &Config) {
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_max_level(config.log_level)
+        .with_target(false)
+        .init();
+}
+
+fn watch_signals(events: &Sender<Event>) -> io::Result<()> {
+    let events = events.clone();
+    let first = move |ending| {
+        // Nobody listens when the server is ending anyway.
+        let _ = events.send(Event::Signal(ending));
+    };
+    signals::watch(first, |ending| {
+        tracing::warn!("second {}: ending at once; nothing acknowledged is lost", ending.name);
+    })
+}
+
+/// Each connection takes a file descriptor, and most systems start programs with 1,024.
+fn raise_file_limit(connections_max: usize) {
+    let wanted = connections_max as u64 + FILES_BESIDE_CONNECTIONS;
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let raised = wanted.min(hard);
+    if soft < raised && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_err() {
+        return;
+    }
+    if hard < wanted {
+        tracing::warn!(
+            "only {hard} files may be open: fewer than the {connections_max} connections of \
+             --connections-max; raise the limit (LimitNOFILE, ulimit -n) or lower the setting"
+        );
+    }
+}
+
+/// Segments, sockets that listen, what threads poll with, with room to spare.
+const FILES_BESIDE_CONNECTIONS: u64 = 256;
+
+fn open_log(config: &Config) -> anyhow::Result<Arc<dyn Log>> {
+    if config.memory {
+        return Ok(Arc::new(MemoryLog::new()));
+    }
+    let options = FileLogOptions { sync: config.sync, ..FileLogOptions::default() };
+    Ok(Arc::new(FileLog::open_dir(&config.data, options)?))
+}
+
+fn open_doors(
+    doors: Vec<(Arc<dyn Door>, SocketAddr)>,
+    config: &Config,
+) -> anyhow::Result<ServerHandle> {
+    let bound = doors
+        .into_iter()
+        .map(|(door, addr)| spindle_net::bind(door, addr).map_err(not_bound))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
+    Ok(Server::start(bound, NetConfig { limits, ..NetConfig::default() })?)
+}
+
+fn not_bound(error: BindError) -> anyhow::Error {
+    let BindError { door, addr, source } = error;
+    let advice = match source.kind() {
+        ErrorKind::AddrInUse => {
+            let port = addr.port();
+            format!(
+                "port {port} is taken, maybe by another server; stop that one, or choose another \
+                 address with --{door} ADDR (port 0 takes any free port)"
+            )
+        }
+        ErrorKind::PermissionDenied => {
+            format!("this user may not; choose a port from 1024 with --{door} ADDR")
+        }
+        ErrorKind::AddrNotAvailable => {
+            format!("this machine has no such address; choose another with --{door} ADDR")
+        }
+        _ => format!("choose another address with --{door} ADDR"),
+    };
+    anyhow!("{door}: cannot listen on {addr}: {source}: {advice}")
+}
+
+/// `spindle 0.1.0: workq on 127.0.0.1:9922, data in ./spindle-data, sync always`
+fn greeting(resolved: &Resolved, addrs: &[(&'static str, SocketAddr)]) -> String {
+    let config = &resolved.config;
+    let doors: Vec<String> = addrs.iter().map(|(door, addr)| format!("{door} on {addr}")).collect();
+    let data = if config.memory {
+        "data in memory only".to_owned()
+    } else {
+        format!("data in {}, sync {}", config.data.display(), resolved.written("sync"))
+    };
+    format!("spindle {}: {}, {data}", env!("CARGO_PKG_VERSION"), doors.join(", "))
+}
+
+fn wait_for_end(
+    server: &ServerHandle,
+    config: &Config,
+    stop_leasing: &(dyn Fn() + Send + Sync),
+    inbox: Receiver<Event>,
+    events: &Sender<Event>,
+) -> anyhow::Result<()> {
+    match inbox.recv() {
+        Ok(Event::Signal(ending)) => {
+            let timeout = config.shutdown_timeout;
+            let most = Written(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+            let name = ending.name;
+            tracing::info!("{name}: stopping, at most {most} for answers under way");
+            notify(&[NotifyState::Stopping]);
+            stop_leasing();
+            close_connections(server, timeout, inbox, events)
+        }
+        Ok(Event::LogFailed(reason)) => {
+            server.abort();
+            Err(log_failed(&reason))
+        }
+        // Whoever could end the server is gone, which is no reason to serve on unseen.
+        Ok(Event::Closed) | Err(_) => Err(anyhow!("nothing watches over the server any more")),
+    }
+}
+
+/// Ends all connections in order, unless the log fails meanwhile.
+fn close_connections(
+    server: &ServerHandle,
+    timeout: Duration,
+    inbox: Receiver<Event>,
+    events: &Sender<Event>,
+) -> anyhow::Result<()> {
+    let (in_time, failed) = thread::scope(|scope| {
+        let watcher = scope.spawn(move || {
+            for event in inbox {
+                match event {
+                    Event::LogFailed(reason) => {
+                        server.abort();
+                        return Some(reason);
+                    }
+                    Event::Closed => return None,
+                    Event::Signal(_) => {}
+                }
+            }
+            None
+        });
+        let in_time = server.shutdown(timeout);
+        // The watcher has gone already when the log failed.
+        let _ = events.send(Event::Closed);
+        (in_time, watcher.join())
+    });
+    match failed {
+        Ok(Some(reason)) => return Err(log_failed(&reason)),
+        Ok(None) => {}
+        Err(_) => return Err(anyhow!("the thread that watches the log panicked")),
+    }
+    if !in_time {
+        tracing::warn!("some answers were not ready in time; see --shutdown-timeout");
+    }
+    Ok(())
+}
+
+fn log_failed(reason: &str) -> anyhow::Error {
+    anyhow!(
+        "the log failed: {reason}; what was acknowledged is on disk; see to the disk and start \
+         again (`spindle verify` tells whether the folder is sound)"
+    )
+}
+
+/// Tells systemd, when it wants to know.
+fn notify(states: &[NotifyState]) {
+    if let Err(error) = sd_notify::notify(false, states) {
+        tracing::warn!(%error, "cannot notify systemd");
+    }
+}

@@ -1,0 +1,46 @@
+//! SIGTERM and SIGINT: the first asks for an orderly end, the second ends the process at once.
+
+use std::{io, process, thread};
+
+use tokio::{
+    runtime::Builder,
+    select,
+    signal::unix::{Signal, SignalKind, signal},
+};
+
+/// A signal that ends programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ending {
+    /// Its name.
+    pub name: &'static str,
+    number: i32,
+}
+
+/// Watches for signals from now on. Calls `first` at the first one; at the second calls `second`
+/// and ends the process with 128 and the signal's number, whatever else is under way.
+pub fn watch(
+    first: impl FnOnce(Ending) + Send + 'static,
+    second: impl FnOnce(Ending) + Send + 'static,
+) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let inside = runtime.enter();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    drop(inside);
+    let body = move || {
+        first(runtime.block_on(next(&mut terminate, &mut interrupt)));
+        let ending = runtime.block_on(next(&mut terminate, &mut interrupt));
+        second(ending);
+        process::exit(128 + ending.number);
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(body)?;
+    Ok(())
+}
+
+async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> Ending {
+    let ending = |name, kind: SignalKind| Ending { name, number: kind.as_raw_value() };
+    select! {
+        _ = terminate.recv() => ending("SIGTERM", SignalKind::terminate()),
+        _ = interrupt.recv() => ending("SIGINT", SignalKind::interrupt()),
+    }
+}

@@ -1,0 +1,158 @@
+//! `spindle verify`: whether a data folder is sound, what is in it, and where it is not.
+
+use std::io;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use spindle_log::{
+    disk::RealDisk,
+    verify::{VerifyReport, verify as verify_log},
+};
+
+use crate::{
+    cli::VerifyArgs,
+    exit::Code,
+    output::{Rows, write_line},
+};
+
+/// Reads a folder, tells what is in it, and repairs it when asked to.
+pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
+    let told = || format!("cannot read the folder {}", args.folder.display());
+    let disk = RealDisk::open(&args.folder).with_context(told)?;
+    let report = verify_log(&disk, args.repair);
+    let verdict = Verdict::of(&report);
+    let mut out = io::stdout().lock();
+    if args.json {
+        write_line(&mut out, object(&report, verdict))?;
+    } else {
+        rows(&report, verdict).print(&mut out)?;
+    }
+    Ok(verdict.code())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Sound,
+    Repaired,
+    NoLog,
+    Damaged,
+    Unreadable,
+}
+
+impl Verdict {
+    fn of(report: &VerifyReport) -> Self {
+        if report.failure.is_some() {
+            Self::Unreadable
+        } else if report.repair.is_some() {
+            Self::Repaired
+        } else if report.damage.is_some() {
+            Self::Damaged
+        } else if report.segments.is_empty() {
+            Self::NoLog
+        } else {
+            Self::Sound
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Sound => "sound",
+            Self::Repaired => "repaired",
+            Self::NoLog => "no log",
+            Self::Damaged => "damaged",
+            Self::Unreadable => "unreadable",
+        }
+    }
+
+    fn code(self) -> Code {
+        match self {
+            Self::Sound | Self::Repaired => Code::Ok,
+            Self::NoLog => Code::NotFound,
+            Self::Damaged | Self::Unreadable => Code::Error,
+        }
+    }
+}
+
+fn rows(report: &VerifyReport, verdict: Verdict) -> Rows {
+    let mut rows = Rows::new(&["what", "found"]);
+    let mut row = |name: &str, text: String| rows.add([name.to_owned(), text]);
+    row("verdict", verdict.word().to_owned());
+    row("folder", report.folder.clone());
+    if let Some(failure) = &report.failure {
+        row("failure", failure.to_string());
+    }
+    row("segments", report.segments.len().to_string());
+    row("records", report.records.to_string());
+    row("first", report.first.to_string());
+    row("next", report.next.to_string());
+    row("bytes", report.bytes.to_string());
+    if let Some(tail) = &report.tail {
+        let text = "an unfinished write that nobody was told of; the next start removes it";
+        row("tail", format!("{} from byte {}: {text}", tail.file, tail.offset));
+    }
+    if let Some(damage) = &report.damage {
+        let (file, offset, position) = (&damage.file, damage.offset, damage.position);
+        let reason = damage.reason;
+        row("damage", format!("{file} at byte {offset}, record {position}: {reason}"));
+        for file in &damage.behind {
+            row("behind", format!("{file} cannot follow the records before the damage"));
+        }
+    }
+    for file in report.repair.iter().flat_map(|repair| &repair.saved) {
+        row("saved", file.clone());
+    }
+    for file in &report.saved_earlier {
+        row("saved-earlier", file.clone());
+    }
+    for file in &report.foreign {
+        row("foreign", format!("{file} is no part of a log"));
+    }
+    if verdict == Verdict::Damaged {
+        let what = "keeps the records before the damage and saves the rest beside them";
+        row("advice", format!("copy the folder, then: spindle verify --repair ({what})"));
+    }
+    rows
+}
+
+fn object(report: &VerifyReport, verdict: Verdict) -> Value {
+    let segments: Vec<Value> = report
+        .segments
+        .iter()
+        .map(|segment| {
+            json!({
+                "file": segment.file,
+                "first": segment.first.0,
+                "records": segment.records,
+                "bytes": segment.bytes,
+            })
+        })
+        .collect();
+    let tail = report.tail.as_ref().map(|tail| {
+        json!({ "file": tail.file, "offset": tail.offset, "position": tail.position.0 })
+    });
+    let damage = report.damage.as_ref().map(|damage| {
+        json!({
+            "file": damage.file,
+            "offset": damage.offset,
+            "position": damage.position.0,
+            "reason": damage.reason,
+            "behind": damage.behind,
+        })
+    });
+    json!({
+        "verdict": verdict.word(),
+        "sound": report.is_sound() && verdict == Verdict::Sound,
+        "folder": report.folder,
+        "failure": report.failure.as_ref().map(ToString::to_string),
+        "segments": segments,
+        "records": report.records,
+        "first": report.first.0,
+        "next": report.next.0,
+        "bytes": report.bytes,
+        "tail": tail,
+        "damage": damage,
+        "saved": report.repair.as_ref().map(|repair| &repair.saved),
+        "saved_earlier": report.saved_earlier,
+        "foreign": report.foreign,
+    })
+}

@@ -1,0 +1,63 @@
+//! The door itself: opens a session for every connection.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Gate, Mailbox, Session};
+
+use crate::session::WorkqSession;
+use crate::wire::Limits;
+
+/// What all sessions of the door share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub limits: Limits,
+    pub started_ms: u64,
+    pub clients: AtomicU64,
+}
+
+/// Workq's protocol over an engine.
+pub struct WorkqDoor {
+    engine: Engine,
+    common: Arc<Common>,
+}
+
+impl WorkqDoor {
+    /// A door with these limits on what clients send.
+    pub fn new(engine: Engine, limits: Limits) -> WorkqDoor {
+        let started_ms = engine.now_ms();
+        let common = Common { limits, started_ms, clients: AtomicU64::new(0) };
+        WorkqDoor { engine, common: Arc::new(common) }
+    }
+
+    /// Connections now.
+    pub fn clients(&self) -> u64 {
+        self.common.clients.load(Ordering::Relaxed)
+    }
+}
+
+impl Door for WorkqDoor {
+    fn name(&self) -> &'static str {
+        "workq"
+    }
+
+    fn attach(&self, mailbox: &Arc<dyn Mailbox>) {
+        self.engine.attach(mailbox);
+    }
+
+    fn durable(&self) -> Gate {
+        self.engine.durable()
+    }
+
+    fn open(
+        &self,
+        connection: ConnectionId,
+        _peer: SocketAddr,
+        mailbox: &Arc<dyn Mailbox>,
+    ) -> Box<dyn Session> {
+        self.common.clients.fetch_add(1, Ordering::Relaxed);
+        let caller = Caller { connection, mailbox: mailbox.clone() };
+        Box::new(WorkqSession::new(self.engine.clone(), self.common.clone(), caller))
+    }
+}

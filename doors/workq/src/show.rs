@@ -1,0 +1,76 @@
+//! Jobs and queues of the engine, as Workq's clients see them.
+
+use bytes::Bytes;
+use spindle_core::address::foreign_job;
+use spindle_core::job::{JobImage, Origin, Status};
+use spindle_core::state::QueueListing;
+use spindle_core::{JobId, address};
+use spindle_engine::Which;
+
+use crate::wire::{JobInfo, JobState, QueueInfo, Uuid};
+
+pub(crate) type Shown = JobInfo;
+
+/// The job a UUID means; none if it lies in the range of other doors' jobs and can name none.
+pub(crate) fn which(id: Uuid) -> Option<Which> {
+    if address::is_foreign(id.as_bytes()) {
+        return foreign_job(id.as_bytes()).map(Which::ForeignId);
+    }
+    Some(Which::Uuid(*id.as_bytes()))
+}
+
+/// The UUID under which a job is shown.
+pub(crate) fn name_of(uuid: Option<[u8; 16]>, id: JobId) -> Uuid {
+    Uuid::from_bytes(uuid.unwrap_or_else(|| address::foreign_uuid(id)))
+}
+
+fn uuid_of(image: &JobImage) -> Option<[u8; 16]> {
+    let own = image.keys.iter().find(|key| key.namespace == Origin::Workq as i32)?;
+    <[u8; 16]>::try_from(&own.name[..]).ok()
+}
+
+/// What `inspect` shows of a job.
+pub(crate) fn job_info(image: &JobImage, payload: Bytes) -> JobInfo {
+    // A `run` has one attempt by its nature; its client gave no limits.
+    let limit = |given: Option<u32>| if image.foreground { 0 } else { given.unwrap_or(0) };
+    JobInfo {
+        id: name_of(uuid_of(image), JobId(image.id)),
+        name: image.queue.clone(),
+        ttr_ms: image.ttr_ms.unwrap_or(0),
+        ttl_ms: image.ttl_ms.unwrap_or(0),
+        payload,
+        attempts_max: limit(image.attempts_max),
+        attempts: u64::from(image.attempts),
+        fails_max: limit(image.fails_max),
+        fails: u64::from(image.fails),
+        priority: image.priority,
+        state: state_of(image),
+        created_ms: image.created_ms,
+        time_ms: image.scheduled_ms,
+    }
+}
+
+fn state_of(image: &JobImage) -> JobState {
+    match image.status() {
+        Status::Done => JobState::Completed,
+        Status::Dead => JobState::Failed,
+        Status::Leased => JobState::Leased,
+        Status::Parked => JobState::New,
+        Status::Scheduled | Status::Ready => {
+            if image.attempts == 0 && image.fails == 0 {
+                JobState::New
+            } else {
+                JobState::Pending
+            }
+        }
+    }
+}
+
+/// What `inspect` shows of a queue.
+pub(crate) fn queue_info(queue: &QueueListing) -> QueueInfo {
+    QueueInfo {
+        name: queue.name.clone(),
+        ready: queue.counts[Status::Ready as usize] as u64,
+        scheduled: queue.counts[Status::Scheduled as usize] as u64,
+    }
+}

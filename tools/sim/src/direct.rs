@@ -1,0 +1,316 @@
+//! The core alone against the model: no engine, no disk, every step compared.
+
+use std::collections::BTreeMap;
+
+use spindle_core::command::Carry;
+use spindle_core::job::Label;
+use spindle_core::state::{Place, Server};
+use spindle_core::{
+    Command, Decision, Defaults, EVENTS_MAX, Event, Found, JobId, JobImage, Rejection, State,
+    Status, decide,
+};
+
+use crate::model::Model;
+use crate::workload::{Step, View, Workload};
+
+/// Moved deadlines after a restart lie at least this far ahead.
+const GRACE_MS: u64 = 30_000;
+
+/// A run of one seed against the core alone.
+#[derive(Debug)]
+pub struct Direct {
+    state: State,
+    model: Model,
+    defaults: Defaults,
+    now_ms: u64,
+    log: Vec<(Place, Event)>,
+    position: u64,
+    finished: BTreeMap<u64, JobImage>,
+    decision: Decision,
+    /// Counts of commands and events that happened, by name.
+    pub told: BTreeMap<&'static str, u64>,
+    /// Prints every step.
+    pub trace: bool,
+}
+
+/// What is wrong, and at which step.
+#[derive(Debug, thiserror::Error)]
+#[error("step {step}: {why}\n  after {what}")]
+pub struct Difference {
+    step: u64,
+    what: String,
+    why: String,
+}
+
+type Judged<T> = Result<T, String>;
+
+impl Direct {
+    /// A server that never ran, at some time.
+    pub fn new() -> Direct {
+        let defaults = Defaults::default();
+        Direct {
+            state: State::new(0x5eed, defaults.clone()),
+            model: Model::new(defaults.clone()),
+            defaults,
+            now_ms: 1_000_000,
+            log: Vec::new(),
+            position: 1,
+            finished: BTreeMap::new(),
+            decision: Decision::default(),
+            told: BTreeMap::new(),
+            trace: false,
+        }
+    }
+
+    /// Runs a seed for so many steps, comparing after each.
+    pub fn run(&mut self, seed: u64, steps: u64) -> Result<(), Difference> {
+        let mut workload = Workload::new(seed);
+        for step in 0..steps {
+            let view =
+                View { model: &self.model, finished: &self.finished, now_ms: self.now_ms };
+            let next = workload.step(view);
+            if self.trace {
+                println!("{step} at {}: {next:?}", self.now_ms);
+            }
+            self.take(&next).map_err(|why| Difference {
+                step,
+                what: format!("{next:?} at {}", self.now_ms),
+                why,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, step: &Step) -> Judged<()> {
+        match step {
+            Step::Advance(ms) => {
+                self.now_ms += ms;
+                self.tick()?;
+            }
+            Step::Ask(command) => self.ask(command)?,
+            Step::Restart => self.restart()?,
+            Step::Trim => self.trim()?,
+        }
+        self.tick()?;
+        self.model.compare(&self.state)
+    }
+
+    fn ask(&mut self, command: &Command) -> Judged<()> {
+        let bulk = matches!(command, Command::HolderGone { .. });
+        let refusals = self.model.refusals(command, self.now_ms);
+        loop {
+            match self.decide(command) {
+                Ok(events) if refusals.is_empty() => {
+                    let before = self.position;
+                    let leased = self.judge_lease(command, &events)?;
+                    self.fold(events);
+                    if leased.is_some() || !bulk || before == self.position {
+                        self.model.apply(command, self.now_ms, leased);
+                        return self.judge_finished();
+                    }
+                }
+                Ok(_) => return Err(format!("accepted, and should be {refusals:?}")),
+                Err(rejection) if refusals.allow(&rejection) => return Ok(()),
+                Err(rejection) => {
+                    return Err(format!("refused as {rejection:?}, and should be {refusals:?}"));
+                }
+            }
+        }
+    }
+
+    fn judge_lease(&self, command: &Command, events: &[(Event, bool)]) -> Judged<Option<JobId>> {
+        let Command::Lease(lease) = command else { return Ok(None) };
+        let choices = self.model.lease_choices(lease, self.now_ms);
+        let leased = events.iter().find_map(|(event, _)| match event {
+            Event::Leased(leased) => Some(JobId(leased.id)),
+            _ => None,
+        });
+        match leased {
+            Some(id) if choices.contains(&id) => Ok(leased),
+            _ => Err(format!("leased {leased:?}, and should be one of {choices:?}")),
+        }
+    }
+
+    /// Images that finishing events brought are what the model says of those jobs.
+    fn judge_finished(&mut self) -> Judged<()> {
+        self.finished.retain(|id, _| self.state.job(JobId(*id)).is_some());
+        for (id, image) in &self.finished {
+            let Some(job) = self.model.job(JobId(*id)) else { continue };
+            if job.status().is_finished() && job.status() != image.status() {
+                return Err(format!("image {image:?} should be {job:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn decide(&mut self, command: &Command) -> Result<Vec<(Event, bool)>, Rejection> {
+        self.state.wake_buckets(self.now_ms);
+        let outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
+        self.state.apply_hints(&self.decision, self.now_ms);
+        outcome.map(|()| {
+            assert!(self.decision.events.len() <= EVENTS_MAX, "too many events");
+            std::mem::take(&mut self.decision.events)
+        })
+    }
+
+    fn fold(&mut self, events: Vec<(Event, bool)>) {
+        let position = self.position;
+        self.position += u64::from(!events.is_empty());
+        for (offset, (event, logged)) in (0u32..).zip(events) {
+            *self.told.entry(event.name()).or_default() += 1;
+            let place = Place { position, offset };
+            if let Event::Finished(image) | Event::Carried(image) = &event {
+                if matches!(image.status(), Status::Done | Status::Dead) {
+                    self.finished.insert(image.id, image.clone());
+                }
+            }
+            if let Event::Retried(image) = &event {
+                self.finished.remove(&image.id);
+            }
+            self.state.evolve(&event, place);
+            if logged {
+                self.log.push((place, event));
+            }
+        }
+    }
+
+    /// Runs what is due, in the core and in the model.
+    fn tick(&mut self) -> Judged<()> {
+        let mut rounds = 0;
+        while self.state.next_deadline(false).is_some_and(|due| due <= self.now_ms) {
+            let events = self
+                .decide(&Command::Tick { hold_expiry: false })
+                .map_err(|rejection| format!("a tick was refused: {rejection}"))?;
+            let idle = events.is_empty();
+            self.fold(events);
+            rounds += 1;
+            if idle {
+                break;
+            }
+            if rounds > 10_000 {
+                return Err("ticks do not come to an end".into());
+            }
+        }
+        self.model.tick(self.now_ms, false);
+        self.judge_finished()
+    }
+
+    /// The fold of what was logged is the state, and the next server starts on it.
+    fn restart(&mut self) -> Judged<()> {
+        self.refold()?;
+        self.model.lose_memory();
+        let epoch = self.model.epoch() + 1;
+        self.ask(&Command::Start { epoch })?;
+        let mut from = JobId(0);
+        loop {
+            let next = self.state.jobs_from(from).nth(256).map(|job| job.id());
+            let command = Command::Recover { from, grace_ms: GRACE_MS };
+            let events =
+                self.decide(&command).map_err(|rejection| format!("recover: {rejection}"))?;
+            self.fold(events);
+            self.model.apply(&command, self.now_ms, None);
+            let Some(next) = next else { break };
+            from = next;
+        }
+        Ok(())
+    }
+
+    fn refold(&mut self) -> Judged<()> {
+        let mut folded = State::new(self.position, self.defaults.clone());
+        for (place, event) in &self.log {
+            folded.evolve(event, *place);
+        }
+        self.difference(&folded)?;
+        self.state = folded;
+        Ok(())
+    }
+
+    /// What a fold tells differently from the state, if anything: logged jobs, buckets, server.
+    fn difference(&self, folded: &State) -> Judged<()> {
+        for found in self.state.jobs_from(JobId(0)).filter(|job| job.home().is_some()) {
+            let id = found.id();
+            let (was, is) = (self.state.image(id), folded.image(id));
+            let other = folded.job(id);
+            let needs = (found.home(), found.last());
+            let other_needs = other.map(|job| (job.home(), job.last()));
+            if was != is || other_needs != Some(needs) {
+                return Err(format!("the fold gives {other:?}, {is:?} for {found:?}, {was:?}"));
+            }
+        }
+        let rules = self.state.constraints().map(|rule| rule.number);
+        for (number, value) in rules.flat_map(|number| (0..3).map(move |value| (number, value))) {
+            let label = Label { constraint: number, value };
+            let level = |state: &State| {
+                let told = format!("{:?}", state.bucket(label));
+                told.split(", running").next().map(str::to_owned)
+            };
+            let (was, is) = (level(&self.state), level(folded));
+            if was != is && self.state.bucket(label).is_some_and(|bucket| bucket.running() == 0) {
+                return Err(format!("the fold gives {label:?} {is:?} for {was:?}"));
+            }
+        }
+        // Foreground jobs take order numbers too, and leave no trace.
+        let server = |state: &State| Server { home: 0, next_order: 0, ..state.server().clone() };
+        if server(&self.state) != server(folded) {
+            return Err(format!("the fold gives {:?}", folded.server()));
+        }
+        Ok(())
+    }
+
+    /// Carries everything that needs an old record, then drops those records.
+    fn trim(&mut self) -> Judged<()> {
+        let below = self.position;
+        let jobs: Vec<JobId> = self
+            .state
+            .jobs_from(JobId(0))
+            .filter(|job| job.home().is_some_and(|home| home < below))
+            .map(|job| job.id())
+            .collect();
+        let mut items = self.state.items_needing(below);
+        for id in jobs {
+            items.push(match self.state.job(id) {
+                Some(Found::Live(job)) => Carry::Job {
+                    id,
+                    revision: job.revision(),
+                    payload: Some(BytesAt(self.position).moved(job.payload())),
+                    result: job
+                        .outcome()
+                        .and_then(|outcome| outcome.bytes.clone())
+                        .map(|bytes| BytesAt(self.position).moved(bytes)),
+                },
+                Some(Found::Finished(_)) => {
+                    let mut image = self.finished[&id.0].clone();
+                    image.payload =
+                        image.payload.map(|bytes| BytesAt(self.position).moved(bytes));
+                    Carry::Finished(Box::new(image))
+                }
+                None => continue,
+            });
+        }
+        for item in items {
+            self.ask(&Command::Carry(item))?;
+        }
+        self.log.retain(|(place, _)| place.position >= below);
+        let mut folded = State::new(1, self.defaults.clone());
+        for (place, event) in &self.log {
+            folded.evolve(event, *place);
+        }
+        self.difference(&folded).map_err(|why| format!("after a trim below {below}, {why}"))
+    }
+}
+
+impl Default for Direct {
+    fn default() -> Self {
+        Direct::new()
+    }
+}
+
+/// Where carried bytes go.
+struct BytesAt(u64);
+
+impl BytesAt {
+    fn moved(&self, bytes: spindle_core::BytesRef) -> spindle_core::BytesRef {
+        spindle_core::BytesRef { position: self.0, ..bytes }
+    }
+}
+

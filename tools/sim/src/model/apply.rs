@@ -1,0 +1,285 @@
+//! What an accepted command changes.
+
+use std::rc::Rc;
+
+use spindle_core::command::{Carry, Claim, Edit, Extend, Lease, Submit};
+use spindle_core::job::{Cause, Origin};
+use spindle_core::payload::BytesRef;
+use spindle_core::queue::Constraint;
+use spindle_core::{Command, JobId, JobImage, Status};
+
+use super::Model;
+
+impl Model {
+    /// What an accepted command changes. `leased` says which of its choices a lease was given.
+    pub fn apply(&mut self, command: &Command, now_ms: u64, leased: Option<JobId>) {
+        match command {
+            Command::Submit(submit) => self.apply_submit(submit, now_ms),
+            Command::Lease(lease) => {
+                let id = leased.expect("an accepted lease gives a job");
+                self.apply_lease(lease, id, now_ms);
+            }
+            Command::Extend(extend) => self.apply_extend(extend, now_ms),
+            Command::Finish(finish) => self.apply_finish(finish, now_ms),
+            Command::Release { claim, cause } => self.apply_release(*claim, *cause, now_ms),
+            Command::HolderGone { holder } => self.apply_holder_gone(*holder, now_ms),
+            Command::Retry { image, payload } => {
+                self.apply_retry(JobId(image.id), payload.as_ref(), now_ms);
+            }
+            Command::Edit(edit) => self.apply_edit(edit, now_ms),
+            Command::Cancel { id } => self.kill(id.0, Cause::Cancelled, now_ms),
+            Command::PayloadDamaged { id } => {
+                self.change(id.0).payload = None;
+                self.kill(id.0, Cause::Damaged, now_ms);
+            }
+            Command::Delete { id, .. } => {
+                self.jobs.remove(&id.0);
+            }
+            Command::ResultRead { id, keep_read_ms } => {
+                let until = now_ms.saturating_add(*keep_read_ms);
+                if self.jobs[&id.0].kept_until_ms.is_none_or(|kept| kept > until) {
+                    self.change(id.0).kept_until_ms = Some(until);
+                }
+            }
+            Command::Persist { id, payload, keep_ms } => {
+                if self.jobs[&id.0].foreground {
+                    let job = self.change(id.0);
+                    job.foreground = false;
+                    job.payload = Some(payload.clone());
+                    job.keep_ms = *keep_ms;
+                    self.count_change(id.0);
+                }
+            }
+            Command::SetState { id, state, event, .. } => {
+                let job = self.change(id.0);
+                job.state = Some(state.clone());
+                job.events.push(event.clone());
+                self.count_change(id.0);
+            }
+            Command::AddEvent { id, event } => {
+                let event = event.clone();
+                self.change(id.0).events.push(event);
+                self.count_change(id.0);
+            }
+            Command::SetQueue { name, settings } => {
+                self.queues.insert(name.clone(), settings.clone());
+                self.queues.retain(|_, settings| !settings.is_default());
+            }
+            Command::SetConstraint(rule) => self.apply_constraint(rule),
+            Command::RemoveConstraint { number } => {
+                self.rules.remove(number);
+                self.forget_tokens(*number);
+                self.constraints_revision += 1;
+            }
+            Command::Relabel { id, labels } => {
+                if self.jobs[&id.0].labels != *labels {
+                    self.change(id.0).labels.clone_from(labels);
+                    self.count_change(id.0);
+                }
+            }
+            Command::Start { epoch } => self.epoch = *epoch,
+            Command::Recover { from, grace_ms } => self.apply_recover(*from, *grace_ms, now_ms),
+            Command::ReserveIds { until } => self.ids_until = self.ids_until.max(*until),
+            Command::Tick { hold_expiry } => self.tick(now_ms, *hold_expiry),
+            Command::Carry(item) => self.apply_carry(item),
+            Command::RaiseFormat { version } => self.format = self.format.max(*version),
+        }
+    }
+
+    fn apply_submit(&mut self, submit: &Submit, now_ms: u64) {
+        let later = submit.run_at_ms.is_some_and(|run_at| run_at > now_ms);
+        let status = match (submit.parked, later) {
+            (true, _) => Status::Parked,
+            (false, true) => Status::Scheduled,
+            (false, false) => Status::Ready,
+        };
+        let starts_ms = submit.run_at_ms.unwrap_or(now_ms);
+        let job = JobImage {
+            id: submit.id.0,
+            queue: submit.queue.clone(),
+            status: status as i32,
+            origin: submit.origin as i32,
+            priority: submit.priority,
+            order: if status == Status::Ready { self.take_order() } else { 0 },
+            created_ms: now_ms,
+            run_at_ms: submit.run_at_ms,
+            ttl_ms: submit.ttl_ms,
+            expires_ms: submit.ttl_ms.and_then(|ttl| starts_ms.checked_add(ttl)),
+            ttr_ms: submit.ttr_ms,
+            attempts_max: submit.attempts_max,
+            fails_max: submit.fails_max,
+            backoff: submit.backoff,
+            payload: Some(submit.payload.clone()),
+            keys: submit.keys.clone(),
+            labels: submit.labels.clone(),
+            tags: submit.tags.clone(),
+            state: submit.state.clone(),
+            events: submit.event.iter().cloned().collect(),
+            foreground: submit.foreground,
+            keep_ms: submit.keep_ms,
+            keep_read_ms: submit.keep_read_ms,
+            drop_result: submit.drop_result,
+            scheduled_ms: submit.run_at_ms,
+            revision: 1,
+            ..JobImage::default()
+        };
+        self.jobs.insert(submit.id.0, Rc::new(job));
+    }
+
+    fn apply_lease(&mut self, lease: &Lease, id: JobId, now_ms: u64) {
+        let epoch = self.epoch;
+        let labels = self.jobs[&id.0].labels.clone();
+        self.take_tokens(&labels, now_ms);
+        let ttr_ms = self.lease_ms(&self.jobs[&id.0], lease.bound);
+        let lasts_ms = match (ttr_ms, lease.timeout_ms) {
+            (Some(ttr), Some(timeout)) => Some(ttr.min(timeout)),
+            (ttr, timeout) => ttr.or(timeout),
+        };
+        let job = self.change(id.0);
+        job.status = Status::Leased as i32;
+        job.attempts += 1;
+        job.started_ms = job.started_ms.or(Some(now_ms));
+        job.lease = Some(spindle_core::job::Lease {
+            epoch,
+            holder: lease.holder,
+            bound: lease.bound,
+            deadline_ms: lasts_ms.map(|lasts| now_ms.saturating_add(lasts)),
+            started_ms: now_ms,
+            door: lease.door as i32,
+            worker: lease.worker.clone(),
+        });
+        self.count_change(id.0);
+    }
+
+    /// How long a lease of this job lasts if its worker sets no limit of its own.
+    fn lease_ms(&self, job: &JobImage, bound: bool) -> Option<u64> {
+        let queue_ms = self.settings(&job.queue).ttr_default_ms;
+        let unbound_ms = (!bound).then(|| queue_ms.unwrap_or(self.defaults.ttr_ms));
+        job.ttr_ms.or(unbound_ms)
+    }
+
+    fn apply_extend(&mut self, extend: &Extend, now_ms: u64) {
+        let job = self.change(extend.claim.id().0);
+        let lease = job.lease.as_mut().expect("only leased jobs are extended");
+        lease.deadline_ms = Some(now_ms.saturating_add(extend.ttr_ms));
+        self.count_change(extend.claim.id().0);
+    }
+
+    fn apply_release(&mut self, claim: Claim, cause: Cause, now_ms: u64) {
+        let id = claim.id().0;
+        if cause == Cause::Undone {
+            self.end_attempt(id, cause, now_ms);
+            let job = self.change(id);
+            job.attempts -= 1;
+            job.status = Status::Ready as i32;
+            self.count_change(id);
+        } else {
+            self.give_back(id, cause, now_ms);
+        }
+    }
+
+    fn apply_holder_gone(&mut self, holder: u64, now_ms: u64) {
+        for id in self.jobs.keys().copied().collect::<Vec<u64>>() {
+            let lease = self.jobs[&id].lease.as_ref();
+            if lease.is_some_and(|lease| lease.bound && lease.holder == holder) {
+                self.give_back(id, Cause::HolderGone, now_ms);
+            }
+        }
+    }
+
+    fn apply_retry(&mut self, id: JobId, payload: Option<&BytesRef>, _now_ms: u64) {
+        let order = self.take_order();
+        // A name that a younger job has taken meanwhile stays with that one.
+        let mut keys = self.jobs[&id.0].keys.clone();
+        keys.retain(|key| self.key_holder(key).is_none_or(|holder| holder == id));
+        let job = self.change(id.0);
+        job.keys = keys;
+        job.status = Status::Ready as i32;
+        job.attempts = 0;
+        job.fails = 0;
+        job.order = order;
+        job.run_at_ms = None;
+        job.finished_ms = None;
+        job.kept_until_ms = None;
+        if let Some(payload) = payload {
+            job.payload = Some(payload.clone());
+        }
+        self.count_change(id.0);
+    }
+
+    fn apply_edit(&mut self, edit: &Edit, now_ms: u64) {
+        let job = self.change(edit.id.0);
+        if let Some(queue) = &edit.queue {
+            job.queue = queue.clone();
+        }
+        job.priority = edit.priority.unwrap_or(job.priority);
+        match edit.run_at_ms {
+            Some(run_at) if run_at > now_ms => job.run_at_ms = Some(run_at),
+            Some(_) => job.run_at_ms = None,
+            None => {}
+        }
+        let parked = edit.parked.unwrap_or(job.status() == Status::Parked);
+        let later = job.run_at_ms.is_some_and(|run_at| run_at > now_ms);
+        let status = match (parked, later) {
+            (true, _) => Status::Parked,
+            (false, true) => Status::Scheduled,
+            (false, false) => Status::Ready,
+        };
+        job.status = status as i32;
+        let first_time = status == Status::Ready && job.order == 0;
+        if first_time {
+            let order = self.take_order();
+            self.change(edit.id.0).order = order;
+        }
+        self.count_change(edit.id.0);
+    }
+
+    fn apply_constraint(&mut self, rule: &Constraint) {
+        let mut rule = rule.clone();
+        if rule.number == 0 {
+            rule.number = self.next_constraint;
+            self.next_constraint += 1;
+        }
+        self.rules.insert(rule.number, rule);
+        self.constraints_revision += 1;
+    }
+
+    /// Ends bound leases of older epochs and moves the others' deadlines, for 256 jobs.
+    fn apply_recover(&mut self, from: JobId, grace_ms: u64, now_ms: u64) {
+        let ids: Vec<u64> = self.jobs.range(from.0..).map(|(id, _)| *id).take(256).collect();
+        for id in ids {
+            let Some(lease) = self.jobs[&id].lease.clone() else { continue };
+            if lease.epoch == self.epoch {
+                continue;
+            }
+            if lease.bound {
+                self.give_back(id, Cause::Restarted, now_ms);
+                continue;
+            }
+            let grace_ms = self.jobs[&id].ttr_ms.map_or(grace_ms, |ttr| ttr.min(grace_ms));
+            let until = now_ms.saturating_add(grace_ms);
+            if lease.deadline_ms.is_some_and(|deadline| deadline < until) {
+                let lease = self.change(id).lease.as_mut().expect("it was there above");
+                lease.deadline_ms = Some(until);
+                self.count_change(id);
+            }
+        }
+    }
+
+    /// Telling something again changes nothing but places.
+    fn apply_carry(&mut self, item: &Carry) {
+        let Carry::Job { id, payload, result, .. } = item else { return };
+        let job = Rc::make_mut(self.jobs.get_mut(&id.0).expect("an accepted carry names a job"));
+        if payload.is_some() {
+            job.payload.clone_from(payload);
+        }
+        if let (Some(outcome), Some(_)) = (&mut job.outcome, result) {
+            outcome.bytes.clone_from(result);
+        }
+    }
+}
+
+/// The door of a job's holder.
+pub(crate) fn door_of(job: &JobImage) -> Option<Origin> {
+    job.lease.as_ref().map(spindle_core::job::Lease::door)
+}

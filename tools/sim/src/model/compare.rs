@@ -1,0 +1,145 @@
+//! Holding the model against a state of the core.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use spindle_core::{Found, JobId, JobImage, State, Status};
+
+use super::Model;
+
+impl Model {
+    /// Names the first difference between this and a state of the core.
+    pub fn compare(&self, state: &State) -> Result<(), String> {
+        let mut seen = 0;
+        for found in state.jobs_from(JobId(0)) {
+            let id = found.id();
+            let Some(job) = self.job(id) else {
+                return Err(format!("job {id} is {:?}, and should be gone", found.status()));
+            };
+            seen += 1;
+            match found {
+                Found::Live(_) => {
+                    let image = state.image(id).ok_or("a live job has no image")?;
+                    compare_live(job, &image)?;
+                }
+                Found::Finished(stub) => {
+                    same(id.0, "status", &job.status(), &stub.status())?;
+                    same(id.0, "kept_until_ms", &job.kept_until_ms, &stub.kept_until_ms())?;
+                }
+            }
+        }
+        if seen != self.jobs.len() {
+            let lost = self.jobs().find(|job| state.job(JobId(job.id)).is_none());
+            return Err(format!("{lost:?} should be there, and is not"));
+        }
+        self.compare_keys(state)?;
+        self.compare_queues(state)?;
+        self.compare_server(state)
+    }
+
+    fn compare_keys(&self, state: &State) -> Result<(), String> {
+        let keys: BTreeSet<_> = self.jobs().flat_map(|job| job.keys.iter().cloned()).collect();
+        for key in keys {
+            let found = state.job_by_key(&key).map(|found| found.id());
+            let holder = self.key_holder(&key);
+            if found != holder {
+                return Err(format!("key {key:?} should name {holder:?} and names {found:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_queues(&self, state: &State) -> Result<(), String> {
+        let mut counts: BTreeMap<Bytes, [usize; 6]> = BTreeMap::new();
+        for name in self.queues.keys() {
+            counts.entry(name.clone()).or_default();
+        }
+        for job in self.jobs() {
+            counts.entry(job.queue.clone()).or_default()[job.status as usize] += 1;
+        }
+        let listed: Vec<_> = state.queues_from(b"", false).collect();
+        let names: Vec<_> = listed.iter().map(|queue| &queue.name).collect();
+        if !names.iter().copied().eq(counts.keys()) {
+            return Err(format!("queues should be {:?} and are {names:?}", counts.keys()));
+        }
+        for queue in &listed {
+            let name = &queue.name;
+            if queue.counts != counts[name] || queue.paused != self.settings(name).paused {
+                return Err(format!("{queue:?} should count {:?}", counts[name]));
+            }
+            let ready: Vec<u64> = state.ready_jobs(name, 0).map(|job| job.id().0).collect();
+            let expected: Vec<u64> = self.ready(name).iter().map(|job| job.id).collect();
+            if ready != expected {
+                return Err(format!("{name:?} should give {expected:?} and gives {ready:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_server(&self, state: &State) -> Result<(), String> {
+        let server = state.server();
+        same(0, "epoch", &self.epoch, &server.epoch)?;
+        same(0, "ids_until", &self.ids_until, &server.ids_until)?;
+        same(0, "next_constraint", &self.next_constraint, &server.next_constraint)?;
+        same(0, "constraints_revision", &self.constraints_revision, &server.constraints_revision)?;
+        same(0, "format", &self.format, &server.format)?;
+        let rules: Vec<_> = state.constraints().cloned().collect();
+        if !rules.iter().eq(self.rules.values()) {
+            return Err(format!("constraints should be {:?} and are {rules:?}", self.rules));
+        }
+        let labels: BTreeSet<_> = self.jobs().flat_map(|job| job.labels.iter().copied()).collect();
+        for label in labels.iter().filter(|label| self.rules.contains_key(&label.constraint)) {
+            let running = state.bucket(*label).map_or(0, |bucket| bucket.running());
+            same(0, "running", &(label, self.running(*label)), &(label, running))?;
+        }
+        Ok(())
+    }
+}
+
+/// Compares all but what only the core can know: order numbers and places of bytes.
+pub(crate) fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
+    let id = job.id;
+    same(id, "status", &job.status(), &image.status())?;
+    same(id, "queue", &job.queue, &image.queue)?;
+    same(id, "priority", &job.priority, &image.priority)?;
+    same(id, "attempts", &job.attempts, &image.attempts)?;
+    same(id, "fails", &job.fails, &image.fails)?;
+    same(id, "lease", &job.lease, &image.lease)?;
+    same(id, "expires_ms", &job.expires_ms, &image.expires_ms)?;
+    same(id, "tries", &(job.attempts_max, job.fails_max), &(image.attempts_max, image.fails_max))?;
+    same(id, "backoff", &job.backoff, &image.backoff)?;
+    same(id, "times", &(job.created_ms, job.ttr_ms), &(image.created_ms, image.ttr_ms))?;
+    same(id, "labels", &job.labels, &image.labels)?;
+    same(id, "state", &job.state, &image.state)?;
+    same(id, "events", &job.events, &image.events)?;
+    same(id, "foreground", &job.foreground, &image.foreground)?;
+    same(id, "revision", &job.revision, &image.revision)?;
+    same(id, "keep_ms", &job.keep_ms, &image.keep_ms)?;
+    same(id, "outcome", &outcome_of(job), &outcome_of(image))?;
+    let keys = |image: &JobImage| image.keys.iter().cloned().collect::<BTreeSet<_>>();
+    same(id, "keys", &keys(job), &keys(image))?;
+    let bytes = |image: &JobImage| image.payload.as_ref().map_or(0, |payload| payload.len);
+    same(id, "payload", &bytes(job), &bytes(image))?;
+    if job.status() == Status::Scheduled {
+        same(id, "run_at_ms", &job.run_at_ms, &image.run_at_ms)?;
+    }
+    Ok(())
+}
+
+fn outcome_of(image: &JobImage) -> Option<(bool, Option<u32>, Bytes)> {
+    let outcome = image.outcome.as_ref()?;
+    let bytes = outcome.bytes.as_ref().map(|bytes| bytes.len);
+    Some((outcome.success, bytes, outcome.message.clone()))
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(
+    id: u64,
+    what: &str,
+    model: &T,
+    core: &T,
+) -> Result<(), String> {
+    if model == core {
+        return Ok(());
+    }
+    Err(format!("{what} of job {id} should be {model:?} and is {core:?}"))
+}

@@ -1,0 +1,122 @@
+//! How attempts and jobs end.
+
+use spindle_core::command::Finish;
+use spindle_core::job::{Attempt, Cause, Outcome};
+use spindle_core::{JobId, Status};
+
+use super::apply::door_of;
+use super::{Model, goes_to_the_tail};
+
+impl Model {
+    pub(crate) fn apply_finish(&mut self, finish: &Finish, now_ms: u64) {
+        let id = finish.claim.id().0;
+        let outcome = Outcome {
+            success: finish.success,
+            bytes: finish.result.clone(),
+            message: finish.message.clone(),
+            error: finish.error.clone(),
+            code: finish.code.clone(),
+            worker_finished_at: finish.worker_finished_at.clone(),
+        };
+        if finish.success {
+            self.end_attempt(id, Cause::Completed, now_ms);
+            self.end_job(id, Status::Done, Some(outcome), now_ms);
+            return;
+        }
+        self.end_attempt(id, Cause::Failed, now_ms);
+        self.change(id).fails += 1;
+        let job = &self.jobs[&id];
+        let tries = self.tries(job);
+        let (attempts, fails) = (job.attempts, job.fails);
+        if !finish.retry || tries.are_used_up(attempts, fails) {
+            self.end_job(id, Status::Dead, Some(outcome), now_ms);
+            return;
+        }
+        let wait_ms = tries.backoff.wait_ms(JobId(id), fails);
+        self.change(id).outcome = Some(outcome);
+        self.wait_again(id, false, wait_ms, now_ms);
+    }
+
+    /// Ready again, at once or after a while, at its old place or at the tail.
+    fn wait_again(&mut self, id: u64, tail: bool, wait_ms: u64, now_ms: u64) {
+        let order = self.jobs[&id].order;
+        let order = if tail || order == 0 { self.take_order() } else { order };
+        let job = self.change(id);
+        job.order = order;
+        if wait_ms > 0 {
+            job.status = Status::Scheduled as i32;
+            job.run_at_ms = Some(now_ms.saturating_add(wait_ms));
+        } else {
+            job.status = Status::Ready as i32;
+            job.run_at_ms = None;
+        }
+        self.count_change(id);
+    }
+
+    /// A lease ended without a result: the job waits again if it has attempts left.
+    pub(crate) fn give_back(&mut self, id: u64, cause: Cause, now_ms: u64) {
+        let lost = matches!(cause, Cause::Timeout | Cause::HolderGone | Cause::Restarted);
+        let tail = lost && door_of(&self.jobs[&id]).is_some_and(goes_to_the_tail);
+        self.end_attempt(id, cause, now_ms);
+        let job = &self.jobs[&id];
+        let tries = self.tries(job);
+        if tries.attempts_max > 0 && job.attempts >= tries.attempts_max {
+            let outcome = job.outcome.clone().unwrap_or_default();
+            self.end_job(id, Status::Dead, Some(outcome), now_ms);
+            return;
+        }
+        // A job that came back because the server went did nothing it had to be punished for.
+        let waits = matches!(cause, Cause::Timeout | Cause::HolderGone);
+        let wait_ms = tries.backoff.wait_ms(JobId(id), job.attempts.max(1));
+        self.wait_again(id, tail, if waits { wait_ms } else { 0 }, now_ms);
+    }
+
+    /// A job ends by the server's word.
+    pub(crate) fn kill(&mut self, id: u64, cause: Cause, now_ms: u64) {
+        self.end_attempt(id, cause, now_ms);
+        self.end_job(id, Status::Dead, Some(Outcome::default()), now_ms);
+    }
+
+    /// Takes a job's lease off, if it has one, and remembers the attempt.
+    pub(crate) fn end_attempt(&mut self, id: u64, cause: Cause, now_ms: u64) {
+        let job = self.change(id);
+        if let Some(lease) = job.lease.take() {
+            job.history.push(Attempt {
+                attempt: job.attempts,
+                started_ms: lease.started_ms,
+                ended_ms: now_ms,
+                cause: cause as i32,
+                door: lease.door,
+                worker: lease.worker,
+            });
+        }
+    }
+
+    /// Done or dead: kept for a while, unless it lived in memory only.
+    fn end_job(&mut self, id: u64, status: Status, outcome: Option<Outcome>, now_ms: u64) {
+        if self.jobs[&id].foreground {
+            self.jobs.remove(&id);
+            return;
+        }
+        let job = &self.jobs[&id];
+        let queue = self.settings(&job.queue);
+        let keep_ms = if status == Status::Done {
+            job.keep_ms.or(queue.keep_ms).or(self.defaults.policy(job.origin()).keep_ms)
+        } else {
+            Some(queue.keep_dead_ms.unwrap_or(self.defaults.keep_dead_ms))
+        };
+        let kept = keep_ms.map(|keep| now_ms.saturating_add(keep));
+        let job = self.change(id);
+        job.status = status as i32;
+        job.finished_ms = Some(now_ms);
+        job.kept_until_ms = match (kept, job.expires_ms) {
+            (Some(kept), Some(expires)) => Some(kept.min(expires)),
+            (kept, expires) => kept.or(expires),
+        };
+        job.outcome = outcome;
+        if let Some(outcome) = job.outcome.as_mut().filter(|_| job.drop_result) {
+            outcome.bytes = None;
+        }
+        self.count_change(id);
+    }
+}

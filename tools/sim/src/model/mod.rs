@@ -1,0 +1,192 @@
+//! The rules once more, written apart from the core and as plainly as possible: every question is
+//! a scan over all jobs. Slow on purpose; where it and the core differ, one of them is wrong.
+//!
+//! [`Model::refusals`] says why a command may be refused, [`Model::lease_choices`] which jobs a
+//! lease may get, [`Model::apply`] what a command changes, [`Model::tick`] what time changes, and
+//! [`Model::compare`] holds all of it against a state of the core.
+
+mod apply;
+mod compare;
+mod finish;
+mod limits;
+mod refuse;
+mod tick;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use spindle_core::job::{Backoff, Key, Origin, Scope};
+use spindle_core::queue::{Constraint, QueueSettings};
+use spindle_core::{Defaults, JobId, JobImage, Status};
+
+pub use limits::Tokens;
+pub use refuse::Refusals;
+
+use spindle_core::job::Label;
+
+/// All that is so by now, as far as anybody outside could see. Cloning is cheap: jobs are shared
+/// until they change.
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub(crate) jobs: BTreeMap<u64, Rc<JobImage>>,
+    pub(crate) queues: BTreeMap<Bytes, QueueSettings>,
+    pub(crate) rules: BTreeMap<u32, Constraint>,
+    pub(crate) tokens: BTreeMap<Label, Tokens>,
+    pub(crate) epoch: u64,
+    pub(crate) ids_until: u64,
+    pub(crate) next_constraint: u32,
+    pub(crate) constraints_revision: u64,
+    pub(crate) format: u32,
+    pub(crate) defaults: Defaults,
+    next_order: u64,
+}
+
+/// How many tries a job has, after asking the job, then its queue, then its protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tries {
+    /// Most leases; 0 means no limit.
+    pub attempts_max: u32,
+    /// Most failures; 0 means no limit.
+    pub fails_max: u32,
+    /// Wait between failures.
+    pub backoff: Backoff,
+}
+
+impl Tries {
+    /// Whether a job that used up this many may not be tried again.
+    pub fn are_used_up(&self, attempts: u32, fails: u32) -> bool {
+        (self.attempts_max > 0 && attempts >= self.attempts_max)
+            || (self.fails_max > 0 && fails >= self.fails_max)
+    }
+}
+
+impl Model {
+    /// A server that never ran.
+    pub fn new(defaults: Defaults) -> Model {
+        Model {
+            jobs: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            rules: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            epoch: 0,
+            ids_until: 1,
+            next_constraint: 1,
+            constraints_revision: 0,
+            format: 0,
+            defaults,
+            next_order: 1,
+        }
+    }
+
+    /// The jobs, by number.
+    pub fn jobs(&self) -> impl Iterator<Item = &JobImage> {
+        self.jobs.values().map(Rc::as_ref)
+    }
+
+    /// One job.
+    pub fn job(&self, id: JobId) -> Option<&JobImage> {
+        self.jobs.get(&id.0).map(Rc::as_ref)
+    }
+
+    /// The constraints.
+    pub fn rules(&self) -> impl Iterator<Item = &Constraint> {
+        self.rules.values()
+    }
+
+    /// A queue's settings; those of a queue nobody set are all absent.
+    pub fn settings(&self, queue: &[u8]) -> QueueSettings {
+        self.queues.get(queue).cloned().unwrap_or_default()
+    }
+
+    /// The epoch of the server that runs.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// All ids below this may be in use.
+    pub fn ids_until(&self) -> u64 {
+        self.ids_until
+    }
+
+    /// What the next new constraint is called.
+    pub fn next_constraint(&self) -> u32 {
+        self.next_constraint
+    }
+
+    /// Which set of constraints labels have to be made with.
+    pub fn constraints_revision(&self) -> u64 {
+        self.constraints_revision
+    }
+
+    /// The tries of a job.
+    pub fn tries(&self, job: &JobImage) -> Tries {
+        let queue = self.settings(&job.queue);
+        let policy = *self.defaults.policy(job.origin());
+        Tries {
+            attempts_max: job
+                .attempts_max
+                .or(queue.attempts_max)
+                .unwrap_or(policy.attempts_max),
+            fails_max: job.fails_max.or(queue.fails_max).unwrap_or(policy.fails_max),
+            backoff: job.backoff.or(queue.backoff).unwrap_or(policy.backoff),
+        }
+    }
+
+    /// Who has a key, if it is taken.
+    pub fn key_holder(&self, key: &Key) -> Option<JobId> {
+        let holds = |job: &&JobImage| {
+            job.keys.iter().any(|other| {
+                let in_scope = other.scope() == Scope::WhileKept || !job.status().is_finished();
+                other.namespace == key.namespace && other.name == key.name && in_scope
+            })
+        };
+        self.jobs().find(holds).map(|job| JobId(job.id))
+    }
+
+    /// Unfinished jobs of a queue that a filter lets through.
+    pub fn unfinished(&self, queue: &[u8], filter: impl Fn(&JobImage) -> bool) -> u64 {
+        let counts =
+            |job: &&JobImage| job.queue == queue && !job.status().is_finished() && filter(job);
+        self.jobs().filter(counts).count() as u64
+    }
+
+    /// Ready jobs of a queue, in the order they are leased.
+    pub fn ready(&self, queue: &[u8]) -> Vec<&JobImage> {
+        let mut ready: Vec<&JobImage> = self
+            .jobs()
+            .filter(|job| job.queue == queue && job.status() == Status::Ready)
+            .collect();
+        ready.sort_by_key(|job| (-i128::from(job.priority), job.order));
+        ready
+    }
+
+    pub(crate) fn change(&mut self, id: u64) -> &mut JobImage {
+        Rc::make_mut(self.jobs.get_mut(&id).expect("the caller looked it up"))
+    }
+
+    /// Something happened to a job: whoever compares its revision sees that.
+    pub(crate) fn count_change(&mut self, id: u64) {
+        if self.jobs.contains_key(&id) {
+            let job = self.change(id);
+            job.revision = job.revision.wrapping_add(1);
+        }
+    }
+
+    pub(crate) fn take_order(&mut self) -> u64 {
+        let order = self.next_order;
+        self.next_order += 1;
+        order
+    }
+
+    /// A crash: what is kept only in memory is gone.
+    pub fn lose_memory(&mut self) {
+        self.jobs.retain(|_, job| !job.foreground);
+    }
+}
+
+/// Whether a job lost by this holder goes to the tail: one that kills its worker must not block
+/// the queue of Gearman's workers.
+pub(crate) fn goes_to_the_tail(door: Origin) -> bool {
+    matches!(door, Origin::Gearman | Origin::GearmanDraft)
+}

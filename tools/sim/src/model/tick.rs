@@ -1,0 +1,45 @@
+//! What time alone changes.
+
+use spindle_core::job::Cause;
+use spindle_core::{JobImage, Status};
+
+use super::Model;
+
+impl Model {
+    /// Everything that is due by now happens, earliest first.
+    pub fn tick(&mut self, now_ms: u64, hold_expiry: bool) {
+        while let Some((_, id)) = self.next_due(now_ms) {
+            if self.jobs[&id].status() == Status::Leased {
+                self.give_back(id, Cause::Timeout, now_ms);
+            } else {
+                let order = self.jobs[&id].order;
+                let order = if order == 0 { self.take_order() } else { order };
+                let job = self.change(id);
+                job.status = Status::Ready as i32;
+                job.order = order;
+                self.count_change(id);
+            }
+        }
+        if !hold_expiry {
+            self.jobs.retain(|_, job| goes_ms(job).is_none_or(|at| at > now_ms));
+        }
+    }
+
+    /// The lease or schedule that is due first.
+    fn next_due(&self, now_ms: u64) -> Option<(u64, u64)> {
+        let due = |job: &JobImage| match job.status() {
+            Status::Scheduled => job.run_at_ms,
+            Status::Leased => job.lease.as_ref().and_then(|lease| lease.deadline_ms),
+            _ => None,
+        };
+        self.jobs()
+            .filter_map(|job| due(job).map(|at| (at, job.id)))
+            .filter(|(at, _)| *at <= now_ms)
+            .min()
+    }
+}
+
+/// When a job is removed by time.
+fn goes_ms(job: &JobImage) -> Option<u64> {
+    if job.status().is_finished() { job.kept_until_ms } else { job.expires_ms }
+}

@@ -1,0 +1,171 @@
+//! Thinking of things to ask: realistic mixes in small name spaces, so that commands meet.
+
+mod people;
+mod submits;
+mod workers;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use spindle_core::{Command, JobId, JobImage};
+
+use crate::model::Model;
+
+/// What happens next.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Step {
+    /// Time passes.
+    Advance(u64),
+    /// Somebody asks something.
+    Ask(Command),
+    /// The server goes and comes back.
+    Restart,
+    /// Old records are carried forward and dropped.
+    Trim,
+}
+
+/// What the one who asks may know.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// All that is so by now.
+    pub model: &'a Model,
+    /// Images of finished jobs, as the log has them.
+    pub finished: &'a BTreeMap<u64, JobImage>,
+    /// The time.
+    pub now_ms: u64,
+}
+
+/// One seed's stream of steps.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    rng: ChaCha8Rng,
+    next_id: u64,
+    mix: Mix,
+}
+
+/// How a seed differs from others besides its draws.
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    queues: usize,
+    submits: u32,
+    leases: u32,
+    finishes: u32,
+    people: u32,
+    advances: u32,
+    step_ms: u64,
+}
+
+/// How many holders there are: connections and registered workers.
+const HOLDERS: u64 = 5;
+
+impl Workload {
+    /// The stream of a seed.
+    pub fn new(seed: u64) -> Workload {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mix = Mix {
+            queues: rng.random_range(1..=5),
+            submits: rng.random_range(10..40),
+            leases: rng.random_range(10..40),
+            finishes: rng.random_range(10..40),
+            people: rng.random_range(2..25),
+            advances: rng.random_range(3..20),
+            step_ms: *[5, 200, 2_000, 30_000].choose(&mut rng).expect("not empty"),
+        };
+        Workload { rng, next_id: 1, mix }
+    }
+
+    /// What happens next.
+    pub fn step(&mut self, view: View<'_>) -> Step {
+        let mix = self.mix;
+        let rare = 3;
+        let all = mix.submits + mix.leases + mix.finishes + mix.people + mix.advances + rare;
+        let mut draw = self.rng.random_range(0..all);
+        let mut falls = |weight: u32| {
+            let hit = draw < weight;
+            draw = draw.wrapping_sub(weight);
+            hit
+        };
+        if falls(mix.submits) {
+            Step::Ask(self.submit(view))
+        } else if falls(mix.leases) {
+            Step::Ask(self.lease(view))
+        } else if falls(mix.finishes) {
+            Step::Ask(self.worker(view))
+        } else if falls(mix.people) {
+            Step::Ask(self.person(view))
+        } else if falls(mix.advances) {
+            Step::Advance(self.passing_ms(view))
+        } else {
+            self.housekeeping(view)
+        }
+    }
+
+    fn housekeeping(&mut self, view: View<'_>) -> Step {
+        match self.rng.random_range(0..8) {
+            0..2 => Step::Restart,
+            2..4 => Step::Trim,
+            4 => Step::Ask(Command::Start { epoch: view.model.epoch() }),
+            5 => Step::Ask(Command::RaiseFormat { version: self.rng.random_range(0..4) }),
+            _ => Step::Ask(Command::Tick { hold_expiry: self.one_in(2) }),
+        }
+    }
+
+    /// Mostly a little, sometimes just to where something is due, seldom far beyond.
+    fn passing_ms(&mut self, view: View<'_>) -> u64 {
+        let due: Vec<u64> = view
+            .model
+            .jobs()
+            .flat_map(|job| {
+                let lease = job.lease.as_ref().and_then(|lease| lease.deadline_ms);
+                [job.run_at_ms, job.expires_ms, job.kept_until_ms, lease]
+            })
+            .flatten()
+            .filter(|at| *at > view.now_ms && *at < view.now_ms + 400_000_000)
+            .collect();
+        match (self.rng.random_range(0..20), due.choose(&mut self.rng)) {
+            (0..8, Some(due)) => {
+                let to = due - view.now_ms;
+                [to, to - 1, to + 1][self.rng.random_range(0..3)]
+            }
+            (8, _) => self.rng.random_range(0..5_000_000),
+            _ => self.rng.random_range(0..=self.mix.step_ms),
+        }
+    }
+
+    /// Whether something that happens one time in `times` happens.
+    fn one_in(&mut self, times: u32) -> bool {
+        self.rng.random_ratio(1, times)
+    }
+
+    fn queue(&mut self) -> Bytes {
+        const NAMES: [&[u8]; 5] = [b"mail", b"resize", b"bill", b"\xff\0raw", b"jobq"];
+        Bytes::from_static(NAMES[self.rng.random_range(0..self.mix.queues)])
+    }
+
+    fn holder(&mut self) -> u64 {
+        self.rng.random_range(1..=HOLDERS)
+    }
+
+    /// A job that is there, seldom one that is not.
+    fn any_job(&mut self, view: View<'_>, wanted: impl Fn(&JobImage) -> bool) -> JobId {
+        let fits: Vec<u64> =
+            view.model.jobs().filter(|job| wanted(job)).map(|job| job.id).collect();
+        let all: Vec<u64> = view.model.jobs().map(|job| job.id).collect();
+        let pick = match self.rng.random_range(0..20) {
+            0 => None,
+            1 | 2 => all.choose(&mut self.rng).copied(),
+            _ => fits.choose(&mut self.rng).copied(),
+        };
+        JobId(pick.unwrap_or_else(|| self.rng.random_range(1..self.next_id + 2)))
+    }
+
+    fn some<T>(&mut self, choices: &[T]) -> Option<T>
+    where
+        T: Copy,
+    {
+        if self.one_in(2) { None } else { choices.choose(&mut self.rng).copied() }
+    }
+}

@@ -1,0 +1,166 @@
+//! People and doors change, pause, limit, cancel, delete and retry.
+
+use bytes::Bytes;
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use spindle_core::command::{Carry, Edit};
+use spindle_core::job::{Backoff, Cause};
+use spindle_core::queue::{Constraint, QueueSettings, Rate};
+use spindle_core::{BytesRef, Command, JobId, Status, Type};
+
+use super::{View, Workload};
+
+impl Workload {
+    pub(super) fn person(&mut self, view: View<'_>) -> Command {
+        let waits = |status| matches!(status, Status::Scheduled | Status::Ready | Status::Parked);
+        match self.rng.random_range(0..30) {
+            0..4 => self.retry(view),
+            4..10 => self.edit(view),
+            10 => Command::Cancel { id: self.any_job(view, |job| waits(job.status())) },
+            11 => Command::Cancel { id: self.any_job(view, |_| true) },
+            12 => Command::Delete { id: self.any_job(view, |_| true), cause: Cause::Deleted },
+            13 => Command::Delete {
+                id: self.any_job(view, |job| job.status().is_finished()),
+                cause: Cause::Consumed,
+            },
+            14 => self.abandon(view),
+            15 | 16 => Command::ResultRead {
+                id: self.any_job(view, |job| job.status().is_finished()),
+                keep_read_ms: self.rng.random_range(0..400_000),
+            },
+            17 => Command::Persist {
+                id: self.any_job(view, |job| job.foreground),
+                payload: BytesRef::logged(9, 64, 3, Type::Bytes),
+                keep_ms: self.some(&[3_600_000]),
+            },
+            18 if self.one_in(3) => {
+                Command::PayloadDamaged { id: self.any_job(view, |_| true) }
+            }
+            18 | 19 => self.set_state(view),
+            20 => Command::AddEvent {
+                id: self.any_job(view, |job| job.state.is_some()),
+                event: Bytes::from_static(b"[\"noted\"]"),
+            },
+            21..24 => Command::SetQueue { name: self.queue(), settings: self.settings() },
+            24 => self.set_constraint(view),
+            25 => Command::RemoveConstraint { number: self.constraint(view) },
+            26 | 27 => Command::Relabel {
+                id: self.any_job(view, |job| !job.status().is_finished()),
+                labels: self.labels(view),
+            },
+            _ => Command::Carry(self.carry(view)),
+        }
+    }
+
+    fn retry(&mut self, view: View<'_>) -> Command {
+        let id = self.any_job(view, |job| job.status().is_finished());
+        let Some(image) = view.finished.get(&id.0) else { return Command::Cancel { id } };
+        let payload = self.one_in(4).then(|| BytesRef::logged(11, 64, 30, Type::Json));
+        Command::Retry { image: Box::new(image.clone()), payload }
+    }
+
+    fn edit(&mut self, view: View<'_>) -> Command {
+        let id = self.any_job(view, |job| {
+            !job.status().is_finished() && job.status() != Status::Leased
+        });
+        let revision = view.model.job(id).map_or(0, |job| job.revision);
+        let wrong = u32::from(self.one_in(6));
+        let mut edit = Edit { id, ..Edit::default() };
+        edit.revision = (!self.one_in(3)).then_some(revision.wrapping_sub(wrong));
+        edit.queue = self.one_in(4).then(|| self.queue());
+        edit.priority = self.one_in(3).then(|| self.rng.random_range(-2..3));
+        edit.parked = self.some(&[true, false]);
+        if self.one_in(3) {
+            let ahead = self.rng.random_range(1..9_000);
+            edit.run_at_ms = self.some(&[0, view.now_ms + ahead]);
+        }
+        Command::Edit(Box::new(edit))
+    }
+
+    /// Nobody waits any more for a foreground job that nobody started.
+    fn abandon(&mut self, view: View<'_>) -> Command {
+        let fits =
+            view.model.jobs().find(|job| job.foreground && job.status() == Status::Ready);
+        let id = fits.map_or(JobId(self.next_id), |job| JobId(job.id));
+        Command::Delete { id, cause: Cause::Abandoned }
+    }
+
+    fn set_state(&mut self, view: View<'_>) -> Command {
+        let id = self.any_job(view, |job| job.state.is_some());
+        let revision = view.model.job(id).map_or(0, |job| job.revision);
+        let wrong = u32::from(self.one_in(4));
+        Command::SetState {
+            id,
+            revision: self.one_in(2).then_some(revision.wrapping_add(wrong)),
+            state: Bytes::from(format!("[\"STEP\",{}]", self.rng.random_range(0..4))),
+            event: Bytes::from_static(b"[\"job_state_advanced\"]"),
+        }
+    }
+
+    fn settings(&mut self) -> QueueSettings {
+        if self.one_in(3) {
+            return QueueSettings::default();
+        }
+        let ten_seconds = Backoff {
+            base_ms: 10_000,
+            factor_thousandths: 1_000,
+            cap_ms: 10_000,
+            jitter_thousandths: 0,
+        };
+        QueueSettings {
+            paused: self.one_in(2),
+            attempts_max: self.some(&[2, 5]),
+            fails_max: self.some(&[2, 5]),
+            backoff: self.some(&[ten_seconds]),
+            ttr_default_ms: self.some(&[3_000]),
+            keep_ms: self.some(&[1_000, 50_000_000]),
+            keep_dead_ms: self.some(&[4_000]),
+            jobs_max: self.some(&[3, 40]),
+            finished_max: None,
+            bytes_type: None,
+            jobs_max_by_class: Vec::new(),
+        }
+    }
+
+    fn set_constraint(&mut self, view: View<'_>) -> Command {
+        let known = view.model.rules().count();
+        let new = known == 0 || (known < 3 && self.one_in(2));
+        let number = if new { 0 } else { self.constraint(view) };
+        let rate = Rate {
+            count: self.rng.random_range(1..4),
+            per_ms: self.rng.random_range(1..5_000),
+            burst: self.rng.random_range(1..5),
+        };
+        Command::SetConstraint(Constraint {
+            number,
+            name: Bytes::from(format!("limit-{}", self.rng.random_range(0..9))),
+            matcher: Bytes::from_static(b"m"),
+            rate: self.some(&[rate]),
+            running_max: self.some(&[1, 2, 5]),
+        })
+    }
+
+    fn constraint(&mut self, view: View<'_>) -> u32 {
+        let numbers: Vec<u32> = view.model.rules().map(|rule| rule.number).collect();
+        numbers.choose(&mut self.rng).copied().unwrap_or(77)
+    }
+
+    fn carry(&mut self, view: View<'_>) -> Carry {
+        let id = self.any_job(view, |_| true);
+        match (self.rng.random_range(0..6), view.model.job(id), view.finished.get(&id.0)) {
+            (0, ..) => Carry::Queue(self.queue()),
+            (1, ..) => Carry::Constraint { number: self.constraint(view), from: 0 },
+            (2, ..) => Carry::Server,
+            (_, Some(job), Some(image)) if job.status().is_finished() => {
+                Carry::Finished(Box::new(image.clone()))
+            }
+            (_, Some(job), _) => Carry::Job {
+                id,
+                revision: job.revision.wrapping_sub(u32::from(self.one_in(5))),
+                payload: job.payload.clone(),
+                result: job.outcome.as_ref().and_then(|outcome| outcome.bytes.clone()),
+            },
+            _ => Carry::Server,
+        }
+    }
+}
