@@ -1,7 +1,7 @@
 //! Measures what the street costs: requests of 300 bytes, answers of 5, the gate always open,
 //! beside a plain tokio server with a task per connection, in turns in one process.
 //!
-//! `cargo run --release -p spindle-net --example echo_rate -- [CONNECTIONS] [DEPTH] [SECONDS] [ROUNDS]`
+//! `cargo run --release -p spindle-net --example echo_rate -- CONNECTIONS DEPTH SECONDS ROUNDS`
 //!
 //! Prints requests per second and the CPU time of the server's thread per request, medians over
 //! the rounds.

@@ -42,6 +42,15 @@ impl Work {
             && self.commands.is_empty()
             && !(self.accept || self.durable_moved || self.sweep)
     }
+
+    fn append(&mut self, later: &mut Work) {
+        self.commands.append(&mut later.commands);
+        self.ready.append(&mut later.ready);
+        self.deliveries.append(&mut later.deliveries);
+        self.accept |= mem::take(&mut later.accept);
+        self.durable_moved |= mem::take(&mut later.durable_moved);
+        self.sweep |= mem::take(&mut later.sweep);
+    }
 }
 
 /// One reactor's notes. The reactor is woken by the first note after it went to sleep; while it
@@ -83,17 +92,18 @@ impl Inbox {
         self.note(|work| work.sweep = true);
     }
 
-    /// Ready when `work` has something in it, which the notes are swapped into when it is empty.
+    /// Adds the notes to `work`; ready when it then has something in it.
     pub(crate) fn poll_take(&self, cx: &Context<'_>, work: &mut Work) -> Poll<()> {
-        if !work.is_empty() {
-            return Poll::Ready(());
-        }
         let mut notes = self.notes.lock();
-        if notes.work.is_empty() {
+        if work.is_empty() {
+            mem::swap(&mut notes.work, work);
+        } else if !notes.work.is_empty() {
+            work.append(&mut notes.work);
+        }
+        if work.is_empty() {
             notes.sleeper = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        mem::swap(&mut notes.work, work);
         Poll::Ready(())
     }
 

@@ -5,8 +5,8 @@
 //! what no client may exceed: connections, silence in the middle of a request, answers that nobody
 //! reads. It knows no protocol and no queue.
 //!
-//! [`bind`] claims the addresses, [`Server::start`] serves them, [`ServerHandle`] ends it. None of
-//! it is async on the outside.
+//! [`bind()`] claims the addresses, [`Server::start`] serves them, [`ServerHandle`] ends it. None
+//! of it is async on the outside.
 //!
 //! # How it runs
 //!
@@ -33,7 +33,8 @@
 //!   `Flow::Continue` from `on_end_of_input` means `Flow::Close`.
 //! - A session that finds more than 64 KiB in its outbox may leave complete requests in the input
 //!   and return `Flow::Continue`: it is called again with them when the outbox is empty.
-//!   Meanwhile no more is read than while it waits. This bounds memory when small requests ask for large answers.
+//!   Meanwhile no more is read than while it waits. This bounds memory when small requests ask
+//!   for large answers.
 //! - Deliveries that were queued before a connection closes are handed to its session before
 //!   `on_closed`, so that a lease among them is seen (and is then among the unsent ones).
 //! - Input buffers are shared and reused: a session copies what it keeps.

@@ -94,8 +94,11 @@ impl Reactor {
     pub(crate) async fn run(mut self) {
         let mut work = Work { accept: true, ..Work::default() };
         let mut turns = 0;
-        while !self.over {
+        loop {
             self.turn(&mut work);
+            if self.over {
+                break;
+            }
             turns += 1;
             if !self.again.is_empty() || work.accept || turns == TURNS_PER_POLL {
                 // Goes through the poll for events before it goes on.

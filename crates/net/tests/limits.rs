@@ -4,7 +4,8 @@
 mod common;
 
 use std::io::{ErrorKind, Write};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use common::{Client, INPUT_BYTES_MAX, one_reactor, serve};
@@ -84,6 +85,29 @@ fn a_client_that_never_reads_is_closed() {
     client.send(&"big 30000000\n".repeat(3));
     served.toy.until("the end of the deaf client", |seen| seen.closed.len() == 1);
     served.client().asks("echo others", "others");
+}
+
+#[test]
+fn a_client_that_sends_without_end_does_not_keep_the_others_waiting() {
+    let served = serve(one_reactor());
+    let mut flood = served.client();
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut sender = flood.stream.get_ref().try_clone().unwrap();
+        flood.send("swallow\n");
+        scope.spawn(move || {
+            let block = vec![b'x'; 1 << 20];
+            while !stop.load(Ordering::Relaxed) && sender.write_all(&block).is_ok() {}
+        });
+        common::eventually("the flood", || {
+            served.handle.counters().bytes_in.load(Ordering::Relaxed) > 1 << 20
+        });
+        for _ in 0..5 {
+            served.client().asks("echo x", "x");
+        }
+        stop.store(true, Ordering::Relaxed);
+        drop(flood);
+    });
 }
 
 #[test]

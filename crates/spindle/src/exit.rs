@@ -28,7 +28,7 @@ pub struct Failure {
 
 impl Failure {
     /// An error that ends the process with `code`.
-    pub fn new(code: Code, message: impl Into<String>) -> anyhow::Error {
+    pub fn with(code: Code, message: impl Into<String>) -> anyhow::Error {
         Self { code, message: message.into() }.into()
     }
 }

@@ -76,6 +76,6 @@ fn run(command: Command) -> anyhow::Result<Code> {
 fn resolve(flags: &config::SettingFlags) -> anyhow::Result<config::Resolved> {
     config::resolve(flags, env::vars_os()).map_err(|error| {
         let error = anyhow::Error::from(error);
-        Failure::new(Code::Usage, format!("{error:#}"))
+        Failure::with(Code::Usage, format!("{error:#}"))
     })
 }

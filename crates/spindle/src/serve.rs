@@ -14,9 +14,10 @@ use std::{
 use anyhow::{Context, anyhow};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
-use spindle_engine::Door;
+use spindle_engine::{Door, Engine, Options, SystemClock};
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
 use spindle_net::{BindError, Limits, NetConfig, Server, ServerHandle};
+use spindle_workq::WorkqDoor;
 
 use crate::{
     config::{Config, Resolved},
@@ -59,16 +60,30 @@ pub struct Started {
 }
 
 /// Starts the engine on a log and makes the doors that are on.
-///
-/// The lead wires this: open the engine, make `spindle_workq`'s door when `config.workq` is an
-/// address, and call `failure.tell(..)` when the engine reports that its log failed.
 fn start_engine(
     log: Arc<dyn Log>,
     config: &Config,
     failure: LogFailure,
 ) -> anyhow::Result<Started> {
-    let _ = (log, config, failure);
-    anyhow::bail!("not wired yet")
+    let options = Options {
+        payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
+        seed: uuid::Uuid::new_v4().as_u64_pair().0,
+        ..Options::default()
+    };
+    let engine = Engine::open(log, Arc::new(SystemClock::new()), options)
+        .context("cannot start on this data folder")?;
+    engine.spawn(move |reason| failure.tell(reason.to_string())).context("cannot start threads")?;
+    let mut doors: Vec<(Arc<dyn Door>, SocketAddr)> = Vec::new();
+    if let Some(addr) = config.workq {
+        let door = WorkqDoor::new(engine.clone(), spindle_workq::wire::Limits::default());
+        doors.push((Arc::new(door), addr));
+    }
+    let stopping = engine.clone();
+    Ok(Started {
+        doors,
+        stop_leasing: Box::new(move || stopping.stop_leasing()),
+        close: Box::new(move || engine.stop()),
+    })
 }
 
 /// Serves until a signal or a failure ends it.

@@ -127,9 +127,9 @@ fn object(report: &VerifyReport, verdict: Verdict) -> Value {
             })
         })
         .collect();
-    let tail = report.tail.as_ref().map(|tail| {
-        json!({ "file": tail.file, "offset": tail.offset, "position": tail.position.0 })
-    });
+    let tail = report.tail.as_ref().map(
+        |tail| json!({ "file": tail.file, "offset": tail.offset, "position": tail.position.0 }),
+    );
     let damage = report.damage.as_ref().map(|damage| {
         json!({
             "file": damage.file,

@@ -1,9 +1,10 @@
 //! A toy door of text lines, and a client for it.
 //!
 //! `echo X` answers X; `gate N X` answers X once N is durable; `lease N J` hands out job J behind
-//! gate N; `big N` answers N bytes; `wait` and `run` wait for the test to answer (at shutdown `wait`
-//! gives up at once, `run` at the last moment); `answered-and-gone` is answered a lease by the
-//! engine in the moment its connection breaks; `quit` says bye and closes; `die` aborts.
+//! gate N; `big N` answers N bytes; `wait` and `run` wait for the test to answer (at shutdown
+//! `wait` gives up at once, `run` at the last moment); `answered-and-gone` is answered a lease by
+//! the engine in the moment its connection breaks; `swallow` takes everything that follows without
+//! an answer; `quit` says bye and closes; `die` aborts.
 
 #![expect(clippy::unwrap_used, reason = "tests, though clippy sees only helpers here")]
 
@@ -101,7 +102,15 @@ impl Door for ToyDoor {
     ) -> Box<dyn Session> {
         self.0.note(|seen| seen.opened += 1);
         let (toy, mailbox) = (Arc::clone(&self.0), Arc::clone(mailbox));
-        Box::new(ToySession { toy, connection, mailbox, waits: None, tickets: 0, closed: false })
+        Box::new(ToySession {
+            toy,
+            connection,
+            mailbox,
+            waits: None,
+            tickets: 0,
+            swallows: false,
+            closed: false,
+        })
     }
 }
 
@@ -111,6 +120,7 @@ struct ToySession {
     mailbox: Arc<dyn Mailbox>,
     waits: Option<(Ticket, &'static str)>,
     tickets: u64,
+    swallows: bool,
     closed: bool,
 }
 
@@ -152,6 +162,7 @@ impl ToySession {
                 say(0, "bye");
                 return Flow::Close;
             }
+            "swallow" => self.swallows = true,
             "die" => return Flow::Abort,
             other => panic!("not a toy command: {other}"),
         }
@@ -164,6 +175,9 @@ impl Session for ToySession {
         assert!(!self.closed && self.waits.is_none(), "called while waiting or closed");
         self.toy.note(|seen| seen.input_bytes_max = seen.input_bytes_max.max(input.len()));
         let mut flow = Flow::Continue;
+        if self.swallows {
+            input.clear();
+        }
         while flow == Flow::Continue && out.pending_bytes() <= 64 * 1024 {
             let Some(end) = input.iter().position(|byte| *byte == b'\n') else { break };
             let line = input.split_to(end + 1);

@@ -33,7 +33,7 @@ pub fn add(args: &AddArgs) -> anyhow::Result<Code> {
 /// Adds a job for later and prints its id.
 pub fn schedule(args: &ScheduleArgs) -> anyhow::Result<Code> {
     let time_ms = parse_when(&args.time, now_ms())
-        .map_err(|reason| Failure::new(Code::Usage, format!("`{}`: {reason}", args.time)))?;
+        .map_err(|reason| Failure::with(Code::Usage, format!("`{}`: {reason}", args.time)))?;
     let job = new_job(&args.queue, &args.options, payload::read(&args.payload)?);
     let server = Server::of(&args.common);
     let added = server.connect()?.schedule(&job, time_ms);

@@ -32,7 +32,7 @@ pub fn job(args: &JobArgs) -> anyhow::Result<Code> {
         write_line(&mut out, job_object(&job))?;
         return Ok(Code::Ok);
     }
-    let mut rows = Rows::new(&["job", &" "]);
+    let mut rows = Rows::new(&["field", "value"]);
     let count = |max: u32| if max == 0 { "no limit".to_owned() } else { max.to_string() };
     rows.add(["id".to_owned(), job.id.to_string()]);
     rows.add(["queue".to_owned(), name(&job.name)]);

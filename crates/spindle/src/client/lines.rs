@@ -116,9 +116,7 @@ impl Pipeline<'_> {
                 Ok(_) => {
                     self.added += 1;
                     self.progress.advance(1);
-                    self.progress.aside(|| {
-                        print_id(&self.args.common, &self.args.queue, id)
-                    })?;
+                    self.progress.aside(|| print_id(&self.args.common, &self.args.queue, id))?;
                 }
                 Err(error) => {
                     let is_answer = error.is_answer();

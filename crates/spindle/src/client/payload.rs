@@ -50,5 +50,5 @@ pub fn fit(payload: Bytes) -> anyhow::Result<Bytes> {
          let the payload name it",
         block_bytes_max()
     );
-    Err(Failure::new(Code::Error, told))
+    Err(Failure::with(Code::Error, told))
 }

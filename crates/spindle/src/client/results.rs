@@ -39,7 +39,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Code> {
                 "no result: no worker took the job within {wait}, or the one that did was not \
                  done within {ttr}; the job is gone (see --wait and --ttr)"
             );
-            Failure::new(Code::Timeout, told)
+            Failure::with(Code::Timeout, told)
         }
         other => server.told(other, &about(run.id)),
     })?;
@@ -53,7 +53,7 @@ pub fn result(args: &ResultArgs) -> anyhow::Result<Code> {
         ClientError::Timeout => {
             let waits = if args.wait == 0 { "; --wait 60s waits for it" } else { "" };
             let told = format!("job {} has no result yet{waits}", args.id);
-            Failure::new(Code::Timeout, told)
+            Failure::with(Code::Timeout, told)
         }
         other => server.told(other, &about(args.id)),
     })?;
@@ -75,5 +75,5 @@ fn print_result(common: &Common, result: &JobResult) -> anyhow::Result<Code> {
     if result.success {
         return Ok(Code::Ok);
     }
-    Err(Failure::new(Code::JobFailed, format!("job {} failed", result.id)))
+    Err(Failure::with(Code::JobFailed, format!("job {} failed", result.id)))
 }

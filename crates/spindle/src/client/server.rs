@@ -35,7 +35,7 @@ impl Server {
         self.try_connect().map_err(|error| match error {
             ClientError::Io(error) => {
                 let what = format!("cannot connect to {}: {error}{}", self.address, hint(&error));
-                Failure::new(Code::Error, what)
+                Failure::with(Code::Error, what)
             }
             other => self.told(other, "server"),
         })
@@ -49,19 +49,19 @@ impl Server {
     /// What a refusal means. `about` is what was asked for: `job 6ba7...`.
     pub fn told(&self, error: ClientError, about: &str) -> anyhow::Error {
         match error {
-            ClientError::NotFound => Failure::new(Code::NotFound, format!("there is no {about}")),
-            ClientError::Timeout => Failure::new(Code::Timeout, format!("{about}: timed out")),
+            ClientError::NotFound => Failure::with(Code::NotFound, format!("there is no {about}")),
+            ClientError::Timeout => Failure::with(Code::Timeout, format!("{about}: timed out")),
             ClientError::Client(text) => {
-                Failure::new(Code::Error, format!("{about}: the server refused: {text}"))
+                Failure::with(Code::Error, format!("{about}: the server refused: {text}"))
             }
-            ClientError::Server(text) => Failure::new(
+            ClientError::Server(text) => Failure::with(
                 Code::Error,
                 format!("{about}: the server failed: {text}; its log says more"),
             ),
-            ClientError::Io(error) => Failure::new(Code::Error, self.lost(&error)),
+            ClientError::Io(error) => Failure::with(Code::Error, self.lost(&error)),
             ClientError::Protocol(text) => {
                 let is = format!("is {} the address of a Workq door?", self.address);
-                Failure::new(Code::Error, format!("{text}; {is}"))
+                Failure::with(Code::Error, format!("{text}; {is}"))
             }
         }
     }

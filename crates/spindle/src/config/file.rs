@@ -17,13 +17,11 @@ pub fn read_file(path: &Path) -> Result<BTreeMap<&'static str, Vec<String>>, Con
     parse_file(&text, &shown)
 }
 
-fn parse_file(
-    text: &str,
-    path: &str,
-) -> Result<BTreeMap<&'static str, Vec<String>>, ConfigError> {
-    let table: Table = text
-        .parse()
-        .map_err(|source| ConfigError::NotToml { path: path.to_owned(), source: Box::new(source) })?;
+fn parse_file(text: &str, path: &str) -> Result<BTreeMap<&'static str, Vec<String>>, ConfigError> {
+    let table: Table = text.parse().map_err(|source| ConfigError::NotToml {
+        path: path.to_owned(),
+        source: Box::new(source),
+    })?;
     let mut values = BTreeMap::new();
     for (key, value) in table {
         let Some(setting) = Setting::named(&key).filter(|setting| setting.in_file) else {

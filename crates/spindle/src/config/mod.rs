@@ -9,7 +9,6 @@ mod resolve;
 mod show;
 mod table;
 
-pub use address::{Loopback, loopback};
-pub use resolve::{ConfigError, InForce, Resolved, SettingFlags, Source, resolve};
+pub use resolve::{Resolved, SettingFlags, resolve};
 pub use show::{print_json, print_reference, print_table};
-pub use table::{Config, DOORS};
+pub use table::Config;

@@ -166,10 +166,11 @@ fn flag(setting: &'static Setting) -> Arg {
         "DIR" => ValueHint::DirPath,
         _ => ValueHint::Other,
     };
-    let arg = Arg::new(setting.name)
-        .long(setting.name)
-        .action(action)
-        .help(format!("{} [{}]", setting.help, told.join(", ")));
+    let arg = Arg::new(setting.name).long(setting.name).action(action).help(format!(
+        "{} [{}]",
+        setting.help,
+        told.join(", ")
+    ));
     match setting.shape {
         Shape::Switch => arg,
         Shape::One | Shape::Many => arg.value_name(setting.value).value_hint(hint),
@@ -214,11 +215,7 @@ pub fn resolve(
     for setting in TABLE {
         let layers = [
             (Source::Flag, flags.0.get(setting.name).cloned(), format!("--{}", setting.name)),
-            (
-                Source::Environment,
-                environment.remove(setting.name),
-                setting.environment_name(),
-            ),
+            (Source::Environment, environment.remove(setting.name), setting.environment_name()),
             (Source::File, file.remove(setting.name), format!("{path}: `{}`", setting.name)),
         ];
         let given = layers
@@ -304,10 +301,7 @@ mod tests {
         SettingFlags::from_arg_matches(&command.try_get_matches_from(given).unwrap()).unwrap()
     }
 
-    fn told(
-        given: &[&str],
-        environment: &[(&str, &str)],
-    ) -> Result<Resolved, ConfigError> {
+    fn told(given: &[&str], environment: &[(&str, &str)]) -> Result<Resolved, ConfigError> {
         let environment = environment.iter().map(|(name, value)| (name.into(), value.into()));
         resolve(&flags(given), environment)
     }

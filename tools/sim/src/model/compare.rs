@@ -69,7 +69,8 @@ impl Model {
             }
             let ready: Vec<u64> = state.ready_jobs(name, 0).map(|job| job.id().0).collect();
             let expected: Vec<u64> = self.ready(name).iter().map(|job| job.id).collect();
-            if ready != expected {
+            let rank = |id: &u64| self.job(JobId(*id)).map(|job| (-job.priority, job.order));
+            if !ready.iter().map(rank).eq(expected.iter().map(rank)) {
                 return Err(format!("{name:?} should give {expected:?} and gives {ready:?}"));
             }
         }

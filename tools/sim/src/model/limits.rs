@@ -50,10 +50,11 @@ impl Model {
     /// A job starts: one token out of each of its buckets.
     pub(crate) fn take_tokens(&mut self, labels: &[Label], now_ms: u64) {
         for label in labels {
-            let Some(rate) = self.rules.get(&label.constraint).and_then(|rule| rule.rate) else {
-                continue;
-            };
-            let left = self.tokens_now(*label, &rate, now_ms) - u128::from(rate.per_ms);
+            let Some(rule) = self.rules.get(&label.constraint) else { continue };
+            // A rate that is set later begins with what came since the last start.
+            let left = rule.rate.map_or(0, |rate| {
+                self.tokens_now(*label, &rate, now_ms) - u128::from(rate.per_ms)
+            });
             self.tokens.insert(*label, Tokens { fractions: left, at_ms: now_ms });
         }
     }

@@ -237,7 +237,8 @@ impl Model {
         }
     }
 
-    /// The jobs a lease may get: none, one, or with a random draw the best of each queue.
+    /// The jobs a lease may get: none, one, those due at one instant, or with a random draw the
+    /// best of each queue.
     pub fn lease_choices(&self, lease: &Lease, now_ms: u64) -> Vec<JobId> {
         let mut heads: Vec<&JobImage> = Vec::new();
         for (at, queue) in lease.queues.iter().enumerate() {
@@ -248,34 +249,36 @@ impl Model {
                 let bytes = job.payload.as_ref().map_or(0, |payload| payload.len);
                 bytes <= lease.payload_bytes_max && self.is_admitted(job, now_ms)
             };
-            heads.extend(self.ready(queue).into_iter().find(fits));
+            let ready: Vec<&JobImage> = self.ready(queue).into_iter().filter(fits).collect();
+            heads.extend(best_by(ready, rank));
         }
-        let id = |job: &JobImage| JobId(job.id);
-        match &lease.select {
-            Select::RandomQueue { .. } => heads.into_iter().map(id).collect(),
-            Select::ByPriority => heads
-                .into_iter()
-                .min_by_key(|job| (-i128::from(job.priority), job.order))
-                .map(id)
-                .into_iter()
-                .collect(),
+        let chosen = match &lease.select {
+            Select::RandomQueue { .. } => heads,
+            Select::ByPriority => best_by(heads, rank),
             Select::RoundRobin { after } => {
-                let Some(best) = heads.iter().map(|job| job.priority).max() else {
-                    return Vec::new();
-                };
                 let names = &lease.queues;
                 let place = |name: &[u8]| names.iter().position(|other| other == name);
                 let last = after.as_ref().and_then(|name| place(name));
                 let first = last.map_or(0, |last| last + 1);
-                let turn = |job: &&JobImage| {
+                best_by(heads, |job| {
                     let at = place(&job.queue).expect("it came from one of them");
-                    (at + names.len() - first) % names.len()
-                };
-                heads.retain(|job| job.priority == best);
-                heads.into_iter().min_by_key(turn).map(id).into_iter().collect()
+                    (-i128::from(job.priority), (at + names.len() - first) % names.len())
+                })
             }
-        }
+        };
+        chosen.into_iter().map(|job| JobId(job.id)).collect()
     }
+}
+
+/// Priority, then age: smaller goes first.
+fn rank(job: &JobImage) -> (i128, u64) {
+    (-i128::from(job.priority), job.order)
+}
+
+/// All that share the smallest rank.
+fn best_by<R: Ord>(jobs: Vec<&JobImage>, rank: impl Fn(&JobImage) -> R) -> Vec<&JobImage> {
+    let best = jobs.iter().map(|job| rank(job)).min();
+    jobs.into_iter().filter(|job| Some(rank(job)) == best).collect()
 }
 
 fn is_queue_name(name: &[u8]) -> bool {

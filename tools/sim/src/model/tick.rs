@@ -6,18 +6,30 @@ use spindle_core::{JobImage, Status};
 use super::Model;
 
 impl Model {
-    /// Everything that is due by now happens, earliest first.
+    /// Everything that is due by now happens, earliest first. Jobs due at the same instant share
+    /// their place in the order: any of them may go first.
     pub fn tick(&mut self, now_ms: u64, hold_expiry: bool) {
-        while let Some((_, id)) = self.next_due(now_ms) {
+        if !hold_expiry {
+            self.jobs.retain(|_, job| goes_ms(job).is_none_or(|at| at > now_ms));
+        }
+        let mut instant = None;
+        while let Some((due, id)) = self.next_due(now_ms) {
+            let before = self.jobs[&id].order;
             if self.jobs[&id].status() == Status::Leased {
                 self.give_back(id, Cause::Timeout, now_ms);
             } else {
-                let order = self.jobs[&id].order;
-                let order = if order == 0 { self.take_order() } else { order };
+                let order = if before == 0 { self.take_order() } else { before };
                 let job = self.change(id);
                 job.status = Status::Ready as i32;
                 job.order = order;
                 self.count_change(id);
+            }
+            let given = self.jobs.get(&id).map_or(before, |job| job.order);
+            if given != before {
+                match instant {
+                    Some((same, shared)) if same == due => self.change(id).order = shared,
+                    _ => instant = Some((due, given)),
+                }
             }
         }
         if !hold_expiry {

@@ -18,7 +18,7 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
         && find(program).is_none()
     {
         let told = format!("cannot run {}: there is no such program", program.display());
-        return Err(Failure::new(Code::Error, told));
+        return Err(Failure::with(Code::Error, told));
     }
     let server = Server::of(&args.common);
     // A wrong address is told at once; later the server may go and come back.
@@ -50,7 +50,9 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
     progress.end();
     let summary = orders.sum_up();
     let is_bounded = args.drain || jobs_max.is_some();
-    if !args.common.json && !(args.once && summary.failed > 0) {
+    // One job that failed has been told of already.
+    let is_told = args.common.json || (args.once && summary.failed > 0);
+    if !is_told {
         eprintln!("{} completed, {} failed", summary.completed, summary.failed);
     }
     match summary.fatal {

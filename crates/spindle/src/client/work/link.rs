@@ -76,9 +76,11 @@ impl<'a> Link<'a> {
 
     /// Finishes a job.
     pub fn finish(&mut self, id: Uuid, success: bool, result: Bytes) -> Result<(), ClientError> {
-        self.ask(|client| {
-            if success { client.complete(id, result) } else { client.fail(id, result) }
-        })
+        self.ask(
+            |client| {
+                if success { client.complete(id, result) } else { client.fail(id, result) }
+            },
+        )
     }
 
     fn client(&mut self) -> Result<&mut Client, ClientError> {

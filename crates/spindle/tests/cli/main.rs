@@ -1,0 +1,14 @@
+//! The binary, run as people run it.
+//!
+//! - `usage`: what it refuses, its settings, its completions
+//! - `clients`, `work`: the commands for people, against a server that each test scripts
+//! - `fake_workq`: that server
+
+#[cfg(test)]
+mod clients;
+#[cfg(test)]
+mod fake_workq;
+#[cfg(test)]
+mod usage;
+#[cfg(test)]
+mod work;
