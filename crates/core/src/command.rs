@@ -18,8 +18,8 @@ pub enum Command {
     Extend(Extend),
     /// An attempt ended with a result.
     Finish(Box<Finish>),
-    /// A holder gives its job back without having tried it; or the lease never left the server
-    /// (`cause` Undone), then the attempt is given back as well.
+    /// A holder gives its job back without having tried it; the attempt counts all the same. Or the
+    /// lease never left the server (`cause` Undone): then the attempt never happened.
     Release {
         /// Which lease.
         claim: Claim,

@@ -146,6 +146,9 @@ pub struct Requeued {
     /// When.
     #[prost(uint64, tag = "8")]
     pub at_ms: u64,
+    /// It was parked and stays so.
+    #[prost(bool, tag = "9")]
+    pub parked: bool,
 }
 
 /// See [`Event::Gone`].

@@ -33,6 +33,9 @@ pub struct SystemClock {
 const NS_PER_MS: u64 = 1_000_000;
 /// The share of the time passed by which the clock may be corrected.
 const SLEW_PART: u64 = 10;
+/// The wall clock is looked at this often; in between time passes with the boot clock. A tenth of
+/// it, the most a correction can take back, is less than a millisecond.
+const LOOK_AT_WALL_NS: u64 = 5 * NS_PER_MS;
 
 impl SystemClock {
     /// Starts at the wall clock's time.
@@ -62,8 +65,13 @@ fn advance(last: &Reading, boot_ns: u64, wall_ns: u64) -> u64 {
 
 impl Clock for SystemClock {
     fn now_ms(&self) -> u64 {
-        let (boot_ns, wall_ns) = (boot_ns(), read_ns(ClockId::CLOCK_REALTIME));
+        let boot_ns = boot_ns();
         let mut last = self.last.lock();
+        let passed_ns = boot_ns.saturating_sub(last.boot_ns);
+        if passed_ns < LOOK_AT_WALL_NS {
+            return (last.now_ns + passed_ns) / NS_PER_MS;
+        }
+        let wall_ns = read_ns(ClockId::CLOCK_REALTIME);
         let now_ns = advance(&last, boot_ns, wall_ns);
         *last = Reading { now_ns, boot_ns: boot_ns.max(last.boot_ns) };
         now_ns / NS_PER_MS

@@ -12,7 +12,7 @@ use spindle_log::{Log, LogError, Space};
 
 use crate::answer::LeasedJob;
 use crate::clock::Clock;
-use crate::door::{ConnectionId, Gate, Mailbox, Ticket};
+use crate::door::{ConnectionId, Gate, LeaseRef, Mailbox, Ticket};
 use crate::inner::{Inner, Stats};
 use crate::options::Options;
 use crate::read::Which;
@@ -165,7 +165,11 @@ impl Engine {
 
     /// A reactor's mailbox hears from now on when the durable position moves.
     pub fn attach(&self, mailbox: &Arc<dyn Mailbox>) {
-        self.shared.mailboxes.write().push(mailbox.clone());
+        let mut mailboxes = self.shared.mailboxes.write();
+        // A reactor introduces itself to every door, and doors share the engine.
+        if !mailboxes.iter().any(|known| Arc::ptr_eq(known, mailbox)) {
+            mailboxes.push(mailbox.clone());
+        }
     }
 
     /// Locks the core with everything due already done.
@@ -324,11 +328,9 @@ impl Engine {
     }
 
     /// A lease whose bytes never left: its attempt is given back.
-    pub fn undo_lease(&self, job: JobId, attempt: u32) {
+    pub fn undo_lease(&self, lease: LeaseRef) {
         let mut inner = self.enter();
-        let epoch = inner.state.server().epoch;
-        let claim = Claim::Token { id: job, epoch, attempt };
-        inner.run(&Command::Release { claim, cause: Cause::Undone }).ok();
+        inner.undo_lease(lease);
         self.leave(inner);
     }
 
@@ -474,16 +476,21 @@ impl Engine {
         Ok(Some(ticket))
     }
 
-    /// The caller no longer waits.
-    pub fn cancel_wait(&self, ticket: Ticket) {
+    /// The caller no longer waits. A lease that is on its way to it already is undone.
+    pub fn cancel_wait(&self, caller: &Caller, ticket: Ticket) {
         let mut inner = self.enter();
-        inner.end_wait(ticket, None);
+        inner.give_up_wait(caller.connection, ticket);
         self.leave(inner);
     }
 
-    /// A connection is gone: its waits end, and the leases bound to it.
-    pub fn connection_gone(&self, connection: ConnectionId) {
+    /// A connection is gone: its waits end, and the leases bound to it. `waiting` is the ticket it
+    /// had no answer to yet.
+    pub fn connection_gone(&self, connection: ConnectionId, waiting: Option<Ticket>) {
         let mut inner = self.enter();
+        if let Some(ticket) = waiting {
+            inner.give_up_wait(connection, ticket);
+        }
+        inner.delivered.remove(&connection);
         for ticket in inner.waits.of_connection(connection) {
             inner.end_wait(ticket, None);
         }

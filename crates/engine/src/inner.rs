@@ -1,17 +1,18 @@
 //! What is behind the engine's one lock: the core's state, the open batch, and those who wait.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use spindle_core::Command;
+use spindle_core::command::Claim;
 use spindle_core::job::{Cause, Status};
 use spindle_core::{
     BytesRef, Decision, Event, Found, JobId, JobImage, Place, Rejection, State, Type, decide,
 };
 
 use crate::answer::{Answer, LeasedJob};
-use crate::door::{Delivery, Gate, Ticket};
+use crate::door::{ConnectionId, Delivery, Gate, LeaseRef, Ticket};
 use crate::options::Options;
 use crate::recent::Recent;
 use crate::record::{ENTRY_HEADER_BYTES, HEADER_BYTES, RecordWriter};
@@ -51,6 +52,8 @@ pub(crate) struct Inner {
     pub foreground_bytes: usize,
     /// Foreground jobs that run although nobody waits for them any more.
     pub abandoned: BTreeSet<JobId>,
+    /// The lease last handed to each connection that waited: undone if it never took it.
+    pub delivered: HashMap<ConnectionId, (Ticket, LeaseRef)>,
     /// Those of them whose lease has ended: to be dropped.
     unwanted: Vec<JobId>,
     pub hold_expiry: bool,
@@ -85,6 +88,7 @@ impl Inner {
             record_bytes_max,
             foreground_bytes: 0,
             abandoned: BTreeSet::new(),
+            delivered: HashMap::new(),
             unwanted: Vec::new(),
             hold_expiry: false,
             stopping: false,
@@ -184,20 +188,17 @@ impl Inner {
     pub fn tick(&mut self, now_ms: u64) -> bool {
         self.now_ms = self.now_ms.max(now_ms);
         let now_ms = self.now_ms;
-        self.state.wake_buckets(now_ms);
-        self.dispatch_promoted();
-        let due = |inner: &Inner| {
-            inner.state.next_deadline(inner.hold_expiry).is_some_and(|at| at <= now_ms)
-        };
-        if due(self) {
-            let hold_expiry = self.hold_expiry;
-            self.run(&Command::Tick { hold_expiry }).ok();
-            return due(self);
-        }
         if self.state.finished_count() > self.state.defaults().finished_max {
             self.run(&Command::Tick { hold_expiry: self.hold_expiry }).ok();
         }
-        false
+        if now_ms < self.state.due_hint_ms() {
+            return false;
+        }
+        self.state.wake_buckets(now_ms);
+        self.dispatch_promoted();
+        self.run(&Command::Tick { hold_expiry: self.hold_expiry }).ok();
+        self.state.renew_due_hint(self.hold_expiry);
+        now_ms >= self.state.due_hint_ms()
     }
 
     /// Decides, logs, folds; tells those who waited for it.
@@ -429,7 +430,13 @@ impl Inner {
             let Wish::Lease(wish) = &wait.wish else { return };
             let wish = Command::Lease((**wish).clone());
             match self.lease_decided(&wish) {
-                Ok((job, gate)) => self.deliver(ticket, Answer::Leased(Box::new(job)), gate),
+                Ok((job, gate)) => {
+                    let lease = LeaseRef { job: job.id, attempt: job.attempt };
+                    if let Some(wait) = self.waits.find(ticket) {
+                        self.delivered.insert(wait.caller.connection, (ticket, lease));
+                    }
+                    self.deliver(ticket, Answer::Leased(Box::new(job)), gate);
+                }
                 // This waiter cannot carry what is ready; the next one may.
                 Err(_) => after = Some(ticket),
             }
@@ -441,17 +448,26 @@ impl Inner {
 
     /// Leases a job and says what its answer must wait for.
     pub fn lease_decided(&mut self, wish: &Command) -> Result<(LeasedJob, Gate), Rejection> {
+        loop {
+            // A job whose maximum was lowered dies instead of being leased: then the next is tried.
+            if let Some(leased) = self.try_lease(wish)? {
+                return Ok(leased);
+            }
+        }
+    }
+
+    fn try_lease(&mut self, wish: &Command) -> Result<Option<(LeasedJob, Gate)>, Rejection> {
         let mut decision = std::mem::take(&mut self.decision);
         let decided = decide(&self.state, wish, self.now_ms, &mut decision);
         if !decision.blocked.is_empty() {
             self.state.apply_hints(&decision, self.now_ms);
         }
-        let mut leased = Err(Rejection::NothingReady);
+        let mut leased = None;
         if decided.is_ok() {
             for (event, logged) in &decision.events {
                 if let Event::Leased(event) = event {
                     // What the lease reveals: the record that made the job ready.
-                    leased = self.describe_lease(event, *logged);
+                    leased = Some(self.describe_lease(event, *logged)?);
                 }
                 self.happen(event, *logged);
             }
@@ -461,7 +477,7 @@ impl Inner {
             }
         }
         self.decision = decision;
-        decided.and(leased)
+        decided.map(|()| leased)
     }
 
     fn describe_lease(
@@ -543,11 +559,32 @@ impl Inner {
         }
     }
 
+    /// The connection no longer waits for this ticket. If the answer is on its way already, the
+    /// lease in it is nobody's: its attempt is given back.
+    pub fn give_up_wait(&mut self, connection: ConnectionId, ticket: Ticket) {
+        if self.waits.find(ticket).is_some() {
+            self.end_wait(ticket, None);
+            return;
+        }
+        if let Some((delivered, lease)) = self.delivered.get(&connection).copied()
+            && delivered == ticket
+        {
+            self.delivered.remove(&connection);
+            self.undo_lease(lease);
+        }
+    }
+
+    /// A lease whose bytes never left: its attempt is given back.
+    pub fn undo_lease(&mut self, lease: LeaseRef) {
+        let epoch = self.state.server().epoch;
+        let claim = Claim::Token { id: lease.job, epoch, attempt: lease.attempt };
+        self.run(&Command::Release { claim, cause: Cause::Undone }).ok();
+    }
+
     /// When the engine must be woken next.
     pub fn next_deadline(&self) -> Option<u64> {
-        let core = self.state.next_deadline(self.hold_expiry);
-        let waits = self.waits.next_deadline();
-        [core, waits].into_iter().flatten().min()
+        let core = Some(self.state.due_hint_ms()).filter(|due| *due != u64::MAX);
+        [core, self.waits.next_deadline()].into_iter().flatten().min()
     }
 }
 

@@ -1,5 +1,5 @@
-//! Writes the folders under `tests/fixtures` that a test opens for ever after. Run it once for a new
-//! format version and give the new folders names of their own; the old ones stay as they are.
+//! Writes the folders under `tests/fixtures` that a test opens for ever after. Run it for a new
+//! format version only and give the new folders names of their own; the old ones stay.
 //!
 //! ```sh
 //! cargo run -p spindle-log --example make_log_fixtures -- crates/log/tests/fixtures

@@ -328,7 +328,7 @@ fn nobody_waits_for_a_sync_but_its_acknowledgement() {
     log.submit(at, &numbered(at, 100)).expect("submitted");
     thread::scope(|scope| {
         let answer = scope.spawn(|| log.next_ack());
-        at_the_gate.recv().expect("the sync has begun");
+        at_the_gate.recv_timeout(Duration::from_secs(20)).expect("the sync has begun");
         // All of these would hang here if they waited.
         assert_eq!(log.read_at(Position(3), 0, 2).expect("readable"), "3:");
         assert_eq!(log.read(Position(0)).expect("readable").count(), 60);

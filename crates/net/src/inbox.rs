@@ -213,4 +213,13 @@ mod tests {
         assert!(inbox.poll_take(&cx, &mut work).is_ready());
         assert_eq!((work.ready.len(), work.durable_moved), (64, true));
     }
+
+    #[test]
+    fn notes_are_taken_even_while_work_is_left_over() {
+        let inbox = Inbox::default();
+        let mut work = Work { ready: vec![ConnectionId(1)], ..Work::default() };
+        inbox.durable_moved();
+        assert!(inbox.poll_take(&Context::from_waker(Waker::noop()), &mut work).is_ready());
+        assert_eq!((work.ready.len(), work.durable_moved), (1, true));
+    }
 }

@@ -52,3 +52,36 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Failure>().is_none()
         && io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }
+
+/// An error with its causes. A cause that the error before it has told already is left out.
+pub fn whole(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.is_empty() {
+            told = cause;
+        } else if !told.contains(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow!("no room").context("cannot write x: no room").context("stopped");
+        assert_eq!(whole(&error), "stopped: cannot write x: no room");
+    }
+
+    #[test]
+    fn the_code_survives_what_is_told_around_it() {
+        let error = Failure::with(Code::NotFound, "there is no job").context("stopped");
+        assert_eq!(code_of(&error), Code::NotFound);
+        assert_eq!(code_of(&anyhow!("anything")), Code::Error);
+    }
+}

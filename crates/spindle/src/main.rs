@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Err(error) if exit::is_broken_pipe(&error) => Code::Ok,
         Err(error) => {
             // Nobody is left to tell when this fails.
-            let _ = writeln!(io::stderr(), "error: {error:#}");
+            let _ = writeln!(io::stderr(), "error: {}", exit::whole(&error));
             exit::code_of(&error)
         }
     };
@@ -76,6 +76,6 @@ fn run(command: Command) -> anyhow::Result<Code> {
 fn resolve(flags: &config::SettingFlags) -> anyhow::Result<config::Resolved> {
     config::resolve(flags, env::vars_os()).map_err(|error| {
         let error = anyhow::Error::from(error);
-        Failure::with(Code::Usage, format!("{error:#}"))
+        Failure::with(Code::Usage, exit::whole(&error))
     })
 }

@@ -227,7 +227,7 @@ impl WorkqSession {
         let payload = match self.engine.leased_payload(job) {
             Ok(payload) => payload,
             Err(FetchError::Read(error)) => {
-                self.engine.undo_lease(job.id, job.attempt);
+                self.engine.undo_lease(LeaseRef { job: job.id, attempt: job.attempt });
                 out.put(Gate::OPEN, |out| encode::server_error(out, &error.to_string()));
                 return true;
             }
@@ -502,7 +502,7 @@ impl Session for WorkqSession {
         self.ended = true;
         let room = |(_, waiting): &mut (Ticket, Waiting)| !matches!(waiting, Waiting::Room(_));
         if let Some((ticket, _)) = self.waiting.take_if(room) {
-            self.engine.cancel_wait(ticket);
+            self.engine.cancel_wait(&self.caller, ticket);
         }
         let flow = self.work(input, out);
         self.engine.nudge();
@@ -518,7 +518,7 @@ impl Session for WorkqSession {
             Some(_) if !last => Flow::Wait,
             Some(_) => {
                 if let Some((ticket, _)) = self.waiting.take() {
-                    self.engine.cancel_wait(ticket);
+                    self.engine.cancel_wait(&self.caller, ticket);
                 }
                 out.put(Gate::OPEN, encode::timeout);
                 Flow::Close
@@ -530,9 +530,10 @@ impl Session for WorkqSession {
     fn on_closed(&mut self, unsent: &[LeaseRef]) {
         self.common.clients.fetch_sub(1, Ordering::Relaxed);
         for lease in unsent {
-            self.engine.undo_lease(lease.job, lease.attempt);
+            self.engine.undo_lease(*lease);
         }
-        self.engine.connection_gone(self.caller.connection);
+        let waiting = self.waiting.take().map(|(ticket, _)| ticket);
+        self.engine.connection_gone(self.caller.connection, waiting);
     }
 
     fn input_bytes_max(&self) -> usize {

@@ -88,7 +88,7 @@ fn fail(
 pub(super) fn lose(state: &State, number: u32, cause: Cause, now_ms: u64, out: &mut Decision) {
     let slot = state.slot(number);
     let tries = tries(state, number);
-    let given_back = matches!(cause, Cause::Undone | Cause::Released);
+    let given_back = cause == Cause::Undone;
     let spare = u32::from(state.faults().attempts_off_by_one);
     if !given_back
         && tries.attempts_max > 0
@@ -111,14 +111,15 @@ fn requeue(
     out: &mut Decision,
 ) {
     let slot = state.slot(number);
-    let given_back = matches!(cause, Cause::Undone | Cause::Released);
+    // Only an attempt nobody ever heard of is given back: its token is nobody's.
+    let given_back = cause == Cause::Undone;
     let lost = matches!(cause, Cause::Timeout | Cause::HolderGone | Cause::Restarted);
     let by_gearman = slot
         .lease()
         .is_some_and(|lease| matches!(lease.door(), Origin::Gearman | Origin::GearmanDraft));
     // Gearman: a job that kills its worker must not block the queue.
     let to_tail = slot.order == 0 || (lost && by_gearman);
-    let wait_ms = if given_back || cause == Cause::Restarted {
+    let wait_ms = if matches!(cause, Cause::Undone | Cause::Released | Cause::Restarted) {
         0
     } else {
         let tried = if cause == Cause::Failed { fails } else { slot.attempts };
@@ -130,11 +131,19 @@ fn requeue(
         attempts: if given_back { slot.attempts.saturating_sub(1) } else { slot.attempts },
         fails,
         order: if to_tail { out.next_order() } else { slot.order },
-        run_at_ms: (wait_ms > 0).then(|| now_ms.saturating_add(wait_ms)),
+        run_at_ms: later(
+            (wait_ms > 0).then(|| now_ms.saturating_add(wait_ms)),
+            slot.run_at_ms().filter(|run_at| *run_at > now_ms),
+        ),
         outcome,
         at_ms: now_ms,
+        parked: slot.status() == Status::Parked,
     };
     out.tell(Event::Requeued(event), is_logged(slot));
+}
+
+fn later(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.into_iter().chain(b).max()
 }
 
 /// A job is done or dead.
@@ -194,6 +203,7 @@ fn code_of(cause: Cause) -> Bytes {
         Cause::HolderGone | Cause::Restarted => b"worker_lost",
         Cause::Cancelled => b"cancelled",
         Cause::Damaged => b"payload damaged",
+        Cause::Limit => b"limit",
         _ => b"failed",
     })
 }

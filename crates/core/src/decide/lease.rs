@@ -3,11 +3,12 @@
 use bytes::Bytes;
 
 use crate::command::{Extend, Lease, Select};
+use crate::decide::finish::{lose, tries};
 use crate::decide::{Blocked, Decision, claimed, is_logged};
 use crate::event::{Event, Extended, Leased};
-use crate::job::{self, Status};
+use crate::job::{self, Cause, Status};
 use crate::rejection::Rejection;
-use crate::state::{LARGE_PAYLOAD_BYTES, Queue, State};
+use crate::state::{Bucket, LARGE_PAYLOAD_BYTES, Queue, State};
 
 /// Queues a lease may name.
 pub const LEASE_QUEUES_MAX: usize = 1024;
@@ -39,6 +40,12 @@ pub(super) fn lease(
     }
     let chosen = select(state, wish, now_ms, out).ok_or(Rejection::NothingReady)?;
     let slot = state.slot(chosen.slot);
+    let tries = tries(state, chosen.slot);
+    if tries.attempts_max > 0 && slot.attempts >= tries.attempts_max {
+        // Its maximum was lowered while it waited.
+        lose(state, chosen.slot, Cause::Limit, now_ms, out);
+        return Ok(());
+    }
     let queue = state.queue_at(slot.queue);
     let ttr_ms = state.view(chosen.slot).ttr_ms().or_else(|| {
         let default = queue.and_then(|queue| queue.settings().ttr_default_ms);
@@ -55,12 +62,11 @@ pub(super) fn lease(
             let rule = state.constraint(label.constraint)?;
             Some(match state.bucket(*label) {
                 Some(bucket) => bucket.image_after_start(rule, *label, now_ms),
-                None => crate::state::Bucket::full(rule).image_after_start(rule, *label, now_ms),
+                None => Bucket::full(rule).image_after_start(rule, *label, now_ms),
             })
         })
         .collect::<Vec<_>>();
     let logged = is_logged(slot);
-    let tries = super::finish::tries(state, chosen.slot);
     out.waits_for_own_record = (logged && tries.attempts_max > 0) || !slot.labels().is_empty();
     if !logged {
         // A foreground job leaves no trace of its own, but what it took from a bucket must last.
@@ -151,9 +157,10 @@ fn best_in_lane(
     for (key, group_number) in &queue.heads[lane] {
         let Some(group) = queue.group(*group_number) else { continue };
         let closed = group.labels.iter().find(|label| {
-            let rule = state.constraint(label.constraint);
-            let bucket = state.bucket(**label);
-            rule.zip(bucket).is_some_and(|(rule, bucket)| !bucket.admits(rule, now_ms))
+            state.constraint(label.constraint).is_some_and(|rule| match state.bucket(**label) {
+                Some(bucket) => !bucket.admits(rule, now_ms),
+                None => !Bucket::full(rule).admits(rule, now_ms),
+            })
         });
         if let Some(label) = closed {
             out.blocked.push(Blocked { queue: number, group: *group_number, label: *label });

@@ -54,7 +54,7 @@ pub(super) fn submit(
         priority: submit.priority,
         order: if status == Status::Ready { out.next_order() } else { 0 },
         created_ms: now_ms,
-        run_at_ms: submit.run_at_ms.filter(|_| status == Status::Scheduled),
+        run_at_ms: submit.run_at_ms.filter(|_| ahead),
         scheduled_ms: submit.run_at_ms,
         ttl_ms: submit.ttl_ms,
         expires_ms: submit.ttl_ms.map(|ttl| start_ms.saturating_add(ttl)),

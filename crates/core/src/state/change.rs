@@ -85,6 +85,11 @@ impl State {
         stubs[number].set_kept_until(until_ms);
         let key = stubs[number].expiry_key();
         stub_expiry.insert(key, number, |other| stubs[other].expiry_key());
+        self.note_due(until_ms);
+    }
+
+    pub(super) fn note_due(&mut self, due_ms: u64) {
+        self.due_hint_ms = self.due_hint_ms.min(due_ms);
     }
 
     // ---- what depends on a job's status ----
@@ -121,6 +126,7 @@ impl State {
             Status::Scheduled => {
                 let due = slot.run_at_ms().unwrap_or(0);
                 self.timers.insert((due, number));
+                self.note_due(due);
                 if let Some(queue) = self.queues[queue_number as usize].as_mut() {
                     queue.scheduled.insert((due, number));
                 }
@@ -136,13 +142,15 @@ impl State {
     fn enter_leased(&mut self, number: u32) {
         let slot = &self.slots[number];
         let Some(lease) = slot.lease() else { return };
-        if let Some(deadline) = lease.deadline_ms {
-            self.timers.insert((deadline, number));
+        let (bound, holder, deadline_ms) = (lease.bound, lease.holder, lease.deadline_ms);
+        if let Some(deadline_ms) = deadline_ms {
+            self.timers.insert((deadline_ms, number));
+            self.note_due(deadline_ms);
         }
-        if lease.bound {
-            self.bound.entry(lease.holder).or_default().insert(number);
+        if bound {
+            self.bound.entry(holder).or_default().insert(number);
         }
-        for label in slot.labels().to_vec() {
+        for label in self.slots[number].labels().to_vec() {
             if let Some(bucket) = self.bucket_made(label) {
                 bucket.started();
             }
@@ -221,6 +229,7 @@ impl State {
             contest.insert((new, number));
         }
         group.head = head;
+        let waits_at = group.blocked_by;
         let probed = group.probes.take();
         if head.is_none() {
             if let Some(label) = group.blocked_by.take() {
@@ -232,6 +241,14 @@ impl State {
         }
         if let Some(label) = probed {
             self.promote(label, queue_number);
+        }
+        // A waiting group whose new head is the best of its line competes at once: its bucket may
+        // be open, with a lesser group trying for all of them.
+        if let (Some(label), Some(head)) = (waits_at, head) {
+            let line = self.buckets.get(&label).and_then(|b| b.waiting.get(&queue_number));
+            if line.is_some_and(|line| line.first() == Some(&(head, number))) {
+                self.promote(label, queue_number);
+            }
         }
     }
 
@@ -285,11 +302,8 @@ impl State {
     /// that is told in the log.
     pub(crate) fn hold_back(&mut self, queue_number: u32, number: u32, label: Label, now_ms: u64) {
         let State { queues, buckets, constraints, bucket_wakes, .. } = self;
-        let (Some(rule), Some(bucket)) =
-            (constraints.get(&label.constraint), buckets.get_mut(&label))
-        else {
-            return;
-        };
+        let Some(rule) = constraints.get(&label.constraint) else { return };
+        let bucket = buckets.entry(label).or_insert_with(|| Bucket::full(&rule.rule));
         let Some(queue) = queues.get_mut(queue_number as usize).and_then(Option::as_mut) else {
             return;
         };
@@ -301,6 +315,7 @@ impl State {
         bucket.waiting.entry(queue_number).or_default().insert((head, number));
         if let Some(wake) = bucket.admits_at(&rule.rule, now_ms) {
             bucket_wakes.insert((wake, label));
+            self.due_hint_ms = self.due_hint_ms.min(wake);
         }
         let probed = group.probes.take();
         if let Some(other) = probed.filter(|other| *other != label) {
@@ -379,8 +394,9 @@ impl State {
 
     pub(super) fn enter_expiry(&mut self, number: u32) {
         let State { slots, expiry, .. } = self;
-        if slots[number].expires_ms().is_some() {
+        if let Some(expires_ms) = slots[number].expires_ms() {
             expiry.insert(slots[number].expiry_key(), number, |other| slots[other].expiry_key());
+            self.note_due(expires_ms);
         }
     }
 
@@ -465,8 +481,9 @@ impl State {
         }
         let State { slots, stubs, by_id, stub_expiry, .. } = self;
         by_id.insert(u128::from(id.0), handle, |other| u128::from(id_of(slots, stubs, other)));
-        if image.kept_until_ms.is_some() {
+        if let Some(kept_until_ms) = image.kept_until_ms {
             stub_expiry.insert(key, number, |other| stubs[other].expiry_key());
+            self.note_due(kept_until_ms);
         }
         self.enter_keys(handle);
     }

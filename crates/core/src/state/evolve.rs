@@ -133,13 +133,14 @@ impl State {
             if let Some(outcome) = &requeued.outcome {
                 slot.rare().outcome = Some(outcome.clone());
             }
-            match requeued.run_at_ms {
-                Some(run_at) => {
-                    slot.rare().run_at_ms = Some(run_at);
-                    slot.set_status(Status::Scheduled);
-                }
-                None => slot.set_status(Status::Ready),
+            if requeued.run_at_ms.is_some() || slot.run_at_ms().is_some() {
+                slot.rare().run_at_ms = requeued.run_at_ms;
             }
+            slot.set_status(match requeued.run_at_ms {
+                _ if requeued.parked => Status::Parked,
+                Some(_) => Status::Scheduled,
+                None => Status::Ready,
+            });
         });
     }
 

@@ -89,11 +89,11 @@ impl State {
             } else {
                 let stub = &self.stubs[handle & !STUB];
                 let told = format!(
-                    "{:?} {:?} {:?} {} {:?} {:?} {:?}\n",
+                    "{:?} {:?} {:?} {:?} {:?} {:?} {:?}\n",
                     stub.job_id(),
                     stub.status(),
                     stub.uuid(),
-                    stub.queue(),
+                    self.queue_at(stub.queue()).map(|queue| &queue.name),
                     stub.image(),
                     stub.kept_until_ms(),
                     self.stub_keys.get(&handle),
@@ -116,7 +116,8 @@ impl State {
                 out.extend_from_slice(format!("{:?}\n", bucket.image(*label)).as_bytes());
             }
         }
-        let server = Server { home: 0, ..self.server.clone() };
+        // Order numbers of foreground jobs leave no trace in the log.
+        let server = Server { home: 0, next_order: 0, ..self.server.clone() };
         out.extend_from_slice(format!("{server:?}\n").as_bytes());
         out
     }

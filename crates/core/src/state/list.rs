@@ -4,19 +4,25 @@
 //! slot itself. Appending in order fills chunks whole, taking the first is cheap, and no single
 //! step moves more than one chunk: a million entries never cause a pause.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 /// Entries a chunk holds at most.
 const CHUNK_MAX: usize = 128;
 /// A chunk with fewer entries joins its successor when both fit well into one.
 const CHUNK_SPARSE: usize = 16;
 
+#[derive(Debug, Clone)]
+struct Chunk {
+    /// At most the keys of its entries, above all keys of the chunk before.
+    bound: u128,
+    slots: Vec<u32>,
+}
+
 /// Slots in the order of a key that `key_of` tells for each of them. The caller MUST remove a slot
 /// under its old key before that key changes.
 #[derive(Debug, Default, Clone)]
 pub struct SlotList {
-    /// By a lower bound of each chunk's keys, above all keys of the chunk before.
-    chunks: BTreeMap<u128, Vec<u32>>,
+    chunks: VecDeque<Chunk>,
     len: usize,
 }
 
@@ -33,98 +39,117 @@ impl SlotList {
 
     /// The first slot.
     pub fn first(&self) -> Option<u32> {
-        self.chunks.first_key_value().and_then(|(_, chunk)| chunk.first().copied())
+        self.chunks.front().and_then(|chunk| chunk.slots.first().copied())
+    }
+
+    /// The chunk a key belongs to: the last one whose bound is not above it.
+    fn chunk_for(&self, key: u128) -> Option<usize> {
+        let last = self.chunks.len().checked_sub(1)?;
+        // New entries mostly come at the end, and old ones go at the front.
+        if self.chunks[last].bound <= key {
+            return Some(last);
+        }
+        if last > 0 && self.chunks[1].bound > key {
+            return (self.chunks[0].bound <= key).then_some(0);
+        }
+        self.chunks.partition_point(|chunk| chunk.bound <= key).checked_sub(1)
     }
 
     /// Puts a slot in its place. Its key is not in the list yet.
     pub fn insert(&mut self, key: u128, slot: u32, key_of: impl Fn(u32) -> u128) {
         self.len += 1;
-        let Some((_, chunk)) = self.chunks.range_mut(..=key).next_back() else {
+        let Some(number) = self.chunk_for(key) else {
             self.insert_before_all(key, slot);
             return;
         };
-        if chunk.last().is_none_or(|last| key_of(*last) < key) {
-            if chunk.len() < CHUNK_MAX {
-                grow(chunk);
-                chunk.push(slot);
+        let slots = &mut self.chunks[number].slots;
+        if slots.last().is_none_or(|last| key_of(*last) < key) {
+            if slots.len() < CHUNK_MAX {
+                grow(slots);
+                slots.push(slot);
             } else {
-                self.chunks.insert(key, vec![slot]);
+                self.chunks.insert(number + 1, Chunk { bound: key, slots: vec![slot] });
             }
             return;
         }
-        let at = chunk.partition_point(|other| key_of(*other) < key);
-        if chunk.len() < CHUNK_MAX {
-            grow(chunk);
-            chunk.insert(at, slot);
+        let at = slots.partition_point(|other| key_of(*other) < key);
+        if slots.len() < CHUNK_MAX {
+            grow(slots);
+            slots.insert(at, slot);
             return;
         }
-        let mut upper = chunk.split_off(CHUNK_MAX / 2);
-        chunk.shrink_to_fit();
+        let mut upper = slots.split_off(CHUNK_MAX / 2);
+        slots.shrink_to_fit();
         match at.checked_sub(CHUNK_MAX / 2) {
             Some(at) => upper.insert(at, slot),
-            None => chunk.insert(at, slot),
+            None => slots.insert(at, slot),
         }
-        if let Some(first) = upper.first() {
-            self.chunks.insert(key_of(*first), upper);
-        }
+        let bound = key_of(upper[0]);
+        self.chunks.insert(number + 1, Chunk { bound, slots: upper });
     }
 
     fn insert_before_all(&mut self, key: u128, slot: u32) {
-        match self.chunks.first_entry() {
-            Some(entry) if entry.get().len() < CHUNK_MAX => {
-                let mut chunk = entry.remove();
-                grow(&mut chunk);
-                chunk.insert(0, slot);
-                self.chunks.insert(key, chunk);
+        match self.chunks.front_mut() {
+            Some(chunk) if chunk.slots.len() < CHUNK_MAX => {
+                grow(&mut chunk.slots);
+                chunk.slots.insert(0, slot);
+                chunk.bound = key;
             }
-            _ => {
-                self.chunks.insert(key, vec![slot]);
-            }
+            _ => self.chunks.push_front(Chunk { bound: key, slots: vec![slot] }),
         }
     }
 
     /// Takes a slot out. Returns whether it was there.
     pub fn remove(&mut self, key: u128, slot: u32, key_of: impl Fn(u32) -> u128) -> bool {
-        let Some((bound, chunk)) = self.chunks.range_mut(..=key).next_back() else {
-            return false;
-        };
-        let at = if chunk.first() == Some(&slot) {
+        let Some(number) = self.chunk_for(key) else { return false };
+        let slots = &mut self.chunks[number].slots;
+        let at = if slots.first() == Some(&slot) {
             0
         } else {
-            chunk.partition_point(|other| key_of(*other) < key)
+            slots.partition_point(|other| key_of(*other) < key)
         };
-        if chunk.get(at) != Some(&slot) {
+        if slots.get(at) != Some(&slot) {
             return false;
         }
-        chunk.remove(at);
+        slots.remove(at);
         self.len -= 1;
-        let (bound, len) = (*bound, chunk.len());
-        if len == 0 {
-            self.chunks.remove(&bound);
-        } else if len < CHUNK_SPARSE {
-            self.join_successor(bound, len);
+        if slots.is_empty() {
+            self.chunks.remove(number);
+            if self.chunks.len() * 4 < self.chunks.capacity() {
+                self.chunks.shrink_to(self.chunks.len() * 2);
+            }
+        } else if slots.len() < CHUNK_SPARSE {
+            self.join_successor(number);
         }
         true
     }
 
-    fn join_successor(&mut self, bound: u128, len: usize) {
-        let Some((next, other)) = self.chunks.range(bound..).nth(1) else { return };
-        if other.len() + len > CHUNK_MAX - CHUNK_SPARSE {
-            return;
-        }
-        let next = *next;
-        if let Some(other) = self.chunks.remove(&next)
-            && let Some(chunk) = self.chunks.get_mut(&bound)
+    fn join_successor(&mut self, number: usize) {
+        let len = self.chunks[number].slots.len();
+        let fits = |next: &Chunk| next.slots.len() + len <= CHUNK_MAX - CHUNK_SPARSE;
+        if self.chunks.get(number + 1).is_some_and(fits)
+            && let Some(next) = self.chunks.remove(number + 1)
         {
-            chunk.extend_from_slice(&other);
+            self.chunks[number].slots.extend_from_slice(&next.slots);
         }
     }
 
-    /// The slot with exactly this key.
+    /// The slot with exactly this key. Keys are whole numbers, so between a chunk's bound and a
+    /// key there are at most as many entries as their difference says.
     pub fn find(&self, key: u128, key_of: impl Fn(u32) -> u128) -> Option<u32> {
-        let (_, chunk) = self.chunks.range(..=key).next_back()?;
-        let at = chunk.partition_point(|other| key_of(*other) < key);
-        chunk.get(at).copied().filter(|slot| key_of(*slot) == key)
+        let chunk = &self.chunks[self.chunk_for(key)?];
+        // Keys that count up without gaps stand where their distance from the bound says; with
+        // gaps they stand before that.
+        let end = chunk.slots.len();
+        let guess = usize::try_from(key - chunk.bound).unwrap_or(end).min(end);
+        if let Some(slot) = chunk.slots.get(guess)
+            && key_of(*slot) == key
+        {
+            return Some(*slot);
+        }
+        let before = chunk.slots.get(..guess)?;
+        let at = before.partition_point(|other| key_of(*other) < key);
+        before.get(at).copied().filter(|slot| key_of(*slot) == key)
     }
 
     /// All slots with keys from `key` on, in order.
@@ -133,42 +158,27 @@ impl SlotList {
         key: u128,
         key_of: impl Fn(u32) -> u128 + 'a,
     ) -> impl Iterator<Item = u32> + 'a {
-        let start = self.chunks.range(..=key).next_back().map_or(key, |(bound, _)| *bound);
+        let start = self.chunk_for(key).unwrap_or(0);
         self.chunks
-            .range(start..)
-            .flat_map(|(_, chunk)| chunk.iter().copied())
+            .range(start.min(self.chunks.len())..)
+            .flat_map(|chunk| chunk.slots.iter().copied())
             .skip_while(move |slot| key_of(*slot) < key)
     }
 
     /// All slots in order, after passing over the first `count`, chunk by chunk.
     pub fn iter_after(&self, count: usize) -> impl Iterator<Item = u32> + '_ {
         let mut left = count;
-        self.chunks
-            .values()
-            .skip_while(move |chunk| {
-                let skip = chunk.len() <= left;
-                if skip {
-                    left -= chunk.len();
-                }
-                skip
-            })
-            .scan(count, move |_, chunk| Some(chunk))
-            .enumerate()
-            .flat_map(move |(at, chunk)| {
-                let skip = if at == 0 { self.offset_within(count) } else { 0 };
-                chunk.iter().skip(skip).copied()
-            })
-    }
-
-    fn offset_within(&self, count: usize) -> usize {
-        let mut left = count;
-        for chunk in self.chunks.values() {
-            if chunk.len() > left {
-                return left;
+        let start = self.chunks.iter().position(|chunk| {
+            let here = chunk.slots.len() > left;
+            if !here {
+                left -= chunk.slots.len();
             }
-            left -= chunk.len();
-        }
-        0
+            here
+        });
+        self.chunks
+            .range(start.unwrap_or(self.chunks.len())..)
+            .flat_map(|chunk| chunk.slots.iter().copied())
+            .skip(left)
     }
 }
 
@@ -228,6 +238,6 @@ mod tests {
             list.insert(u128::from(slot), slot, u128::from);
         }
         assert_eq!(list.chunks.len(), 100_000usize.div_ceil(CHUNK_MAX));
-        assert!(list.chunks.values().all(|chunk| chunk.capacity() <= CHUNK_MAX));
+        assert!(list.chunks.iter().all(|chunk| chunk.slots.capacity() <= CHUNK_MAX));
     }
 }

@@ -159,6 +159,8 @@ pub struct State {
     bucket_wakes: BTreeSet<(u64, Label)>,
     /// Queues in which a group competes again since the engine last asked.
     promoted: BTreeSet<u32>,
+    /// Nothing is due before this: a lower bound of all deadlines.
+    due_hint_ms: u64,
     server: Server,
     defaults: Defaults,
     faults: Faults,
@@ -197,6 +199,7 @@ impl State {
             buckets: BTreeMap::new(),
             bucket_wakes: BTreeSet::new(),
             promoted: BTreeSet::new(),
+            due_hint_ms: u64::MAX,
             server: Server { next_order: 1, next_constraint: 1, ids_until: 1, ..Server::default() },
             defaults,
             faults: Faults::default(),

@@ -334,6 +334,17 @@ impl State {
             .map(|(_, number)| JobView { state: self, number: *number })
     }
 
+    /// No deadline lies before this. Cheap, but it may lie too early: see
+    /// [`State::renew_due_hint`].
+    pub fn due_hint_ms(&self) -> u64 {
+        self.due_hint_ms
+    }
+
+    /// Makes the hint exact again. An index only.
+    pub fn renew_due_hint(&mut self, hold_expiry: bool) {
+        self.due_hint_ms = self.next_deadline(hold_expiry).unwrap_or(u64::MAX);
+    }
+
     /// When something becomes due; with `hold_expiry`, leaving out what TTLs would delete.
     pub fn next_deadline(&self, hold_expiry: bool) -> Option<u64> {
         let timer = self.timers.first().map(|(due, _)| *due);

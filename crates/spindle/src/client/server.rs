@@ -60,7 +60,7 @@ impl Server {
             ),
             ClientError::Io(error) => Failure::with(Code::Error, self.lost(&error)),
             ClientError::Protocol(text) => {
-                let is = format!("is {} the address of a Workq door?", self.address);
+                let is = format!("is {} really the address of a Workq door?", self.address);
                 Failure::with(Code::Error, format!("{text}; {is}"))
             }
         }

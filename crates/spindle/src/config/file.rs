@@ -63,7 +63,7 @@ fn nearest(key: &str) -> Option<&'static str> {
     names
         .map(|name| (edits(&spelled, name), name))
         .min()
-        .filter(|(edits, name)| *edits * 3 <= name.len())
+        .filter(|(edits, name)| *edits * 2 <= name.len())
         .map(|(_, name)| name)
 }
 

@@ -3,7 +3,7 @@
 use std::{fs, net::TcpListener};
 
 use crate::fake_workq::{
-    Fake, id, list, name, not_found, ok, refused, result, spindle, stderr, stdout, timeout,
+    Answer, Fake, id, list, name, not_found, ok, refused, result, spindle, stderr, stdout, timeout,
 };
 use spindle_workq::wire::{JobInfo, JobState, NewJob, QueueInfo, Request, Uuid, encode};
 
@@ -122,7 +122,8 @@ fn result_prints_the_bytes_and_nothing_else() {
 #[test]
 fn exit_codes_tell_scripts_what_happened() {
     let text = id(1).to_string();
-    let cases: [(fn(&Request) -> crate::fake_workq::Answer, &[&str], i32, &str); 6] = [
+    type Case = (fn(&Request) -> Answer, &'static [&'static str], i32, &'static str);
+    let cases: [Case; 6] = [
         (|_| not_found(), &["result"], 3, "there is no job"),
         (|_| timeout(), &["result"], 4, "no result yet"),
         (|_| result(id(1), false, b"why"), &["result"], 5, "failed"),
@@ -278,16 +279,15 @@ fn a_server_that_is_not_there_is_told_with_what_to_do() {
 
 #[test]
 fn a_server_of_another_protocol_is_told() {
-    let fake =
-        Fake::start(|_| crate::fake_workq::Answer::Bytes(b"HTTP/1.1 400 Bad Request\r\n".to_vec()));
+    let fake = Fake::start(|_| Answer::Bytes(b"HTTP/1.1 400 Bad Request\r\n".to_vec()));
     let output = fake.spindle(&["queues"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("is the address of a Workq door?"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("really the address of a Workq door?"), "{}", stderr(&output));
 }
 
 #[test]
 fn a_server_that_hangs_up_is_told() {
-    let fake = Fake::start(|_| crate::fake_workq::Answer::HangUp);
+    let fake = Fake::start(|_| Answer::HangUp);
     let output = fake.spindle(&["queues"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("closed the connection"), "{}", stderr(&output));

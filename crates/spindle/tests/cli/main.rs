@@ -3,11 +3,14 @@
 //! - `usage`: what it refuses, its settings, its completions
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
 //! - `fake_workq`: that server
+//! - `serve`: the server itself, and a session with it
 
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod fake_workq;
+#[cfg(test)]
+mod serve;
 #[cfg(test)]
 mod usage;
 #[cfg(test)]

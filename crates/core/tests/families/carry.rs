@@ -1,0 +1,80 @@
+//! Telling things again.
+
+use bytes::Bytes;
+use spindle_core::command::{Carry, Claim};
+use spindle_core::job::Label;
+use spindle_core::payload::BytesRef;
+use spindle_core::queue::{Constraint, QueueSettings, Rate};
+use spindle_core::{Command, JobId, Rejection, Type};
+
+use crate::harness::{Server, complete, submit};
+
+#[test]
+fn a_carried_job_needs_only_its_new_record() {
+    let mut server = Server::new();
+    let payload = BytesRef::logged(server.position, 9, 40, Type::Bytes);
+    server.given(submit(1, "mail", |job| job.payload = payload));
+    let below = server.position;
+    let carry = |revision, position| {
+        Command::Carry(Carry::Job {
+            id: JobId(1),
+            revision,
+            payload: Some(BytesRef::logged(position, 9, 40, Type::Bytes)),
+            result: None,
+        })
+    };
+    let revision = server.image(1).revision;
+    assert_eq!(server.refused(carry(revision + 1, below)), Rejection::Stale);
+    assert_eq!(server.then(carry(revision, below)), ["Carried"]);
+    let job = server.state.job(JobId(1)).expect("there");
+    assert_eq!(job.home(), Some(below));
+    assert_eq!(server.image(1).revision, revision, "telling is no change");
+}
+
+#[test]
+fn a_carried_finished_job_keeps_a_retention_that_was_shortened() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |_| {}));
+    server.given(complete(Claim::Unfinished { id: JobId(1) }));
+    let image = Box::new(server.finished(1));
+    server.given(Command::ResultRead { id: JobId(1), keep_read_ms: 10 });
+    let below = server.position;
+    let carry = Command::Carry(Carry::Finished(image));
+    assert_eq!(server.then(carry.clone()), ["Carried"]);
+    let folded = server.folded(below);
+    assert_eq!(folded.status(JobId(1)), Some(spindle_core::Status::Done));
+    assert_eq!(folded.next_deadline(false), Some(server.now_ms + 10));
+    server.pass(10);
+    assert_eq!(server.refused(carry), Rejection::NotFound);
+}
+
+#[test]
+fn settings_limits_and_the_server_are_carried_whole() {
+    let mut server = Server::new();
+    let settings = QueueSettings { paused: true, ..QueueSettings::default() };
+    server.given(Command::SetQueue { name: Bytes::from_static(b"mail"), settings });
+    let rate = Rate { count: 1, per_ms: 9_000, burst: 3 };
+    server.given(Command::SetConstraint(Constraint {
+        rate: Some(rate),
+        ..Constraint::default()
+    }));
+    for value in 0..3 {
+        server.given(submit(value + 1, "bill", |job| {
+            job.labels = vec![Label { constraint: 1, value }];
+            job.constraints_revision = 1;
+            job.keep_ms = Some(0);
+        }));
+        let (_, claim) = server.lease("bill").expect("tokens are left");
+        server.given(complete(claim));
+    }
+    let below = server.position;
+    let items = server.state.items_needing(below);
+    assert_eq!(items.len(), 3);
+    let told: Vec<Vec<&str>> =
+        items.into_iter().map(|item| server.then(Command::Carry(item))).collect();
+    let limit = ["ConstraintSet", "BucketSet", "BucketSet", "BucketSet"];
+    assert_eq!(told, [&["QueueSet"][..], &limit, &["ServerCarried"]]);
+    assert!(server.state.items_needing(below).is_empty());
+    let folded = server.folded(below);
+    assert_eq!(folded.dump(server.now_ms), server.state.dump(server.now_ms));
+}

@@ -1,0 +1,157 @@
+//! Submit, persist, reserve ids.
+
+use bytes::Bytes;
+use spindle_core::command::Edit;
+use spindle_core::job::{Label, Origin, Scope};
+use spindle_core::payload::BytesRef;
+use spindle_core::queue::QueueSettings;
+use spindle_core::{Command, JobId, Rejection, Status, Type};
+
+use crate::harness::{START_MS, Server, complete, key, submit, submit_by};
+
+#[test]
+fn a_submit_is_ready_scheduled_or_parked_as_asked() {
+    let mut server = Server::new();
+    assert_eq!(server.then(submit(1, "mail", |_| {})), ["Submitted"]);
+    server.given(submit(2, "mail", |job| job.run_at_ms = Some(START_MS + 1)));
+    server.given(submit(3, "mail", |job| job.run_at_ms = Some(START_MS)));
+    server.given(submit(4, "mail", |job| job.parked = true));
+    let statuses = [1, 2, 3, 4].map(|id| server.status(id).expect("it is there"));
+    assert_eq!(statuses, [Status::Ready, Status::Scheduled, Status::Ready, Status::Parked]);
+}
+
+#[test]
+fn a_ttl_counts_from_the_time_the_job_may_run() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |job| job.ttl_ms = Some(10)));
+    server.given(submit(2, "mail", |job| {
+        job.ttl_ms = Some(10);
+        job.run_at_ms = Some(START_MS + 100);
+    }));
+    server.given(submit(3, "mail", |job| job.ttl_ms = Some(u64::MAX)));
+    assert_eq!(server.pass(9), [""; 0]);
+    assert_eq!(server.pass(1), ["Gone"]);
+    assert_eq!(server.status(1), None);
+    assert_eq!(server.pass(90), ["Ready"]);
+    assert_eq!(server.pass(10), ["Gone"]);
+    assert_eq!((server.status(2), server.status(3)), (None, Some(Status::Ready)));
+}
+
+#[test]
+fn a_taken_key_refuses_and_names_the_holder() {
+    let mut server = Server::new();
+    let keyed = |id, origin, scope| {
+        submit_by(origin, id, "mail", |job| job.keys = vec![key(origin, &[9; 16], scope)])
+    };
+    server.given(keyed(1, Origin::Workq, Scope::WhileKept));
+    let refused = server.refused(keyed(2, Origin::Workq, Scope::WhileKept));
+    assert_eq!(refused, Rejection::KeyTaken(JobId(1)));
+    // Another door's name is another name.
+    server.given(keyed(3, Origin::Gearman, Scope::WhileUnfinished));
+    let claim = spindle_core::command::Claim::Unfinished { id: JobId(3) };
+    server.given(complete(claim));
+    server.given(keyed(4, Origin::Gearman, Scope::WhileUnfinished));
+    let claim = spindle_core::command::Claim::Unfinished { id: JobId(1) };
+    server.given(complete(claim));
+    let refused = server.refused(keyed(5, Origin::Workq, Scope::WhileKept));
+    assert_eq!(refused, Rejection::KeyTaken(JobId(1)), "a finished job keeps such a name");
+    server.given(Command::Delete { id: JobId(1), cause: spindle_core::job::Cause::Deleted });
+    server.given(keyed(6, Origin::Workq, Scope::WhileKept));
+}
+
+#[test]
+fn ids_come_from_the_reserved_block_and_are_not_used_twice() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |_| {}));
+    assert_eq!(server.refused(submit(1, "mail", |_| {})), Rejection::IdNotReserved);
+    assert_eq!(server.refused(submit(1_000_000, "mail", |_| {})), Rejection::IdNotReserved);
+    assert_eq!(server.then(Command::ReserveIds { until: 1_000_001 }), ["IdsReserved"]);
+    assert_eq!(server.then(Command::ReserveIds { until: 5 }), [""; 0]);
+    server.given(submit(1_000_000, "mail", |_| {}));
+}
+
+#[test]
+fn what_is_outside_its_limits_is_refused() {
+    let mut server = Server::new();
+    let out_of_range = |rejection| matches!(rejection, Rejection::OutOfRange(_));
+    assert!(out_of_range(server.refused(submit(1, "", |_| {}))));
+    assert!(out_of_range(server.refused(submit(1, &"q".repeat(513), |_| {}))));
+    assert!(out_of_range(server.refused(submit(1, "mail", |job| {
+        job.labels = (0..9).map(|value| Label { constraint: 1, value }).collect();
+    }))));
+    server.given(submit(1, &"q".repeat(512), |_| {}));
+}
+
+#[test]
+fn labels_made_for_other_constraints_are_refused() {
+    let mut server = Server::new();
+    let rule = spindle_core::queue::Constraint { running_max: Some(1), ..Default::default() };
+    server.given(Command::SetConstraint(rule));
+    let labelled = |revision| {
+        submit(1, "mail", |job| {
+            job.labels = vec![Label { constraint: 1, value: 0 }];
+            job.constraints_revision = revision;
+        })
+    };
+    assert_eq!(server.refused(labelled(0)), Rejection::StaleConstraints);
+    server.given(labelled(1));
+}
+
+#[test]
+fn a_full_queue_takes_no_more_until_a_job_finishes() {
+    let mut server = Server::new();
+    let settings = QueueSettings { jobs_max: Some(1), ..QueueSettings::default() };
+    server.given(Command::SetQueue { name: Bytes::from_static(b"mail"), settings });
+    server.given(submit(1, "mail", |_| {}));
+    assert_eq!(server.refused(submit(2, "mail", |_| {})), Rejection::QueueFull);
+    let (_, claim) = server.lease("mail").expect("a job is ready");
+    server.given(complete(claim));
+    server.given(submit(2, "mail", |_| {}));
+}
+
+fn foreground(id: u64) -> Command {
+    submit_by(Origin::Gearman, id, "mail", |job| {
+        job.foreground = true;
+        job.payload = BytesRef::in_memory(Bytes::from_static(b"now"), Type::Bytes);
+    })
+}
+
+#[test]
+fn a_foreground_job_leaves_no_trace_in_the_log() {
+    let mut server = Server::new();
+    let before = server.log.len();
+    server.given(foreground(1));
+    let (_, claim) = server.lease("mail").expect("a job is ready");
+    server.given(complete(claim));
+    assert_eq!((server.log.len(), server.status(1)), (before, None));
+    server.given(foreground(2));
+    server.restart();
+    assert_eq!(server.status(2), None);
+}
+
+#[test]
+fn a_persisted_foreground_job_survives_a_restart() {
+    let mut server = Server::new();
+    server.given(foreground(1));
+    let payload = BytesRef::logged(server.position, 9, 3, Type::Bytes);
+    let persist = Command::Persist { id: JobId(1), payload, keep_ms: Some(1_000) };
+    assert_eq!(server.then(persist.clone()), ["Persisted"]);
+    assert_eq!(server.then(persist), [""; 0], "it is logged already");
+    server.restart();
+    assert_eq!(server.status(1), Some(Status::Ready));
+    assert!(!server.image(1).foreground);
+    assert_eq!(server.image(1).keep_ms, Some(1_000));
+}
+
+#[test]
+fn a_parked_job_keeps_the_time_it_may_run_at() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |job| {
+        job.parked = true;
+        job.run_at_ms = Some(START_MS + 500);
+    }));
+    let edit = Edit { id: JobId(1), parked: Some(false), ..Edit::default() };
+    server.given(Command::Edit(Box::new(edit)));
+    assert_eq!(server.status(1), Some(Status::Scheduled));
+    assert_eq!(server.lease("mail"), None);
+}

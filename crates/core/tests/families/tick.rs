@@ -1,0 +1,104 @@
+//! Time, starts, formats.
+
+use spindle_core::command::Claim;
+use spindle_core::job::Origin;
+use spindle_core::{Command, Rejection, Status};
+
+use crate::harness::{START_MS, Server, complete, lease_with, submit};
+
+#[test]
+fn due_jobs_come_in_bounded_steps_and_in_the_order_of_their_time() {
+    let mut server = Server::new();
+    for id in 1..=700 {
+        server.given(submit(id, "mail", |job| job.run_at_ms = Some(START_MS + 701 - id)));
+    }
+    server.now_ms += 1_000;
+    let first = server.tick();
+    assert_eq!(first.len(), 700);
+    let order: Vec<u64> = server.state.ready_jobs(b"mail", 0).map(|job| job.id().0).collect();
+    assert_eq!(order, (1..=700).rev().collect::<Vec<_>>());
+}
+
+#[test]
+fn an_expired_lease_goes_back_and_an_expired_job_goes() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |job| {
+        job.ttr_ms = Some(10);
+        job.ttl_ms = Some(20);
+    }));
+    server.lease("mail").expect("ready");
+    assert_eq!(server.pass(10), ["Requeued"]);
+    assert_eq!(server.pass(10), ["Gone"]);
+}
+
+#[test]
+fn a_held_expiry_deletes_nothing() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |job| job.ttl_ms = Some(20)));
+    assert_eq!(server.state.next_deadline(false), Some(START_MS + 20));
+    assert_eq!(server.state.next_deadline(true), None);
+}
+
+#[test]
+fn a_start_raises_the_epoch_only() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |_| {}));
+    server.lease("mail").expect("ready");
+    assert_eq!(server.then(Command::Start { epoch: 5 }), ["Started"]);
+    assert_eq!(server.refused(Command::Start { epoch: 5 }), Rejection::OldEpoch);
+    assert_eq!(server.status(1), Some(Status::Leased));
+}
+
+#[test]
+fn a_restart_ends_bound_leases_and_gives_the_others_time() {
+    let mut server = Server::new();
+    for (id, ttr_ms) in [(1, Some(100)), (2, Some(100)), (3, Some(90_000))] {
+        server.given(submit(id, "mail", |job| job.ttr_ms = ttr_ms));
+    }
+    server.given(lease_with(&["mail"], |lease| {
+        lease.bound = true;
+        lease.door = Origin::Gearman;
+    }));
+    let (_, unbound) = server.lease("mail").expect("ready");
+    server.lease("mail").expect("ready");
+    server.now_ms += 95;
+    server.restart();
+    assert_eq!(server.status(1), Some(Status::Ready));
+    let deadline = |server: &Server, id| server.image(id).lease.expect("held").deadline_ms;
+    assert_eq!(deadline(&server, 2), Some(START_MS + 95 + 100), "at most its own time to run");
+    assert_eq!(deadline(&server, 3), Some(START_MS + 90_000), "that is far enough");
+    // The token is of the epoch before, and good: the lease is in the log.
+    assert_eq!(server.then(complete(unbound)), ["Finished"]);
+}
+
+#[test]
+fn a_holder_of_the_new_epoch_with_an_old_number_loses_no_old_lease() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |_| {}));
+    server.given(lease_with(&["mail"], |lease| lease.holder = 4));
+    server.restart();
+    assert_eq!(server.then(Command::HolderGone { holder: 4 }), [""; 0]);
+    assert_eq!(server.status(1), Some(Status::Leased));
+}
+
+#[test]
+fn attempts_survive_a_crash() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |job| job.attempts_max = Some(2)));
+    for _ in 0..2 {
+        server.given(lease_with(&["mail"], |lease| lease.bound = true));
+        server.restart();
+    }
+    assert_eq!(server.status(1), Some(Status::Dead));
+    assert_eq!(server.finished(1).attempts, 2);
+    let claim = Claim::Unfinished { id: spindle_core::JobId(1) };
+    assert_eq!(server.refused(complete(claim)), Rejection::Finished);
+}
+
+#[test]
+fn formats_only_rise() {
+    let mut server = Server::new();
+    assert_eq!(server.then(Command::RaiseFormat { version: 3 }), ["FormatRaised"]);
+    assert_eq!(server.then(Command::RaiseFormat { version: 2 }), [""; 0]);
+    assert_eq!(server.state.server().format, 3);
+}

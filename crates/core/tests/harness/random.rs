@@ -1,0 +1,187 @@
+//! Random commands in small name spaces, so that they meet.
+
+use bytes::Bytes;
+use spindle_core::command::{Claim, Edit, Extend, Select};
+use spindle_core::job::{Cause, Label, Origin, Scope};
+use spindle_core::payload::BytesRef;
+use spindle_core::queue::{Constraint, QueueSettings, Rate};
+use spindle_core::{Command, Found, JobId, Status, Type};
+
+use super::{Draw, Server, finish, key, lease_with, submit_by};
+
+const QUEUES: [&str; 3] = ["mail", "bill", "resize"];
+
+/// The next command of a random life.
+pub fn command(draw: &mut Draw, server: &Server, next_id: &mut u64) -> Command {
+    match draw.below(43) {
+        0..13 => {
+            *next_id += 1;
+            random_submit(draw, server, *next_id)
+        }
+        13..23 => random_lease(draw),
+        23..29 => {
+            let success = draw.one_in(2);
+            let retry = !draw.one_in(6);
+            finish(random_claim(draw, server), |finish| {
+                finish.success = success;
+                finish.retry = retry;
+            })
+        }
+        29 | 40..43 => Command::HolderGone { holder: draw.below(4) },
+        30 => Command::Release { claim: random_claim(draw, server), cause: Cause::Undone },
+        31 => Command::Extend(Extend {
+            claim: random_claim(draw, server),
+            ttr_ms: 1 + draw.below(9_000),
+        }),
+        32 | 33 => random_edit(draw, server),
+        34 => Command::Delete { id: random_job(draw, server), cause: Cause::Deleted },
+        35 => Command::Cancel { id: random_job(draw, server) },
+        36 => random_retry(draw, server),
+        37 => Command::SetQueue {
+            name: Bytes::from_static(draw.pick(&QUEUES).as_bytes()),
+            settings: QueueSettings { paused: draw.one_in(2), ..QueueSettings::default() },
+        },
+        38 => Command::ResultRead { id: random_job(draw, server), keep_read_ms: 5_000 },
+        _ => random_limit(draw, server),
+    }
+}
+
+fn random_job(draw: &mut Draw, server: &Server) -> JobId {
+    let count = server.state.jobs_count().max(1) as u64;
+    let at = draw.below(count) as usize;
+    server.state.jobs_from(JobId(0)).nth(at).map_or(JobId(1), |found| found.id())
+}
+
+fn random_submit(draw: &mut Draw, server: &Server, id: u64) -> Command {
+    let origin = draw.pick(&[Origin::Api, Origin::Workq, Origin::Gearman, Origin::Lightjq]);
+    let queue = draw.pick(&QUEUES);
+    submit_by(origin, id, queue, |submit| {
+        submit.priority = draw.below(5) as i64 - 2;
+        submit.foreground = origin == Origin::Gearman && draw.one_in(2);
+        submit.payload = if submit.foreground {
+            BytesRef::in_memory(Bytes::from_static(b"p"), Type::Bytes)
+        } else {
+            BytesRef::logged(server.position, 9, 1 + draw.below(2) as u32 * 2_000_000, Type::Bytes)
+        };
+        submit.keys = match origin {
+            Origin::Workq => {
+                vec![key(origin, &[draw.below(30) as u8; 16], Scope::WhileKept)]
+            }
+            Origin::Gearman if draw.one_in(2) => {
+                vec![key(origin, &[draw.below(9) as u8], Scope::WhileUnfinished)]
+            }
+            _ => Vec::new(),
+        };
+        if draw.one_in(2) {
+            submit.attempts_max = Some(draw.below(4) as u32);
+            submit.fails_max = Some(draw.below(4) as u32);
+        }
+        if draw.one_in(3) {
+            submit.ttl_ms = Some(1 + draw.below(60_000));
+            submit.ttr_ms = Some(1 + draw.below(5_000));
+        }
+        if draw.one_in(5) {
+            submit.run_at_ms = Some(server.now_ms + draw.below(9_000));
+        } else {
+            submit.parked = draw.one_in(8);
+        }
+        submit.labels = random_labels(draw, server);
+        submit.constraints_revision = server.state.server().constraints_revision;
+    })
+}
+
+fn random_labels(draw: &mut Draw, server: &Server) -> Vec<Label> {
+    let numbers: Vec<u32> = server.state.constraints().map(|rule| rule.number).collect();
+    let mut labels = Vec::new();
+    for constraint in numbers {
+        if draw.one_in(2) {
+            labels.push(Label { constraint, value: draw.below(2) });
+        }
+    }
+    labels
+}
+
+fn random_lease(draw: &mut Draw) -> Command {
+    let first = draw.below(3) as usize;
+    let count = 1 + draw.below(3) as usize;
+    let queues: Vec<&str> = (first..first + count).map(|at| QUEUES[at % 3]).collect();
+    let (door, select) = match draw.below(3) {
+        0 => (Origin::Workq, Select::RandomQueue { draw: draw.bits() }),
+        1 => {
+            let after = Some(Bytes::from_static(draw.pick(&QUEUES).as_bytes()));
+            (Origin::Gearman, Select::RoundRobin { after })
+        }
+        _ => (Origin::Api, Select::ByPriority),
+    };
+    lease_with(&queues, |lease| {
+        lease.door = door;
+        lease.select = select;
+        lease.bound = door == Origin::Gearman;
+        lease.holder = draw.below(4);
+        lease.timeout_ms = draw.one_in(3).then(|| 1 + draw.below(4_000));
+        if door == Origin::Workq {
+            lease.payload_bytes_max = 1 << 20;
+        }
+    })
+}
+
+/// A leased job's token, sometimes not quite.
+fn random_claim(draw: &mut Draw, server: &Server) -> Claim {
+    let leases: Vec<Claim> = server
+        .state
+        .jobs_from(JobId(0))
+        .filter_map(|found| match found {
+            Found::Live(job) => {
+                let (id, attempt) = (job.id(), job.attempts());
+                job.lease().map(|lease| Claim::Token { id, epoch: lease.epoch, attempt })
+            }
+            Found::Finished(_) => None,
+        })
+        .collect();
+    if leases.is_empty() || draw.one_in(8) {
+        return Claim::Unfinished { id: random_job(draw, server) };
+    }
+    match draw.pick(&leases) {
+        Claim::Token { id, epoch, attempt } if draw.one_in(8) => {
+            Claim::Token { id, epoch: epoch.wrapping_sub(1), attempt }
+        }
+        claim => claim,
+    }
+}
+
+fn random_edit(draw: &mut Draw, server: &Server) -> Command {
+    let mut edit = Edit { id: random_job(draw, server), ..Edit::default() };
+    edit.priority = draw.one_in(2).then(|| draw.below(5) as i64 - 2);
+    edit.queue = draw.one_in(3).then(|| Bytes::from_static(draw.pick(&QUEUES).as_bytes()));
+    edit.parked = draw.one_in(2).then(|| draw.one_in(2));
+    edit.run_at_ms = draw.one_in(4).then(|| server.now_ms + draw.below(5_000));
+    Command::Edit(Box::new(edit))
+}
+
+fn random_retry(draw: &mut Draw, server: &Server) -> Command {
+    let id = random_job(draw, server);
+    if server.status(id.0).is_some_and(Status::is_finished) {
+        return Command::Retry { image: Box::new(server.finished(id.0)), payload: None };
+    }
+    Command::Cancel { id }
+}
+
+fn random_limit(draw: &mut Draw, server: &Server) -> Command {
+    // A constraint once set stays as it is: so what it allowed can be counted afterwards.
+    if server.state.constraints().count() >= 2 {
+        let labels = random_labels(draw, server);
+        return Command::Relabel { id: random_job(draw, server), labels };
+    }
+    let rate = Rate {
+        count: 1 + draw.below(3),
+        per_ms: 1 + draw.below(3_000),
+        burst: 1 + draw.below(3),
+    };
+    Command::SetConstraint(Constraint {
+        number: 0,
+        name: Bytes::from_static(b"limit"),
+        matcher: Bytes::new(),
+        rate: draw.one_in(2).then_some(rate),
+        running_max: Some(1 + draw.below(3)),
+    })
+}

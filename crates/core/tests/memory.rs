@@ -1,0 +1,144 @@
+//! What jobs cost in memory, everything included, and that no single step asks for much at once:
+//! a counting allocator around a million jobs as a benchmark would submit them.
+
+#![expect(unsafe_code, reason = "an allocator that counts has to be one")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use spindle_core::command::{Claim, Finish, Submit};
+use spindle_core::job::{Key, Origin, Scope};
+use spindle_core::{BytesRef, Command, Decision, Defaults, JobId, Place, State, Type, decide};
+
+/// Bytes in use, and the largest request since it was last reset.
+struct Counting;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static LARGEST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
+        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MILLION: u64 = 1_000_000;
+const NOW_MS: u64 = 1_700_000_000_000;
+const PAYLOAD_BYTES: u32 = 256;
+/// What a step may ask for at once: zeroing or moving this takes well under a millisecond.
+const ONE_REQUEST_MAX: usize = 256 * 1024;
+
+struct Filling {
+    state: State,
+    decision: Decision,
+    now_ms: u64,
+    largest: usize,
+}
+
+impl Filling {
+    fn new() -> Filling {
+        let mut filling = Filling {
+            state: State::new(42, Defaults::default()),
+            decision: Decision::default(),
+            now_ms: NOW_MS,
+            largest: 0,
+        };
+        filling.run(&Command::ReserveIds { until: 4 * MILLION }, 1);
+        filling
+    }
+
+    fn run(&mut self, command: &Command, position: u64) {
+        decide(&self.state, command, self.now_ms, &mut self.decision).expect("it is accepted");
+        LARGEST.store(0, Ordering::Relaxed);
+        for (offset, (event, _)) in (0u32..).zip(&self.decision.events) {
+            self.state.evolve(event, Place { position, offset: 8 + offset });
+        }
+        self.largest = self.largest.max(LARGEST.load(Ordering::Relaxed));
+        self.decision.clear();
+    }
+
+    /// As Workq's clients submit: a UUID, 256 bytes, a minute to run, a month to live.
+    fn submit(&mut self, id: u64) {
+        let payload = BytesRef::logged(id / 100, 64, PAYLOAD_BYTES, Type::Bytes);
+        let queue = Bytes::from_static(b"bench");
+        let mut submit = Submit::new(JobId(id), queue, Origin::Workq, payload);
+        submit.ttr_ms = Some(60_000);
+        submit.ttl_ms = Some(2_592_000_000);
+        submit.keys.push(Key {
+            namespace: Origin::Workq as i32,
+            name: Bytes::copy_from_slice(&uuid(id)),
+            scope: Scope::WhileKept as i32,
+        });
+        self.now_ms += u64::from(id % 20 == 0);
+        self.run(&Command::Submit(Box::new(submit)), id / 100);
+    }
+
+    fn complete(&mut self, id: u64) {
+        self.now_ms += u64::from(id % 20 == 0);
+        let finish = Finish {
+            claim: Claim::Unfinished { id: JobId(id) },
+            success: true,
+            retry: true,
+            result: Some(BytesRef::logged(id / 100, 600, 16, Type::Bytes)),
+            message: Bytes::new(),
+            error: Bytes::new(),
+            code: Bytes::new(),
+            worker_finished_at: Bytes::new(),
+        };
+        self.run(&Command::Finish(Box::new(finish)), 10_000 + id / 100);
+    }
+}
+
+/// Spread like random ones, and different for every job.
+fn uuid(id: u64) -> [u8; 16] {
+    let mixed = (u128::from(id) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    mixed.to_be_bytes()
+}
+
+/// One test, because the count is of the whole process.
+#[test]
+fn waiting_and_finished_jobs_cost_little_and_no_step_asks_for_much() {
+    let empty = IN_USE.load(Ordering::Relaxed);
+    let per_job = |count: u64| {
+        let used = IN_USE.load(Ordering::Relaxed) - empty;
+        used as f64 / count as f64
+    };
+    let mut filling = Filling::new();
+    (1..=MILLION).for_each(|id| filling.submit(id));
+    let waiting = per_job(MILLION);
+    println!("a waiting job costs {waiting:.1} bytes besides its payload");
+
+    (MILLION + 1..=2 * MILLION).for_each(|id| filling.submit(id));
+    let twice = per_job(2 * MILLION);
+    println!("with two million it is {twice:.1} bytes");
+
+    (1..=2 * MILLION).for_each(|id| filling.complete(id));
+    let finished = per_job(2 * MILLION);
+    println!("a finished job costs {finished:.1} bytes, after as many waited");
+    println!("the largest single request was {} bytes", filling.largest);
+
+    let largest = filling.largest;
+    assert_eq!(filling.state.finished_count() as u64, 2 * MILLION);
+    drop(filling);
+    let left = IN_USE.load(Ordering::Relaxed) - empty;
+
+    assert!(waiting <= 130.0, "a waiting job costs {waiting:.1} bytes");
+    assert!(twice <= 130.0, "a waiting job of two million costs {twice:.1} bytes");
+    assert!(finished <= 130.0, "a finished job costs {finished:.1} bytes");
+    assert!(largest <= ONE_REQUEST_MAX, "one step asked for {largest} bytes");
+    assert!(left < 64 * 1024, "{left} bytes were not given back");
+}

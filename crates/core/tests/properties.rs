@@ -1,0 +1,444 @@
+//! What holds after any sequence of commands (DESIGN section 4, the rules that always hold), and
+//! each family of commands by example: given events, when command, then events.
+//!
+//! Sequences come out of seeds; a failure names its seed, and `random_life(seed, ..)` is that life.
+
+mod families;
+mod harness;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use harness::{Draw, Server, command};
+use spindle_core::command::{Carry, Claim, Lease, Select};
+use spindle_core::job::{Cause, Label, Scope};
+use spindle_core::{Command, Event, Found, JobId, JobImage, Rejection, Status};
+
+const SEEDS: u64 = 60;
+const COMMANDS: usize = 400;
+
+/// What a check sees of each step: the server before and after, the command, and its outcome.
+struct Step<'a> {
+    server: &'a Server,
+    before: &'a [JobImage],
+    paused: &'a [Bytes],
+    command: &'a Command,
+    outcome: &'a Result<Vec<Event>, Rejection>,
+}
+
+/// Lives a random life, with restarts, and shows every step of it to a check.
+fn random_life(seed: u64, mut check: impl FnMut(&Step<'_>)) -> Server {
+    let mut draw = Draw::new(seed);
+    let mut server = Server::new();
+    let mut next_id = 0;
+    for _ in 0..COMMANDS {
+        match draw.below(50) {
+            0..6 => {
+                let ms = draw.pick(&[1, 40, 700, 20_000]);
+                server.pass(draw.bits() % ms);
+            }
+            6 if draw.one_in(3) => server.restart(),
+            _ => {}
+        }
+        server.tick();
+        let before = live_images(&server);
+        let paused: Vec<Bytes> = server
+            .state
+            .queues_from(b"", false)
+            .filter(|queue| queue.paused)
+            .map(|queue| queue.name)
+            .collect();
+        let command = command(&mut draw, &server, &mut next_id);
+        let outcome = server.when(command.clone());
+        check(&Step {
+            server: &server,
+            before: &before,
+            paused: &paused,
+            command: &command,
+            outcome: &outcome,
+        });
+    }
+    server
+}
+
+fn live_images(server: &Server) -> Vec<JobImage> {
+    server.state.jobs_from(JobId(0)).filter_map(|job| server.state.image(job.id())).collect()
+}
+
+fn leased_by(outcome: &Result<Vec<Event>, Rejection>) -> Option<&spindle_core::event::Leased> {
+    outcome.iter().flatten().find_map(|event| match event {
+        Event::Leased(leased) => Some(leased),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_submitted_job_is_findable_or_its_end_was_told() {
+    for seed in 0..SEEDS {
+        let server = random_life(seed, |_| {});
+        let mut logged = BTreeSet::new();
+        let mut ended = BTreeSet::new();
+        for (_, event) in &server.history {
+            match event {
+                Event::Submitted(image) if !image.foreground => {
+                    logged.insert(image.id);
+                }
+                Event::Gone(gone) => ended.extend(gone.ids.iter().copied()),
+                _ => {}
+            }
+        }
+        for id in logged {
+            let findable = server.state.job(JobId(id)).is_some();
+            assert_ne!(findable, ended.contains(&id), "job {id} of seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_job_has_one_live_lease_and_its_token_was_never_given_before() {
+    for seed in 0..SEEDS {
+        let mut tokens: BTreeSet<(u64, u64, u32)> = BTreeSet::new();
+        random_life(seed, |step| {
+            if let Command::Release { claim: Claim::Token { id, epoch, attempt }, cause } =
+                step.command
+                && *cause == Cause::Undone
+                && step.outcome.is_ok()
+            {
+                // Nobody ever saw that one.
+                tokens.remove(&(id.0, *epoch, *attempt));
+            }
+            if let Command::Release { claim: Claim::Unfinished { id }, .. } = step.command {
+                tokens.retain(|(other, ..)| *other != id.0);
+            }
+            if let Event::Retried(image) = step.outcome.iter().flatten().next().unwrap_or(&NONE) {
+                tokens.retain(|(other, ..)| *other != image.id);
+            }
+            let Some(leased) = leased_by(step.outcome) else { return };
+            let held = step.before.iter().any(|job| job.id == leased.id && job.lease.is_some());
+            assert!(!held, "seed {seed}: {leased:?} while leased");
+            let new = tokens.insert((leased.id, leased.lease.epoch, leased.attempts));
+            assert!(new, "seed {seed}: {leased:?} again");
+        });
+    }
+}
+
+/// Stands for no event.
+const NONE: Event = Event::IdsReserved(spindle_core::event::IdsReserved { until: 0 });
+
+#[test]
+fn a_finish_with_a_token_that_is_not_the_live_leases_is_refused() {
+    let mut refused = 0;
+    for seed in 0..SEEDS {
+        random_life(seed, |step| {
+            let Command::Finish(finish) = step.command else { return };
+            let Claim::Token { id, epoch, attempt } = finish.claim else { return };
+            let live = step.before.iter().any(|job| {
+                let lease = job.lease.as_ref();
+                job.id == id.0
+                    && job.attempts == attempt
+                    && lease.is_some_and(|lease| lease.epoch == epoch)
+            });
+            assert_eq!(live, step.outcome.is_ok(), "seed {seed}: {:?}", step.command);
+            refused += u32::from(!live);
+        });
+    }
+    assert!(refused > 20, "only {refused} stale tokens were tried");
+}
+
+#[test]
+fn attempts_and_fails_never_pass_their_maximum() {
+    for seed in 0..SEEDS {
+        random_life(seed, |step| {
+            let finished = step.outcome.iter().flatten().filter_map(|event| match event {
+                Event::Finished(image) => Some(image.clone()),
+                _ => None,
+            });
+            for job in live_images(step.server).into_iter().chain(finished) {
+                let attempts_max = job.attempts_max.filter(|max| *max > 0).unwrap_or(u32::MAX);
+                let fails_max = job.fails_max.filter(|max| *max > 0).unwrap_or(u32::MAX);
+                let waits = !job.status().is_finished() && job.status() != Status::Leased;
+                let spent = job.attempts == attempts_max || job.fails == fails_max;
+                assert!(job.attempts <= attempts_max, "seed {seed}: {job:?}");
+                assert!(job.fails <= fails_max, "seed {seed}: {job:?}");
+                assert!(!(waits && spent), "seed {seed}: {job:?} waits for nothing");
+            }
+        });
+    }
+}
+
+/// What a lease has to give, by looking at every job.
+fn eligible<'a>(step: &'a Step<'_>, lease: &Lease) -> Vec<&'a JobImage> {
+    let blocked = |job: &JobImage| {
+        job.labels.iter().any(|label| {
+            let rule = step.server.state.constraints().find(|r| r.number == label.constraint);
+            rule.is_some()
+        })
+    };
+    step.before
+        .iter()
+        .filter(|job| job.status() == Status::Ready && lease.queues.contains(&job.queue))
+        .filter(|job| !step.paused.contains(&job.queue))
+        .filter(|job| job.payload.as_ref().map_or(0, |p| p.len) <= lease.payload_bytes_max)
+        // Limits have a property of their own; here only jobs without any are looked at.
+        .filter(|job| !blocked(job))
+        .collect()
+}
+
+#[test]
+fn a_lease_gives_the_job_its_selection_names() {
+    let mut judged = 0;
+    for seed in 0..SEEDS {
+        random_life(seed, |step| {
+            let Command::Lease(lease) = step.command else { return };
+            let jobs = eligible(step, lease);
+            let Some(leased) = leased_by(step.outcome) else {
+                assert!(jobs.is_empty(), "seed {seed}: nothing for {lease:?} of {jobs:?}");
+                return;
+            };
+            let given = step.before.iter().find(|job| job.id == leased.id).expect("it was ready");
+            let rank = |job: &JobImage| (std::cmp::Reverse(job.priority), job.order);
+            let better = |job: &&&JobImage| rank(job) < rank(given);
+            let overtaken = match &lease.select {
+                Select::ByPriority => jobs.iter().find(better),
+                Select::RandomQueue { .. } => {
+                    jobs.iter().filter(|job| job.queue == given.queue).find(better)
+                }
+                Select::RoundRobin { after } => {
+                    let place = |name: &Bytes| lease.queues.iter().position(|q| q == name);
+                    let first = after.as_ref().and_then(place).map_or(0, |at| at + 1);
+                    let count = lease.queues.len();
+                    let turn = |job: &JobImage| {
+                        let at = place(&job.queue).expect("it was asked for");
+                        (at + count - first) % count
+                    };
+                    let rank =
+                        |job: &JobImage| (std::cmp::Reverse(job.priority), turn(job), job.order);
+                    jobs.iter().find(|job| rank(job) < rank(given))
+                }
+            };
+            assert!(overtaken.is_none(), "seed {seed}: {given:?} before {overtaken:?}");
+            judged += 1;
+        });
+    }
+    assert!(judged > 500, "only {judged} leases were given");
+}
+
+#[test]
+fn nothing_is_leased_from_a_paused_queue_or_outside_its_time() {
+    for seed in 0..SEEDS {
+        random_life(seed, |step| {
+            let Some(leased) = leased_by(step.outcome) else { return };
+            let job = step.before.iter().find(|job| job.id == leased.id).expect("it was there");
+            let now_ms = step.server.now_ms;
+            assert!(!step.paused.contains(&job.queue), "seed {seed}: {job:?} is paused");
+            assert!(job.run_at_ms.is_none_or(|at| at <= now_ms), "seed {seed}: {job:?} early");
+            assert!(job.expires_ms.is_none_or(|at| at > now_ms), "seed {seed}: {job:?} late");
+        });
+    }
+}
+
+#[test]
+fn nothing_outlives_its_ttl_or_its_retention() {
+    for seed in 0..SEEDS {
+        random_life(seed, |step| {
+            let now_ms = step.server.now_ms;
+            for found in step.server.state.jobs_from(JobId(0)) {
+                let ends_ms = match found {
+                    Found::Live(job) => job.expires_ms(),
+                    Found::Finished(stub) => stub.kept_until_ms(),
+                };
+                // What a command ended at once goes with the next tick.
+                let overdue = ends_ms.is_some_and(|at| at < now_ms);
+                assert!(!overdue, "seed {seed}: {found} should have gone at {ends_ms:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn limits_are_never_exceeded() {
+    let mut counted = 0;
+    for seed in 0..SEEDS {
+        let mut starts: BTreeMap<Label, Vec<u64>> = BTreeMap::new();
+        random_life(seed, |step| {
+            if let Some(leased) = leased_by(step.outcome) {
+                let job = step.before.iter().find(|job| job.id == leased.id).expect("there");
+                for label in &job.labels {
+                    starts.entry(*label).or_default().push(step.server.now_ms);
+                }
+            }
+            if !matches!(step.command, Command::Lease(_)) {
+                return;
+            }
+            for rule in step.server.state.constraints() {
+                for value in 0..2 {
+                    let label = Label { constraint: rule.number, value };
+                    let taken = starts.get(&label).map_or(&[][..], Vec::as_slice);
+                    if let Some(rate) = rule.rate {
+                        for (at, from) in taken.iter().enumerate() {
+                            let window_ms = taken[taken.len() - 1] - from;
+                            let allowed = rate.burst + window_ms * rate.count / rate.per_ms;
+                            let count = (taken.len() - at) as u64;
+                            assert!(count <= allowed, "seed {seed}: {rule:?} {taken:?}");
+                            counted += 1;
+                        }
+                    }
+                }
+            }
+        });
+    }
+    assert!(counted > 100, "only {counted} windows were looked at");
+}
+
+#[test]
+fn running_jobs_stay_below_the_limit_when_they_start() {
+    for seed in 0..SEEDS {
+        random_life(seed, |step| {
+            let Some(leased) = leased_by(step.outcome) else { return };
+            let job = step.before.iter().find(|job| job.id == leased.id).expect("it was there");
+            for label in &job.labels {
+                let rule = step.server.state.constraints().find(|r| r.number == label.constraint);
+                let Some(max) = rule.and_then(|rule| rule.running_max) else { continue };
+                let running = step
+                    .before
+                    .iter()
+                    .filter(|job| job.lease.is_some() && job.labels.contains(label))
+                    .count() as u64;
+                assert!(running < max, "seed {seed}: {running} ran when {leased:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_key_in_scope_names_at_most_one_job() {
+    for seed in 0..SEEDS {
+        random_life(seed, |step| {
+            let mut names = BTreeMap::new();
+            for job in live_images(step.server) {
+                for key in job.keys {
+                    let found = step.server.state.job_by_key(&key).map(|found| found.id());
+                    assert_eq!(found, Some(JobId(job.id)), "seed {seed}: {key:?}");
+                    let other = names.insert((key.namespace, key.name.clone()), job.id);
+                    assert_eq!(other, None, "seed {seed}: {key:?} of job {}", job.id);
+                }
+            }
+            if let (Command::Submit(submit), Err(Rejection::KeyTaken(id))) =
+                (step.command, step.outcome)
+            {
+                let holder = step.server.status(id.0).expect("a key is held by a job");
+                let unique = submit.keys.iter().any(|key| key.scope() == Scope::WhileUnfinished);
+                assert!(!(unique && holder.is_finished()), "seed {seed}: job {id} let go of it");
+            }
+        });
+    }
+}
+
+#[test]
+fn the_fold_of_the_log_is_the_state() {
+    for seed in 0..SEEDS {
+        let server = random_life(seed, |_| {});
+        let folded = server.folded(0);
+        let now_ms = server.now_ms;
+        assert_eq!(
+            text(&folded.dump(now_ms)),
+            text(&server.state.dump(now_ms)),
+            "seed {seed} folds to another state"
+        );
+    }
+}
+
+#[test]
+fn the_fold_is_the_same_after_old_records_were_carried_forward_and_dropped() {
+    for seed in 0..SEEDS {
+        let mut server = random_life(seed, |_| {});
+        let below = server.position;
+        carry_all(&mut server, below);
+        let folded = server.folded(below);
+        let now_ms = server.now_ms;
+        let (was, is) = (server.state.dump(now_ms), folded.dump(now_ms));
+        assert_eq!(text(&is), text(&was), "seed {seed}");
+        let oldest = folded.jobs_from(JobId(0)).filter_map(|job| job.home()).min();
+        assert!(oldest.is_none_or(|home| home >= below), "seed {seed}: {oldest:?} < {below}");
+        assert!(folded.items_needing(below).is_empty(), "seed {seed}");
+    }
+}
+
+fn text(dump: &[u8]) -> String {
+    String::from_utf8_lossy(dump).into_owned()
+}
+
+/// Tells everything again that needs a record below a position.
+fn carry_all(server: &mut Server, below: u64) {
+    let mut items = server.state.items_needing(below);
+    let old = |job: &Found<'_>| job.home().is_some_and(|home| home < below);
+    for found in server.state.jobs_from(JobId(0)).filter(old) {
+        let id = found.id();
+        items.push(match found {
+            Found::Live(job) => {
+                let mut payload = job.payload();
+                payload.position = server.position;
+                Carry::Job { id, revision: job.revision(), payload: Some(payload), result: None }
+            }
+            Found::Finished(_) => {
+                let mut image = server.finished(id.0);
+                if let Some(payload) = image.payload.as_mut() {
+                    payload.position = server.position;
+                }
+                Carry::Finished(Box::new(image))
+            }
+        });
+    }
+    for item in items {
+        server.given(Command::Carry(item));
+    }
+}
+
+#[test]
+fn a_connection_that_goes_loses_exactly_the_leases_bound_to_it() {
+    let mut lost = 0;
+    for seed in 0..SEEDS {
+        random_life(seed, |step| {
+            let Command::HolderGone { holder } = step.command else { return };
+            for job in step.before {
+                let Some(lease) = &job.lease else { continue };
+                let now = step.server.state.image(JobId(job.id));
+                let holds = now.is_some_and(|now| now.lease.as_ref() == Some(lease));
+                let theirs = lease.bound && lease.holder == *holder;
+                assert_eq!(holds, !theirs, "seed {seed}: {job:?}");
+                lost += u32::from(theirs);
+            }
+        });
+    }
+    assert!(lost > 20, "only {lost} leases were bound to holders that went");
+}
+
+#[test]
+fn a_refused_command_changes_nothing() {
+    for seed in 0..SEEDS {
+        random_life(seed, |step| {
+            if step.outcome.is_err() {
+                assert_eq!(live_images(step.server), step.before, "seed {seed}");
+            }
+        });
+    }
+}
+
+#[test]
+fn counts_of_queues_are_the_jobs_in_them() {
+    for seed in 0..SEEDS {
+        let server = random_life(seed, |_| {});
+        let listed: usize = server
+            .state
+            .queues_from(b"", false)
+            .map(|queue| queue.counts.iter().sum::<usize>())
+            .sum();
+        assert_eq!(listed, server.state.jobs_count(), "seed {seed}");
+        for queue in server.state.queues_from(b"", false) {
+            let ready = server.state.ready_jobs(&queue.name, 0).count();
+            assert_eq!(ready, queue.counts[Status::Ready as usize], "seed {seed}");
+            let scheduled = server.state.scheduled_jobs(&queue.name).count();
+            assert_eq!(scheduled, queue.counts[Status::Scheduled as usize], "seed {seed}");
+        }
+    }
+}

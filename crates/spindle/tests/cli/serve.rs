@@ -1,0 +1,323 @@
+//! `spindle serve`: how it starts, what it refuses, how it ends; and a session with it.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    net::TcpListener,
+    os::unix::net::UnixDatagram,
+    path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tempfile::TempDir;
+
+use crate::fake_workq::{spindle, stderr, stdout};
+
+/// A running server; dropping it kills it.
+struct Served {
+    child: Child,
+    log: BufReader<ChildStderr>,
+    address: String,
+    greeting: String,
+}
+
+fn serve(arguments: &[&str]) -> Served {
+    serve_with(arguments, &[])
+}
+
+fn serve_with(arguments: &[&str], environment: &[(&str, &str)]) -> Served {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
+        .arg("serve")
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let greeting = await_line(&mut log, "workq on ");
+    let (_, after) = greeting.split_once("workq on ").unwrap();
+    let address = after.split(',').next().unwrap().to_owned();
+    Served { child, log, address, greeting }
+}
+
+fn await_line(log: &mut impl BufRead, part: &str) -> String {
+    let mut line = String::new();
+    while !line.contains(part) {
+        line.clear();
+        assert_ne!(log.read_line(&mut line).unwrap(), 0, "{part:?} was never said");
+    }
+    line
+}
+
+impl Served {
+    fn spindle(&self, arguments: &[&str]) -> assert_cmd::Command {
+        let mut command = spindle(arguments);
+        command.env("SPINDLE_WORKQ", &self.address);
+        command
+    }
+
+    fn send(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        self.send(Signal::SIGTERM);
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A data folder inside a folder of its own.
+fn data() -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data").to_str().unwrap().to_owned();
+    (folder, data)
+}
+
+#[test]
+fn a_session_at_the_shell() {
+    let (_folder, data) = data();
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    let id = stdout(&served.spindle(&["add", "greet", "world"]).unwrap()).trim().to_owned();
+    assert_eq!(stdout(&served.spindle(&["queues"]).unwrap()), "greet\t1\t0\n");
+    let jobs = stdout(&served.spindle(&["jobs", "greet"]).unwrap());
+    assert!(jobs.starts_with(&format!("{id}\tready\t0\t0\t0\t")), "{jobs}");
+    let early = served.spindle(&["result", &id]).output().unwrap();
+    assert_eq!(early.status.code(), Some(4));
+    let script = "printf 'hello '; cat";
+    served.spindle(&["work", "greet", "--once", "--", "sh", "-c", script]).assert().success();
+    assert_eq!(stdout(&served.spindle(&["result", &id]).unwrap()), "hello world");
+    let job = stdout(&served.spindle(&["job", &id]).unwrap());
+    assert!(job.contains("state\tdone\n"), "{job}");
+    served.spindle(&["delete", &id]).assert().success();
+    served.spindle(&["job", &id]).assert().code(3);
+    assert_eq!(served.end().code(), Some(0));
+}
+
+#[test]
+fn what_was_added_is_there_after_a_restart() {
+    let (_folder, data) = data();
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    let id = stdout(&served.spindle(&["add", "q", "kept"]).unwrap()).trim().to_owned();
+    served.send(Signal::SIGKILL);
+    served.child.wait().unwrap();
+    let served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    let job = stdout(&served.spindle(&["job", &id]).unwrap());
+    assert!(job.contains("payload\tkept\n"), "{job}");
+}
+
+#[test]
+fn a_worker_outlives_a_restart_of_the_server_and_delivers() {
+    let (folder, data) = data();
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    let address = served.address.clone();
+    let id = stdout(&served.spindle(&["add", "q", "x"]).unwrap()).trim().to_owned();
+    let go = folder.path().join("go");
+    let script = format!("echo up >&2; until [ -e {} ]; do sleep 0.01; done", go.display());
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_spindle"))
+        .args(["work", "q", "--once", "--workq", &address, "--", "sh", "-c", &script])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(worker.stderr.take().unwrap());
+    await_line(&mut said, "up");
+    served.send(Signal::SIGKILL);
+    served.child.wait().unwrap();
+    fs::write(&go, "").unwrap();
+    await_line(&mut said, "trying again");
+    let served = serve(&["--workq", &address, "--data", &data]);
+    assert_eq!(worker.wait().unwrap().code(), Some(0));
+    served.spindle(&["result", &id]).assert().success();
+}
+
+#[test]
+fn a_signal_ends_an_idle_worker_without_losing_its_next_job() {
+    let served = serve(&["--workq", "127.0.0.1:0", "--memory"]);
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_spindle"))
+        .args(["work", "q", "--workq", &served.address, "--", "true"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // A queue that nobody used is listed while somebody waits for it.
+    while stdout(&served.spindle(&["queues"]).unwrap()).is_empty() {}
+    kill(Pid::from_raw(worker.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(worker.wait().unwrap().code(), Some(0));
+    let id = stdout(&served.spindle(&["add", "q"]).unwrap()).trim().to_owned();
+    let job = stdout(&served.spindle(&["job", &id]).unwrap());
+    assert!(job.contains("state\tready\n"), "{job}");
+}
+
+#[test]
+fn the_greeting_says_what_is_served_from_where() {
+    let (_folder, data) = data();
+    let served = serve_with(
+        &["--sync", "interval:20"],
+        &[("SPINDLE_SERVE_WORKQ", "127.0.0.1:0"), ("SPINDLE_SERVE_DATA", &data)],
+    );
+    let version = env!("CARGO_PKG_VERSION");
+    let address = &served.address;
+    let line = format!("spindle {version}: workq on {address}, data in {data}, sync interval:20\n");
+    assert!(served.greeting.ends_with(&line), "{}", served.greeting);
+    assert!(!served.greeting.contains('\x1b'), "no colour when it is not a terminal");
+    assert!(!served.address.ends_with(":0"), "{}", served.address);
+}
+
+#[test]
+fn a_server_in_memory_leaves_no_folder() {
+    let (_folder, data) = data();
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--memory", "--data", &data]);
+    assert!(served.greeting.contains("data in memory only"), "{}", served.greeting);
+    served.spindle(&["add", "q"]).assert().success();
+    assert_eq!(served.end().code(), Some(0));
+    assert!(!Path::new(&data).exists());
+}
+
+#[test]
+fn a_second_signal_ends_the_server_at_once() {
+    let served = serve(&["--workq", "127.0.0.1:0", "--memory", "--shutdown-timeout", "1h"]);
+    let mut runs = Command::new(env!("CARGO_BIN_EXE_spindle"))
+        .args(["run", "q", "--wait", "1h", "--workq", &served.address])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while stdout(&served.spindle(&["queues"]).unwrap()) != "q\t1\t0\n" {}
+    let mut served = served;
+    served.send(Signal::SIGINT);
+    await_line(&mut served.log, "SIGINT: stopping, at most 1h");
+    served.send(Signal::SIGTERM);
+    assert_eq!(served.child.wait().unwrap().code(), Some(143));
+    assert_eq!(runs.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn an_answer_that_is_never_ready_ends_with_the_shutdown_timeout() {
+    let served = serve(&["--workq", "127.0.0.1:0", "--memory", "--shutdown-timeout", "100ms"]);
+    let mut runs = Command::new(env!("CARGO_BIN_EXE_spindle"))
+        .args(["run", "q", "--wait", "1h", "--workq", &served.address])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while stdout(&served.spindle(&["queues"]).unwrap()) != "q\t1\t0\n" {}
+    let mut served = served;
+    assert_eq!(served.end().code(), Some(0));
+    assert_eq!(runs.wait().unwrap().code(), Some(4));
+}
+
+#[test]
+fn a_folder_in_use_is_told_with_the_process_that_has_it() {
+    let (_folder, data) = data();
+    let served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    let output = spindle(&["serve", "--workq", "127.0.0.1:0", "--data", &data]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = stderr(&output);
+    assert!(told.contains(&data) && told.contains(&served.child.id().to_string()), "{told}");
+    let output = spindle(&["verify", &data]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("in use"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_taken_port_is_told_with_its_door_and_its_flag() {
+    let served = serve(&["--workq", "127.0.0.1:0", "--memory"]);
+    let output = spindle(&["serve", "--workq", &served.address, "--memory"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = stderr(&output);
+    for part in ["workq: cannot listen", &served.address, "--workq"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_told() {
+    let (folder, data) = data();
+    fs::write(&data, "a file").unwrap();
+    let output = spindle(&["serve", "--workq", "127.0.0.1:0", "--data", &data]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains(&data), "{}", stderr(&output));
+    let other = folder.path().to_str().unwrap();
+    let output = spindle(&["serve", "--workq", "127.0.0.1:0", "--data", other]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no log"), "{}", stderr(&output));
+}
+
+#[test]
+fn systemd_hears_when_the_server_is_ready_and_when_it_stops() {
+    let (folder, _) = data();
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let environment = [("NOTIFY_SOCKET", path.to_str().unwrap())];
+    let mut served = serve_with(&["--workq", "127.0.0.1:0", "--memory"], &environment);
+    let heard = || {
+        let mut buffer = [0; 256];
+        let count = socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..count]).trim().to_owned()
+    };
+    assert_eq!(heard(), "READY=1");
+    assert_eq!(served.end().code(), Some(0));
+    assert_eq!(heard(), "STOPPING=1");
+}
+
+#[test]
+fn a_strange_name_in_the_environment_is_warned_of() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = spindle(&["serve", "--memory", "--workq", &address]);
+    let output = command.env("SPINDLE_SERVE_SINK", "os").output().unwrap();
+    assert!(stderr(&output).contains("WARN SPINDLE_SERVE_SINK"), "{}", stderr(&output));
+    let mut command = spindle(&["serve", "--memory", "--workq", &address]);
+    let quiet = command.env("SPINDLE_SERVE_LOG_LEVEL", "error").env("SPINDLE_SERVE_SINK", "os");
+    assert!(!stderr(&quiet.output().unwrap()).contains("WARN"));
+}
+
+#[test]
+fn a_damaged_folder_is_refused_and_told_and_can_be_repaired() {
+    let (_folder, data) = data();
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    for payload in ["first", "second", "third"] {
+        served.spindle(&["add", "q", payload]).assert().success();
+    }
+    assert_eq!(served.end().code(), Some(0));
+    let sound = spindle(&["verify", &data]).unwrap();
+    assert!(stdout(&sound).starts_with("verdict\tsound\n"), "{}", stdout(&sound));
+    damage(&segment(&data), b"second");
+
+    let output = spindle(&["serve", "--workq", "127.0.0.1:0", "--data", &data]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("spindle verify"), "{}", stderr(&output));
+    let output = spindle(&["verify", "--json", &data]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["verdict"], &report["sound"]), (&"damaged".into(), &false.into()));
+    assert!(report["damage"]["offset"].as_u64().unwrap() > 0);
+
+    let repaired = spindle(&["verify", "--repair", &data]).unwrap();
+    assert!(stdout(&repaired).starts_with("verdict\trepaired\n"), "{}", stdout(&repaired));
+    let served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    assert_eq!(stdout(&served.spindle(&["queues"]).unwrap()), "q\t1\t0\n");
+}
+
+fn segment(data: &str) -> PathBuf {
+    let mut names = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
+    names.find(|path| path.extension().is_some_and(|is| is == "segment")).unwrap()
+}
+
+/// Changes one letter of a text that stands in a file.
+fn damage(file: &Path, text: &[u8]) {
+    let mut bytes = Vec::new();
+    fs::File::open(file).unwrap().read_to_end(&mut bytes).unwrap();
+    let at = bytes.windows(text.len()).position(|window| window == text).unwrap();
+    bytes[at] ^= 1;
+    fs::write(file, bytes).unwrap();
+}
