@@ -20,7 +20,7 @@ use workspace::{build_release, call, cargo, release};
 
 /// The server, what is preloaded into it, the simulator.
 const RELEASED: [&str; 3] = ["spindle", "spindle-powercut", "spindle-sim"];
-const MODES: [Mode; 3] = [Mode::Kill, Mode::Power, Mode::PowerOs];
+const MODES: [Mode; 4] = [Mode::Kill, Mode::Power, Mode::PowerOs, Mode::Full];
 const SMOKE_CYCLES: u64 = 5;
 const SMOKE_SECONDS: f64 = 0.8;
 const SMOKE_SEEDS: &str = "200";
@@ -57,7 +57,7 @@ struct TortureArgs {
     /// How often the server is killed under load, per mode
     #[arg(long, default_value_t = 20)]
     cycles: u64,
-    /// One mode only [default: all three]
+    /// One mode only [default: all of them]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
     /// The longest a cycle's load lasts
@@ -125,6 +125,7 @@ fn torture_step(mode: Mode) -> &'static str {
         Mode::Kill => "torture: kill",
         Mode::Power => "torture: power cut",
         Mode::PowerOs => "torture: power cut without syncs",
+        Mode::Full => "torture: full disk",
     }
 }
 

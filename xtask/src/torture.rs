@@ -3,10 +3,12 @@
 //! One [`mode`] is a number of cycles on one data folder. A cycle starts the server, looks at every
 //! job there ever was ([`accountant`]), puts it under load ([`load`]) and kills it at a random
 //! moment; in every second cycle it is killed a second time while it is still starting. At the end
-//! the server is stopped by SIGTERM under load, started once more, and every job is worked off.
+//! the server is stopped by SIGTERM under load, started once more, and every job is worked off. The
+//! mode with a [`full`] disk has cycles of its own.
 
 pub mod accountant;
 pub mod client;
+mod full;
 pub mod job;
 pub mod load;
 mod mode;

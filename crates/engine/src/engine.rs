@@ -231,7 +231,6 @@ impl Engine {
         let deadline_ms = (!leased).then(|| inner.now_ms.saturating_add(wait_ms));
         let wish = Wish::Result { job: id, until_leased: true };
         let ticket = inner.waits.add(Wait { caller: caller.clone(), wish, deadline_ms });
-        self.leave(inner);
         Ok(ticket)
     }
 
@@ -323,7 +322,6 @@ impl Engine {
             }
             Err(rejection) => return Err(self.refuse(&inner, rejection)),
         };
-        self.leave(inner);
         Ok(reply)
     }
 
@@ -331,7 +329,6 @@ impl Engine {
     pub fn undo_lease(&self, lease: LeaseRef) {
         let mut inner = self.enter();
         inner.undo_lease(lease);
-        self.leave(inner);
     }
 
     // ---- finish ----
@@ -398,7 +395,6 @@ impl Engine {
             Ok(()) => Ok(inner.own_gate()),
             Err(rejection) => Err(self.refuse(&inner, rejection)),
         };
-        self.leave(inner);
         reply
     }
 
@@ -413,7 +409,6 @@ impl Engine {
             Ok(()) => Ok(inner.own_gate()),
             Err(rejection) => Err(self.refuse(&inner, rejection)),
         };
-        self.leave(inner);
         reply
     }
 
@@ -425,16 +420,14 @@ impl Engine {
             Ok(()) => Ok(inner.own_gate()),
             Err(rejection) => Err(self.refuse(&inner, rejection)),
         };
-        self.leave(inner);
         reply
     }
 
-    /// Marks the end of a run of calls by one reactor: what they decided is handed to the log
-    /// thread, the timer learns of new deadlines. [`Engine::submit`] leaves that to this call, so
-    /// that pipelined submits wake the log thread once.
+    /// Ends a turn of calls: what they decided is handed to the log thread, and the timer learns of
+    /// new deadlines. No call does that by itself, so that all requests a reactor has read in one
+    /// turn go to the log together; whoever makes calls MUST end them with this.
     pub fn nudge(&self) {
-        let inner = self.shared.inner.lock();
-        self.leave(inner);
+        self.leave(self.shared.inner.lock());
     }
 
     // ---- waiting ----
@@ -472,7 +465,6 @@ impl Engine {
         let deadline_ms = (!(until_leased && leased)).then(|| inner.now_ms.saturating_add(wait_ms));
         let wish = Wish::Result { job, until_leased };
         let ticket = inner.waits.add(Wait { caller: caller.clone(), wish, deadline_ms });
-        self.leave(inner);
         Ok(Some(ticket))
     }
 
@@ -480,7 +472,6 @@ impl Engine {
     pub fn cancel_wait(&self, caller: &Caller, ticket: Ticket) {
         let mut inner = self.enter();
         inner.give_up_wait(caller.connection, ticket);
-        self.leave(inner);
     }
 
     /// A connection is gone: its waits end, and the leases bound to it. `waiting` is the ticket it
@@ -496,7 +487,6 @@ impl Engine {
         }
         let command = Command::HolderGone { holder: connection.0 };
         while inner.run(&command).is_ok() && inner.state.holds_any(connection.0) {}
-        self.leave(inner);
     }
 
     // ---- stopping ----

@@ -33,6 +33,8 @@ impl Door for Fixed {
         "fixed"
     }
     fn attach(&self, _mailbox: &Arc<dyn Mailbox>) {}
+    fn turn_ended(&self) {}
+
     fn durable(&self) -> Gate {
         Gate(u64::MAX)
     }

@@ -139,10 +139,20 @@ impl Reactor {
         if mem::take(&mut work.durable_moved) {
             self.touch_gated();
         }
+        self.end_door_turns();
         self.flush();
-        self.bury();
+        if !self.ending.is_empty() {
+            self.bury();
+            self.end_door_turns();
+        }
         self.desk.traffic.publish(&self.street.counters);
         self.over |= self.leaving && self.connections.is_empty();
+    }
+
+    fn end_door_turns(&self) {
+        for entry in &self.street.doors {
+            entry.door.turn_ended();
+        }
     }
 
     fn obey(&mut self, command: Command) {
@@ -256,9 +266,6 @@ impl Reactor {
     /// Ends what is dead or has sent its last byte, after the sessions have seen what the engine
     /// had answered them.
     pub(crate) fn bury(&mut self) {
-        if self.ending.is_empty() {
-            return;
-        }
         for delivery in self.inbox.take_deliveries(|id| self.ending.contains(&id)) {
             if let Some(connection) = self.connections.find(delivery.connection) {
                 connection.answer(delivery.ticket, delivery.answer, delivery.gate, &self.desk);

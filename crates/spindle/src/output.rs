@@ -6,7 +6,7 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{Table, presets::NOTHING};
 use serde_json::{Map, Value, json};
 
 /// Rows of a list. A table when standard output is a terminal; else a line for each row, without
@@ -31,7 +31,7 @@ impl Rows {
     pub fn print(self, out: &mut impl Write) -> io::Result<()> {
         if io::stdout().is_terminal() {
             let mut table = Table::new();
-            table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(self.heading);
+            table.load_preset(NOTHING).set_header(self.heading);
             table.add_rows(self.rows);
             return write_line(out, table.trim_fmt());
         }

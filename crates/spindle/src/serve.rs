@@ -153,7 +153,11 @@ fn open_log(config: &Config) -> anyhow::Result<Arc<dyn Log>> {
     if config.memory {
         return Ok(Arc::new(MemoryLog::new()));
     }
-    let options = FileLogOptions { sync: config.sync, ..FileLogOptions::default() };
+    let options = FileLogOptions {
+        sync: config.sync,
+        segment_bytes: config.segment_bytes,
+        ..FileLogOptions::default()
+    };
     Ok(Arc::new(FileLog::open_dir(&config.data, options)?))
 }
 

@@ -31,7 +31,7 @@ pub fn watch(
         first(runtime.block_on(next(&mut terminate, &mut interrupt)));
         let ending = runtime.block_on(next(&mut terminate, &mut interrupt));
         second(ending);
-        let _ = process::id();
+        process::exit(128 + ending.number);
     };
     thread::Builder::new().name("signals".to_owned()).spawn(body)?;
     Ok(())

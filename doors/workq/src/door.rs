@@ -50,6 +50,10 @@ impl Door for WorkqDoor {
         self.engine.durable()
     }
 
+    fn turn_ended(&self) {
+        self.engine.nudge();
+    }
+
     fn open(
         &self,
         connection: ConnectionId,

@@ -463,9 +463,7 @@ impl WorkqSession {
 
 impl Session for WorkqSession {
     fn on_bytes(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
-        let flow = self.work(input, out);
-        self.engine.nudge();
-        flow
+        self.work(input, out)
     }
 
     fn on_answer(&mut self, ticket: Ticket, answer: Answer, gate: Gate, out: &mut Outbox) -> Flow {
@@ -486,7 +484,6 @@ impl Session for WorkqSession {
             }
             (Answer::Room, Waiting::Room(request)) => {
                 self.answer(*request, out);
-                self.engine.nudge();
             }
             (Answer::Gone(_), Waiting::Run { .. } | Waiting::Result { .. }) => {
                 out.put(gate, encode::not_found);
@@ -505,7 +502,6 @@ impl Session for WorkqSession {
             self.engine.cancel_wait(&self.caller, ticket);
         }
         let flow = self.work(input, out);
-        self.engine.nudge();
         match flow {
             // A busy log only delays what is left.
             Flow::Wait => Flow::Wait,

@@ -59,7 +59,6 @@ struct Holder {
 #[derive(Clone, Debug)]
 struct Account {
     terms: Terms,
-    payload: Vec<u8>,
     /// The add was answered, or the job was seen.
     known: bool,
     fate: Fate,
@@ -88,6 +87,8 @@ pub struct Tally {
     pub leases: u64,
     pub finishes: u64,
     pub deletes: u64,
+    /// Adds answered with "disk full".
+    pub refused: u64,
     pub in_doubt: u64,
 }
 
@@ -100,7 +101,14 @@ pub struct Accountant {
     order: u64,
     epoch: u64,
     tally: Tally,
+    /// Where the sweep goes on.
+    swept: Job,
 }
+
+/// One job in so many is never swept.
+const KEPT_EVERY: u64 = 16;
+/// Accounts looked at in one step of the sweep.
+const SWEEP_STEP: u64 = 64;
 
 impl Accountant {
     fn tick(&mut self) -> u64 {
@@ -130,7 +138,6 @@ impl Accountant {
     pub fn add_sent(&mut self, job: Job, terms: Terms) {
         let account = Account {
             terms,
-            payload: job.payload(),
             known: false,
             fate: Fate::Unfinished,
             open_finishes: Vec::new(),
@@ -154,6 +161,14 @@ impl Accountant {
         }
     }
 
+    /// The add was answered with "disk full": the job must never be seen.
+    pub fn add_refused(&mut self, job: Job) {
+        self.tally.refused += 1;
+        if let Some(account) = self.accounts.get_mut(&job) {
+            account.fate = Fate::NeverWas;
+        }
+    }
+
     /// A lease is about to be asked for.
     pub fn lease_asked(&mut self, now_ms: u64) -> Asked {
         Asked { order: self.tick(), epoch: self.epoch, at_ms: now_ms }
@@ -172,7 +187,7 @@ impl Accountant {
         account.deliveries += 1;
         let terms = account.terms;
         let mut charges = Vec::new();
-        if account.payload != delivery.payload {
+        if delivery.payload != job.payload() {
             charges.push("was delivered with another payload".to_owned());
         }
         if terms.attempts_max > 0 && account.deliveries > terms.attempts_max {
@@ -279,6 +294,20 @@ impl Accountant {
         }
     }
 
+    /// Some finished job that may be deleted. Looks on from where it found the last one, a few jobs
+    /// at a time, and passes over some: they stay to be checked for ever.
+    pub fn next_to_sweep(&mut self) -> Option<Job> {
+        let sweepable = |job: &Job, account: &Account| {
+            !job.0.is_multiple_of(KEPT_EVERY) && matches!(account.fate, Fate::Finished { .. })
+        };
+        let mut next = self.accounts.range(self.swept..).take(SWEEP_STEP as usize);
+        let found = next.find(|(job, account)| sweepable(job, account)).map(|(job, _)| *job);
+        let looked_at = found.map_or(self.swept.0 + SWEEP_STEP, |job| job.0);
+        let newest = self.accounts.last_key_value().map_or(0, |(job, _)| job.0);
+        self.swept = if looked_at >= newest { Job(0) } else { Job(looked_at + 1) };
+        found
+    }
+
     /// Jobs that are neither finished nor gone, as far as is known.
     pub fn unfinished(&self) -> Vec<Job> {
         let unfinished = |a: &Account| matches!(a.fate, Fate::Unfinished);
@@ -301,7 +330,7 @@ impl Accountant {
                 charges.extend(account.settle_absent(known));
                 false
             }
-            Some(found) => account.settle_present(found, now_ms, &mut charges),
+            Some(found) => account.settle_present(job, found, now_ms, &mut charges),
         };
         for (charge, text) in charges {
             self.charge(charge, job, text);
@@ -412,6 +441,7 @@ impl Account {
 
     fn settle_present(
         &mut self,
+        job: Job,
         found: &Inspection,
         now_ms: u64,
         charges: &mut Vec<(Charge, String)>,
@@ -432,7 +462,7 @@ impl Account {
             Fate::Lost => return false,
             Fate::Unfinished | Fate::Finished { .. } => {}
         }
-        if found.payload != self.payload {
+        if found.payload != job.payload() {
             charges.push((Charge::Lost, "has another payload".to_owned()));
         }
         self.settle_counts(found, charges);

@@ -38,9 +38,11 @@ impl Dice {
 }
 
 /// A job of the torture. Its name on the wire is a UUID made from the number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Job(pub u64);
 
+/// The largest payload of the protocol.
+const PAYLOAD_BYTES_MAX: u64 = 1 << 20;
 const UUID_HEAD: &str = "7472740a-0000-4000-8000-";
 
 impl fmt::Display for Job {
@@ -55,13 +57,15 @@ impl Job {
         u64::from_str_radix(uuid.strip_prefix(UUID_HEAD)?, 16).ok().map(Self)
     }
 
-    /// What the job carries: mostly small, sometimes larger than a batch, now and then empty.
+    /// What the job carries: mostly small, sometimes larger than a batch, now and then empty, and
+    /// once in a while so large that the log takes it in pieces.
     pub fn payload(self) -> Vec<u8> {
         let mut dice = Dice::new(self.0);
-        let len = match dice.below(100) {
-            0 => 100_000 + dice.below(100_000),
-            1..=4 => 8_000 + dice.below(32_000),
-            5..=9 => 0,
+        let len = match dice.below(1_000) {
+            0 => 900_000 + dice.below(PAYLOAD_BYTES_MAX - 900_000 + 1),
+            1..10 => 100_000 + dice.below(100_000),
+            10..50 => 8_000 + dice.below(32_000),
+            50..100 => 0,
             _ => dice.below(600),
         };
         dice.bytes(len as usize)

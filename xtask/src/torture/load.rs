@@ -18,6 +18,8 @@ const TTL_MS: u64 = 86_400_000;
 const LEASE_WAIT_MS: u64 = 40;
 const PRODUCERS: u64 = 3;
 const WORKERS: u64 = 4;
+/// How long the one that deletes looks away when it found nothing to delete.
+const SWEEP_PAUSE: Duration = Duration::from_micros(200);
 
 /// What all cycles of a mode share.
 pub struct Books {
@@ -37,6 +39,12 @@ impl Books {
 
     pub fn open(&self) -> MutexGuard<'_, Accountant> {
         self.accountant.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A job that there has not been yet.
+    pub fn next_job(&self) -> (Job, Terms) {
+        let job = Job(self.next_job.fetch_add(1, Ordering::SeqCst));
+        (job, job.terms(self.now_ms()))
     }
 
     pub fn now_ms(&self) -> u64 {
@@ -79,6 +87,8 @@ impl<'a> Load<'a> {
                 let (load, done) = (&self, done.clone());
                 scope.spawn(move || load.client(|c, d| load.work(c, d), seed ^ (n << 32), done));
             }
+            let (load, sweeps) = (&self, done.clone());
+            scope.spawn(move || load.client(|c, _| load.sweep(c), seed, sweeps));
             drop(done);
             self.wait(&all_added, time);
             self.ending.store(true, Ordering::SeqCst);
@@ -118,8 +128,7 @@ impl<'a> Load<'a> {
     }
 
     fn produce(&self, client: &mut Client, dice: &mut Dice) -> io::Result<()> {
-        let job = Job(self.books.next_job.fetch_add(1, Ordering::SeqCst));
-        let terms = job.terms(self.books.now_ms());
+        let (job, terms) = self.books.next_job();
         self.books.open().add_sent(job, terms);
         let answer = send_add(client, job, &terms)?;
         self.books.open().add_answered(job, &answer);
@@ -129,13 +138,27 @@ impl<'a> Load<'a> {
 
         let other = Job(job.0.saturating_sub(dice.below(40)).max(1));
         if dice.percent(8) && self.books.open().delete_sent(other) {
-            let answer = client.delete(&other.to_string())?;
-            self.books.open().delete_answered(other, &answer);
+            delete(self.books, client, other)?;
         } else if dice.percent(3) && job.kind() == Kind::Plain {
             // Workq lets anybody finish a job, leased or not.
             finish(self.books, client, job, (true, dice.bytes(20)))?;
         }
         Ok(())
+    }
+
+    /// Deletes what is finished, so that most of the log is dead and its oldest part can go.
+    fn sweep(&self, client: &mut Client) -> io::Result<()> {
+        let job = {
+            let mut books = self.books.open();
+            books.next_to_sweep().filter(|job| books.delete_sent(*job))
+        };
+        match job {
+            Some(job) => delete(self.books, client, job),
+            None => {
+                std::thread::sleep(SWEEP_PAUSE);
+                Ok(())
+            }
+        }
     }
 
     fn work(&self, client: &mut Client, dice: &mut Dice) -> io::Result<()> {
@@ -154,7 +177,7 @@ impl<'a> Load<'a> {
     }
 }
 
-fn send_add(client: &mut Client, job: Job, terms: &Terms) -> io::Result<Answer> {
+pub fn send_add(client: &mut Client, job: Job, terms: &Terms) -> io::Result<Answer> {
     let queue = if job.0.is_multiple_of(2) { "torture-a" } else { "torture-b" };
     let mut flags = String::new();
     if terms.attempts_max > 0 {
@@ -196,5 +219,12 @@ pub fn finish(
     let verb = if outcome.0 { "complete" } else { "fail" };
     let answer = client.send(&format!("{verb} {job}"), &outcome.1, "")?;
     books.open().finish_answered(job, &outcome, &answer);
+    Ok(())
+}
+
+/// Deletes a job that the accountant knows to be deleted now, and has it note the answer.
+pub fn delete(books: &Books, client: &mut Client, job: Job) -> io::Result<()> {
+    let answer = client.delete(&job.to_string())?;
+    books.open().delete_answered(job, &answer);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The three ways to lose a server, and what must be left of its work after each.
+//! The ways to lose a server, and what must be left of its work after each.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use clap::ValueEnum;
 
 use super::accountant::{Charge, Complaint};
 use super::client::Client;
+use super::full::Disk;
 use super::job::{Dice, Job};
 use super::load::{Books, Load, QUEUES, finish, lease};
 use super::server::{Power, Server, Setup};
@@ -19,6 +20,8 @@ const CHECK_DEPTH: usize = 32;
 /// Longer than a brief TTR and than the time scheduled jobs are ahead: who has got nothing for so
 /// long will get nothing more.
 const DRAINED_AFTER_MS: u64 = 2_500;
+/// So many cycles write enough for the oldest part of the log to go.
+const TRIMMED_WITHIN: u64 = 3;
 const COMPLAINTS_SHOWN: usize = 15;
 
 /// How the server dies, and with what promise.
@@ -30,6 +33,8 @@ pub enum Mode {
     Power,
     /// A power cut with --sync os: acknowledged jobs must be lost, or the test proves nothing
     PowerOs,
+    /// The disk runs full: new jobs are refused, the others are worked on (needs root)
+    Full,
 }
 
 impl Mode {
@@ -39,6 +44,7 @@ impl Mode {
             Self::Kill => "kill",
             Self::Power => "power",
             Self::PowerOs => "power-os",
+            Self::Full => "full",
         }
     }
 }
@@ -60,33 +66,39 @@ pub struct Options {
 pub fn run(mode: Mode, options: &Options) -> Result<String> {
     let root = tempfile::Builder::new().prefix("spindle-torture-").tempdir()?;
     let power = match mode {
-        Mode::Kill => Power::Stays,
+        Mode::Kill | Mode::Full => Power::Stays,
         Mode::Power | Mode::PowerOs => Power::IsCut { library: options.library.clone() },
     };
+    let disk = if mode == Mode::Full { Some(Disk::mount(root.path().join("disk"))?) } else { None };
     let setup = Setup {
         program: options.program.clone(),
         sync: if mode == Mode::PowerOs { "os" } else { "always" },
         power,
+        data: disk.as_ref().map_or(root.path(), Disk::folder).join("data"),
         root: root.path().to_path_buf(),
     };
     let torture = Torture { mode, options, setup, books: Books::new() };
-    let outcome = match mode {
-        Mode::Kill | Mode::Power => torture.keep_everything(),
-        Mode::PowerOs => torture.lose_something(),
+    let outcome = match (mode, &disk) {
+        (Mode::PowerOs, _) => torture.lose_something(),
+        (_, Some(disk)) => torture.fill_the_disk(disk),
+        (_, None) => torture.keep_everything(),
     };
     let shown = |why: anyhow::Error| {
         // What is left on the disk is evidence.
         let kept = root.keep();
+        if let Some(disk) = disk {
+            disk.keep();
+        }
         why.context(format!("{}, seed {}, files in {}", mode.name(), options.seed, kept.display()))
     };
     outcome.map_err(shown)
 }
 
-struct Torture<'a> {
-    mode: Mode,
-    options: &'a Options,
-    setup: Setup,
-    books: Books,
+pub(super) struct Torture<'a> {
+    pub(super) mode: Mode,
+    pub(super) options: &'a Options,
+    pub(super) setup: Setup,
+    pub(super) books: Books,
 }
 
 /// What ends the server.
@@ -100,20 +112,28 @@ impl Torture<'_> {
     /// The modes in which nothing may be lost.
     fn keep_everything(&self) -> Result<String> {
         let mut dice = Dice::new(self.options.seed);
-        let mut lost_starts = 0;
+        let (mut lost_starts, mut log_begins_at, mut trimmed) = (0, 0, 0);
         for cycle in 0..self.options.cycles {
             self.cycle(&mut dice, End::Kill).with_context(|| format!("in cycle {cycle}"))?;
             if cycle % 2 == 1 {
                 self.kill_while_starting(&mut dice)?;
                 lost_starts += 1;
             }
+            let before = std::mem::replace(&mut log_begins_at, self.setup.log_begins_at()?);
+            ensure!(log_begins_at >= before, "the log began at {before} before, now earlier");
+            trimmed += u64::from(log_begins_at > before);
         }
+        ensure!(
+            trimmed > 0 || self.options.cycles < TRIMMED_WITHIN,
+            "no segment was dropped: the torture did not reach the carry-forward"
+        );
         self.cycle(&mut dice, End::Terminate).context("in the cycle that ends by SIGTERM")?;
         self.drain().context("while working off what was left")?;
         let tally = self.books.open().tally();
         Ok(format!(
             "torture {}: {} kills under load, {lost_starts} while starting; acknowledged {} adds, \
-             {} leases, {} finishes, {} deletes; {} in doubt; nothing lost",
+             {} leases, {} finishes, {} deletes; {} in doubt; nothing lost; trimmed in {trimmed} cycles, up to record \
+             {log_begins_at}",
             self.mode.name(),
             self.options.cycles,
             tally.adds,
@@ -155,7 +175,7 @@ impl Torture<'_> {
         ))
     }
 
-    fn start(&self, leak_seed: Option<u64>) -> Result<Server> {
+    pub(super) fn start(&self, leak_seed: Option<u64>) -> Result<Server> {
         let mut server = self.setup.spawn(leak_seed)?;
         server.wait_ready()?;
         self.books.open().server_started();
@@ -194,7 +214,7 @@ impl Torture<'_> {
     }
 
     /// Looks at every job, and at the result of every finished one.
-    fn check(&self, client: &mut Client) -> Result<()> {
+    pub(super) fn check(&self, client: &mut Client) -> Result<()> {
         let jobs = self.books.open().jobs();
         let mut finished = Vec::new();
         for jobs in jobs.chunks(CHECK_DEPTH) {
@@ -223,7 +243,7 @@ impl Torture<'_> {
 
     /// The last server: whatever can be worked is worked, the rest is finished without a lease, and
     /// every job must have ended once.
-    fn drain(&self) -> Result<()> {
+    pub(super) fn drain(&self) -> Result<()> {
         let server = self.start(None)?;
         let mut client = Client::connect(server.address())?;
         self.check(&mut client)?;
@@ -263,7 +283,7 @@ impl Torture<'_> {
         Ok(())
     }
 
-    fn verdict(&self) -> Result<()> {
+    pub(super) fn verdict(&self) -> Result<()> {
         let books = self.books.open();
         let complaints = books.complaints();
         if complaints.is_empty() {

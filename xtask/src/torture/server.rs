@@ -35,15 +35,16 @@ pub struct Setup {
     /// `--sync`
     pub sync: &'static str,
     pub power: Power,
-    /// Holds the data folder, the shadow and the server's messages.
+    /// The server's folder, on the same disk as the root unless no power cut is tried.
+    pub data: PathBuf,
+    /// Holds the shadow and the server's messages.
     pub root: PathBuf,
 }
 
-impl Setup {
-    fn data(&self) -> PathBuf {
-        self.root.join("data")
-    }
+/// Small, so that even a short run fills, carries forward and drops many segments.
+const SEGMENT_SIZE: &str = "256KiB";
 
+impl Setup {
     fn shadow(&self) -> PathBuf {
         self.root.join("shadow")
     }
@@ -58,27 +59,37 @@ impl Setup {
 
     /// Forgets everything: the next server starts with an empty folder.
     pub fn clear(&self) -> Result<()> {
-        remove_if_there(&self.data())?;
+        remove_if_there(&self.data)?;
         Ok(())
+    }
+
+    /// The record with which the log begins, by the name of its oldest segment.
+    pub fn log_begins_at(&self) -> Result<u64> {
+        let first = names(&self.data)?.into_iter().find_map(|name| {
+            let name = name.into_string().ok()?;
+            name.strip_suffix(".segment")?.parse().ok()
+        });
+        first.with_context(|| format!("{} holds no segment", self.data.display()))
     }
 
     /// Starts a server. `leak_seed` lets parts of unsynced writes survive a power cut.
     pub fn spawn(&self, leak_seed: Option<u64>) -> Result<Server> {
-        fs::create_dir_all(self.data())?;
+        fs::create_dir_all(&self.data)?;
         remove_if_there(&self.shadow())?;
         let address = free_address()?;
         let mut command = Command::new(&self.program);
         command
             .arg("serve")
-            .args(["--workq", &address.to_string(), "--sync", self.sync, "--data"])
-            .arg(self.data())
+            .args(["--workq", &address.to_string(), "--sync", self.sync])
+            .args(["--segment-size", SEGMENT_SIZE, "--data"])
+            .arg(&self.data)
             .stdin(Stdio::null())
             .stdout(File::create(self.root.join("server-output"))?)
             .stderr(File::create(self.messages())?);
         if let Power::IsCut { library } = &self.power {
             command
                 .env("LD_PRELOAD", library)
-                .env("SPINDLE_POWERCUT_DIR", self.data())
+                .env("SPINDLE_POWERCUT_DIR", &self.data)
                 .env("SPINDLE_POWERCUT_SHADOW", self.shadow())
                 .env("SPINDLE_POWERCUT_REPORT", self.report())
                 .env("SPINDLE_POWERCUT_SETTLE", "1");
@@ -105,8 +116,8 @@ impl Setup {
     fn lose_unsynced(&self) -> Result<()> {
         // A server that was killed before the library had made the shadow has not written either.
         if self.shadow().exists() {
-            fs::remove_dir_all(self.data()).context("taking the visible folder away")?;
-            fs::rename(self.shadow().join("tree"), self.data()).context("taking the shadow")?;
+            fs::remove_dir_all(&self.data).context("taking the visible folder away")?;
+            fs::rename(self.shadow().join("tree"), &self.data).context("taking the shadow")?;
             fs::remove_dir_all(self.shadow())?;
         }
         Ok(())
@@ -182,7 +193,7 @@ impl Server {
         };
         ensure!(status.success(), "after SIGTERM: {}\n{}", told(status), self.messages());
         if let Power::IsCut { .. } = self.setup.power {
-            same_files(&self.setup.data(), &self.setup.shadow().join("tree"))?;
+            same_files(&self.setup.data, &self.setup.shadow().join("tree"))?;
         }
         Ok(())
     }
@@ -269,8 +280,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         // A shell takes `serve` for a script that is not there.
         let program = PathBuf::from("/bin/sh");
-        let root_path = root.path().to_path_buf();
-        let setup = Setup { program, sync: "always", power: Power::Stays, root: root_path };
+        let (data, root_path) = (root.path().join("data"), root.path().to_path_buf());
+        let setup = Setup { program, sync: "always", power: Power::Stays, data, root: root_path };
         let error = setup.spawn(None).unwrap().wait_ready().unwrap_err().to_string();
         assert!(error.contains("did not start") && error.contains("serve:"), "{error}");
     }

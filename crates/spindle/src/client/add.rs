@@ -1,6 +1,6 @@
 //! `spindle add` and `spindle schedule`.
 
-use std::io;
+use std::io::{self, Write};
 
 use bytes::Bytes;
 use serde_json::json;
@@ -62,10 +62,14 @@ pub fn about(id: Uuid) -> String {
 }
 
 /// Prints the id of an added job.
-pub fn print_id(common: &Common, queue: &str, id: Uuid) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+fn print_id(common: &Common, queue: &str, id: Uuid) -> io::Result<()> {
+    write_id(&mut io::stdout().lock(), common, queue, id)
+}
+
+/// Writes the id of an added job.
+pub fn write_id(out: &mut impl Write, common: &Common, queue: &str, id: Uuid) -> io::Result<()> {
     if common.json {
-        return write_line(&mut out, json!({ "id": id.to_string(), "queue": queue }));
+        return write_line(out, json!({ "id": id.to_string(), "queue": queue }));
     }
-    write_line(&mut out, id)
+    write_line(out, id)
 }

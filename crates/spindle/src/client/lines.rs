@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read, Write},
     path::Path,
     time::Duration,
 };
@@ -16,7 +16,7 @@ use spindle_workq::{
 };
 
 use super::{
-    add::{new_job, print_id},
+    add::{new_job, write_id},
     payload::{block_bytes_max, fit},
     progress::Progress,
     server::Server,
@@ -106,17 +106,18 @@ impl Pipeline<'_> {
         sent.map_err(|error| self.server.told(error, "add"))
     }
 
-    /// Reads answers until at most `unanswered_max` are still to come.
+    /// Reads answers until at most `unanswered_max` are still to come, and prints the ids of the
+    /// jobs that the server has.
     fn read_answers(&mut self, unanswered_max: usize) -> anyhow::Result<()> {
         let mut refused = None;
+        let mut ids = Vec::new();
         // After a refusal the rest of the answers is awaited: their jobs are there.
         while self.unanswered.len() > unanswered_max || refused.is_some() {
             let Some(id) = self.unanswered.pop_front() else { break };
             match self.client.read_reply(ReplyKind::Ok, Duration::ZERO) {
                 Ok(_) => {
                     self.added += 1;
-                    self.progress.advance(1);
-                    self.progress.aside(|| print_id(&self.args.common, &self.args.queue, id))?;
+                    write_id(&mut ids, &self.args.common, &self.args.queue, id)?;
                 }
                 Err(error) => {
                     let is_answer = error.is_answer();
@@ -128,6 +129,8 @@ impl Pipeline<'_> {
                 }
             }
         }
+        self.progress.at(self.added);
+        self.progress.aside(|| io::stdout().lock().write_all(&ids))?;
         refused.map_or(Ok(()), Err)
     }
 }

@@ -11,7 +11,7 @@ impl Progress {
     /// A bar that ends at `total`.
     pub fn of(total: u64) -> Self {
         let bar = ProgressBar::new(total);
-        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {per_sec} {eta} left");
+        let style = ProgressStyle::with_template("{bar:40} {pos}/{len}, {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Self(bar)
     }
@@ -19,7 +19,7 @@ impl Progress {
     /// A count without an end.
     pub fn open_end() -> Self {
         let bar = ProgressBar::no_length();
-        let style = ProgressStyle::with_template("{spinner} {pos} jobs {per_sec}");
+        let style = ProgressStyle::with_template("{spinner} {pos} jobs in {elapsed}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         Self(bar)
     }
@@ -27,6 +27,11 @@ impl Progress {
     /// Nothing.
     pub fn hidden() -> Self {
         Self(ProgressBar::hidden())
+    }
+
+    /// So many are done now.
+    pub fn at(&self, count: u64) {
+        self.0.set_position(count);
     }
 
     /// So many more are done.

@@ -1,6 +1,6 @@
 //! The one table of settings.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use spindle_log::SyncPolicy;
 use tracing_subscriber::filter::LevelFilter;
@@ -19,6 +19,8 @@ pub struct Config {
     pub memory: bool,
     /// When the log is synced.
     pub sync: SyncPolicy,
+    /// How long one file of the log is.
+    pub segment_bytes: u64,
     /// Payloads and results kept in memory.
     pub payload_memory_bytes: u64,
     /// Where the Workq door listens; `None` is off.
@@ -41,6 +43,7 @@ impl Config {
             data: PathBuf::new(),
             memory: false,
             sync: SyncPolicy::Always,
+            segment_bytes: 0,
             payload_memory_bytes: 0,
             workq: None,
             insecure: Vec::new(),
@@ -143,6 +146,24 @@ pub const TABLE: &[Setting] = &[
                operating system likes to).",
         apply: |config, text| {
             config.sync = parse_sync(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "segment-size",
+        value: "SIZE",
+        shape: Shape::One,
+        default: "64MiB",
+        in_file: true,
+        help: "How long one file of the log is, from 64KiB to 2GiB. Smaller ones give disk space \
+               back sooner and cost more syncs. One file's room is kept free for what must go on \
+               when the disk is full.",
+        apply: |config, text| {
+            let bytes = parse_size(text).map_err(|error| error.to_string())?;
+            if !SEGMENT_BYTES.contains(&bytes) {
+                return Err("use 64KiB to 2GiB".to_owned());
+            }
+            config.segment_bytes = bytes;
             Ok(())
         },
     },
@@ -275,6 +296,9 @@ fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
     }
 }
 
+/// Less would not hold the largest event, more is not addressed.
+const SEGMENT_BYTES: RangeInclusive<u64> = (64 << 10)..=(2 << 30);
+
 /// An hour: who wants less often wants `os`.
 const INTERVAL_MS_MAX: u64 = 3_600_000;
 
@@ -297,6 +321,19 @@ mod tests {
     fn every_door_has_a_setting() {
         for door in DOORS {
             assert!(Setting::named(door).is_some(), "{door}");
+        }
+    }
+
+    #[test]
+    fn segments_too_short_or_too_long_are_refused() {
+        let setting = Setting::named("segment-size").unwrap();
+        let mut config = Config::blank();
+        for text in ["64KiB", "256KiB", "2GiB"] {
+            (setting.apply)(&mut config, text).unwrap();
+        }
+        assert_eq!(config.segment_bytes, 2 << 30);
+        for text in ["0", "63KiB", "3GiB", "much"] {
+            assert!((setting.apply)(&mut config, text).is_err(), "{text}");
         }
     }
 

@@ -3,9 +3,10 @@
 use std::{
     io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    process::{Child, ExitStatus},
     sync::{Arc, Condvar, Mutex},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use assert_cmd::Command;
@@ -167,6 +168,22 @@ pub fn list<T>(items: &[T], write: impl Fn(&mut BytesMut, &T)) -> Answer {
 /// The id `number` stands for in these tests.
 pub fn id(number: u8) -> Uuid {
     Uuid::from_random([number; 16])
+}
+
+/// Waits for a program to end; one that does not is killed and fails the test.
+pub fn await_exit(child: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + WITHIN;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("it did not end");
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// What was printed on standard output.

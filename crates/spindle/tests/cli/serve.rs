@@ -16,7 +16,7 @@ use nix::{
 };
 use tempfile::TempDir;
 
-use crate::fake_workq::{spindle, stderr, stdout};
+use crate::fake_workq::{await_exit, spindle, stderr, stdout};
 
 /// A running server; dropping it kills it.
 struct Served {
@@ -67,7 +67,7 @@ impl Served {
 
     fn end(&mut self) -> ExitStatus {
         self.send(Signal::SIGTERM);
-        self.child.wait().unwrap()
+        await_exit(&mut self.child)
     }
 }
 
@@ -111,7 +111,7 @@ fn what_was_added_is_there_after_a_restart() {
     let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
     let id = stdout(&served.spindle(&["add", "q", "kept"]).unwrap()).trim().to_owned();
     served.send(Signal::SIGKILL);
-    served.child.wait().unwrap();
+    await_exit(&mut served.child);
     let served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
     let job = stdout(&served.spindle(&["job", &id]).unwrap());
     assert!(job.contains("payload\tkept\n"), "{job}");
@@ -133,11 +133,11 @@ fn a_worker_outlives_a_restart_of_the_server_and_delivers() {
     let mut said = BufReader::new(worker.stderr.take().unwrap());
     await_line(&mut said, "up");
     served.send(Signal::SIGKILL);
-    served.child.wait().unwrap();
+    await_exit(&mut served.child);
     fs::write(&go, "").unwrap();
     await_line(&mut said, "trying again");
     let served = serve(&["--workq", &address, "--data", &data]);
-    assert_eq!(worker.wait().unwrap().code(), Some(0));
+    assert_eq!(await_exit(&mut worker).code(), Some(0));
     served.spindle(&["result", &id]).assert().success();
 }
 
@@ -152,7 +152,7 @@ fn a_signal_ends_an_idle_worker_without_losing_its_next_job() {
     // A queue that nobody used is listed while somebody waits for it.
     while stdout(&served.spindle(&["queues"]).unwrap()).is_empty() {}
     kill(Pid::from_raw(worker.id() as i32), Signal::SIGTERM).unwrap();
-    assert_eq!(worker.wait().unwrap().code(), Some(0));
+    assert_eq!(await_exit(&mut worker).code(), Some(0));
     let id = stdout(&served.spindle(&["add", "q"]).unwrap()).trim().to_owned();
     let job = stdout(&served.spindle(&["job", &id]).unwrap());
     assert!(job.contains("state\tready\n"), "{job}");
@@ -196,8 +196,8 @@ fn a_second_signal_ends_the_server_at_once() {
     served.send(Signal::SIGINT);
     await_line(&mut served.log, "SIGINT: stopping, at most 1h");
     served.send(Signal::SIGTERM);
-    assert_eq!(served.child.wait().unwrap().code(), Some(143));
-    assert_eq!(runs.wait().unwrap().code(), Some(1));
+    assert_eq!(await_exit(&mut served.child).code(), Some(143));
+    assert_eq!(await_exit(&mut runs).code(), Some(1));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn an_answer_that_is_never_ready_ends_with_the_shutdown_timeout() {
     while stdout(&served.spindle(&["queues"]).unwrap()) != "q\t1\t0\n" {}
     let mut served = served;
     assert_eq!(served.end().code(), Some(0));
-    assert_eq!(runs.wait().unwrap().code(), Some(4));
+    assert_eq!(await_exit(&mut runs).code(), Some(4));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::fake_workq::{
-    Answer, Fake, id, lease, name, not_found, ok, refused, stderr, stdout, timeout,
+    Answer, Fake, await_exit, id, lease, name, not_found, ok, refused, stderr, stdout, timeout,
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -210,7 +210,7 @@ fn a_signal_lets_the_running_job_finish_and_takes_no_other() {
     send(&child, Signal::SIGTERM);
     await_line(&mut said, "waiting for 1 running");
     std::fs::write(&go, "").unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(await_exit(&mut child).code(), Some(0));
     assert_eq!(finished(&fake), [(id(1), true, b"out\n".to_vec())]);
 }
 
@@ -221,7 +221,7 @@ fn a_second_signal_kills_the_running_job() {
     send(&child, Signal::SIGINT);
     await_line(&mut said, "waiting for 1 running");
     send(&child, Signal::SIGINT);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(await_exit(&mut child).code(), Some(130));
     // The command held the pipe; its end says that it is gone too.
     while said.read_line(&mut String::new()).unwrap() > 0 {}
     assert_eq!(finished(&fake), []);
@@ -242,6 +242,6 @@ fn a_signal_ends_a_worker_that_waits_for_a_job_at_once() {
     fake.await_request(|request| matches!(request, Request::Lease { .. }));
     let asked = std::time::Instant::now();
     send(&child, Signal::SIGINT);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(await_exit(&mut child).code(), Some(0));
     assert!(asked.elapsed().as_secs() < 10, "it waited for the lease to time out");
 }

@@ -29,7 +29,6 @@ pub struct TestServer {
     pub door: Arc<WorkqDoor>,
     pub net: ServerHandle,
     addr: SocketAddr,
-    is_stepped: bool,
 }
 
 impl TestServer {
@@ -71,7 +70,7 @@ impl TestServer {
         let bound = bind(door.clone(), "127.0.0.1:0".parse().unwrap()).unwrap();
         let addr = bound.local_addr();
         let net = Server::start(vec![bound], NetConfig::default()).unwrap();
-        TestServer { engine, clock, door, net, addr, is_stepped }
+        TestServer { engine, clock, door, net, addr }
     }
 
     pub fn client(&self) -> Client {
@@ -98,10 +97,14 @@ impl TestServer {
 
     /// Ends the server as an orderly stop does.
     pub fn stop(self) {
-        if !self.is_stepped {
-            self.engine.stop_leasing();
-        }
+        self.engine.stop_leasing();
         self.net.shutdown(Duration::ZERO);
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.net.abort();
         self.engine.stop();
     }
 }
@@ -141,6 +144,22 @@ impl Client {
             panic!("expected\n{}\nand got\n{}", Shown(wanted), Shown(came));
         }
         self.read_ahead.drain(..end);
+    }
+
+    /// The rest of the line that comes next.
+    pub fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            match self.read_ahead.is_empty() {
+                false => line.push(self.read_ahead.remove(0)),
+                true => {
+                    let mut byte = [0];
+                    self.stream.read_exact(&mut byte).unwrap();
+                    line.push(byte[0]);
+                }
+            }
+        }
+        String::from_utf8(line).unwrap().trim_end().to_owned()
     }
 
     /// A request and its answer.

@@ -79,7 +79,9 @@ impl Model {
             }
             Command::Start { epoch } => self.epoch = *epoch,
             Command::Recover { from, grace_ms } => self.apply_recover(*from, *grace_ms, now_ms),
-            Command::ReserveIds { until } => self.ids_until = self.ids_until.max(*until),
+            Command::ReserveIds { until } => {
+                self.ids_until = self.ids_until.map(|before| before.max(*until));
+            }
             Command::Tick { hold_expiry } => self.tick(now_ms, *hold_expiry),
             Command::Carry(item) => self.apply_carry(item),
             Command::RaiseFormat { version } => self.format = self.format.max(*version),
@@ -178,11 +180,19 @@ impl Model {
         }
     }
 
+    /// All at one instant: no order among those that go to the tail.
     fn apply_holder_gone(&mut self, holder: u64, now_ms: u64) {
+        let mut tail = None;
         for id in self.jobs.keys().copied().collect::<Vec<u64>>() {
             let lease = self.jobs[&id].lease.as_ref();
-            if lease.is_some_and(|lease| lease.bound && lease.holder == holder) {
-                self.give_back(id, Cause::HolderGone, now_ms);
+            if !lease.is_some_and(|lease| lease.bound && lease.holder == holder) {
+                continue;
+            }
+            let before = self.jobs[&id].order;
+            self.give_back(id, Cause::HolderGone, now_ms);
+            if let Some(job) = self.job(JobId(id)).filter(|job| job.order != before) {
+                let order = *tail.get_or_insert(job.order);
+                self.change(id).order = order;
             }
         }
     }

@@ -37,6 +37,20 @@ impl Model {
         self.compare_server(state)
     }
 
+    /// Names the first difference between a job here and its image.
+    pub fn compare_image(&self, id: JobId, image: &JobImage) -> Result<(), String> {
+        let Some(job) = self.job(id) else { return Err(format!("job {id} should be gone")) };
+        if !job.status().is_finished() {
+            return compare_live(job, image);
+        }
+        same(id.0, "status", &job.status(), &image.status())?;
+        same(id.0, "kept_until_ms", &job.kept_until_ms, &image.kept_until_ms)?;
+        same(id.0, "attempts", &job.attempts, &image.attempts)?;
+        same(id.0, "fails", &job.fails, &image.fails)?;
+        same(id.0, "outcome", &outcome_of(job), &outcome_of(image))?;
+        same(id.0, "queue", &job.queue, &image.queue)
+    }
+
     fn compare_keys(&self, state: &State) -> Result<(), String> {
         let keys: BTreeSet<_> = self.jobs().flat_map(|job| job.keys.iter().cloned()).collect();
         for key in keys {
@@ -80,7 +94,8 @@ impl Model {
     fn compare_server(&self, state: &State) -> Result<(), String> {
         let server = state.server();
         same(0, "epoch", &self.epoch, &server.epoch)?;
-        same(0, "ids_until", &self.ids_until, &server.ids_until)?;
+        let ids_until = self.ids_until.unwrap_or(server.ids_until);
+        same(0, "ids_until", &ids_until, &server.ids_until)?;
         same(0, "next_constraint", &self.next_constraint, &server.next_constraint)?;
         same(0, "constraints_revision", &self.constraints_revision, &server.constraints_revision)?;
         same(0, "format", &self.format, &server.format)?;
@@ -98,7 +113,7 @@ impl Model {
 }
 
 /// Compares all but what only the core can know: order numbers and places of bytes.
-pub(crate) fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
+fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
     let id = job.id;
     same(id, "status", &job.status(), &image.status())?;
     same(id, "queue", &job.queue, &image.queue)?;

@@ -37,20 +37,37 @@ impl Model {
         self.wait_again(id, false, wait_ms, now_ms);
     }
 
-    /// Ready again, at once or after a while, at its old place or at the tail.
+    /// Waits again, at its old place or at the tail: never before the time it may run, and a parked
+    /// job stays parked.
     fn wait_again(&mut self, id: u64, tail: bool, wait_ms: u64, now_ms: u64) {
         let order = self.jobs[&id].order;
         let order = if tail || order == 0 { self.take_order() } else { order };
         let job = self.change(id);
         job.order = order;
-        if wait_ms > 0 {
-            job.status = Status::Scheduled as i32;
-            job.run_at_ms = Some(now_ms.saturating_add(wait_ms));
-        } else {
-            job.status = Status::Ready as i32;
-            job.run_at_ms = None;
-        }
+        let backoff_ends_ms = (wait_ms > 0).then(|| now_ms.saturating_add(wait_ms));
+        let asked_for_ms = job.run_at_ms.filter(|at| *at > now_ms);
+        job.run_at_ms = backoff_ends_ms.max(asked_for_ms);
+        let status = match (job.status(), job.run_at_ms) {
+            (Status::Parked, _) => Status::Parked,
+            (_, Some(_)) => Status::Scheduled,
+            (_, None) => Status::Ready,
+        };
+        job.status = status as i32;
         self.count_change(id);
+    }
+
+    /// A job whose maximum was lowered while it waited: leased once more it would pass it.
+    pub fn is_spent(&self, id: JobId) -> bool {
+        self.job(id).is_some_and(|job| {
+            let max = self.tries(job).attempts_max;
+            max > 0 && job.attempts >= max
+        })
+    }
+
+    /// A spent job that was about to be leased is dead instead.
+    pub fn end_spent(&mut self, id: JobId, now_ms: u64) {
+        let outcome = self.jobs[&id.0].outcome.clone().unwrap_or_default();
+        self.end_job(id.0, Status::Dead, Some(outcome), now_ms);
     }
 
     /// A lease ended without a result: the job waits again if it has attempts left.

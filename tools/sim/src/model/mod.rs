@@ -7,6 +7,7 @@
 
 mod apply;
 mod compare;
+mod fold;
 mod finish;
 mod limits;
 mod refuse;
@@ -16,14 +17,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use spindle_core::job::{Backoff, Key, Origin, Scope};
+use spindle_core::job::{Backoff, Key, Label, Origin, Scope};
 use spindle_core::queue::{Constraint, QueueSettings};
 use spindle_core::{Defaults, JobId, JobImage, Status};
 
+pub use fold::fold_difference;
 pub use limits::Tokens;
 pub use refuse::Refusals;
-
-use spindle_core::job::Label;
 
 /// All that is so by now, as far as anybody outside could see. Cloning is cheap: jobs are shared
 /// until they change.
@@ -34,7 +34,8 @@ pub struct Model {
     pub(crate) rules: BTreeMap<u32, Constraint>,
     pub(crate) tokens: BTreeMap<Label, Tokens>,
     pub(crate) epoch: u64,
-    pub(crate) ids_until: u64,
+    /// None when somebody else gives the ids.
+    pub(crate) ids_until: Option<u64>,
     pub(crate) next_constraint: u32,
     pub(crate) constraints_revision: u64,
     pub(crate) format: u32,
@@ -70,7 +71,7 @@ impl Model {
             rules: BTreeMap::new(),
             tokens: BTreeMap::new(),
             epoch: 0,
-            ids_until: 1,
+            ids_until: Some(1),
             next_constraint: 1,
             constraints_revision: 0,
             format: 0,
@@ -106,7 +107,12 @@ impl Model {
 
     /// All ids below this may be in use.
     pub fn ids_until(&self) -> u64 {
-        self.ids_until
+        self.ids_until.unwrap_or(u64::MAX)
+    }
+
+    /// Ids are given by somebody else: any that is not in use is good.
+    pub fn leave_ids(&mut self) {
+        self.ids_until = None;
     }
 
     /// What the next new constraint is called.

@@ -119,7 +119,7 @@ impl Model {
         let over = expires_ms.is_some_and(|expires| expires <= now_ms);
         reasons.add(over, Rejection::OutOfRange("ttl"));
         let id = submit.id.0;
-        let fresh = id > 0 && id < self.ids_until && !self.jobs.contains_key(&id);
+        let fresh = id > 0 && id < self.ids_until() && !self.jobs.contains_key(&id);
         reasons.add(!fresh, Rejection::IdNotReserved);
         reasons.add(!is_queue_name(&submit.queue), Rejection::OutOfRange("queue name"));
         reasons.add(!are_labels(&submit.labels), Rejection::OutOfRange("labels"));

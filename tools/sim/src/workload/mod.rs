@@ -32,10 +32,19 @@ pub enum Step {
 pub struct View<'a> {
     /// All that is so by now.
     pub model: &'a Model,
-    /// Images of finished jobs, as the log has them.
-    pub finished: &'a BTreeMap<u64, JobImage>,
+    /// Images of finished jobs, as the log has them; without, the model's own stand in.
+    pub finished: Option<&'a BTreeMap<u64, JobImage>>,
     /// The time.
     pub now_ms: u64,
+}
+
+impl<'a> View<'a> {
+    fn finished_image(&self, id: JobId) -> Option<&'a JobImage> {
+        match self.finished {
+            Some(images) => images.get(&id.0),
+            None => self.model.job(id).filter(|job| job.status().is_finished()),
+        }
+    }
 }
 
 /// One seed's stream of steps.

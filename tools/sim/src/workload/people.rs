@@ -54,7 +54,7 @@ impl Workload {
 
     fn retry(&mut self, view: View<'_>) -> Command {
         let id = self.any_job(view, |job| job.status().is_finished());
-        let Some(image) = view.finished.get(&id.0) else { return Command::Cancel { id } };
+        let Some(image) = view.finished_image(id) else { return Command::Cancel { id } };
         let payload = self.one_in(4).then(|| BytesRef::logged(11, 64, 30, Type::Json));
         Command::Retry { image: Box::new(image.clone()), payload }
     }
@@ -147,7 +147,7 @@ impl Workload {
 
     fn carry(&mut self, view: View<'_>) -> Carry {
         let id = self.any_job(view, |_| true);
-        match (self.rng.random_range(0..6), view.model.job(id), view.finished.get(&id.0)) {
+        match (self.rng.random_range(0..6), view.model.job(id), view.finished_image(id)) {
             (0, ..) => Carry::Queue(self.queue()),
             (1, ..) => Carry::Constraint { number: self.constraint(view), from: 0 },
             (2, ..) => Carry::Server,

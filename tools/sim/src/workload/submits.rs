@@ -11,7 +11,7 @@ use super::{View, Workload};
 
 impl Workload {
     pub(super) fn submit(&mut self, view: View<'_>) -> Command {
-        if self.next_id + 8 >= view.model.ids_until() {
+        if self.next_id + 8 >= view.model.ids_until() && view.finished.is_some() {
             return Command::ReserveIds { until: view.model.ids_until() + 256 };
         }
         let id = self.submit_id(view);

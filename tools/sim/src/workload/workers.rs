@@ -48,7 +48,7 @@ impl Workload {
                 claim: self.claim(view),
                 ttr_ms: self.rng.random_range(1..90_000),
             }),
-            15 | 16 => Command::Release { claim: self.claim(view), cause: Cause::Undone },
+            15 | 16 => Command::Release { claim: self.claim(view), cause: Cause::Released },
             17 => Command::Release { claim: self.claim(view), cause: Cause::Undone },
             18 => Command::Release { claim: self.claim(view), cause: Cause::HolderGone },
             _ => Command::HolderGone { holder: self.holder() },

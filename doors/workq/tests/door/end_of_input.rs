@@ -1,0 +1,67 @@
+//! Clients that close their sending side and go on reading, as `printf ... | nc` does.
+
+use crate::harness::{TestServer, with_ids};
+
+#[test]
+fn what_was_asked_before_the_end_is_answered() {
+    let server = TestServer::new();
+    let mut client = server.client();
+    client.send(with_ids(
+        "add #1 q 1000 60000 1\r\na\r\nlease q 5000\r\ncomplete #1 1\r\nx\r\nresult #1 5000\r\n",
+    ));
+    client.end_sending();
+    client.expect(with_ids(
+        "+OK\r\n+OK 1\r\n#1 q 1000 1\r\na\r\n+OK\r\n+OK 1\r\n#1 1 1\r\nx\r\n",
+    ));
+    client.expect_closed();
+}
+
+#[test]
+fn a_wait_ends_with_the_input_and_what_stands_behind_it_is_still_done() {
+    let server = TestServer::new();
+    let mut other = server.client();
+    other.talk(
+        "> add #1 q 1000 60000 1
+         > a
+         < +OK",
+    );
+    for request in ["lease nothing 60000", "result #1 60000", "run #2 r 1000 60000 0\r\n"] {
+        for waits_already in [true, false] {
+            let mut client = server.client();
+            let request = with_ids(request);
+            if waits_already {
+                client.begin(&format!("> {request}\n> inspect queue q"));
+            } else {
+                client.send(format!("{request}\r\ninspect queue q\r\n"));
+            }
+            client.end_sending();
+            // Every request has its own answer, whether the end came before the wait or during it.
+            client.expect("-TIMEOUT\r\n+OK 1\r\nq 2\r\nready-len 1\r\nscheduled-len 0\r\n");
+            client.expect_closed();
+        }
+    }
+    server.until("nobody waits", |server| server.door.clients() == 1);
+    other.talk(
+        "> inspect queues 0 10
+         < +OK 1
+         < q 2
+         < ready-len 1
+         < scheduled-len 0",
+    );
+    other.finish();
+}
+
+#[test]
+fn answers_that_wait_for_the_disk_still_reach_a_client_that_sends_no_more() {
+    let server = TestServer::stepped();
+    let mut client = server.client();
+    client.send(with_ids("add #1 q 1000 60000 1\r\na\r\nlease q 0\r\n"));
+    client.end_sending();
+    server.until("both are decided", |server| {
+        let which = spindle_engine::Which::Uuid(crate::harness::id_bytes(1));
+        matches!(server.engine.find(which).0, Some((_, spindle_core::Status::Leased)))
+    });
+    server.engine.commit_once();
+    client.expect(with_ids("+OK\r\n+OK 1\r\n#1 q 1000 1\r\na\r\n"));
+    client.expect_closed();
+}

@@ -1,0 +1,127 @@
+//! Jobs of other doors, seen through this one.
+
+use bytes::Bytes;
+use spindle_core::address::foreign_uuid;
+use spindle_core::command::Submit;
+use spindle_core::job::Origin;
+use spindle_core::{BytesRef, JobId, Status, Type};
+use spindle_engine::{Engine, NewJob, Which};
+use spindle_workq::wire::Uuid;
+
+use crate::harness::{START, TestServer};
+
+/// Submits a job as another door would. Returns its number and the UUID that names it here.
+fn submit(engine: &Engine, queue: &'static [u8], payload: Bytes, origin: Origin) -> (JobId, Uuid) {
+    let empty = BytesRef::empty(Type::Json);
+    let submit = Submit::new(JobId(0), Bytes::from_static(queue), origin, empty);
+    let (id, _) = engine.submit(NewJob { submit, payload, kind: Type::Json }).expect("taken");
+    engine.nudge();
+    (id, Uuid::from_bytes(foreign_uuid(id)))
+}
+
+#[test]
+fn a_foreign_job_is_leased_inspected_and_completed_by_its_foreign_uuid() {
+    let server = TestServer::new();
+    let mut client = server.client();
+    let (id, uuid) = submit(&server.engine, b"mail", Bytes::from_static(b"{}"), Origin::Jobq);
+    assert!(uuid.to_string().starts_with("7370696e-646c-8000-8"), "{uuid}");
+    assert!(uuid.to_string().replace('-', "").ends_with(&format!("8{:015x}", id.0)), "{uuid}");
+    let shown = |attempts: u32, state: u32| {
+        format!(
+            "+OK 1\r\n{uuid} 12\r\nname mail\r\nttr 0\r\nttl 0\r\npayload-size 2\r\npayload {{}}\r\n\
+             max-attempts 0\r\nattempts {attempts}\r\nmax-fails 0\r\nfails 0\r\npriority 0\r\n\
+             state {state}\r\ncreated {START}\r\n"
+        )
+    };
+    client.ask(format!("inspect job {uuid}\r\n"), shown(0, 0));
+    client.ask("inspect jobs mail 0 10\r\n", shown(0, 0));
+    // It has no TTR: an unbound holder gets the server's, and is told so.
+    client.ask("lease mail 0\r\n", format!("+OK 1\r\n{uuid} mail 60000 2\r\n{{}}\r\n"));
+    client.ask(format!("inspect job {uuid}\r\n"), shown(1, 4));
+    client.ask(format!("extend {uuid} 1000\r\n"), "+OK\r\n");
+    client.ask(format!("result {uuid} 0\r\n"), "-TIMEOUT\r\n");
+    client.ask(format!("complete {uuid} 2\r\nok\r\n"), "+OK\r\n");
+    client.ask(format!("result {uuid} 0\r\n"), format!("+OK 1\r\n{uuid} 1 2\r\nok\r\n"));
+    client.ask(format!("complete {uuid} 2\r\nok\r\n"), "-CLIENT-ERROR Duplicate result\r\n");
+    assert_eq!(server.engine.find(Which::Id(id)).0, Some((id, Status::Done)));
+    client.ask(format!("delete {uuid}\r\n"), "+OK\r\n");
+    client.ask(format!("delete {uuid}\r\n"), "-NOT-FOUND\r\n");
+    client.finish();
+}
+
+#[test]
+fn a_waiting_result_of_a_foreign_job_is_answered() {
+    let server = TestServer::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    let (_, uuid) = submit(&server.engine, b"mail", Bytes::new(), Origin::Api);
+    client.begin(&format!("> result {uuid} 60000"));
+    other.ask(format!("fail {uuid} 3\r\nbad\r\n"), "+OK\r\n");
+    client.expect(format!("+OK 1\r\n{uuid} 0 3\r\nbad\r\n"));
+    client.finish();
+    other.finish();
+}
+
+#[test]
+fn a_job_of_this_door_has_only_the_name_it_was_given() {
+    let server = TestServer::new();
+    let mut client = server.client();
+    client.talk(
+        "> add #1 q 1000 60000 1
+         > a
+         < +OK",
+    );
+    let which = Which::Uuid(crate::harness::id_bytes(1));
+    let (id, _) = server.engine.find(which).0.expect("it is there");
+    let other_name = Uuid::from_bytes(foreign_uuid(id));
+    for request in ["inspect job ID", "result ID 0", "delete ID", "extend ID 10"] {
+        client.ask(request.replace("ID", &other_name.to_string()) + "\r\n", "-NOT-FOUND\r\n");
+    }
+    client.ask(format!("complete {other_name} 0\r\n\r\n"), "-NOT-FOUND\r\n");
+    // Names in that range that can name no job.
+    for uuid in ["7370696e-646c-8000-8000-000000000000", "7370696e-646c-8000-8fff-ffffffffffff"] {
+        for request in ["inspect job ID", "result ID 0", "delete ID", "extend ID 10"] {
+            client.ask(request.replace("ID", uuid) + "\r\n", "-NOT-FOUND\r\n");
+        }
+        client.ask(format!("fail {uuid} 0\r\n\r\n"), "-NOT-FOUND\r\n");
+    }
+    client.finish();
+}
+
+#[test]
+fn payloads_this_door_cannot_carry_are_passed_over() {
+    const MIB: usize = 1024 * 1024;
+    let server = TestServer::new();
+    let (mut client, mut waiting) = (server.client(), server.client());
+    waiting.begin("> lease mail 60000");
+    let (large, _) = submit(&server.engine, b"mail", vec![b'x'; MIB + 1].into(), Origin::Api);
+    let (fits, uuid) = submit(&server.engine, b"mail", vec![b'y'; MIB].into(), Origin::Api);
+    assert!(large < fits);
+    let payload = "y".repeat(MIB);
+    waiting.expect(format!("+OK 1\r\n{uuid} mail 60000 {MIB}\r\n{payload}\r\n"));
+    client.ask("lease mail 0\r\n", "-TIMEOUT\r\n");
+    assert_eq!(server.engine.find(Which::Id(large)).0, Some((large, Status::Ready)));
+    client.finish();
+    waiting.finish();
+}
+
+#[test]
+fn queues_whose_names_cannot_be_spelled_here_are_not_listed() {
+    let server = TestServer::new();
+    let mut client = server.client();
+    static TOO_LONG: [u8; 256] = [b'n'; 256];
+    for name in [&b"a b"[..], b"line\r\nend", b"", b"caf\xe9", b"a*b", &TOO_LONG, b"good"] {
+        if !name.is_empty() {
+            submit(&server.engine, name, Bytes::new(), Origin::Gearman);
+        }
+    }
+    client.talk(
+        "> inspect queues 0 100
+         < +OK 1
+         < good 2
+         < ready-len 1
+         < scheduled-len 0
+         > inspect queues 1 100
+         < +OK 0",
+    );
+    client.finish();
+}

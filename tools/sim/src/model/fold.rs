@@ -1,0 +1,54 @@
+//! Whether two states of the core tell the same.
+
+use std::collections::BTreeSet;
+
+use spindle_core::job::Label;
+use spindle_core::state::Server;
+use spindle_core::{Found, JobId, State};
+
+/// Names the first difference in what is logged: jobs, buckets, queues, the server.
+pub fn fold_difference(was: &State, is: &State) -> Result<(), String> {
+    let logged = |found: &Found<'_>| found.home().is_some();
+    let ids = |state: &State| {
+        state.jobs_from(JobId(0)).filter(logged).map(|job| job.id()).collect::<Vec<_>>()
+    };
+    if ids(was) != ids(is) {
+        return Err(format!("the fold has jobs {:?} for {:?}", ids(is), ids(was)));
+    }
+    let mut labels = BTreeSet::new();
+    for id in ids(was) {
+        let (before, after) = (was.job(id), is.job(id));
+        let told = |found: Option<Found<'_>>| found.map(|job| (job.home(), job.last()));
+        let (old, new) = (was.image(id), is.image(id));
+        if old != new || told(before) != told(after) {
+            return Err(format!("the fold gives {after:?}, {new:?} for {before:?}, {old:?}"));
+        }
+        labels.extend(old.iter().flat_map(|image| image.labels.iter().copied()));
+    }
+    compare_buckets(was, is, &labels)?;
+    let rules = |state: &State| state.constraints().cloned().collect::<Vec<_>>();
+    if rules(was) != rules(is) {
+        return Err(format!("the fold has constraints {:?} for {:?}", rules(is), rules(was)));
+    }
+    // Foreground jobs take order numbers too, and leave no trace.
+    let server = |state: &State| Server { home: 0, next_order: 0, ..state.server().clone() };
+    if server(was) != server(is) {
+        return Err(format!("the fold gives {:?} for {:?}", is.server(), was.server()));
+    }
+    Ok(())
+}
+
+/// Levels of buckets; who runs and waits is counted from the jobs.
+fn compare_buckets(was: &State, is: &State, labels: &BTreeSet<Label>) -> Result<(), String> {
+    for label in labels {
+        let level = |state: &State| {
+            let told = format!("{:?}", state.bucket(*label)?);
+            told.split(", running").next().map(str::to_owned)
+        };
+        let (Some(before), Some(after)) = (level(was), level(is)) else { continue };
+        if before != after {
+            return Err(format!("the fold gives {label:?} {after} for {before}"));
+        }
+    }
+    Ok(())
+}
