@@ -166,7 +166,8 @@ impl Client {
         }
     }
 
-    fn hear_answer(&mut self) -> io::Result<Answer> {
+    /// The answer to a command that changes something.
+    pub fn hear_answer(&mut self) -> io::Result<Answer> {
         let line = self.line()?;
         Ok(match line.as_str() {
             "+OK" => Answer::Done,

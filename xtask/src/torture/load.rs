@@ -19,7 +19,9 @@ const LEASE_WAIT_MS: u64 = 40;
 const PRODUCERS: u64 = 3;
 const WORKERS: u64 = 4;
 /// How long the one that deletes looks away when it found nothing to delete.
-const SWEEP_PAUSE: Duration = Duration::from_micros(200);
+const SWEEP_PAUSE: Duration = Duration::from_millis(1);
+/// Deletes under way at once.
+const SWEPT_AT_ONCE: usize = 16;
 
 /// What all cycles of a mode share.
 pub struct Books {
@@ -148,17 +150,22 @@ impl<'a> Load<'a> {
 
     /// Deletes what is finished, so that most of the log is dead and its oldest part can go.
     fn sweep(&self, client: &mut Client) -> io::Result<()> {
-        let job = {
+        let jobs: Vec<Job> = {
             let mut books = self.books.open();
-            books.next_to_sweep().filter(|job| books.delete_sent(*job))
+            let jobs: Vec<Job> = (0..SWEPT_AT_ONCE).filter_map(|_| books.next_to_sweep()).collect();
+            jobs.into_iter().filter(|job| books.delete_sent(*job)).collect()
         };
-        match job {
-            Some(job) => delete(self.books, client, job),
-            None => {
-                std::thread::sleep(SWEEP_PAUSE);
-                Ok(())
-            }
+        if jobs.is_empty() {
+            std::thread::sleep(SWEEP_PAUSE);
         }
+        for job in &jobs {
+            client.ask(&format!("delete {job}"))?;
+        }
+        for job in jobs {
+            let answer = client.hear_answer()?;
+            self.books.open().delete_answered(job, &answer);
+        }
+        Ok(())
     }
 
     fn work(&self, client: &mut Client, dice: &mut Dice) -> io::Result<()> {
