@@ -171,7 +171,9 @@ pub struct Submit {
     pub backoff: Option<Backoff>,
     /// Where the payload is.
     pub payload: BytesRef,
-    /// Names from outside; a taken one refuses the submit and names who has it.
+    /// Workq's name for it; a taken one refuses the submit and names who has it.
+    pub uuid: Option<[u8; 16]>,
+    /// Other names from outside, by the same rule.
     pub keys: Vec<Key>,
     /// Which constraint values it falls under, sorted.
     pub labels: Vec<Label>,
@@ -210,6 +212,7 @@ impl Submit {
             fails_max: None,
             backoff: None,
             payload,
+            uuid: None,
             keys: Vec::new(),
             labels: Vec::new(),
             constraints_revision: 0,

@@ -1,91 +1,59 @@
 //! What happened. Events name ids and outcomes: folding them never searches and never decides.
 
 use bytes::Bytes;
+use prost::{DecodeError, Message};
 
 use crate::job::{JobImage, Label, Lease, Outcome};
 use crate::payload::BytesRef;
 use crate::queue::{BucketImage, Constraint, QueueSettings};
 
-/// One event. In the log it is a protobuf message with exactly one of these fields set.
-#[derive(Clone, PartialEq, prost::Oneof)]
+/// One event. In the log it is one byte that says which, then a protobuf message.
+#[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// A job came in.
-    #[prost(message, tag = "1")]
     Submitted(JobImage),
     /// A worker has it.
-    #[prost(message, tag = "2")]
     Leased(Leased),
     /// A lease lasts longer.
-    #[prost(message, tag = "3")]
     Extended(Extended),
     /// A lease ended, or a try failed, and the job goes on.
-    #[prost(message, tag = "4")]
     Requeued(Requeued),
     /// A job is done or dead: its whole image, so that a stub in memory can name it.
-    #[prost(message, tag = "5")]
     Finished(JobImage),
     /// Jobs are gone.
-    #[prost(message, tag = "6")]
     Gone(Gone),
     /// A finished job runs again.
-    #[prost(message, tag = "7")]
     Retried(JobImage),
     /// A waiting job was changed.
-    #[prost(message, tag = "8")]
     Edited(Edited),
     /// A finished job's result was read.
-    #[prost(message, tag = "9")]
     ResultRead(ResultRead),
     /// A foreground job is logged from now on.
-    #[prost(message, tag = "10")]
     Persisted(JobImage),
     /// Jobq's state or events grew.
-    #[prost(message, tag = "11")]
     StateSet(StateSet),
     /// A queue was set.
-    #[prost(message, tag = "12")]
     QueueSet(QueueSet),
     /// A constraint was put.
-    #[prost(message, tag = "13")]
     ConstraintSet(ConstraintSet),
     /// A constraint was removed.
-    #[prost(message, tag = "14")]
     ConstraintRemoved(ConstraintRemoved),
     /// A job falls under other constraints.
-    #[prost(message, tag = "15")]
     Relabelled(Relabelled),
     /// A bucket's level, told by itself: carried, or taken from by a foreground job.
-    #[prost(message, tag = "16")]
     BucketSet(BucketImage),
     /// A server began.
-    #[prost(message, tag = "17")]
     Started(Started),
     /// Ids below this may be in use.
-    #[prost(message, tag = "18")]
     IdsReserved(IdsReserved),
     /// Newer kinds of events may follow.
-    #[prost(message, tag = "19")]
     FormatRaised(FormatRaised),
     /// A live or finished job, told again so that older records can go.
-    #[prost(message, tag = "20")]
     Carried(JobImage),
     /// The server item, told again.
-    #[prost(message, tag = "21")]
     ServerCarried(ServerCarried),
     /// A waiting job became ready by its time.
-    #[prost(message, tag = "22")]
     Ready(Ready),
-}
-
-/// The message that holds one event in a record.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct EventFrame {
-    /// The event; absent only when a newer version wrote a kind this one does not know.
-    #[prost(
-        oneof = "Event",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22"
-    )]
-    pub event: Option<Event>,
 }
 
 /// See [`Event::Leased`].
@@ -312,35 +280,66 @@ pub struct ServerCarried {
     pub constraints_revision: u64,
 }
 
-impl Event {
-    /// A variant's name, for tests that count them and for people.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Event::Submitted(_) => "Submitted",
-            Event::Leased(_) => "Leased",
-            Event::Extended(_) => "Extended",
-            Event::Requeued(_) => "Requeued",
-            Event::Finished(_) => "Finished",
-            Event::Gone(_) => "Gone",
-            Event::Retried(_) => "Retried",
-            Event::Edited(_) => "Edited",
-            Event::ResultRead(_) => "ResultRead",
-            Event::Persisted(_) => "Persisted",
-            Event::StateSet(_) => "StateSet",
-            Event::QueueSet(_) => "QueueSet",
-            Event::ConstraintSet(_) => "ConstraintSet",
-            Event::ConstraintRemoved(_) => "ConstraintRemoved",
-            Event::Relabelled(_) => "Relabelled",
-            Event::BucketSet(_) => "BucketSet",
-            Event::Started(_) => "Started",
-            Event::IdsReserved(_) => "IdsReserved",
-            Event::FormatRaised(_) => "FormatRaised",
-            Event::Carried(_) => "Carried",
-            Event::ServerCarried(_) => "ServerCarried",
-            Event::Ready(_) => "Ready",
-        }
-    }
+/// The byte that says which kind of event follows. Numbers are never used again.
+macro_rules! kinds {
+    ($($number:literal $name:ident($message:ident),)*) => {
+        impl Event {
+            /// Appends the event.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Event::$name(message) => {
+                        out.push($number);
+                        message.encode_raw(out);
+                    })*
+                }
+            }
 
+            /// Reads an event back. None for a kind this version does not know.
+            pub fn decode(bytes: Bytes) -> Result<Option<Event>, DecodeError> {
+                let Some(kind) = bytes.first().copied() else { return Ok(None) };
+                let message = bytes.slice(1..);
+                Ok(match kind {
+                    $($number => Some(Event::$name($message::decode(message)?)),)*
+                    _ => None,
+                })
+            }
+
+            /// A variant's name, for tests that count them and for people.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Event::$name(_) => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    1 Submitted(JobImage),
+    2 Leased(Leased),
+    3 Extended(Extended),
+    4 Requeued(Requeued),
+    5 Finished(JobImage),
+    6 Gone(Gone),
+    7 Retried(JobImage),
+    8 Edited(Edited),
+    9 ResultRead(ResultRead),
+    10 Persisted(JobImage),
+    11 StateSet(StateSet),
+    12 QueueSet(QueueSet),
+    13 ConstraintSet(ConstraintSet),
+    14 ConstraintRemoved(ConstraintRemoved),
+    15 Relabelled(Relabelled),
+    16 BucketSet(BucketImage),
+    17 Started(Started),
+    18 IdsReserved(IdsReserved),
+    19 FormatRaised(FormatRaised),
+    20 Carried(JobImage),
+    21 ServerCarried(ServerCarried),
+    22 Ready(Ready),
+}
+
+impl Event {
     /// The bytes an event refers to move with it: where its payload is, if it names one.
     pub fn payload(&self) -> Option<&BytesRef> {
         match self {

@@ -208,10 +208,10 @@ pub struct Lease {
     #[prost(bool, tag = "3")]
     pub bound: bool,
     /// When it runs out.
-    #[prost(uint64, optional, tag = "4")]
+    #[prost(fixed64, optional, tag = "4")]
     pub deadline_ms: Option<u64>,
     /// When it was given.
-    #[prost(uint64, tag = "5")]
+    #[prost(fixed64, tag = "5")]
     pub started_ms: u64,
     /// The holder's door, which decides how the lease ends.
     #[prost(enumeration = "Origin", tag = "6")]
@@ -228,10 +228,10 @@ pub struct Attempt {
     #[prost(uint32, tag = "1")]
     pub attempt: u32,
     /// When it began.
-    #[prost(uint64, tag = "2")]
+    #[prost(fixed64, tag = "2")]
     pub started_ms: u64,
     /// When it ended.
-    #[prost(uint64, tag = "3")]
+    #[prost(fixed64, tag = "3")]
     pub ended_ms: u64,
     /// How it ended.
     #[prost(enumeration = "Cause", tag = "4")]
@@ -303,16 +303,16 @@ pub struct JobImage {
     #[prost(uint64, tag = "6")]
     pub order: u64,
     /// When it was submitted.
-    #[prost(uint64, tag = "7")]
+    #[prost(fixed64, tag = "7")]
     pub created_ms: u64,
     /// When it may run, if that was asked for or a backoff says so.
-    #[prost(uint64, optional, tag = "8")]
+    #[prost(fixed64, optional, tag = "8")]
     pub run_at_ms: Option<u64>,
     /// Time to live, as given.
     #[prost(uint64, optional, tag = "9")]
     pub ttl_ms: Option<u64>,
     /// When the TTL ends.
-    #[prost(uint64, optional, tag = "10")]
+    #[prost(fixed64, optional, tag = "10")]
     pub expires_ms: Option<u64>,
     /// Time to run, as given.
     #[prost(uint64, optional, tag = "11")]
@@ -369,10 +369,10 @@ pub struct JobImage {
     #[prost(bool, tag = "28")]
     pub drop_result: bool,
     /// When its first attempt began.
-    #[prost(uint64, optional, tag = "29")]
+    #[prost(fixed64, optional, tag = "29")]
     pub started_ms: Option<u64>,
     /// When it finished.
-    #[prost(uint64, optional, tag = "30")]
+    #[prost(fixed64, optional, tag = "30")]
     pub finished_ms: Option<u64>,
     /// Its live lease.
     #[prost(message, optional, tag = "31")]
@@ -381,14 +381,33 @@ pub struct JobImage {
     #[prost(message, repeated, tag = "32")]
     pub history: Vec<Attempt>,
     /// When the finished job goes; absent means by hand only.
-    #[prost(uint64, optional, tag = "33")]
+    #[prost(fixed64, optional, tag = "33")]
     pub kept_until_ms: Option<u64>,
     /// Set when it left by itself through a user's schedule: the time asked for at submit.
-    #[prost(uint64, optional, tag = "34")]
+    #[prost(fixed64, optional, tag = "34")]
     pub scheduled_ms: Option<u64>,
+    /// High half of Workq's UUID; both halves are zero for a job that has none.
+    #[prost(fixed64, tag = "35")]
+    pub uuid_high: u64,
+    /// Low half of Workq's UUID.
+    #[prost(fixed64, tag = "36")]
+    pub uuid_low: u64,
 }
 
 impl JobImage {
+    /// Workq's name for the job.
+    pub fn uuid(&self) -> Option<[u8; 16]> {
+        let value = (u128::from(self.uuid_high) << 64) | u128::from(self.uuid_low);
+        (value != 0).then(|| value.to_be_bytes())
+    }
+
+    /// Sets Workq's name for the job.
+    pub fn set_uuid(&mut self, uuid: Option<[u8; 16]>) {
+        let value = uuid.map_or(0, u128::from_be_bytes);
+        self.uuid_high = (value >> 64) as u64;
+        self.uuid_low = value as u64;
+    }
+
     /// The oldest record this image's bytes need, besides the one it stands in itself.
     pub fn needs(&self) -> Option<u64> {
         let payload = self.payload.as_ref().and_then(BytesRef::needs);

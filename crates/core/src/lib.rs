@@ -20,7 +20,7 @@ mod rejection;
 
 pub use command::Command;
 pub use decide::{Decision, EVENTS_MAX, decide};
-pub use event::{Event, EventFrame};
+pub use event::Event;
 pub use job::{JobId, JobImage, Status};
 pub use payload::{BytesRef, Type};
 pub use rejection::Rejection;

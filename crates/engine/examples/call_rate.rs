@@ -11,7 +11,7 @@ use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{
     Caller, ConnectionId, Delivery, Engine, LeaseReply, Mailbox, NewJob, Options, SystemClock,
-    Which, WorkResult, workq_key,
+    Which, WorkResult,
 };
 use spindle_log::MemoryLog;
 
@@ -23,6 +23,7 @@ impl Mailbox for Nobody {
 }
 
 fn uuid(number: u64) -> [u8; 16] {
+    let number = number + 1; // the nil UUID names nobody
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (u128::from(mixed) << 64 | u128::from(number)).to_be_bytes()
 }
@@ -46,7 +47,7 @@ fn main() {
     for number in 0..jobs {
         let empty = BytesRef::empty(Type::Bytes);
         let mut submit = Submit::new(JobId(0), queue.clone(), Origin::Workq, empty);
-        submit.keys.push(workq_key(uuid(number)));
+        submit.uuid = Some(uuid(number));
         submit.ttr_ms = Some(60_000);
         submit.ttl_ms = Some(3_600_000);
         engine
@@ -83,9 +84,7 @@ fn main() {
     let start = Instant::now();
     for number in 0..jobs {
         let result = WorkResult { success: true, retry: true, ..WorkResult::default() };
-        engine
-            .finish_unfinished(Which::Uuid(uuid(number)), result, Type::Bytes)
-            .expect("is taken");
+        engine.finish_unfinished(Which::Uuid(uuid(number)), result, Type::Bytes).expect("is taken");
         if number % batch == 0 {
             engine.commit_once();
         }

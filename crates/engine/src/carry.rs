@@ -5,7 +5,7 @@ use bytes::Bytes;
 use spindle_core::command::Carry;
 use spindle_core::job::Cause;
 use spindle_core::{BytesRef, Command, Found, JobId, JobImage, Place, Rejection, Type};
-use spindle_log::{LogError, Position};
+use spindle_log::{LogError, Position, Space};
 
 use crate::door::Gate;
 use crate::engine::Engine;
@@ -62,6 +62,10 @@ impl Engine {
             carrier.round = self.begin_round();
             return Ok(carrier.round.is_some());
         };
+        if self.outgrows_reserve(round) {
+            carrier.round = None;
+            return Ok(true);
+        }
         match &mut round.stage {
             Stage::Jobs => {
                 if !self.carry_jobs(round) {
@@ -93,7 +97,19 @@ impl Engine {
         self.shared.carry.lock().trims
     }
 
-    /// Starts a round when the log is over twice what lives in it.
+    /// A round that began while there was room may need more of it than the reserve has: on a full
+    /// disk one segment at a time is carried.
+    fn outgrows_reserve(&self, round: &Round) -> bool {
+        let log = &self.shared.log;
+        let one = log.segment_end_before(log.first());
+        !matches!(round.stage, Stage::Trim(_))
+            && one.is_some_and(|one| round.target > one.0)
+            && log.space() == Space::ReserveOnly
+    }
+
+    /// Starts a round when the log is over twice what lives in it. On a full disk an eighth is
+    /// enough: what is dead is then the only room there is, and deleting must give some of it back
+    /// before the reserve has gone on recording the deletes.
     fn begin_round(&self) -> Option<Round> {
         let log = &self.shared.log;
         let first = log.first();
@@ -104,6 +120,10 @@ impl Engine {
             inner.live_bytes + inner.finished_bytes
         };
         let kept = log.bytes_on_disk();
+        if log.space() == Space::ReserveOnly {
+            let round = Round { target: segment_end.0, from: JobId(0), stage: Stage::Jobs };
+            return (kept > live + live / 8 + segment_bytes).then_some(round);
+        }
         if kept <= 2 * live + SLACK_SEGMENTS * segment_bytes {
             return None;
         }

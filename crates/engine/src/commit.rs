@@ -115,13 +115,20 @@ impl Engine {
 
     /// The log has failed: nothing that waits for it will ever be answered.
     pub(crate) fn fail(&self, failure: Failure) {
+        {
+            let mut first = self.shared.failure.lock();
+            if first.is_some() {
+                // Another thread met it before, and told.
+                return;
+            }
+            *first = Some(failure.clone());
+        }
         tracing::error!("the log has failed: {failure}");
-        let first = self.shared.failure.lock().get_or_insert(failure).clone();
         for mailbox in self.shared.mailboxes.read().iter() {
             mailbox.durable_moved();
         }
         if let Some(report) = self.shared.on_failure.get() {
-            report(first);
+            report(failure);
         }
     }
 

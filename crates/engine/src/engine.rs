@@ -228,9 +228,10 @@ impl Engine {
         }
         let (id, _) = self.submit_locked(&mut inner, job, crc)?;
         let leased = inner.state.status(id) == Some(spindle_core::Status::Leased);
-        let deadline_ms = (!leased).then(|| inner.now_ms.saturating_add(wait_ms));
+        let deadline_ms = Some(inner.now_ms.saturating_add(wait_ms));
         let wish = Wish::Result { job: id, until_leased: true };
         let ticket = inner.waits.add(Wait { caller: caller.clone(), wish, deadline_ms });
+        inner.waits.set_leased(id, leased);
         Ok(ticket)
     }
 
@@ -462,9 +463,10 @@ impl Engine {
             _ => return Ok(None),
         };
         let leased = status == spindle_core::Status::Leased;
-        let deadline_ms = (!(until_leased && leased)).then(|| inner.now_ms.saturating_add(wait_ms));
+        let deadline_ms = Some(inner.now_ms.saturating_add(wait_ms));
         let wish = Wish::Result { job, until_leased };
         let ticket = inner.waits.add(Wait { caller: caller.clone(), wish, deadline_ms });
+        inner.waits.set_leased(job, leased);
         Ok(Some(ticket))
     }
 

@@ -225,7 +225,8 @@ impl Inner {
         }
         self.decision = decision;
         if decided.is_ok() {
-            self.dispatch();
+            // An end may have freed a bucket: those who wait for what it held back come now.
+            self.dispatch_promoted();
         }
         decided
     }
@@ -323,7 +324,10 @@ impl Inner {
                     self.wake_queue(&image.queue);
                 }
             }
-            Event::Requeued(requeued) => self.on_ready_again(JobId(requeued.id)),
+            Event::Requeued(requeued) => {
+                self.waits.set_leased(JobId(requeued.id), false);
+                self.on_ready_again(JobId(requeued.id));
+            }
             Event::Ready(ready) => self.on_ready_again(JobId(ready.id)),
             Event::Edited(edited) => self.on_ready_again(JobId(edited.id)),
             Event::Relabelled(relabelled) => self.on_ready_again(JobId(relabelled.id)),
@@ -334,21 +338,14 @@ impl Inner {
                 self.tell_finished(image, gate);
             }
             Event::Gone(gone) => {
+                // A foreground job's end is in no record: waiting for one could be for ever.
+                let gate = self.tail();
                 for id in &gone.ids {
                     self.abandoned.remove(&JobId(*id));
-                    self.tell_all(JobId(*id), Gate(place.position + 1), |id| Answer::Gone(id));
+                    self.tell_all(JobId(*id), gate, Answer::Gone);
                 }
             }
-            Event::Leased(leased) => {
-                for ticket in self.waits.for_job(JobId(leased.id)) {
-                    let until_leased = self.waits.find(ticket).is_some_and(|wait| {
-                        matches!(wait.wish, Wish::Result { until_leased: true, .. })
-                    });
-                    if until_leased {
-                        self.waits.lift_deadline(ticket);
-                    }
-                }
-            }
+            Event::Leased(leased) => self.waits.set_leased(JobId(leased.id), true),
             _ => {}
         }
     }

@@ -1,9 +1,8 @@
 //! Looking things up: jobs, queues, and the bytes they refer to.
 
 use bytes::{Bytes, BytesMut};
-use prost::Message;
 use spindle_core::state::QueueListing;
-use spindle_core::{BytesRef, Command, Event, EventFrame, Found, JobId, JobImage, Place, Status};
+use spindle_core::{BytesRef, Command, Event, Found, JobId, JobImage, Place, Status};
 use spindle_log::{Position, ReadError};
 
 use crate::answer::LeasedJob;
@@ -131,8 +130,7 @@ impl Engine {
         /// Most images are shorter than this: one read fetches them.
         const LIKELY_BYTES: u32 = 0;
         let body = self.entry(place, LIKELY_BYTES)?;
-        let frame = EventFrame::decode(body).map_err(|_| FetchError::Damaged(place.position))?;
-        match frame.event {
+        match Event::decode(body).map_err(|_| FetchError::Damaged(place.position))? {
             Some(Event::Finished(image) | Event::Carried(image)) => Ok(image),
             _ => Err(FetchError::Damaged(place.position)),
         }

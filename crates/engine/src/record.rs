@@ -10,8 +10,7 @@
 //! and checksum.
 
 use bytes::Bytes;
-use prost::Message;
-use spindle_core::{Event, EventFrame};
+use spindle_core::Event;
 
 /// The version this program writes.
 pub const VERSION: u8 = 1;
@@ -190,13 +189,16 @@ impl RecordReader {
             .ok_or(RecordError::Malformed(self.at))?;
         let start = self.at + ENTRY_HEADER_BYTES;
         let end = start + head.len as usize;
-        let body = self.bytes.get(start..end).ok_or(RecordError::Malformed(self.at))?;
+        if end > self.bytes.len() {
+            return Err(RecordError::Malformed(self.at));
+        }
         self.at = end;
         match head.kind {
             // The frame's checksum covers the record, so a fold need not check each entry.
             Some(Kind::Event) => {
-                let frame = EventFrame::decode(body).map_err(|_| RecordError::Malformed(start))?;
-                let event = frame.event.ok_or(RecordError::UnknownEvent(start))?;
+                let body = self.bytes.slice(start..end);
+                let event = Event::decode(body).map_err(|_| RecordError::Malformed(start))?;
+                let event = event.ok_or(RecordError::UnknownEvent(start))?;
                 Ok(Some(Entry::Event(Box::new(event), start as u32)))
             }
             Some(Kind::Bytes) => Ok(Some(Entry::Bytes { offset: start as u32, len: head.len })),

@@ -7,7 +7,7 @@ use spindle_core::{Command, Event, JobId, Place, Rejection, State};
 use spindle_log::{Log, LogError, ReadError};
 
 use crate::clock::Clock;
-use crate::inner::Inner;
+use crate::inner::{Inner, Stats};
 use crate::options::Options;
 use crate::record::{Entry, RecordError, RecordReader};
 
@@ -103,6 +103,8 @@ pub(crate) fn start(
     state.plant(options.faults.core);
     let mut inner = Inner::new(state, options, log.record_bytes_max() as usize);
     fold(log.as_ref(), &mut inner)?;
+    // What the fold counted was counted by servers before this one.
+    inner.stats = Stats::default();
     clock.start_from(inner.now_ms);
     inner.now_ms = inner.now_ms.max(clock.now_ms());
     let epoch = inner.state.server().epoch + 1;

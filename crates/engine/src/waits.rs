@@ -116,12 +116,22 @@ impl Waits {
         Some(wait)
     }
 
-    /// The deadline of a wait no longer counts.
-    pub fn lift_deadline(&mut self, ticket: Ticket) {
-        if let Some(wait) = self.waits.get_mut(&ticket)
-            && let Some(deadline_ms) = wait.deadline_ms.take()
-        {
-            self.deadlines.remove(&(deadline_ms, ticket));
+    /// The deadlines of those who wait for this job until it is leased count no more (it is
+    /// leased), or count again (it was given back).
+    pub fn set_leased(&mut self, job: JobId, leased: bool) {
+        for ticket in self.by_job.get(&job).into_iter().flatten() {
+            let Some(Wait { wish, deadline_ms: Some(deadline_ms), .. }) = self.waits.get(ticket)
+            else {
+                continue;
+            };
+            if !matches!(wish, Wish::Result { until_leased: true, .. }) {
+                continue;
+            }
+            if leased {
+                self.deadlines.remove(&(*deadline_ms, *ticket));
+            } else {
+                self.deadlines.insert((*deadline_ms, *ticket));
+            }
         }
     }
 

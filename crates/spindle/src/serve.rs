@@ -65,10 +65,14 @@ fn start_engine(
     config: &Config,
     failure: LogFailure,
 ) -> anyhow::Result<Started> {
+    let defaults = Options::default();
+    // On a full disk a step of carry-forward has only what is left of one segment.
+    let carry_bytes = usize::try_from(config.segment_bytes / 8).unwrap_or(usize::MAX);
     let options = Options {
+        carry_bytes: carry_bytes.min(defaults.carry_bytes),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
         seed: uuid::Uuid::new_v4().as_u64_pair().0,
-        ..Options::default()
+        ..defaults
     };
     let engine = Engine::open(log, Arc::new(SystemClock::new()), options)
         .context("cannot start on this data folder")?;

@@ -11,7 +11,7 @@ use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection, Type};
 use spindle_engine::{
     Answer, Caller, Engine, FetchError, Flow, Gate, LeaseRef, LeaseReply, LeasedJob, NewJob,
-    Outbox, Refused, Session, Ticket, WorkResult, workq_key,
+    Outbox, Refused, Session, Ticket, WorkResult,
 };
 
 use crate::door::Common;
@@ -20,6 +20,8 @@ use crate::wire::{self, Decoder, ErrorText, Reject, Request, Uuid, encode};
 
 /// Answers in the outbox above which further requests wait until the client has read some.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// The same while answers wait for the log: a batch of them is to leave together.
+const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Payloads that `inspect jobs` shows in one answer: fewer jobs are shown when they are larger.
 const SHOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Larger payloads are passed over by this door's leases: its clients cannot take them.
@@ -74,7 +76,8 @@ impl WorkqSession {
             if self.waiting.is_some() {
                 return Flow::Wait;
             }
-            if out.pending_bytes() > ANSWER_BYTES_MAX && !out.is_gated() {
+            let most = if out.is_gated() { GATED_ANSWER_BYTES_MAX } else { ANSWER_BYTES_MAX };
+            if out.pending_bytes() > most {
                 return Flow::Continue;
             }
             let decoded = if self.ended {
@@ -118,9 +121,13 @@ impl WorkqSession {
             }
         };
         if let Some(request) = again {
-            let ticket = self.engine.wait_for_room(&self.caller);
-            self.waiting = Some((ticket, Waiting::Room(Box::new(request))));
+            self.wait_for_room(request);
         }
+    }
+
+    fn wait_for_room(&mut self, request: Request) {
+        let ticket = self.engine.wait_for_room(&self.caller);
+        self.waiting = Some((ticket, Waiting::Room(Box::new(request))));
     }
 
     // ---- jobs in ----
@@ -132,10 +139,6 @@ impl WorkqSession {
             Request::Schedule { job, time_ms } => (job, Some(*time_ms)),
             _ => return None,
         };
-        if job.id.foreign_job().is_some() {
-            client_error(out, Gate::OPEN, ErrorText::InvalidId);
-            return None;
-        }
         let mut submit = self.plain_submit(job.id, &job.name, job.ttr_ms, job.priority);
         submit.ttl_ms = Some(job.ttl_ms);
         submit.run_at_ms = time_ms;
@@ -153,7 +156,7 @@ impl WorkqSession {
     fn plain_submit(&self, id: Uuid, name: &Bytes, ttr_ms: u32, priority: i64) -> Submit {
         let payload = BytesRef::empty(Type::Bytes);
         let mut submit = Submit::new(JobId(0), name.clone(), Origin::Workq, payload);
-        submit.keys.push(workq_key(*id.as_bytes()));
+        submit.uuid = Some(*id.as_bytes());
         submit.ttr_ms = Some(u64::from(ttr_ms));
         submit.priority = priority;
         submit
@@ -161,10 +164,6 @@ impl WorkqSession {
 
     fn run(&mut self, request: Request, out: &mut Outbox) -> Option<Request> {
         let Request::Run(run) = &request else { return None };
-        if run.id.foreign_job().is_some() {
-            client_error(out, Gate::OPEN, ErrorText::InvalidId);
-            return None;
-        }
         let mut submit = self.plain_submit(run.id, &run.name, run.ttr_ms, run.priority);
         submit.foreground = true;
         // When the TTR ends the client is told so, and the job is gone.
@@ -472,8 +471,10 @@ impl Session for WorkqSession {
         };
         match (answer, waiting) {
             (Answer::Leased(job), Waiting::Lease { names, until_ms }) => {
-                if !self.hand_out(&job, gate, out) {
-                    self.lease(names, until_ms, out);
+                if !self.hand_out(&job, gate, out)
+                    && let Some(request) = self.lease(names, until_ms, out)
+                {
+                    self.wait_for_room(request);
                 }
             }
             (Answer::Finished(image), Waiting::Run { id }) => {
@@ -500,6 +501,8 @@ impl Session for WorkqSession {
         let room = |(_, waiting): &mut (Ticket, Waiting)| !matches!(waiting, Waiting::Room(_));
         if let Some((ticket, _)) = self.waiting.take_if(room) {
             self.engine.cancel_wait(&self.caller, ticket);
+            // As if the end had come before the request: each has its answer.
+            out.put(Gate::OPEN, encode::timeout);
         }
         let flow = self.work(input, out);
         match flow {

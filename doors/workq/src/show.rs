@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spindle_core::address::foreign_job;
-use spindle_core::job::{JobImage, Origin, Status};
+use spindle_core::job::{JobImage, Status};
 use spindle_core::state::QueueListing;
 use spindle_core::{JobId, address};
 use spindle_engine::Which;
@@ -24,17 +24,12 @@ pub(crate) fn name_of(uuid: Option<[u8; 16]>, id: JobId) -> Uuid {
     Uuid::from_bytes(uuid.unwrap_or_else(|| address::foreign_uuid(id)))
 }
 
-fn uuid_of(image: &JobImage) -> Option<[u8; 16]> {
-    let own = image.keys.iter().find(|key| key.namespace == Origin::Workq as i32)?;
-    <[u8; 16]>::try_from(&own.name[..]).ok()
-}
-
 /// What `inspect` shows of a job.
 pub(crate) fn job_info(image: &JobImage, payload: Bytes) -> JobInfo {
     // A `run` has one attempt by its nature; its client gave no limits.
     let limit = |given: Option<u32>| if image.foreground { 0 } else { given.unwrap_or(0) };
     JobInfo {
-        id: name_of(uuid_of(image), JobId(image.id)),
+        id: name_of(image.uuid(), JobId(image.id)),
         name: image.queue.clone(),
         ttr_ms: image.ttr_ms.unwrap_or(0),
         ttl_ms: image.ttl_ms.unwrap_or(0),

@@ -1,6 +1,7 @@
 //! What the decoder makes of a peer's bytes, one table per topic.
 
 use bytes::{Bytes, BytesMut};
+use spindle_core::{JobId, address::foreign_uuid};
 use spindle_workq::wire::{Decoder, ErrorText, Limits, NewJob, Reject, Request, Run, Uuid};
 
 const ID: &str = "00000001-0000-4000-8000-000000000001";
@@ -361,7 +362,12 @@ fn any_uuid_is_an_id_and_junk_behind_one_is_not() {
 
 #[test]
 fn jobs_of_other_doors_can_be_named_but_not_made() {
-    let foreign = Uuid::from_foreign_job(77);
+    let foreign = Uuid::from_bytes(foreign_uuid(JobId(77)));
+    assert!(foreign.is_foreign());
+    check_refused(&[
+        (&format!("add {foreign} ping 1000 60000 1\r\na\r\n"), ErrorText::InvalidId),
+        (&format!("run {foreign} ping 1000 60000 1\r\na\r\n"), ErrorText::InvalidId),
+    ]);
     assert_eq!(request(&format!("delete {foreign}\r\n")), Request::Delete { id: foreign });
     assert_eq!(request(&format!("inspect job {foreign}\r\n")), Request::InspectJob { id: foreign });
 }

@@ -161,8 +161,11 @@ impl Direct {
 
     fn decide(&mut self, command: &Command) -> Result<Vec<(Event, bool)>, Rejection> {
         self.state.wake_buckets(self.now_ms);
-        let outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
-        self.state.apply_hints(&self.decision, self.now_ms);
+        let mut outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
+        while !self.decision.blocked.is_empty() {
+            self.state.apply_hints(&self.decision, self.now_ms);
+            outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
+        }
         outcome.map(|()| {
             assert!(self.decision.events.len() <= EVENTS_MAX, "too many events");
             std::mem::take(&mut self.decision.events)

@@ -25,6 +25,9 @@ pub(super) fn submit(
     if submit.id.0 >= state.server().ids_until || state.handle(submit.id).is_some() {
         return Err(Rejection::IdNotReserved);
     }
+    if let Some(taken) = submit.uuid.and_then(|uuid| state.job_by_uuid(&uuid)) {
+        return Err(Rejection::KeyTaken(taken.id()));
+    }
     if let Some(taken) = submit.keys.iter().find_map(|key| state.job_by_key(key)) {
         return Err(Rejection::KeyTaken(taken.id()));
     }
@@ -46,7 +49,7 @@ pub(super) fn submit(
         (false, false) => Status::Ready,
     };
     let start_ms = submit.run_at_ms.unwrap_or(now_ms);
-    let image = JobImage {
+    let mut image = JobImage {
         id: submit.id.0,
         queue: submit.queue.clone(),
         status: status as i32,
@@ -57,7 +60,6 @@ pub(super) fn submit(
         run_at_ms: submit.run_at_ms.filter(|_| ahead),
         scheduled_ms: submit.run_at_ms,
         ttl_ms: submit.ttl_ms,
-        expires_ms: submit.ttl_ms.map(|ttl| start_ms.saturating_add(ttl)),
         ttr_ms: submit.ttr_ms,
         attempts_max: submit.attempts_max,
         fails_max: submit.fails_max,
@@ -72,10 +74,10 @@ pub(super) fn submit(
         keep_ms: submit.keep_ms,
         keep_read_ms: submit.keep_read_ms,
         drop_result: submit.drop_result,
-        revision: 1,
         ..JobImage::default()
     };
-    if image.expires_ms.is_some_and(|expires| expires <= now_ms) {
+    image.set_uuid(submit.uuid);
+    if submit.ttl_ms.is_some_and(|ttl| start_ms.saturating_add(ttl) <= now_ms) {
         return Err(Rejection::OutOfRange("ttl"));
     }
     out.tell(Event::Submitted(image), !submit.foreground);

@@ -151,8 +151,9 @@ impl State {
             self.bound.entry(holder).or_default().insert(number);
         }
         for label in self.slots[number].labels().to_vec() {
-            if let Some(bucket) = self.bucket_made(label) {
-                bucket.started();
+            match self.bucket_made(label) {
+                Some(bucket) => bucket.started(),
+                None => *self.unruled.entry(label).or_default() += 1,
             }
         }
     }
@@ -173,10 +174,32 @@ impl State {
             }
         }
         for label in self.slots[number].labels().to_vec() {
-            if let Some(bucket) = self.buckets.get_mut(&label) {
-                bucket.ended();
+            match self.buckets.get_mut(&label) {
+                Some(bucket) => bucket.ended(),
+                None => self.end_unruled(label),
             }
             self.promote_all(label);
+        }
+    }
+
+    fn end_unruled(&mut self, label: Label) {
+        if let Some(running) = self.unruled.get_mut(&label) {
+            *running -= 1;
+            if *running == 0 {
+                self.unruled.remove(&label);
+            }
+        }
+    }
+
+    /// A constraint is there: what runs under its labels already counts.
+    pub(super) fn rule_running(&mut self, from: Label, until: Label) {
+        let labels: Vec<Label> =
+            self.unruled.range(from..=until).map(|(label, _)| *label).collect();
+        for label in labels {
+            let running = self.unruled.remove(&label).unwrap_or_default();
+            if let Some(bucket) = self.bucket_made(label) {
+                (0..running).for_each(|_| bucket.started());
+            }
         }
     }
 
@@ -454,38 +477,63 @@ impl State {
     /// Puts a stub into all indices, in the place of the unfinished job if there is one.
     pub(super) fn insert_stub(&mut self, image: &crate::job::JobImage, at: Place) {
         let id = JobId(image.id);
+        let status = image.status();
         let queue = self.queue_made(&image.queue);
         // Counted before the unfinished job goes, so that the queue is not forgotten in between.
         if let Some(queue) = self.queues[queue as usize].as_mut() {
-            queue.counts[image.status() as usize] += 1;
+            queue.counts[status as usize] += 1;
         }
-        self.remove_job(id);
-        let uuid = image.keys.iter().find_map(as_uuid);
+        let uuid = image.uuid().or_else(|| image.keys.iter().find_map(as_uuid));
         let home = image.needs().map_or(at.position, |needs| needs.min(at.position));
-        let stub = Stub::new(id, image.status(), uuid, queue, at, home, image.kept_until_ms);
-        let (number, key) = {
-            let key = stub.expiry_key();
-            (self.stubs.insert(stub), key)
-        };
-        let handle = number | STUB;
-        let kept: Vec<Key> = image
-            .keys
-            .iter()
-            .filter(|key| {
-                key.scope == crate::job::Scope::WhileKept as i32 && as_uuid(key).is_none()
-            })
-            .cloned()
-            .collect();
-        if !kept.is_empty() {
-            self.stub_keys.insert(handle, kept);
+        let stub = Stub::new(id, status, uuid, queue, at, home, image.kept_until_ms);
+        let key = stub.expiry_key();
+        match self.handle(id) {
+            Some(handle) if handle & STUB == 0 && self.slots[handle].other_keys().is_empty() => {
+                self.replace_by_stub(handle, stub);
+            }
+            _ => {
+                self.remove_job(id);
+                let kept = image.keys.iter().filter(|key| {
+                    key.scope == crate::job::Scope::WhileKept as i32 && as_uuid(key).is_none()
+                });
+                let kept: Vec<Key> = kept.cloned().collect();
+                let handle = self.stubs.insert(stub) | STUB;
+                if !kept.is_empty() {
+                    self.stub_keys.insert(handle, kept);
+                }
+                let State { slots, stubs, by_id, .. } = self;
+                by_id.insert(u128::from(id.0), handle, |other| {
+                    u128::from(id_of(slots, stubs, other))
+                });
+                self.enter_keys(handle);
+            }
         }
-        let State { slots, stubs, by_id, stub_expiry, .. } = self;
-        by_id.insert(u128::from(id.0), handle, |other| u128::from(id_of(slots, stubs, other)));
-        if let Some(kept_until_ms) = image.kept_until_ms {
+        if let Some(kept_until_ms) = image.kept_until_ms
+            && let Some(number) = self.stub(id)
+        {
+            let State { stubs, stub_expiry, .. } = self;
             stub_expiry.insert(key, number, |other| stubs[other].expiry_key());
             self.note_due(kept_until_ms);
         }
-        self.enter_keys(handle);
+    }
+
+    /// The common case: the name and the id stay where they are in their indices, and lead to the
+    /// stub from now on.
+    fn replace_by_stub(&mut self, slot_number: u32, stub: Stub) {
+        self.leave_expiry(slot_number);
+        self.detach(slot_number);
+        let id = self.slots[slot_number].id.get();
+        let handle = self.stubs.insert(stub) | STUB;
+        let State { slots, stubs, by_id, keys, .. } = self;
+        by_id.replace(u128::from(id), slot_number, handle, |other| {
+            u128::from(id_of(slots, stubs, other))
+        });
+        if let Some(uuid) = uuid_of(slots, stubs, slot_number) {
+            keys.replace(keys.hash(Origin::Workq as u8, &uuid), slot_number, handle);
+        }
+        if let Some(slot) = self.slots.remove(slot_number) {
+            self.forget_queue_if_unused(slot.queue);
+        }
     }
 }
 

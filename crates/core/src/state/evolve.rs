@@ -188,6 +188,7 @@ impl State {
                 // A looser limit may free groups that wait: let them find out.
                 let from = Label { constraint: number, value: 0 };
                 let until = Label { constraint: number, value: u64::MAX };
+                self.rule_running(from, until);
                 let labels: Vec<Label> =
                     self.buckets.range(from..=until).map(|(label, _)| *label).collect();
                 for label in labels {

@@ -28,13 +28,7 @@ impl State {
             foreground: slot.is_foreground(),
             ..JobImage::default()
         };
-        if slot.has_uuid() {
-            image.keys.push(Key {
-                namespace: Origin::Workq as i32,
-                name: Bytes::copy_from_slice(&slot.uuid),
-                scope: crate::job::Scope::WhileKept as i32,
-            });
-        }
+        image.set_uuid(slot.has_uuid().then_some(slot.uuid));
         if let Some(extra) = slot.extra.as_deref() {
             fill_from_extra(&mut image, extra);
         }
@@ -158,6 +152,9 @@ fn fill_from_extra(image: &mut JobImage, extra: &Extra) {
 
 fn fill_rare(slot: &mut Slot, image: &JobImage, inline: Option<Bytes>) {
     let mut keys = Vec::new();
+    if let Some(uuid) = image.uuid() {
+        slot.set_uuid(uuid);
+    }
     for key in &image.keys {
         match as_uuid(key) {
             Some(uuid) if !slot.has_uuid() => slot.set_uuid(uuid),

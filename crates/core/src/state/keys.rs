@@ -59,6 +59,14 @@ impl KeyIndex {
         self.tables[table_of(hash)].insert_unique(hash, handle, |other| hash_of(*other));
     }
 
+    /// Exchanges a handle for another with the same key.
+    pub fn replace(&mut self, hash: u64, old: u32, new: u32) {
+        let table = &mut self.tables[table_of(hash)];
+        if let Some(handle) = table.find_mut(hash, |handle| *handle == old) {
+            *handle = new;
+        }
+    }
+
     /// Removes a handle.
     pub fn remove(&mut self, hash: u64, handle: u32, hash_of: impl Fn(u32) -> u64) {
         let table = &mut self.tables[table_of(hash)];

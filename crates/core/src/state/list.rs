@@ -134,10 +134,27 @@ impl SlotList {
         }
     }
 
-    /// The slot with exactly this key. Keys are whole numbers, so between a chunk's bound and a
-    /// key there are at most as many entries as their difference says.
+    /// Exchanges a slot number for another of the same key.
+    pub fn replace(&mut self, key: u128, old: u32, new: u32, key_of: impl Fn(u32) -> u128) {
+        if let Some((chunk, at)) = self.place_of(key, key_of)
+            && let Some(entry) = self.chunks[chunk].slots.get_mut(at)
+            && *entry == old
+        {
+            *entry = new;
+        }
+    }
+
+    /// The slot with exactly this key.
     pub fn find(&self, key: u128, key_of: impl Fn(u32) -> u128) -> Option<u32> {
-        let chunk = &self.chunks[self.chunk_for(key)?];
+        let (chunk, at) = self.place_of(key, key_of)?;
+        self.chunks[chunk].slots.get(at).copied()
+    }
+
+    /// Where the slot with exactly this key is. Keys are whole numbers, so between a chunk's bound and a
+    /// key there are at most as many entries as their difference says.
+    fn place_of(&self, key: u128, key_of: impl Fn(u32) -> u128) -> Option<(usize, usize)> {
+        let number = self.chunk_for(key)?;
+        let chunk = &self.chunks[number];
         // Keys that count up without gaps stand where their distance from the bound says; with
         // gaps they stand before that.
         let end = chunk.slots.len();
@@ -145,11 +162,11 @@ impl SlotList {
         if let Some(slot) = chunk.slots.get(guess)
             && key_of(*slot) == key
         {
-            return Some(*slot);
+            return Some((number, guess));
         }
         let before = chunk.slots.get(..guess)?;
         let at = before.partition_point(|other| key_of(*other) < key);
-        before.get(at).copied().filter(|slot| key_of(*slot) == key)
+        before.get(at).filter(|slot| key_of(**slot) == key).map(|_| (number, at))
     }
 
     /// All slots with keys from `key` on, in order.

@@ -155,6 +155,9 @@ pub struct State {
     bound: BTreeMap<u64, BTreeSet<u32>>,
     constraints: BTreeMap<u32, KeptConstraint>,
     buckets: BTreeMap<Label, Bucket>,
+    /// How many leased jobs have a label of a constraint that is not there: removed, or told again
+    /// only later in a log whose beginning was trimmed.
+    unruled: BTreeMap<Label, u64>,
     /// When time alone frees a bucket that groups wait at.
     bucket_wakes: BTreeSet<(u64, Label)>,
     /// Queues in which a group competes again since the engine last asked.
@@ -197,6 +200,7 @@ impl State {
             bound: BTreeMap::new(),
             constraints: BTreeMap::new(),
             buckets: BTreeMap::new(),
+            unruled: BTreeMap::new(),
             bucket_wakes: BTreeSet::new(),
             promoted: BTreeSet::new(),
             due_hint_ms: u64::MAX,

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use crate::job::{Attempt, Backoff, JobId, Key, Label, Lease, Origin, Outcome, Scope, Status};
 use crate::payload::Type;
 
-/// `ttl_ms` and `ttr_ms` of a job that has none.
-pub(crate) const NO_TTL: u64 = u64::MAX;
+/// `ttl_ms` of a job that has none: no TTL is 0, while all 64 bits may be one.
+pub(crate) const NO_TTL: u64 = 0;
+/// `ttr_ms` of a job that has none.
 pub(crate) const NO_TTR: u32 = u32::MAX;
 
 /// An unfinished job. A waiting one costs this much and its places in the indices, about 130 bytes;

@@ -54,10 +54,7 @@ fn settings_limits_and_the_server_are_carried_whole() {
     let settings = QueueSettings { paused: true, ..QueueSettings::default() };
     server.given(Command::SetQueue { name: Bytes::from_static(b"mail"), settings });
     let rate = Rate { count: 1, per_ms: 9_000, burst: 3 };
-    server.given(Command::SetConstraint(Constraint {
-        rate: Some(rate),
-        ..Constraint::default()
-    }));
+    server.given(Command::SetConstraint(Constraint { rate: Some(rate), ..Constraint::default() }));
     for value in 0..3 {
         server.given(submit(value + 1, "bill", |job| {
             job.labels = vec![Label { constraint: 1, value }];

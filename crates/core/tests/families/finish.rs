@@ -5,9 +5,7 @@ use spindle_core::command::Claim;
 use spindle_core::job::{Cause, Origin};
 use spindle_core::{Command, JobId, Rejection, Status};
 
-use crate::harness::{
-    START_MS, Server, complete, fail, finish, lease_with, submit, submit_by,
-};
+use crate::harness::{START_MS, Server, complete, fail, finish, lease_with, submit, submit_by};
 
 #[test]
 fn a_completed_job_keeps_its_result_as_long_as_asked() {

@@ -7,9 +7,7 @@ use spindle_core::payload::BytesRef;
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{Command, Event, JobId, Rejection, Status, Type};
 
-use crate::harness::{
-    START_MS, Server, complete, fail, lease_of, lease_with, submit, submit_by,
-};
+use crate::harness::{START_MS, Server, complete, fail, lease_of, lease_with, submit, submit_by};
 
 fn leased(events: &[Event]) -> u64 {
     let leased = events.iter().find_map(|event| match event {
@@ -164,8 +162,7 @@ fn a_waiting_group_is_served_by_age_once_its_limit_frees() {
         submit(id, "mail", move |job| {
             job.priority = priority;
             job.constraints_revision = 2;
-            job.labels =
-                vec![Label { constraint: 1, value: 0 }, Label { constraint: 2, value }];
+            job.labels = vec![Label { constraint: 1, value: 0 }, Label { constraint: 2, value }];
         })
     };
     server.given(job(1, 0, 0));
@@ -199,10 +196,7 @@ fn a_lease_that_needs_its_own_record_says_so() {
 fn a_foreground_lease_under_a_rate_logs_what_it_took() {
     let mut server = Server::new();
     let rate = Rate { count: 1, per_ms: 1_000, burst: 1 };
-    server.given(Command::SetConstraint(Constraint {
-        rate: Some(rate),
-        ..Constraint::default()
-    }));
+    server.given(Command::SetConstraint(Constraint { rate: Some(rate), ..Constraint::default() }));
     server.given(submit_by(Origin::Gearman, 1, "mail", |job| {
         job.foreground = true;
         job.payload = BytesRef::in_memory(Bytes::from_static(b"x"), Type::Bytes);

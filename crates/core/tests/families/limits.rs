@@ -50,10 +50,7 @@ fn every_value_has_its_own_bucket() {
 fn a_rate_gives_its_burst_and_then_its_pace_across_restarts() {
     let mut server = Server::new();
     let rate = Rate { count: 1, per_ms: 100, burst: 2 };
-    server.given(Command::SetConstraint(Constraint {
-        rate: Some(rate),
-        ..Constraint::default()
-    }));
+    server.given(Command::SetConstraint(Constraint { rate: Some(rate), ..Constraint::default() }));
     for id in 1..=4 {
         server.given(labelled(id, 1, 0));
     }

@@ -63,10 +63,10 @@ fn random_submit(draw: &mut Draw, server: &Server, id: u64) -> Command {
         } else {
             BytesRef::logged(server.position, 9, 1 + draw.below(2) as u32 * 2_000_000, Type::Bytes)
         };
+        if origin == Origin::Workq {
+            submit.uuid = Some([1 + draw.below(30) as u8; 16]);
+        }
         submit.keys = match origin {
-            Origin::Workq => {
-                vec![key(origin, &[draw.below(30) as u8; 16], Scope::WhileKept)]
-            }
             Origin::Gearman if draw.one_in(2) => {
                 vec![key(origin, &[draw.below(9) as u8], Scope::WhileUnfinished)]
             }
@@ -172,11 +172,8 @@ fn random_limit(draw: &mut Draw, server: &Server) -> Command {
         let labels = random_labels(draw, server);
         return Command::Relabel { id: random_job(draw, server), labels };
     }
-    let rate = Rate {
-        count: 1 + draw.below(3),
-        per_ms: 1 + draw.below(3_000),
-        burst: 1 + draw.below(3),
-    };
+    let rate =
+        Rate { count: 1 + draw.below(3), per_ms: 1 + draw.below(3_000), burst: 1 + draw.below(3) };
     Command::SetConstraint(Constraint {
         number: 0,
         name: Bytes::from_static(b"limit"),

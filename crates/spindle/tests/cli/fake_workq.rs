@@ -1,10 +1,13 @@
 //! A Workq server that answers as a test tells it to, and remembers what it was asked.
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     process::{Child, ExitStatus},
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -168,6 +171,44 @@ pub fn list<T>(items: &[T], write: impl Fn(&mut BytesMut, &T)) -> Answer {
 /// The id `number` stands for in these tests.
 pub fn id(number: u8) -> Uuid {
     Uuid::from_random([number; 16])
+}
+
+/// What a program says, line by line.
+pub struct Said(Receiver<String>);
+
+impl Said {
+    /// Listens to a program.
+    pub fn by(output: impl Read + Send + 'static) -> Self {
+        let (lines, said) = channel();
+        thread::spawn(move || {
+            let lines_of = BufReader::new(output).lines().map_while(Result::ok);
+            // A test that has heard enough is gone.
+            let _ = lines_of.into_iter().try_for_each(|line| lines.send(line));
+        });
+        Self(said)
+    }
+
+    /// Waits for a line with this in it.
+    pub fn await_line(&self, part: &str) -> String {
+        loop {
+            let line = self.0.recv_timeout(WITHIN);
+            let line = line.unwrap_or_else(|error| panic!("{part:?} was never said: {error}"));
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// Waits until the program and all that it started have closed their output.
+    pub fn await_end(&self) {
+        loop {
+            match self.0.recv_timeout(WITHIN) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => panic!("somebody still holds the output"),
+            }
+        }
+    }
 }
 
 /// Waits for a program to end; one that does not is killed and fails the test.

@@ -2,11 +2,11 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::Read,
     net::TcpListener,
     os::unix::net::UnixDatagram,
     path::{Path, PathBuf},
-    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -16,12 +16,12 @@ use nix::{
 };
 use tempfile::TempDir;
 
-use crate::fake_workq::{await_exit, spindle, stderr, stdout};
+use crate::fake_workq::{Said, await_exit, spindle, stderr, stdout};
 
 /// A running server; dropping it kills it.
 struct Served {
     child: Child,
-    log: BufReader<ChildStderr>,
+    log: Said,
     address: String,
     greeting: String,
 }
@@ -38,20 +38,11 @@ fn serve_with(arguments: &[&str], environment: &[(&str, &str)]) -> Served {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap());
-    let greeting = await_line(&mut log, "workq on ");
+    let log = Said::by(child.stderr.take().unwrap());
+    let greeting = log.await_line("workq on ");
     let (_, after) = greeting.split_once("workq on ").unwrap();
     let address = after.split(',').next().unwrap().to_owned();
     Served { child, log, address, greeting }
-}
-
-fn await_line(log: &mut impl BufRead, part: &str) -> String {
-    let mut line = String::new();
-    while !line.contains(part) {
-        line.clear();
-        assert_ne!(log.read_line(&mut line).unwrap(), 0, "{part:?} was never said");
-    }
-    line
 }
 
 impl Served {
@@ -130,12 +121,12 @@ fn a_worker_outlives_a_restart_of_the_server_and_delivers() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = BufReader::new(worker.stderr.take().unwrap());
-    await_line(&mut said, "up");
+    let said = Said::by(worker.stderr.take().unwrap());
+    said.await_line("up");
     served.send(Signal::SIGKILL);
     await_exit(&mut served.child);
     fs::write(&go, "").unwrap();
-    await_line(&mut said, "trying again");
+    said.await_line("trying again");
     let served = serve(&["--workq", &address, "--data", &data]);
     assert_eq!(await_exit(&mut worker).code(), Some(0));
     served.spindle(&["result", &id]).assert().success();
@@ -167,7 +158,7 @@ fn the_greeting_says_what_is_served_from_where() {
     );
     let version = env!("CARGO_PKG_VERSION");
     let address = &served.address;
-    let line = format!("spindle {version}: workq on {address}, data in {data}, sync interval:20\n");
+    let line = format!("spindle {version}: workq on {address}, data in {data}, sync interval:20");
     assert!(served.greeting.ends_with(&line), "{}", served.greeting);
     assert!(!served.greeting.contains('\x1b'), "no colour when it is not a terminal");
     assert!(!served.address.ends_with(":0"), "{}", served.address);
@@ -194,7 +185,7 @@ fn a_second_signal_ends_the_server_at_once() {
     while stdout(&served.spindle(&["queues"]).unwrap()) != "q\t1\t0\n" {}
     let mut served = served;
     served.send(Signal::SIGINT);
-    await_line(&mut served.log, "SIGINT: stopping, at most 1h");
+    served.log.await_line("SIGINT: stopping, at most 1h");
     served.send(Signal::SIGTERM);
     assert_eq!(await_exit(&mut served.child).code(), Some(143));
     assert_eq!(await_exit(&mut runs).code(), Some(1));

@@ -1,7 +1,6 @@
 //! `spindle work` against a scripted server.
 
 use std::{
-    io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
     sync::{
         Mutex,
@@ -10,7 +9,8 @@ use std::{
 };
 
 use crate::fake_workq::{
-    Answer, Fake, await_exit, id, lease, name, not_found, ok, refused, stderr, stdout, timeout,
+    Answer, Fake, Said, await_exit, id, lease, name, not_found, ok, refused, stderr, stdout,
+    timeout,
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -173,7 +173,7 @@ fn several_queues_are_asked_for_together() {
 }
 
 /// Starts `spindle work` and waits until its command says that it runs.
-fn at_work(fake: &Fake, script: &str) -> (Child, BufReader<impl std::io::Read>) {
+fn at_work(fake: &Fake, script: &str) -> (Child, Said) {
     let address = fake.address();
     let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
         .args(["work", "q", "--workq", &address, "--", "sh", "-c", script])
@@ -182,17 +182,9 @@ fn at_work(fake: &Fake, script: &str) -> (Child, BufReader<impl std::io::Read>) 
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap());
-    await_line(&mut said, "running");
+    let said = Said::by(child.stderr.take().unwrap());
+    said.await_line("running");
     (child, said)
-}
-
-fn await_line(said: &mut impl BufRead, part: &str) {
-    let mut line = String::new();
-    while !line.contains(part) {
-        line.clear();
-        assert_ne!(said.read_line(&mut line).unwrap(), 0, "{part} was never said");
-    }
 }
 
 fn send(child: &Child, signal: Signal) {
@@ -206,9 +198,9 @@ fn a_signal_lets_the_running_job_finish_and_takes_no_other() {
     let go = folder.path().join("go");
     let script =
         format!("echo running >&2; until [ -e {} ]; do sleep 0.01; done; echo out", go.display());
-    let (mut child, mut said) = at_work(&fake, &script);
+    let (mut child, said) = at_work(&fake, &script);
     send(&child, Signal::SIGTERM);
-    await_line(&mut said, "waiting for 1 running");
+    said.await_line("waiting for 1 running");
     std::fs::write(&go, "").unwrap();
     assert_eq!(await_exit(&mut child).code(), Some(0));
     assert_eq!(finished(&fake), [(id(1), true, b"out\n".to_vec())]);
@@ -217,13 +209,13 @@ fn a_signal_lets_the_running_job_finish_and_takes_no_other() {
 #[test]
 fn a_second_signal_kills_the_running_job() {
     let fake = with_jobs(vec![(1, b"")]);
-    let (mut child, mut said) = at_work(&fake, "echo running $$ >&2; exec sleep 600");
+    let (mut child, said) = at_work(&fake, "echo running $$ >&2; exec sleep 600");
     send(&child, Signal::SIGINT);
-    await_line(&mut said, "waiting for 1 running");
+    said.await_line("waiting for 1 running");
     send(&child, Signal::SIGINT);
     assert_eq!(await_exit(&mut child).code(), Some(130));
     // The command held the pipe; its end says that it is gone too.
-    while said.read_line(&mut String::new()).unwrap() > 0 {}
+    said.await_end();
     assert_eq!(finished(&fake), []);
 }
 

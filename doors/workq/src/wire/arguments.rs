@@ -284,7 +284,7 @@ fn check_ttl(ttl_ms: u64) -> Result<(), ErrorText> {
 /// The ranges that `add`, `schedule` and `run` check, once all arguments have their form.
 fn check_job(id: Uuid, name: Word<'_>, ttr_ms: u32) -> Result<(), ErrorText> {
     check_id(id)?;
-    if id.foreign_job().is_some() {
+    if id.is_foreign() {
         return Err(ErrorText::InvalidId);
     }
     check_name(name)?;

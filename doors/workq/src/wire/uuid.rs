@@ -3,12 +3,7 @@
 use std::fmt;
 
 use bytes::{BufMut, BytesMut};
-
-/// The first eight bytes of the ids under which this door shows other doors' jobs.
-const FOREIGN_PREFIX: [u8; 8] = *b"spindl\x80\x00";
-/// What the ninth byte's high half is in such an id; 60 bits of number follow it.
-const FOREIGN_VARIANT: u8 = 0x80;
-const FOREIGN_NUMBER_MASK: u64 = (1 << 60) - 1;
+use spindle_core::address;
 
 /// A UUID of any version, 16 bytes in the order in which they are written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,23 +30,11 @@ impl Uuid {
         &self.0
     }
 
-    /// The id under which this door shows job `number` of another door: `7370696e-646c-8000-8`
-    /// and the number as 15 hexadecimal digits. Job numbers are below 2^53.
+    /// Whether it lies in the range by which jobs of other doors are named: no job of this door
+    /// can have it.
     #[must_use]
-    pub fn from_foreign_job(number: u64) -> Self {
-        let high = u64::from_be_bytes(FOREIGN_PREFIX);
-        let low = (u64::from(FOREIGN_VARIANT) << 56) | (number & FOREIGN_NUMBER_MASK);
-        Self(((u128::from(high) << 64) | u128::from(low)).to_be_bytes())
-    }
-
-    /// The number behind an id made by [`Uuid::from_foreign_job`]; `None` for any other id.
-    #[must_use]
-    pub fn foreign_job(&self) -> Option<u64> {
-        let number = u128::from_be_bytes(self.0);
-        let (high, low) = ((number >> 64) as u64, number as u64);
-        let is_foreign = high == u64::from_be_bytes(FOREIGN_PREFIX)
-            && low >> 60 == u64::from(FOREIGN_VARIANT >> 4);
-        is_foreign.then_some(low & FOREIGN_NUMBER_MASK)
+    pub fn is_foreign(&self) -> bool {
+        address::is_foreign(&self.0)
     }
 
     /// Whether all bits are zero: an id that somebody forgot to fill in.
@@ -220,17 +203,5 @@ mod tests {
         assert_eq!(Uuid::from_random([0; 16]).to_string(), "00000000-0000-4000-8000-000000000000");
         let text = Uuid::from_random([0xff; 16]).to_string();
         assert_eq!(text, "ffffffff-ffff-4fff-bfff-ffffffffffff");
-    }
-
-    #[test]
-    fn jobs_of_other_doors_have_an_id_that_gives_their_number_back() {
-        let id = Uuid::from_foreign_job(0x1234);
-        assert_eq!(id.to_string(), "7370696e-646c-8000-8000-000000001234");
-        assert_eq!(id.foreign_job(), Some(0x1234));
-        let last = (1 << 53) - 1;
-        assert_eq!(Uuid::from_foreign_job(last).foreign_job(), Some(last));
-        assert_eq!(Uuid::parse(EXAMPLE.as_bytes()).unwrap().foreign_job(), None);
-        let near = Uuid::parse(b"7370696e-646c-8000-9000-000000001234").unwrap();
-        assert_eq!(near.foreign_job(), None);
     }
 }

@@ -124,8 +124,7 @@ fn complete_and_fail_take_exactly_their_arguments() {
         ("complete #1 x", SIZE),
         ("complete #1 -1", SIZE),
         ("complete #1 1048577", SIZE),
-        // The block of a line with a wrong number of flags is read as the next command.
-        ("complete #1 1 -x=1", ARGS),
+        ("complete #1 1 -x=1|a", ARGS),
         ("fail", ARGS),
         ("fail x", ARGS),
         ("fail x 0|", ID),
@@ -237,7 +236,7 @@ fn run_and_schedule_check_their_arguments() {
         ("run #7 r 1000 x 1|a", WAIT),
         ("run #7 r 1000 86400001 1|a", WAIT),
         ("run #7 r 0 10 1|a", TTR),
-        ("run #7 r 1000 10 1 -a=1 -b=1", ARGS),
+        ("run #7 r 1000 10 1 -a=1 -b=1|a", ARGS),
         ("run #7 r 1000 10 1 -priority=x|a", PRIORITY),
         ("run #7 r 1000 10 1 -priority=4294967296|a", PRIORITY),
         ("run x r 1000 10 1|a", ID),

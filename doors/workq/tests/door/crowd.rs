@@ -7,15 +7,37 @@ struct Draw(u64);
 
 impl Draw {
     fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % end
     }
 }
 
 const WORDS: [&str; 24] = [
-    "add", "lease", "run", "inspect", "job", "complete", "fail", "result", "delete", "schedule",
-    "#1", "#2", "q", "0", "1", "-1", "1000", "60000", "18446744073709551615", "-priority=1",
-    "-x=", "\r\n", "2030-01-01T00:00:00Z", "\0\u{7f}",
+    "add",
+    "lease",
+    "run",
+    "inspect",
+    "job",
+    "complete",
+    "fail",
+    "result",
+    "delete",
+    "schedule",
+    "#1",
+    "#2",
+    "q",
+    "0",
+    "1",
+    "-1",
+    "1000",
+    "60000",
+    "18446744073709551615",
+    "-priority=1",
+    "-x=",
+    "\r\n",
+    "2030-01-01T00:00:00Z",
+    "\0\u{7f}",
 ];
 
 fn junk(draw: &mut Draw) -> Vec<u8> {

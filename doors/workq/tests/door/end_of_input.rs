@@ -10,9 +10,7 @@ fn what_was_asked_before_the_end_is_answered() {
         "add #1 q 1000 60000 1\r\na\r\nlease q 5000\r\ncomplete #1 1\r\nx\r\nresult #1 5000\r\n",
     ));
     client.end_sending();
-    client.expect(with_ids(
-        "+OK\r\n+OK 1\r\n#1 q 1000 1\r\na\r\n+OK\r\n+OK 1\r\n#1 1 1\r\nx\r\n",
-    ));
+    client.expect(with_ids("+OK\r\n+OK 1\r\n#1 q 1000 1\r\na\r\n+OK\r\n+OK 1\r\n#1 1 1\r\nx\r\n"));
     client.expect_closed();
 }
 
@@ -30,7 +28,8 @@ fn a_wait_ends_with_the_input_and_what_stands_behind_it_is_still_done() {
             let mut client = server.client();
             let request = with_ids(request);
             if waits_already {
-                client.begin(&format!("> {request}\n> inspect queue q"));
+                let lines = request.replace("\r\n", "\n> ");
+                client.begin(&format!("> {lines}\n> inspect queue q"));
             } else {
                 client.send(format!("{request}\r\ninspect queue q\r\n"));
             }

@@ -273,7 +273,7 @@ pub fn with_ids(text: &str) -> String {
     let mut written = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        written.push_str(&id(part[..digits].parse().unwrap()));
+        written.push_str(&id(part[..digits].parse().unwrap_or(0)));
         written.push_str(&part[digits..]);
     }
     written

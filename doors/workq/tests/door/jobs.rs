@@ -50,13 +50,8 @@ fn a_job_is_added_leased_completed_and_its_result_read_again_and_again() {
          < scheduled-len 0",
     );
     let first = Job { payload: "ping", ..job(1, "ping") };
-    let second = Job {
-        payload: "pong",
-        priority: 10,
-        max_attempts: 3,
-        max_fails: 1,
-        ..job(2, "ping")
-    };
+    let second =
+        Job { payload: "pong", priority: 10, max_attempts: 3, max_fails: 1, ..job(2, "ping") };
     client.ask("inspect jobs ping 0 10\r\n", format!("+OK 2\r\n{second}{first}"));
     client.ask("inspect jobs ping 1 1\r\n", format!("+OK 1\r\n{first}"));
     client.ask("inspect jobs ping 2 1\r\n", "+OK 0\r\n");
@@ -195,7 +190,8 @@ fn higher_priorities_go_first_then_older_jobs() {
          > a
          < +OK",
     );
-    let shown = Job { priority: 2_147_483_647, time: Some("2016-08-22T01:50:50Z"), ..job(6, "ord") };
+    let shown =
+        Job { priority: 2_147_483_647, time: Some("2016-08-22T01:50:50Z"), ..job(6, "ord") };
     client.inspect(&shown);
     for number in [6, 2, 4, 1, 3, 5] {
         client.talk(&format!(
@@ -329,8 +325,10 @@ fn thousands_of_pipelined_commands_are_all_answered() {
         expected += "+OK\r\n";
     }
     for number in 1..=JOBS {
-        sending += &crate::harness::with_ids(&format!("lease many 0\r\ncomplete #{number} 0\r\n\r\n"));
-        expected += &crate::harness::with_ids(&format!("+OK 1\r\n#{number} many 1000 1\r\nx\r\n+OK\r\n"));
+        sending +=
+            &crate::harness::with_ids(&format!("lease many 0\r\ncomplete #{number} 0\r\n\r\n"));
+        expected +=
+            &crate::harness::with_ids(&format!("+OK 1\r\n#{number} many 1000 1\r\nx\r\n+OK\r\n"));
     }
     client.ask(sending, expected);
     client.finish();
@@ -341,7 +339,9 @@ fn the_clients_are_counted_while_they_are_there() {
     let server = TestServer::new();
     let mut client = server.client();
     let count = |clients: usize| {
-        format!("+OK 1\r\nserver 3\r\nactive-clients {clients}\r\nevicted-jobs 0\r\nstarted 2016-08-22T01:50:51Z\r\n")
+        format!(
+            "+OK 1\r\nserver 3\r\nactive-clients {clients}\r\nevicted-jobs 0\r\nstarted 2016-08-22T01:50:51Z\r\n"
+        )
     };
     client.ask("inspect server\r\n", count(1));
     let mut other = server.client();

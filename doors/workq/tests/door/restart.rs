@@ -76,7 +76,8 @@ fn jobs_leases_and_results_are_there_after_a_restart() {
          < #3 0 3
          < bad",
     );
-    let leased = Job { ttr: 100_000, max_fails: 3, fails: 1, attempts: 1, state: 4, ..long(4, "leased") };
+    let leased =
+        Job { ttr: 100_000, max_fails: 3, fails: 1, attempts: 1, state: 4, ..long(4, "leased") };
     client.inspect(&leased);
     let time = Some("2016-08-22T01:52:51Z");
     client.inspect(&Job { time, ..job(5, "later") });
@@ -145,7 +146,13 @@ fn a_lease_outlives_the_restart_by_a_grace_of_at_most_its_ttr() {
     // All the time of two of them has passed meanwhile, one has 200 s left.
     let server = TestServer::on(log(&folder), START_MS + 200_000);
     let mut client = server.client();
-    let state = |number, name, ttr, state| Job { ttr, ttl: 600_000, attempts: 1, state, ..job(number, name) };
+    let state = |number, name, ttr, state| Job {
+        ttr,
+        ttl: 600_000,
+        attempts: 1,
+        state,
+        ..job(number, name)
+    };
     server.pass(999);
     client.inspect(&state(3, "short", 1000, 4));
     server.pass(1);

@@ -142,7 +142,14 @@ fn once_leased_only_the_ttr_counts_and_when_it_ends_the_job_is_gone() {
          < ping",
     );
     server.pass(299);
-    other.inspect(&Job { ttr: 300, ttl: 0, payload: "ping", attempts: 1, state: 4, ..job(1, "rn") });
+    other.inspect(&Job {
+        ttr: 300,
+        ttl: 0,
+        payload: "ping",
+        attempts: 1,
+        state: 4,
+        ..job(1, "rn")
+    });
     other.begin("> lease rn 1000");
     server.pass(1);
     client.talk("< -TIMEOUT");

@@ -150,7 +150,8 @@ fn a_job_that_is_gone_is_denied_only_when_that_is_durable() {
     bench.engine.commit_once();
     assert_eq!(bench.released(&mut deleter), "+OK\r\n");
     deleter.hear("delete #1\r\n");
-    for request in ["inspect job #1\r\n", "result #1 0\r\n", "lease q 0\r\n", "inspect queue q\r\n"] {
+    for request in ["inspect job #1\r\n", "result #1 0\r\n", "lease q 0\r\n", "inspect queue q\r\n"]
+    {
         asker.hear(request);
         assert_eq!(bench.released(&mut asker), "", "{request}");
     }

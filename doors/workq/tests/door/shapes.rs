@@ -84,7 +84,8 @@ fn a_bare_line_feed_closes_the_connection_without_a_word() {
 #[test]
 fn browsers_and_tls_are_shown_the_door() {
     let server = TestServer::new();
-    for stranger in ["GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "POST /a HTTP/1.1\r\n\r\n", "\x16\x03\x01"]
+    for stranger in
+        ["GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "POST /a HTTP/1.1\r\n\r\n", "\x16\x03\x01"]
     {
         let mut client = server.client();
         client.send(stranger);
@@ -103,7 +104,10 @@ fn one_mebibyte_goes_in_and_out_both_ways() {
     let mut client = server.client();
     let (payload, result) = ("p".repeat(MIB), "r".repeat(MIB));
     client.ask(with_ids(&format!("add #9 big 1000 60000 {MIB}\r\n{payload}\r\n")), "+OK\r\n");
-    client.ask("lease big 100\r\n", with_ids(&format!("+OK 1\r\n#9 big 1000 {MIB}\r\n{payload}\r\n")));
+    client.ask(
+        "lease big 100\r\n",
+        with_ids(&format!("+OK 1\r\n#9 big 1000 {MIB}\r\n{payload}\r\n")),
+    );
     client.ask(with_ids(&format!("complete #9 {MIB}\r\n{result}\r\n")), "+OK\r\n");
     client.ask(
         with_ids("result #9 100\r\n"),
@@ -162,7 +166,10 @@ fn inspect_jobs_shows_fewer_jobs_when_they_are_large() {
     let mut client = server.client();
     let payload = "x".repeat(MIB);
     for number in 1..=8 {
-        client.ask(with_ids(&format!("add #{number} big 1000 60000 {MIB}\r\n{payload}\r\n")), "+OK\r\n");
+        client.ask(
+            with_ids(&format!("add #{number} big 1000 60000 {MIB}\r\n{payload}\r\n")),
+            "+OK\r\n",
+        );
     }
     let shown = |from: u64, to: u64| {
         let jobs: String =

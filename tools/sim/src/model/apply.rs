@@ -8,7 +8,7 @@ use spindle_core::payload::BytesRef;
 use spindle_core::queue::Constraint;
 use spindle_core::{Command, JobId, JobImage, Status};
 
-use super::Model;
+use super::{Model, names};
 
 impl Model {
     /// What an accepted command changes. `leased` says which of its choices a lease was given.
@@ -112,7 +112,7 @@ impl Model {
             fails_max: submit.fails_max,
             backoff: submit.backoff,
             payload: Some(submit.payload.clone()),
-            keys: submit.keys.clone(),
+            keys: names(submit),
             labels: submit.labels.clone(),
             tags: submit.tags.clone(),
             state: submit.state.clone(),
@@ -211,6 +211,9 @@ impl Model {
         job.run_at_ms = None;
         job.finished_ms = None;
         job.kept_until_ms = None;
+        if let Some(outcome) = &mut job.outcome {
+            outcome.bytes = None;
+        }
         if let Some(payload) = payload {
             job.payload = Some(payload.clone());
         }

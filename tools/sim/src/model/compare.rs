@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use spindle_core::{Found, JobId, JobImage, State, Status};
 
-use super::Model;
+use super::{Model, uuid_key};
 
 impl Model {
     /// Names the first difference between this and a state of the core.
@@ -132,7 +132,10 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
     same(id, "revision", &job.revision, &image.revision)?;
     same(id, "keep_ms", &job.keep_ms, &image.keep_ms)?;
     same(id, "outcome", &outcome_of(job), &outcome_of(image))?;
-    let keys = |image: &JobImage| image.keys.iter().cloned().collect::<BTreeSet<_>>();
+    let keys = |image: &JobImage| {
+        let uuid = image.uuid().map(uuid_key);
+        uuid.into_iter().chain(image.keys.iter().cloned()).collect::<BTreeSet<_>>()
+    };
     same(id, "keys", &keys(job), &keys(image))?;
     let bytes = |image: &JobImage| image.payload.as_ref().map_or(0, |payload| payload.len);
     same(id, "payload", &bytes(job), &bytes(image))?;

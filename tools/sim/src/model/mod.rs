@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use spindle_core::command::Submit;
 use spindle_core::job::{Backoff, Key, Label, Origin, Scope};
 use spindle_core::queue::{Constraint, QueueSettings};
 use spindle_core::{Defaults, JobId, JobImage, Status};
@@ -185,10 +186,29 @@ impl Model {
         order
     }
 
+    /// Somebody dropped a job.
+    pub fn forget(&mut self, id: JobId) {
+        self.jobs.remove(&id.0);
+    }
+
     /// A crash: what is kept only in memory is gone.
     pub fn lose_memory(&mut self) {
         self.jobs.retain(|_, job| !job.foreground);
     }
+}
+
+/// Workq's name of a job, as a key among the others.
+pub(crate) fn uuid_key(uuid: [u8; 16]) -> Key {
+    Key {
+        namespace: Origin::Workq as i32,
+        name: Bytes::copy_from_slice(&uuid),
+        scope: Scope::WhileKept as i32,
+    }
+}
+
+/// All names of a job that comes in.
+pub(crate) fn names(submit: &Submit) -> Vec<Key> {
+    submit.uuid.map(uuid_key).into_iter().chain(submit.keys.iter().cloned()).collect()
 }
 
 /// Whether a job lost by this holder goes to the tail: one that kills its worker must not block

@@ -5,7 +5,7 @@ use spindle_core::job::{LABELS_MAX, Label};
 use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
 use spindle_core::{Command, JobId, JobImage, Rejection, Status};
 
-use super::Model;
+use super::{Model, names};
 
 /// A lease names at most this many queues.
 const LEASE_QUEUES_MAX: usize = 1024;
@@ -125,8 +125,8 @@ impl Model {
         reasons.add(!are_labels(&submit.labels), Rejection::OutOfRange("labels"));
         let stale = submit.constraints_revision != self.constraints_revision;
         reasons.add(stale && !submit.labels.is_empty(), Rejection::StaleConstraints);
-        for key in &submit.keys {
-            if let Some(holder) = self.key_holder(key) {
+        for key in names(submit) {
+            if let Some(holder) = self.key_holder(&key) {
                 reasons.add(true, Rejection::KeyTaken(holder));
             }
         }

@@ -89,12 +89,7 @@ impl Workload {
 
     fn workq(&mut self, id: JobId, view: View<'_>) -> Submit {
         let mut submit = self.new_submit(id, Origin::Workq, Type::Bytes);
-        let uuid = [self.rng.random_range(0..40); 16];
-        submit.keys.push(Key {
-            namespace: Origin::Workq as i32,
-            name: Bytes::copy_from_slice(&uuid),
-            scope: Scope::WhileKept as i32,
-        });
+        submit.uuid = Some([self.rng.random_range(1..40); 16]);
         submit.ttr_ms = Some(self.rng.random_range(1..60_000));
         submit.ttl_ms = Some(match self.rng.random_range(0..4) {
             0 => self.rng.random_range(1..20_000),

@@ -2,7 +2,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     net::{Shutdown, TcpStream},
+    process::Child,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -23,6 +25,7 @@ pub struct Orders {
 #[derive(Debug, Default)]
 struct State {
     stop: bool,
+    killed: bool,
     /// Jobs taken, and those that workers are waiting to take.
     taken: u64,
     waiting: BTreeMap<usize, TcpStream>,
@@ -115,9 +118,17 @@ impl Orders {
         drop(waited);
     }
 
-    /// A command runs in this process group.
-    pub fn began(&self, group: i32) {
-        self.state().groups.insert(group);
+    /// Starts a command in a process group of its own. A signal finds it either not started or
+    /// known, so that none is left behind.
+    pub fn start(&self, spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<(Child, i32)> {
+        let mut state = self.state();
+        if state.killed {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let child = spawn()?;
+        let group = i32::try_from(child.id()).map_err(io::Error::other)?;
+        state.groups.insert(group);
+        Ok((child, group))
     }
 
     /// A command ended.
@@ -125,9 +136,11 @@ impl Orders {
         self.state().groups.remove(&group);
     }
 
-    /// Ends all commands.
+    /// Ends all commands; none is started any more.
     pub fn kill_all(&self) {
-        for &group in &self.state().groups {
+        let mut state = self.state();
+        state.killed = true;
+        for &group in &state.groups {
             // It fails when the command has just ended.
             let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
         }

@@ -58,9 +58,7 @@ pub fn run(
     first_beat: Duration,
     mut beat: impl FnMut() -> Duration,
 ) -> io::Result<Ended> {
-    let mut child = spawn(command, job)?;
-    let group = i32::try_from(child.id()).map_err(io::Error::other)?;
-    orders.began(group);
+    let (mut child, group) = orders.start(|| spawn(command, job))?;
     let started = Running::start(&mut child, job.payload.clone());
     let (ended, wait) = channel();
     let waiter = thread::Builder::new().name("wait".to_owned()).spawn(move || {

@@ -1,0 +1,227 @@
+//! Group commit: what goes into a record, what waits for it, and what a failing disk stops.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use spindle_core::{JobId, Rejection, Status};
+use spindle_engine::{Committed, Failure, Gate, LeaseReply, Refused, Which};
+use spindle_log::disk::{Fault, Operation, SimDisk};
+
+use crate::bench::{Bench, START_MS, file_log, new_job, noise, plain, wish};
+
+#[test]
+fn all_calls_between_two_commits_are_one_record() {
+    let bench = Bench::new();
+    let before = bench.log.next();
+    let jobs: Vec<JobId> = (0..100).map(|_| bench.add("q", b"payload")).collect();
+    for _ in 0..50 {
+        bench.lease("q").expect("there are jobs");
+    }
+    for id in &jobs[..25] {
+        bench.finish(*id, true, b"result").expect("unfinished");
+    }
+    bench.engine.delete(Which::Id(jobs[99])).expect("there");
+    assert_eq!(bench.log.next(), before, "nothing is written before the commit");
+    assert_eq!(bench.engine.commit_once(), Committed::Some);
+    assert_eq!(bench.log.next(), before.next());
+    assert_eq!(bench.engine.commit_once(), Committed::Nothing);
+    bench.check_fold();
+}
+
+#[test]
+fn every_answer_waits_for_the_record_it_tells_of() {
+    let bench = Bench::new();
+    let (id, submitted) = bench.engine.submit(new_job(plain("q"), b"x")).expect("taken");
+    let (found, seen) = bench.engine.find(Which::Id(id));
+    assert_eq!(found, Some((id, Status::Ready)));
+    let LeaseReply::Leased(_, leased) =
+        bench.engine.lease(&bench.caller(1), wish("q"), 0).expect("no refusal")
+    else {
+        panic!("the job is ready")
+    };
+    for gate in [submitted, seen, leased] {
+        assert!(!bench.is_durable(gate));
+    }
+    assert_eq!(bench.engine.commit_once(), Committed::Some);
+    for gate in [submitted, seen, leased] {
+        assert!(bench.is_durable(gate));
+    }
+    let finished = bench.finish(id, true, b"").expect("unfinished");
+    let Err(Refused::Rejected(Rejection::Finished, again)) = bench.finish(id, true, b"") else {
+        panic!("it is finished")
+    };
+    let (image, told) = bench.engine.job(Which::Id(id)).expect("readable");
+    assert_eq!(image.map(|image| image.status()), Some(Status::Done));
+    for gate in [finished, again, told] {
+        assert!(!bench.is_durable(gate));
+    }
+    bench.commit();
+    let deleted = bench.engine.delete(Which::Id(id)).expect("there");
+    let (gone, denied) = bench.engine.find(Which::Id(id));
+    assert!(gone.is_none() && !bench.is_durable(deleted) && !bench.is_durable(denied));
+    bench.commit();
+    assert!(bench.is_durable(deleted) && bench.is_durable(denied));
+}
+
+#[test]
+fn what_is_durable_already_waits_for_nothing() {
+    let bench = Bench::new();
+    let id = bench.add("q", b"x");
+    bench.commit();
+    bench.add("other", b"x");
+    let (_, seen) = bench.engine.find(Which::Id(id));
+    assert!(bench.is_durable(seen), "another job's record is none of its business");
+    let LeaseReply::Leased(_, leased) =
+        bench.engine.lease(&bench.caller(1), wish("q"), 0).expect("no refusal")
+    else {
+        panic!("the job is ready")
+    };
+    assert!(bench.is_durable(leased), "the lease reveals the submit, and that is durable");
+}
+
+#[test]
+fn a_lease_whose_attempt_must_count_waits_for_its_own_record() {
+    let bench = Bench::new();
+    let mut submit = plain("q");
+    submit.attempts_max = Some(2);
+    bench.submit(submit, b"x");
+    bench.commit();
+    let LeaseReply::Leased(_, leased) =
+        bench.engine.lease(&bench.caller(1), wish("q"), 0).expect("no refusal")
+    else {
+        panic!("the job is ready")
+    };
+    assert!(!bench.is_durable(leased));
+    bench.commit();
+    assert!(bench.is_durable(leased));
+}
+
+#[test]
+fn too_much_that_is_not_durable_keeps_callers_waiting_for_room() {
+    let mut options = spindle_engine::Options { undurable_bytes_max: 10_000, ..Default::default() };
+    options.payload_memory_bytes = 0;
+    let log = Arc::new(spindle_log::MemoryLog::new());
+    let bench = Bench::on(log, START_MS, options);
+    let mut taken = 0;
+    while bench.engine.submit(new_job(plain("q"), &noise(taken, 1000))).is_ok() {
+        taken += 1;
+    }
+    assert!((9..=11).contains(&taken), "{taken}");
+    let refused = bench.engine.submit(new_job(plain("q"), b"")).map(|_| ());
+    assert_eq!(refused, Err(Refused::Busy));
+    let ticket = bench.engine.wait_for_room(&bench.caller(7));
+    assert!(bench.answers().is_empty());
+    bench.commit();
+    let answers = bench.answers();
+    assert!(matches!(&answers[..], [(t, spindle_engine::Answer::Room)] if *t == ticket));
+    bench.add("q", b"");
+}
+
+fn check_stopped(operation: Operation) {
+    let disk = SimDisk::new(3);
+    let bench = Bench::on_disk(&disk);
+    let (kept, _) = bench.engine.submit(new_job(plain("q"), b"kept")).expect("taken");
+    bench.commit();
+    let durable = bench.engine.durable();
+    let (lost, gate) = bench.engine.submit(new_job(plain("q"), b"lost")).expect("taken");
+    disk.fail(operation, 0, Fault::InputOutput);
+    assert_eq!(bench.engine.commit_once(), Committed::Failed);
+    assert!(matches!(bench.engine.failure(), Some(Failure::Log(_))));
+    // Nothing that waited for it may leave, now or later.
+    for _ in 0..3 {
+        bench.engine.submit(new_job(plain("q"), b"more")).ok();
+        assert_ne!(bench.engine.commit_once(), Committed::Some);
+        assert_eq!(bench.engine.durable(), durable);
+        assert!(!bench.is_durable(gate));
+    }
+    let bench = {
+        drop(bench);
+        disk.crash();
+        Bench::on_disk(&disk)
+    };
+    assert_eq!(bench.payload(kept), &b"kept"[..]);
+    // A sync that failed may have saved what it should have; nobody was told either way.
+    assert!(matches!(bench.status(lost), None | Some(Status::Ready)));
+    bench.check_fold();
+}
+
+#[test]
+fn after_a_failed_write_or_sync_nothing_leaves_any_more() {
+    check_stopped(Operation::Sync);
+    check_stopped(Operation::Write);
+}
+
+#[test]
+fn a_failure_is_reported_once_whichever_threads_meet_it() {
+    let disk = SimDisk::new(4);
+    let bench = Bench::on_disk(&disk);
+    let reports = Arc::new(AtomicU64::new(0));
+    let counted = reports.clone();
+    let count = move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    };
+    bench.engine.spawn(count).expect("threads");
+    disk.fail(Operation::Sync, 0, Fault::InputOutput);
+    let durable = bench.engine.durable();
+    let (_, gate) = bench.engine.submit(new_job(plain("q"), b"lost")).expect("taken");
+    bench.engine.nudge();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while reports.load(Ordering::SeqCst) == 0 {
+        assert!(Instant::now() < deadline, "the failure was never reported");
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    assert!(bench.letters.durable_moves.load(Ordering::SeqCst) > 0, "reactors are woken");
+    bench.engine.submit(new_job(plain("q"), b"more")).ok();
+    bench.engine.commit_once();
+    bench.engine.stop();
+    assert_eq!(reports.load(Ordering::SeqCst), 1);
+    assert_eq!(bench.engine.durable(), durable);
+    assert!(gate > durable);
+}
+
+#[test]
+fn on_a_full_disk_submits_are_refused_and_what_frees_space_goes_on() {
+    let disk = SimDisk::new(5);
+    let options = spindle_engine::Options { payload_memory_bytes: 0, ..Default::default() };
+    let log = file_log(&disk);
+    let bench = Bench::on(log.clone(), START_MS, options);
+    log.maintain();
+    disk.set_capacity(Some(disk.used() + 2 * crate::bench::SEGMENT_BYTES));
+    let mut jobs = Vec::new();
+    let refused = loop {
+        match bench.engine.submit(new_job(plain("q"), &noise(jobs.len() as u64, 4000))) {
+            Ok((id, _)) => jobs.push(id),
+            Err(refused) => break refused,
+        }
+        assert_ne!(bench.engine.commit_once(), Committed::Failed);
+        log.maintain();
+        assert!(jobs.len() < 1000, "the disk is never full");
+    };
+    assert_eq!(refused, Refused::DiskFull);
+    for (at, id) in jobs.iter().enumerate() {
+        if at % 2 == 0 {
+            bench.finish(*id, true, b"ok").expect("finishes go on");
+        }
+        bench.engine.delete(Which::Id(*id)).expect("deletes go on");
+        assert_eq!(bench.engine.commit_once(), Committed::Some);
+    }
+    bench.carry();
+    disk.set_capacity(None);
+    log.maintain();
+    bench.add("q", b"room again");
+    bench.check_fold();
+}
+
+#[test]
+fn a_gate_is_never_beyond_the_record_that_will_be_written() {
+    let bench = Bench::new();
+    for round in 0..50u64 {
+        let (_, gate) = bench.engine.submit(new_job(plain("q"), &noise(round, 10))).expect("taken");
+        assert_eq!(gate, Gate(bench.log.next().0 + 1));
+        let (_, nothing) = bench.engine.find(Which::Id(JobId(1 << 40)));
+        assert_eq!(nothing, gate);
+        bench.commit();
+        assert_eq!(bench.engine.durable(), gate);
+    }
+}

@@ -1,0 +1,75 @@
+//! Numbers of jobs: never given twice, whatever ends the server.
+
+use std::collections::BTreeSet;
+
+use spindle_core::JobId;
+use spindle_log::disk::SimDisk;
+
+use crate::bench::{Bench, new_job, plain};
+
+fn foreground(bench: &Bench) -> JobId {
+    let mut submit = plain("f");
+    submit.foreground = true;
+    let (id, gate) = bench.engine.submit(new_job(submit, b"x")).expect("taken");
+    assert!(bench.is_durable(gate), "the block its number is from is durable");
+    id
+}
+
+#[test]
+fn numbers_are_never_given_twice_whatever_ends_the_server() {
+    let disk = SimDisk::new(8);
+    let mut bench = Bench::on_disk(&disk);
+    let mut seen = BTreeSet::new();
+    for round in 0..12 {
+        for _ in 0..20 {
+            let fresh = [bench.add("q", b"x"), foreground(&bench)];
+            for id in fresh {
+                assert!(seen.insert(id), "{id} was given twice");
+                assert!(seen.last() == Some(&id), "numbers rise");
+            }
+        }
+        match round % 3 {
+            // An orderly end, a process that dies, a machine that dies.
+            0 => bench.commit(),
+            1 => {}
+            _ => disk.crash(),
+        }
+        bench = bench.restart(&disk);
+        bench.check_fold();
+    }
+}
+
+#[test]
+fn a_refused_submit_costs_no_number() {
+    let bench = Bench::new();
+    let key = spindle_engine::workq_key([7; 16]);
+    let mut submit = plain("q");
+    submit.keys.push(key);
+    let first = bench.submit(submit.clone(), b"x");
+    for _ in 0..10 {
+        assert!(bench.engine.submit(new_job(submit.clone(), b"x")).is_err());
+    }
+    assert_eq!(bench.add("q", b"x"), JobId(first.0 + 1));
+    bench.check_fold();
+}
+
+#[test]
+fn the_next_block_is_durable_before_its_first_number_is_given() {
+    let disk = SimDisk::new(9);
+    let bench = Bench::on_disk(&disk);
+    let mut last = JobId(0);
+    for round in 0..70_000 {
+        let mut submit = plain("f");
+        submit.foreground = true;
+        let (id, gate) = bench.engine.submit(new_job(submit, b"")).expect("taken");
+        assert!(id > last);
+        last = id;
+        // While the next block is reserved its numbers wait for that; nothing else does.
+        if !bench.is_durable(gate) {
+            bench.commit();
+            assert!(bench.is_durable(gate), "in round {round}");
+        }
+    }
+    let bench = bench.restart(&disk);
+    assert!(foreground(&bench) > last);
+}

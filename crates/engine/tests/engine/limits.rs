@@ -1,0 +1,167 @@
+//! Constraints, from the command that sets them to the lease they hold back.
+
+use bytes::Bytes;
+use spindle_core::JobId;
+use spindle_core::command::{Command, Submit};
+use spindle_core::job::Label;
+use spindle_core::queue::{Constraint, Rate};
+use spindle_core::{Rejection, Status};
+use spindle_engine::{LeaseReply, Refused};
+use spindle_log::disk::SimDisk;
+
+use crate::bench::{Bench, new_job, noise, plain, wish};
+
+fn constrain(bench: &Bench, rule: Constraint) -> u32 {
+    bench.execute(Command::SetConstraint(rule));
+    bench.engine.look(|state| state.constraints().last().expect("just set").number)
+}
+
+fn labelled(bench: &Bench, queue: &str, labels: &[(u32, u64)]) -> Submit {
+    let mut submit = plain(queue);
+    submit.labels = labels
+        .iter()
+        .map(|(constraint, value)| Label { constraint: *constraint, value: *value })
+        .collect();
+    submit.constraints_revision = bench.engine.look(|state| state.server().constraints_revision);
+    submit
+}
+
+fn running_max(max: u64) -> Constraint {
+    Constraint { name: Bytes::from_static(b"few"), running_max: Some(max), ..Constraint::default() }
+}
+
+fn rate(count: u64, per_ms: u64, burst: u64) -> Constraint {
+    let rate = Some(Rate { count, per_ms, burst });
+    Constraint { name: Bytes::from_static(b"slow"), rate, ..Constraint::default() }
+}
+
+#[test]
+fn no_more_run_at_once_than_a_constraint_allows_per_value() {
+    let bench = Bench::new();
+    let number = constrain(&bench, running_max(2));
+    let add = |queue, value| bench.submit(labelled(&bench, queue, &[(number, value)]), b"x");
+    let ones = [add("a", 1), add("b", 1), add("a", 1)];
+    let two = add("a", 2);
+    let free = bench.add("a", b"no label");
+    let leased = |queue| bench.lease(queue).map(|job| job.id);
+    assert_eq!(leased("a"), Some(ones[0]));
+    assert_eq!(leased("b"), Some(ones[1]));
+    // Value 1 is exhausted; what stands behind it is not.
+    assert_eq!(leased("a"), Some(two));
+    assert_eq!(leased("a"), Some(free));
+    assert_eq!(leased("a"), None);
+    let ticket = bench.wait(1, "a", 60_000);
+    bench.finish(two, true, b"").expect("leased");
+    assert_eq!(bench.handed(), None, "that was another value");
+    bench.finish(ones[1], true, b"").expect("leased");
+    assert_eq!(bench.handed(), Some((ticket, ones[2])));
+    bench.check_fold();
+}
+
+#[test]
+fn a_rate_lets_jobs_start_when_their_tokens_come() {
+    let disk = SimDisk::new(1);
+    let bench = Bench::on_disk(&disk);
+    let number = constrain(&bench, rate(1, 1000, 2));
+    let jobs: Vec<JobId> =
+        (0..5).map(|_| bench.submit(labelled(&bench, "q", &[(number, 0)]), b"x")).collect();
+    assert_eq!(bench.lease("q").map(|job| job.id), Some(jobs[0]));
+    assert_eq!(bench.lease("q").map(|job| job.id), Some(jobs[1]));
+    assert!(bench.lease("q").is_none());
+    bench.pass(999);
+    assert!(bench.lease("q").is_none());
+    bench.pass(1);
+    assert_eq!(bench.lease("q").map(|job| job.id), Some(jobs[2]));
+    // A worker that waits is handed the next one when its token comes.
+    let ticket = bench.wait(1, "q", 60_000);
+    assert_eq!(bench.pass(500), Some(500), "the timer knows when that is");
+    bench.pass(499);
+    assert_eq!(bench.handed(), None);
+    bench.pass(1);
+    assert_eq!(bench.handed(), Some((ticket, jobs[3])));
+    // Tokens that were taken stay taken through a restart.
+    bench.commit();
+    let bench = bench.restart(&disk);
+    assert!(bench.lease("q").is_none());
+    bench.pass(1000);
+    assert_eq!(bench.lease("q").map(|job| job.id), Some(jobs[4]));
+    bench.check_fold();
+}
+
+#[test]
+fn a_lease_under_a_constraint_waits_for_its_own_record_also_in_the_foreground() {
+    let bench = Bench::new();
+    let number = constrain(&bench, rate(1, 1000, 5));
+    for foreground in [false, true] {
+        let mut submit = labelled(&bench, "q", &[(number, 0)]);
+        submit.foreground = foreground;
+        bench.submit(submit, b"x");
+        bench.commit();
+        let reply = bench.engine.lease(&bench.caller(1), wish("q"), 0).expect("no refusal");
+        let LeaseReply::Leased(_, gate) = reply else { panic!("{reply:?}") };
+        assert!(!bench.is_durable(gate), "foreground: {foreground}");
+        bench.commit();
+        assert!(bench.is_durable(gate));
+    }
+    bench.check_fold();
+}
+
+#[test]
+fn labels_made_for_an_older_set_of_constraints_are_refused() {
+    let bench = Bench::new();
+    let number = constrain(&bench, running_max(1));
+    let stale = labelled(&bench, "q", &[(number, 1)]);
+    constrain(&bench, running_max(5));
+    let refused = bench.engine.submit(new_job(stale, b"x")).map(|_| ());
+    assert!(matches!(refused, Err(Refused::Rejected(Rejection::StaleConstraints, _))));
+    bench.submit(labelled(&bench, "q", &[(number, 1)]), b"x");
+}
+
+#[test]
+fn changing_relabelling_and_removing_let_go_of_what_was_held_back() {
+    let bench = Bench::new();
+    let number = constrain(&bench, running_max(1));
+    let jobs: Vec<JobId> =
+        (0..4).map(|_| bench.submit(labelled(&bench, "q", &[(number, 1)]), b"x")).collect();
+    assert_eq!(bench.lease("q").map(|job| job.id), Some(jobs[0]));
+    let first = bench.wait(1, "q", 60_000);
+    bench.execute(Command::Relabel { id: jobs[2], labels: Vec::new() });
+    assert_eq!(bench.handed(), Some((first, jobs[2])));
+    let second = bench.wait(2, "q", 60_000);
+    bench.execute(Command::SetConstraint(Constraint { number, ..running_max(2) }));
+    assert_eq!(bench.handed(), Some((second, jobs[1])));
+    let third = bench.wait(3, "q", 60_000);
+    assert_eq!(bench.handed(), None);
+    bench.execute(Command::RemoveConstraint { number });
+    assert_eq!(bench.handed(), Some((third, jobs[3])));
+    bench.check_fold();
+}
+
+#[test]
+fn many_values_under_a_rate_are_carried_and_none_starts_twice() {
+    let disk = SimDisk::new(2);
+    let bench = Bench::on_disk(&disk);
+    let number = constrain(&bench, rate(1, 1_000_000, 1));
+    const VALUES: u64 = 700;
+    for value in 0..VALUES {
+        for _ in 0..2 {
+            bench.submit(labelled(&bench, "q", &[(number, value)]), b"x");
+        }
+    }
+    let mut started = 0;
+    while bench.lease("q").is_some() {
+        started += 1;
+    }
+    assert_eq!(started, VALUES);
+    for n in 0..400 {
+        let id = bench.add("churn", &noise(n, 1000));
+        bench.engine.delete(spindle_engine::Which::Id(id)).expect("there");
+    }
+    bench.carry();
+    assert!(bench.engine.trims() > 0);
+    let bench = bench.restart(&disk);
+    assert!(bench.lease("q").is_none(), "every bucket is as empty as it was");
+    let ready = bench.engine.queue(b"q").0.expect("it has jobs").counts[Status::Ready as usize];
+    assert_eq!(ready as u64, VALUES);
+    bench.check_fold();
+}

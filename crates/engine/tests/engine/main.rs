@@ -1,0 +1,11 @@
+//! The engine from outside, one step at a time: no thread runs unless a test starts them, and the
+//! clock moves when a test says so.
+
+mod bench;
+mod commits;
+mod ends;
+mod ids;
+mod limits;
+mod payloads;
+mod space;
+mod time;

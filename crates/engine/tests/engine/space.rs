@@ -1,0 +1,237 @@
+//! Carry-forward: the log follows what lives in it, and forgets nothing that does.
+
+use bytes::Bytes;
+use spindle_core::command::Command;
+use spindle_core::job::Label;
+use spindle_core::queue::{Constraint, QueueSettings};
+use spindle_core::{JobId, Status};
+use spindle_engine::Which;
+use spindle_log::disk::SimDisk;
+
+use crate::bench::{Bench, SEGMENT_BYTES, noise, plain};
+
+#[test]
+fn the_log_stays_small_under_churn_and_all_that_lives_is_carried() {
+    let disk = SimDisk::new(1);
+    let bench = Bench::on_disk(&disk);
+    let mut kept: Vec<(u64, JobId)> = Vec::new();
+    let mut live_bytes = 0;
+    for round in 0..30u64 {
+        for n in 0..60 {
+            let seed = round * 60 + n;
+            let id = bench.add("churn", &noise(seed, 1000));
+            if n == 7 {
+                kept.push((seed, id));
+                live_bytes += 1000 + 128;
+            } else if n % 2 == 0 {
+                bench.finish(id, true, b"done").expect("unfinished");
+                bench.engine.delete(Which::Id(id)).expect("there");
+            } else {
+                bench.engine.delete(Which::Id(id)).expect("there");
+            }
+        }
+        bench.carry();
+        let most = 3 * live_bytes + 4 * SEGMENT_BYTES;
+        let kept_bytes = bench.log.bytes_on_disk();
+        assert!(kept_bytes <= most, "{kept_bytes} bytes in round {round}, {live_bytes} live");
+    }
+    assert!(bench.engine.trims() > 5);
+    for (seed, id) in &kept {
+        assert_eq!(bench.payload(*id), noise(*seed, 1000));
+    }
+    let bench = bench.restart(&disk);
+    for (seed, id) in &kept {
+        let leased = bench.lease("churn").expect("all are ready, the oldest first");
+        assert_eq!(leased.id, *id);
+        assert_eq!(bench.engine.leased_payload(&leased).expect("sound"), noise(*seed, 1000));
+    }
+    assert!(bench.lease("churn").is_none());
+}
+
+#[test]
+fn disk_and_memory_come_back_after_a_drain() {
+    let disk = SimDisk::new(2);
+    let bench = Bench::on_disk(&disk);
+    let jobs: Vec<JobId> = (0..2000).map(|n| bench.add("q", &noise(n, 1000))).collect();
+    bench.commit();
+    let full = bench.log.bytes_on_disk();
+    assert!(full > 2_000_000, "{full}");
+    for id in jobs {
+        bench.finish(id, true, b"").expect("unfinished");
+        bench.engine.delete(Which::Id(id)).expect("there");
+    }
+    bench.carry();
+    // Checked when idle too: a little more, now that all of it is closed segments.
+    bench.add("q", b"");
+    bench.carry();
+    let left = bench.log.bytes_on_disk();
+    assert!(left <= 4 * SEGMENT_BYTES, "{left} of {full} bytes are left");
+    assert_eq!(bench.engine.look(|state| (state.jobs_count(), state.queues_count())), (1, 1));
+}
+
+/// One of everything there is.
+fn furnish(bench: &Bench) -> Vec<(JobId, Status)> {
+    let queue = |name: &'static [u8], settings| Command::SetQueue {
+        name: Bytes::from_static(name),
+        settings,
+    };
+    bench.execute(queue(b"paused", QueueSettings { paused: true, ..QueueSettings::default() }));
+    bench
+        .execute(queue(b"tuned", QueueSettings { fails_max: Some(4), ..QueueSettings::default() }));
+    bench.execute(Command::SetConstraint(Constraint {
+        name: Bytes::from_static(b"one at a time"),
+        running_max: Some(1),
+        ..Constraint::default()
+    }));
+    let revision = bench.engine.look(|state| state.server().constraints_revision);
+    let limited = || {
+        let mut submit = plain("limited");
+        submit.labels = vec![Label { constraint: 1, value: 9 }];
+        submit.constraints_revision = revision;
+        submit
+    };
+    let running = bench.submit(limited(), b"running");
+    bench.lease("limited").expect("the first one may run");
+    let held_back = bench.submit(limited(), b"held back");
+    let mut submit = plain("later");
+    submit.run_at_ms = Some(bench.engine.now_ms() + 50_000);
+    submit.keys.push(spindle_engine::workq_key([5; 16]));
+    submit.tags.push(Bytes::from_static(b"tag"));
+    let scheduled = bench.submit(submit, b"scheduled");
+    let mut submit = plain("parked");
+    submit.parked = true;
+    let parked = bench.submit(submit, b"parked");
+    let leased = bench.add("leased", b"leased");
+    bench.lease("leased").expect("ready");
+    let tried = bench.add("tuned", b"tried");
+    bench.lease("tuned").expect("ready");
+    bench.finish(tried, false, b"not yet").expect("leased");
+    let done = bench.add("ends", b"done");
+    bench.finish(done, true, b"well").expect("unfinished");
+    let dead = bench.add("ends", b"dead");
+    bench.finish(dead, false, b"badly").expect("unfinished");
+    let mut submit = plain("foreground");
+    submit.foreground = true;
+    bench.submit(submit, b"never in the log");
+    vec![
+        (running, Status::Leased),
+        (held_back, Status::Ready),
+        (scheduled, Status::Scheduled),
+        (parked, Status::Parked),
+        (leased, Status::Leased),
+        (tried, Status::Ready),
+        (done, Status::Done),
+        (dead, Status::Dead),
+    ]
+}
+
+#[test]
+fn every_kind_of_item_survives_being_carried_many_times() {
+    let disk = SimDisk::new(3);
+    let mut bench = Bench::on_disk(&disk);
+    let furniture = furnish(&bench);
+    bench.commit();
+    let told = bench.image(furniture[2].0);
+    for round in 0..5 {
+        let trims = bench.engine.trims();
+        for n in 0..400 {
+            let id = bench.add("churn", &noise(n, 1000));
+            bench.engine.delete(Which::Id(id)).expect("there");
+        }
+        bench.carry();
+        assert!(bench.engine.trims() > trims, "round {round}");
+        for (id, status) in &furniture {
+            assert_eq!(bench.status(*id), Some(*status), "job {id} in round {round}");
+        }
+        assert_eq!(bench.payload(furniture[2].0), &b"scheduled"[..]);
+        assert_eq!(bench.result(furniture[5].0), &b"not yet"[..]);
+        assert_eq!(bench.result(furniture[6].0), &b"well"[..]);
+        assert_eq!(bench.result(furniture[7].0), &b"badly"[..]);
+        if round % 2 == 1 {
+            bench = bench.restart(&disk);
+        }
+    }
+    // Only its places in the log are others.
+    let mut carried = bench.image(furniture[2].0);
+    carried.payload.clone_from(&told.payload);
+    assert_eq!(carried, told);
+    assert!(bench.lease("limited").is_none(), "one is running");
+    assert!(bench.engine.queue(b"paused").0.expect("it has a setting").paused);
+    bench.finish(furniture[0].0, true, b"").expect("running");
+    assert_eq!(bench.lease("limited").expect("the bucket is free").id, furniture[1].0);
+}
+
+#[test]
+fn a_crash_at_any_step_of_carrying_loses_nothing() {
+    // The same run again and again, with the power cut after one more disk operation each time.
+    let mut cut_after = 0;
+    loop {
+        let disk = SimDisk::new(77);
+        let bench = Bench::on_disk(&disk);
+        let furniture = furnish(&bench);
+        for n in 0..300 {
+            let id = bench.add("churn", &noise(n, 1000));
+            bench.engine.delete(Which::Id(id)).expect("there");
+        }
+        bench.check_fold();
+        disk.cut_power_after(cut_after);
+        let mut more = true;
+        while more && disk.is_powered() {
+            more = bench.engine.carry_step().unwrap_or(false);
+            bench.engine.commit_once();
+        }
+        let is_complete = disk.is_powered();
+        drop(bench);
+        disk.crash();
+        let bench = Bench::on_disk(&disk);
+        for (id, status) in &furniture {
+            assert_eq!(bench.status(*id), Some(*status), "job {id}, cut after {cut_after}");
+        }
+        assert_eq!(bench.payload(furniture[2].0), &b"scheduled"[..]);
+        assert_eq!(bench.result(furniture[6].0), &b"well"[..]);
+        bench.check_fold();
+        if is_complete {
+            assert!(cut_after > 5, "carrying took {cut_after} operations");
+            return;
+        }
+        cut_after += 1;
+    }
+}
+
+#[test]
+fn jobs_that_change_while_they_are_carried_are_carried_as_they_are() {
+    let disk = SimDisk::new(4);
+    let bench = Bench::on_disk(&disk);
+    let mut jobs: Vec<JobId> = (0..40).map(|n| bench.add("q", &noise(n, 1000))).collect();
+    for n in 0..600 {
+        let id = bench.add("churn", &noise(n, 1000));
+        bench.engine.delete(Which::Id(id)).expect("there");
+    }
+    bench.commit();
+    // Between any two steps something happens to the jobs under way.
+    let mut turn = 0;
+    while bench.engine.carry_step().expect("a sound disk") {
+        turn += 1;
+        match turn % 4 {
+            0 => drop(bench.lease("q")),
+            1 if jobs.len() > 5 => {
+                let id = jobs.remove(turn % jobs.len());
+                bench.engine.delete(Which::Id(id)).expect("there");
+            }
+            2 => {
+                let id = jobs[turn % jobs.len()];
+                bench.finish(id, true, b"now").ok();
+            }
+            _ => jobs.push(bench.add("q", b"new")),
+        }
+        bench.commit();
+        assert!(turn < 10_000, "carrying never ends");
+    }
+    assert!(bench.engine.trims() > 0);
+    bench.check_fold();
+    let bench = bench.restart(&disk);
+    for id in &jobs {
+        assert!(bench.status(*id).is_some());
+        bench.payload(*id);
+    }
+}

@@ -1,0 +1,108 @@
+//! An engine whose disk is full: what frees space goes on, and does free it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spindle_core::command::Submit;
+use spindle_core::job::Origin;
+use spindle_core::{BytesRef, JobId, Type};
+use spindle_engine::{Committed, Engine, ManualClock, NewJob, Options, Refused, Which, workq_key};
+use spindle_log::disk::SimDisk;
+use spindle_log::{FileLog, FileLogOptions, Log, Space};
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+const PAYLOAD_BYTES: usize = 2_000;
+
+fn start(disk: &SimDisk) -> (Engine, Arc<FileLog>) {
+    let options = FileLogOptions {
+        segment_bytes: SEGMENT_BYTES,
+        background: false,
+        ..FileLogOptions::default()
+    };
+    let log = Arc::new(FileLog::open(Arc::new(disk.clone()), options).unwrap());
+    let clock = Arc::new(ManualClock::new(1_000));
+    // One step must fit into a part of the reserve.
+    let options = Options { carry_bytes: 8 << 10, ..Options::default() };
+    (Engine::open(log.clone(), clock, options).unwrap(), log)
+}
+
+fn uuid(number: u64) -> [u8; 16] {
+    u128::from(number).to_be_bytes()
+}
+
+fn submit(engine: &Engine, number: u64) -> Result<(), Refused> {
+    let payload = BytesRef::empty(Type::Bytes);
+    let mut submit = Submit::new(JobId(0), Bytes::from_static(b"q"), Origin::Workq, payload);
+    submit.keys.push(workq_key(uuid(number)));
+    submit.ttl_ms = Some(3_600_000);
+    let payload = Bytes::from(vec![number as u8; PAYLOAD_BYTES]);
+    engine.submit(NewJob { submit, payload, kind: Type::Bytes })?;
+    assert_eq!(engine.commit_once(), Committed::Some);
+    Ok(())
+}
+
+/// Submits jobs until the disk is full; returns how many were taken.
+fn fill(engine: &Engine, log: &FileLog) -> u64 {
+    let taken = (0..10_000).take_while(|number| submit(engine, *number).is_ok()).count();
+    assert_eq!(log.space(), Space::ReserveOnly);
+    assert_eq!(submit(engine, 20_000), Err(Refused::DiskFull));
+    taken as u64
+}
+
+/// Lets carry-forward do what it wants to.
+fn carry(engine: &Engine) {
+    let mut steps = 0;
+    while engine.carry_step().unwrap() {
+        steps += 1;
+        assert!(steps < 10_000, "carry-forward finds no end");
+        while engine.commit_once() == Committed::Some {}
+    }
+}
+
+#[test]
+fn deleting_a_third_on_a_full_disk_makes_room_again() {
+    let disk = SimDisk::new(1);
+    let (engine, log) = start(&disk);
+    disk.set_capacity(Some(disk.used() + 40 * SEGMENT_BYTES));
+    let taken = fill(&engine, &log);
+    for number in (0..taken).filter(|number| number.is_multiple_of(3)) {
+        engine.delete(Which::Uuid(uuid(number))).unwrap();
+        assert_eq!(engine.commit_once(), Committed::Some, "the reserve is gone at {number}");
+        carry(&engine);
+    }
+    assert_eq!(log.space(), Space::Ample);
+    submit(&engine, 20_000).unwrap();
+    drop((engine, log));
+    let (engine, _log) = start(&disk);
+    for number in 0..taken {
+        let (found, _) = engine.find(Which::Uuid(uuid(number)));
+        assert_eq!(found.is_none(), number.is_multiple_of(3), "{number}");
+    }
+}
+
+#[test]
+fn a_round_begun_with_room_is_cut_down_when_the_disk_is_full() {
+    let disk = SimDisk::new(1);
+    let (engine, _log) = start(&disk);
+    // Two thirds are dead, so that a round of many segments begins.
+    for number in 0..1_200 {
+        submit(&engine, number).unwrap();
+        if !number.is_multiple_of(3) {
+            engine.delete(Which::Uuid(uuid(number))).unwrap();
+        }
+    }
+    while engine.commit_once() == Committed::Some {}
+    assert!(engine.carry_step().unwrap());
+    disk.set_capacity(Some(disk.used()));
+    for number in 10_000.. {
+        match submit(&engine, number) {
+            Ok(()) => {}
+            Err(Refused::DiskFull) => break,
+            Err(refused) => panic!("{refused}"),
+        }
+    }
+    carry(&engine);
+    assert!(engine.trims() > 0);
+    assert_eq!(engine.commit_once(), Committed::Nothing, "something waits for room for ever");
+    submit(&engine, 30_000).unwrap();
+}

@@ -1,0 +1,362 @@
+//! Commands on their way into the engine, and whether its answers are those of the model.
+
+use bytes::Bytes;
+use rand::Rng;
+use spindle_core::command::{Claim, Finish, Lease, Submit};
+use spindle_core::job::Cause;
+use spindle_core::{Command, JobId, Rejection, Type};
+use spindle_engine::{ConnectionId, Gate, LeaseRef, LeaseReply, NewJob, Refused, Which, WorkResult};
+
+use super::waits::{Wait, Wish};
+use super::{Judged, Run};
+
+/// Payloads in chunks of several records are this long.
+const LARGE_BYTES: usize = 70_000;
+
+impl Run {
+    pub(super) fn ask(&mut self, command: &Command) -> Judged {
+        match command {
+            // The engine does these itself.
+            Command::Carry(_)
+            | Command::Persist { .. }
+            | Command::ReserveIds { .. }
+            | Command::Recover { .. }
+            | Command::Tick { .. } => return Ok(()),
+            Command::Submit(submit) => self.submit(submit)?,
+            Command::Lease(lease) => self.lease(lease)?,
+            Command::Finish(finish) => self.finish(finish)?,
+            Command::HolderGone { holder } => self.connection_gone(*holder)?,
+            Command::Retry { image, .. } => self.retry(JobId(image.id))?,
+            Command::Delete { id, cause: Cause::Deleted } => {
+                let reply = self.server.engine().delete(Which::Id(*id));
+                self.judge(command, reply)?;
+            }
+            Command::Release {
+                claim: Claim::Token { id, epoch, attempt },
+                cause: Cause::Undone,
+            } if *epoch == self.model.epoch() => {
+                let refused = self.refusals(command);
+                self.server.engine().undo_lease(LeaseRef { job: *id, attempt: *attempt });
+                if refused.is_empty() {
+                    self.change(|model, now_ms| model.apply(command, now_ms, None))?;
+                }
+            }
+            other => {
+                let reply = self.server.engine().execute(other);
+                self.judge(other, reply)?;
+            }
+        }
+        self.counts.commands += 1;
+        Ok(())
+    }
+
+    fn refusals(&self, command: &Command) -> crate::model::Refusals {
+        self.model.refusals(command, self.server.now_ms())
+    }
+
+    /// The reply to a command that gives nothing back but its acknowledgement.
+    fn judge(&mut self, command: &Command, reply: Result<Gate, Refused>) -> Judged {
+        match reply {
+            Ok(gate) => {
+                let refusals = self.refusals(command);
+                if !refusals.is_empty() {
+                    return Err(format!("accepted, and should be {refusals:?}"));
+                }
+                let id = subject(command);
+                let before = self.model.clone();
+                self.change(|model, now_ms| model.apply(command, now_ms, None))?;
+                let logged = id.is_none_or(|id| before.job(id).is_some_and(|job| !job.foreground));
+                let needs = match id {
+                    Some(id) if logged => self.history.last_change(id.0),
+                    Some(_) => 0,
+                    None => self.history.now(),
+                };
+                self.history.tell(gate.0, needs, || format!("the acknowledgement of {command:?}"));
+                Ok(())
+            }
+            Err(refused) => self.judge_refused(command, refused),
+        }
+    }
+
+    fn judge_refused(&mut self, command: &Command, refused: Refused) -> Judged {
+        let Refused::Rejected(rejection, gate) = refused else {
+            return Err(format!("answered {refused}"));
+        };
+        let refusals = self.refusals(command);
+        if !refusals.allow(&rejection) {
+            return Err(format!("refused as {rejection:?}, and should be {refusals:?}"));
+        }
+        let needs = match &rejection {
+            Rejection::KeyTaken(id) => self.history.birth(id.0),
+            Rejection::NotFound
+            | Rejection::Finished
+            | Rejection::NotFinished
+            | Rejection::NotHeld
+            | Rejection::Leased
+            | Rejection::Stale => subject(command).map_or(0, |id| self.history.last_change(id.0)),
+            _ => 0,
+        };
+        self.history.tell(gate.0, needs, || format!("{rejection:?} to {command:?}"));
+        Ok(())
+    }
+
+    fn submit(&mut self, submit: &Submit) -> Judged {
+        let len = match submit.payload.len as usize {
+            len if len > 1_000_000 => LARGE_BYTES,
+            len => len,
+        };
+        let salt = self.rng.random();
+        let job = NewJob {
+            submit: submit.clone(),
+            payload: pattern(salt, len),
+            kind: submit.payload.kind(),
+        };
+        let connection = self.rng.random_range(1..6);
+        let wait_ms = self.rng.random_range(1..30_000);
+        let mut ticket = None;
+        let last = self.server.engine().look(last_job);
+        let reply = if submit.foreground {
+            let caller = self.server.caller(connection);
+            self.server.engine().submit_and_wait(&caller, job, wait_ms).map(|made| {
+                ticket = Some(made);
+                None
+            })
+        } else {
+            self.server.engine().submit(job).map(Some)
+        };
+        let mut submit = submit.clone();
+        submit.id = JobId(last.0.max(1) + 1);
+        let reply = match reply {
+            Ok(told) => told,
+            Err(refused) => {
+                return self.judge_refused(&Command::Submit(Box::new(submit)), refused);
+            }
+        };
+        let made = self.server.engine().look(|state| {
+            state.jobs_from(JobId(last.0 + 1)).next().map(|found| found.id())
+        });
+        submit.id = reply.map(|(id, _)| id).or(made).ok_or("a submitted job is not there")?;
+        submit.payload.len = u32::try_from(len).expect("it is short");
+        self.payloads.insert(submit.id.0, (salt, len));
+        let id = submit.id;
+        let fresh = !self.told_ids.contains(&id.0);
+        let command = Command::Submit(Box::new(submit));
+        let refusals = self.refusals(&command);
+        if !refusals.is_empty() || !fresh {
+            return Err(format!("accepted as {id}, and should be {refusals:?}"));
+        }
+        self.change(|model, now_ms| model.apply(&command, now_ms, None))?;
+        if let Some((_, gate)) = reply {
+            if gate.0 <= self.server.durable() {
+                self.told_ids.insert(id.0);
+            }
+            let needs = self.history.birth(id.0);
+            self.history.tell(gate.0, needs, || format!("the acknowledgement of job {id}"));
+        }
+        if let Some(ticket) = ticket {
+            let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
+            let wish = Wish::Result { job: id, until_leased: true };
+            self.waits.add(ticket, Wait { connection, wish, deadline_ms });
+        }
+        Ok(())
+    }
+
+    fn lease(&mut self, lease: &Lease) -> Judged {
+        let wait_ms = if self.rng.random_ratio(1, 3) && self.waits.count() < 12 {
+            self.rng.random_range(1..20_000)
+        } else {
+            0
+        };
+        let caller = self.server.caller(lease.holder);
+        let reply = self.server.engine().lease(&caller, lease.clone(), wait_ms);
+        match reply {
+            Ok(LeaseReply::Leased(job, gate)) => self.judge_lease(lease, &job, gate),
+            Ok(LeaseReply::Nothing(_)) if wait_ms == 0 => self.judge_nothing(lease),
+            Ok(LeaseReply::Waiting(ticket)) if wait_ms > 0 => {
+                self.judge_nothing(lease)?;
+                let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
+                let wish = Wish::Lease(Box::new(lease.clone()));
+                self.waits.add(ticket, Wait { connection: lease.holder, wish, deadline_ms });
+                Ok(())
+            }
+            Ok(other) => Err(format!("answered {other:?} to a wait of {wait_ms}")),
+            Err(refused) => {
+                self.judge_refused(&Command::Lease(lease.clone()), refused)
+            }
+        }
+    }
+
+    fn judge_nothing(&mut self, lease: &Lease) -> Judged {
+        self.end_spent(lease)?;
+        let choices = self.model.lease_choices(lease, self.server.now_ms());
+        if choices.is_empty() {
+            return Ok(());
+        }
+        Err(format!("nothing was leased, and should be one of {choices:?}"))
+    }
+
+    /// Jobs without tries left that a lease met are dead by now, in the engine as in the model.
+    fn end_spent(&mut self, lease: &Lease) -> Judged {
+        loop {
+            let now_ms = self.server.now_ms();
+            let choices = self.model.lease_choices(lease, now_ms);
+            let ended = |id: &&JobId| {
+                let status = self.server.engine().look(|state| state.status(**id));
+                self.model.is_spent(**id) && status.is_none_or(|status| status.is_finished())
+            };
+            let Some(id) = choices.iter().find(ended).copied() else { return Ok(()) };
+            self.change(|model, now_ms| model.end_spent(id, now_ms))?;
+        }
+    }
+
+    /// A lease that was given, at once or to one who waited.
+    pub(super) fn judge_lease(
+        &mut self,
+        lease: &Lease,
+        given: &spindle_engine::LeasedJob,
+        gate: Gate,
+    ) -> Judged {
+        self.end_spent(lease)?;
+        let choices = self.model.lease_choices(lease, self.server.now_ms());
+        if !choices.contains(&given.id) {
+            return Err(format!("leased {}, and should be one of {choices:?}", given.id));
+        }
+        if self.model.is_spent(given.id) {
+            return Err(format!("leased {}, which has no tries left", given.id));
+        }
+        let job = self.model.job(given.id).expect("it was one of the choices");
+        let attempts_max = self.model.tries(job).attempts_max;
+        let own = (attempts_max > 0 && !job.foreground) || !job.labels.is_empty();
+        let made_ready = self.history.last_change(given.id.0);
+        let command = Command::Lease(lease.clone());
+        let leased = Some(given.id);
+        self.change(|model, now_ms| model.apply(&command, now_ms, leased))?;
+        let job = self.model.job(given.id).expect("it was leased");
+        let token = (job.lease.as_ref().map(|lease| lease.epoch), job.attempts);
+        if token != (Some(given.epoch), given.attempt) {
+            return Err(format!("the token of {given:?} should be {token:?}"));
+        }
+        let needs = if own { self.history.now() } else { made_ready };
+        self.history.tell(gate.0, needs, || format!("the lease of job {}", given.id));
+        if self.server.is_dead() {
+            return Ok(());
+        }
+        match self.server.engine().leased_payload(given) {
+            Ok(payload) => self.judge_payload(given.id, &payload),
+            Err(error) if self.server.is_dead() => {
+                let _ = error;
+                Ok(())
+            }
+            Err(error) => Err(format!("the payload of leased job {}: {error}", given.id)),
+        }
+    }
+
+    pub(super) fn judge_payload(&self, id: JobId, payload: &Bytes) -> Judged {
+        let lost = self.model.job(id).is_none_or(|job| job.payload.is_none());
+        let (salt, len) = if lost { (0, 0) } else { self.payloads[&id.0] };
+        if *payload == pattern(salt, len) {
+            return Ok(());
+        }
+        let right = pattern(salt, len);
+        let same = right.iter().zip(payload).take_while(|(right, got)| right == got).count();
+        Err(format!(
+            "the payload of job {id} is not what was submitted: {} bytes for {len}, {same} the same",
+            payload.len()
+        ))
+    }
+
+    fn finish(&mut self, finish: &Finish) -> Judged {
+        let len = finish.result.as_ref().map_or(0, |result| result.len as usize);
+        let id = finish.claim.id();
+        let result = WorkResult {
+            success: finish.success,
+            retry: finish.retry,
+            bytes: result_of(id, len),
+            message: finish.message.clone(),
+            error: finish.error.clone(),
+            code: finish.code.clone(),
+            worker_finished_at: finish.worker_finished_at.clone(),
+        };
+        let mut told = finish.clone();
+        told.result = Some(spindle_core::BytesRef::logged(1, 9, len as u32, Type::Bytes));
+        let engine = self.server.engine();
+        let reply = match finish.claim {
+            Claim::Unfinished { id } => {
+                engine.finish_unfinished(Which::Id(id), result, Type::Bytes)
+            }
+            claim => engine.finish(claim, result, Type::Bytes),
+        };
+        self.judge(&Command::Finish(Box::new(told)), reply)
+    }
+
+    fn connection_gone(&mut self, holder: u64) -> Judged {
+        self.server.engine().connection_gone(ConnectionId(holder), None);
+        for ticket in self.waits.of_connection(holder) {
+            self.stop_waiting(ticket)?;
+        }
+        self.change(|model, now_ms| {
+            model.apply(&Command::HolderGone { holder }, now_ms, None);
+        })
+    }
+
+    /// A wait ends without a result, in the model.
+    pub(super) fn stop_waiting(&mut self, ticket: spindle_engine::Ticket) -> Judged {
+        let wait = self.waits.remove(ticket).ok_or("nobody waits with that ticket")?;
+        match self.waits.stopped(&wait, &self.model) {
+            Some(id) => self.change(|model, _| model.forget(id)),
+            None => Ok(()),
+        }
+    }
+
+    fn retry(&mut self, id: JobId) -> Judged {
+        let read = self.server.engine().job(Which::Id(id));
+        let image = match read {
+            Ok((Some(image), _)) => image,
+            Ok((None, _)) => return Err(format!("job {id} cannot be found to retry it")),
+            Err(_) if self.server.is_dead() => return Ok(()),
+            Err(error) => return Err(format!("job {id} cannot be read to retry it: {error}")),
+        };
+        let command = Command::Retry { image: Box::new(image), payload: None };
+        let reply = self.server.engine().execute(&command);
+        self.judge(&command, reply)
+    }
+}
+
+/// The job a command is about, if it is about one.
+fn subject(command: &Command) -> Option<JobId> {
+    match command {
+        Command::Extend(extend) => Some(extend.claim.id()),
+        Command::Finish(finish) => Some(finish.claim.id()),
+        Command::Release { claim, .. } => Some(claim.id()),
+        Command::Retry { image, .. } => Some(JobId(image.id)),
+        Command::Edit(edit) => Some(edit.id),
+        Command::Cancel { id }
+        | Command::Delete { id, .. }
+        | Command::ResultRead { id, .. }
+        | Command::PayloadDamaged { id }
+        | Command::SetState { id, .. }
+        | Command::AddEvent { id, .. }
+        | Command::Relabel { id, .. } => Some(*id),
+        _ => None,
+    }
+}
+
+fn last_job(state: &spindle_core::State) -> JobId {
+    state.jobs_from(JobId(0)).last().map_or(JobId(0), |found| found.id())
+}
+
+/// Bytes that are the same for the same salt and length, and unlike others'.
+pub(super) fn pattern(salt: u64, len: usize) -> Bytes {
+    let mut word = salt | 1;
+    (0..len)
+        .map(|_| {
+            word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (word >> 56) as u8
+        })
+        .collect()
+}
+
+/// The bytes of a result of this length.
+pub(super) fn result_of(id: JobId, len: usize) -> Bytes {
+    pattern(id.0 ^ 0x7e5a17, len)
+}

@@ -1,0 +1,142 @@
+//! Ends and beginnings: what a crash may take, and what has to be there afterwards.
+
+use std::sync::Arc;
+
+use rand::Rng;
+use spindle_core::{Command, JobId};
+use spindle_engine::ManualClock;
+use spindle_log::Log;
+use spindle_log::disk::{Fault, Operation};
+
+use super::waits::Waits;
+use super::{Judged, Run};
+use crate::model::Model;
+
+/// Starts that crash themselves, at most, before one is let through.
+const BROKEN_STARTS_MAX: u32 = 3;
+const CLOCK_JUMP_MS: u64 = 3_600_000;
+
+impl Run {
+    /// The first start, or one after a crash, is in the model too.
+    pub(super) fn started(&mut self) -> Judged {
+        let grace_ms = self.server.grace_ms();
+        begin_epoch(&mut self.model, grace_ms, self.server.now_ms());
+        self.history.restart(&self.model, self.server.durable());
+        self.seen_trims = 0;
+        self.compare()
+    }
+
+    /// Ends the server one way or another: at once, or at some write still to come.
+    pub(super) fn plan_crash(&mut self) -> Judged {
+        match self.rng.random_range(0..8) {
+            0..3 => self.crash(),
+            3..6 => {
+                self.server.disk.cut_power_after(self.rng.random_range(0..12));
+                Ok(())
+            }
+            6 => {
+                let kinds = [Operation::Write, Operation::Sync];
+                let kind = kinds[self.rng.random_range(0..2)];
+                self.io_error_planned = true;
+                self.server.disk.fail(kind, self.rng.random_range(0..3), Fault::InputOutput);
+                Ok(())
+            }
+            _ => {
+                self.commit();
+                self.crash()
+            }
+        }
+    }
+
+    /// The server is gone: what comes back has to be a past that everybody who was told something
+    /// can live with.
+    pub(super) fn crash(&mut self) -> Judged {
+        let durable = self.server.durable();
+        let told = std::mem::take(&mut self.waits);
+        drop(told);
+        self.lose_power_or_process();
+        self.server.stop();
+        let ahead = self.rng.random_range(0..2 * CLOCK_JUMP_MS);
+        let start_ms = (self.server.now_ms() + ahead).saturating_sub(CLOCK_JUMP_MS);
+        self.server.clock = Arc::new(ManualClock::new(start_ms));
+        for broken in 0.. {
+            self.counts.crashes += 1;
+            if broken < BROKEN_STARTS_MAX && self.rng.random_ratio(1, 3) {
+                self.server.disk.cut_power_after(self.rng.random_range(0..10));
+            }
+            if self.begin_again(durable)? {
+                break;
+            }
+            self.server.stop();
+            self.server.disk.crash();
+        }
+        self.waits = Waits::default();
+        self.check_fold()
+    }
+
+    /// Before the server is dropped, so that its last breath writes nothing.
+    fn lose_power_or_process(&mut self) {
+        // A planned error that did not come yet goes with the power only.
+        let failed = self.server.engine().failure().is_some() || self.io_error_planned;
+        self.io_error_planned = false;
+        if failed || self.rng.random_ratio(2, 3) {
+            self.server.disk.crash();
+        } else {
+            self.server.disk.kill();
+        }
+    }
+
+    /// One start. Says whether it got through; a start may be cut off by the next crash.
+    fn begin_again(&mut self, durable: u64) -> Judged<bool> {
+        let log = match self.server.open_log() {
+            Ok(log) => log,
+            Err(_) if !self.server.disk.is_powered() => return Ok(false),
+            Err(error) => return Err(format!("the log does not open: {error}")),
+        };
+        let next = log.next().0;
+        if next < durable {
+            return Err(format!("the log ends at {next}, and was durable up to {durable}"));
+        }
+        let mut survived = self.history.survived(durable, next)?;
+        survived.lose_memory();
+        let folded = self.server.fold_of(&log);
+        match folded {
+            Ok(state) => survived
+                .compare(&state)
+                .map_err(|why| format!("the log ends at {next} (durable {durable}), and {why}"))?,
+            Err(_) if !self.server.disk.is_powered() => return Ok(false),
+            Err(why) => return Err(why),
+        }
+        // What is there now is there for good: the start has synced it.
+        self.history.restart(&survived, next);
+        self.model = survived;
+        if self.trace {
+            println!("  the log goes on at {next}, was durable below {durable}");
+        }
+        match self.server.start(log) {
+            Ok(()) => {
+                self.started()?;
+                Ok(true)
+            }
+            Err(_) if !self.server.disk.is_powered() => {
+                // Its first record may have made it.
+                let mut begun = self.model.clone();
+                begin_epoch(&mut begun, self.server.grace_ms(), self.server.now_ms());
+                self.history.record(&self.model, &begun, next + 1);
+                Ok(false)
+            }
+            Err(why) => Err(why),
+        }
+    }
+}
+
+/// A new epoch, and the leases of older ones ended or given time.
+fn begin_epoch(model: &mut Model, grace_ms: u64, now_ms: u64) {
+    let epoch = model.epoch() + 1;
+    model.apply(&Command::Start { epoch }, now_ms, None);
+    let ids: Vec<u64> = model.jobs().map(|job| job.id).collect();
+    for window in ids.chunks(256) {
+        let from = JobId(window[0]);
+        model.apply(&Command::Recover { from, grace_ms }, now_ms, None);
+    }
+}

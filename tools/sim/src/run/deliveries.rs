@@ -1,0 +1,82 @@
+//! Answers to those who waited.
+
+use spindle_core::JobId;
+use spindle_engine::{Answer, Delivery};
+
+use super::waits::Wish;
+use super::{Judged, Run};
+
+impl Run {
+    /// Judges the deferred answers that came, and that nobody waits for what is there.
+    pub(super) fn take_deliveries(&mut self) -> Judged {
+        for delivery in self.server.take_letters() {
+            if self.trace {
+                println!("    {delivery:?}");
+            }
+            self.judge_delivery(&delivery)?;
+        }
+        let now_ms = self.server.now_ms();
+        for (ticket, wait) in self.waits.iter() {
+            if let Wish::Lease(lease) = &wait.wish {
+                let choices = self.model.lease_choices(lease, now_ms);
+                if choices.iter().any(|id| !self.model.is_spent(*id)) {
+                    return Err(format!("{ticket:?} waits while {choices:?} are ready"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_delivery(&mut self, delivery: &Delivery) -> Judged {
+        let (ticket, gate) = (delivery.ticket, delivery.gate);
+        let wait = self.waits.find(ticket).cloned();
+        let wait = wait.ok_or_else(|| format!("{delivery:?} to nobody"))?;
+        match (&delivery.answer, &wait.wish) {
+            (Answer::TimedOut, _) => {
+                if !wait.is_over(&self.model, self.server.now_ms()) {
+                    return Err(format!("{ticket:?} timed out too early: {wait:?}"));
+                }
+                self.stop_waiting(ticket)
+            }
+            (Answer::Leased(job), Wish::Lease(lease)) => {
+                self.judge_turn(ticket, job.id)?;
+                self.waits.remove(ticket);
+                self.judge_lease(lease, job, gate)
+            }
+            (Answer::Finished(image), Wish::Result { job, .. }) if image.id == job.0 => {
+                self.waits.remove(ticket);
+                let known = self.model.job(*job);
+                if known.is_some_and(|known| known.status() != image.status()) {
+                    return Err(format!("{image:?} was told of {known:?}"));
+                }
+                let needs = self.history.last_change(job.0);
+                self.history.tell(gate.0, needs, || format!("the end of job {job}"));
+                Ok(())
+            }
+            (Answer::Gone(id), Wish::Result { job, .. }) if id == job => {
+                self.waits.remove(ticket);
+                if self.model.job(*id).is_some() {
+                    return Err(format!("job {id} was told gone, and is there"));
+                }
+                let needs = self.history.last_change(id.0);
+                self.history.tell(gate.0, needs, || format!("that job {id} is gone"));
+                Ok(())
+            }
+            _ => Err(format!("{delivery:?} to {wait:?}")),
+        }
+    }
+
+    /// A job goes to the longest waiter that can carry it.
+    fn judge_turn(&self, ticket: spindle_engine::Ticket, id: JobId) -> Judged {
+        let now_ms = self.server.now_ms();
+        let earlier = self.waits.iter().take_while(|(other, _)| *other < ticket);
+        for (other, wait) in earlier {
+            if let Wish::Lease(lease) = &wait.wish
+                && self.model.lease_choices(lease, now_ms).contains(&id)
+            {
+                return Err(format!("{ticket:?} got job {id} before {other:?}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,260 @@
+//! The whole engine on one thread: core, group commit, log on a disk that loses what it may, a
+//! clock moved by hand. Every answer is judged when it is given, every state after each crash.
+
+mod asks;
+mod crashes;
+mod deliveries;
+mod history;
+mod options;
+mod reads;
+mod server;
+mod waits;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::model::Model;
+use crate::workload::{Step, View, Workload};
+use history::History;
+pub use options::{FaultName, Planted};
+use server::Server;
+use waits::Waits;
+
+/// What one seed did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Commands asked of the engine.
+    pub commands: u64,
+    /// Crashes of every kind, those while starting included.
+    pub crashes: u64,
+    /// Trims of the log.
+    pub trims: u64,
+}
+
+impl Counts {
+    /// Adds another seed's.
+    pub fn add(&mut self, other: Counts) {
+        self.commands += other.commands;
+        self.crashes += other.crashes;
+        self.trims += other.trims;
+    }
+}
+
+/// A rule that does not hold, and after which step that was seen.
+#[derive(Debug, thiserror::Error)]
+#[error("step {step}: {why}\n  after {what}")]
+pub struct Violation {
+    step: u64,
+    what: String,
+    why: String,
+}
+
+type Judged<T = ()> = Result<T, String>;
+
+/// Commands of one seed, at least.
+pub const COMMANDS_MIN: u64 = 2_000;
+/// Crashes of one seed, at least.
+const CRASHES_MIN: u64 = 3;
+/// A whole comparison of model and state after so many steps.
+const COMPARE_EVERY: u64 = 32;
+
+/// One seed's run.
+pub struct Run {
+    rng: ChaCha8Rng,
+    workload: Workload,
+    server: Server,
+    model: Model,
+    history: History,
+    waits: Waits,
+    /// Bytes that payloads hold, by job: what they were made from, and how many.
+    payloads: BTreeMap<u64, (u64, usize)>,
+    /// Ids that somebody was told.
+    told_ids: BTreeSet<u64>,
+    counts: Counts,
+    seen_trims: u64,
+    step: u64,
+    io_error_planned: bool,
+    trace: bool,
+    /// Compare after every step.
+    slow: bool,
+}
+
+impl Run {
+    /// Runs a seed; `slow` compares everything after every step.
+    pub fn seed(seed: u64, planted: Planted, trace: bool) -> Result<Counts, Violation> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x51_3d1e);
+        let server = Server::begin(rng.random(), planted).map_err(|why| Violation {
+            step: 0,
+            what: "the first start".into(),
+            why,
+        })?;
+        let mut model = server.empty_model();
+        model.leave_ids();
+        let mut run = Run {
+            rng,
+            workload: Workload::new(seed),
+            server,
+            history: History::new(&model),
+            model,
+            waits: Waits::default(),
+            payloads: BTreeMap::new(),
+            told_ids: BTreeSet::new(),
+            counts: Counts::default(),
+            seen_trims: 0,
+            step: 0,
+            io_error_planned: false,
+            trace,
+            slow: trace,
+        };
+        run.live()
+    }
+
+    fn live(&mut self) -> Result<Counts, Violation> {
+        self.started().map_err(|why| self.violation("the first start", why))?;
+        let crash_every = COMMANDS_MIN / (CRASHES_MIN + 3);
+        let mut crash_at = self.rng.random_range(50..crash_every);
+        while self.counts.commands < COMMANDS_MIN || !self.has_seen_enough() {
+            self.step += 1;
+            let now_ms = self.server.now_ms();
+            let view = View { model: &self.model, finished: None, now_ms };
+            let mut step = self.workload.step(view);
+            if self.counts.commands >= crash_at {
+                crash_at = self.counts.commands + self.rng.random_range(50..crash_every);
+                step = Step::Restart;
+            }
+            if self.trace {
+                println!("{} at {now_ms}: {step:?}", self.step);
+            }
+            self.take(&step).map_err(|why| self.violation(&format!("{step:?}"), why))?;
+            if self.counts.commands > 4 * COMMANDS_MIN {
+                return Err(self.violation("all of it", "no trim came".into()));
+            }
+        }
+        self.crash().map_err(|why| self.violation("the last crash", why))?;
+        Ok(self.counts)
+    }
+
+    fn has_seen_enough(&self) -> bool {
+        self.counts.crashes >= CRASHES_MIN && self.counts.trims >= 1
+    }
+
+    fn violation(&self, what: &str, why: String) -> Violation {
+        Violation { step: self.step, what: what.to_owned(), why }
+    }
+
+    /// One step and what goes on beside it. A dead server is found out here.
+    fn take(&mut self, step: &Step) -> Judged {
+        let taken = self.take_alive(step);
+        if self.server.is_dead() {
+            return self.crash();
+        }
+        taken
+    }
+
+    fn take_alive(&mut self, step: &Step) -> Judged {
+        match step {
+            Step::Advance(ms) => self.server.clock.advance(*ms),
+            Step::Restart => return self.plan_crash(),
+            Step::Trim => self.carry(40)?,
+            Step::Ask(command) => {
+                self.happen_what_is_due()?;
+                self.ask(command)?;
+                self.take_deliveries()?;
+            }
+        }
+        self.happen_what_is_due()?;
+        if self.rng.random_ratio(1, 6) {
+            self.read()?;
+        }
+        if self.rng.random_ratio(1, 5) {
+            self.commit();
+        }
+        if self.rng.random_ratio(1, 4) {
+            self.carry(1)?;
+        }
+        if (self.slow || self.step.is_multiple_of(COMPARE_EVERY)) && !self.server.is_dead() {
+            self.compare()?;
+        }
+        Ok(())
+    }
+
+    /// Ticks, in the engine and in the model, and the answers that brings.
+    fn happen_what_is_due(&mut self) -> Judged {
+        self.server.engine().tick_once();
+        self.change(|model, now_ms| model.tick(now_ms, false))?;
+        self.take_deliveries()?;
+        let now_ms = self.server.now_ms();
+        match self.waits.overdue(&self.model, now_ms) {
+            Some(ticket) => Err(format!("{ticket:?} should have timed out")),
+            None => Ok(()),
+        }
+    }
+
+    /// Something changes the model: the change gets a number and is remembered with the position
+    /// it stands at.
+    fn change(&mut self, change: impl FnOnce(&mut Model, u64)) -> Judged {
+        let before = self.model.clone();
+        change(&mut self.model, self.server.now_ms());
+        self.drop_abandoned();
+        let tail = self.server.tail();
+        self.history.record(&before, &self.model, tail);
+        Ok(())
+    }
+
+    /// Foreground jobs whose lease ended after everybody stopped waiting are dropped.
+    fn drop_abandoned(&mut self) {
+        for id in self.waits.abandoned_and_free(&self.model) {
+            self.model.forget(id);
+        }
+    }
+
+    fn commit(&mut self) {
+        self.server.engine().commit_once();
+        self.server.maintain();
+        self.history.prune(self.server.durable());
+    }
+
+    /// Steps of carry-forward; after a trim the fold of what is left is the state.
+    fn carry(&mut self, steps: u32) -> Judged {
+        for _ in 0..steps {
+            let more = self.server.engine().carry_step().unwrap_or(false);
+            self.take_deliveries()?;
+            if steps > 1 {
+                self.commit();
+            }
+            if self.server.is_dead() {
+                return Ok(());
+            }
+            self.change(|_, _| {})?;
+            let trims = self.server.engine().trims();
+            if trims > self.seen_trims {
+                self.counts.trims += trims - self.seen_trims;
+                self.seen_trims = trims;
+                self.check_fold()?;
+            }
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_fold(&mut self) -> Judged {
+        while self.server.engine().commit_once() == spindle_engine::Committed::Some {}
+        self.history.prune(self.server.durable());
+        if self.server.is_dead() {
+            return Ok(());
+        }
+        let folded = self.server.fold()?;
+        let difference = |state: &spindle_core::State| {
+            crate::model::fold_difference(state, &folded)
+        };
+        self.server.engine().look(difference).map_err(|why| format!("after a trim, {why}"))
+    }
+
+    fn compare(&self) -> Judged {
+        self.server.engine().look(|state| self.model.compare(state))
+    }
+}

@@ -1,0 +1,59 @@
+//! Planted faults, by name.
+
+use spindle_engine::Faults;
+
+/// A fault that the simulator has to find.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum FaultName {
+    /// Answers leave when their record is written, before it is synced.
+    AnswerBeforeSync,
+    /// What lies behind a cut tail is left there.
+    GhostFrame,
+    /// Old records go before the images that replace them are committed.
+    TrimBeforeCommit,
+    /// A lease token of another epoch is taken for the live one.
+    StaleEpochToken,
+    /// "Duplicate" is answered before the job it speaks of is durable.
+    DuplicateAnsweredEarly,
+    /// A job at its last attempt is given out once more.
+    AttemptsOffByOne,
+    /// A paused queue gives out jobs.
+    PausedQueueLeased,
+}
+
+impl FaultName {
+    /// All of them.
+    pub const ALL: [FaultName; 7] = [
+        FaultName::AnswerBeforeSync,
+        FaultName::GhostFrame,
+        FaultName::TrimBeforeCommit,
+        FaultName::StaleEpochToken,
+        FaultName::DuplicateAnsweredEarly,
+        FaultName::AttemptsOffByOne,
+        FaultName::PausedQueueLeased,
+    ];
+}
+
+/// What is planted in a run: nothing, or one fault.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Planted {
+    pub(crate) engine: Faults,
+    pub(crate) ghost_frame: bool,
+}
+
+impl Planted {
+    /// One fault.
+    pub fn one(name: FaultName) -> Planted {
+        let mut planted = Planted::default();
+        match name {
+            FaultName::AnswerBeforeSync => planted.engine.answer_before_sync = true,
+            FaultName::GhostFrame => planted.ghost_frame = true,
+            FaultName::TrimBeforeCommit => planted.engine.trim_before_commit = true,
+            FaultName::StaleEpochToken => planted.engine.core.stale_epoch_token = true,
+            FaultName::DuplicateAnsweredEarly => planted.engine.duplicate_answered_early = true,
+            FaultName::AttemptsOffByOne => planted.engine.core.attempts_off_by_one = true,
+            FaultName::PausedQueueLeased => planted.engine.core.paused_queue_leased = true,
+        }
+        planted
+    }
+}

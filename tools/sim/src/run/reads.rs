@@ -1,0 +1,81 @@
+//! Looking at jobs through the engine, and waiting for their ends.
+
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use spindle_core::{JobId, JobImage};
+use spindle_engine::{Ticket, Which};
+
+use super::asks::result_of;
+use super::waits::{Wait, Wish};
+use super::{Judged, Run};
+
+impl Run {
+    /// Somebody looks at a job, waits for its end, or stops waiting.
+    pub(super) fn read(&mut self) -> Judged {
+        let ids: Vec<u64> = self.model.jobs().map(|job| job.id).collect();
+        let Some(id) = ids.choose(&mut self.rng).copied() else { return Ok(()) };
+        match self.rng.random_range(0..6) {
+            0 => self.wait_for_result(JobId(id)),
+            1 => self.cancel_wait(),
+            _ => self.read_job(JobId(id)),
+        }
+    }
+
+    pub(super) fn read_job(&mut self, id: JobId) -> Judged {
+        let (image, gate) = match self.server.engine().job(Which::Id(id)) {
+            Ok((Some(image), gate)) => (image, gate),
+            Ok((None, _)) => return Err(format!("job {id} cannot be found")),
+            Err(_) if self.server.is_dead() => return Ok(()),
+            Err(error) => return Err(format!("job {id} cannot be read: {error}")),
+        };
+        self.model.compare_image(id, &image)?;
+        let needs = self.history.last_change(id.0);
+        self.history.tell(gate.0, needs, || format!("how job {id} stands"));
+        self.read_bytes(id, &image)
+    }
+
+    fn read_bytes(&mut self, id: JobId, image: &JobImage) -> Judged {
+        let engine = self.server.engine();
+        if let Some(place) = &image.payload {
+            match engine.bytes(place) {
+                Ok(bytes) => self.judge_payload(id, &bytes)?,
+                Err(_) if self.server.is_dead() => return Ok(()),
+                Err(error) => return Err(format!("the payload of job {id}: {error}")),
+            }
+        }
+        let result = image.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref());
+        let Some(place) = result else { return Ok(()) };
+        match engine.bytes(place) {
+            Ok(bytes) if bytes == result_of(id, place.len as usize) => Ok(()),
+            Ok(_) => Err(format!("the result of job {id} is not what was reported")),
+            Err(_) if self.server.is_dead() => Ok(()),
+            Err(error) => Err(format!("the result of job {id}: {error}")),
+        }
+    }
+
+    fn wait_for_result(&mut self, id: JobId) -> Judged {
+        let connection = self.rng.random_range(1..6);
+        let wait_ms = self.rng.random_range(1..60_000);
+        let caller = self.server.caller(connection);
+        let reply = self.server.engine().wait_for_result(&caller, id, wait_ms, false);
+        let finished = self.model.job(id).is_none_or(|job| job.status().is_finished());
+        match reply {
+            Ok(None) if finished => Ok(()),
+            Ok(Some(ticket)) if !finished => {
+                let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
+                let wish = Wish::Result { job: id, until_leased: false };
+                self.waits.add(ticket, Wait { connection, wish, deadline_ms });
+                Ok(())
+            }
+            other => Err(format!("waiting for job {id} (finished: {finished}) gave {other:?}")),
+        }
+    }
+
+    fn cancel_wait(&mut self) -> Judged {
+        let tickets: Vec<Ticket> = self.waits.iter().map(|(ticket, _)| ticket).collect();
+        let Some(ticket) = tickets.choose(&mut self.rng).copied() else { return Ok(()) };
+        let connection = self.waits.find(ticket).map_or(0, |wait| wait.connection);
+        self.server.engine().cancel_wait(&self.server.caller(connection), ticket);
+        self.stop_waiting(ticket)
+    }
+}

@@ -1,0 +1,153 @@
+//! One server: disk, log, engine and clock, and what is needed to begin again after a crash.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use spindle_core::{JobId, State};
+use spindle_engine::{
+    Caller, Clock, ConnectionId, Delivery, Engine, Mailbox, ManualClock, Options, Which,
+    fold_state,
+};
+use spindle_log::disk::SimDisk;
+use spindle_log::{FileLog, FileLogOptions, Log, SyncPolicy};
+
+use super::{Judged, Planted};
+use crate::model::Model;
+
+/// Small, so that a seed fills many and trims some.
+const SEGMENT_BYTES: u64 = 64 * 1024;
+const RECORD_BYTES_MAX: u32 = 48 * 1024;
+/// Payloads and results are read back from the log soon.
+const PAYLOAD_MEMORY_BYTES: usize = 16 * 1024;
+const FIRST_MS: u64 = 1_700_000_000_000;
+
+/// Keeps deferred answers until the run looks at them.
+#[derive(Default)]
+pub struct Letters(Mutex<Vec<Delivery>>);
+
+impl Mailbox for Letters {
+    fn deliver(&self, delivery: Delivery) {
+        self.0.lock().push(delivery);
+    }
+
+    fn durable_moved(&self) {}
+}
+
+/// A running server and its disk.
+pub struct Server {
+    pub disk: SimDisk,
+    pub clock: Arc<ManualClock>,
+    planted: Planted,
+    options: Options,
+    running: Option<Running>,
+}
+
+struct Running {
+    log: Arc<FileLog>,
+    engine: Engine,
+    letters: Arc<Letters>,
+}
+
+impl Server {
+    /// The first start, on an empty disk.
+    pub fn begin(seed: u64, planted: Planted) -> Judged<Server> {
+        let options = Options {
+            payload_memory_bytes: PAYLOAD_MEMORY_BYTES,
+            seed,
+            faults: planted.engine,
+            ..Options::default()
+        };
+        let mut server = Server {
+            disk: SimDisk::new(seed),
+            clock: Arc::new(ManualClock::new(FIRST_MS)),
+            planted,
+            options,
+            running: None,
+        };
+        let log = server.open_log().map_err(|error| format!("no log on an empty disk: {error}"))?;
+        server.start(log)?;
+        Ok(server)
+    }
+
+    pub fn open_log(&self) -> Result<FileLog, spindle_log::OpenError> {
+        let options = FileLogOptions {
+            sync: SyncPolicy::Always,
+            segment_bytes: SEGMENT_BYTES,
+            record_bytes_max: RECORD_BYTES_MAX,
+            background: false,
+            fault_skip_tail_zeroing: self.planted.ghost_frame,
+        };
+        FileLog::open(Arc::new(self.disk.clone()), options)
+    }
+
+    /// Starts an engine on an opened log.
+    pub fn start(&mut self, log: FileLog) -> Judged {
+        let log = Arc::new(log);
+        let engine = Engine::open(log.clone(), self.clock.clone(), self.options.clone())
+            .map_err(|error| format!("the engine does not start: {error}"))?;
+        self.running = Some(Running { log, engine, letters: Arc::default() });
+        Ok(())
+    }
+
+    /// The process is gone; the disk is as somebody left it.
+    pub fn stop(&mut self) {
+        self.running = None;
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("between crashes there is a server")
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.running().engine
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    pub fn durable(&self) -> u64 {
+        self.engine().durable().0
+    }
+
+    /// All that was decided so far stands below this.
+    pub fn tail(&self) -> u64 {
+        self.engine().find(Which::Id(JobId(0))).1.0
+    }
+
+    /// The log has failed, or there is no power.
+    pub fn is_dead(&self) -> bool {
+        let Some(running) = &self.running else { return false };
+        running.engine.failure().is_some() || !self.disk.is_powered()
+    }
+
+    pub fn caller(&self, connection: u64) -> Caller {
+        let mailbox = self.running().letters.clone();
+        Caller { connection: ConnectionId(connection), mailbox }
+    }
+
+    pub fn take_letters(&self) -> Vec<Delivery> {
+        std::mem::take(&mut *self.running().letters.0.lock())
+    }
+
+    pub fn maintain(&self) {
+        self.running().log.maintain();
+    }
+
+    /// The fold of the log as it is.
+    pub fn fold(&self) -> Judged<State> {
+        self.fold_of(self.running().log.as_ref())
+    }
+
+    pub fn fold_of(&self, log: &dyn Log) -> Judged<State> {
+        fold_state(log, &self.options).map_err(|error| format!("the log does not fold: {error}"))
+    }
+
+    pub fn empty_model(&self) -> Model {
+        Model::new(self.options.defaults.clone())
+    }
+
+    pub fn grace_ms(&self) -> u64 {
+        self.options.grace_ms
+    }
+}

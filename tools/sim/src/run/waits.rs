@@ -1,0 +1,106 @@
+//! Who waits for what, as the engine should know it too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spindle_core::command::Lease;
+use spindle_core::{JobId, Status};
+use spindle_engine::Ticket;
+
+use crate::model::Model;
+
+/// What a ticket is for.
+#[derive(Clone, Debug)]
+pub enum Wish {
+    /// A job.
+    Lease(Box<Lease>),
+    /// A job's end.
+    Result { job: JobId, until_leased: bool },
+}
+
+/// One who waits.
+#[derive(Clone, Debug)]
+pub struct Wait {
+    pub connection: u64,
+    pub wish: Wish,
+    pub deadline_ms: u64,
+}
+
+impl Wait {
+    /// Its time has passed. While a job is leased, who waits for that has all the time there is.
+    pub fn is_over(&self, model: &Model, now_ms: u64) -> bool {
+        let counts = match self.wish {
+            Wish::Result { job, until_leased: true } => {
+                model.job(job).is_none_or(|job| job.status() != Status::Leased)
+            }
+            _ => true,
+        };
+        counts && self.deadline_ms <= now_ms
+    }
+}
+
+/// All who wait, longest first, and foreground jobs nobody waits for any more.
+#[derive(Clone, Debug, Default)]
+pub struct Waits {
+    waits: BTreeMap<Ticket, Wait>,
+    abandoned: BTreeSet<JobId>,
+}
+
+impl Waits {
+    pub fn add(&mut self, ticket: Ticket, wait: Wait) {
+        self.waits.insert(ticket, wait);
+    }
+
+    pub fn find(&self, ticket: Ticket) -> Option<&Wait> {
+        self.waits.get(&ticket)
+    }
+
+    pub fn remove(&mut self, ticket: Ticket) -> Option<Wait> {
+        self.waits.remove(&ticket)
+    }
+
+    pub fn count(&self) -> usize {
+        self.waits.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Ticket, &Wait)> {
+        self.waits.iter().map(|(ticket, wait)| (*ticket, wait))
+    }
+
+    pub fn of_connection(&self, connection: u64) -> Vec<Ticket> {
+        self.iter().filter(|(_, wait)| wait.connection == connection).map(|(at, _)| at).collect()
+    }
+
+    pub fn overdue(&self, model: &Model, now_ms: u64) -> Option<Ticket> {
+        self.iter().find(|(_, wait)| wait.is_over(model, now_ms)).map(|(ticket, _)| ticket)
+    }
+
+    fn waits_for(&self, id: JobId) -> bool {
+        self.waits.values().any(|wait| matches!(wait.wish, Wish::Result { job, .. } if job == id))
+    }
+
+    /// Somebody stopped waiting: an unstarted foreground job goes with the last one. Says whether
+    /// the job is to go.
+    pub fn stopped(&mut self, wait: &Wait, model: &Model) -> Option<JobId> {
+        let Wish::Result { job: id, .. } = wait.wish else { return None };
+        let job = model.job(id).filter(|job| job.foreground)?;
+        if self.waits_for(id) {
+            return None;
+        }
+        if job.status() == Status::Leased {
+            self.abandoned.insert(id);
+            return None;
+        }
+        Some(id)
+    }
+
+    /// Abandoned jobs that nobody holds any more.
+    pub fn abandoned_and_free(&mut self, model: &Model) -> Vec<JobId> {
+        self.abandoned.retain(|id| model.job(*id).is_some());
+        let free = |id: &&JobId| model.job(**id).is_some_and(|job| job.lease.is_none());
+        let free: Vec<JobId> = self.abandoned.iter().filter(free).copied().collect();
+        for id in &free {
+            self.abandoned.remove(id);
+        }
+        free
+    }
+}
