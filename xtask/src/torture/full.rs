@@ -21,6 +21,8 @@ use super::mode::Torture;
 const DISK_BYTES: u64 = 10 << 20;
 /// The part of it that somebody else's file takes.
 const BALLAST_BYTES: usize = 3 << 20;
+/// What is larger does not fit into the reserve of one small segment when it has to be told again.
+const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 const FILLED_BY: u64 = 3;
 /// Jobs worked while the disk is full, each way.
 const WORKED_FULL: usize = 40;
@@ -200,7 +202,10 @@ fn add_until_taken(books: &Books, client: &mut Client) -> Result<()> {
 
 /// Adds the next job. False when it was refused for want of room, in words that say so.
 fn add(books: &Books, client: &mut Client) -> Result<bool> {
-    let (job, terms) = books.next_job();
+    let (mut job, mut terms) = books.next_job();
+    while job.payload().len() > PAYLOAD_BYTES_MAX {
+        (job, terms) = books.next_job();
+    }
     books.open().add_sent(job, terms);
     let answer = send_add(client, job, &terms)?;
     let refused = matches!(&answer, Answer::Refused(line) if line == DISK_FULL);

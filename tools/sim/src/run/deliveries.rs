@@ -74,7 +74,7 @@ impl Run {
             if let Wish::Lease(lease) = &wait.wish
                 && self.model.lease_choices(lease, now_ms).contains(&id)
             {
-                return Err(format!("{ticket:?} got job {id} before {other:?}"));
+                return Err(format!("{ticket:?} got job {id} before {other:?}, {wait:?}"));
             }
         }
         Ok(())
