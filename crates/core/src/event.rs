@@ -296,12 +296,24 @@ macro_rules! kinds {
 
             /// Reads an event back. None for a kind this version does not know.
             pub fn decode(bytes: Bytes) -> Result<Option<Event>, DecodeError> {
-                let Some(kind) = bytes.first().copied() else { return Ok(None) };
-                let message = bytes.slice(1..);
-                Ok(match kind {
-                    $($number => Some(Event::$name($message::decode(message)?)),)*
-                    _ => None,
-                })
+                let mut decoded = None;
+                Event::decode_to(bytes, |event| decoded = Some(event))?;
+                Ok(decoded)
+            }
+
+            /// Reads an event back and hands it on, which spares moving it about. Returns whether
+            /// this version knows its kind.
+            pub fn decode_to(
+                mut bytes: Bytes,
+                take: impl FnOnce(Event),
+            ) -> Result<bool, DecodeError> {
+                let Some(kind) = bytes.first().copied() else { return Ok(false) };
+                bytes::Buf::advance(&mut bytes, 1);
+                match kind {
+                    $($number => take(Event::$name($message::decode(bytes)?)),)*
+                    _ => return Ok(false),
+                }
+                Ok(true)
             }
 
             /// A variant's name, for tests that count them and for people.

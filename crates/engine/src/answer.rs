@@ -18,6 +18,8 @@ pub enum Answer {
     TimedOut,
     /// The log has room again for what was refused as busy.
     Room,
+    /// The feed has something newer.
+    FeedMoved,
 }
 
 /// A lease that was given.

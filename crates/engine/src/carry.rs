@@ -14,6 +14,10 @@ use crate::read::FetchError;
 
 /// Jobs looked at in one hold of the lock.
 const LOOKED_AT_MAX: usize = 512;
+/// What a job takes besides its payload when it is told again, with room to spare.
+const IMAGE_BYTES: usize = 320;
+/// The payload and result of a finished job, whose sizes only its image knows: roughly.
+const FINISHED_BYTES: usize = 704;
 /// Below this much overhead a log is not worth rewriting, in segments.
 const SLACK_SEGMENTS: u64 = 2;
 
@@ -54,6 +58,24 @@ enum Fetched {
     Finished { image: Box<JobImage>, payload: Option<(Bytes, Type)>, result: Option<(Bytes, Type)> },
 }
 
+impl Fetched {
+    /// About what it takes in the log.
+    fn bytes(&self) -> usize {
+        let (Fetched::Live { payload, result, .. } | Fetched::Finished { payload, result, .. }) =
+            self;
+        let bytes = [payload, result].into_iter().flatten().map(|(bytes, _)| bytes.len());
+        IMAGE_BYTES + bytes.sum::<usize>()
+    }
+}
+
+/// How the walk over the jobs stands after a step.
+enum Walk {
+    Goes,
+    Ends,
+    /// There is no room to carry what comes next.
+    Blocked,
+}
+
 impl Engine {
     /// Does one bounded step. Returns whether there is more to do at once.
     pub fn carry_step(&self) -> Result<bool, LogError> {
@@ -67,12 +89,15 @@ impl Engine {
             return Ok(true);
         }
         match &mut round.stage {
-            Stage::Jobs => {
-                if !self.carry_jobs(round) {
+            Stage::Jobs => match self.carry_jobs(round) {
+                Walk::Goes => {}
+                // Deletes make it shorter: what was to be carried is looked at anew.
+                Walk::Blocked => return Ok(false),
+                Walk::Ends => {
                     let items = self.shared.inner.lock().state.items_needing(round.target);
                     round.stage = Stage::Items(items);
                 }
-            }
+            },
             Stage::Items(items) => {
                 let next = items.pop();
                 let gate = self.carry_item(next.as_ref(), items);
@@ -141,8 +166,22 @@ impl Engine {
         Some(Round { target: target.0, from: JobId(0), stage: Stage::Jobs })
     }
 
-    /// Carries the next few jobs. Returns whether there may be more.
-    fn carry_jobs(&self, round: &mut Round) -> bool {
+    /// Whether these bytes may be told again: on a full disk the last quarter of the reserve is for
+    /// clients, who can free what carry-forward can not.
+    fn has_room_for(&self, bytes: usize) -> bool {
+        let log = &self.shared.log;
+        if log.space() != Space::ReserveOnly {
+            return true;
+        }
+        let first = log.first();
+        let segment_end = log.segment_end_before(first).unwrap_or(first);
+        let kept_back = log.bytes_between(first, segment_end) / 4;
+        let undurable = self.shared.inner.lock().undurable_bytes;
+        log.room_bytes() >= (bytes + undurable) as u64 + kept_back
+    }
+
+    /// Carries the next few jobs.
+    fn carry_jobs(&self, round: &mut Round) -> Walk {
         let (old, next) = {
             let inner = self.shared.inner.lock();
             inner.old_jobs(round.from, round.target)
@@ -159,6 +198,10 @@ impl Engine {
                 Err(error) => self.give_up(job.id(), &error),
             }
         }
+        let bytes = fetched.iter().map(Fetched::bytes).sum();
+        if bytes > 0 && !self.has_room_for(bytes) {
+            return Walk::Blocked;
+        }
         let mut inner = self.enter();
         for job in fetched {
             if let Some(id) = inner.carry_one(job) {
@@ -169,9 +212,9 @@ impl Engine {
         match again.or(next) {
             Some(from) => {
                 round.from = from;
-                true
+                Walk::Goes
             }
-            None => false,
+            None => Walk::Ends,
         }
     }
 
@@ -248,11 +291,12 @@ impl Inner {
                 Found::Live(job) => {
                     let payload = Some(job.payload());
                     let result = job.outcome().and_then(|outcome| outcome.bytes.clone());
+                    bytes += IMAGE_BYTES;
                     bytes += payload.iter().chain(&result).map(|p| p.len as usize).sum::<usize>();
                     old.push(Old::Live { id: job.id(), revision: job.revision(), payload, result });
                 }
                 Found::Finished(stub) => {
-                    bytes += 1024;
+                    bytes += IMAGE_BYTES + FINISHED_BYTES;
                     old.push(Old::Finished { id: stub.id(), image: stub.image() });
                 }
             }

@@ -102,6 +102,12 @@ impl Engine {
             }
             inner.undurable_bytes = inner.undurable_bytes.saturating_sub(durable_bytes);
             inner.recent.shrink(durable.0);
+            if let Some(told) = batch[..submitted].iter().rev().find(|record| record.told) {
+                inner.feed_end = told.position + 1;
+                for ticket in inner.waits.for_feed(told.position + 1) {
+                    inner.deliver(ticket, Answer::FeedMoved, Gate::OPEN);
+                }
+            }
             if inner.undurable_bytes * 2 < inner.options.undurable_bytes_max {
                 for ticket in inner.waits.for_room() {
                     inner.deliver(ticket, Answer::Room, Gate::OPEN);

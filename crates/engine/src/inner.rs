@@ -13,6 +13,7 @@ use spindle_core::{
 
 use crate::answer::{Answer, LeasedJob};
 use crate::door::{ConnectionId, Delivery, Gate, LeaseRef, Ticket};
+use crate::feed::is_told;
 use crate::options::Options;
 use crate::recent::Recent;
 use crate::record::{ENTRY_HEADER_BYTES, HEADER_BYTES, RecordWriter};
@@ -24,6 +25,8 @@ pub(crate) struct Sealed {
     pub position: u64,
     pub epoch: u64,
     pub bytes: Bytes,
+    /// Whether the feed tells of something in it.
+    pub told: bool,
 }
 
 /// Numbers people look at.
@@ -41,6 +44,10 @@ pub(crate) struct Inner {
     pub batch: RecordWriter,
     /// The position the open batch will have.
     pub open_position: u64,
+    /// Whether the feed will tell of something in the open batch.
+    told: bool,
+    /// Durable events the feed tells of are in records below this.
+    pub feed_end: u64,
     pub sealed: VecDeque<Sealed>,
     pub recent: Recent,
     pub waits: Waits,
@@ -79,6 +86,8 @@ impl Inner {
             decision: Decision::default(),
             batch: RecordWriter::default(),
             open_position: 0,
+            told: false,
+            feed_end: 0,
             sealed: VecDeque::new(),
             recent: Recent::new(options.payload_memory_bytes),
             waits: Waits::default(),
@@ -132,7 +141,8 @@ impl Inner {
         let bytes = self.batch.seal(epoch, self.now_ms);
         let position = self.open_position;
         self.recent.push(position, bytes.clone());
-        self.sealed.push_back(Sealed { position, epoch, bytes });
+        let told = std::mem::take(&mut self.told);
+        self.sealed.push_back(Sealed { position, epoch, bytes, told });
         self.open_position += 1;
     }
 
@@ -238,6 +248,7 @@ impl Inner {
             let place = Place { position: self.open_position, offset: self.batch.next_offset() };
             let before = self.batch.len();
             self.batch.put_event(event);
+            self.told |= is_told(event);
             self.undurable_bytes += self.batch.len() - before;
             place
         } else {

@@ -18,11 +18,13 @@ mod carry;
 mod clock;
 mod commit;
 mod engine;
+mod feed;
 mod inner;
 mod options;
 mod read;
 mod recent;
 mod start;
+mod survey;
 mod threads;
 mod waits;
 
@@ -33,8 +35,10 @@ pub use door::{
     ConnectionId, Delivery, Door, Flow, Gate, LeaseRef, Mailbox, Outbox, Session, Ticket,
 };
 pub use engine::{Engine, Failure, LeaseReply, NewJob, Refused, WorkResult, workq_key};
+pub use feed::{FeedError, FeedEvent, FeedId, FeedIdError, FeedPage};
 pub use inner::Stats;
 pub use options::{Faults, Options};
 pub use read::{FetchError, Which};
 pub use start::{StartError, fold_state};
+pub use survey::{Counts, Survey};
 pub use waits::Caller;

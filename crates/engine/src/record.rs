@@ -150,9 +150,10 @@ pub struct RecordReader {
 
 /// One entry of a record.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all entries are events, read by the million")]
 pub enum Entry {
     /// An event, and the offset of its bytes.
-    Event(Box<Event>, u32),
+    Event(Event, u32),
     /// Payload bytes at this offset.
     Bytes {
         /// Where they begin.
@@ -180,7 +181,8 @@ impl RecordReader {
         Ok(RecordReader { bytes, epoch, now_ms, entries, at: HEADER_BYTES })
     }
 
-    fn next_entry(&mut self) -> Result<Option<Entry>, RecordError> {
+    /// Kind and place of the next entry.
+    fn next_place(&mut self) -> Result<Option<(Kind, usize, usize)>, RecordError> {
         if self.entries == 0 {
             return Ok(None);
         }
@@ -193,17 +195,41 @@ impl RecordReader {
             return Err(RecordError::Malformed(self.at));
         }
         self.at = end;
-        match head.kind {
-            // The frame's checksum covers the record, so a fold need not check each entry.
-            Some(Kind::Event) => {
-                let body = self.bytes.slice(start..end);
-                let event = Event::decode(body).map_err(|_| RecordError::Malformed(start))?;
-                let event = event.ok_or(RecordError::UnknownEvent(start))?;
-                Ok(Some(Entry::Event(Box::new(event), start as u32)))
+        let kind = head.kind.ok_or(RecordError::UnknownEvent(start))?;
+        Ok(Some((kind, start, end)))
+    }
+
+    /// Hands on all events with the offsets of their bytes.
+    pub fn for_each_event(mut self, mut take: impl FnMut(Event, u32)) -> Result<(), RecordError> {
+        while let Some((kind, start, end)) = self.next_place()? {
+            if kind == Kind::Event {
+                self.decode(start, end, |event| take(event, start as u32))?;
             }
-            Some(Kind::Bytes) => Ok(Some(Entry::Bytes { offset: start as u32, len: head.len })),
-            None => Err(RecordError::UnknownEvent(start)),
         }
+        Ok(())
+    }
+
+    /// The frame's checksum covers the record, so a fold need not check each entry.
+    fn decode(
+        &self,
+        start: usize,
+        end: usize,
+        take: impl FnOnce(Event),
+    ) -> Result<(), RecordError> {
+        match Event::decode_to(self.bytes.slice(start..end), take) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(RecordError::UnknownEvent(start)),
+            Err(_) => Err(RecordError::Malformed(start)),
+        }
+    }
+
+    fn next_entry(&mut self) -> Result<Option<Entry>, RecordError> {
+        let Some((kind, start, end)) = self.next_place()? else { return Ok(None) };
+        let mut entry = Entry::Bytes { offset: start as u32, len: (end - start) as u32 };
+        if kind == Kind::Event {
+            self.decode(start, end, |event| entry = Entry::Event(event, start as u32))?;
+        }
+        Ok(Some(entry))
     }
 }
 
@@ -266,8 +292,8 @@ mod tests {
         assert_eq!((reader.epoch, reader.now_ms), (3, 99));
         let entries: Vec<Entry> = reader.map(Result::unwrap).collect();
         assert!(matches!(entries[0], Entry::Bytes { offset, len: 7 } if offset == payload_offset));
-        assert!(matches!(&entries[1], Entry::Event(e, at) if **e == first && *at == first_offset));
-        assert!(matches!(&entries[2], Entry::Event(e, _) if **e == second));
+        assert!(matches!(&entries[1], Entry::Event(e, at) if *e == first && *at == first_offset));
+        assert!(matches!(&entries[2], Entry::Event(e, _) if *e == second));
         let header = read_entry_header(&sealed[payload_offset as usize - 8..]).unwrap();
         assert_eq!((header.len, header.crc), (7, crc32c::crc32c(b"payload")));
     }

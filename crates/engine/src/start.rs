@@ -9,7 +9,7 @@ use spindle_log::{Log, LogError, ReadError};
 use crate::clock::Clock;
 use crate::inner::{Inner, Stats};
 use crate::options::Options;
-use crate::record::{Entry, RecordError, RecordReader};
+use crate::record::{RecordError, RecordReader};
 
 /// Why an engine does not start.
 #[derive(Debug, thiserror::Error)]
@@ -36,49 +36,64 @@ pub enum StartError {
     Conflict,
 }
 
-/// A decoded record on its way from the reader to the fold.
+/// Decoded events on their way from the reader to the fold, many at a time: waking the other thread
+/// for each record would cost more than folding it.
+#[derive(Default)]
 struct Decoded {
-    position: u64,
+    /// The newest record's time.
     now_ms: u64,
-    events: Vec<(Box<Event>, u32)>,
+    events: Vec<(Event, Place)>,
 }
 
-fn decode(stored: spindle_log::Stored) -> Result<Decoded, StartError> {
-    let position = stored.position.0;
-    let failed = |source| StartError::Record { position, source };
-    let reader = RecordReader::new(stored.bytes).map_err(failed)?;
-    let now_ms = reader.now_ms;
-    let mut events = Vec::new();
-    for entry in reader {
-        if let Entry::Event(event, offset) = entry.map_err(failed)? {
-            events.push((event, offset));
-        }
+/// Events handed over at once; the list goes back to be filled again.
+const EVENTS_AT_ONCE: usize = 512;
+
+impl Decoded {
+    fn add(&mut self, stored: spindle_log::Stored) -> Result<(), StartError> {
+        let position = stored.position.0;
+        let failed = |source| StartError::Record { position, source };
+        let reader = RecordReader::new(stored.bytes).map_err(failed)?;
+        self.now_ms = self.now_ms.max(reader.now_ms);
+        reader
+            .for_each_event(|event, offset| self.events.push((event, Place { position, offset })))
+            .map_err(failed)
     }
-    Ok(Decoded { position, now_ms, events })
 }
 
 /// Folds everything the log holds. Reading and decoding go on in a thread of their own, so that a
 /// long log costs the longer of the two, not their sum.
 pub(crate) fn fold(log: &dyn Log, inner: &mut Inner) -> Result<(), StartError> {
-    let records = log.read(log.first())?;
+    let mut records = log.read(log.first())?;
     inner.open_position = log.next().0;
-    let (sender, receiver) = sync_channel::<Result<Decoded, StartError>>(64);
+    inner.feed_end = inner.open_position;
+    let (full, filled) = sync_channel::<Result<Decoded, StartError>>(2);
+    let (empty, emptied) = sync_channel::<Decoded>(4);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for stored in records {
-                let decoded = stored.map_err(StartError::from).and_then(decode);
-                let failed = decoded.is_err();
-                if sender.send(decoded).is_err() || failed {
+            let mut more = true;
+            while more {
+                let mut decoded = emptied.try_recv().unwrap_or_default();
+                let mut outcome = Ok(());
+                while decoded.events.len() < EVENTS_AT_ONCE && outcome.is_ok() {
+                    let Some(stored) = records.next() else {
+                        more = false;
+                        break;
+                    };
+                    outcome = stored.map_err(StartError::from).and_then(|s| decoded.add(s));
+                }
+                more &= outcome.is_ok();
+                if full.send(outcome.map(|()| decoded)).is_err() {
                     return;
                 }
             }
         });
-        for decoded in receiver {
-            let decoded = decoded?;
+        for decoded in filled {
+            let mut decoded = decoded?;
             inner.now_ms = inner.now_ms.max(decoded.now_ms);
-            for (event, offset) in &decoded.events {
-                inner.fold_one(event, Place { position: decoded.position, offset: *offset });
+            for (event, place) in decoded.events.drain(..) {
+                inner.fold_one(&event, place);
             }
+            empty.try_send(decoded).ok();
         }
         Ok(())
     })

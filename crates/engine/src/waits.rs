@@ -1,4 +1,4 @@
-//! Who waits for what: leases, results, room in the log. Volatile: a crash forgets it, and so may
+//! Who waits for what: leases, results, room in the log, the feed. Volatile: a crash forgets it, and so may
 //! the connections it belonged to.
 
 use std::collections::{BTreeSet, HashMap};
@@ -38,6 +38,8 @@ pub(crate) enum Wish {
     },
     /// Room for more undurable bytes.
     Room,
+    /// A durable event in a record from this position on.
+    Feed { position: u64 },
 }
 
 #[derive(Debug)]
@@ -56,6 +58,7 @@ pub(crate) struct Waits {
     by_job: HashMap<JobId, BTreeSet<Ticket>>,
     by_connection: HashMap<ConnectionId, BTreeSet<Ticket>>,
     room: BTreeSet<Ticket>,
+    feed: BTreeSet<(u64, Ticket)>,
     deadlines: BTreeSet<(u64, Ticket)>,
 }
 
@@ -83,6 +86,9 @@ impl Waits {
             Wish::Room => {
                 self.room.insert(ticket);
             }
+            Wish::Feed { position } => {
+                self.feed.insert((*position, ticket));
+            }
         }
         if let Some(deadline_ms) = wait.deadline_ms {
             self.deadlines.insert((deadline_ms, ticket));
@@ -107,6 +113,9 @@ impl Waits {
             Wish::Result { job, .. } => remove_from(&mut self.by_job, job, ticket),
             Wish::Room => {
                 self.room.remove(&ticket);
+            }
+            Wish::Feed { position } => {
+                self.feed.remove(&(*position, ticket));
             }
         }
         if let Some(deadline_ms) = wait.deadline_ms {
@@ -171,6 +180,11 @@ impl Waits {
         self.room.iter().copied().collect()
     }
 
+    /// Tickets that wait for an event in a record below `end`.
+    pub fn for_feed(&self, end: u64) -> Vec<Ticket> {
+        self.feed.range(..(end, Ticket(0))).map(|(_, ticket)| *ticket).collect()
+    }
+
     /// Tickets that wait for leases, and those that wait for results.
     pub fn leases_and_results(&self) -> Vec<Ticket> {
         let mut tickets: Vec<Ticket> = self
@@ -179,7 +193,7 @@ impl Waits {
             .filter(|(_, wait)| match &wait.wish {
                 Wish::Lease(_) => true,
                 Wish::Result { until_leased, .. } => !until_leased,
-                Wish::Room => false,
+                Wish::Room | Wish::Feed { .. } => false,
             })
             .map(|(ticket, _)| *ticket)
             .collect();

@@ -106,3 +106,26 @@ fn a_round_begun_with_room_is_cut_down_when_the_disk_is_full() {
     assert_eq!(engine.commit_once(), Committed::Nothing, "something waits for room for ever");
     submit(&engine, 30_000).unwrap();
 }
+
+#[test]
+fn carrying_leaves_room_for_the_deletes_that_make_it_needless() {
+    let disk = SimDisk::new(1);
+    let (engine, log) = start(&disk);
+    disk.set_capacity(Some(disk.used() + 40 * SEGMENT_BYTES));
+    let taken = fill(&engine, &log);
+    // The reserve is nearly gone, and the oldest segment is all alive: carrying it would take more.
+    let mut number = taken / 2;
+    while log.room_bytes() > SEGMENT_BYTES / 2 {
+        engine.delete(Which::Uuid(uuid(number))).unwrap();
+        assert_eq!(engine.commit_once(), Committed::Some);
+        number += 1;
+    }
+    carry(&engine);
+    assert!(log.room_bytes() > SEGMENT_BYTES / 8, "{} bytes are left", log.room_bytes());
+    for number in 0..taken / 2 {
+        engine.delete(Which::Uuid(uuid(number))).unwrap();
+        assert_eq!(engine.commit_once(), Committed::Some, "the reserve is gone at {number}");
+        carry(&engine);
+    }
+    submit(&engine, 20_000).unwrap();
+}

@@ -253,6 +253,10 @@ pub trait Log: Send + Sync + 'static {
     /// How much room there is.
     fn space(&self) -> Space;
 
+    /// About how many bytes can still be appended before the log needs more of the disk: what is
+    /// left of the open run, and what is prepared. [`u64::MAX`] when nothing is prepared ahead.
+    fn room_bytes(&self) -> u64;
+
     /// Bytes that the kept records take, framing included, space prepared for later excluded.
     fn bytes_on_disk(&self) -> u64;
 

@@ -196,6 +196,10 @@ impl Log for MemoryLog {
         Space::Ample
     }
 
+    fn room_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
     fn bytes_on_disk(&self) -> u64 {
         self.records.lock().bytes
     }

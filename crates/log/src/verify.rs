@@ -7,10 +7,11 @@
 use std::io;
 
 use crate::{
-    contract::Position,
+    contract::{Position, Stored},
     disk::{Disk, DiskFile},
     folder::{FileKind, OpenError, begin_segment, damaged_name, file_kind, zero_from},
     frame::{SEGMENT_HEADER_BYTES, SegmentHeader},
+    scan::{Expected, Frames, NoFrame},
     survey::{Damage, Manner, Survey, Surveyed, survey},
 };
 
@@ -101,14 +102,29 @@ impl VerifyReport {
 ///
 /// After a repair the report tells the damage as it was and the log as it is.
 pub fn verify(disk: &dyn Disk, repair: bool) -> VerifyReport {
+    check(disk, repair, None)
+}
+
+/// As [`verify`], and hands over every sound record, oldest first: what a server would fold if it
+/// started on the folder as it is, or as the repair leaves it.
+pub fn verify_with(disk: &dyn Disk, repair: bool, each: &mut dyn FnMut(Stored)) -> VerifyReport {
+    check(disk, repair, Some(each))
+}
+
+fn check(disk: &dyn Disk, repair: bool, each: Option<&mut dyn FnMut(Stored)>) -> VerifyReport {
     let mut report = VerifyReport { folder: disk.folder(), ..VerifyReport::default() };
-    if let Err(failure) = fill(&mut report, disk, repair) {
+    if let Err(failure) = fill(&mut report, disk, repair, each) {
         report.failure = Some(failure);
     }
     report
 }
 
-fn fill(report: &mut VerifyReport, disk: &dyn Disk, repair: bool) -> Result<(), OpenError> {
+fn fill(
+    report: &mut VerifyReport,
+    disk: &dyn Disk,
+    repair: bool,
+    each: Option<&mut dyn FnMut(Stored)>,
+) -> Result<(), OpenError> {
     // Without a segment there is nothing to lock, and a lock file must not appear in a folder
     // that is somebody else's.
     let names = disk.list().map_err(OpenError::failed(disk, "list", ""))?;
@@ -122,6 +138,9 @@ fn fill(report: &mut VerifyReport, disk: &dyn Disk, repair: bool) -> Result<(), 
     let _lock = disk.lock().map_err(|error| OpenError::not_taken(disk, error))?;
     let found = survey(disk, Manner { write: repair, check_chain: true })?;
     describe(report, disk, &found)?;
+    if let Some(each) = each {
+        hand_over(disk, &found, each)?;
+    }
     if let Some(damage) = &found.damage {
         report.damage = Some(DamageReport {
             file: damage.file.clone(),
@@ -157,6 +176,33 @@ fn describe(report: &mut VerifyReport, disk: &dyn Disk, found: &Survey) -> Resul
             .map_err(OpenError::failed(disk, "read", &last.name))?;
         let (file, offset, position) = (last.name.clone(), last.end, last.next());
         report.tail = torn.then_some(TailReport { file, offset, position });
+    }
+    Ok(())
+}
+
+/// Reads the sound records again. The survey read several segments at once and kept none.
+fn hand_over(
+    disk: &dyn Disk,
+    found: &Survey,
+    each: &mut dyn FnMut(Stored),
+) -> Result<(), OpenError> {
+    for segment in &found.segments {
+        let start = SEGMENT_HEADER_BYTES as u64;
+        let salt = segment.header.salt;
+        let mut frames = Frames::new(segment.file.clone(), salt, start, segment.end);
+        let mut position = segment.header.first;
+        while position < segment.next() {
+            let frame = frames.take(Expected { position, prev_crc: None }).map_err(|no| {
+                let error = match no {
+                    NoFrame::Failed(error) => error,
+                    // It was good a moment ago: somebody changes the file.
+                    NoFrame::Bad(reason) => io::Error::other(reason),
+                };
+                OpenError::failed(disk, "read", &segment.name)(error)
+            })?;
+            each(Stored { position, epoch: frame.epoch, bytes: frames.payload(&frame) });
+            position = position.next();
+        }
     }
     Ok(())
 }

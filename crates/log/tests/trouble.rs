@@ -195,6 +195,24 @@ fn the_thread_that_prepares_segments_notices_when_there_is_room_again() {
 }
 
 #[test]
+fn the_disk_is_known_to_be_full_again_once_a_trimmed_segment_is_used_up() {
+    let disk = SimDisk::new(1);
+    let options = FileLogOptions { background: true, ..small() };
+    let log = FileLog::open(Arc::new(disk.clone()), options).expect("an empty folder");
+    append_numbered(&log, 100, 100);
+    disk.set_capacity(Some(disk.used()));
+    fill(&log);
+    let started = Instant::now();
+    log.trim_before(log.segment_end_before(log.first()).expect("closed")).expect("trimmed");
+    assert_eq!(log.space(), Space::Ample);
+    fill(&log);
+    while log.space() == Space::Ample {
+        assert!(started.elapsed() < Duration::from_millis(500), "nobody looks at the disk");
+        thread::yield_now();
+    }
+}
+
+#[test]
 fn a_disk_without_room_for_a_first_segment_is_refused() {
     let disk = SimDisk::new(1);
     disk.set_capacity(Some(1000));

@@ -5,10 +5,10 @@ mod common;
 use spindle_log::{
     Log, OpenError, Position,
     disk::{Disk, SimDisk},
-    verify::verify,
+    verify::{verify, verify_with},
 };
 
-use common::{append_numbered, check_numbered, open, segments, try_open, used_bytes};
+use common::{append_numbered, check_numbered, numbered, open, segments, try_open, used_bytes};
 
 fn folder() -> SimDisk {
     let disk = SimDisk::new(1);
@@ -76,6 +76,24 @@ fn a_repair_cuts_at_the_damage_and_saves_the_rest() {
     assert!(report.is_sound() && report.tail.is_none());
     assert_eq!(report.saved_earlier, repair.saved);
     check_numbered(&open(&disk), 0, position, 100);
+}
+
+#[test]
+fn the_records_handed_over_are_those_a_repair_keeps() {
+    let disk = folder();
+    let names = segments(&disk);
+    disk.flip_bit(&names[1], 64 + 144 * 3 + 60, 2);
+    for repair in [false, true, false] {
+        let mut seen = Vec::new();
+        let report = verify_with(&disk, repair, &mut |stored| seen.push(stored));
+        assert_eq!(seen.len() as u64, report.records);
+        for (at, stored) in seen.iter().enumerate() {
+            let expected = numbered(Position(at as u64), 100);
+            assert_eq!(stored.position, Position(at as u64));
+            assert_eq!((stored.epoch, &stored.bytes), (expected.epoch, &expected.bytes));
+        }
+    }
+    check_numbered(&open(&disk), 0, verify(&disk, false).records, 100);
 }
 
 #[test]

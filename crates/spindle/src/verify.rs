@@ -3,10 +3,13 @@
 use std::io;
 
 use anyhow::Context;
-use serde_json::{Value, json};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use spindle_engine::{Counts, Options, Survey, record::RecordError};
 use spindle_log::{
+    Position, Stored,
     disk::RealDisk,
-    verify::{VerifyReport, verify as verify_log},
+    verify::{VerifyReport, verify_with},
 };
 
 use crate::{
@@ -19,16 +22,55 @@ use crate::{
 pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
     let told = || format!("cannot read the folder {}", args.folder.display());
     let disk = RealDisk::open(&args.folder).with_context(told)?;
-    let report = verify_log(&disk, args.repair);
+    let mut contents = Contents::new();
+    let report = verify_with(&disk, args.repair, &mut |stored| contents.add(stored));
     let verdict = Verdict::of(&report);
     let mut out = io::stdout().lock();
     if args.json {
-        write_line(&mut out, object(&report, verdict))?;
+        write_line(&mut out, object(&report, verdict, &contents))?;
     } else {
-        rows(&report, verdict).print(&mut out)?;
+        rows(&report, verdict, &contents).print(&mut out)?;
     }
-    Ok(verdict.code())
+    Ok(match contents.unreadable {
+        // Whatever the verdict: this program would not start on the folder.
+        Some(_) => Code::Error,
+        None => verdict.code(),
+    })
 }
+
+/// What the sound records come to.
+struct Contents {
+    survey: Survey,
+    /// The first record that cannot be folded.
+    unreadable: Option<(Position, RecordError)>,
+}
+
+impl Contents {
+    fn new() -> Self {
+        Self { survey: Survey::new(&Options::default()), unreadable: None }
+    }
+
+    fn add(&mut self, stored: Stored) {
+        if self.unreadable.is_none() {
+            let folded = self.survey.record(stored.position.0, stored.bytes);
+            self.unreadable = folded.err().map(|error| (stored.position, error));
+        }
+    }
+
+    /// The counts, if every record was folded and there was one.
+    fn counts(&self) -> Option<Counts> {
+        let counts = self.survey.counts();
+        (self.unreadable.is_none() && counts.oldest_ms.is_some()).then_some(counts)
+    }
+}
+
+fn time(at_ms: Option<u64>) -> String {
+    let at_ms = i64::try_from(at_ms.unwrap_or(0)).unwrap_or(i64::MAX);
+    Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::MAX).to_string()
+}
+
+/// The statuses as they are written, in the order of their numbers.
+const STATUSES: [&str; 6] = ["scheduled", "ready", "leased", "parked", "done", "dead"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
@@ -73,7 +115,7 @@ impl Verdict {
     }
 }
 
-fn rows(report: &VerifyReport, verdict: Verdict) -> Rows {
+fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
     let mut rows = Rows::new(&["what", "found"]);
     let mut row = |name: &str, text: String| rows.add([name.to_owned(), text]);
     row("verdict", verdict.word().to_owned());
@@ -86,6 +128,19 @@ fn rows(report: &VerifyReport, verdict: Verdict) -> Rows {
     row("first", report.first.to_string());
     row("next", report.next.to_string());
     row("bytes", report.bytes.to_string());
+    if let Some((position, error)) = &contents.unreadable {
+        row("unreadable", format!("record {position}: {error}"));
+    }
+    if let Some(counts) = contents.counts() {
+        row("epoch", counts.epoch.to_string());
+        row("oldest", time(counts.oldest_ms));
+        row("newest", time(counts.newest_ms));
+        row("queues", counts.queues.to_string());
+        for (status, jobs) in STATUSES.iter().zip(counts.jobs) {
+            row(status, jobs.to_string());
+        }
+        row("finished", counts.finished.to_string());
+    }
     if let Some(tail) = &report.tail {
         let text = "an unfinished write that nobody was told of; the next start removes it";
         row("tail", format!("{} from byte {}: {text}", tail.file, tail.offset));
@@ -114,7 +169,7 @@ fn rows(report: &VerifyReport, verdict: Verdict) -> Rows {
     rows
 }
 
-fn object(report: &VerifyReport, verdict: Verdict) -> Value {
+fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value {
     let segments: Vec<Value> = report
         .segments
         .iter()
@@ -139,6 +194,22 @@ fn object(report: &VerifyReport, verdict: Verdict) -> Value {
             "behind": damage.behind,
         })
     });
+    let unreadable = contents
+        .unreadable
+        .as_ref()
+        .map(|(position, error)| json!({ "position": position.0, "reason": error.to_string() }));
+    let counts = contents.counts().map(|counts| {
+        let jobs: Map<String, Value> =
+            STATUSES.iter().zip(counts.jobs).map(|(s, n)| ((*s).to_owned(), n.into())).collect();
+        json!({
+            "epoch": counts.epoch,
+            "oldest_ms": counts.oldest_ms,
+            "newest_ms": counts.newest_ms,
+            "queues": counts.queues,
+            "jobs": jobs,
+            "finished": counts.finished,
+        })
+    });
     json!({
         "verdict": verdict.word(),
         "sound": report.is_sound() && verdict == Verdict::Sound,
@@ -149,6 +220,8 @@ fn object(report: &VerifyReport, verdict: Verdict) -> Value {
         "first": report.first.0,
         "next": report.next.0,
         "bytes": report.bytes,
+        "unreadable": unreadable,
+        "contents": counts,
         "tail": tail,
         "damage": damage,
         "saved": report.repair.as_ref().map(|repair| &repair.saved),

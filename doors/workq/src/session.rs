@@ -58,7 +58,7 @@ pub struct WorkqSession {
 
 impl WorkqSession {
     pub(crate) fn new(engine: Engine, common: Arc<Common>, caller: Caller) -> WorkqSession {
-        let decoder = Decoder::new(common.limits.clone());
+        let decoder = Decoder::new(common.limits);
         WorkqSession {
             engine,
             common,

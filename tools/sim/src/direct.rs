@@ -162,6 +162,7 @@ impl Direct {
     fn decide(&mut self, command: &Command) -> Result<Vec<(Event, bool)>, Rejection> {
         self.state.wake_buckets(self.now_ms);
         let mut outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
+        // A hint may bring better jobs to light: with hints, the decision is not the last word.
         while !self.decision.blocked.is_empty() {
             self.state.apply_hints(&self.decision, self.now_ms);
             outcome = decide(&self.state, command, self.now_ms, &mut self.decision);

@@ -24,6 +24,13 @@ pub enum Answer {
     Refused(String),
 }
 
+impl Answer {
+    /// The disk has no room for what was sent, in the words that say so.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Refused(line) if line == "-SERVER-ERROR disk full")
+    }
+}
+
 /// A job as a lease gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {

@@ -139,7 +139,7 @@ impl Torture<'_> {
         }
         add_until_taken(&self.books, &mut client).context("once there was room again")?;
 
-        let load = Load::new(&self.books, server.address(), ADDS_AFTER);
+        let load = Load::new(&self.books, server.address(), ADDS_AFTER).on_small_disk();
         let (ended, surprises) = load.run(dice.next(), LOAD_AFTER, || server.terminate());
         ended?;
         self.books.open().server_ended();
@@ -208,7 +208,7 @@ fn add(books: &Books, client: &mut Client) -> Result<bool> {
     }
     books.open().add_sent(job, terms);
     let answer = send_add(client, job, &terms)?;
-    let refused = matches!(&answer, Answer::Refused(line) if line == DISK_FULL);
+    let refused = answer.is_disk_full();
     let mut books = books.open();
     if refused {
         books.add_refused(job);
@@ -218,5 +218,3 @@ fn add(books: &Books, client: &mut Client) -> Result<bool> {
     }
     Ok(!refused)
 }
-
-const DISK_FULL: &str = "-SERVER-ERROR disk full";

@@ -61,6 +61,8 @@ pub struct Load<'a> {
     /// The server is about to end: a connection that breaks from now on is no surprise.
     ending: AtomicBool,
     adds_left: AtomicU64,
+    /// The disk is small: adds may be refused for want of room.
+    small_disk: bool,
     surprises: Mutex<Vec<String>>,
 }
 
@@ -72,8 +74,14 @@ impl<'a> Load<'a> {
             address,
             ending: AtomicBool::new(false),
             adds_left: AtomicU64::new(adds_max),
+            small_disk: false,
             surprises: Mutex::default(),
         }
+    }
+
+    /// The same on a disk that may run full.
+    pub fn on_small_disk(self) -> Self {
+        Self { small_disk: true, ..self }
     }
 
     /// Runs the load for `time`, or until all jobs are added; then `end` ends the server under it.
@@ -133,7 +141,11 @@ impl<'a> Load<'a> {
         let (job, terms) = self.books.next_job();
         self.books.open().add_sent(job, terms);
         let answer = send_add(client, job, &terms)?;
-        self.books.open().add_answered(job, &answer);
+        if self.small_disk && answer.is_disk_full() {
+            self.books.open().add_refused(job);
+        } else {
+            self.books.open().add_answered(job, &answer);
+        }
         let left = |n: u64| n.checked_sub(1);
         // At zero it stays zero.
         let _ = self.adds_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);

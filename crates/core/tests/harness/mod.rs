@@ -72,8 +72,12 @@ impl Server {
 
     fn run(&mut self, command: &Command) -> Result<Vec<Event>, Rejection> {
         self.state.wake_buckets(self.now_ms);
-        let outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
-        self.state.apply_hints(&self.decision, self.now_ms);
+        let mut outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
+        // A hint may bring better jobs to light: with hints, the decision is not the last word.
+        while !self.decision.blocked.is_empty() {
+            self.state.apply_hints(&self.decision, self.now_ms);
+            outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
+        }
         outcome?;
         let events = std::mem::take(&mut self.decision.events);
         assert!(events.len() <= EVENTS_MAX, "{command:?} caused {} events", events.len());

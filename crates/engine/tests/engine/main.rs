@@ -4,8 +4,10 @@
 mod bench;
 mod commits;
 mod ends;
+mod feed;
 mod ids;
 mod limits;
 mod payloads;
 mod space;
+mod survey;
 mod time;

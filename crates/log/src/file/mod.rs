@@ -178,6 +178,10 @@ impl Log for FileLog {
         self.shared.spares.space()
     }
 
+    fn room_bytes(&self) -> u64 {
+        self.shared.room_bytes()
+    }
+
     fn bytes_on_disk(&self) -> u64 {
         self.shared.kept_bytes()
     }

@@ -77,6 +77,11 @@ impl Spares {
         if state.full && state.ready.is_empty() { Space::ReserveOnly } else { Space::Ample }
     }
 
+    /// What the spares hold together.
+    pub(super) fn bytes(&self) -> u64 {
+        self.state.lock().ready.iter().map(|spare| u64::from(spare.capacity)).sum()
+    }
+
     /// Takes a spare: waits for the thread that prepares them, or prepares one here. `None` when
     /// there is no room.
     pub(super) fn take(&self, disk: &dyn Disk, background: bool) -> Option<Spare> {
@@ -142,7 +147,9 @@ impl Spares {
                 self.changed.wait(&mut state);
             }
             if state.full {
-                let idle = |state: &mut State| !state.stopping && !state.retry;
+                // A trim may give a spare meanwhile, and somebody take it: then nobody knows whether
+                // the disk is still full, and space() must not go on saying that it is not.
+                let idle = |state: &mut State| !state.stopping && !state.retry && state.full;
                 self.changed.wait_while_for(&mut state, idle, RETRY);
             }
             if state.stopping {

@@ -101,6 +101,12 @@ impl Shared {
         Ok(())
     }
 
+    /// What is left of the segment that takes the next frame, and all spares.
+    pub(super) fn room_bytes(&self) -> u64 {
+        let tail = self.tail.lock();
+        u64::from(tail.capacity.saturating_sub(tail.offset)) + self.spares.bytes()
+    }
+
     /// Plans to go on in a prepared segment; the flush opens it.
     fn move_on(&self, tail: &mut Tail) -> Result<(), SubmitError> {
         let spare = self.spares.take(&*self.disk, self.options.background);

@@ -4,6 +4,7 @@
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
 //! - `fake_workq`: that server
 //! - `serve`: the server itself, and a session with it
+//! - `verify`: what is said of the folders it leaves
 
 #[cfg(test)]
 mod clients;
@@ -13,5 +14,7 @@ mod fake_workq;
 mod serve;
 #[cfg(test)]
 mod usage;
+#[cfg(test)]
+mod verify;
 #[cfg(test)]
 mod work;

@@ -19,14 +19,14 @@ use tempfile::TempDir;
 use crate::fake_workq::{Said, await_exit, spindle, stderr, stdout};
 
 /// A running server; dropping it kills it.
-struct Served {
+pub struct Served {
     child: Child,
     log: Said,
     address: String,
     greeting: String,
 }
 
-fn serve(arguments: &[&str]) -> Served {
+pub fn serve(arguments: &[&str]) -> Served {
     serve_with(arguments, &[])
 }
 
@@ -46,7 +46,7 @@ fn serve_with(arguments: &[&str], environment: &[(&str, &str)]) -> Served {
 }
 
 impl Served {
-    fn spindle(&self, arguments: &[&str]) -> assert_cmd::Command {
+    pub fn spindle(&self, arguments: &[&str]) -> assert_cmd::Command {
         let mut command = spindle(arguments);
         command.env("SPINDLE_WORKQ", &self.address);
         command
@@ -56,7 +56,7 @@ impl Served {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    fn end(&mut self) -> ExitStatus {
+    pub fn end(&mut self) -> ExitStatus {
         self.send(Signal::SIGTERM);
         await_exit(&mut self.child)
     }
@@ -70,7 +70,7 @@ impl Drop for Served {
 }
 
 /// A data folder inside a folder of its own.
-fn data() -> (TempDir, String) {
+pub fn data() -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data").to_str().unwrap().to_owned();
     (folder, data)

@@ -213,11 +213,12 @@ fn flags_may_stand_anywhere_and_the_largest_values_are_shown_as_given() {
          < +OK",
     );
     client.inspect(&Job { priority: 3, ..job(4, "ping") });
-    client.talk(
-        "> add #5 ping 86400000 18446744073709551615 1 -priority=-2147483648 -max-attempts=255 -max-fails=255
+    let flags = "-priority=-2147483648 -max-attempts=255 -max-fails=255";
+    client.talk(&format!(
+        "> add #5 ping 86400000 18446744073709551615 1 {flags}
          > a
-         < +OK",
-    );
+         < +OK"
+    ));
     client.inspect(&Job {
         ttr: 86_400_000,
         ttl: u64::MAX,
@@ -305,7 +306,7 @@ fn a_uuid_of_any_version_is_an_id_and_anything_else_is_none() {
     ] {
         check(&[
             (&format!("add {good} ids 1000 60000 1|x"), OK),
-            (&format!("lease ids 0"), &format!("+OK 1\r\n{good} ids 1000 1\r\nx")),
+            ("lease ids 0", &format!("+OK 1\r\n{good} ids 1000 1\r\nx")),
             (&format!("complete {good} 1|x"), OK),
             (&format!("fail {good} 1|x"), "-CLIENT-ERROR Duplicate result"),
             (&format!("delete {good}"), OK),

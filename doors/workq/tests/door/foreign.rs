@@ -28,8 +28,8 @@ fn a_foreign_job_is_leased_inspected_and_completed_by_its_foreign_uuid() {
     assert!(uuid.to_string().replace('-', "").ends_with(&format!("8{:015x}", id.0)), "{uuid}");
     let shown = |attempts: u32, state: u32| {
         format!(
-            "+OK 1\r\n{uuid} 12\r\nname mail\r\nttr 0\r\nttl 0\r\npayload-size 2\r\npayload {{}}\r\n\
-             max-attempts 0\r\nattempts {attempts}\r\nmax-fails 0\r\nfails 0\r\npriority 0\r\n\
+            "+OK 1\r\n{uuid} 12\r\nname mail\r\nttr 0\r\nttl 0\r\npayload-size 2\r\n\
+             payload {{}}\r\nmax-attempts 0\r\nattempts {attempts}\r\nmax-fails 0\r\nfails 0\r\npriority 0\r\n\
              state {state}\r\ncreated {START}\r\n"
         )
     };

@@ -340,7 +340,8 @@ fn the_clients_are_counted_while_they_are_there() {
     let mut client = server.client();
     let count = |clients: usize| {
         format!(
-            "+OK 1\r\nserver 3\r\nactive-clients {clients}\r\nevicted-jobs 0\r\nstarted 2016-08-22T01:50:51Z\r\n"
+            "+OK 1\r\nserver 3\r\nactive-clients {clients}\r\nevicted-jobs 0\r\n\
+             started 2016-08-22T01:50:51Z\r\n"
         )
     };
     client.ask("inspect server\r\n", count(1));

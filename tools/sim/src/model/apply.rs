@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use spindle_core::command::{Carry, Claim, Edit, Extend, Lease, Submit};
-use spindle_core::job::{Cause, Origin};
+use spindle_core::job::{Cause, Label, Origin};
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::Constraint;
 use spindle_core::{Command, JobId, JobImage, Status};
@@ -36,19 +36,10 @@ impl Model {
                 self.jobs.remove(&id.0);
             }
             Command::ResultRead { id, keep_read_ms } => {
-                let until = now_ms.saturating_add(*keep_read_ms);
-                if self.jobs[&id.0].kept_until_ms.is_none_or(|kept| kept > until) {
-                    self.change(id.0).kept_until_ms = Some(until);
-                }
+                self.apply_result_read(*id, now_ms.saturating_add(*keep_read_ms));
             }
             Command::Persist { id, payload, keep_ms } => {
-                if self.jobs[&id.0].foreground {
-                    let job = self.change(id.0);
-                    job.foreground = false;
-                    job.payload = Some(payload.clone());
-                    job.keep_ms = *keep_ms;
-                    self.count_change(id.0);
-                }
+                self.apply_persist(*id, payload, *keep_ms);
             }
             Command::SetState { id, state, event, .. } => {
                 let job = self.change(id.0);
@@ -71,12 +62,7 @@ impl Model {
                 self.forget_tokens(*number);
                 self.constraints_revision += 1;
             }
-            Command::Relabel { id, labels } => {
-                if self.jobs[&id.0].labels != *labels {
-                    self.change(id.0).labels.clone_from(labels);
-                    self.count_change(id.0);
-                }
-            }
+            Command::Relabel { id, labels } => self.apply_relabel(*id, labels),
             Command::Start { epoch } => self.epoch = *epoch,
             Command::Recover { from, grace_ms } => self.apply_recover(*from, *grace_ms, now_ms),
             Command::ReserveIds { until } => {
@@ -126,6 +112,29 @@ impl Model {
             ..JobImage::default()
         };
         self.jobs.insert(submit.id.0, Rc::new(job));
+    }
+
+    fn apply_result_read(&mut self, id: JobId, until_ms: u64) {
+        if self.jobs[&id.0].kept_until_ms.is_none_or(|kept| kept > until_ms) {
+            self.change(id.0).kept_until_ms = Some(until_ms);
+        }
+    }
+
+    fn apply_persist(&mut self, id: JobId, payload: &BytesRef, keep_ms: Option<u64>) {
+        if self.jobs[&id.0].foreground {
+            let job = self.change(id.0);
+            job.foreground = false;
+            job.payload = Some(payload.clone());
+            job.keep_ms = keep_ms;
+            self.count_change(id.0);
+        }
+    }
+
+    fn apply_relabel(&mut self, id: JobId, labels: &[Label]) {
+        if self.jobs[&id.0].labels != labels {
+            self.change(id.0).labels = labels.to_vec();
+            self.count_change(id.0);
+        }
     }
 
     fn apply_lease(&mut self, lease: &Lease, id: JobId, now_ms: u64) {

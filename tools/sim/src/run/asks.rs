@@ -22,7 +22,14 @@ impl Run {
             | Command::ReserveIds { .. }
             | Command::Recover { .. }
             | Command::Tick { .. } => return Ok(()),
-            Command::Submit(submit) => self.submit(submit)?,
+            Command::Submit(submit) => {
+                self.submit(submit)?;
+                // A client that is not sure asks again at once.
+                if self.rng.random_ratio(1, 6) {
+                    self.take_deliveries()?;
+                    self.submit(submit)?;
+                }
+            }
             Command::Lease(lease) => self.lease(lease)?,
             Command::Finish(finish) => self.finish(finish)?,
             Command::HolderGone { holder } => self.connection_gone(*holder)?,
@@ -312,6 +319,7 @@ impl Run {
         let read = self.server.engine().job(Which::Id(id));
         let image = match read {
             Ok((Some(image), _)) => image,
+            Ok((None, _)) if self.model.job(id).is_none() => return Ok(()),
             Ok((None, _)) => return Err(format!("job {id} cannot be found to retry it")),
             Err(_) if self.server.is_dead() => return Ok(()),
             Err(error) => return Err(format!("job {id} cannot be read to retry it: {error}")),

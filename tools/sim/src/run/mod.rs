@@ -84,6 +84,11 @@ pub struct Run {
 impl Run {
     /// Runs a seed; `slow` compares everything after every step.
     pub fn seed(seed: u64, planted: Planted, trace: bool) -> Result<Counts, Violation> {
+        let alone = crate::log_alone::run(seed, planted).map_err(|why| Violation {
+            step: 0,
+            what: "the log alone".into(),
+            why,
+        })?;
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x51_3d1e);
         let server = Server::begin(rng.random(), planted).map_err(|why| Violation {
             step: 0,
@@ -108,7 +113,10 @@ impl Run {
             trace,
             slow: trace,
         };
-        run.live()
+        run.live().map(|mut counts| {
+            counts.crashes += alone.crashes;
+            counts
+        })
     }
 
     fn live(&mut self) -> Result<Counts, Violation> {
@@ -221,7 +229,7 @@ impl Run {
         for _ in 0..steps {
             let more = self.server.engine().carry_step().unwrap_or(false);
             self.take_deliveries()?;
-            if steps > 1 {
+            if steps > 1 && self.rng.random_ratio(1, 2) {
                 self.commit();
             }
             if self.server.is_dead() {
@@ -232,6 +240,9 @@ impl Run {
             if trims > self.seen_trims {
                 self.counts.trims += trims - self.seen_trims;
                 self.seen_trims = trims;
+                if self.rng.random_ratio(1, 4) {
+                    return self.crash();
+                }
                 self.check_fold()?;
             }
             if !more {

@@ -1,0 +1,70 @@
+//! `spindle verify`: what it says is in a folder.
+
+use serde_json::{Value, json};
+use spindle_log::{Ack, FileLog, FileLogOptions, Log, Record};
+
+use crate::{
+    fake_workq::{spindle, stdout},
+    serve::{data, serve},
+};
+
+fn object(data: &str, code: i32) -> Value {
+    let output = spindle(&["verify", "--json", data]).output().unwrap();
+    assert_eq!(output.status.code(), Some(code), "{}", stdout(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_jobs_in_a_folder_are_counted() {
+    let (_folder, data) = data();
+    for _ in 0..2 {
+        let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+        served.spindle(&["add", "mail", "waits"]).assert().success();
+        served.spindle(&["add", "video", "is done"]).assert().success();
+        served.spindle(&["work", "video", "--once", "--", "cat"]).assert().success();
+        let tomorrow = ["schedule", "mail", "--in", "1d", "later"];
+        served.spindle(&tomorrow).assert().success();
+        assert_eq!(served.end().code(), Some(0));
+    }
+    let report = object(&data, 0);
+    let contents = &report["contents"];
+    let jobs = json!({
+        "scheduled": 2, "ready": 2, "leased": 0, "parked": 0, "done": 2, "dead": 0,
+    });
+    assert_eq!(contents["jobs"], jobs);
+    assert_eq!(contents["queues"], 2);
+    assert_eq!(contents["finished"], 2);
+    assert_eq!(contents["epoch"], 2);
+    let times = ["oldest_ms", "newest_ms"].map(|name| contents[name].as_u64().unwrap());
+    assert!(1_600_000_000_000 < times[0] && times[0] <= times[1], "{times:?}");
+    assert_eq!(report["unreadable"], Value::Null);
+
+    let rows = stdout(&spindle(&["verify", &data]).unwrap());
+    for row in ["queues\t2", "ready\t2", "scheduled\t2", "done\t2", "finished\t2", "epoch\t2"] {
+        assert!(rows.lines().any(|line| line == row), "{row}: {rows}");
+    }
+    let oldest = rows.lines().find_map(|line| line.strip_prefix("oldest\t")).unwrap();
+    let oldest: jiff::Timestamp = oldest.parse().unwrap();
+    assert_eq!(oldest.as_millisecond() as u64, times[0]);
+}
+
+#[test]
+fn a_record_that_cannot_be_folded_is_named_and_the_frames_stay_sound() {
+    let (_folder, data) = data();
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    served.spindle(&["add", "q", "x"]).assert().success();
+    assert_eq!(served.end().code(), Some(0));
+    let log = FileLog::open_dir(data.as_ref(), FileLogOptions::default()).unwrap();
+    let at = log.next();
+    log.submit(at, &Record { epoch: 1, bytes: "no record of ours".into() }).unwrap();
+    assert!(matches!(log.next_ack(), Ack::Committed(_)));
+    drop(log);
+    // No server starts on it, so this is no success.
+    let report = object(&data, 1);
+    assert_eq!((&report["verdict"], &report["sound"]), (&json!("sound"), &json!(true)));
+    assert_eq!(report["unreadable"]["position"], at.0);
+    assert_eq!(report["contents"], Value::Null);
+    assert_eq!(report["next"], at.0 + 1);
+    let rows = stdout(&spindle(&["verify", &data]).output().unwrap());
+    assert!(rows.contains(&format!("unreadable\trecord {at}: the record is malformed")), "{rows}");
+}
