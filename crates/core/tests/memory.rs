@@ -82,12 +82,12 @@ impl Filling {
         submit.ttr_ms = Some(60_000);
         submit.ttl_ms = Some(2_592_000_000);
         submit.uuid = Some(uuid(id));
-        self.now_ms += u64::from(id % 20 == 0);
+        self.now_ms += u64::from(id.is_multiple_of(20));
         self.run(&Command::Submit(Box::new(submit)), id / 100);
     }
 
     fn complete(&mut self, id: u64) {
-        self.now_ms += u64::from(id % 20 == 0);
+        self.now_ms += u64::from(id.is_multiple_of(20));
         let finish = Finish {
             claim: Claim::Unfinished { id: JobId(id) },
             success: true,

@@ -132,9 +132,9 @@ impl Engine {
             && log.space() == Space::ReserveOnly
     }
 
-    /// Starts a round when the log is over twice what lives in it. On a full disk an eighth is
-    /// enough: what is dead is then the only room there is, and deleting must give some of it back
-    /// before the reserve has gone on recording the deletes.
+    /// Starts a round when the log is over twice what lives in it. On a full disk a segment that is
+    /// worth it and fits into the reserve is enough: what is dead is then the only room there is,
+    /// and deleting must give it back before the reserve has gone on recording the deletes.
     fn begin_round(&self) -> Option<Round> {
         let log = &self.shared.log;
         let first = log.first();
@@ -146,8 +146,11 @@ impl Engine {
         };
         let kept = log.bytes_on_disk();
         if log.space() == Space::ReserveOnly {
+            let needed = self.bytes_below(segment_end);
+            let pays =
+                needed as u64 <= segment_bytes / 4 * 3 || kept > live + live / 8 + segment_bytes;
             let round = Round { target: segment_end.0, from: JobId(0), stage: Stage::Jobs };
-            return (kept > live + live / 8 + segment_bytes).then_some(round);
+            return (pays && self.has_room_for(needed)).then_some(round);
         }
         if kept <= 2 * live + SLACK_SEGMENTS * segment_bytes {
             return None;
@@ -166,7 +169,19 @@ impl Engine {
         Some(Round { target: target.0, from: JobId(0), stage: Stage::Jobs })
     }
 
-    /// Whether these bytes may be told again: on a full disk the last quarter of the reserve is for
+    /// About how many bytes must be told again to drop what is below a position.
+    fn bytes_below(&self, target: Position) -> usize {
+        let mut bytes = 0;
+        let mut from = Some(JobId(0));
+        while let Some(id) = from {
+            let (old, next) = self.shared.inner.lock().old_jobs(id, target.0);
+            bytes += old.iter().map(Old::bytes).sum::<usize>();
+            from = next;
+        }
+        bytes
+    }
+
+    /// Whether these bytes may be told again: on a full disk the last eighth of the reserve is for
     /// clients, who can free what carry-forward can not.
     fn has_room_for(&self, bytes: usize) -> bool {
         let log = &self.shared.log;
@@ -175,7 +190,7 @@ impl Engine {
         }
         let first = log.first();
         let segment_end = log.segment_end_before(first).unwrap_or(first);
-        let kept_back = log.bytes_between(first, segment_end) / 4;
+        let kept_back = log.bytes_between(first, segment_end) / 8;
         let undurable = self.shared.inner.lock().undurable_bytes;
         log.room_bytes() >= (bytes + undurable) as u64 + kept_back
     }
@@ -272,6 +287,17 @@ impl Old {
             Old::Live { id, .. } | Old::Finished { id, .. } => *id,
         }
     }
+
+    /// About what it will take in the log.
+    fn bytes(&self) -> usize {
+        match self {
+            Old::Live { payload, result, .. } => {
+                let bytes = payload.iter().chain(result).map(|place| place.len as usize);
+                IMAGE_BYTES + bytes.sum::<usize>()
+            }
+            Old::Finished { .. } => IMAGE_BYTES + FINISHED_BYTES,
+        }
+    }
 }
 
 impl Inner {
@@ -287,19 +313,16 @@ impl Inner {
             if found.home().is_none_or(|home| home >= target) {
                 continue;
             }
-            match found {
+            let job = match found {
                 Found::Live(job) => {
                     let payload = Some(job.payload());
                     let result = job.outcome().and_then(|outcome| outcome.bytes.clone());
-                    bytes += IMAGE_BYTES;
-                    bytes += payload.iter().chain(&result).map(|p| p.len as usize).sum::<usize>();
-                    old.push(Old::Live { id: job.id(), revision: job.revision(), payload, result });
+                    Old::Live { id: job.id(), revision: job.revision(), payload, result }
                 }
-                Found::Finished(stub) => {
-                    bytes += IMAGE_BYTES + FINISHED_BYTES;
-                    old.push(Old::Finished { id: stub.id(), image: stub.image() });
-                }
-            }
+                Found::Finished(stub) => Old::Finished { id: stub.id(), image: stub.image() },
+            };
+            bytes += job.bytes();
+            old.push(job);
         }
         (old, None)
     }

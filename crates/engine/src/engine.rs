@@ -391,12 +391,11 @@ impl Engine {
                 inner.put_bytes(&result.bytes, crc);
             }
         });
-        let reply = match decided {
+        match decided {
             Ok(()) if foreground => Ok(Gate::OPEN),
             Ok(()) => Ok(inner.own_gate()),
             Err(rejection) => Err(self.refuse(&inner, rejection)),
-        };
-        reply
+        }
     }
 
     /// Deletes a job.
@@ -406,22 +405,20 @@ impl Engine {
         let Some(id) = inner.resolve(which) else {
             return Err(Refused::Rejected(Rejection::NotFound, inner.tail()));
         };
-        let reply = match inner.run(&Command::Delete { id, cause: Cause::Deleted }) {
+        match inner.run(&Command::Delete { id, cause: Cause::Deleted }) {
             Ok(()) => Ok(inner.own_gate()),
             Err(rejection) => Err(self.refuse(&inner, rejection)),
-        };
-        reply
+        }
     }
 
     /// Any other command, one that carries no bytes.
     pub fn execute(&self, command: &Command) -> Result<Gate, Refused> {
         let mut inner = self.enter();
         self.check_room(&inner)?;
-        let reply = match inner.run(command) {
+        match inner.run(command) {
             Ok(()) => Ok(inner.own_gate()),
             Err(rejection) => Err(self.refuse(&inner, rejection)),
-        };
-        reply
+        }
     }
 
     /// Ends a turn of calls: what they decided is handed to the log thread, and the timer learns of

@@ -5,19 +5,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spindle_core::Command;
-use spindle_core::command::Claim;
 use spindle_core::job::{Cause, Status};
 use spindle_core::{
     BytesRef, Decision, Event, Found, JobId, JobImage, Place, Rejection, State, Type, decide,
 };
 
-use crate::answer::{Answer, LeasedJob};
+use crate::answer::Answer;
 use crate::door::{ConnectionId, Delivery, Gate, LeaseRef, Ticket};
 use crate::feed::is_told;
 use crate::options::Options;
 use crate::recent::Recent;
 use crate::record::{ENTRY_HEADER_BYTES, HEADER_BYTES, RecordWriter};
-use crate::waits::{Waits, Wish};
+use crate::waits::Waits;
 
 /// A record that is complete and waits to be written.
 #[derive(Debug, Clone)]
@@ -62,7 +61,7 @@ pub(crate) struct Inner {
     /// The lease last handed to each connection that waited: undone if it never took it.
     pub delivered: HashMap<ConnectionId, (Ticket, LeaseRef)>,
     /// Those of them whose lease has ended: to be dropped.
-    unwanted: Vec<JobId>,
+    pub unwanted: Vec<JobId>,
     pub hold_expiry: bool,
     /// No new leases: the server stops.
     pub stopping: bool,
@@ -71,7 +70,7 @@ pub(crate) struct Inner {
     pub finished_bytes: u64,
     pub stats: Stats,
     /// Queues in which jobs became ready during the command under way.
-    woken: Vec<Bytes>,
+    pub woken: Vec<Bytes>,
     pub now_ms: u64,
     pub options: Options,
 }
@@ -242,7 +241,7 @@ impl Inner {
     }
 
     /// Logs and folds one event.
-    fn happen(&mut self, event: &Event, logged: bool) {
+    pub fn happen(&mut self, event: &Event, logged: bool) {
         let place = if logged {
             self.make_room(EVENT_ROOM_BYTES);
             let place = Place { position: self.open_position, offset: self.batch.next_offset() };
@@ -330,10 +329,8 @@ impl Inner {
     /// Tells those who waited for what just happened.
     fn after_fold(&mut self, event: &Event, place: Place) {
         match event {
-            Event::Submitted(image) | Event::Retried(image) => {
-                if image.status() == Status::Ready {
-                    self.wake_queue(&image.queue);
-                }
+            Event::Submitted(image) | Event::Retried(image) if image.status() == Status::Ready => {
+                self.wake_queue(&image.queue);
             }
             Event::Requeued(requeued) => {
                 self.waits.set_leased(JobId(requeued.id), false);
@@ -374,7 +371,7 @@ impl Inner {
         }
     }
 
-    fn wake_queue(&mut self, queue: &Bytes) {
+    pub fn wake_queue(&mut self, queue: &Bytes) {
         if self.waits.has_queue(queue) && !self.woken.contains(queue) {
             self.woken.push(queue.clone());
         }
@@ -406,109 +403,6 @@ impl Inner {
         }
     }
 
-    // ---- hand-off ----
-
-    fn dispatch_promoted(&mut self) {
-        for queue in self.state.take_promoted() {
-            self.wake_queue(&queue);
-        }
-        self.dispatch();
-    }
-
-    /// Hands ready jobs of woken queues to the longest waiters that can carry them.
-    fn dispatch(&mut self) {
-        while let Some(queue) = self.woken.pop() {
-            self.dispatch_queue(&queue);
-            for queue in self.state.take_promoted() {
-                self.wake_queue(&queue);
-            }
-        }
-        while let Some(id) = self.unwanted.pop() {
-            self.run(&Command::Delete { id, cause: Cause::Abandoned }).ok();
-        }
-    }
-
-    fn dispatch_queue(&mut self, queue: &Bytes) {
-        let mut after = None;
-        while let Some(ticket) = self.waits.for_queue(queue, after) {
-            if self.stopping {
-                return;
-            }
-            let Some(wait) = self.waits.find(ticket) else { return };
-            let Wish::Lease(wish) = &wait.wish else { return };
-            let wish = Command::Lease((**wish).clone());
-            match self.lease_decided(&wish) {
-                Ok((job, gate)) => {
-                    let lease = LeaseRef { job: job.id, attempt: job.attempt };
-                    if let Some(wait) = self.waits.find(ticket) {
-                        self.delivered.insert(wait.caller.connection, (ticket, lease));
-                    }
-                    self.deliver(ticket, Answer::Leased(Box::new(job)), gate);
-                }
-                // This waiter cannot carry what is ready; the next one may.
-                Err(_) => after = Some(ticket),
-            }
-            if self.state.queue(queue).is_none_or(|queue| queue.count(Status::Ready) == 0) {
-                return;
-            }
-        }
-    }
-
-    /// Leases a job and says what its answer must wait for.
-    pub fn lease_decided(&mut self, wish: &Command) -> Result<(LeasedJob, Gate), Rejection> {
-        loop {
-            // A job whose maximum was lowered dies instead of being leased: then the next is tried.
-            if let Some(leased) = self.try_lease(wish)? {
-                return Ok(leased);
-            }
-        }
-    }
-
-    fn try_lease(&mut self, wish: &Command) -> Result<Option<(LeasedJob, Gate)>, Rejection> {
-        let mut decision = std::mem::take(&mut self.decision);
-        let decided = decide(&self.state, wish, self.now_ms, &mut decision);
-        if !decision.blocked.is_empty() {
-            self.state.apply_hints(&decision, self.now_ms);
-        }
-        let mut leased = None;
-        if decided.is_ok() {
-            for (event, logged) in &decision.events {
-                if let Event::Leased(event) = event {
-                    // What the lease reveals: the record that made the job ready.
-                    leased = Some(self.describe_lease(event, *logged)?);
-                }
-                self.happen(event, *logged);
-            }
-            if decision.waits_for_own_record {
-                let own = self.own_gate();
-                leased = leased.map(|(job, _)| (job, own));
-            }
-        }
-        self.decision = decision;
-        decided.map(|()| leased)
-    }
-
-    fn describe_lease(
-        &self,
-        event: &spindle_core::event::Leased,
-        logged: bool,
-    ) -> Result<(LeasedJob, Gate), Rejection> {
-        let found = self.state.job(JobId(event.id)).ok_or(Rejection::NotFound)?;
-        let gate = if logged { self.gate_of(&found) } else { self.ids_gate };
-        let Found::Live(job) = found else { return Err(Rejection::Finished) };
-        let leased = LeasedJob {
-            id: job.id(),
-            uuid: job.uuid(),
-            queue: job.queue().clone(),
-            payload: job.payload(),
-            length_ms: event.lease.deadline_ms.map(|at| at.saturating_sub(self.now_ms)),
-            epoch: event.lease.epoch,
-            attempt: event.attempts,
-            keys: job.keys().to_vec(),
-        };
-        Ok((leased, gate))
-    }
-
     // ---- ids ----
 
     /// The next id. Blocks are reserved well ahead, so that no answer waits for one.
@@ -529,70 +423,6 @@ impl Inner {
         if self.next_id == id.0 + 1 {
             self.next_id = id.0;
         }
-    }
-
-    // ---- waits ----
-
-    /// Ends waits whose time has passed, at most `budget` of them.
-    pub fn expire_waits(&mut self, now_ms: u64, budget: usize) {
-        for _ in 0..budget {
-            let Some(ticket) = self.waits.due(now_ms) else { return };
-            self.end_wait(ticket, Some(Answer::TimedOut));
-        }
-    }
-
-    /// Ends a wait, with an answer or (its connection is gone) without one. An unstarted foreground
-    /// job goes with its last waiter; a started one ends with its lease.
-    pub fn end_wait(&mut self, ticket: Ticket, answer: Option<Answer>) {
-        let job = match self.waits.find(ticket).map(|wait| &wait.wish) {
-            Some(Wish::Result { job, .. }) => Some(*job),
-            Some(_) => None,
-            None => return,
-        };
-        let gate = self.tail();
-        match answer {
-            Some(answer) => self.deliver(ticket, answer, gate),
-            None => {
-                self.waits.remove(ticket);
-            }
-        }
-        let Some(job) = job else { return };
-        if !self.state.is_foreground(job) || self.waits.has_any_for_job(job) {
-            return;
-        }
-        if self.state.status(job) == Some(Status::Leased) {
-            self.abandoned.insert(job);
-        } else {
-            self.run(&Command::Delete { id: job, cause: Cause::Abandoned }).ok();
-        }
-    }
-
-    /// The connection no longer waits for this ticket. If the answer is on its way already, the
-    /// lease in it is nobody's: its attempt is given back.
-    pub fn give_up_wait(&mut self, connection: ConnectionId, ticket: Ticket) {
-        if self.waits.find(ticket).is_some() {
-            self.end_wait(ticket, None);
-            return;
-        }
-        if let Some((delivered, lease)) = self.delivered.get(&connection).copied()
-            && delivered == ticket
-        {
-            self.delivered.remove(&connection);
-            self.undo_lease(lease);
-        }
-    }
-
-    /// A lease whose bytes never left: its attempt is given back.
-    pub fn undo_lease(&mut self, lease: LeaseRef) {
-        let epoch = self.state.server().epoch;
-        let claim = Claim::Token { id: lease.job, epoch, attempt: lease.attempt };
-        self.run(&Command::Release { claim, cause: Cause::Undone }).ok();
-    }
-
-    /// When the engine must be woken next.
-    pub fn next_deadline(&self) -> Option<u64> {
-        let core = Some(self.state.due_hint_ms()).filter(|due| *due != u64::MAX);
-        [core, self.waits.next_deadline()].into_iter().flatten().min()
     }
 }
 

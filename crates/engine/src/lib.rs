@@ -19,6 +19,7 @@ mod clock;
 mod commit;
 mod engine;
 mod feed;
+mod handoff;
 mod inner;
 mod options;
 mod read;

@@ -11,6 +11,9 @@ use parking_lot::{Condvar, Mutex};
 use crate::commit::Committed;
 use crate::engine::{Engine, Failure};
 
+/// The body of a thread: returns when told to stop.
+type Loop = fn(&Engine, &AtomicBool);
+
 /// Running threads, and the word that stops them.
 #[derive(Default)]
 pub(crate) struct Threads {
@@ -75,7 +78,7 @@ impl Engine {
     ) -> std::io::Result<()> {
         self.shared.on_failure.set(Box::new(on_failure)).ok();
         let mut threads = self.shared.threads.lock();
-        let loops: [(&str, fn(&Engine, &AtomicBool)); 3] = [
+        let loops: [(&str, Loop); 3] = [
             ("spindle-log", Engine::run_log),
             ("spindle-timer", Engine::run_timer),
             ("spindle-carry", Engine::run_carry),

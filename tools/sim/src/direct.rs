@@ -6,7 +6,7 @@ use spindle_core::command::Carry;
 use spindle_core::state::Place;
 use spindle_core::{
     Command, Decision, Defaults, EVENTS_MAX, Event, Found, JobId, JobImage, Rejection, State,
-    Status, decide,
+    decide,
 };
 
 use crate::model::{Model, fold_difference};
@@ -179,10 +179,10 @@ impl Direct {
         for (offset, (event, logged)) in (0u32..).zip(events) {
             *self.told.entry(event.name()).or_default() += 1;
             let place = Place { position, offset };
-            if let Event::Finished(image) | Event::Carried(image) = &event {
-                if matches!(image.status(), Status::Done | Status::Dead) {
-                    self.finished.insert(image.id, image.clone());
-                }
+            if let Event::Finished(image) | Event::Carried(image) = &event
+                && image.status().is_finished()
+            {
+                self.finished.insert(image.id, image.clone());
             }
             if let Event::Retried(image) = &event {
                 self.finished.remove(&image.id);
@@ -268,8 +268,7 @@ impl Direct {
                 },
                 Some(Found::Finished(_)) => {
                     let mut image = self.finished[&id.0].clone();
-                    image.payload =
-                        image.payload.map(|bytes| BytesAt(self.position).moved(bytes));
+                    image.payload = image.payload.map(|bytes| BytesAt(self.position).moved(bytes));
                     Carry::Finished(Box::new(image))
                 }
                 None => continue,
@@ -283,7 +282,8 @@ impl Direct {
         for (place, event) in &self.log {
             folded.evolve(event, *place);
         }
-        fold_difference(&self.state, &folded).map_err(|why| format!("after a trim below {below}, {why}"))
+        fold_difference(&self.state, &folded)
+            .map_err(|why| format!("after a trim below {below}, {why}"))
     }
 }
 
@@ -301,4 +301,3 @@ impl BytesAt {
         spindle_core::BytesRef { position: self.0, ..bytes }
     }
 }
-

@@ -2,7 +2,8 @@
 //!
 //! [`model`] says what has to happen, [`workload`] thinks of things to ask, [`direct`] asks the
 //! core alone and compares after every command, [`run`] asks the whole engine over a log on a disk
-//! that crashes, [`log_alone`] only the log. Everything comes out of one seed: the same seed is the same run.
+//! that crashes, [`log_alone`] only the log. Everything comes out of one seed: the same seed is
+//! the same run.
 
 pub mod direct;
 pub mod log_alone;

@@ -7,7 +7,7 @@ use spindle_core::payload::BytesRef;
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{Command, JobId, Rejection, Type};
 
-use crate::harness::{Server, complete, submit};
+use crate::harness::{Server, complete, finish, submit};
 
 #[test]
 fn a_carried_job_needs_only_its_new_record() {
@@ -74,4 +74,47 @@ fn settings_limits_and_the_server_are_carried_whole() {
     assert!(server.state.items_needing(below).is_empty());
     let folded = server.folded(below);
     assert_eq!(folded.dump(server.now_ms), server.state.dump(server.now_ms));
+}
+
+#[test]
+fn a_level_survives_a_change_of_its_constraint_and_the_loss_of_older_records() {
+    let mut server = Server::new();
+    let rate = Rate { count: 1, per_ms: 60_000, burst: 1 };
+    let mut rule = Constraint { rate: Some(rate), ..Constraint::default() };
+    server.given(Command::SetConstraint(rule.clone()));
+    server.given(submit(1, "bill", |job| {
+        job.labels = vec![Label { constraint: 1, value: 0 }];
+        job.constraints_revision = 1;
+    }));
+    let (_, claim) = server.lease("bill").expect("the bucket is full");
+    server.given(complete(claim));
+    // The token was taken in a record that is dropped; the constraint was told again since.
+    let below = server.position;
+    rule.number = 1;
+    rule.name = Bytes::from_static(b"renamed");
+    server.given(Command::SetConstraint(rule));
+    for item in server.state.items_needing(below) {
+        server.given(Command::Carry(item));
+    }
+    server.given(Command::Carry(Carry::Finished(Box::new(server.finished(1)))));
+    let folded = server.folded(below);
+    assert_eq!(
+        String::from_utf8_lossy(&folded.dump(server.now_ms)),
+        String::from_utf8_lossy(&server.state.dump(server.now_ms))
+    );
+}
+
+#[test]
+fn a_retried_job_needs_every_record_its_bytes_are_in() {
+    let mut server = Server::new();
+    let early = server.position;
+    server.given(submit(1, "mail", |_| {}));
+    let result = BytesRef::logged(early, 9, 20, Type::Bytes);
+    let claim = Claim::Unfinished { id: JobId(1) };
+    server.given(finish(claim, |finish| finish.result = Some(result)));
+    let image = Box::new(server.finished(1));
+    server.given(Command::Retry { image, payload: None });
+    let needs = server.image(1).outcome.and_then(|outcome| outcome.bytes);
+    let home = server.state.job(JobId(1)).and_then(|job| job.home());
+    assert!(needs.is_none_or(|bytes| home.is_some_and(|home| home <= bytes.position)));
 }

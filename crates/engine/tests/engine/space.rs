@@ -199,6 +199,33 @@ fn a_crash_at_any_step_of_carrying_loses_nothing() {
 }
 
 #[test]
+fn nothing_is_trimmed_before_what_replaces_it_is_durable() {
+    let disk = SimDisk::new(6);
+    let bench = Bench::on_disk(&disk);
+    let furniture = furnish(&bench);
+    for n in 0..300 {
+        let id = bench.add("churn", &noise(n, 1000));
+        bench.engine.delete(Which::Id(id)).expect("there");
+    }
+    bench.commit();
+    let first = bench.log.first();
+    for _ in 0..1000 {
+        assert!(bench.engine.carry_step().expect("a sound disk"), "it waits for the commit");
+    }
+    assert_eq!((bench.engine.trims(), bench.log.first()), (0, first));
+    bench.commit();
+    while bench.engine.trims() == 0 {
+        assert!(bench.engine.carry_step().expect("a sound disk"));
+    }
+    assert!(bench.log.first() > first);
+    disk.crash();
+    let bench = bench.restart(&disk);
+    for (id, status) in &furniture {
+        assert_eq!(bench.status(*id), Some(*status), "job {id}");
+    }
+}
+
+#[test]
 fn jobs_that_change_while_they_are_carried_are_carried_as_they_are() {
     let disk = SimDisk::new(4);
     let bench = Bench::on_disk(&disk);

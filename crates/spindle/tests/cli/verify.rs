@@ -22,7 +22,7 @@ fn the_jobs_in_a_folder_are_counted() {
         served.spindle(&["add", "mail", "waits"]).assert().success();
         served.spindle(&["add", "video", "is done"]).assert().success();
         served.spindle(&["work", "video", "--once", "--", "cat"]).assert().success();
-        let tomorrow = ["schedule", "mail", "--in", "1d", "later"];
+        let tomorrow = ["schedule", "mail", "+24h", "later"];
         served.spindle(&tomorrow).assert().success();
         assert_eq!(served.end().code(), Some(0));
     }
@@ -54,7 +54,7 @@ fn a_record_that_cannot_be_folded_is_named_and_the_frames_stay_sound() {
     let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
     served.spindle(&["add", "q", "x"]).assert().success();
     assert_eq!(served.end().code(), Some(0));
-    let log = FileLog::open_dir(data.as_ref(), FileLogOptions::default()).unwrap();
+    let log = FileLog::open_dir(&data, FileLogOptions::default()).unwrap();
     let at = log.next();
     log.submit(at, &Record { epoch: 1, bytes: "no record of ours".into() }).unwrap();
     assert!(matches!(log.next_ack(), Ack::Committed(_)));

@@ -29,8 +29,8 @@ fn a_foreign_job_is_leased_inspected_and_completed_by_its_foreign_uuid() {
     let shown = |attempts: u32, state: u32| {
         format!(
             "+OK 1\r\n{uuid} 12\r\nname mail\r\nttr 0\r\nttl 0\r\npayload-size 2\r\n\
-             payload {{}}\r\nmax-attempts 0\r\nattempts {attempts}\r\nmax-fails 0\r\nfails 0\r\npriority 0\r\n\
-             state {state}\r\ncreated {START}\r\n"
+             payload {{}}\r\nmax-attempts 0\r\nattempts {attempts}\r\nmax-fails 0\r\n\
+             fails 0\r\npriority 0\r\nstate {state}\r\ncreated {START}\r\n"
         )
     };
     client.ask(format!("inspect job {uuid}\r\n"), shown(0, 0));

@@ -23,8 +23,7 @@ impl Tokens {
 impl Model {
     /// Leased jobs that fall under a constraint's value.
     pub fn running(&self, label: Label) -> u64 {
-        let runs =
-            |job: &&JobImage| job.status() == Status::Leased && job.labels.contains(&label);
+        let runs = |job: &&JobImage| job.status() == Status::Leased && job.labels.contains(&label);
         self.jobs().filter(runs).count() as u64
     }
 
@@ -52,9 +51,9 @@ impl Model {
         for label in labels {
             let Some(rule) = self.rules.get(&label.constraint) else { continue };
             // A rate that is set later begins with what came since the last start.
-            let left = rule.rate.map_or(0, |rate| {
-                self.tokens_now(*label, &rate, now_ms) - u128::from(rate.per_ms)
-            });
+            let left = rule
+                .rate
+                .map_or(0, |rate| self.tokens_now(*label, &rate, now_ms) - u128::from(rate.per_ms));
             self.tokens.insert(*label, Tokens { fractions: left, at_ms: now_ms });
         }
     }

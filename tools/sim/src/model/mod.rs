@@ -7,8 +7,8 @@
 
 mod apply;
 mod compare;
-mod fold;
 mod finish;
+mod fold;
 mod limits;
 mod refuse;
 mod tick;
@@ -131,10 +131,7 @@ impl Model {
         let queue = self.settings(&job.queue);
         let policy = *self.defaults.policy(job.origin());
         Tries {
-            attempts_max: job
-                .attempts_max
-                .or(queue.attempts_max)
-                .unwrap_or(policy.attempts_max),
+            attempts_max: job.attempts_max.or(queue.attempts_max).unwrap_or(policy.attempts_max),
             fails_max: job.fails_max.or(queue.fails_max).unwrap_or(policy.fails_max),
             backoff: job.backoff.or(queue.backoff).unwrap_or(policy.backoff),
         }
@@ -160,10 +157,8 @@ impl Model {
 
     /// Ready jobs of a queue, in the order they are leased.
     pub fn ready(&self, queue: &[u8]) -> Vec<&JobImage> {
-        let mut ready: Vec<&JobImage> = self
-            .jobs()
-            .filter(|job| job.queue == queue && job.status() == Status::Ready)
-            .collect();
+        let mut ready: Vec<&JobImage> =
+            self.jobs().filter(|job| job.queue == queue && job.status() == Status::Ready).collect();
         ready.sort_by_key(|job| (-i128::from(job.priority), job.order));
         ready
     }

@@ -142,8 +142,7 @@ impl Model {
         let like_this = self.unfinished(queue, |job| class(job.priority) == class(priority));
         let number = usize::try_from(class(priority)).expect("it is 0, 1 or 2");
         let class_max = settings.jobs_max_by_class.get(number).copied().unwrap_or(0);
-        settings.jobs_max.is_some_and(|max| all >= max)
-            || (class_max > 0 && like_this >= class_max)
+        settings.jobs_max.is_some_and(|max| all >= max) || (class_max > 0 && like_this >= class_max)
     }
 
     fn refuse_lease(&self, lease: &Lease, now_ms: u64) -> Refusals {

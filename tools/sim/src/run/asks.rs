@@ -5,7 +5,9 @@ use rand::Rng;
 use spindle_core::command::{Claim, Finish, Lease, Submit};
 use spindle_core::job::Cause;
 use spindle_core::{Command, JobId, Rejection, Type};
-use spindle_engine::{ConnectionId, Gate, LeaseRef, LeaseReply, NewJob, Refused, Which, WorkResult};
+use spindle_engine::{
+    ConnectionId, Gate, LeaseRef, LeaseReply, NewJob, Refused, Which, WorkResult,
+};
 
 use super::waits::{Wait, Wish};
 use super::{Judged, Run};
@@ -139,9 +141,10 @@ impl Run {
                 return self.judge_refused(&Command::Submit(Box::new(submit)), refused);
             }
         };
-        let made = self.server.engine().look(|state| {
-            state.jobs_from(JobId(last.0 + 1)).next().map(|found| found.id())
-        });
+        let made = self
+            .server
+            .engine()
+            .look(|state| state.jobs_from(JobId(last.0 + 1)).next().map(|found| found.id()));
         submit.id = reply.map(|(id, _)| id).or(made).ok_or("a submitted job is not there")?;
         submit.payload.len = u32::try_from(len).expect("it is short");
         self.payloads.insert(submit.id.0, (salt, len));
@@ -187,9 +190,7 @@ impl Run {
                 Ok(())
             }
             Ok(other) => Err(format!("answered {other:?} to a wait of {wait_ms}")),
-            Err(refused) => {
-                self.judge_refused(&Command::Lease(lease.clone()), refused)
-            }
+            Err(refused) => self.judge_refused(&Command::Lease(lease.clone()), refused),
         }
     }
 
@@ -266,10 +267,8 @@ impl Run {
         }
         let right = pattern(salt, len);
         let same = right.iter().zip(payload).take_while(|(right, got)| right == got).count();
-        Err(format!(
-            "the payload of job {id} is not what was submitted: {} bytes for {len}, {same} the same",
-            payload.len()
-        ))
+        let got = payload.len();
+        Err(format!("job {id} has {got} bytes for the {len} submitted, {same} of them the same"))
     }
 
     fn finish(&mut self, finish: &Finish) -> Judged {

@@ -27,10 +27,8 @@ struct Told {
 /// Whether nobody could tell the two apart. When a finished job will go is a plan that a crash may
 /// undo: stubs do not know who shortened it last.
 fn is_told_the_same(before: &Rc<JobImage>, after: &Rc<JobImage>) -> bool {
-    let same_plan = |before: &JobImage| JobImage {
-        kept_until_ms: after.kept_until_ms,
-        ..before.clone()
-    };
+    let same_plan =
+        |before: &JobImage| JobImage { kept_until_ms: after.kept_until_ms, ..before.clone() };
     let both_finished = before.status().is_finished() && after.status().is_finished();
     Rc::ptr_eq(before, after) || (both_finished && same_plan(before) == **after)
 }
@@ -126,10 +124,7 @@ impl History {
     pub fn survived(&self, durable: u64, next: u64) -> Result<Model, String> {
         let mark = self.marks.iter().rev().find(|mark| mark.tail <= next);
         let mark = mark.ok_or_else(|| format!("the log ends at {next}, which is durable since"))?;
-        let broken = self
-            .told
-            .iter()
-            .find(|told| told.gate <= durable && told.needs > mark.number);
+        let broken = self.told.iter().find(|told| told.gate <= durable && told.needs > mark.number);
         match broken {
             Some(told) => Err(format!(
                 "{} was told (gate {}, durable {durable}), and the crash took it back: change {} \

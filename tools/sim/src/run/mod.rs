@@ -259,9 +259,8 @@ impl Run {
             return Ok(());
         }
         let folded = self.server.fold()?;
-        let difference = |state: &spindle_core::State| {
-            crate::model::fold_difference(state, &folded)
-        };
+        let difference =
+            |state: &spindle_core::State| crate::model::fold_difference(state, &folded);
         self.server.engine().look(difference).map_err(|why| format!("after a trim, {why}"))
     }
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use spindle_core::{JobId, State};
 use spindle_engine::{
-    Caller, Clock, ConnectionId, Delivery, Engine, Mailbox, ManualClock, Options, Which,
-    fold_state,
+    Caller, Clock, ConnectionId, Delivery, Engine, Mailbox, ManualClock, Options, Which, fold_state,
 };
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, SyncPolicy};

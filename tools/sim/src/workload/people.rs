@@ -33,9 +33,7 @@ impl Workload {
                 payload: BytesRef::logged(9, 64, 3, Type::Bytes),
                 keep_ms: self.some(&[3_600_000]),
             },
-            18 if self.one_in(3) => {
-                Command::PayloadDamaged { id: self.any_job(view, |_| true) }
-            }
+            18 if self.one_in(3) => Command::PayloadDamaged { id: self.any_job(view, |_| true) },
             18 | 19 => self.set_state(view),
             20 => Command::AddEvent {
                 id: self.any_job(view, |job| job.state.is_some()),
@@ -60,9 +58,8 @@ impl Workload {
     }
 
     fn edit(&mut self, view: View<'_>) -> Command {
-        let id = self.any_job(view, |job| {
-            !job.status().is_finished() && job.status() != Status::Leased
-        });
+        let id =
+            self.any_job(view, |job| !job.status().is_finished() && job.status() != Status::Leased);
         let revision = view.model.job(id).map_or(0, |job| job.revision);
         let wrong = u32::from(self.one_in(6));
         let mut edit = Edit { id, ..Edit::default() };
@@ -79,8 +76,7 @@ impl Workload {
 
     /// Nobody waits any more for a foreground job that nobody started.
     fn abandon(&mut self, view: View<'_>) -> Command {
-        let fits =
-            view.model.jobs().find(|job| job.foreground && job.status() == Status::Ready);
+        let fits = view.model.jobs().find(|job| job.foreground && job.status() == Status::Ready);
         let id = fits.map_or(JobId(self.next_id), |job| JobId(job.id));
         Command::Delete { id, cause: Cause::Abandoned }
     }

@@ -134,7 +134,7 @@ impl Workload {
         if self.one_in(4) {
             submit.keys.push(Key {
                 namespace: Origin::Api as i32,
-                name: Bytes::copy_from_slice(&[self.rng.random_range(b'0'..b'9')]),
+                name: Bytes::copy_from_slice(&[self.rng.random_range(b'0'..=b'9')]),
                 scope: Scope::WhileKept as i32,
             });
         }

@@ -18,9 +18,7 @@ impl Workload {
             }
         }
         let (door, select, bound) = match self.rng.random_range(0..5) {
-            0 | 1 => {
-                (Origin::Workq, Select::RandomQueue { draw: self.rng.random() }, false)
-            }
+            0 | 1 => (Origin::Workq, Select::RandomQueue { draw: self.rng.random() }, false),
             2 | 3 => {
                 let after = (!self.one_in(3)).then(|| self.queue());
                 (Origin::Gearman, Select::RoundRobin { after }, true)
