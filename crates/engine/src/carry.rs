@@ -54,8 +54,18 @@ enum Old {
 
 /// The same with its bytes in hand.
 enum Fetched {
-    Live { id: JobId, revision: u32, payload: Option<(Bytes, Type)>, result: Option<(Bytes, Type)> },
-    Finished { image: Box<JobImage>, payload: Option<(Bytes, Type)>, result: Option<(Bytes, Type)> },
+    Live {
+        id: JobId,
+        revision: u32,
+        payload: Option<(Bytes, Type)>,
+        result: Option<(Bytes, Type)>,
+    },
+    Finished {
+        place: Place,
+        image: Box<JobImage>,
+        payload: Option<(Bytes, Type)>,
+        result: Option<(Bytes, Type)>,
+    },
 }
 
 impl Fetched {
@@ -245,11 +255,11 @@ impl Engine {
                 payload: bytes(payload)?,
                 result: bytes(result)?,
             }),
-            Old::Finished { image, .. } => {
-                let image = self.finished_image(*image)?;
+            Old::Finished { image: place, .. } => {
+                let image = self.finished_image(*place)?;
                 let payload = bytes(&image.payload)?;
                 let result = bytes(&image.outcome.as_ref().and_then(|o| o.bytes.clone()))?;
-                Ok(Fetched::Finished { image: Box::new(image), payload, result })
+                Ok(Fetched::Finished { place: *place, image: Box::new(image), payload, result })
             }
         }
     }
@@ -342,10 +352,13 @@ impl Inner {
                     _ => None,
                 }
             }
-            Fetched::Finished { mut image, payload, result } => {
+            Fetched::Finished { place, mut image, payload, result } => {
                 let id = JobId(image.id);
-                if !self.state.status(id).is_some_and(|status| status.is_finished()) {
-                    return None;
+                // Retried meanwhile, and perhaps finished anew: then this image is an old one.
+                match self.state.job(id) {
+                    Some(Found::Finished(stub)) if stub.image() == place => {}
+                    Some(_) => return Some(id),
+                    None => return None,
                 }
                 if let Some(place) = self.carry_bytes(payload) {
                     image.payload = Some(place);

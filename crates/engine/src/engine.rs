@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::door::{ConnectionId, Gate, LeaseRef, Mailbox, Ticket};
 use crate::inner::{Inner, Stats};
 use crate::options::Options;
-use crate::read::Which;
+use crate::read::{FetchError, Which};
 use crate::start::{StartError, start};
 use crate::waits::{Caller, Wait, Wish};
 
@@ -59,6 +59,17 @@ pub enum Refused {
     /// The server stops.
     #[error("the server is stopping")]
     Stopping,
+}
+
+/// Why a job is not run again.
+#[derive(Debug, thiserror::Error)]
+pub enum RetryError {
+    /// The call was refused.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The job's image could not be read.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
 }
 
 /// A job to submit. As [`Submit`], with its payload still in hand.
@@ -408,6 +419,36 @@ impl Engine {
         match inner.run(&Command::Delete { id, cause: Cause::Deleted }) {
             Ok(()) => Ok(inner.own_gate()),
             Err(rejection) => Err(self.refuse(&inner, rejection)),
+        }
+    }
+
+    /// Lets a done or dead job run again, with another payload if one is given.
+    pub fn retry(&self, which: Which, payload: Option<(Bytes, Type)>) -> Result<Gate, RetryError> {
+        let crc = payload.as_ref().map_or(0, |(bytes, _)| crc32c::crc32c(bytes));
+        loop {
+            let (found, gate) = self.find(which);
+            let (id, _) = found.ok_or(Refused::Rejected(Rejection::NotFound, gate))?;
+            let Some(place) = self.finished_place(id) else {
+                return Err(Refused::Rejected(Rejection::NotFinished, gate).into());
+            };
+            let image = match self.finished_image(place) {
+                Err(FetchError::Moved) => continue,
+                read => Box::new(read?),
+            };
+            let mut inner = self.enter();
+            self.check_room(&inner)?;
+            // Carried or retried since its image was read: then the image is an old one.
+            if inner.finished_place(id) != Some(place) {
+                continue;
+            }
+            let bytes = payload.as_ref().map(|(bytes, _)| bytes.clone()).unwrap_or_default();
+            let payload = payload.as_ref().map(|(bytes, kind)| inner.place_for(bytes.len(), *kind));
+            let command = Command::Retry { image, payload };
+            let retried = inner.run_with(&command, |inner| inner.put_bytes(&bytes, crc));
+            return match retried {
+                Ok(()) => Ok(inner.own_gate()),
+                Err(rejection) => Err(self.refuse(&inner, rejection).into()),
+            };
         }
     }
 

@@ -136,6 +136,10 @@ impl Engine {
         }
     }
 
+    pub(crate) fn finished_place(&self, id: JobId) -> Option<Place> {
+        self.shared.inner.lock().finished_place(id)
+    }
+
     /// A job in full, and what an answer about it must wait for.
     pub fn job(&self, which: Which) -> Result<(Option<JobImage>, Gate), FetchError> {
         for _ in 0..TRIES {
@@ -282,6 +286,14 @@ impl Engine {
 }
 
 impl Inner {
+    /// Where a finished job's image is.
+    pub(crate) fn finished_place(&self, id: JobId) -> Option<Place> {
+        match self.state.job(id)? {
+            Found::Finished(stub) => Some(stub.image()),
+            Found::Live(_) => None,
+        }
+    }
+
     /// The number of the job a door means.
     pub(crate) fn resolve(&self, which: Which) -> Option<JobId> {
         self.look_up(which).map(|found| found.id())

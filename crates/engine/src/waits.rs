@@ -229,3 +229,29 @@ fn remove_from<K: std::hash::Hash + Eq + Clone>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Deaf;
+
+    impl Mailbox for Deaf {
+        fn deliver(&self, _: crate::door::Delivery) {}
+        fn durable_moved(&self) {}
+    }
+
+    #[test]
+    fn only_what_lies_below_the_end_of_the_feed_is_due_and_what_is_removed_is_not() {
+        let mut waits = Waits::default();
+        let mut add = |position| {
+            let caller = Caller { connection: ConnectionId(1), mailbox: Arc::new(Deaf) };
+            waits.add(Wait { caller, wish: Wish::Feed { position }, deadline_ms: None })
+        };
+        let (early, gone, late) = (add(6), add(6), add(7));
+        waits.remove(gone);
+        assert_eq!(waits.for_feed(6), []);
+        assert_eq!(waits.for_feed(7), [early]);
+        assert_eq!(waits.for_feed(8), [early, late]);
+    }
+}

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use spindle_core::command::{Command, Edit};
 use spindle_core::queue::QueueSettings;
 use spindle_core::{JobId, Rejection, Status};
-use spindle_engine::{Answer, Refused, Which};
+use spindle_engine::{Answer, Refused, RetryError, Which};
 use spindle_log::disk::SimDisk;
 
 use crate::bench::{Bench, noise, plain};
@@ -72,12 +72,12 @@ fn a_dead_job_can_run_again_with_its_payload() {
     let bench = Bench::on_disk(&disk);
     let id = bench.add("q", &noise(1, 3000));
     bench.lease("q").expect("ready");
-    let again = |bench: &Bench| {
-        let image = Box::new(bench.image(id));
-        bench.engine.execute(&Command::Retry { image, payload: None })
-    };
+    let again = |bench: &Bench| bench.engine.retry(Which::Id(id), None);
     let refused = again(&bench).map(|_| ());
-    assert!(matches!(refused, Err(Refused::Rejected(Rejection::NotFinished, _))));
+    assert!(matches!(
+        refused,
+        Err(RetryError::Refused(Refused::Rejected(Rejection::NotFinished, _)))
+    ));
     bench.finish(id, false, b"broken").expect("leased");
     assert_eq!(bench.status(id), Some(Status::Dead));
     bench.commit();

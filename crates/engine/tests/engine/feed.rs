@@ -9,7 +9,7 @@ use spindle_engine::{
 use spindle_log::disk::{Fault, Operation, SimDisk};
 use spindle_log::{Log, MemoryLog};
 
-use crate::bench::{Bench, START_MS, new_job, noise, plain};
+use crate::bench::{Bench, START_MS, file_log, new_job, noise, plain};
 
 type Told = Vec<(FeedId, &'static str)>;
 
@@ -129,8 +129,15 @@ fn nothing_that_is_not_durable_is_shown() {
 
 #[test]
 fn what_was_trimmed_is_a_gap() {
-    let disk = SimDisk::new(3);
-    let bench = Bench::on_disk(&disk);
+    check_gap(0);
+    // Also while it is still in memory.
+    check_gap(Options::default().payload_memory_bytes);
+}
+
+#[track_caller]
+fn check_gap(payload_memory_bytes: usize) {
+    let options = Options { payload_memory_bytes, ..Options::default() };
+    let bench = Bench::on(file_log(&SimDisk::new(3)), START_MS, options);
     let kept = bench.add("kept", b"payload");
     bench.commit();
     let (_, early) = read_all(&bench.engine, None, 100);
@@ -241,6 +248,24 @@ fn a_record_that_tells_nothing_wakes_nobody() {
     bench.add("q", b"x");
     bench.commit();
     assert_eq!(bench.answers().len(), 2);
+}
+
+#[test]
+fn a_wait_ends_although_a_long_stretch_that_tells_nothing_lies_before_the_news() {
+    let bench = Bench::new();
+    let (_, end) = read_all(&bench.engine, None, 100);
+    let until = bench.engine.look(|state| state.server().ids_until);
+    for n in 1..1100 {
+        bench.execute(spindle_core::Command::ReserveIds { until: until + n });
+        bench.commit();
+    }
+    bench.add("q", b"x");
+    bench.commit();
+    let page = bench.engine.feed(Some(end), 1).expect("readable");
+    assert!(page.events.is_empty() && page.next > end, "one page does not reach the news");
+    bench.engine.wait_for_feed(&bench.caller(1), end).expect("room");
+    assert_eq!(bench.answers().len(), 1);
+    assert_eq!(names(&read_all(&bench.engine, Some(end), 1).0), ["Submitted"]);
 }
 
 #[test]
