@@ -160,7 +160,7 @@ impl Engine {
             let pays =
                 needed as u64 <= segment_bytes / 4 * 3 || kept > live + live / 8 + segment_bytes;
             let round = Round { target: segment_end.0, from: JobId(0), stage: Stage::Jobs };
-            return (pays && self.has_room_for(needed)).then_some(round);
+            return (pays && self.has_room_for(needed, || needed)).then_some(round);
         }
         if kept <= 2 * live + SLACK_SEGMENTS * segment_bytes {
             return None;
@@ -191,9 +191,10 @@ impl Engine {
         bytes
     }
 
-    /// Whether these bytes may be told again: on a full disk the last eighth of the reserve is for
-    /// clients, who can free what carry-forward can not.
-    fn has_room_for(&self, bytes: usize) -> bool {
+    /// Whether the rest of what must be told again may be, `bytes` of it now. On a full disk the
+    /// last eighth of the reserve is for clients, who can free what carry-forward can not; only
+    /// when half of what is left does for all of the rest, it is better spent on that.
+    fn has_room_for(&self, bytes: usize, rest: impl FnOnce() -> usize) -> bool {
         let log = &self.shared.log;
         if log.space() != Space::ReserveOnly {
             return true;
@@ -201,8 +202,9 @@ impl Engine {
         let first = log.first();
         let segment_end = log.segment_end_before(first).unwrap_or(first);
         let kept_back = log.bytes_between(first, segment_end) / 8;
-        let undurable = self.shared.inner.lock().undurable_bytes;
-        log.room_bytes() >= (bytes + undurable) as u64 + kept_back
+        let undurable = self.shared.inner.lock().undurable_bytes as u64;
+        let room = log.room_bytes().saturating_sub(undurable);
+        bytes as u64 + kept_back <= room || rest() as u64 <= room / 2
     }
 
     /// Carries the next few jobs.
@@ -224,7 +226,8 @@ impl Engine {
             }
         }
         let bytes = fetched.iter().map(Fetched::bytes).sum();
-        if bytes > 0 && !self.has_room_for(bytes) {
+        let target = Position(round.target);
+        if bytes > 0 && !self.has_room_for(bytes, || self.bytes_below(target)) {
             return Walk::Blocked;
         }
         let mut inner = self.enter();

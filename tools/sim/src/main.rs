@@ -1,8 +1,10 @@
 //! Reruns and searches seeds of the simulation.
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
+use parking_lot::Mutex;
 use spindle_sim::direct::Direct;
 use spindle_sim::run::{COMMANDS_MIN, Counts, FaultName, Planted, Run};
 
@@ -36,20 +38,55 @@ fn main() -> ExitCode {
         Some(seed) => (seed, 1),
         None => (arguments.from, arguments.seeds),
     };
-    let mut all = Counts::default();
-    for seed in from..from.saturating_add(count) {
-        match one(seed, &arguments) {
-            Ok(counts) => all.add(counts),
-            Err(why) => {
-                println!("sim: seed {seed} fails: {why}");
-                println!("sim: rerun it with: {}", rerun(seed, &arguments));
-                return ExitCode::FAILURE;
-            }
+    match search(from, count, &arguments) {
+        Ok(Counts { commands, crashes, trims }) => {
+            println!(
+                "sim: {count} seeds, {commands} commands, {crashes} crashes, {trims} trims: all hold"
+            );
+            ExitCode::SUCCESS
+        }
+        Err((seed, why)) => {
+            println!("sim: seed {seed} fails: {why}");
+            println!("sim: rerun it with: {}", rerun(seed, &arguments));
+            ExitCode::FAILURE
         }
     }
-    let Counts { commands, crashes, trims } = all;
-    println!("sim: {count} seeds, {commands} commands, {crashes} crashes, {trims} trims: all hold");
-    ExitCode::SUCCESS
+}
+
+/// Runs seeds on all processors; each is deterministic, whoever runs beside it. Of several that
+/// fail the smallest is told.
+fn search(from: u64, count: u64, arguments: &Arguments) -> Result<Counts, (u64, String)> {
+    let next = AtomicU64::new(from);
+    let end = from.saturating_add(count);
+    let all = Mutex::new((Counts::default(), None));
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        return;
+                    }
+                    let outcome = one(seed, arguments);
+                    let (counts, failed) = &mut *all.lock();
+                    match outcome {
+                        Ok(more) => counts.add(more),
+                        Err(why) => {
+                            next.store(end, Ordering::Relaxed);
+                            if failed.as_ref().is_none_or(|(other, _)| seed < *other) {
+                                *failed = Some((seed, why));
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    match all.into_inner() {
+        (counts, None) => Ok(counts),
+        (_, Some(failed)) => Err(failed),
+    }
 }
 
 fn one(seed: u64, arguments: &Arguments) -> Result<Counts, String> {

@@ -17,12 +17,17 @@ use super::job::{Dice, Job};
 use super::load::{Books, Load, delete, finish, lease, send_add};
 use super::mode::Torture;
 
+/// One of them is the reserve: it must hold what is worked while the disk is full.
+pub const SEGMENT_SIZE: &str = "1MiB";
 /// Room for some thirty segments.
-const DISK_BYTES: u64 = 10 << 20;
+const DISK_BYTES: u64 = 32 << 20;
 /// The part of it that somebody else's file takes.
-const BALLAST_BYTES: usize = 3 << 20;
-/// What is larger does not fit into the reserve of one small segment when it has to be told again.
+const BALLAST_BYTES: usize = 10 << 20;
+/// Larger ones take much of the reserve when they have to be told again.
 const PAYLOAD_BYTES_MAX: usize = 64 << 10;
+/// Of the jobs with less only some are added, so that the disk is soon full.
+const PAYLOAD_BYTES_SMALL: usize = 8_000;
+const SMALL_TAKEN_EVERY: u64 = 16;
 const FILLED_BY: u64 = 3;
 /// Jobs worked while the disk is full, each way.
 const WORKED_FULL: usize = 40;
@@ -200,10 +205,16 @@ fn add_until_taken(books: &Books, client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// Adds the next job. False when it was refused for want of room, in words that say so.
+fn fits(job: Job) -> bool {
+    let bytes = job.payload().len();
+    let small = bytes < PAYLOAD_BYTES_SMALL;
+    bytes <= PAYLOAD_BYTES_MAX && (!small || job.0.is_multiple_of(SMALL_TAKEN_EVERY))
+}
+
+/// Adds the next job that is right for a small disk. False when it was refused for want of room, in words that say so.
 fn add(books: &Books, client: &mut Client) -> Result<bool> {
     let (mut job, mut terms) = books.next_job();
-    while job.payload().len() > PAYLOAD_BYTES_MAX {
+    while !fits(job) {
         (job, terms) = books.next_job();
     }
     books.open().add_sent(job, terms);

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use super::accountant::{Charge, Complaint};
 use super::client::Client;
-use super::full::Disk;
+use super::full::{self, Disk};
 use super::job::{Dice, Job};
 use super::load::{Books, Load, QUEUES, finish, lease};
 use super::server::{Power, Server, Setup};
@@ -74,6 +74,7 @@ pub fn run(mode: Mode, options: &Options) -> Result<String> {
         program: options.program.clone(),
         sync: if mode == Mode::PowerOs { "os" } else { "always" },
         power,
+        segment_size: if mode == Mode::Full { full::SEGMENT_SIZE } else { "256KiB" },
         data: disk.as_ref().map_or(root.path(), Disk::folder).join("data"),
         root: root.path().to_path_buf(),
     };

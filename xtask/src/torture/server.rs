@@ -35,14 +35,13 @@ pub struct Setup {
     /// `--sync`
     pub sync: &'static str,
     pub power: Power,
+    /// `--segment-size`: small, so that even a short run fills, carries forward and drops many.
+    pub segment_size: &'static str,
     /// The server's folder, on the same disk as the root unless no power cut is tried.
     pub data: PathBuf,
     /// Holds the shadow and the server's messages.
     pub root: PathBuf,
 }
-
-/// Small, so that even a short run fills, carries forward and drops many segments.
-const SEGMENT_SIZE: &str = "256KiB";
 
 impl Setup {
     fn shadow(&self) -> PathBuf {
@@ -81,7 +80,7 @@ impl Setup {
         command
             .arg("serve")
             .args(["--workq", &address.to_string(), "--sync", self.sync])
-            .args(["--segment-size", SEGMENT_SIZE, "--data"])
+            .args(["--segment-size", self.segment_size, "--data"])
             .arg(&self.data)
             .stdin(Stdio::null())
             .stdout(File::create(self.root.join("server-output"))?)
@@ -281,7 +280,14 @@ mod tests {
         // A shell takes `serve` for a script that is not there.
         let program = PathBuf::from("/bin/sh");
         let (data, root_path) = (root.path().join("data"), root.path().to_path_buf());
-        let setup = Setup { program, sync: "always", power: Power::Stays, data, root: root_path };
+        let setup = Setup {
+            program,
+            sync: "always",
+            power: Power::Stays,
+            segment_size: "256KiB",
+            data,
+            root: root_path,
+        };
         let error = setup.spawn(None).unwrap().wait_ready().unwrap_err().to_string();
         assert!(error.contains("did not start") && error.contains("serve:"), "{error}");
     }

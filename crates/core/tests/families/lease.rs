@@ -177,6 +177,28 @@ fn a_waiting_group_is_served_by_age_once_its_limit_frees() {
 }
 
 #[test]
+fn a_small_job_is_not_hidden_behind_a_large_one_at_the_same_limit() {
+    let mut server = Server::new();
+    let rule = Constraint { running_max: Some(1), ..Constraint::default() };
+    server.given(Command::SetConstraint(rule));
+    let job = |id, len| {
+        submit(id, "mail", move |job| {
+            job.payload = BytesRef::logged(1, 9, len, Type::Bytes);
+            job.constraints_revision = 1;
+            job.labels = vec![Label { constraint: 1, value: 0 }];
+        })
+    };
+    for (id, len) in [(1, 5), (2, 2_000_000), (3, 5)] {
+        server.given(job(id, len));
+    }
+    let (_, claim) = server.lease("mail").expect("nothing runs yet");
+    assert_eq!(server.lease("mail"), None, "both classes wait at the limit now");
+    server.given(complete(claim));
+    let workq = lease_with(&["mail"], |lease| lease.payload_bytes_max = 1_048_576);
+    assert_eq!(leased(&server.given(workq)), 3);
+}
+
+#[test]
 fn a_lease_that_needs_its_own_record_says_so() {
     let mut server = Server::new();
     server.given(submit(1, "mail", |job| job.attempts_max = Some(2)));

@@ -6,8 +6,8 @@ use spindle_core::{Event, JobId};
 use spindle_engine::{
     Answer, Committed, Engine, FeedError, FeedId, FeedPage, Options, Refused, Which,
 };
+use spindle_log::MemoryLog;
 use spindle_log::disk::{Fault, Operation, SimDisk};
-use spindle_log::{Log, MemoryLog};
 
 use crate::bench::{Bench, START_MS, file_log, new_job, noise, plain};
 
