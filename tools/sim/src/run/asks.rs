@@ -4,9 +4,9 @@ use bytes::Bytes;
 use rand::Rng;
 use spindle_core::command::{Claim, Finish, Lease, Submit};
 use spindle_core::job::Cause;
-use spindle_core::{Command, JobId, Rejection, Type};
+use spindle_core::{BytesRef, Command, JobId, JobImage, Rejection, Type};
 use spindle_engine::{
-    ConnectionId, Gate, LeaseRef, LeaseReply, NewJob, Refused, Which, WorkResult,
+    ConnectionId, Gate, LeaseRef, LeaseReply, NewJob, Refused, RetryError, Which, WorkResult,
 };
 
 use super::waits::{Wait, Wish};
@@ -284,7 +284,7 @@ impl Run {
             worker_finished_at: finish.worker_finished_at.clone(),
         };
         let mut told = finish.clone();
-        told.result = Some(spindle_core::BytesRef::logged(1, 9, len as u32, Type::Bytes));
+        told.result = Some(BytesRef::logged(1, 9, len as u32, Type::Bytes));
         let engine = self.server.engine();
         let reply = match finish.claim {
             Claim::Unfinished { id } => {
@@ -315,16 +315,25 @@ impl Run {
     }
 
     fn retry(&mut self, id: JobId) -> Judged {
-        let read = self.server.engine().job(Which::Id(id));
-        let image = match read {
-            Ok((Some(image), _)) => image,
-            Ok((None, _)) if self.model.job(id).is_none() => return Ok(()),
-            Ok((None, _)) => return Err(format!("job {id} cannot be found to retry it")),
+        let image = self.model.job(id).cloned().unwrap_or_default();
+        let mut payload = None;
+        if self.rng.random_ratio(1, 4) {
+            let (salt, len) = (self.rng.random(), self.rng.random_range(1..2_000));
+            payload = Some((salt, len));
+        }
+        let bytes = payload.map(|(salt, len)| (pattern(salt, len), Type::Json));
+        let place = payload.map(|(_, len)| BytesRef::logged(1, 9, len as u32, Type::Json));
+        let command =
+            Command::Retry { image: Box::new(JobImage { id: id.0, ..image }), payload: place };
+        let reply = match self.server.engine().retry(Which::Id(id), bytes) {
+            Ok(gate) => Ok(gate),
+            Err(RetryError::Refused(refused)) => Err(refused),
             Err(_) if self.server.is_dead() => return Ok(()),
-            Err(error) => return Err(format!("job {id} cannot be read to retry it: {error}")),
+            Err(error) => return Err(format!("job {id} cannot be retried: {error}")),
         };
-        let command = Command::Retry { image: Box::new(image), payload: None };
-        let reply = self.server.engine().execute(&command);
+        if let (Ok(_), Some(payload)) = (&reply, payload) {
+            self.payloads.insert(id.0, payload);
+        }
         self.judge(&command, reply)
     }
 }
