@@ -11,7 +11,7 @@ mod workspace;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 
 use steps::Steps;
@@ -104,6 +104,10 @@ fn test() -> Result<()> {
     if built {
         steps.run("simulation", || call(release("spindle-sim")?, &["--seeds", SMOKE_SEEDS]));
         for mode in MODES {
+            if let Some(reason) = mode.impossible_here() {
+                steps.skip(torture_step(mode), reason);
+                continue;
+            }
             steps.run(torture_step(mode), || {
                 let options = Options {
                     cycles: SMOKE_CYCLES,
@@ -149,6 +153,11 @@ fn torture(args: &TortureArgs) -> Result<()> {
     };
     let modes = args.mode.map_or(MODES.to_vec(), |mode| vec![mode]);
     for mode in modes {
+        if let Some(reason) = mode.impossible_here() {
+            ensure!(args.mode.is_none(), "{}: {reason}", mode.name());
+            println!("torture {}: skipped: {reason}", mode.name());
+            continue;
+        }
         println!("{}", torture::run(mode, &options)?);
     }
     Ok(())

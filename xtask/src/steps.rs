@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 pub struct Steps {
     passed: u32,
     failed: Vec<&'static str>,
+    skipped: Vec<&'static str>,
 }
 
 impl Steps {
@@ -32,6 +33,12 @@ impl Steps {
         }
     }
 
+    /// Leaves a step out and says why, here and in the summary.
+    pub fn skip(&mut self, name: &'static str, reason: &str) {
+        println!("==> {name}: skipped: {reason}");
+        self.skipped.push(name);
+    }
+
     /// The summary, alone on its line; an error when a step failed.
     pub fn finish(self) -> Result<()> {
         println!("{}", self.summary());
@@ -42,7 +49,11 @@ impl Steps {
     }
 
     fn summary(&self) -> String {
-        format!("{} passed, {} failed", self.passed, self.failed.len())
+        let mut summary = format!("{} passed, {} failed", self.passed, self.failed.len());
+        if !self.skipped.is_empty() {
+            summary += &format!(", {} skipped ({})", self.skipped.len(), self.skipped.join(", "));
+        }
+        summary
     }
 }
 
@@ -57,6 +68,8 @@ mod tests {
         assert!(!steps.run("two", || bail!("broken")));
         assert!(steps.run("three", || Ok(())));
         assert_eq!(steps.summary(), "2 passed, 1 failed");
+        steps.skip("four", "not here");
+        assert_eq!(steps.summary(), "2 passed, 1 failed, 1 skipped (four)");
         assert_eq!(steps.finish().unwrap_err().to_string(), "failed: two");
     }
 }

@@ -21,11 +21,11 @@ fn start(disk: &SimDisk) -> (Engine, Arc<FileLog>) {
         background: false,
         ..FileLogOptions::default()
     };
-    let log = Arc::new(FileLog::open(Arc::new(disk.clone()), options).unwrap());
+    let log = Arc::new(FileLog::open(Arc::new(disk.clone()), options).expect("a sound folder"));
     let clock = Arc::new(ManualClock::new(1_000));
     // One step must fit into a part of the reserve.
     let options = Options { carry_bytes: 8 << 10, ..Options::default() };
-    (Engine::open(log.clone(), clock, options).unwrap(), log)
+    (Engine::open(log.clone(), clock, options).expect("a sound log"), log)
 }
 
 fn uuid(number: u64) -> [u8; 16] {
@@ -54,7 +54,7 @@ fn fill(engine: &Engine, log: &FileLog) -> u64 {
 /// Lets carry-forward do what it wants to.
 fn carry(engine: &Engine) {
     let mut steps = 0;
-    while engine.carry_step().unwrap() {
+    while engine.carry_step().expect("a log that works") {
         steps += 1;
         assert!(steps < 10_000, "carry-forward finds no end");
         while engine.commit_once() == Committed::Some {}

@@ -258,3 +258,37 @@ fn a_job_nobody_finished_is_found_at_the_end() {
     story.books.close();
     story.charged(Charge::Broken, "never finished");
 }
+
+#[test]
+fn a_job_refused_for_a_full_disk_must_not_turn_up() {
+    let mut story = Story::new(plain());
+    story.books.add_refused(JOB);
+    story.absent().honest();
+    let mut story = Story::new(plain());
+    story.books.add_refused(JOB);
+    story.seen(0, 0, 0).charged(Charge::Broken, "is there after it was not");
+}
+
+#[test]
+fn the_sweep_comes_to_every_finished_job_but_those_that_are_kept() {
+    let mut books = Accountant::default();
+    books.server_started();
+    for job in (1..=200).map(Job) {
+        books.add_sent(job, plain());
+        books.add_answered(job, &Answer::Done);
+        if job.0 != 5 {
+            books.finish_sent(job, outcome(WON));
+            books.finish_answered(job, &outcome(WON), &Answer::Done);
+        }
+    }
+    let mut swept = Vec::new();
+    for _ in 0..500 {
+        if let Some(job) = books.next_to_sweep() {
+            assert!(books.delete_sent(job));
+            books.delete_answered(job, &Answer::Done);
+            swept.push(job.0);
+        }
+    }
+    let expected: Vec<u64> = (1..=200).filter(|n| n % KEPT_EVERY != 0 && *n != 5).collect();
+    assert_eq!(swept, expected);
+}

@@ -45,7 +45,6 @@ pub struct Disk {
 
 impl Disk {
     pub fn mount(folder: PathBuf) -> Result<Self> {
-        ensure!(nix::unistd::geteuid().is_root(), "only root can mount a small disk to fill");
         fs::create_dir(&folder)?;
         let size = format!("size={DISK_BYTES},mode=700");
         let status = Command::new("mount")

@@ -47,6 +47,12 @@ impl Mode {
             Self::Full => "full",
         }
     }
+
+    /// Why it cannot be run by this user.
+    pub fn impossible_here(self) -> Option<&'static str> {
+        let needs_root = self == Self::Full && !nix::unistd::geteuid().is_root();
+        needs_root.then_some("only root can mount a small disk to fill")
+    }
 }
 
 /// What to run.

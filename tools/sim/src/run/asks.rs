@@ -4,7 +4,7 @@ use bytes::Bytes;
 use rand::Rng;
 use spindle_core::command::{Claim, Finish, Lease, Submit};
 use spindle_core::job::Cause;
-use spindle_core::{BytesRef, Command, JobId, JobImage, Rejection, Type};
+use spindle_core::{BytesRef, Command, JobId, JobImage, Rejection, Status, Type};
 use spindle_engine::{
     ConnectionId, Gate, LeaseRef, LeaseReply, NewJob, Refused, RetryError, Which, WorkResult,
 };
@@ -147,7 +147,8 @@ impl Run {
             .look(|state| state.jobs_from(JobId(last.0 + 1)).next().map(|found| found.id()));
         submit.id = reply.map(|(id, _)| id).or(made).ok_or("a submitted job is not there")?;
         submit.payload.len = u32::try_from(len).expect("it is short");
-        self.payloads.insert(submit.id.0, (salt, len));
+        // Places are the engine's own: the model keeps what the bytes were made from instead.
+        submit.payload.position = salt;
         let id = submit.id;
         let fresh = !self.told_ids.contains(&id.0);
         let command = Command::Submit(Box::new(submit));
@@ -195,7 +196,7 @@ impl Run {
     }
 
     fn judge_nothing(&mut self, lease: &Lease) -> Judged {
-        self.end_spent(lease)?;
+        self.end_spent()?;
         let choices = self.model.lease_choices(lease, self.server.now_ms());
         if choices.is_empty() {
             return Ok(());
@@ -203,18 +204,18 @@ impl Run {
         Err(format!("nothing was leased, and should be one of {choices:?}"))
     }
 
-    /// Jobs without tries left that a lease met are dead by now, in the engine as in the model.
-    fn end_spent(&mut self, lease: &Lease) -> Judged {
-        loop {
-            let now_ms = self.server.now_ms();
-            let choices = self.model.lease_choices(lease, now_ms);
-            let ended = |id: &&JobId| {
-                let status = self.server.engine().look(|state| state.status(**id));
-                self.model.is_spent(**id) && status.is_none_or(|status| status.is_finished())
-            };
-            let Some(id) = choices.iter().find(ended).copied() else { return Ok(()) };
-            self.change(|model, now_ms| model.end_spent(id, now_ms))?;
+    /// Ready jobs without tries left that a lease met are dead by now, in the engine as in the
+    /// model.
+    pub(super) fn end_spent(&mut self) -> Judged {
+        let tried = |job: &&JobImage| job.status() == Status::Ready && job.attempts > 0;
+        let tried: Vec<JobId> = self.model.jobs().filter(tried).map(|job| JobId(job.id)).collect();
+        for id in tried.into_iter().filter(|id| self.model.is_spent(*id)).collect::<Vec<_>>() {
+            let status = self.server.engine().look(|state| state.status(id));
+            if status.is_none_or(|status| status.is_finished()) {
+                self.change(|model, now_ms| model.end_spent(id, now_ms))?;
+            }
         }
+        Ok(())
     }
 
     /// A lease that was given, at once or to one who waited.
@@ -224,7 +225,7 @@ impl Run {
         given: &spindle_engine::LeasedJob,
         gate: Gate,
     ) -> Judged {
-        self.end_spent(lease)?;
+        self.end_spent()?;
         let choices = self.model.lease_choices(lease, self.server.now_ms());
         if !choices.contains(&given.id) {
             return Err(format!("leased {}, and should be one of {choices:?}", given.id));
@@ -260,8 +261,8 @@ impl Run {
     }
 
     pub(super) fn judge_payload(&self, id: JobId, payload: &Bytes) -> Judged {
-        let lost = self.model.job(id).is_none_or(|job| job.payload.is_none());
-        let (salt, len) = if lost { (0, 0) } else { self.payloads[&id.0] };
+        let place = self.model.job(id).and_then(|job| job.payload.as_ref());
+        let (salt, len) = place.map_or((0, 0), |place| (place.position, place.len as usize));
         if *payload == pattern(salt, len) {
             return Ok(());
         }
@@ -322,7 +323,7 @@ impl Run {
             payload = Some((salt, len));
         }
         let bytes = payload.map(|(salt, len)| (pattern(salt, len), Type::Json));
-        let place = payload.map(|(_, len)| BytesRef::logged(1, 9, len as u32, Type::Json));
+        let place = payload.map(|(salt, len)| BytesRef::logged(salt, 9, len as u32, Type::Json));
         let command =
             Command::Retry { image: Box::new(JobImage { id: id.0, ..image }), payload: place };
         let reply = match self.server.engine().retry(Which::Id(id), bytes) {
@@ -331,9 +332,6 @@ impl Run {
             Err(_) if self.server.is_dead() => return Ok(()),
             Err(error) => return Err(format!("job {id} cannot be retried: {error}")),
         };
-        if let (Ok(_), Some(payload)) = (&reply, payload) {
-            self.payloads.insert(id.0, payload);
-        }
         self.judge(&command, reply)
     }
 }

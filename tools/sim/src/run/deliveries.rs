@@ -15,6 +15,7 @@ impl Run {
             }
             self.judge_delivery(&delivery)?;
         }
+        self.end_spent()?;
         let now_ms = self.server.now_ms();
         for (ticket, wait) in self.waits.iter() {
             if let Wish::Lease(lease) = &wait.wish {

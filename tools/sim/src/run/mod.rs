@@ -10,7 +10,7 @@ mod reads;
 mod server;
 mod waits;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -68,8 +68,6 @@ pub struct Run {
     model: Model,
     history: History,
     waits: Waits,
-    /// Bytes that payloads hold, by job: what they were made from, and how many.
-    payloads: BTreeMap<u64, (u64, usize)>,
     /// Ids that somebody was told.
     told_ids: BTreeSet<u64>,
     counts: Counts,
@@ -104,7 +102,6 @@ impl Run {
             history: History::new(&model),
             model,
             waits: Waits::default(),
-            payloads: BTreeMap::new(),
             told_ids: BTreeSet::new(),
             counts: Counts::default(),
             seen_trims: 0,
@@ -162,12 +159,13 @@ impl Run {
     }
 
     fn take_alive(&mut self, step: &Step) -> Judged {
+        // A start, too, may have let time pass.
+        self.happen_what_is_due()?;
         match step {
             Step::Advance(ms) => self.server.clock.advance(*ms),
             Step::Restart => return self.plan_crash(),
             Step::Trim => self.carry(40)?,
             Step::Ask(command) => {
-                self.happen_what_is_due()?;
                 self.ask(command)?;
                 self.take_deliveries()?;
             }
