@@ -100,7 +100,7 @@ fn test() -> Result<()> {
     let mut steps = Steps::default();
     steps.run("Debian packages", packages::install_missing);
     let built = steps.run("release build", || build_release(&RELEASED));
-    steps.run("cargo test", || cargo(&["test", "--workspace"]));
+    steps.run("cargo test", || cargo(&["test", "--workspace", "--no-fail-fast"]));
     if built {
         steps.run("simulation", || call(release("spindle-sim")?, &["--seeds", SMOKE_SEEDS]));
         for mode in MODES {

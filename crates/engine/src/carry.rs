@@ -345,7 +345,8 @@ impl Inner {
         match job {
             Fetched::Live { id, revision, payload, result } => {
                 if self.state.image(id).is_none_or(|image| image.revision != revision) {
-                    return self.state.image(id).map(|_| id);
+                    // Changed, or ended: its new image may still need the bytes of the old one.
+                    return self.state.status(id).map(|_| id);
                 }
                 let payload = self.carry_bytes(payload);
                 let result = self.carry_bytes(result);

@@ -62,6 +62,11 @@ pub(crate) struct Reactor {
     over: bool,
 }
 
+/// After so many connections were read, what they asked for may go to the log while the others are
+/// read: with many connections in step, the disk would otherwise wait for the reactor and then the
+/// reactor for the disk.
+const READS_PER_COMMIT: usize = 8;
+
 impl Reactor {
     pub(crate) fn new(number: usize, street: &Arc<Street>, acceptor: Option<Acceptor>) -> Reactor {
         let inbox = Arc::clone(&street.inboxes[number]);
@@ -130,8 +135,11 @@ impl Reactor {
         if mem::take(&mut work.accept) {
             work.accept = self.accept();
         }
-        for id in work.ready.drain(..) {
+        for (number, id) in work.ready.drain(..).enumerate() {
             self.read(id);
+            if number % READS_PER_COMMIT == READS_PER_COMMIT - 1 {
+                self.end_door_turns();
+            }
         }
         for delivery in work.deliveries.drain(..) {
             self.answer(delivery);

@@ -90,15 +90,22 @@ pub fn run(mode: Mode, options: &Options) -> Result<String> {
         (_, Some(disk)) => torture.fill_the_disk(disk),
         (_, None) => torture.keep_everything(),
     };
-    let shown = |why: anyhow::Error| {
-        // What is left on the disk is evidence.
-        let kept = root.keep();
-        if let Some(disk) = disk {
-            disk.keep();
+    match outcome {
+        Ok(line) => {
+            // The disk goes before the folder that it is mounted in.
+            drop(disk);
+            Ok(line)
         }
-        why.context(format!("{}, seed {}, files in {}", mode.name(), options.seed, kept.display()))
-    };
-    outcome.map_err(shown)
+        Err(why) => {
+            // What is left on the disk is evidence.
+            let kept = root.keep();
+            if let Some(disk) = disk {
+                disk.keep();
+            }
+            let (mode, seed) = (mode.name(), options.seed);
+            Err(why.context(format!("{mode}, seed {seed}, files in {}", kept.display())))
+        }
+    }
 }
 
 pub(super) struct Torture<'a> {
