@@ -1,6 +1,5 @@
 //! Handing jobs to those who wait, and ending waits.
 
-use bytes::Bytes;
 use spindle_core::command::Claim;
 use spindle_core::job::{Cause, Status};
 use spindle_core::{Command, Event, Found, JobId, Rejection, decide};
@@ -22,23 +21,24 @@ impl Inner {
 
     /// Hands ready jobs of woken queues to the longest waiters that can carry them.
     pub(crate) fn dispatch(&mut self) {
-        while let Some(queue) = self.woken.pop() {
-            self.dispatch_queue(&queue);
-            for queue in self.state.take_promoted() {
-                self.wake_queue(&queue);
-            }
-        }
         while let Some(id) = self.unwanted.pop() {
             self.run(&Command::Delete { id, cause: Cause::Abandoned }).ok();
         }
-    }
-
-    fn dispatch_queue(&mut self, queue: &Bytes) {
         let mut after = None;
-        while let Some(ticket) = self.waits.for_queue(queue, after) {
-            if self.stopping {
-                return;
+        loop {
+            for queue in self.state.take_promoted() {
+                self.wake_queue(&queue);
+                after = None;
             }
+            let Inner { woken, state, .. } = self;
+            woken.retain(|queue| {
+                state.queue(queue).is_some_and(|queue| queue.count(Status::Ready) > 0)
+            });
+            let next = self.woken.iter().filter_map(|queue| self.waits.for_queue(queue, after));
+            let Some(ticket) = next.min().filter(|_| !self.stopping) else {
+                self.woken.clear();
+                return;
+            };
             let Some(wait) = self.waits.find(ticket) else { return };
             let Wish::Lease(wish) = &wait.wish else { return };
             let wish = Command::Lease((**wish).clone());
@@ -50,11 +50,7 @@ impl Inner {
                     }
                     self.deliver(ticket, Answer::Leased(Box::new(job)), gate);
                 }
-                // This waiter cannot carry what is ready; the next one may.
                 Err(_) => after = Some(ticket),
-            }
-            if self.state.queue(queue).is_none_or(|queue| queue.count(Status::Ready) == 0) {
-                return;
             }
         }
     }
@@ -71,9 +67,10 @@ impl Inner {
 
     fn try_lease(&mut self, wish: &Command) -> Result<Option<(LeasedJob, Gate)>, Rejection> {
         let mut decision = std::mem::take(&mut self.decision);
-        let decided = decide(&self.state, wish, self.now_ms, &mut decision);
-        if !decision.blocked.is_empty() {
+        let mut decided = decide(&self.state, wish, self.now_ms, &mut decision);
+        while !decision.blocked.is_empty() {
             self.state.apply_hints(&decision, self.now_ms);
+            decided = decide(&self.state, wish, self.now_ms, &mut decision);
         }
         let mut leased = None;
         if decided.is_ok() {

@@ -204,10 +204,13 @@ impl Inner {
             return false;
         }
         self.state.wake_buckets(now_ms);
-        self.dispatch_promoted();
         self.run(&Command::Tick { hold_expiry: self.hold_expiry }).ok();
         self.state.renew_due_hint(self.hold_expiry);
-        now_ms >= self.state.due_hint_ms()
+        let more = now_ms >= self.state.due_hint_ms();
+        if !more {
+            self.dispatch_promoted();
+        }
+        more
     }
 
     /// Decides, logs, folds; tells those who waited for it.
@@ -359,7 +362,7 @@ impl Inner {
     }
 
     fn on_ready_again(&mut self, id: JobId) {
-        if self.abandoned.contains(&id) {
+        if self.abandoned.contains(&id) && self.state.status(id) != Some(Status::Leased) {
             self.unwanted.push(id);
             return;
         }

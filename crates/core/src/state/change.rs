@@ -288,18 +288,26 @@ impl State {
         let State { queues, buckets, promoted, .. } = self;
         let Some(bucket) = buckets.get_mut(&label) else { return };
         let Some(line) = bucket.waiting.get_mut(&queue_number) else { return };
-        let best = line.pop_first();
-        if line.is_empty() {
-            bucket.waiting.remove(&queue_number);
-        }
-        let Some((head, number)) = best else { return };
         let Some(queue) = queues[queue_number as usize].as_mut() else { return };
         let Queue { groups, heads, .. } = queue;
-        if let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) {
-            group.blocked_by = None;
-            group.probes = Some(label);
-            promoted.insert(queue_number);
-            heads[usize::from(group.large)].insert((head, number));
+        for large in [false, true] {
+            let best = line.iter().copied().find(|(_, number)| {
+                groups
+                    .get(*number as usize)
+                    .and_then(Option::as_ref)
+                    .is_some_and(|group| group.large == large)
+            });
+            let Some((head, number)) = best else { continue };
+            line.remove(&(head, number));
+            if let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) {
+                group.blocked_by = None;
+                group.probes = Some(label);
+                promoted.insert(queue_number);
+                heads[usize::from(group.large)].insert((head, number));
+            }
+        }
+        if line.is_empty() {
+            bucket.waiting.remove(&queue_number);
         }
     }
 

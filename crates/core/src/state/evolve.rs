@@ -179,7 +179,12 @@ impl State {
         match event {
             Event::ConstraintSet(set) => {
                 let number = set.constraint.number;
-                let kept = KeptConstraint { rule: set.constraint.clone(), home: at.position };
+                // A change tells the rule anew, but not the levels of its buckets: those stand where
+                // they stood. Told again for carrying, the levels follow.
+                let changed = set.revision > self.server.constraints_revision;
+                let before = self.constraints.get(&number).filter(|_| changed);
+                let home = before.map_or(at.position, |kept| kept.home);
+                let kept = KeptConstraint { rule: set.constraint.clone(), home };
                 self.constraints.insert(number, kept);
                 self.server.next_constraint =
                     self.server.next_constraint.max(number.saturating_add(1));
