@@ -45,7 +45,10 @@ pub(super) fn retry(
         finished_ms: None,
         kept_until_ms: None,
         lease: None,
-        outcome: image.outcome.clone().map(|outcome| crate::job::Outcome { bytes: None, ..outcome }),
+        outcome: image
+            .outcome
+            .clone()
+            .map(|outcome| crate::job::Outcome { bytes: None, ..outcome }),
         revision: image.revision.wrapping_add(1),
         ..image.clone()
     };
