@@ -344,7 +344,11 @@ impl Inner {
     fn carry_one(&mut self, job: Fetched) -> Option<JobId> {
         match job {
             Fetched::Live { id, revision, payload, result } => {
-                if self.state.image(id).is_none_or(|image| image.revision != revision) {
+                let unchanged = match self.state.job(id) {
+                    Some(Found::Live(job)) => job.revision() == revision,
+                    _ => false,
+                };
+                if !unchanged {
                     // Changed, or ended: its new image may still need the bytes of the old one.
                     return self.state.status(id).map(|_| id);
                 }

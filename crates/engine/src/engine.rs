@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
 use spindle_core::command::{Claim, Finish, Lease, Submit};
-use spindle_core::job::{Cause, Key, Origin};
+use spindle_core::job::Cause;
 use spindle_core::{BytesRef, Command, JobId, Rejection, Type};
 use spindle_log::{Log, LogError, Space};
 
@@ -555,14 +555,5 @@ impl Engine {
     /// Why the engine has stopped, if it has.
     pub fn failure(&self) -> Option<Failure> {
         self.shared.failure.lock().clone()
-    }
-}
-
-/// A key in Workq's namespace.
-pub fn workq_key(uuid: [u8; 16]) -> Key {
-    Key {
-        namespace: Origin::Workq as i32,
-        name: Bytes::copy_from_slice(&uuid),
-        scope: spindle_core::job::Scope::WhileKept as i32,
     }
 }

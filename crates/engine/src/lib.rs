@@ -35,7 +35,7 @@ pub use commit::Committed;
 pub use door::{
     ConnectionId, Delivery, Door, Flow, Gate, LeaseRef, Mailbox, Outbox, Session, Ticket,
 };
-pub use engine::{Engine, Failure, LeaseReply, NewJob, Refused, RetryError, WorkResult, workq_key};
+pub use engine::{Engine, Failure, LeaseReply, NewJob, Refused, RetryError, WorkResult};
 pub use feed::{FeedError, FeedEvent, FeedId, FeedIdError, FeedPage};
 pub use inner::Stats;
 pub use options::{Faults, Options};

@@ -46,6 +46,9 @@ pub enum Which {
     ForeignId(JobId),
 }
 
+/// A stub does not know how long its image is: the entry's header tells.
+const LENGTH_UNKNOWN: u32 = 0;
+
 /// Looking up a job that is being carried is tried this often.
 const TRIES: usize = 16;
 
@@ -127,9 +130,7 @@ impl Engine {
 
     /// The image of a finished job.
     pub(crate) fn finished_image(&self, place: Place) -> Result<JobImage, FetchError> {
-        /// Most images are shorter than this: one read fetches them.
-        const LIKELY_BYTES: u32 = 0;
-        let body = self.entry(place, LIKELY_BYTES)?;
+        let body = self.entry(place, LENGTH_UNKNOWN)?;
         match Event::decode(body).map_err(|_| FetchError::Damaged(place.position))? {
             Some(Event::Finished(image) | Event::Carried(image)) => Ok(image),
             _ => Err(FetchError::Damaged(place.position)),

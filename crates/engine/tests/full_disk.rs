@@ -6,9 +6,7 @@ use bytes::Bytes;
 use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
-use spindle_engine::{
-    Committed, Engine, ManualClock, NewJob, Options, Refused, Which, WorkResult, workq_key,
-};
+use spindle_engine::{Committed, Engine, ManualClock, NewJob, Options, Refused, Which, WorkResult};
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, Space};
 
@@ -29,13 +27,14 @@ fn start(disk: &SimDisk) -> (Engine, Arc<FileLog>) {
 }
 
 fn uuid(number: u64) -> [u8; 16] {
-    u128::from(number).to_be_bytes()
+    // Not from 0: the nil UUID names nobody.
+    u128::from(number + 1).to_be_bytes()
 }
 
 fn submit(engine: &Engine, number: u64) -> Result<(), Refused> {
     let payload = BytesRef::empty(Type::Bytes);
     let mut submit = Submit::new(JobId(0), Bytes::from_static(b"q"), Origin::Workq, payload);
-    submit.keys.push(workq_key(uuid(number)));
+    submit.uuid = Some(uuid(number));
     submit.ttl_ms = Some(3_600_000);
     let payload = Bytes::from(vec![number as u8; PAYLOAD_BYTES]);
     engine.submit(NewJob { submit, payload, kind: Type::Bytes })?;

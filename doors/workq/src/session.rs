@@ -230,7 +230,14 @@ impl WorkqSession {
                 out.put(Gate::OPEN, |out| encode::server_error(out, &error.to_string()));
                 return true;
             }
-            Err(FetchError::Damaged(_) | FetchError::Moved) => return false,
+            Err(FetchError::Damaged(_)) => return false,
+            // The job went between its lease and this read; should it still be there, nobody may
+            // hold it for a payload that nobody got.
+            Err(FetchError::Moved) => {
+                self.engine.undo_lease(LeaseRef { job: job.id, attempt: job.attempt });
+                out.put(gate, encode::timeout);
+                return true;
+            }
         };
         let id = show::name_of(job.uuid, job.id);
         let ttr_ms = job.length_ms.unwrap_or_default();

@@ -91,6 +91,8 @@ fn check_limits(submit: &Submit) -> Result<(), Rejection> {
         ("id", submit.id.0 > 0 && submit.id.0 < JOB_ID_END),
         ("ttr", submit.ttr_ms.is_none_or(|ttr| (1..=TTR_MS_MAX).contains(&ttr))),
         ("ttl", submit.ttl_ms.is_none_or(|ttl| ttl > 0)),
+        // All zeros is how events say that a job has no UUID.
+        ("uuid", submit.uuid != Some([0; 16])),
         ("labels", submit.labels.len() <= LABELS_MAX),
         ("keys", submit.keys.len() <= NAMES_MAX),
         ("tags", submit.tags.len() <= NAMES_MAX),

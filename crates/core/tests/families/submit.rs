@@ -71,6 +71,13 @@ fn ids_come_from_the_reserved_block_and_are_not_used_twice() {
 }
 
 #[test]
+fn the_nil_uuid_is_nobodys_name() {
+    let mut server = Server::new();
+    let refused = server.refused(submit(1, "mail", |job| job.uuid = Some([0; 16])));
+    assert_eq!(refused, Rejection::OutOfRange("uuid"));
+}
+
+#[test]
 fn what_is_outside_its_limits_is_refused() {
     let mut server = Server::new();
     let out_of_range = |rejection| matches!(rejection, Rejection::OutOfRange(_));

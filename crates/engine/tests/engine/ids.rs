@@ -42,9 +42,8 @@ fn numbers_are_never_given_twice_whatever_ends_the_server() {
 #[test]
 fn a_refused_submit_costs_no_number() {
     let bench = Bench::new();
-    let key = spindle_engine::workq_key([7; 16]);
     let mut submit = plain("q");
-    submit.keys.push(key);
+    submit.uuid = Some([7; 16]);
     let first = bench.submit(submit.clone(), b"x");
     for _ in 0..10 {
         assert!(bench.engine.submit(new_job(submit.clone(), b"x")).is_err());

@@ -95,7 +95,7 @@ fn furnish(bench: &Bench) -> Vec<(JobId, Status)> {
     let held_back = bench.submit(limited(), b"held back");
     let mut submit = plain("later");
     submit.run_at_ms = Some(bench.engine.now_ms() + 50_000);
-    submit.keys.push(spindle_engine::workq_key([5; 16]));
+    submit.uuid = Some([5; 16]);
     submit.tags.push(Bytes::from_static(b"tag"));
     let scheduled = bench.submit(submit, b"scheduled");
     let mut submit = plain("parked");
