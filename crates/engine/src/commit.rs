@@ -26,6 +26,12 @@ impl Engine {
     /// Takes everything decided so far, commits it, and lets the answers go. The log thread calls
     /// this in a loop; the simulator calls it itself.
     pub fn commit_once(&self) -> Committed {
+        let _committing = self.shared.committing.lock();
+        self.commit()
+    }
+
+    /// As [`Engine::commit_once`], with `committing` held.
+    pub(crate) fn commit(&self) -> Committed {
         let batch: Vec<Sealed> = {
             let mut inner = self.shared.inner.lock();
             inner.seal();

@@ -10,6 +10,7 @@ use spindle_core::job::Cause;
 use spindle_core::{BytesRef, Command, JobId, Rejection, Type};
 use spindle_log::{Log, LogError, Space};
 
+use crate::commit::Committed;
 use crate::answer::LeasedJob;
 use crate::clock::Clock;
 use crate::door::{ConnectionId, Gate, LeaseRef, Mailbox, Ticket};
@@ -129,6 +130,8 @@ pub(crate) struct Shared {
     pub on_failure: OnceLock<FailureReport>,
     pub threads: Mutex<crate::threads::Threads>,
     pub carry: Mutex<crate::carry::Carrier>,
+    /// Held by whoever commits: records go to the log in their order.
+    pub committing: Mutex<()>,
 }
 
 /// A running queue. Clones are the same engine.
@@ -160,6 +163,7 @@ impl Engine {
                 on_failure: OnceLock::new(),
                 threads: Mutex::default(),
                 carry: Mutex::default(),
+                committing: Mutex::default(),
             }),
         };
         engine.flush()?;
@@ -465,8 +469,25 @@ impl Engine {
     /// Ends a turn of calls: what they decided is handed to the log thread, and the timer learns of
     /// new deadlines. No call does that by itself, so that all requests a reactor has read in one
     /// turn go to the log together; whoever makes calls MUST end them with this.
+    ///
+    /// A large turn is committed here and now, if the options say so: see
+    /// [`Options::turn_entries_max`](crate::Options::turn_entries_max).
     pub fn nudge(&self) {
-        self.leave(self.shared.inner.lock());
+        let inner = self.shared.inner.lock();
+        if inner.batch.entries() <= inner.options.turn_entries_max {
+            return self.leave(inner);
+        }
+        // If the log thread is writing, it takes this up as soon as it is done.
+        let Some(_committing) = self.shared.committing.try_lock() else {
+            return self.leave(inner);
+        };
+        let deadline_ms = inner.next_deadline();
+        drop(inner);
+        self.shared.timer.ring_if_before(deadline_ms);
+        if self.commit() == Committed::Full {
+            // The log thread tries again when there may be room.
+            self.shared.work.notify_one();
+        }
     }
 
     // ---- waiting ----

@@ -10,6 +10,11 @@ pub struct NetConfig {
     /// Threads that own connections, 1 to 64. Default: one on machines with up to two cores, else
     /// half the cores and at most four, because the engine's lock is the limit beyond that.
     pub reactors: usize,
+    /// After so many connections of a turn were read, what they asked for may go to the log while
+    /// the others are read: with many connections in step, the disk would otherwise wait for the
+    /// reactor and then the reactor for the disk. Default 8; on up to two cores, where the log's
+    /// thread only takes the reactor's core away, the turn stays whole.
+    pub reads_per_commit: usize,
     /// What a client may not exceed.
     pub limits: Limits,
 }
@@ -18,7 +23,8 @@ impl Default for NetConfig {
     fn default() -> NetConfig {
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
         let reactors = if cores <= 2 { 1 } else { (cores / 2).min(4) };
-        NetConfig { reactors, limits: Limits::default() }
+        let reads_per_commit = if cores <= 2 { usize::MAX } else { 8 };
+        NetConfig { reactors, reads_per_commit, limits: Limits::default() }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::inbox::{Command, Inbox, Work};
 pub(crate) struct Street {
     pub(crate) doors: Vec<DoorEntry>,
     pub(crate) limits: Limits,
+    pub(crate) reads_per_commit: usize,
     pub(crate) counters: Arc<NetCounters>,
     /// Set before the reactors are told: from then on nothing is written.
     pub(crate) aborted: AtomicBool,
@@ -61,11 +62,6 @@ pub(crate) struct Reactor {
     pub(crate) leaving: bool,
     over: bool,
 }
-
-/// After so many connections were read, what they asked for may go to the log while the others are
-/// read: with many connections in step, the disk would otherwise wait for the reactor and then the
-/// reactor for the disk.
-const READS_PER_COMMIT: usize = 8;
 
 impl Reactor {
     pub(crate) fn new(number: usize, street: &Arc<Street>, acceptor: Option<Acceptor>) -> Reactor {
@@ -137,7 +133,7 @@ impl Reactor {
         }
         for (number, id) in work.ready.drain(..).enumerate() {
             self.read(id);
-            if number % READS_PER_COMMIT == READS_PER_COMMIT - 1 {
+            if number % self.street.reads_per_commit == self.street.reads_per_commit - 1 {
                 self.end_door_turns();
             }
         }

@@ -53,6 +53,7 @@ impl Server {
         let street = Arc::new(Street {
             doors: entries,
             limits: config.limits,
+            reads_per_commit: config.reads_per_commit.max(1),
             counters: Arc::default(),
             aborted: AtomicBool::new(false),
             inboxes: (0..reactors).map(|_| Arc::default()).collect(),

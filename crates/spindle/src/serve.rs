@@ -3,11 +3,12 @@
 use std::{
     io::{self, ErrorKind, IsTerminal},
     net::SocketAddr,
+    num::NonZeroUsize,
     sync::{
         Arc,
         mpsc::{Receiver, Sender, channel},
     },
-    thread,
+    thread::{self, available_parallelism},
     time::Duration,
 };
 
@@ -71,6 +72,7 @@ fn start_engine(
     let options = Options {
         carry_bytes: carry_bytes.min(defaults.carry_bytes),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
+        turn_entries_max: turn_entries_max(),
         seed: uuid::Uuid::new_v4().as_u64_pair().0,
         ..defaults
     };
@@ -163,6 +165,14 @@ fn open_log(config: &Config) -> anyhow::Result<Arc<dyn Log>> {
         ..FileLogOptions::default()
     };
     Ok(Arc::new(FileLog::open_dir(&config.data, options)?))
+}
+
+/// On one or two cores the reactor and the log's thread would only take turns: there the reactor
+/// commits a turn of some size itself (a submit is two entries). With more cores it never does.
+fn turn_entries_max() -> usize {
+    const TURN_ENTRIES_MAX: usize = 64;
+    let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+    if cores <= 2 { TURN_ENTRIES_MAX } else { usize::MAX }
 }
 
 fn open_doors(

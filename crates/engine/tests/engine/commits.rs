@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spindle_core::{JobId, Rejection, Status};
-use spindle_engine::{Committed, Failure, Gate, LeaseReply, Refused, Which};
+use spindle_engine::{Committed, Failure, Gate, LeaseReply, Options, Refused, Which};
+use spindle_log::MemoryLog;
 use spindle_log::disk::{Fault, Operation, SimDisk};
 
 use crate::bench::{Bench, START_MS, file_log, new_job, noise, plain, wish};
@@ -25,6 +26,24 @@ fn all_calls_between_two_commits_are_one_record() {
     assert_eq!(bench.log.next(), before, "nothing is written before the commit");
     assert_eq!(bench.engine.commit_once(), Committed::Some);
     assert_eq!(bench.log.next(), before.next());
+    assert_eq!(bench.engine.commit_once(), Committed::Nothing);
+    bench.check_fold();
+}
+
+#[test]
+fn a_turn_over_its_limit_is_committed_by_whoever_ends_it() {
+    // A job with a payload is two entries.
+    let options = Options { turn_entries_max: 4, ..Options::default() };
+    let bench = Bench::on(Arc::new(MemoryLog::new()), START_MS, options);
+    let submit = || bench.engine.submit(new_job(plain("q"), b"x")).expect("taken").1;
+    let (_, at_the_limit) = (submit(), submit());
+    bench.engine.nudge();
+    assert!(!bench.is_durable(at_the_limit), "left to the log thread");
+    let moves = bench.letters.durable_moves.load(Ordering::SeqCst);
+    let over_it = submit();
+    bench.engine.nudge();
+    assert!(bench.is_durable(over_it), "all of the turn is one record");
+    assert_eq!(bench.letters.durable_moves.load(Ordering::SeqCst), moves + 1);
     assert_eq!(bench.engine.commit_once(), Committed::Nothing);
     bench.check_fold();
 }
