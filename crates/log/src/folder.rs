@@ -207,7 +207,7 @@ fn fill(
         let upto = bytes.min(offset + FILL_SYNC_BYTES);
         while offset < upto {
             let step = (upto - offset).min(FILL_BYTES as u64);
-            file.write_at(&ZEROS[..step as usize], offset)?;
+            file.write_zeros(offset, step)?;
             offset += step;
         }
         file.sync()?;

@@ -1,6 +1,7 @@
 //! A log that lives in memory: tests, benchmarks and `--memory`.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -33,7 +34,8 @@ struct Records {
 struct Run {
     first: Position,
     bytes: u64,
-    records: Vec<Record>,
+    /// Shared with those who read: a run is copied at most once for them, while it is open.
+    records: Arc<Vec<Record>>,
 }
 
 impl MemoryLog {
@@ -47,7 +49,7 @@ impl MemoryLog {
     /// can see trims with few of them.
     #[must_use]
     pub fn with_run_records(run_records: usize) -> Self {
-        let runs = VecDeque::from([Run { first: Position(0), bytes: 0, records: Vec::new() }]);
+        let runs = VecDeque::from([Run { first: Position(0), bytes: 0, records: Arc::default() }]);
         let records = Records { runs, next: Position(0), committed: Position(0), bytes: 0 };
         Self {
             run_records: run_records.max(1),
@@ -114,11 +116,11 @@ impl Log for MemoryLog {
             .back()
             .is_none_or(|run| run.records.len() >= self.run_records || run.bytes >= RUN_BYTES);
         if full {
-            log.runs.push_back(Run { first: at, bytes: 0, records: Vec::new() });
+            log.runs.push_back(Run { first: at, bytes: 0, records: Arc::default() });
         }
         if let Some(run) = log.runs.back_mut() {
             run.bytes += bytes;
-            run.records.push(record.clone());
+            Arc::make_mut(&mut run.records).push(record.clone());
         }
         log.bytes += bytes;
         log.next = at.next();
@@ -144,17 +146,22 @@ impl Log for MemoryLog {
         if from > log.next {
             return Err(ReadError::Absent { position: from, next: log.committed });
         }
-        // A copy of the handles, not of the bytes: a trim must not disturb the iterator.
-        let mut stored = Vec::new();
-        for run in log.runs.range(log.run_of(from)..) {
-            for (position, record) in (run.first.0..).map(Position).zip(&run.records) {
-                if from <= position && position < log.committed {
-                    let (epoch, bytes) = (record.epoch, record.bytes.clone());
-                    stored.push(Ok(Stored { position, epoch, bytes }));
-                }
-            }
-        }
-        Ok(Box::new(stored.into_iter()))
+        // A handle for each run: a trim must not disturb the iterator, and what it yields is made
+        // one by one, so that reading a little of a long log is cheap.
+        let runs = log.runs.range(log.run_of(from)..);
+        let runs: Vec<(Position, Arc<Vec<Record>>)> =
+            runs.map(|run| (run.first, run.records.clone())).collect();
+        let committed = log.committed;
+        let stored = runs.into_iter().flat_map(move |(first, records)| {
+            let skip = usize::try_from(from.0.saturating_sub(first.0)).unwrap_or(usize::MAX);
+            (skip..records.len()).map_while(move |at| {
+                let position = Position(first.0 + at as u64);
+                let record = records.get(at).filter(|_| position < committed)?;
+                let (epoch, bytes) = (record.epoch, record.bytes.clone());
+                Some(Ok(Stored { position, epoch, bytes }))
+            })
+        });
+        Ok(Box::new(stored))
     }
 
     fn read_at(&self, position: Position, offset: u32, len: u32) -> Result<Bytes, ReadError> {

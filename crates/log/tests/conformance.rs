@@ -44,11 +44,14 @@ fn the_file_log_conforms_with_its_threads() {
 fn the_file_log_conforms_in_a_directory() {
     let parent = tempfile::tempdir().expect("a directory");
     let mut nth = 0;
-    conformance::run(&mut || {
-        nth += 1;
-        let path = parent.path().join(nth.to_string());
-        let disk = RealDisk::create_or_open(path).expect("a new directory");
-        let options = FileLogOptions { segment_bytes: 64 * 1024, ..FileLogOptions::default() };
-        Arc::new(FileLog::open(Arc::new(disk), options).expect("an empty folder"))
-    });
+    for direct in [false, true] {
+        conformance::run(&mut || {
+            nth += 1;
+            let path = parent.path().join(nth.to_string());
+            let disk = RealDisk::create_or_open(path).expect("a new directory");
+            let disk = disk.with_direct_writes(direct);
+            let options = FileLogOptions { segment_bytes: 64 * 1024, ..FileLogOptions::default() };
+            Arc::new(FileLog::open(Arc::new(disk), options).expect("an empty folder"))
+        });
+    }
 }

@@ -3,6 +3,7 @@
 //! [`RealDisk`] is a directory, by plain system calls. [`SimDisk`] is a directory in memory that
 //! fails the way disks do, when and as a seed says. Code above this seam must survive both.
 
+mod direct;
 mod real;
 mod sim;
 mod sim_state;
@@ -54,6 +55,18 @@ pub trait DiskFile: Send + Sync {
     /// Writes all of `bytes` at `offset`, making the file longer when needed.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
+    /// Writes `len` zeros at `offset`, making the file longer when needed.
+    fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
+        write_zeros(self, offset, len)
+    }
+
+    /// Writes all of `bytes` at the file's written end and makes them durable. Up to the next block
+    /// of the disk, zeros may be written behind them.
+    fn append_durably(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_at(bytes, offset)?;
+        self.sync()
+    }
+
     /// Claims space for `len` bytes without changing what is read, where the file system can. An
     /// error means that the space is not there; a file system that can not tell says `Ok`.
     fn claim(&self, len: u64) -> io::Result<()>;
@@ -68,6 +81,15 @@ pub trait DiskFile: Send + Sync {
     fn is_empty(&self) -> io::Result<bool> {
         self.len().map(|len| len == 0)
     }
+}
+
+fn write_zeros(file: &(impl DiskFile + ?Sized), offset: u64, len: u64) -> io::Result<()> {
+    static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
+    let end = offset + len;
+    for at in (offset..end).step_by(ZEROS.len()) {
+        file.write_at(&ZEROS[..ZEROS.len().min((end - at) as usize)], at)?;
+    }
+    Ok(())
 }
 
 /// Holds a folder until it is dropped.

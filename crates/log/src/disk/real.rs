@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use nix::{
@@ -15,7 +15,7 @@ use nix::{
     fcntl::{FallocateFlags, Flock, FlockArg, fallocate},
 };
 
-use super::{Disk, DiskFile, FolderLock, LOCK_FILE, LockError};
+use super::{Disk, DiskFile, FolderLock, LOCK_FILE, LockError, direct::DirectFile, write_zeros};
 
 /// Jobs may hold secrets: only the server's own user reads them.
 const FILE_MODE: u32 = 0o600;
@@ -26,6 +26,8 @@ pub struct RealDisk {
     path: PathBuf,
     /// Kept open to sync the directory with one call.
     folder: File,
+    /// Whether segments are filled and appended to past the page cache.
+    direct: bool,
 }
 
 impl RealDisk {
@@ -51,7 +53,16 @@ impl RealDisk {
             });
         }
         let folder = File::open(&path)?;
-        Ok(Self { path, folder })
+        Ok(Self { path, folder, direct: false })
+    }
+}
+
+impl RealDisk {
+    /// Fills and appends to files past the page cache, where the file system can: faster when every
+    /// append is synced, slower when none is.
+    #[must_use]
+    pub fn with_direct_writes(self, direct: bool) -> Self {
+        Self { direct, ..self }
     }
 }
 
@@ -103,7 +114,7 @@ impl Disk for RealDisk {
 
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn DiskFile>> {
         let file = OpenOptions::new().read(true).write(write).open(self.path.join(name))?;
-        Ok(Arc::new(RealFile(file)))
+        Ok(Arc::new(RealFile::new(file, self.direct)))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
@@ -113,7 +124,7 @@ impl Disk for RealDisk {
             .create_new(true)
             .mode(FILE_MODE)
             .open(self.path.join(name))?;
-        Ok(Arc::new(RealFile(file)))
+        Ok(Arc::new(RealFile::new(file, self.direct)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -135,13 +146,28 @@ impl Disk for RealDisk {
     }
 }
 
-struct RealFile(File);
+struct RealFile {
+    file: File,
+    /// Opened when it is needed first; `None` if there is no such thing, or none is wanted.
+    direct: OnceLock<Option<DirectFile>>,
+}
+
+impl RealFile {
+    fn new(file: File, direct: bool) -> Self {
+        let direct = if direct { OnceLock::new() } else { OnceLock::from(None) };
+        Self { file, direct }
+    }
+
+    fn direct(&self) -> Option<&DirectFile> {
+        self.direct.get_or_init(|| DirectFile::open(&self.file)).as_ref()
+    }
+}
 
 impl DiskFile for RealFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
-            match self.0.read_at(&mut buffer[done..], offset + done as u64) {
+            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -152,22 +178,39 @@ impl DiskFile for RealFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
+        match self.direct() {
+            Some(direct) if direct.write_zeros(offset, len)? => Ok(()),
+            _ => write_zeros(self, offset, len),
+        }
+    }
+
+    fn append_durably(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if let Some(direct) = self.direct()
+            && direct.append(bytes, offset, |buffer, at| self.read_at(buffer, at))?
+        {
+            return Ok(());
+        }
+        self.write_at(bytes, offset)?;
+        self.sync()
     }
 
     fn claim(&self, len: u64) -> io::Result<()> {
         let len = i64::try_from(len).map_err(io::Error::other)?;
-        match fallocate(&self.0, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, len) {
+        match fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, len) {
             Ok(()) | Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.0.metadata().map(|metadata| metadata.len())
+        self.file.metadata().map(|metadata| metadata.len())
     }
 }

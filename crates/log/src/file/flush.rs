@@ -50,14 +50,15 @@ impl Shared {
         let open = &flush.open;
         let end = run.start + run.bytes.len() as u32;
         debug_assert!(end <= open.capacity, "a run was planned beyond its segment");
-        open.file
-            .write_at(&run.bytes, u64::from(run.start))
-            .map_err(|error| self.poison_with("write", &open.name, error))?;
         let upto = Position(self.committed().0 + run.spots.len() as u64);
+        let start = u64::from(run.start);
         if self.options.sync == SyncPolicy::Always {
-            self.sync_segment(open)?;
+            self.append_durably(open, &run.bytes, start)?;
             self.synced_upto(upto);
         } else {
+            open.file
+                .write_at(&run.bytes, start)
+                .map_err(|error| self.poison_with("write", &open.name, error))?;
             flush.unsynced = true;
         }
         open.publish(&run.spots, end);

@@ -100,7 +100,8 @@ impl FileLog {
             path: path.display().to_string(),
             source,
         })?;
-        Self::open(Arc::new(disk), options)
+        let direct = options.sync == SyncPolicy::Always;
+        Self::open(Arc::new(disk.with_direct_writes(direct)), options)
     }
 
     /// Does what the threads would do: prepares the next segment and, with an interval, syncs.

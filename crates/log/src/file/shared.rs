@@ -88,6 +88,23 @@ impl Shared {
         self.poisoned.get_or_init(|| error).clone()
     }
 
+    /// Writes and syncs, unless an earlier failure made that a lie.
+    pub(super) fn append_durably(
+        &self,
+        segment: &Segment,
+        bytes: &[u8],
+        offset: u64,
+    ) -> Result<(), LogError> {
+        let _syncing = self.syncing.lock();
+        if let Some(error) = self.poison() {
+            return Err(error.clone());
+        }
+        segment
+            .file
+            .append_durably(bytes, offset)
+            .map_err(|error| self.poison_with("write", &segment.name, error))
+    }
+
     /// Makes a segment's bytes durable, unless an earlier failure made that a lie.
     pub(super) fn sync_segment(&self, segment: &Segment) -> Result<(), LogError> {
         let _syncing = self.syncing.lock();
