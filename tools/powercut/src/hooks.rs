@@ -26,6 +26,8 @@ mod folders;
 struct Watch {
     visible: PathBuf,
     shadow: Mutex<Shadow>,
+    /// While this file is there, syncs fail.
+    broken: Option<PathBuf>,
 }
 
 static WATCH: OnceLock<Watch> = OnceLock::new();
@@ -83,6 +85,10 @@ impl Entered {
         use std::os::unix::fs::MetadataExt;
         let meta = fs::symlink_metadata(self.0.visible.join(inside)).ok()?;
         meta.is_file().then(|| FileKey { dev: meta.dev(), ino: meta.ino() })
+    }
+
+    fn is_broken(&self) -> bool {
+        self.0.broken.as_ref().is_some_and(|mark| mark.exists())
     }
 
     fn watches(&self, fd: c_int) -> Option<FileKey> {
@@ -159,7 +165,8 @@ extern "C" fn start() {
         // SAFETY: `settle` is a function without arguments that lives as long as the process.
         unsafe { libc::atexit(settle) };
     }
-    let watch = Watch { visible, shadow: Mutex::new(shadow) };
+    let broken = env::var_os("SPINDLE_POWERCUT_BROKEN").map(PathBuf::from);
+    let watch = Watch { visible, shadow: Mutex::new(shadow), broken };
     if WATCH.set(watch).is_err() {
         give_up("start", "ran twice");
     }

@@ -50,6 +50,10 @@
 //! | `SPINDLE_POWERCUT_REPORT` | optional: a file of counts, fresh after each sync |
 //! | `SPINDLE_POWERCUT_LEAK` | optional: seed of the leaks |
 //! | `SPINDLE_POWERCUT_SETTLE` | optional: at a regular exit everything counts as synced |
+//! | `SPINDLE_POWERCUT_BROKEN` | optional: while a file of this name is there, syncs of files fail with EIO |
+//!
+//! A sync that fails takes what it should have made durable along, as a kernel does that tells
+//! a failed write-back once and drops the pages: trying again succeeds and proves nothing.
 //!
 //! With `SPINDLE_POWERCUT_SETTLE` set, shadow and visible folder are equal byte for byte after a
 //! regular exit, unless the process changed a file behind the library's back. That is how a test

@@ -218,6 +218,13 @@ impl Shadow {
         self.refresh_report()
     }
 
+    /// The file's sync failed: what it should have made durable never will be.
+    pub(crate) fn lose_unsynced(&mut self, key: FileKey) {
+        if let Some(inode) = self.files.get_mut(&key) {
+            inode.dirty.clear();
+        }
+    }
+
     /// A directory changed.
     pub(crate) fn changed(&mut self, entry: Entry) {
         self.tree.note(entry);

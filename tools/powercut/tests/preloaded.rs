@@ -42,6 +42,7 @@ impl Folder {
             .env("SPINDLE_POWERCUT_SHADOW", self.path("shadow"))
             .env("SPINDLE_POWERCUT_REPORT", self.path("report"))
             .env("SPINDLE_POWERCUT_SETTLE", "1")
+            .env("SPINDLE_POWERCUT_BROKEN", self.path("broken"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -94,6 +95,15 @@ fn unsynced_bytes_are_lost_and_synced_ones_stay() {
     check(&[("a", "old")], &["append:a:+1", "sync:a", "append:a:+2"], &[("a", "old+1")]);
     check(&[("a", "old")], &["parts:a:one:two", "sync:a"], &[("a", "onetwo")]);
     check(&[("a", "old")], &["dsync:a:now"], &[("a", "now")]);
+}
+
+#[test]
+fn a_failed_sync_loses_what_it_was_for_even_if_a_later_one_succeeds() {
+    let broken = ["create:../broken:", "sync-fails:a"];
+    let first = [&["at:a:0:new"][..], &broken].concat();
+    check(&[("a", "old")], &first, &[("a", "old")]);
+    let later = [&first[..], &["remove:../broken", "append:a:+2", "sync:a"]].concat();
+    check(&[("a", "old")], &later, &[("a", "old+2")]);
 }
 
 #[test]

@@ -63,6 +63,8 @@ pub struct Load<'a> {
     adds_left: AtomicU64,
     /// The disk is small: adds may be refused for want of room.
     small_disk: bool,
+    /// Clients go on until the server has ended, because their work is what ends it.
+    to_the_end: bool,
     surprises: Mutex<Vec<String>>,
 }
 
@@ -75,6 +77,7 @@ impl<'a> Load<'a> {
             ending: AtomicBool::new(false),
             adds_left: AtomicU64::new(adds_max),
             small_disk: false,
+            to_the_end: false,
             surprises: Mutex::default(),
         }
     }
@@ -82,6 +85,11 @@ impl<'a> Load<'a> {
     /// The same on a disk that may run full.
     pub fn on_small_disk(self) -> Self {
         Self { small_disk: true, ..self }
+    }
+
+    /// The same for a server that ends by itself under load.
+    pub fn to_the_end(self) -> Self {
+        Self { to_the_end: true, ..self }
     }
 
     /// Runs the load for `time`, or until all jobs are added; then `end` ends the server under it.
@@ -113,6 +121,11 @@ impl<'a> Load<'a> {
         let _ = finished.recv_timeout(time);
     }
 
+    fn goes_on(&self) -> bool {
+        let ending = self.ending.load(Ordering::SeqCst) && !self.to_the_end;
+        !ending && self.adds_left.load(Ordering::SeqCst) > 0
+    }
+
     fn client(
         &self,
         act: impl Fn(&mut Client, &mut Dice) -> io::Result<()>,
@@ -121,7 +134,7 @@ impl<'a> Load<'a> {
     ) {
         let mut dice = Dice::new(seed);
         let outcome = Client::connect(self.address).and_then(|mut client| {
-            while !self.ending.load(Ordering::SeqCst) && self.adds_left.load(Ordering::SeqCst) > 0 {
+            while self.goes_on() {
                 act(&mut client, &mut dice)?;
             }
             Ok(())

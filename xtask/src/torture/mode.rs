@@ -33,6 +33,8 @@ pub enum Mode {
     Power,
     /// A power cut with --sync os: acknowledged jobs must be lost, or the test proves nothing
     PowerOs,
+    /// The disk fails a sync: the server must end, say why, and have acknowledged nothing that is lost
+    Broken,
     /// The disk runs full: new jobs are refused, the others are worked on (needs root)
     Full,
 }
@@ -44,6 +46,7 @@ impl Mode {
             Self::Kill => "kill",
             Self::Power => "power",
             Self::PowerOs => "power-os",
+            Self::Broken => "broken",
             Self::Full => "full",
         }
     }
@@ -73,7 +76,7 @@ pub fn run(mode: Mode, options: &Options) -> Result<String> {
     let root = tempfile::Builder::new().prefix("spindle-torture-").tempdir()?;
     let power = match mode {
         Mode::Kill | Mode::Full => Power::Stays,
-        Mode::Power | Mode::PowerOs => Power::IsCut { library: options.library.clone() },
+        Mode::Power | Mode::PowerOs | Mode::Broken => Power::IsCut { library: options.library.clone() },
     };
     let disk = if mode == Mode::Full { Some(Disk::mount(root.path().join("disk"))?) } else { None };
     let setup = Setup {
@@ -119,6 +122,7 @@ pub(super) struct Torture<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Kill,
+    BreakDisk,
     Terminate,
 }
 
@@ -126,9 +130,10 @@ impl Torture<'_> {
     /// The modes in which nothing may be lost.
     fn keep_everything(&self) -> Result<String> {
         let mut dice = Dice::new(self.options.seed);
+        let end = if self.mode == Mode::Broken { End::BreakDisk } else { End::Kill };
         let (mut lost_starts, mut log_begins_at, mut trimmed) = (0, 0, 0);
         for cycle in 0..self.options.cycles {
-            self.cycle(&mut dice, End::Kill).with_context(|| format!("in cycle {cycle}"))?;
+            self.cycle(&mut dice, end).with_context(|| format!("in cycle {cycle}"))?;
             if cycle % 2 == 1 {
                 self.kill_while_starting(&mut dice)?;
                 lost_starts += 1;
@@ -145,11 +150,12 @@ impl Torture<'_> {
         self.drain().context("while working off what was left")?;
         let tally = self.books.open().tally();
         Ok(format!(
-            "torture {}: {} kills under load, {lost_starts} while starting; acknowledged {} adds, \
+            "torture {}: {} {} under load, {lost_starts} while starting; acknowledged {} adds, \
              {} leases, {} finishes, {} deletes; {} in doubt; nothing lost; trimmed in {trimmed} cycles, up to record \
              {log_begins_at}",
             self.mode.name(),
             self.options.cycles,
+            if end == End::BreakDisk { "failed syncs" } else { "kills" },
             tally.adds,
             tally.leases,
             tally.finishes,
@@ -205,9 +211,13 @@ impl Torture<'_> {
 
         let longest_ms = (self.options.seconds * 1_000.0) as u64;
         let time = Duration::from_millis(longest_ms / 4 + dice.below(longest_ms.max(2) * 3 / 4));
-        let load = Load::new(&self.books, address, ADDS_MAX);
+        let load = match end {
+            End::BreakDisk => Load::new(&self.books, address, ADDS_MAX * 10).to_the_end(),
+            End::Kill | End::Terminate => Load::new(&self.books, address, ADDS_MAX),
+        };
         let (ended, surprises) = load.run(dice.next(), time, || match end {
             End::Kill => server.kill_under_load(),
+            End::BreakDisk => server.break_disk(),
             End::Terminate => server.terminate(),
         });
         ended?;

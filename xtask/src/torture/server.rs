@@ -52,6 +52,11 @@ impl Setup {
         self.root.join("powercut-report")
     }
 
+    /// While this file is there, the library lets syncs fail.
+    fn broken(&self) -> PathBuf {
+        self.root.join("broken")
+    }
+
     fn messages(&self) -> PathBuf {
         self.root.join("server-messages")
     }
@@ -91,6 +96,7 @@ impl Setup {
                 .env("SPINDLE_POWERCUT_DIR", &self.data)
                 .env("SPINDLE_POWERCUT_SHADOW", self.shadow())
                 .env("SPINDLE_POWERCUT_REPORT", self.report())
+                .env("SPINDLE_POWERCUT_BROKEN", self.broken())
                 .env("SPINDLE_POWERCUT_SETTLE", "1");
             if let Some(seed) = leak_seed {
                 command.env("SPINDLE_POWERCUT_LEAK", seed.to_string());
@@ -177,19 +183,35 @@ impl Server {
         self.setup.lose_unsynced()
     }
 
+    /// The disk takes no more syncs: the server must end by itself, say why, and not be content. What
+    /// was not synced is lost.
+    pub fn break_disk(mut self) -> Result<()> {
+        File::create(self.setup.broken())?;
+        let status = self.wait_for_end("a failed sync")?;
+        ensure!(status.code() == Some(1), "after a failed sync: {}", told(status));
+        let messages = self.messages();
+        ensure!(messages.contains("error: the log failed"), "it does not say why\n{messages}");
+        fs::remove_file(self.setup.broken())?;
+        self.setup.lose_unsynced()
+    }
+
+    fn wait_for_end(&mut self, cause: &str) -> Result<ExitStatus> {
+        let deadline = Instant::now() + STOP_WITHIN;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            ensure!(Instant::now() < deadline, "{cause} has no effect\n{}", self.messages());
+            thread::sleep(POLL);
+        }
+    }
+
     /// SIGTERM; the server must end by itself and be content. With the library preloaded, what it
     /// saw must be what is there.
     pub fn terminate(mut self) -> Result<()> {
         let pid = i32::try_from(self.child.id()).context("a process id")?;
         kill(Pid::from_raw(pid), Signal::SIGTERM)?;
-        let deadline = Instant::now() + STOP_WITHIN;
-        let status = loop {
-            if let Some(status) = self.child.try_wait()? {
-                break status;
-            }
-            ensure!(Instant::now() < deadline, "SIGTERM has no effect\n{}", self.messages());
-            thread::sleep(POLL);
-        };
+        let status = self.wait_for_end("SIGTERM")?;
         ensure!(status.success(), "after SIGTERM: {}\n{}", told(status), self.messages());
         if let Power::IsCut { .. } = self.setup.power {
             same_files(&self.setup.data, &self.setup.shadow().join("tree"))?;

@@ -35,6 +35,10 @@ fn step(words: &[&str]) -> io::Result<()> {
             .open(path)?
             .write_all(text.as_bytes()),
         ["resize", path, len] => write_to(path)?.set_len(len.parse().map_err(io::Error::other)?),
+        ["sync-fails", path] => match File::open(path)?.sync_data() {
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(()),
+            outcome => Err(io::Error::other(format!("it did not fail: {outcome:?}"))),
+        },
         ["sync", path] => File::open(path)?.sync_data(),
         ["rename", from, to] => fs::rename(from, to),
         ["remove", path] => fs::remove_file(path),

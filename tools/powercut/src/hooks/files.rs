@@ -199,8 +199,25 @@ unsafe extern "C" fn posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_in
     posix_fallocate_noted(fd, at, len)
 }
 
+/// Whether the disk is broken for this file: then what was written to it since its last sync is
+/// lost.
+fn sync_breaks(fd: c_int) -> bool {
+    let Some(entered) = enter() else { return false };
+    if !entered.is_broken() {
+        return false;
+    }
+    let Some(key) = entered.watches(fd) else { return false };
+    entered.shadow().lose_unsynced(key);
+    true
+}
+
 /// The real sync comes first: when it fails, nothing became durable.
 fn sync_noted(fd: c_int, call: c_long) -> c_int {
+    if sync_breaks(fd) {
+        // SAFETY: the location is this thread's own.
+        unsafe { *libc::__errno_location() = libc::EIO };
+        return -1;
+    }
     // SAFETY: the call takes a number only.
     let outcome = unsafe { libc::syscall(call, fd) } as c_int;
     let Some(entered) = enter() else { return outcome };
