@@ -177,7 +177,7 @@ pub struct Submit {
     pub keys: Vec<Key>,
     /// Which constraint values it falls under, sorted.
     pub labels: Vec<Label>,
-    /// The revision of the constraint set the labels were made with.
+    /// The revision of the constraint set the labels were made with, or [`Submit::UNMATCHED`].
     pub constraints_revision: u64,
     /// Words to search by.
     pub tags: Vec<Bytes>,
@@ -198,6 +198,9 @@ pub struct Submit {
 }
 
 impl Submit {
+    /// Nobody has matched it against constraints yet: the engine does that before the core sees it.
+    pub const UNMATCHED: u64 = u64::MAX;
+
     /// A submit that asks for nothing special.
     pub fn new(id: JobId, queue: Bytes, origin: Origin, payload: BytesRef) -> Submit {
         Submit {
@@ -215,7 +218,7 @@ impl Submit {
             uuid: None,
             keys: Vec::new(),
             labels: Vec::new(),
-            constraints_revision: 0,
+            constraints_revision: Submit::UNMATCHED,
             tags: Vec::new(),
             parked: false,
             foreground: false,

@@ -5,6 +5,7 @@ use prost::{DecodeError, Message};
 
 use crate::job::{JobImage, Label, Lease, Outcome};
 use crate::payload::BytesRef;
+use crate::put::Put;
 use crate::queue::{BucketImage, Constraint, QueueSettings};
 
 /// One event. In the log it is one byte that says which, then a protobuf message.
@@ -109,8 +110,8 @@ pub struct Requeued {
     #[prost(uint64, optional, tag = "6")]
     pub run_at_ms: Option<u64>,
     /// The failure's result.
-    #[prost(message, optional, tag = "7")]
-    pub outcome: Option<Outcome>,
+    #[prost(message, optional, boxed, tag = "7")]
+    pub outcome: Option<Box<Outcome>>,
     /// When.
     #[prost(uint64, tag = "8")]
     pub at_ms: u64,
@@ -209,6 +210,9 @@ pub struct ConstraintSet {
     /// The revision of the set of constraints now.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
+    /// When. What was full then is full by the new rule.
+    #[prost(uint64, tag = "3")]
+    pub at_ms: u64,
 }
 
 /// See [`Event::ConstraintRemoved`].
@@ -284,13 +288,17 @@ pub struct ServerCarried {
 macro_rules! kinds {
     ($($number:literal $name:ident($message:ident),)*) => {
         impl Event {
-            /// Appends the event.
-            pub fn encode(&self, out: &mut Vec<u8>) {
+            /// The byte that says which kind it is.
+            fn kind(&self) -> u8 {
                 match self {
-                    $(Event::$name(message) => {
-                        out.push($number);
-                        message.encode_raw(out);
-                    })*
+                    $(Event::$name(_) => $number,)*
+                }
+            }
+
+            /// Appends the message behind that byte, as prost writes it.
+            pub(crate) fn encode_plainly(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Event::$name(message) => message.encode_raw(out),)*
                 }
             }
 
@@ -352,15 +360,41 @@ kinds! {
 }
 
 impl Event {
-    /// The bytes an event refers to move with it: where its payload is, if it names one.
-    pub fn payload(&self) -> Option<&BytesRef> {
+    /// Appends the event.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.kind());
+        match (self, self.image()) {
+            (_, Some(image)) => image.put(out),
+            (Event::Leased(leased), _) => leased.put(out),
+            _ => self.encode_plainly(out),
+        }
+    }
+
+    /// The whole image of a job, if the event brings one.
+    pub fn image(&self) -> Option<&JobImage> {
         match self {
             Event::Submitted(image)
             | Event::Finished(image)
             | Event::Retried(image)
             | Event::Persisted(image)
-            | Event::Carried(image) => image.payload.as_ref(),
+            | Event::Carried(image) => Some(image),
             _ => None,
         }
+    }
+
+    /// The bytes an event refers to move with it: where its payload is, if it names one.
+    pub fn payload(&self) -> Option<&BytesRef> {
+        self.image().and_then(|image| image.payload.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_and_images_stay_small_enough_to_be_moved_about() {
+        let sizes = (size_of::<JobImage>(), size_of::<Event>());
+        assert!(sizes.0 <= 304 && sizes.1 <= 312, "{sizes:?}");
     }
 }

@@ -281,7 +281,8 @@ pub enum Cause {
     Damaged = 13,
 }
 
-/// Everything about a job, as events carry it.
+/// Everything about a job, as events carry it. What few jobs have is behind pointers, since images
+/// are moved about with every submit and every end.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct JobImage {
     /// Its number.
@@ -305,93 +306,139 @@ pub struct JobImage {
     /// When it was submitted.
     #[prost(fixed64, tag = "7")]
     pub created_ms: u64,
-    /// When it may run, if that was asked for or a backoff says so.
-    #[prost(fixed64, optional, tag = "8")]
-    pub run_at_ms: Option<u64>,
     /// Time to live, as given.
-    #[prost(uint64, optional, tag = "9")]
+    #[prost(uint64, optional, tag = "8")]
     pub ttl_ms: Option<u64>,
-    /// When the TTL ends.
-    #[prost(fixed64, optional, tag = "10")]
-    pub expires_ms: Option<u64>,
     /// Time to run, as given.
-    #[prost(uint64, optional, tag = "11")]
+    #[prost(uint64, optional, tag = "9")]
     pub ttr_ms: Option<u64>,
     /// Leases given.
-    #[prost(uint32, tag = "12")]
+    #[prost(uint32, tag = "10")]
     pub attempts: u32,
-    /// Most leases, as given; absent means the queue's or the protocol's, 0 means no limit.
-    #[prost(uint32, optional, tag = "13")]
-    pub attempts_max: Option<u32>,
     /// Failures told by workers.
-    #[prost(uint32, tag = "14")]
+    #[prost(uint32, tag = "11")]
     pub fails: u32,
-    /// Most failures, as given; absent means the queue's or the protocol's.
-    #[prost(uint32, optional, tag = "15")]
-    pub fails_max: Option<u32>,
-    /// Wait between failures, as given.
-    #[prost(message, optional, tag = "16")]
-    pub backoff: Option<Backoff>,
-    /// The payload.
-    #[prost(message, optional, tag = "17")]
-    pub payload: Option<BytesRef>,
-    /// The last outcome.
-    #[prost(message, optional, tag = "18")]
-    pub outcome: Option<Outcome>,
-    /// Names from outside.
-    #[prost(message, repeated, tag = "19")]
-    pub keys: Vec<Key>,
-    /// Which constraint values it falls under.
-    #[prost(message, repeated, tag = "20")]
-    pub labels: Vec<Label>,
-    /// Words to search by.
-    #[prost(bytes = "bytes", repeated, tag = "21")]
-    pub tags: Vec<Bytes>,
     /// Counts its events; edits and polls compare it.
-    #[prost(uint32, tag = "22")]
+    #[prost(uint32, tag = "12")]
     pub revision: u32,
-    /// Jobq's state, as JSON text.
-    #[prost(bytes = "bytes", optional, tag = "23")]
-    pub state: Option<Bytes>,
-    /// Jobq's events, each as JSON text, oldest first.
-    #[prost(bytes = "bytes", repeated, tag = "24")]
-    pub events: Vec<Bytes>,
-    /// Exists only while somebody waits; never logged.
-    #[prost(bool, tag = "25")]
-    pub foreground: bool,
-    /// Retention once finished; absent means until the TTL.
-    #[prost(uint64, optional, tag = "26")]
-    pub keep_ms: Option<u64>,
-    /// Retention after the result was first read; absent means reading changes nothing.
-    #[prost(uint64, optional, tag = "27")]
-    pub keep_read_ms: Option<u64>,
-    /// The result's bytes are dropped when it finishes.
-    #[prost(bool, tag = "28")]
-    pub drop_result: bool,
-    /// When its first attempt began.
-    #[prost(fixed64, optional, tag = "29")]
-    pub started_ms: Option<u64>,
-    /// When it finished.
-    #[prost(fixed64, optional, tag = "30")]
-    pub finished_ms: Option<u64>,
-    /// Its live lease.
-    #[prost(message, optional, tag = "31")]
-    pub lease: Option<Lease>,
-    /// First and last attempts.
-    #[prost(message, repeated, tag = "32")]
-    pub history: Vec<Attempt>,
-    /// When the finished job goes; absent means by hand only.
-    #[prost(fixed64, optional, tag = "33")]
-    pub kept_until_ms: Option<u64>,
-    /// Set when it left by itself through a user's schedule: the time asked for at submit.
-    #[prost(fixed64, optional, tag = "34")]
-    pub scheduled_ms: Option<u64>,
+    /// The payload.
+    #[prost(message, optional, tag = "13")]
+    pub payload: Option<BytesRef>,
     /// High half of Workq's UUID; both halves are zero for a job that has none.
-    #[prost(fixed64, tag = "35")]
+    #[prost(fixed64, tag = "14")]
     pub uuid_high: u64,
     /// Low half of Workq's UUID.
-    #[prost(fixed64, tag = "36")]
+    #[prost(fixed64, tag = "15")]
     pub uuid_low: u64,
+    /// Exists only while somebody waits; never logged.
+    #[prost(bool, tag = "16")]
+    pub foreground: bool,
+    /// What few jobs have; see [`JobImage::rare`].
+    #[prost(message, optional, boxed, tag = "17")]
+    pub rare: Option<Box<Rare>>,
+    /// When its first attempt began.
+    #[prost(fixed64, optional, tag = "18")]
+    pub started_ms: Option<u64>,
+    /// When it finished.
+    #[prost(fixed64, optional, tag = "19")]
+    pub finished_ms: Option<u64>,
+    /// When the finished job goes; absent means by hand only.
+    #[prost(fixed64, optional, tag = "20")]
+    pub kept_until_ms: Option<u64>,
+    /// Its live lease.
+    #[prost(message, optional, boxed, tag = "21")]
+    pub lease: Option<Box<Lease>>,
+    /// The last outcome.
+    #[prost(message, optional, boxed, tag = "22")]
+    pub outcome: Option<Box<Outcome>>,
+    /// First and last attempts.
+    #[prost(message, repeated, tag = "23")]
+    pub history: Vec<Attempt>,
+}
+
+/// What only few jobs have.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Rare {
+    /// When it may run, if that was asked for or a backoff says so.
+    #[prost(fixed64, optional, tag = "1")]
+    pub run_at_ms: Option<u64>,
+    /// Set when it left by itself through a user's schedule: the time asked for at submit.
+    #[prost(fixed64, optional, tag = "2")]
+    pub scheduled_ms: Option<u64>,
+    /// Most leases, as given; absent means the queue's or the protocol's, 0 means no limit.
+    #[prost(uint32, optional, tag = "3")]
+    pub attempts_max: Option<u32>,
+    /// Most failures, as given; absent means the queue's or the protocol's.
+    #[prost(uint32, optional, tag = "4")]
+    pub fails_max: Option<u32>,
+    /// Wait between failures, as given.
+    #[prost(message, optional, tag = "5")]
+    pub backoff: Option<Backoff>,
+    /// Names from outside.
+    #[prost(message, repeated, tag = "6")]
+    pub keys: Vec<Key>,
+    /// Which constraint values it falls under.
+    #[prost(message, repeated, tag = "7")]
+    pub labels: Vec<Label>,
+    /// Words to search by.
+    #[prost(bytes = "bytes", repeated, tag = "8")]
+    pub tags: Vec<Bytes>,
+    /// Jobq's state, as JSON text.
+    #[prost(bytes = "bytes", optional, tag = "9")]
+    pub state: Option<Bytes>,
+    /// Jobq's events, each as JSON text, oldest first.
+    #[prost(bytes = "bytes", repeated, tag = "10")]
+    pub events: Vec<Bytes>,
+    /// Retention once finished; absent means until the TTL.
+    #[prost(uint64, optional, tag = "11")]
+    pub keep_ms: Option<u64>,
+    /// Retention after the result was first read; absent means reading changes nothing.
+    #[prost(uint64, optional, tag = "12")]
+    pub keep_read_ms: Option<u64>,
+    /// The result's bytes are dropped when it finishes.
+    #[prost(bool, tag = "13")]
+    pub drop_result: bool,
+}
+
+impl Rare {
+    /// What most jobs have.
+    pub const NONE: Rare = Rare {
+        run_at_ms: None,
+        scheduled_ms: None,
+        attempts_max: None,
+        fails_max: None,
+        backoff: None,
+        keys: Vec::new(),
+        labels: Vec::new(),
+        tags: Vec::new(),
+        state: None,
+        events: Vec::new(),
+        keep_ms: None,
+        keep_read_ms: None,
+        drop_result: false,
+    };
+
+    /// Whether there is anything in it.
+    pub fn is_none(&self) -> bool {
+        self.run_at_ms.is_none()
+            && self.scheduled_ms.is_none()
+            && self.attempts_max.is_none()
+            && self.fails_max.is_none()
+            && self.backoff.is_none()
+            && self.keys.is_empty()
+            && self.labels.is_empty()
+            && self.tags.is_empty()
+            && self.state.is_none()
+            && self.events.is_empty()
+            && self.keep_ms.is_none()
+            && self.keep_read_ms.is_none()
+            && !self.drop_result
+    }
+
+    /// In a box of its own, if there is anything in it.
+    pub fn boxed(self) -> Option<Box<Rare>> {
+        (!self.is_none()).then(|| Box::new(self))
+    }
 }
 
 impl JobImage {
@@ -401,11 +448,27 @@ impl JobImage {
         (value != 0).then(|| value.to_be_bytes())
     }
 
-    /// Sets Workq's name for the job.
-    pub fn set_uuid(&mut self, uuid: Option<[u8; 16]>) {
+    /// Workq's name for a job as images carry it: `uuid_high` and `uuid_low`.
+    pub fn uuid_halves(uuid: Option<[u8; 16]>) -> (u64, u64) {
         let value = uuid.map_or(0, u128::from_be_bytes);
-        self.uuid_high = (value >> 64) as u64;
-        self.uuid_low = value as u64;
+        ((value >> 64) as u64, value as u64)
+    }
+
+    /// What few jobs have, whether this one has any of it or not.
+    pub fn rare(&self) -> &Rare {
+        static NONE: Rare = Rare::NONE;
+        self.rare.as_deref().unwrap_or(&NONE)
+    }
+
+    /// What few jobs have, to be changed.
+    pub fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// When the TTL ends.
+    pub fn expires_ms(&self) -> Option<u64> {
+        let start_ms = self.rare().scheduled_ms.unwrap_or(self.created_ms);
+        ttl_end_ms(start_ms, self.ttl_ms)
     }
 
     /// The oldest record this image's bytes need, besides the one it stands in itself.
@@ -417,6 +480,11 @@ impl JobImage {
             (a, b) => a.or(b),
         }
     }
+}
+
+/// When a TTL that counts from `start_ms` ends. One that passes the end of time never does.
+pub(crate) fn ttl_end_ms(start_ms: u64, ttl_ms: Option<u64>) -> Option<u64> {
+    ttl_ms.and_then(|ttl| start_ms.checked_add(ttl)).filter(|end| *end != u64::MAX)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod queue;
 pub mod state;
 
 mod decide;
+mod put;
 mod rejection;
 
 pub use command::Command;

@@ -38,6 +38,9 @@ pub struct BytesRef {
 }
 
 impl BytesRef {
+    /// No bytes, of no special type.
+    pub const NONE: BytesRef = BytesRef { position: 0, offset: 0, len: 0, kind: 0, inline: None };
+
     /// Bytes in a record of the log.
     pub fn logged(position: u64, offset: u32, len: u32, kind: Type) -> BytesRef {
         BytesRef { position, offset, len, kind: kind as i32, inline: None }

@@ -40,7 +40,9 @@ pub struct QueueSettings {
     /// What the queue's `bytes` payloads are, for matchers.
     #[prost(enumeration = "crate::payload::Type", optional, tag = "10")]
     pub bytes_type: Option<i32>,
-    /// Gearman's maxqueue by priority: high, normal, low; each absent or 0 means no limit.
+    /// Gearman's maxqueue by priority: high (above 0), normal, low; absent or 0 means no limit. A
+    /// submit of the class is refused while the queue has that many unfinished jobs, whatever
+    /// their class.
     #[prost(uint64, repeated, tag = "11")]
     pub jobs_max_by_class: Vec<u64>,
 }

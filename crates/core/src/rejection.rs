@@ -32,6 +32,12 @@ pub enum Rejection {
     /// The labels were made for another set of constraints.
     #[error("the constraints changed meanwhile")]
     StaleConstraints,
+    /// A constraint has buckets for as many values as it may, and this job would bring one more.
+    #[error("the constraint has too many values")]
+    TooManyValues,
+    /// The payload failed its checksum: without another one the job cannot run.
+    #[error("the payload is damaged")]
+    PayloadDamaged,
     /// The queue holds as many jobs as it may.
     #[error("the queue is full")]
     QueueFull,

@@ -40,7 +40,7 @@ const MILLION: u64 = 1_000_000;
 const NOW_MS: u64 = 1_700_000_000_000;
 const PAYLOAD_BYTES: u32 = 256;
 /// What a step may ask for at once: moving this takes well under a millisecond.
-const ONE_REQUEST_MAX: usize = 1024 * 1024;
+const ONE_REQUEST_MAX: usize = 64 * 1024;
 /// What a finished job may cost. The design wants 48 bytes for the stub; the rest is its place in
 /// the indices.
 const FINISHED_BYTES_MAX: f64 = 75.0;
@@ -79,6 +79,7 @@ impl Filling {
         let payload = BytesRef::logged(id / 100, 64, PAYLOAD_BYTES, Type::Bytes);
         let queue = Bytes::from_static(b"bench");
         let mut submit = Submit::new(JobId(id), queue, Origin::Workq, payload);
+        submit.constraints_revision = 0;
         submit.ttr_ms = Some(60_000);
         submit.ttl_ms = Some(2_592_000_000);
         submit.uuid = Some(uuid(id));

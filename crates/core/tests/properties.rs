@@ -154,8 +154,9 @@ fn attempts_and_fails_never_pass_their_maximum() {
                 _ => None,
             });
             for job in live_images(step.server).into_iter().chain(finished) {
-                let attempts_max = job.attempts_max.filter(|max| *max > 0).unwrap_or(u32::MAX);
-                let fails_max = job.fails_max.filter(|max| *max > 0).unwrap_or(u32::MAX);
+                let attempts_max =
+                    job.rare().attempts_max.filter(|max| *max > 0).unwrap_or(u32::MAX);
+                let fails_max = job.rare().fails_max.filter(|max| *max > 0).unwrap_or(u32::MAX);
                 let waits = !job.status().is_finished() && job.status() != Status::Leased;
                 let spent = job.attempts == attempts_max || job.fails == fails_max;
                 assert!(job.attempts <= attempts_max, "seed {seed}: {job:?}");
@@ -169,7 +170,7 @@ fn attempts_and_fails_never_pass_their_maximum() {
 /// What a lease has to give, by looking at every job.
 fn eligible<'a>(step: &'a Step<'_>, lease: &Lease) -> Vec<&'a JobImage> {
     let blocked = |job: &JobImage| {
-        job.labels.iter().any(|label| {
+        job.rare().labels.iter().any(|label| {
             let rule = step.server.state.constraints().find(|r| r.number == label.constraint);
             rule.is_some()
         })
@@ -231,8 +232,11 @@ fn nothing_is_leased_from_a_paused_queue_or_outside_its_time() {
             let job = step.before.iter().find(|job| job.id == leased.id).expect("it was there");
             let now_ms = step.server.now_ms;
             assert!(!step.paused.contains(&job.queue), "seed {seed}: {job:?} is paused");
-            assert!(job.run_at_ms.is_none_or(|at| at <= now_ms), "seed {seed}: {job:?} early");
-            assert!(job.expires_ms.is_none_or(|at| at > now_ms), "seed {seed}: {job:?} late");
+            assert!(
+                job.rare().run_at_ms.is_none_or(|at| at <= now_ms),
+                "seed {seed}: {job:?} early"
+            );
+            assert!(job.expires_ms().is_none_or(|at| at > now_ms), "seed {seed}: {job:?} late");
         });
     }
 }
@@ -256,6 +260,71 @@ fn nothing_outlives_its_ttl_or_its_retention() {
 }
 
 #[test]
+fn a_queue_keeps_no_more_finished_jobs_than_it_may_and_those_that_ended_last() {
+    let mut dropped = 0;
+    for seed in 0..SEEDS {
+        let mut server = random_life(seed, |_| {});
+        server.tick();
+        for name in server.state.queues_from(b"", false).map(|queue| queue.name) {
+            let queue = server.state.queue(&name).expect("it is listed");
+            let count = queue.count(Status::Done) + queue.count(Status::Dead);
+            let max = queue.settings().finished_max.unwrap_or(u64::MAX);
+            assert!(count as u64 <= max, "seed {seed}: {name:?} keeps {count} of {max}");
+        }
+        dropped += judge_dropped(seed, &server.history);
+    }
+    assert!(dropped > 100, "only {dropped} jobs were too many");
+}
+
+/// A finished job that a cap drops ended no later than any that its queue keeps. How many were.
+fn judge_dropped(seed: u64, history: &[(u64, Event)]) -> usize {
+    let mut kept: BTreeMap<u64, (Bytes, u64)> = BTreeMap::new();
+    let mut dropped = 0;
+    for (_, event) in history {
+        match event {
+            Event::Finished(image) if !image.foreground => {
+                let ended_s = image.finished_ms.expect("it ended") / 1_000;
+                kept.insert(image.id, (image.queue.clone(), ended_s));
+            }
+            Event::Retried(image) => drop(kept.remove(&image.id)),
+            Event::Gone(gone) => {
+                let gone_now: Vec<_> = gone.ids.iter().filter_map(|id| kept.remove(id)).collect();
+                if gone.cause() != Cause::Limit {
+                    continue;
+                }
+                dropped += gone_now.len();
+                for (queue, ended_s) in gone_now {
+                    let earlier = kept
+                        .values()
+                        .find(|(other, other_s)| *other == queue && *other_s < ended_s);
+                    assert!(earlier.is_none(), "seed {seed}: {queue:?} kept {earlier:?}");
+                }
+            }
+            _ => {}
+        }
+    }
+    dropped
+}
+
+#[test]
+fn a_full_queue_takes_no_submit_of_that_priority() {
+    let mut full = 0;
+    for seed in 0..SEEDS {
+        random_life(seed, |step| {
+            let Command::Submit(submit) = step.command else { return };
+            let Some(queue) = step.server.state.queue(&submit.queue) else { return };
+            let class = (1 - submit.priority.signum()) as usize;
+            let Some(max) = queue.settings().jobs_max_by_class.get(class) else { return };
+            let waiting = step.before.iter().filter(|job| job.queue == submit.queue).count();
+            let over = waiting as u64 >= *max;
+            assert!(!(over && step.outcome.is_ok()), "seed {seed}: {waiting} of {max}");
+            full += u32::from(*step.outcome == Err(Rejection::QueueFull));
+        });
+    }
+    assert!(full > 20, "only {full} submits found their queue full");
+}
+
+#[test]
 fn limits_are_never_exceeded() {
     let mut counted = 0;
     for seed in 0..SEEDS {
@@ -263,7 +332,7 @@ fn limits_are_never_exceeded() {
         random_life(seed, |step| {
             if let Some(leased) = leased_by(step.outcome) {
                 let job = step.before.iter().find(|job| job.id == leased.id).expect("there");
-                for label in &job.labels {
+                for label in &job.rare().labels {
                     starts.entry(*label).or_default().push(step.server.now_ms);
                 }
             }
@@ -296,13 +365,13 @@ fn running_jobs_stay_below_the_limit_when_they_start() {
         random_life(seed, |step| {
             let Some(leased) = leased_by(step.outcome) else { return };
             let job = step.before.iter().find(|job| job.id == leased.id).expect("it was there");
-            for label in &job.labels {
+            for label in &job.rare().labels {
                 let rule = step.server.state.constraints().find(|r| r.number == label.constraint);
                 let Some(max) = rule.and_then(|rule| rule.running_max) else { continue };
                 let running = step
                     .before
                     .iter()
-                    .filter(|job| job.lease.is_some() && job.labels.contains(label))
+                    .filter(|job| job.lease.is_some() && job.rare().labels.contains(label))
                     .count() as u64;
                 assert!(running < max, "seed {seed}: {running} ran when {leased:?}");
             }
@@ -316,7 +385,7 @@ fn a_key_in_scope_names_at_most_one_job() {
         random_life(seed, |step| {
             let mut names = BTreeMap::new();
             for job in live_images(step.server) {
-                for key in job.keys {
+                for key in job.rare().keys.clone() {
                     let found = step.server.state.job_by_key(&key).map(|found| found.id());
                     assert_eq!(found, Some(JobId(job.id)), "seed {seed}: {key:?}");
                     let other = names.insert((key.namespace, key.name.clone()), job.id);
@@ -352,6 +421,7 @@ fn the_fold_of_the_log_is_the_state() {
 fn the_fold_is_the_same_after_old_records_were_carried_forward_and_dropped() {
     for seed in 0..SEEDS {
         let mut server = random_life(seed, |_| {});
+        server.tick();
         let below = server.position;
         carry_all(&mut server, below);
         let folded = server.folded(below);

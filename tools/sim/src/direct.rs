@@ -46,7 +46,7 @@ type Judged<T> = Result<T, String>;
 impl Direct {
     /// A server that never ran, at some time.
     pub fn new() -> Direct {
-        let defaults = Defaults::default();
+        let defaults = Defaults { finished_max: 25, values_max: 2, ..Defaults::default() };
         Direct {
             state: State::new(0x5eed, defaults.clone()),
             model: Model::new(defaults.clone()),
@@ -197,7 +197,9 @@ impl Direct {
     /// Runs what is due, in the core and in the model.
     fn tick(&mut self) -> Judged<()> {
         let mut rounds = 0;
-        while self.state.next_deadline(false).is_some_and(|due| due <= self.now_ms) {
+        while self.state.has_surplus()
+            || self.state.next_deadline(false).is_some_and(|due| due <= self.now_ms)
+        {
             let events = self
                 .decide(&Command::Tick { hold_expiry: false })
                 .map_err(|rejection| format!("a tick was refused: {rejection}"))?;
@@ -240,7 +242,7 @@ impl Direct {
         for (place, event) in &self.log {
             folded.evolve(event, *place);
         }
-        fold_difference(&self.state, &folded)?;
+        fold_difference(&self.state, &folded, self.now_ms)?;
         self.state = folded;
         Ok(())
     }
@@ -282,7 +284,7 @@ impl Direct {
         for (place, event) in &self.log {
             folded.evolve(event, *place);
         }
-        fold_difference(&self.state, &folded)
+        fold_difference(&self.state, &folded, self.now_ms)
             .map_err(|why| format!("after a trim below {below}, {why}"))
     }
 }

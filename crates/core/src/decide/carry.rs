@@ -7,7 +7,12 @@ use crate::job::JobId;
 use crate::rejection::Rejection;
 use crate::state::{Found, State};
 
-pub(super) fn carry(state: &State, item: &Carry, out: &mut Decision) -> Result<(), Rejection> {
+pub(super) fn carry(
+    state: &State,
+    item: &Carry,
+    now_ms: u64,
+    out: &mut Decision,
+) -> Result<(), Rejection> {
     match item {
         Carry::Job { id, revision, payload, result } => {
             let mut image = state.image(*id).ok_or(Rejection::NotFound)?;
@@ -41,12 +46,11 @@ pub(super) fn carry(state: &State, item: &Carry, out: &mut Decision) -> Result<(
         }
         Carry::Constraint { number, from } => {
             let rule = state.constraint(*number).ok_or(Rejection::NoConstraint)?.clone();
-            let buckets = state.buckets_of(*number, *from).take(EVENTS_MAX - 1);
-            for (label, bucket) in buckets {
-                out.tell(Event::BucketSet(bucket.image(label)), true);
-            }
+            let buckets = state.buckets_of(*number, *from);
+            let images = buckets.filter_map(|(label, bucket)| bucket.image(label));
+            images.take(EVENTS_MAX - 1).for_each(|image| out.tell(Event::BucketSet(image), true));
             let revision = state.server().constraints_revision;
-            let set = ConstraintSet { constraint: rule, revision };
+            let set = ConstraintSet { constraint: rule, revision, at_ms: now_ms };
             out.events.insert(0, (Event::ConstraintSet(set), true));
         }
         Carry::Server => {

@@ -48,14 +48,14 @@ pub(super) fn finish(
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     let number = claimed(state, finish.claim)?;
-    let outcome = Outcome {
+    let outcome = Box::new(Outcome {
         success: finish.success,
         bytes: finish.result.clone(),
         message: finish.message.clone(),
         error: finish.error.clone(),
         code: finish.code.clone(),
         worker_finished_at: finish.worker_finished_at.clone(),
-    };
+    });
     if finish.success {
         end(state, number, Status::Done, Cause::Completed, Some(outcome), now_ms, out);
     } else {
@@ -68,7 +68,7 @@ fn fail(
     state: &State,
     number: u32,
     retry: bool,
-    outcome: Outcome,
+    outcome: Box<Outcome>,
     now_ms: u64,
     out: &mut Decision,
 ) {
@@ -94,7 +94,7 @@ pub(super) fn lose(state: &State, number: u32, cause: Cause, now_ms: u64, out: &
         && tries.attempts_max > 0
         && slot.attempts >= tries.attempts_max.saturating_add(spare)
     {
-        let kept = slot.find_rare().and_then(|rare| rare.outcome.clone());
+        let kept = slot.extra.as_ref().and_then(|extra| extra.outcome.clone());
         end(state, number, Status::Dead, cause, kept, now_ms, out);
     } else {
         requeue(state, number, cause, slot.fails(), None, now_ms, out);
@@ -106,7 +106,7 @@ fn requeue(
     number: u32,
     cause: Cause,
     fails: u32,
-    outcome: Option<Outcome>,
+    outcome: Option<Box<Outcome>>,
     now_ms: u64,
     out: &mut Decision,
 ) {
@@ -152,7 +152,7 @@ fn end(
     number: u32,
     status: Status,
     cause: Cause,
-    outcome: Option<Outcome>,
+    outcome: Option<Box<Outcome>>,
     now_ms: u64,
     out: &mut Decision,
 ) {
@@ -164,12 +164,14 @@ fn end(
     if cause == Cause::Failed {
         image.fails = image.fails.saturating_add(1);
     }
-    image.run_at_ms = None;
+    if let Some(rare) = image.rare.as_mut() {
+        rare.run_at_ms = None;
+    }
     let mut outcome = outcome.unwrap_or_default();
     if status == Status::Dead && cause != Cause::Failed && outcome.code.is_empty() {
         outcome.code = code_of(cause);
     }
-    if image.drop_result {
+    if image.rare().drop_result {
         outcome.bytes = None;
     }
     image.outcome = Some(outcome);

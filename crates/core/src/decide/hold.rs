@@ -26,32 +26,29 @@ pub(super) fn retry(
             Rejection::NotFound
         });
     }
-    if image.expires_ms.is_some_and(|expires| expires <= now_ms) {
+    if image.expires_ms().is_some_and(|expires| expires <= now_ms) {
         return Err(Rejection::NotFound);
     }
-    // A unique key may have been taken meanwhile by a younger job: then that one has it.
-    let keys = image
-        .keys
-        .iter()
-        .filter(|key| state.job_by_key(key).is_none_or(|holder| holder.id() == id));
-    let retried = JobImage {
+    if image.payload.is_none() && payload.is_none() {
+        return Err(Rejection::PayloadDamaged);
+    }
+    let mut retried = JobImage {
         status: Status::Ready as i32,
         order: out.next_order(),
         attempts: 0,
         fails: 0,
         payload: payload.clone().or_else(|| image.payload.clone()),
-        keys: keys.cloned().collect(),
-        run_at_ms: None,
         finished_ms: None,
         kept_until_ms: None,
         lease: None,
-        outcome: image
-            .outcome
-            .clone()
-            .map(|outcome| crate::job::Outcome { bytes: None, ..outcome }),
         revision: image.revision.wrapping_add(1),
         ..image.clone()
     };
+    if let Some(rare) = retried.rare.as_mut() {
+        rare.run_at_ms = None;
+        // A unique key may have been taken meanwhile by a younger job: then that one has it.
+        rare.keys.retain(|key| state.job_by_key(key).is_none_or(|holder| holder.id() == id));
+    }
     out.tell(Event::Retried(retried), true);
     Ok(())
 }

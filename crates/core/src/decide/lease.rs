@@ -8,7 +8,7 @@ use crate::decide::{Blocked, Decision, claimed, is_logged};
 use crate::event::{Event, Extended, Leased};
 use crate::job::{self, Cause, Status};
 use crate::rejection::Rejection;
-use crate::state::{Bucket, LARGE_PAYLOAD_BYTES, Queue, State};
+use crate::state::{LARGE_PAYLOAD_BYTES, Queue, State};
 
 /// Queues a lease may name.
 pub const LEASE_QUEUES_MAX: usize = 1024;
@@ -60,10 +60,7 @@ pub(super) fn lease(
         .iter()
         .filter_map(|label| {
             let rule = state.constraint(label.constraint)?;
-            Some(match state.bucket(*label) {
-                Some(bucket) => bucket.image_after_start(rule, *label, now_ms),
-                None => Bucket::full(rule).image_after_start(rule, *label, now_ms),
-            })
+            Some(state.bucket(*label)?.image_after_start(rule, *label, now_ms))
         })
         .collect::<Vec<_>>();
     let logged = is_logged(slot);
@@ -157,10 +154,9 @@ fn best_in_lane(
     for (key, group_number) in &queue.heads[lane] {
         let Some(group) = queue.group(*group_number) else { continue };
         let closed = group.labels.iter().find(|label| {
-            state.constraint(label.constraint).is_some_and(|rule| match state.bucket(**label) {
-                Some(bucket) => !bucket.admits(rule, now_ms),
-                None => !Bucket::full(rule).admits(rule, now_ms),
-            })
+            let rule = state.constraint(label.constraint);
+            let bucket = state.bucket(**label);
+            rule.zip(bucket).is_some_and(|(rule, bucket)| !bucket.admits(rule, now_ms))
         });
         if let Some(label) = closed {
             out.blocked.push(Blocked { queue: number, group: *group_number, label: *label });

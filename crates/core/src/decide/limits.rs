@@ -12,6 +12,9 @@ use crate::state::State;
 /// Counts, periods and bursts of a rate stay below this, so that token arithmetic fits 64 bits.
 pub const RATE_MAX: u64 = 1 << 31;
 
+/// High, normal and low.
+const PRIORITY_CLASSES: usize = 3;
+
 pub(super) fn set_queue(
     name: &Bytes,
     settings: &QueueSettings,
@@ -19,6 +22,9 @@ pub(super) fn set_queue(
 ) -> Result<(), Rejection> {
     if !(1..=QUEUE_NAME_BYTES_MAX).contains(&name.len()) {
         return Err(Rejection::OutOfRange("queue name"));
+    }
+    if settings.jobs_max_by_class.len() > PRIORITY_CLASSES {
+        return Err(Rejection::OutOfRange("priority classes"));
     }
     let set = QueueSet { name: name.clone(), settings: settings.clone() };
     out.tell(Event::QueueSet(set), true);
@@ -29,6 +35,7 @@ pub(super) fn set_queue(
 pub(super) fn set_constraint(
     state: &State,
     rule: &Constraint,
+    now_ms: u64,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     if rule.number != 0 && state.constraint(rule.number).is_none() {
@@ -43,7 +50,8 @@ pub(super) fn set_constraint(
     let number = if rule.number == 0 { state.server().next_constraint } else { rule.number };
     let constraint = Constraint { number, ..rule.clone() };
     let revision = state.server().constraints_revision + 1;
-    out.tell(Event::ConstraintSet(ConstraintSet { constraint, revision }), true);
+    let set = ConstraintSet { constraint, revision, at_ms: now_ms };
+    out.tell(Event::ConstraintSet(set), true);
     Ok(())
 }
 

@@ -46,6 +46,7 @@ impl Decision {
         self.waits_for_own_record = false;
     }
 
+    #[inline]
     fn tell(&mut self, event: Event, logged: bool) {
         self.events.push((event, logged));
     }
@@ -91,7 +92,7 @@ pub fn decide(
         }
         Command::AddEvent { id, event } => hold::add_event(state, *id, event, out),
         Command::SetQueue { name, settings } => limits::set_queue(name, settings, out),
-        Command::SetConstraint(rule) => limits::set_constraint(state, rule, out),
+        Command::SetConstraint(rule) => limits::set_constraint(state, rule, now_ms, out),
         Command::RemoveConstraint { number } => limits::remove_constraint(state, *number, out),
         Command::Relabel { id, labels } => limits::relabel(state, *id, labels, out),
         Command::Start { epoch } => tick::start(state, *epoch, out),
@@ -105,7 +106,7 @@ pub fn decide(
             Ok(())
         }
         Command::RaiseFormat { version } => tick::raise_format(state, *version, out),
-        Command::Carry(item) => carry::carry(state, item, out),
+        Command::Carry(item) => carry::carry(state, item, now_ms, out),
     }
 }
 

@@ -3,11 +3,11 @@
 use crate::command::Submit;
 use crate::decide::Decision;
 use crate::event::Event;
-use crate::job::{JOB_ID_END, JobId, JobImage, LABELS_MAX, Status};
+use crate::job::{JOB_ID_END, JobId, JobImage, LABELS_MAX, Rare, Status};
 use crate::payload::BytesRef;
 use crate::queue::QUEUE_NAME_BYTES_MAX;
 use crate::rejection::Rejection;
-use crate::state::State;
+use crate::state::{Queue, State};
 
 /// TTRs are kept in 32 bits: at most this, about 49 days.
 pub const TTR_MS_MAX: u64 = u32::MAX as u64 - 1;
@@ -31,15 +31,14 @@ pub(super) fn submit(
     if let Some(taken) = submit.keys.iter().find_map(|key| state.job_by_key(key)) {
         return Err(Rejection::KeyTaken(taken.id()));
     }
-    if !submit.labels.is_empty()
-        && submit.constraints_revision != state.server().constraints_revision
-    {
+    // Also without labels: a constraint that is new since may have wanted to give it one.
+    if submit.constraints_revision != state.server().constraints_revision {
         return Err(Rejection::StaleConstraints);
     }
-    if let Some(queue) = state.queue(&submit.queue)
-        && let Some(max) = queue.settings().jobs_max
-        && queue.unfinished() as u64 >= max
-    {
+    if state.has_no_room_for(&submit.labels) {
+        return Err(Rejection::TooManyValues);
+    }
+    if state.queue(&submit.queue).is_some_and(|queue| is_full_for(queue, submit.priority)) {
         return Err(Rejection::QueueFull);
     }
     let ahead = submit.run_at_ms.is_some_and(|run_at| run_at > now_ms);
@@ -49,39 +48,64 @@ pub(super) fn submit(
         (false, false) => Status::Ready,
     };
     let start_ms = submit.run_at_ms.unwrap_or(now_ms);
-    let mut image = JobImage {
+    if submit.ttl_ms.is_some_and(|ttl| start_ms.saturating_add(ttl) <= now_ms) {
+        return Err(Rejection::OutOfRange("ttl"));
+    }
+    let order = if status == Status::Ready { out.next_order() } else { 0 };
+    let (uuid_high, uuid_low) = JobImage::uuid_halves(submit.uuid);
+    let image = JobImage {
         id: submit.id.0,
         queue: submit.queue.clone(),
         status: status as i32,
         origin: submit.origin as i32,
         priority: submit.priority,
-        order: if status == Status::Ready { out.next_order() } else { 0 },
+        order,
         created_ms: now_ms,
-        run_at_ms: submit.run_at_ms.filter(|_| ahead),
-        scheduled_ms: submit.run_at_ms,
         ttl_ms: submit.ttl_ms,
         ttr_ms: submit.ttr_ms,
+        uuid_high,
+        uuid_low,
+        payload: Some(submit.payload.clone()),
+        rare: rare(submit, ahead),
+        foreground: submit.foreground,
+        ..JobImage::default()
+    };
+    out.tell(Event::Submitted(image), !submit.foreground);
+    Ok(())
+}
+
+/// Whether a queue takes no more jobs of this priority. As in Gearman, the limit is that of the
+/// priority's class, but what it is held against is all of the queue's unfinished jobs.
+fn is_full_for(queue: &Queue, priority: i64) -> bool {
+    let settings = queue.settings();
+    let class = match priority {
+        1.. => 0,
+        0 => 1,
+        _ => 2,
+    };
+    let by_class = settings.jobs_max_by_class.get(class).filter(|max| **max > 0);
+    let max = by_class.into_iter().chain(&settings.jobs_max).min();
+    max.is_some_and(|max| queue.unfinished() as u64 >= *max)
+}
+
+/// What few submits ask for.
+fn rare(submit: &Submit, ahead: bool) -> Option<Box<Rare>> {
+    let rare = Rare {
+        run_at_ms: submit.run_at_ms.filter(|_| ahead),
+        scheduled_ms: submit.run_at_ms,
         attempts_max: submit.attempts_max,
         fails_max: submit.fails_max,
         backoff: submit.backoff,
-        payload: Some(submit.payload.clone()),
         keys: submit.keys.clone(),
         labels: submit.labels.clone(),
         tags: submit.tags.clone(),
         state: submit.state.clone(),
         events: submit.event.iter().cloned().collect(),
-        foreground: submit.foreground,
         keep_ms: submit.keep_ms,
         keep_read_ms: submit.keep_read_ms,
         drop_result: submit.drop_result,
-        ..JobImage::default()
     };
-    image.set_uuid(submit.uuid);
-    if submit.ttl_ms.is_some_and(|ttl| start_ms.saturating_add(ttl) <= now_ms) {
-        return Err(Rejection::OutOfRange("ttl"));
-    }
-    out.tell(Event::Submitted(image), !submit.foreground);
-    Ok(())
+    rare.boxed()
 }
 
 fn check_limits(submit: &Submit) -> Result<(), Rejection> {
@@ -116,7 +140,8 @@ pub(super) fn persist(
     }
     image.foreground = false;
     image.payload = Some(payload.clone());
-    image.keep_ms = keep_ms;
+    image.rare_mut().keep_ms = keep_ms;
+    image.rare = image.rare.filter(|rare| !rare.is_none());
     image.revision = image.revision.wrapping_add(1);
     out.tell(Event::Persisted(image), true);
     Ok(())

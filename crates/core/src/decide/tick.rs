@@ -34,12 +34,11 @@ pub(super) fn tick(state: &State, hold_expiry: bool, now_ms: u64, out: &mut Deci
             }
         }
     }
-    let surplus = state.finished_count().saturating_sub(state.defaults().finished_max);
-    if gone.is_empty()
-        && surplus > 0
-        && let Some(oldest) = state.oldest_finished()
-    {
-        out.tell(Event::Gone(Gone { ids: vec![oldest], cause: Cause::Limit as i32 }), true);
+    if gone.is_empty() {
+        let ids = state.surplus(EVENTS_MAX / 2);
+        if !ids.is_empty() {
+            out.tell(Event::Gone(Gone { ids, cause: Cause::Limit as i32 }), true);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ impl State {
 
     /// The handle of a job, finished or not.
     pub(crate) fn handle(&self, id: JobId) -> Option<u32> {
-        self.by_id.find(u128::from(id.0), |handle| u128::from(self.id_of(handle)))
+        self.by_id.find(id.0, |handle| self.id_of(handle))
     }
 
     /// The slot number of an unfinished job.
@@ -62,6 +62,7 @@ impl State {
         if slot.as_ref().is_some_and(Queue::is_forgettable)
             && let Some(queue) = slot.take()
         {
+            self.surplus.remove(&number);
             self.queue_names.remove(&queue.name);
             self.free_queues.push(number);
         }
@@ -73,19 +74,8 @@ impl State {
             queue.settings_home = (!settings.settings.is_default()).then_some(settings.position);
             queue.settings = settings.settings;
         }
+        self.note_surplus(number);
         self.forget_queue_if_unused(number);
-    }
-
-    pub(super) fn set_kept_until(&mut self, number: u32, until_ms: u64) {
-        let State { stubs, stub_expiry, .. } = self;
-        if stubs[number].kept_until_ms().is_some() {
-            let key = stubs[number].expiry_key();
-            stub_expiry.remove(key, number, |other| stubs[other].expiry_key());
-        }
-        stubs[number].set_kept_until(until_ms);
-        let key = stubs[number].expiry_key();
-        stub_expiry.insert(key, number, |other| stubs[other].expiry_key());
-        self.note_due(until_ms);
     }
 
     pub(super) fn note_due(&mut self, due_ms: u64) {
@@ -102,10 +92,11 @@ impl State {
         match status {
             Status::Ready => self.leave_ready(number),
             Status::Scheduled => {
-                let due = slot.run_at_ms().unwrap_or(0);
-                self.timers.remove(&(due, number));
-                if let Some(queue) = self.queues[queue_number as usize].as_mut() {
-                    queue.scheduled.remove(&(due, number));
+                let key = slot.due_key();
+                let State { slots, timers, queues, .. } = self;
+                timers.remove(key, number, |other| slots[other].due_key());
+                if let Some(queue) = queues[queue_number as usize].as_mut() {
+                    queue.scheduled.remove(key, number, |other| slots[other].due_key());
                 }
             }
             Status::Leased => self.leave_leased(number),
@@ -124,12 +115,13 @@ impl State {
         match status {
             Status::Ready => self.enter_ready(number),
             Status::Scheduled => {
-                let due = slot.run_at_ms().unwrap_or(0);
-                self.timers.insert((due, number));
-                self.note_due(due);
-                if let Some(queue) = self.queues[queue_number as usize].as_mut() {
-                    queue.scheduled.insert((due, number));
+                let (key, due) = (slot.due_key(), slot.due_ms().unwrap_or(0));
+                let State { slots, timers, queues, .. } = self;
+                timers.insert(key, number, |other| slots[other].due_key());
+                if let Some(queue) = queues[queue_number as usize].as_mut() {
+                    queue.scheduled.insert(key, number, |other| slots[other].due_key());
                 }
+                self.note_due(due);
             }
             Status::Leased => self.enter_leased(number),
             Status::Parked | Status::Done | Status::Dead => {}
@@ -142,65 +134,40 @@ impl State {
     fn enter_leased(&mut self, number: u32) {
         let slot = &self.slots[number];
         let Some(lease) = slot.lease() else { return };
-        let (bound, holder, deadline_ms) = (lease.bound, lease.holder, lease.deadline_ms);
-        if let Some(deadline_ms) = deadline_ms {
-            self.timers.insert((deadline_ms, number));
+        let labels = slot.labels().to_vec();
+        if lease.bound {
+            self.bound.insert((lease.holder, slot.id.get()));
+        }
+        if let Some(deadline_ms) = lease.deadline_ms {
+            let State { slots, timers, .. } = self;
+            timers.insert(slots[number].due_key(), number, |other| slots[other].due_key());
             self.note_due(deadline_ms);
         }
-        if bound {
-            self.bound.entry(holder).or_default().insert(number);
-        }
-        for label in self.slots[number].labels().to_vec() {
-            match self.bucket_made(label) {
-                Some(bucket) => bucket.started(),
-                None => *self.unruled.entry(label).or_default() += 1,
-            }
+        for label in labels {
+            self.bucket_made(label).started();
         }
     }
 
     fn leave_leased(&mut self, number: u32) {
         let slot = &self.slots[number];
         let Some(lease) = slot.lease() else { return };
-        if let Some(deadline) = lease.deadline_ms {
-            self.timers.remove(&(deadline, number));
-        }
+        let labels = slot.labels().to_vec();
         if lease.bound {
-            let holder = lease.holder;
-            if let Some(held) = self.bound.get_mut(&holder) {
-                held.remove(&number);
-                if held.is_empty() {
-                    self.bound.remove(&holder);
-                }
-            }
+            self.bound.remove(&(lease.holder, slot.id.get()));
         }
-        for label in self.slots[number].labels().to_vec() {
-            match self.buckets.get_mut(&label) {
-                Some(bucket) => bucket.ended(),
-                None => self.end_unruled(label),
-            }
-            self.promote_all(label);
+        if lease.deadline_ms.is_some() {
+            let State { slots, timers, .. } = self;
+            timers.remove(slots[number].due_key(), number, |other| slots[other].due_key());
         }
-    }
-
-    fn end_unruled(&mut self, label: Label) {
-        if let Some(running) = self.unruled.get_mut(&label) {
-            *running -= 1;
-            if *running == 0 {
-                self.unruled.remove(&label);
-            }
-        }
-    }
-
-    /// A constraint is there: what runs under its labels already counts.
-    pub(super) fn rule_running(&mut self, from: Label, until: Label) {
-        let labels: Vec<Label> =
-            self.unruled.range(from..=until).map(|(label, _)| *label).collect();
         for label in labels {
-            let running = self.unruled.remove(&label).unwrap_or_default();
-            if let Some(bucket) = self.bucket_made(label) {
-                (0..running).for_each(|_| bucket.started());
-            }
+            self.bucket_made(label).ended();
+            self.promote_all(label);
+            self.forget_bucket_when_full(label);
         }
+    }
+
+    pub(super) fn labels_of(&self, number: u32) -> Vec<Label> {
+        self.slots[number].labels().to_vec()
     }
 
     fn enter_ready(&mut self, number: u32) {
@@ -275,117 +242,13 @@ impl State {
         }
     }
 
-    fn forget_waiting_line(&mut self, label: Label, queue_number: u32) {
-        if let Some(bucket) = self.buckets.get_mut(&label)
-            && bucket.waiting.get(&queue_number).is_some_and(BTreeSet::is_empty)
-        {
-            bucket.waiting.remove(&queue_number);
-        }
-    }
-
-    /// The best group that waits at this bucket in this queue competes again, for all of them.
-    fn promote(&mut self, label: Label, queue_number: u32) {
-        let State { queues, buckets, promoted, .. } = self;
-        let Some(bucket) = buckets.get_mut(&label) else { return };
-        let Some(line) = bucket.waiting.get_mut(&queue_number) else { return };
-        let Some(queue) = queues[queue_number as usize].as_mut() else { return };
-        let Queue { groups, heads, .. } = queue;
-        for large in [false, true] {
-            let best = line.iter().copied().find(|(_, number)| {
-                groups
-                    .get(*number as usize)
-                    .and_then(Option::as_ref)
-                    .is_some_and(|group| group.large == large)
-            });
-            let Some((head, number)) = best else { continue };
-            line.remove(&(head, number));
-            if let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) {
-                group.blocked_by = None;
-                group.probes = Some(label);
-                promoted.insert(queue_number);
-                heads[usize::from(group.large)].insert((head, number));
-            }
-        }
-        if line.is_empty() {
-            bucket.waiting.remove(&queue_number);
-        }
-    }
-
-    fn promote_all(&mut self, label: Label) {
-        let queues: Vec<u32> = self
-            .buckets
-            .get(&label)
-            .map(|bucket| bucket.waiting.keys().copied().collect())
-            .unwrap_or_default();
-        for queue in queues {
-            self.promote(label, queue);
-        }
-    }
-
-    /// All groups that wait at this bucket compete again.
-    pub(super) fn release_bucket(&mut self, label: Label) {
-        while self.buckets.get(&label).is_some_and(|bucket| !bucket.waiting.is_empty()) {
-            self.promote_all(label);
-        }
-    }
-
-    /// A group was found blocked by this bucket: it waits there from now on. An index only, nothing
-    /// that is told in the log.
-    pub(crate) fn hold_back(&mut self, queue_number: u32, number: u32, label: Label, now_ms: u64) {
-        let State { queues, buckets, constraints, bucket_wakes, .. } = self;
-        let Some(rule) = constraints.get(&label.constraint) else { return };
-        let bucket = buckets.entry(label).or_insert_with(|| Bucket::full(&rule.rule));
-        let Some(queue) = queues.get_mut(queue_number as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        let Queue { groups, heads, .. } = queue;
-        let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
-        let Some(head) = group.head.filter(|_| group.blocked_by.is_none()) else { return };
-        heads[usize::from(group.large)].remove(&(head, number));
-        group.blocked_by = Some(label);
-        bucket.waiting.entry(queue_number).or_default().insert((head, number));
-        if let Some(wake) = bucket.admits_at(&rule.rule, now_ms) {
-            bucket_wakes.insert((wake, label));
-            self.due_hint_ms = self.due_hint_ms.min(wake);
-        }
-        let probed = group.probes.take();
-        if let Some(other) = probed.filter(|other| *other != label) {
-            self.promote(other, queue_number);
-        }
-    }
-
-    /// Queues in which jobs that were held back compete again, since this was last asked.
-    pub fn take_promoted(&mut self) -> Vec<Bytes> {
-        std::mem::take(&mut self.promoted)
-            .into_iter()
-            .filter_map(|number| self.queue_at(number).map(|queue| queue.name.clone()))
-            .collect()
-    }
-
-    /// Buckets that time has freed let their groups compete again. An index only.
-    pub fn wake_buckets(&mut self, now_ms: u64) {
-        while let Some((due, label)) = self.bucket_wakes.first().copied() {
-            if due > now_ms {
-                return;
-            }
-            self.bucket_wakes.remove(&(due, label));
-            self.promote_all(label);
-        }
-    }
-
-    pub(crate) fn bucket_made(&mut self, label: Label) -> Option<&mut Bucket> {
-        let rule = &self.constraints.get(&label.constraint)?.rule;
-        Some(self.buckets.entry(label).or_insert_with(|| Bucket::full(rule)))
-    }
-
     // ---- keys ----
 
     pub(super) fn enter_keys(&mut self, handle: u32) {
         let State { slots, stubs, stub_keys, keys, named, .. } = self;
         if let Some(uuid) = uuid_of(slots, stubs, handle) {
             let hash = keys.hash(Origin::Workq as u8, &uuid);
-            let seed = keys.clone_seed();
-            keys.insert(hash, handle, |other| hash_of(&seed, slots, stubs, other));
+            keys.insert(hash, handle);
         }
         for key in other_keys_of(slots, stub_keys, handle) {
             named.insert((key.namespace, key.name.clone()), handle);
@@ -396,8 +259,7 @@ impl State {
         let State { slots, stubs, stub_keys, keys, named, .. } = self;
         if let Some(uuid) = uuid_of(slots, stubs, handle) {
             let hash = keys.hash(Origin::Workq as u8, &uuid);
-            let seed = keys.clone_seed();
-            keys.remove(hash, handle, |other| hash_of(&seed, slots, stubs, other));
+            keys.remove(hash, handle);
         }
         for key in other_keys_of(slots, stub_keys, handle) {
             let name = (key.namespace, key.name.clone());
@@ -441,12 +303,15 @@ impl State {
     /// Puts a new slot into all indices.
     pub(super) fn insert_slot(&mut self, queue: &Bytes, mut slot: Slot) -> u32 {
         slot.queue = self.queue_made(queue);
-        let id = slot.id.get();
+        let (id, is_labelled) = (slot.id.get(), !slot.labels().is_empty());
         let number = self.slots.insert(slot);
         let State { slots, stubs, by_id, .. } = self;
-        by_id.insert(u128::from(id), number, |other| u128::from(id_of(slots, stubs, other)));
+        by_id.insert(id, number, |other| id_of(slots, stubs, other));
         self.enter_keys(number);
         self.enter_expiry(number);
+        if is_labelled {
+            self.enter_labels(number);
+        }
         self.attach(number);
         number
     }
@@ -456,10 +321,11 @@ impl State {
         let Some(handle) = self.handle(id) else { return false };
         self.leave_keys(handle);
         let State { slots, stubs, by_id, .. } = self;
-        by_id.remove(u128::from(id.0), handle, |other| u128::from(id_of(slots, stubs, other)));
+        by_id.remove(id.0, handle, |other| id_of(slots, stubs, other));
         let queue = if handle & STUB == 0 {
             self.leave_expiry(handle);
             self.detach(handle);
+            self.leave_labels(handle);
             self.slots.remove(handle).map(|slot| slot.queue)
         } else {
             self.remove_stub(handle & !STUB)
@@ -469,80 +335,6 @@ impl State {
         }
         true
     }
-
-    fn remove_stub(&mut self, number: u32) -> Option<u32> {
-        let State { stubs, stub_expiry, queues, stub_keys, .. } = self;
-        let key = stubs[number].expiry_key();
-        stub_expiry.remove(key, number, |other| stubs[other].expiry_key());
-        stub_keys.remove(&(number | STUB));
-        let stub = stubs.remove(number)?;
-        if let Some(queue) = queues[stub.queue() as usize].as_mut() {
-            queue.counts[stub.status() as usize] -= 1;
-        }
-        Some(stub.queue())
-    }
-
-    /// Puts a stub into all indices, in the place of the unfinished job if there is one.
-    pub(super) fn insert_stub(&mut self, image: &crate::job::JobImage, at: Place) {
-        let id = JobId(image.id);
-        let status = image.status();
-        let queue = self.queue_made(&image.queue);
-        // Counted before the unfinished job goes, so that the queue is not forgotten in between.
-        if let Some(queue) = self.queues[queue as usize].as_mut() {
-            queue.counts[status as usize] += 1;
-        }
-        let uuid = image.uuid().or_else(|| image.keys.iter().find_map(as_uuid));
-        let home = image.needs().map_or(at.position, |needs| needs.min(at.position));
-        let stub = Stub::new(id, status, uuid, queue, at, home, image.kept_until_ms);
-        let key = stub.expiry_key();
-        match self.handle(id) {
-            Some(handle) if handle & STUB == 0 && self.slots[handle].other_keys().is_empty() => {
-                self.replace_by_stub(handle, stub);
-            }
-            _ => {
-                self.remove_job(id);
-                let kept = image.keys.iter().filter(|key| {
-                    key.scope == crate::job::Scope::WhileKept as i32 && as_uuid(key).is_none()
-                });
-                let kept: Vec<Key> = kept.cloned().collect();
-                let handle = self.stubs.insert(stub) | STUB;
-                if !kept.is_empty() {
-                    self.stub_keys.insert(handle, kept);
-                }
-                let State { slots, stubs, by_id, .. } = self;
-                by_id.insert(u128::from(id.0), handle, |other| {
-                    u128::from(id_of(slots, stubs, other))
-                });
-                self.enter_keys(handle);
-            }
-        }
-        if let Some(kept_until_ms) = image.kept_until_ms
-            && let Some(number) = self.stub(id)
-        {
-            let State { stubs, stub_expiry, .. } = self;
-            stub_expiry.insert(key, number, |other| stubs[other].expiry_key());
-            self.note_due(kept_until_ms);
-        }
-    }
-
-    /// The common case: the name and the id stay where they are in their indices, and lead to the
-    /// stub from now on.
-    fn replace_by_stub(&mut self, slot_number: u32, stub: Stub) {
-        self.leave_expiry(slot_number);
-        self.detach(slot_number);
-        let id = self.slots[slot_number].id.get();
-        let handle = self.stubs.insert(stub) | STUB;
-        let State { slots, stubs, by_id, keys, .. } = self;
-        by_id.replace(u128::from(id), slot_number, handle, |other| {
-            u128::from(id_of(slots, stubs, other))
-        });
-        if let Some(uuid) = uuid_of(slots, stubs, slot_number) {
-            keys.replace(keys.hash(Origin::Workq as u8, &uuid), slot_number, handle);
-        }
-        if let Some(slot) = self.slots.remove(slot_number) {
-            self.forget_queue_if_unused(slot.queue);
-        }
-    }
 }
 
 /// Settings and the record that told them.
@@ -551,11 +343,13 @@ pub(super) struct QueueSettingsAt {
     pub position: u64,
 }
 
-fn id_of(slots: &Slab<Slot>, stubs: &Slab<Stub>, handle: u32) -> u64 {
+#[inline]
+pub(super) fn id_of(slots: &Slab<Slot>, stubs: &Slab<Stub>, handle: u32) -> u64 {
     if handle & STUB == 0 { slots[handle].id.get() } else { stubs[handle & !STUB].job_id().0 }
 }
 
-fn uuid_of(slots: &Slab<Slot>, stubs: &Slab<Stub>, handle: u32) -> Option<[u8; 16]> {
+#[inline]
+pub(super) fn uuid_of(slots: &Slab<Slot>, stubs: &Slab<Stub>, handle: u32) -> Option<[u8; 16]> {
     if handle & STUB == 0 {
         let slot = &slots[handle];
         slot.has_uuid().then_some(slot.uuid)
@@ -574,9 +368,4 @@ fn other_keys_of<'a>(
     } else {
         stub_keys.get(&handle).map_or(&[], Vec::as_slice)
     }
-}
-
-fn hash_of(seed: &keys::Seed, slots: &Slab<Slot>, stubs: &Slab<Stub>, handle: u32) -> u64 {
-    let uuid = uuid_of(slots, stubs, handle).unwrap_or_default();
-    seed.hash(Origin::Workq as u8, &uuid)
 }

@@ -1,8 +1,9 @@
 //! Folding events. Total: an event for an absent item changes nothing.
 
 use super::change::QueueSettingsAt;
+use super::image::{ended_attempt, owned, owned_lease};
 use super::*;
-use crate::event::{Edited, Event, Extended, Leased, Requeued, StateSet};
+use crate::event::{Edited, Event, Extended, Leased, Relabelled, Requeued, StateSet};
 use crate::job::{ATTEMPTS_KEPT, Attempt, Cause, JobId, JobImage, Status};
 
 impl State {
@@ -25,9 +26,7 @@ impl State {
             Event::Ready(ready) => self.change(JobId(ready.id), at, |slot| {
                 slot.set_status(Status::Ready);
                 slot.order = ready.order;
-                if let Some(rare) = slot.extra.as_mut().and_then(|extra| extra.rare.as_mut()) {
-                    rare.run_at_ms = None;
-                }
+                slot.set_run_at(None);
             }),
             Event::Gone(gone) => {
                 for id in &gone.ids {
@@ -41,16 +40,14 @@ impl State {
                 }
             }
             Event::StateSet(set) => self.on_state_set(set, at),
-            Event::Relabelled(relabelled) => self.change(JobId(relabelled.id), at, |slot| {
-                slot.rare().labels.clone_from(&relabelled.labels);
-            }),
+            Event::Relabelled(relabelled) => self.on_relabelled(relabelled, at),
             Event::QueueSet(set) => self.set_queue(
                 &set.name,
                 QueueSettingsAt { settings: set.settings.clone(), position: at.position },
             ),
-            Event::ConstraintSet(_) | Event::ConstraintRemoved(_) | Event::BucketSet(_) => {
-                self.on_limits(event, at);
-            }
+            Event::ConstraintSet(set) => self.on_constraint_set(set, at),
+            Event::ConstraintRemoved(removed) => self.on_constraint_removed(removed),
+            Event::BucketSet(image) => self.on_bucket_set(image),
             Event::Started(_)
             | Event::IdsReserved(_)
             | Event::FormatRaised(_)
@@ -76,7 +73,7 @@ impl State {
 
     fn put_live(&mut self, image: &JobImage, at: Place, changes: bool) {
         let Some(mut slot) = self.slot_from(image, at.position) else { return };
-        self.remove_job(JobId(image.id));
+        self.remove_job(slot.job_id());
         if changes && image.revision == 0 {
             slot.revision = 1;
         }
@@ -95,17 +92,13 @@ impl State {
     }
 
     fn on_leased(&mut self, leased: &Leased, at: Place) {
-        for image in &leased.buckets {
-            if let Some(bucket) = self.bucket_made(image.label) {
-                bucket.set(image);
-            }
-        }
+        leased.buckets.iter().for_each(|image| self.on_bucket_set(image));
         self.change(JobId(leased.id), at, |slot| {
             slot.set_status(Status::Leased);
             slot.attempts = leased.attempts;
             let extra = slot.extra();
             extra.started_ms.get_or_insert(leased.lease.started_ms);
-            extra.lease = Some(leased.lease.clone());
+            extra.lease = Some(owned_lease(&leased.lease));
         });
     }
 
@@ -131,11 +124,9 @@ impl State {
                 slot.extra().fails = requeued.fails;
             }
             if let Some(outcome) = &requeued.outcome {
-                slot.rare().outcome = Some(outcome.clone());
+                slot.extra().outcome = Some(Box::new(owned(outcome)));
             }
-            if requeued.run_at_ms.is_some() || slot.run_at_ms().is_some() {
-                slot.rare().run_at_ms = requeued.run_at_ms;
-            }
+            slot.set_run_at(requeued.run_at_ms);
             slot.set_status(match requeued.run_at_ms {
                 _ if requeued.parked => Status::Parked,
                 Some(_) => Status::Scheduled,
@@ -153,14 +144,24 @@ impl State {
             slot.priority = edited.priority;
             slot.order = edited.order;
             slot.set_status(edited.status());
-            if edited.run_at_ms.is_some() || slot.run_at_ms().is_some() {
-                slot.rare().run_at_ms = edited.run_at_ms;
-            }
+            slot.set_run_at(edited.run_at_ms);
             if let Some(queue) = moved {
                 slot.queue = queue;
             }
         });
         self.forget_queue_if_unused(from);
+    }
+
+    fn on_relabelled(&mut self, relabelled: &Relabelled, at: Place) {
+        let id = JobId(relabelled.id);
+        let Some(number) = self.live(id) else { return };
+        let before = self.labels_of(number);
+        self.change(id, at, |slot| slot.rare().labels.clone_from(&relabelled.labels));
+        self.enter_labels(number);
+        for label in before {
+            self.bucket_made(label).job_went();
+            self.forget_bucket_when_full(label);
+        }
     }
 
     fn on_state_set(&mut self, set: &StateSet, at: Place) {
@@ -173,53 +174,6 @@ impl State {
                 rare.events.push(Bytes::copy_from_slice(&set.event));
             }
         });
-    }
-
-    fn on_limits(&mut self, event: &Event, at: Place) {
-        match event {
-            Event::ConstraintSet(set) => {
-                let number = set.constraint.number;
-                // A change tells the rule anew, but not the levels of its buckets: those stand where
-                // they stood. Told again for carrying, the levels follow.
-                let changed = set.revision > self.server.constraints_revision;
-                let before = self.constraints.get(&number).filter(|_| changed);
-                let home = before.map_or(at.position, |kept| kept.home);
-                let kept = KeptConstraint { rule: set.constraint.clone(), home };
-                self.constraints.insert(number, kept);
-                self.server.next_constraint =
-                    self.server.next_constraint.max(number.saturating_add(1));
-                self.server.constraints_revision =
-                    self.server.constraints_revision.max(set.revision);
-                // A looser limit may free groups that wait: let them find out.
-                let from = Label { constraint: number, value: 0 };
-                let until = Label { constraint: number, value: u64::MAX };
-                self.rule_running(from, until);
-                let labels: Vec<Label> =
-                    self.buckets.range(from..=until).map(|(label, _)| *label).collect();
-                for label in labels {
-                    self.release_bucket(label);
-                }
-            }
-            Event::ConstraintRemoved(removed) => {
-                let from = Label { constraint: removed.number, value: 0 };
-                let until = Label { constraint: removed.number, value: u64::MAX };
-                let labels: Vec<Label> =
-                    self.buckets.range(from..=until).map(|(label, _)| *label).collect();
-                for label in labels {
-                    self.release_bucket(label);
-                    self.buckets.remove(&label);
-                }
-                self.constraints.remove(&removed.number);
-                self.server.constraints_revision =
-                    self.server.constraints_revision.max(removed.revision);
-            }
-            Event::BucketSet(image) => {
-                if let Some(bucket) = self.bucket_made(image.label) {
-                    bucket.set(image);
-                }
-            }
-            _ => {}
-        }
     }
 
     fn on_server(&mut self, event: &Event, at: Place) {
@@ -254,14 +208,7 @@ pub(super) fn end_lease(slot: &mut Slot, cause: Cause, at_ms: u64, attempts: u32
         // The attempt was given back: it never happened.
         return;
     }
-    let attempt = Attempt {
-        attempt: number,
-        started_ms: lease.started_ms,
-        ended_ms: at_ms,
-        cause: cause as i32,
-        door: lease.door,
-        worker: lease.worker,
-    };
+    let attempt = ended_attempt(&lease, number, cause, at_ms);
     push_attempt(&mut extra.history, attempt);
 }
 
@@ -269,6 +216,10 @@ pub(super) fn end_lease(slot: &mut Slot, cause: Cause, at_ms: u64, attempts: u32
 pub(super) fn push_attempt(history: &mut Vec<Attempt>, attempt: Attempt) {
     if history.len() >= 2 * ATTEMPTS_KEPT {
         history.remove(ATTEMPTS_KEPT);
+    }
+    // Most jobs have one attempt: room for one, not for the four a vector would begin with.
+    if history.is_empty() {
+        history.reserve_exact(1);
     }
     history.push(attempt);
 }

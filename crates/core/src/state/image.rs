@@ -3,15 +3,44 @@
 use std::num::NonZeroU64;
 
 use super::*;
-use crate::job::{JobId, JobImage, Status};
+use crate::job::{Attempt, Cause, JobId, JobImage, Lease, Outcome, Status};
 use crate::payload::{BytesRef, Type};
 
 impl State {
     /// A live job in full.
     pub(crate) fn image_of(&self, number: u32) -> JobImage {
         let slot = &self.slots[number];
+        let mut image = self.plain_image(slot);
+        if let Some(extra) = slot.extra.as_deref() {
+            image.lease = extra.lease.clone().map(Box::new);
+            image.history.clone_from(&extra.history);
+            image.outcome.clone_from(&extra.outcome);
+        }
+        image
+    }
+
+    /// A live job's image as it stands when an attempt ends: its lease taken off and remembered,
+    /// with its last outcome or without.
+    pub(crate) fn ended_image(&self, number: u32, cause: Cause, now_ms: u64) -> JobImage {
+        let slot = &self.slots[number];
+        let mut image = self.plain_image(slot);
+        if let Some(extra) = slot.extra.as_deref() {
+            image.history = Vec::with_capacity(extra.history.len() + 1);
+            image.history.extend(extra.history.iter().cloned());
+            if let Some(lease) = &extra.lease {
+                let attempt = ended_attempt(lease, slot.attempts, cause, now_ms);
+                evolve::push_attempt(&mut image.history, attempt);
+            }
+        }
+        image
+    }
+
+    /// Everything but lease, history and outcome.
+    fn plain_image(&self, slot: &Slot) -> JobImage {
         let queue = self.queue_at(slot.queue).map(|queue| queue.name.clone()).unwrap_or_default();
-        let mut image = JobImage {
+        let (uuid_high, uuid_low) = JobImage::uuid_halves(slot.has_uuid().then_some(slot.uuid));
+        let extra = slot.extra.as_deref();
+        JobImage {
             id: slot.id.get(),
             queue,
             status: slot.status() as i32,
@@ -20,28 +49,28 @@ impl State {
             order: slot.order,
             created_ms: slot.created_ms,
             ttl_ms: (slot.ttl_ms != NO_TTL).then_some(slot.ttl_ms),
-            expires_ms: slot.expires_ms(),
             ttr_ms: (slot.ttr_ms != NO_TTR).then(|| u64::from(slot.ttr_ms)),
             attempts: slot.attempts,
-            payload: Some(slot.payload_ref()),
+            fails: extra.map_or(0, |extra| extra.fails),
             revision: slot.revision,
+            payload: Some(slot.payload_ref()),
+            uuid_high,
+            uuid_low,
             foreground: slot.is_foreground(),
+            rare: extra.and_then(|extra| extra.rare.clone()).filter(|rare| !rare.is_none()),
+            started_ms: extra.and_then(|extra| extra.started_ms),
             ..JobImage::default()
-        };
-        image.set_uuid(slot.has_uuid().then_some(slot.uuid));
-        if let Some(extra) = slot.extra.as_deref() {
-            fill_from_extra(&mut image, extra);
         }
-        image
     }
 
     /// A slot for a live job's image. Its home is the oldest record it needs.
     pub(super) fn slot_from(&self, image: &JobImage, position: u64) -> Option<Slot> {
-        let payload = image.payload.clone().unwrap_or_default();
+        static NONE: BytesRef = BytesRef::NONE;
+        let payload = image.payload.as_ref().unwrap_or(&NONE);
         let kind = Type::try_from(payload.kind).unwrap_or(Type::Bytes);
         let id = NonZeroU64::new(image.id)?;
         let mut slot = Slot::new(id, image.status(), image.origin(), kind);
-        slot.home = payload.needs().unwrap_or(position).min(position);
+        slot.home = image.needs().unwrap_or(position).min(position);
         slot.payload_offset = payload.offset;
         slot.payload_len = payload.len;
         slot.priority = image.priority;
@@ -54,18 +83,30 @@ impl State {
         slot.revision = image.revision;
         slot.set_foreground(image.foreground);
         slot.set_last(position);
+        if let Some(uuid) = image.uuid() {
+            slot.set_uuid(uuid);
+        }
         if image.fails > 0
             || image.started_ms.is_some()
             || image.lease.is_some()
+            || image.outcome.is_some()
             || !image.history.is_empty()
+            || payload.inline.is_some()
         {
             let extra = slot.extra();
             extra.fails = image.fails;
             extra.started_ms = image.started_ms;
-            extra.lease.clone_from(&image.lease);
-            extra.history.clone_from(&image.history);
+            extra.lease = image.lease.as_deref().map(owned_lease);
+            extra.history = image.history.iter().map(owned_attempt).collect();
+            extra.outcome = image.outcome.as_deref().map(|outcome| Box::new(owned(outcome)));
+            extra.inline.clone_from(&payload.inline);
         }
-        fill_rare(&mut slot, image, payload.inline);
+        if let Some(at) = payload.needs().filter(|at| *at != slot.home) {
+            slot.extra().payload_position = Some(at);
+        }
+        if let Some(rare) = image.rare.as_deref() {
+            fill_rare(&mut slot, rare);
+        }
         Some(slot)
     }
 
@@ -74,7 +115,7 @@ impl State {
     pub fn dump(&self, now_ms: u64) -> Vec<u8> {
         use prost::Message;
         let mut out = Vec::new();
-        let key_of = |handle: u32| u128::from(self.id_of(handle));
+        let key_of = |handle: u32| self.id_of(handle);
         for handle in self.by_id.iter_from(0, key_of) {
             if handle & STUB == 0 {
                 if !self.slots[handle].is_foreground() {
@@ -105,9 +146,10 @@ impl State {
         }
         for (label, bucket) in &self.buckets {
             if let Some(kept) = self.constraints.get(&label.constraint)
-                && !bucket.is_idle(&kept.rule, now_ms)
+                && bucket.full_at(&kept.rule) > now_ms
             {
-                out.extend_from_slice(format!("{:?}\n", bucket.image(*label)).as_bytes());
+                let level = bucket.level_at(&kept.rule, now_ms);
+                out.extend_from_slice(format!("{label:?} {level}\n").as_bytes());
             }
         }
         // Order numbers of foreground jobs leave no trace in the log.
@@ -120,86 +162,75 @@ impl State {
 impl Slot {
     /// Where the payload is.
     pub(crate) fn payload_ref(&self) -> BytesRef {
-        if let Some(bytes) = self.find_rare().and_then(|rare| rare.inline.clone()) {
+        let extra = self.extra.as_deref();
+        if let Some(bytes) = extra.and_then(|extra| extra.inline.clone()) {
             return BytesRef::in_memory(bytes, self.payload_kind());
         }
-        let position = if self.payload_len == 0 { 0 } else { self.home };
+        let position = match extra.and_then(|extra| extra.payload_position) {
+            _ if self.payload_len == 0 => 0,
+            Some(position) => position,
+            None => self.home,
+        };
         BytesRef::logged(position, self.payload_offset, self.payload_len, self.payload_kind())
     }
 }
 
-fn fill_from_extra(image: &mut JobImage, extra: &Extra) {
-    image.fails = extra.fails;
-    image.started_ms = extra.started_ms;
-    image.lease.clone_from(&extra.lease);
-    image.history.clone_from(&extra.history);
-    let Some(rare) = extra.rare.as_deref() else { return };
-    image.run_at_ms = rare.run_at_ms;
-    image.scheduled_ms = rare.scheduled_ms;
-    image.attempts_max = rare.attempts_max;
-    image.fails_max = rare.fails_max;
-    image.backoff = rare.backoff;
-    image.outcome.clone_from(&rare.outcome);
-    image.keys.extend(rare.keys.iter().cloned());
-    image.labels.clone_from(&rare.labels);
-    image.tags.clone_from(&rare.tags);
-    image.state.clone_from(&rare.state);
-    image.events.clone_from(&rare.events);
-    image.keep_ms = rare.keep_ms;
-    image.keep_read_ms = rare.keep_read_ms;
-    image.drop_result = rare.drop_result;
-}
-
-fn fill_rare(slot: &mut Slot, image: &JobImage, inline: Option<Bytes>) {
-    let mut keys = Vec::new();
-    if let Some(uuid) = image.uuid() {
-        slot.set_uuid(uuid);
-    }
-    for key in &image.keys {
-        match as_uuid(key) {
-            Some(uuid) if !slot.has_uuid() => slot.set_uuid(uuid),
-            _ => keys.push(key.clone()),
+fn fill_rare(slot: &mut Slot, rare: &Rare) {
+    let mut kept = rare.clone();
+    kept.keys.retain(|key| match as_uuid(key) {
+        Some(uuid) if !slot.has_uuid() => {
+            slot.set_uuid(uuid);
+            false
         }
-    }
-    let is_plain = image.run_at_ms.is_none()
-        && image.scheduled_ms.is_none()
-        && image.attempts_max.is_none()
-        && image.fails_max.is_none()
-        && image.backoff.is_none()
-        && image.outcome.is_none()
-        && keys.is_empty()
-        && image.labels.is_empty()
-        && image.tags.is_empty()
-        && image.state.is_none()
-        && image.events.is_empty()
-        && image.keep_ms.is_none()
-        && image.keep_read_ms.is_none()
-        && !image.drop_result
-        && inline.is_none();
-    if is_plain {
+        _ => true,
+    });
+    if kept.is_none() {
         return;
     }
-    // Names may be slices of large buffers: keep the bytes themselves only.
-    for key in &mut keys {
-        key.name = Bytes::copy_from_slice(&key.name);
+    for key in &mut kept.keys {
+        key.name = own(&key.name);
     }
-    *slot.rare() = Rare {
-        run_at_ms: image.run_at_ms,
-        scheduled_ms: image.scheduled_ms,
-        attempts_max: image.attempts_max,
-        fails_max: image.fails_max,
-        backoff: image.backoff,
-        outcome: image.outcome.clone(),
-        keys,
-        labels: image.labels.clone(),
-        tags: image.tags.iter().map(|tag| Bytes::copy_from_slice(tag)).collect(),
-        state: image.state.as_ref().map(|state| Bytes::copy_from_slice(state)),
-        events: image.events.iter().map(|event| Bytes::copy_from_slice(event)).collect(),
-        keep_ms: image.keep_ms,
-        keep_read_ms: image.keep_read_ms,
-        drop_result: image.drop_result,
-        inline,
-    };
+    kept.tags.iter_mut().for_each(|tag| *tag = own(tag));
+    kept.events.iter_mut().for_each(|event| *event = own(event));
+    kept.state = kept.state.as_ref().map(own);
+    slot.extra().rare = Some(Box::new(kept));
+}
+
+/// Bytes in an event may be a slice of a record or of a network buffer, which must not stay in
+/// memory for their sake: the bytes themselves, and nothing else.
+fn own(bytes: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+pub(super) fn owned_lease(lease: &Lease) -> Lease {
+    Lease { worker: own(&lease.worker), ..*lease }
+}
+
+fn owned_attempt(attempt: &Attempt) -> Attempt {
+    Attempt { worker: own(&attempt.worker), ..*attempt }
+}
+
+pub(super) fn owned(outcome: &Outcome) -> Outcome {
+    Outcome {
+        success: outcome.success,
+        bytes: outcome.bytes.clone(),
+        message: own(&outcome.message),
+        error: own(&outcome.error),
+        code: own(&outcome.code),
+        worker_finished_at: own(&outcome.worker_finished_at),
+    }
+}
+
+/// What is remembered of an attempt once its lease has ended.
+pub(super) fn ended_attempt(lease: &Lease, attempt: u32, cause: Cause, at_ms: u64) -> Attempt {
+    Attempt {
+        attempt,
+        started_ms: lease.started_ms,
+        ended_ms: at_ms,
+        cause: cause as i32,
+        door: lease.door,
+        worker: lease.worker.clone(),
+    }
 }
 
 impl State {
@@ -221,29 +252,5 @@ impl State {
         } else {
             self.stubs[handle & !STUB].status()
         })
-    }
-}
-
-impl State {
-    /// A live job's image with its lease taken off, as it stands when an attempt ends.
-    pub(crate) fn ended_image(
-        &self,
-        number: u32,
-        cause: crate::job::Cause,
-        now_ms: u64,
-    ) -> JobImage {
-        let mut image = self.image_of(number);
-        if let Some(lease) = image.lease.take() {
-            let attempt = crate::job::Attempt {
-                attempt: image.attempts,
-                started_ms: lease.started_ms,
-                ended_ms: now_ms,
-                cause: cause as i32,
-                door: lease.door,
-                worker: lease.worker,
-            };
-            evolve::push_attempt(&mut image.history, attempt);
-        }
-        image
     }
 }

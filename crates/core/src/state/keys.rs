@@ -1,15 +1,12 @@
-//! From a key to its job, in many small hash tables: none ever grows by more than a few hundred
-//! entries at once.
+//! From a key to its job, in many small sorted tables: six bytes an entry, and no step moves more
+//! than one table.
 
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 
 /// How many tables. A million keys make about 250 each.
 const TABLES: usize = 4096;
-/// A table this large gives memory back when it is mostly empty.
-const SHRINK_ABOVE: usize = 16;
 
 /// What keys the hashes. The seed keeps strangers from choosing names that collide.
 #[derive(Debug, Clone)]
@@ -25,18 +22,35 @@ impl Seed {
     }
 }
 
+/// Sixteen bits of a key's hash, and the handle of the job that has the key.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    tag: [u8; 2],
+    handle: [u8; 4],
+}
+
+impl Entry {
+    fn tag(self) -> u16 {
+        u16::from_le_bytes(self.tag)
+    }
+
+    fn handle(self) -> u32 {
+        u32::from_le_bytes(self.handle)
+    }
+}
+
 /// Handles of jobs by the hash of a key; the key itself stays with the job.
 #[derive(Debug, Clone)]
 pub struct KeyIndex {
-    tables: Vec<HashTable<u32>>,
+    /// Each in the order of the tags.
+    tables: Vec<Vec<Entry>>,
     seed: Seed,
 }
 
 impl KeyIndex {
     /// An empty index.
     pub fn new(seed: u64) -> KeyIndex {
-        let seed = Seed(FixedState::with_seed(seed));
-        KeyIndex { tables: vec![HashTable::new(); TABLES], seed }
+        KeyIndex { tables: vec![Vec::new(); TABLES], seed: Seed(FixedState::with_seed(seed)) }
     }
 
     /// The hash of a key.
@@ -44,42 +58,78 @@ impl KeyIndex {
         self.seed.hash(namespace, name)
     }
 
-    /// What keys the hashes, for whoever has to hash while the index is being changed.
-    pub fn clone_seed(&self) -> Seed {
-        self.seed.clone()
-    }
-
     /// The handle under this hash whose key `is_it` says it is.
     pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        self.tables[table_of(hash)].find(hash, |handle| is_it(*handle)).copied()
+        let table = &self.tables[table_of(hash)];
+        self.place(hash, is_it).map(|at| table[at].handle())
     }
 
-    /// Adds a handle; `hash_of` tells the hash of the key of any handle in this table.
-    pub fn insert(&mut self, hash: u64, handle: u32, hash_of: impl Fn(u32) -> u64) {
-        self.tables[table_of(hash)].insert_unique(hash, handle, |other| hash_of(*other));
+    /// Where the entry with this hash's tag is whose handle is the one looked for.
+    fn place(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<usize> {
+        let (table, tag) = (&self.tables[table_of(hash)], tag_of(hash));
+        let start = table.partition_point(|entry| entry.tag() < tag);
+        let same = table[start..].iter().take_while(|entry| entry.tag() == tag);
+        same.enumerate().find(|(_, entry)| is_it(entry.handle())).map(|(at, _)| start + at)
+    }
+
+    /// Adds a handle.
+    pub fn insert(&mut self, hash: u64, handle: u32) {
+        let (table, tag) = (&mut self.tables[table_of(hash)], tag_of(hash));
+        if table.len() == table.capacity() {
+            // Little more than what is there: a vector by itself would take twice as much.
+            table.reserve_exact(table.len() / 8 + 4);
+        }
+        let at = table.partition_point(|entry| entry.tag() < tag);
+        table.insert(at, Entry { tag: tag.to_le_bytes(), handle: handle.to_le_bytes() });
     }
 
     /// Exchanges a handle for another with the same key.
     pub fn replace(&mut self, hash: u64, old: u32, new: u32) {
-        let table = &mut self.tables[table_of(hash)];
-        if let Some(handle) = table.find_mut(hash, |handle| *handle == old) {
-            *handle = new;
+        if let Some(at) = self.place(hash, |handle| handle == old) {
+            self.tables[table_of(hash)][at].handle = new.to_le_bytes();
         }
     }
 
     /// Removes a handle.
-    pub fn remove(&mut self, hash: u64, handle: u32, hash_of: impl Fn(u32) -> u64) {
+    pub fn remove(&mut self, hash: u64, handle: u32) {
+        let Some(at) = self.place(hash, |other| other == handle) else { return };
         let table = &mut self.tables[table_of(hash)];
-        if let Ok(entry) = table.find_entry(hash, |other| *other == handle) {
-            entry.remove();
-        }
-        if table.capacity() > SHRINK_ABOVE && table.len() * 4 < table.capacity() {
-            table.shrink_to(table.len() * 2, |other| hash_of(*other));
+        table.remove(at);
+        if table.len() + table.len() / 4 + 8 < table.capacity() {
+            table.shrink_to(table.len() + table.len() / 8);
         }
     }
 }
 
-/// The tables themselves use the high and the low bits of a hash, so the middle picks the table.
 fn table_of(hash: u64) -> usize {
     (hash >> 24) as usize % TABLES
+}
+
+fn tag_of(hash: u64) -> u16 {
+    (hash >> 48) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_with_the_same_tag_are_told_apart_and_memory_returns() {
+        let mut index = KeyIndex::new(7);
+        // All in one table, and a thousand to a tag.
+        let hash = |handle: u32| u64::from(handle % 5) << 48;
+        (0..5_000).for_each(|handle| index.insert(hash(handle), handle));
+        for handle in 0..5_000 {
+            assert_eq!(index.find(hash(handle), |other| other == handle), Some(handle));
+        }
+        assert_eq!(index.find(hash(3), |other| other == 4), None);
+        index.replace(hash(3), 3, 9_003);
+        assert_eq!(index.find(hash(3), |other| other == 9_003), Some(9_003));
+        index.replace(hash(3), 9_003, 3);
+        (0..4_990).for_each(|handle| index.remove(hash(handle), handle));
+        for handle in 4_990..5_000 {
+            assert_eq!(index.find(hash(handle), |other| other == handle), Some(handle));
+        }
+        assert!(index.tables[0].capacity() < 40);
+    }
 }

@@ -9,23 +9,23 @@ use crate::queue::{BucketImage, Constraint};
 /// millisecond brings `count` of them, so that nothing is rounded.
 #[derive(Debug, Clone, Default)]
 pub struct Bucket {
-    level: u128,
+    /// None: full, whatever the constraint says.
+    level: Option<u128>,
     at_ms: u64,
     running: u64,
+    /// Unfinished jobs with its label.
+    jobs: u64,
     /// Groups of ready jobs that this bucket holds back, by queue, best first.
     pub(crate) waiting: BTreeMap<u32, BTreeSet<(u128, u32)>>,
 }
 
 impl Bucket {
-    /// A bucket nobody took from yet.
-    pub(crate) fn full(constraint: &Constraint) -> Bucket {
-        Bucket { level: capacity(constraint), ..Bucket::default() }
-    }
-
-    fn level_at(&self, constraint: &Constraint, now_ms: u64) -> u128 {
+    /// Its tokens, in fractions.
+    pub fn level_at(&self, constraint: &Constraint, now_ms: u64) -> u128 {
         let Some(rate) = &constraint.rate else { return 0 };
+        let capacity = capacity(constraint);
         let elapsed = u128::from(now_ms.saturating_sub(self.at_ms));
-        (self.level + elapsed * u128::from(rate.count)).min(capacity(constraint))
+        self.level.map_or(capacity, |level| level + elapsed * u128::from(rate.count)).min(capacity)
     }
 
     /// Whether one more job may start.
@@ -51,15 +51,20 @@ impl Bucket {
         BucketImage { label, level, at_ms: now_ms.max(self.at_ms) }
     }
 
-    /// The level as it is kept.
-    pub(crate) fn image(&self, label: Label) -> BucketImage {
-        let level = u64::try_from(self.level).unwrap_or(u64::MAX);
-        BucketImage { label, level, at_ms: self.at_ms }
+    /// The level as it is kept; none if it is full anyway.
+    pub(crate) fn image(&self, label: Label) -> Option<BucketImage> {
+        let level = u64::try_from(self.level?).unwrap_or(u64::MAX);
+        Some(BucketImage { label, level, at_ms: self.at_ms })
     }
 
     pub(crate) fn set(&mut self, image: &BucketImage) {
-        self.level = u128::from(image.level);
+        self.level = Some(u128::from(image.level));
         self.at_ms = image.at_ms;
+    }
+
+    /// It is full from now on.
+    pub(crate) fn fill(&mut self) {
+        self.level = None;
     }
 
     pub(crate) fn started(&mut self) {
@@ -68,6 +73,14 @@ impl Bucket {
 
     pub(crate) fn ended(&mut self) {
         self.running = self.running.saturating_sub(1);
+    }
+
+    pub(crate) fn job_came(&mut self) {
+        self.jobs += 1;
+    }
+
+    pub(crate) fn job_went(&mut self) {
+        self.jobs = self.jobs.saturating_sub(1);
     }
 
     /// How many of its jobs are leased.
@@ -81,19 +94,28 @@ impl Bucket {
         let missing = u128::from(rate.per_ms.max(1))
             .checked_sub(self.level_at(constraint, now_ms))
             .filter(|missing| *missing > 0)?;
-        let wait = missing.div_ceil(u128::from(rate.count.max(1)));
-        Some(now_ms.saturating_add(u64::try_from(wait).unwrap_or(u64::MAX)))
+        Some(now_ms.saturating_add(time_for(missing, rate.count)))
     }
 
-    /// Nothing would change if it were forgotten.
-    pub(crate) fn is_idle(&self, constraint: &Constraint, now_ms: u64) -> bool {
-        self.running == 0
-            && self.waiting.is_empty()
-            && self.level_at(constraint, now_ms) >= capacity(constraint)
+    /// When it is full by time alone.
+    pub(crate) fn full_at(&self, constraint: &Constraint) -> u64 {
+        let Some(rate) = &constraint.rate else { return 0 };
+        let missing = capacity(constraint).saturating_sub(self.level.unwrap_or(u128::MAX));
+        self.at_ms.saturating_add(time_for(missing, rate.count))
+    }
+
+    /// No job has to do with it: once it is full, nothing changes if it is forgotten.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.running == 0 && self.jobs == 0 && self.waiting.is_empty()
     }
 }
 
-fn capacity(constraint: &Constraint) -> u128 {
+/// How long tokens take to come.
+fn time_for(fractions: u128, count: u64) -> u64 {
+    u64::try_from(fractions.div_ceil(u128::from(count.max(1)))).unwrap_or(u64::MAX)
+}
+
+pub(super) fn capacity(constraint: &Constraint) -> u128 {
     constraint
         .rate
         .as_ref()
@@ -113,23 +135,26 @@ mod tests {
     fn tokens_come_evenly_and_never_beyond_the_burst() {
         let rule = constraint(3, 1000, 2);
         let label = Label { constraint: 1, value: 0 };
-        let mut bucket = Bucket::full(&rule);
+        let mut bucket = Bucket::default();
         bucket.set(&bucket.image_after_start(&rule, label, 10_000));
         bucket.set(&bucket.image_after_start(&rule, label, 10_000));
         assert!(!bucket.admits(&rule, 10_000));
         assert_eq!(bucket.admits_at(&rule, 10_000), Some(10_334));
         assert!(!bucket.admits(&rule, 10_333) && bucket.admits(&rule, 10_334));
         bucket.set(&bucket.image_after_start(&rule, label, 99_000));
-        assert!(bucket.admits(&rule, 99_000) && !bucket.is_idle(&rule, 99_000));
+        assert!(bucket.admits(&rule, 99_000));
+        assert_eq!(bucket.full_at(&rule), 99_334);
         bucket.set(&bucket.image_after_start(&rule, label, 99_000));
         assert!(!bucket.admits(&rule, 99_000));
-        assert!(bucket.is_idle(&rule, 200_000));
+        assert_eq!(bucket.full_at(&rule), 99_667);
+        assert_eq!(bucket.level_at(&rule, 99_667), 2_000);
+        assert!(bucket.is_unused());
     }
 
     #[test]
     fn running_max_counts_starts_and_ends() {
         let rule = Constraint { running_max: Some(1), ..Constraint::default() };
-        let mut bucket = Bucket::full(&rule);
+        let mut bucket = Bucket::default();
         bucket.started();
         assert!(!bucket.admits(&rule, 0));
         assert_eq!(bucket.admits_at(&rule, 0), None);

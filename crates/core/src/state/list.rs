@@ -1,32 +1,63 @@
 //! An ordered list of slots at about five bytes an entry.
 //!
-//! Entries are slot numbers in chunks of up to 128; what they are ordered by is looked up in the
-//! slot itself. Appending in order fills chunks whole, taking the first is cheap, and no single
-//! step moves more than one chunk: a million entries never cause a pause.
+//! Entries are slot numbers in chunks of up to 128, and chunks lie in blocks of up to 256; what
+//! entries are ordered by is looked up in the slot itself. Appending in order fills chunks whole,
+//! taking the first is cheap, and no single step moves more than one chunk or one block: a million
+//! entries never cause a pause.
 
-use std::collections::VecDeque;
+/// What a list is ordered by: whole numbers, one for each entry.
+pub trait OrderKey: Copy + Ord {
+    /// How far it is from one that is not above it, as far as that can be counted.
+    fn distance_from(self, lower: Self) -> usize;
+}
+
+impl OrderKey for u64 {
+    fn distance_from(self, lower: u64) -> usize {
+        (self - lower) as usize
+    }
+}
+
+impl OrderKey for u128 {
+    fn distance_from(self, lower: u128) -> usize {
+        usize::try_from(self - lower).unwrap_or(usize::MAX)
+    }
+}
 
 /// Entries a chunk holds at most.
 const CHUNK_MAX: usize = 128;
 /// A chunk with fewer entries joins its successor when both fit well into one.
 const CHUNK_SPARSE: usize = 16;
+/// Chunks a block holds at most.
+const BLOCK_MAX: usize = 256;
 
 #[derive(Debug, Clone)]
-struct Chunk {
+struct Chunk<K> {
     /// At most the keys of its entries, above all keys of the chunk before.
-    bound: u128,
+    bound: K,
     slots: Vec<u32>,
 }
 
+/// Chunks in order; never empty.
+type Block<K> = Vec<Chunk<K>>;
+
+/// The number of a block, and of a chunk in it.
+type ChunkAt = (usize, usize);
+
 /// Slots in the order of a key that `key_of` tells for each of them. The caller MUST remove a slot
 /// under its old key before that key changes.
-#[derive(Debug, Default, Clone)]
-pub struct SlotList {
-    chunks: VecDeque<Chunk>,
+#[derive(Debug, Clone)]
+pub struct SlotList<K = u128> {
+    blocks: Vec<Block<K>>,
     len: usize,
 }
 
-impl SlotList {
+impl<K> Default for SlotList<K> {
+    fn default() -> Self {
+        SlotList { blocks: Vec::new(), len: 0 }
+    }
+}
+
+impl<K: OrderKey> SlotList<K> {
     /// How many entries.
     pub fn len(&self) -> usize {
         self.len
@@ -39,105 +70,160 @@ impl SlotList {
 
     /// The first slot.
     pub fn first(&self) -> Option<u32> {
-        self.chunks.front().and_then(|chunk| chunk.slots.first().copied())
+        self.blocks.first()?.first()?.slots.first().copied()
     }
 
     /// The chunk a key belongs to: the last one whose bound is not above it.
-    fn chunk_for(&self, key: u128) -> Option<usize> {
-        let last = self.chunks.len().checked_sub(1)?;
+    fn chunk_for(&self, key: K) -> Option<ChunkAt> {
+        let last = self.blocks.len().checked_sub(1)?;
         // New entries mostly come at the end, and old ones go at the front.
-        if self.chunks[last].bound <= key {
-            return Some(last);
+        let block = if last == 0 || self.blocks[last][0].bound <= key {
+            last
+        } else {
+            self.blocks.partition_point(|block| block[0].bound <= key).checked_sub(1)?
+        };
+        let chunks = &self.blocks[block];
+        if chunks[chunks.len() - 1].bound <= key {
+            return Some((block, chunks.len() - 1));
         }
-        if last > 0 && self.chunks[1].bound > key {
-            return (self.chunks[0].bound <= key).then_some(0);
+        // Keys that count up without gaps stand where their distance says; with gaps, before that.
+        if chunks[0].bound > key {
+            return None;
         }
-        self.chunks.partition_point(|chunk| chunk.bound <= key).checked_sub(1)
+        let guess = key.distance_from(chunks[0].bound) / CHUNK_MAX;
+        let end = match chunks.get(guess) {
+            Some(chunk) if chunk.bound > key => guess,
+            Some(_) if chunks[guess + 1].bound > key => return Some((block, guess)),
+            _ => chunks.len(),
+        };
+        Some((block, chunks[..end].partition_point(|chunk| chunk.bound <= key) - 1))
     }
 
     /// Puts a slot in its place. Its key is not in the list yet.
-    pub fn insert(&mut self, key: u128, slot: u32, key_of: impl Fn(u32) -> u128) {
+    pub fn insert(&mut self, key: K, slot: u32, key_of: impl Fn(u32) -> K) {
         self.len += 1;
-        let Some(number) = self.chunk_for(key) else {
+        let Some(at @ (block, number)) = self.chunk_for(key) else {
             self.insert_before_all(key, slot);
             return;
         };
-        let slots = &mut self.chunks[number].slots;
+        let slots = &mut self.blocks[block][number].slots;
         if slots.last().is_none_or(|last| key_of(*last) < key) {
             if slots.len() < CHUNK_MAX {
                 grow(slots);
                 slots.push(slot);
             } else {
-                self.chunks.insert(number + 1, Chunk { bound: key, slots: vec![slot] });
+                self.insert_chunk_after(at, Chunk { bound: key, slots: vec![slot] });
             }
             return;
         }
-        let at = slots.partition_point(|other| key_of(*other) < key);
+        let place = slots.partition_point(|other| key_of(*other) < key);
         if slots.len() < CHUNK_MAX {
             grow(slots);
-            slots.insert(at, slot);
+            slots.insert(place, slot);
             return;
         }
         let mut upper = slots.split_off(CHUNK_MAX / 2);
         slots.shrink_to_fit();
-        match at.checked_sub(CHUNK_MAX / 2) {
-            Some(at) => upper.insert(at, slot),
-            None => slots.insert(at, slot),
+        match place.checked_sub(CHUNK_MAX / 2) {
+            Some(place) => upper.insert(place, slot),
+            None => slots.insert(place, slot),
         }
         let bound = key_of(upper[0]);
-        self.chunks.insert(number + 1, Chunk { bound, slots: upper });
+        self.insert_chunk_after(at, Chunk { bound, slots: upper });
     }
 
-    fn insert_before_all(&mut self, key: u128, slot: u32) {
-        match self.chunks.front_mut() {
+    fn insert_before_all(&mut self, key: K, slot: u32) {
+        let first = self.blocks.first_mut().and_then(|block| block.first_mut());
+        match first {
             Some(chunk) if chunk.slots.len() < CHUNK_MAX => {
                 grow(&mut chunk.slots);
                 chunk.slots.insert(0, slot);
                 chunk.bound = key;
             }
-            _ => self.chunks.push_front(Chunk { bound: key, slots: vec![slot] }),
+            Some(_) => {
+                self.blocks[0].insert(0, Chunk { bound: key, slots: vec![slot] });
+                self.split_if_full(0);
+            }
+            None => self.blocks.push(vec![Chunk { bound: key, slots: vec![slot] }]),
+        }
+    }
+
+    fn insert_chunk_after(&mut self, (block, number): ChunkAt, chunk: Chunk<K>) {
+        let chunks = &mut self.blocks[block];
+        if chunks.len() == BLOCK_MAX && number + 1 == BLOCK_MAX {
+            // As when entries come in order: blocks are filled whole.
+            self.blocks.insert(block + 1, vec![chunk]);
+            return;
+        }
+        chunks.insert(number + 1, chunk);
+        self.split_if_full(block);
+    }
+
+    fn split_if_full(&mut self, block: usize) {
+        let chunks = &mut self.blocks[block];
+        if chunks.len() > BLOCK_MAX {
+            let upper = chunks.split_off(BLOCK_MAX / 2);
+            chunks.shrink_to_fit();
+            self.blocks.insert(block + 1, upper);
         }
     }
 
     /// Takes a slot out. Returns whether it was there.
-    pub fn remove(&mut self, key: u128, slot: u32, key_of: impl Fn(u32) -> u128) -> bool {
-        let Some(number) = self.chunk_for(key) else { return false };
-        let slots = &mut self.chunks[number].slots;
-        let at = if slots.first() == Some(&slot) {
+    pub fn remove(&mut self, key: K, slot: u32, key_of: impl Fn(u32) -> K) -> bool {
+        let Some(at @ (block, number)) = self.chunk_for(key) else { return false };
+        let slots = &mut self.blocks[block][number].slots;
+        let place = if slots.first() == Some(&slot) {
             0
         } else {
             slots.partition_point(|other| key_of(*other) < key)
         };
-        if slots.get(at) != Some(&slot) {
+        if slots.get(place) != Some(&slot) {
             return false;
         }
-        slots.remove(at);
+        slots.remove(place);
         self.len -= 1;
         if slots.is_empty() {
-            self.chunks.remove(number);
-            if self.chunks.len() * 4 < self.chunks.capacity() {
-                self.chunks.shrink_to(self.chunks.len() * 2);
-            }
+            self.remove_chunk(at);
         } else if slots.len() < CHUNK_SPARSE {
-            self.join_successor(number);
+            self.join_successor(at);
         }
         true
     }
 
-    fn join_successor(&mut self, number: usize) {
-        let len = self.chunks[number].slots.len();
-        let fits = |next: &Chunk| next.slots.len() + len <= CHUNK_MAX - CHUNK_SPARSE;
-        if self.chunks.get(number + 1).is_some_and(fits)
-            && let Some(next) = self.chunks.remove(number + 1)
-        {
-            self.chunks[number].slots.extend_from_slice(&next.slots);
+    fn remove_chunk(&mut self, (block, number): ChunkAt) {
+        let chunks = &mut self.blocks[block];
+        chunks.remove(number);
+        if chunks.is_empty() {
+            self.blocks.remove(block);
+            if self.blocks.len() * 4 < self.blocks.capacity() {
+                self.blocks.shrink_to(self.blocks.len() * 2);
+            }
+            return;
+        }
+        if chunks.len() * 4 < chunks.capacity() {
+            chunks.shrink_to(chunks.len() * 2);
+        }
+        let (len, next) = (chunks.len(), self.blocks.get(block + 1).map_or(BLOCK_MAX, Vec::len));
+        if len + next <= BLOCK_MAX / 2 {
+            let next = self.blocks.remove(block + 1);
+            self.blocks[block].extend(next);
+        }
+    }
+
+    fn join_successor(&mut self, (block, number): ChunkAt) {
+        let chunks = &mut self.blocks[block];
+        let len = chunks[number].slots.len();
+        let fits = |next: &Chunk<K>| next.slots.len() + len <= CHUNK_MAX - CHUNK_SPARSE;
+        if chunks.get(number + 1).is_some_and(fits) {
+            let next = chunks.remove(number + 1);
+            chunks[number].slots.extend_from_slice(&next.slots);
         }
     }
 
     /// Exchanges a slot number for another of the same key.
-    pub fn replace(&mut self, key: u128, old: u32, new: u32, key_of: impl Fn(u32) -> u128) {
-        if let Some((chunk, at)) = self.place_of(key, key_of)
-            && let Some(entry) = self.chunks[chunk].slots.get_mut(at)
+    pub fn replace(&mut self, key: K, old: u32, new: u32, key_of: impl Fn(u32) -> K) {
+        if let Some(((block, number), place)) = self.place_of(key, key_of)
+            && let Some(entry) = self.blocks[block][number].slots.get_mut(place)
             && *entry == old
         {
             *entry = new;
@@ -145,57 +231,59 @@ impl SlotList {
     }
 
     /// The slot with exactly this key.
-    pub fn find(&self, key: u128, key_of: impl Fn(u32) -> u128) -> Option<u32> {
-        let (chunk, at) = self.place_of(key, key_of)?;
-        self.chunks[chunk].slots.get(at).copied()
+    pub fn find(&self, key: K, key_of: impl Fn(u32) -> K) -> Option<u32> {
+        let ((block, number), place) = self.place_of(key, key_of)?;
+        self.blocks[block][number].slots.get(place).copied()
     }
 
-    /// Where the slot with exactly this key is. Keys are whole numbers, so between a chunk's bound and a
-    /// key there are at most as many entries as their difference says.
-    fn place_of(&self, key: u128, key_of: impl Fn(u32) -> u128) -> Option<(usize, usize)> {
-        let number = self.chunk_for(key)?;
-        let chunk = &self.chunks[number];
-        // Keys that count up without gaps stand where their distance from the bound says; with
-        // gaps they stand before that.
-        let end = chunk.slots.len();
-        let guess = usize::try_from(key - chunk.bound).unwrap_or(end).min(end);
-        if let Some(slot) = chunk.slots.get(guess)
-            && key_of(*slot) == key
-        {
-            return Some((number, guess));
+    /// Where the slot with exactly this key is. Keys are whole numbers, so between a chunk's bound
+    /// and a key there are at most as many entries as their difference says.
+    fn place_of(&self, key: K, key_of: impl Fn(u32) -> K) -> Option<(ChunkAt, usize)> {
+        let at @ (block, number) = self.chunk_for(key)?;
+        let Chunk { bound, slots } = &self.blocks[block][number];
+        let last = slots.len() - 1;
+        let guess = key.distance_from(*bound).min(last);
+        let there = key_of(slots[guess]);
+        if there == key {
+            return Some((at, guess));
         }
-        let before = chunk.slots.get(..guess)?;
-        let at = before.partition_point(|other| key_of(*other) < key);
-        before.get(at).filter(|slot| key_of(**slot) == key).map(|_| (number, at))
+        if there < key {
+            // Only beyond the last one: any other guess is not below its key.
+            return None;
+        }
+        let before = &slots[..guess];
+        let place = before.partition_point(|other| key_of(*other) < key);
+        before.get(place).filter(|slot| key_of(**slot) == key).map(|_| (at, place))
     }
 
     /// All slots with keys from `key` on, in order.
     pub fn iter_from<'a>(
         &'a self,
-        key: u128,
-        key_of: impl Fn(u32) -> u128 + 'a,
+        key: K,
+        key_of: impl Fn(u32) -> K + 'a,
     ) -> impl Iterator<Item = u32> + 'a {
-        let start = self.chunk_for(key).unwrap_or(0);
-        self.chunks
-            .range(start.min(self.chunks.len())..)
+        self.chunks_from(self.chunk_for(key).unwrap_or_default())
             .flat_map(|chunk| chunk.slots.iter().copied())
             .skip_while(move |slot| key_of(*slot) < key)
     }
 
     /// All slots in order, after passing over the first `count`, chunk by chunk.
     pub fn iter_after(&self, count: usize) -> impl Iterator<Item = u32> + '_ {
-        let mut left = count;
-        let start = self.chunks.iter().position(|chunk| {
-            let here = chunk.slots.len() > left;
-            if !here {
+        let (mut at, mut left) = ((self.blocks.len(), 0), count);
+        'found: for (block, chunks) in self.blocks.iter().enumerate() {
+            for (number, chunk) in chunks.iter().enumerate() {
+                if chunk.slots.len() > left {
+                    at = (block, number);
+                    break 'found;
+                }
                 left -= chunk.slots.len();
             }
-            here
-        });
-        self.chunks
-            .range(start.unwrap_or(self.chunks.len())..)
-            .flat_map(|chunk| chunk.slots.iter().copied())
-            .skip(left)
+        }
+        self.chunks_from(at).flat_map(|chunk| chunk.slots.iter().copied()).skip(left)
+    }
+
+    fn chunks_from(&self, (block, number): ChunkAt) -> impl Iterator<Item = &Chunk<K>> + '_ {
+        self.blocks.iter().skip(block).flatten().skip(number)
     }
 }
 
@@ -212,14 +300,14 @@ mod tests {
 
     use super::*;
 
-    fn keys(list: &SlotList) -> Vec<u32> {
+    fn keys(list: &SlotList<u128>) -> Vec<u32> {
         list.iter_after(0).collect()
     }
 
     #[test]
     fn behaves_as_an_ordered_set_under_any_mix_of_steps() {
         let key_of = |slot: u32| u128::from(slot) * 3;
-        let mut list = SlotList::default();
+        let mut list = SlotList::<u128>::default();
         let mut set = BTreeSet::new();
         let mut draw = 1u64;
         for step in 0..60_000u32 {
@@ -250,11 +338,14 @@ mod tests {
 
     #[test]
     fn appended_entries_fill_their_chunks() {
-        let mut list = SlotList::default();
+        let mut list = SlotList::<u128>::default();
         for slot in 0..100_000u32 {
             list.insert(u128::from(slot), slot, u128::from);
         }
-        assert_eq!(list.chunks.len(), 100_000usize.div_ceil(CHUNK_MAX));
-        assert!(list.chunks.iter().all(|chunk| chunk.slots.capacity() <= CHUNK_MAX));
+        let chunks: Vec<&Chunk<u128>> = list.blocks.iter().flatten().collect();
+        assert_eq!(chunks.len(), 100_000usize.div_ceil(CHUNK_MAX));
+        assert_eq!(list.blocks.len(), chunks.len().div_ceil(BLOCK_MAX));
+        assert!(chunks.iter().all(|chunk| chunk.slots.capacity() <= CHUNK_MAX));
+        assert!(list.blocks.iter().all(|block| block.capacity() <= BLOCK_MAX));
     }
 }

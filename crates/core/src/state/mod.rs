@@ -1,7 +1,9 @@
 //! Everything that is so by now: the fold of the log, in memory.
 
+mod buckets;
 mod change;
 mod evolve;
+mod finished;
 mod image;
 mod keys;
 mod limits;
@@ -18,9 +20,9 @@ use bytes::Bytes;
 pub use limits::Bucket;
 pub use read::{Found, JobView, QueueListing};
 pub use ready::{Group, Queue};
-pub(crate) use slot::{Extra, NO_TTL, NO_TTR, Rare, Slot, Stub, as_uuid};
+pub(crate) use slot::{NO_TTL, NO_TTR, Slot, Stub, as_uuid};
 
-use crate::job::{Backoff, Key, Label, Origin};
+use crate::job::{Backoff, Key, Label, Origin, Rare};
 use crate::queue::Constraint;
 use keys::KeyIndex;
 use list::SlotList;
@@ -60,8 +62,13 @@ pub struct Defaults {
     pub keep_dead_ms: u64,
     /// Lease length an unbound holder gets for a job without TTR.
     pub ttr_ms: u64,
-    /// Most finished jobs kept by the server.
+    /// Most finished jobs kept by the server; the oldest go first.
     pub finished_max: usize,
+    /// Most bytes of finished jobs kept on disk.
+    pub finished_bytes_max: u64,
+    /// Most values of a constraint's field that have a bucket; a submit that brings one more is
+    /// refused.
+    pub values_max: usize,
 }
 
 impl Default for Defaults {
@@ -91,6 +98,8 @@ impl Default for Defaults {
             keep_dead_ms: 30 * 24 * HOUR_MS,
             ttr_ms: 60_000,
             finished_max: 5_000_000,
+            finished_bytes_max: 8 << 30,
+            values_max: 65_536,
         }
     }
 }
@@ -138,28 +147,35 @@ pub struct State {
     stubs: Slab<Stub>,
     /// Keys of finished jobs that do not fit into their stub.
     stub_keys: BTreeMap<u32, Vec<Key>>,
-    by_id: SlotList,
+    by_id: SlotList<u64>,
     keys: KeyIndex,
     /// Keys beyond each job's first, and first ones that are not a UUID.
     named: BTreeMap<(i32, Bytes), u32>,
     queues: Vec<Option<Queue>>,
     free_queues: Vec<u32>,
     queue_names: BTreeMap<Bytes, u32>,
-    /// When scheduled jobs become ready and leases run out.
-    timers: BTreeSet<(u64, u32)>,
+    /// Scheduled and leased jobs, by when they become ready or run out.
+    timers: SlotList,
     /// When unfinished jobs' TTLs end.
     expiry: SlotList,
     /// When finished jobs go.
     stub_expiry: SlotList,
-    /// Leases bound to a connection.
-    bound: BTreeMap<u64, BTreeSet<u32>>,
+    /// The finished job of each queue that ended first.
+    oldest: BTreeSet<(u128, u32)>,
+    /// Queues that keep more finished jobs than they may.
+    surplus: BTreeSet<u32>,
+    /// What finished jobs take on disk.
+    finished_bytes: u64,
+    /// Leases bound to a connection: the connection and the job.
+    bound: BTreeSet<(u64, u64)>,
     constraints: BTreeMap<u32, KeptConstraint>,
     buckets: BTreeMap<Label, Bucket>,
-    /// How many leased jobs have a label of a constraint that is not there: removed, or told again
-    /// only later in a log whose beginning was trimmed.
-    unruled: BTreeMap<Label, u64>,
+    /// How many buckets each constraint has.
+    values: BTreeMap<u32, usize>,
     /// When time alone frees a bucket that groups wait at.
     bucket_wakes: BTreeSet<(u64, Label)>,
+    /// When buckets that no job has to do with are full again, and can be forgotten.
+    bucket_ends: BTreeSet<(u64, Label)>,
     /// Queues in which a group competes again since the engine last asked.
     promoted: BTreeSet<u32>,
     /// Nothing is due before this: a lower bound of all deadlines.
@@ -194,14 +210,18 @@ impl State {
             queues: Vec::new(),
             free_queues: Vec::new(),
             queue_names: BTreeMap::new(),
-            timers: BTreeSet::new(),
+            timers: SlotList::default(),
             expiry: SlotList::default(),
             stub_expiry: SlotList::default(),
-            bound: BTreeMap::new(),
+            oldest: BTreeSet::new(),
+            surplus: BTreeSet::new(),
+            finished_bytes: 0,
+            bound: BTreeSet::new(),
             constraints: BTreeMap::new(),
             buckets: BTreeMap::new(),
-            unruled: BTreeMap::new(),
+            values: BTreeMap::new(),
             bucket_wakes: BTreeSet::new(),
+            bucket_ends: BTreeSet::new(),
             promoted: BTreeSet::new(),
             due_hint_ms: u64::MAX,
             server: Server { next_order: 1, next_constraint: 1, ids_until: 1, ..Server::default() },

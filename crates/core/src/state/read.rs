@@ -195,7 +195,7 @@ impl<'a> JobView<'a> {
 
     /// Its last outcome, if an attempt failed and was to be tried again.
     pub fn outcome(&self) -> Option<&'a Outcome> {
-        self.slot().find_rare().and_then(|rare| rare.outcome.as_ref())
+        self.slot().outcome()
     }
 
     /// Its live lease.
@@ -257,9 +257,7 @@ impl State {
 
     /// Jobs by number, from this one on.
     pub fn jobs_from(&self, id: JobId) -> impl Iterator<Item = Found<'_>> {
-        self.by_id
-            .iter_from(u128::from(id.0), |handle| u128::from(self.id_of(handle)))
-            .map(|handle| self.found(handle))
+        self.by_id.iter_from(id.0, |handle| self.id_of(handle)).map(|handle| self.found(handle))
     }
 
     /// How many jobs there are, finished ones included.
@@ -330,8 +328,8 @@ impl State {
     pub fn scheduled_jobs<'a>(&'a self, queue: &[u8]) -> impl Iterator<Item = JobView<'a>> + 'a {
         self.queue(queue)
             .into_iter()
-            .flat_map(|queue| queue.scheduled.iter())
-            .map(|(_, number)| JobView { state: self, number: *number })
+            .flat_map(|queue| queue.scheduled.iter_after(0))
+            .map(|number| JobView { state: self, number })
     }
 
     /// No deadline lies before this. Cheap, but it may lie too early: see
@@ -347,8 +345,9 @@ impl State {
 
     /// When something becomes due; with `hold_expiry`, leaving out what TTLs would delete.
     pub fn next_deadline(&self, hold_expiry: bool) -> Option<u64> {
-        let timer = self.timers.first().map(|(due, _)| *due);
-        let wake = self.bucket_wakes.first().map(|(due, _)| *due);
+        let timer = self.timers.first().and_then(|number| self.slots[number].due_ms());
+        let wakes = [self.bucket_wakes.first(), self.bucket_ends.first()];
+        let wake = wakes.into_iter().flatten().map(|(due, _)| *due).min();
         let (live, stub) = if hold_expiry {
             (None, None)
         } else {
@@ -362,7 +361,7 @@ impl State {
 
     /// Whether a connection holds leases bound to it.
     pub fn holds_any(&self, holder: u64) -> bool {
-        self.bound.contains_key(&holder)
+        self.held_by(holder).next().is_some()
     }
 
     /// The server item.
@@ -380,9 +379,14 @@ impl State {
         self.constraints.values().map(|kept| &kept.rule)
     }
 
-    /// A bucket of a constraint, if it is not idle.
+    /// A bucket of a constraint; one that is not there is full, and nothing runs under it.
     pub fn bucket(&self, label: Label) -> Option<&Bucket> {
         self.buckets.get(&label)
+    }
+
+    /// How many buckets there are.
+    pub fn buckets_count(&self) -> usize {
+        self.buckets.len()
     }
 
     /// Items besides jobs that need a record below this position.
@@ -407,7 +411,9 @@ impl State {
     }
 
     pub(crate) fn due_timers(&self, now_ms: u64) -> impl Iterator<Item = u32> + '_ {
-        self.timers.iter().take_while(move |(due, _)| *due <= now_ms).map(|(_, number)| *number)
+        self.timers
+            .iter_after(0)
+            .take_while(move |n| self.slots[*n].due_ms().is_some_and(|at| at <= now_ms))
     }
 
     pub(crate) fn due_expiries(&self, now_ms: u64) -> impl Iterator<Item = u64> + '_ {
@@ -424,13 +430,13 @@ impl State {
         live.chain(stubs)
     }
 
-    /// The finished job that would go first.
-    pub(crate) fn oldest_finished(&self) -> Option<u64> {
-        self.stub_expiry.first().map(|number| self.stubs[number].job_id().0)
+    fn held_by(&self, holder: u64) -> impl Iterator<Item = JobId> + '_ {
+        self.bound.range((holder, 0)..=(holder, u64::MAX)).map(|(_, id)| JobId(*id))
     }
 
+    /// Jobs whose leases are bound to a connection, by number.
     pub(crate) fn bound_to(&self, holder: u64) -> impl Iterator<Item = u32> + '_ {
-        self.bound.get(&holder).into_iter().flatten().copied()
+        self.held_by(holder).filter_map(|id| self.live(id))
     }
 
     pub(crate) fn constraint(&self, number: u32) -> Option<&Constraint> {

@@ -27,7 +27,9 @@ pub struct Queue {
     /// Heads of groups that are not held back: small and large payloads apart.
     pub(crate) heads: [BTreeSet<(u128, u32)>; 2],
     /// Scheduled jobs by time, for lists.
-    pub(crate) scheduled: BTreeSet<(u64, u32)>,
+    pub(crate) scheduled: SlotList,
+    /// Finished jobs, the oldest first.
+    pub(crate) finished: SlotList,
 }
 
 /// Ready jobs that stand and fall together.
@@ -55,7 +57,8 @@ impl Queue {
             free_groups: Vec::new(),
             by_labels: BTreeMap::new(),
             heads: [BTreeSet::new(), BTreeSet::new()],
-            scheduled: BTreeSet::new(),
+            scheduled: SlotList::default(),
+            finished: SlotList::default(),
         }
     }
 
@@ -77,6 +80,12 @@ impl Queue {
     /// Jobs that are neither done nor dead.
     pub fn unfinished(&self) -> usize {
         Status::ALL.iter().filter(|status| !status.is_finished()).map(|s| self.count(*s)).sum()
+    }
+
+    /// Finished jobs above the queue's own cap.
+    pub(crate) fn surplus(&self) -> u64 {
+        let max = self.settings.finished_max.unwrap_or(u64::MAX);
+        (self.finished.len() as u64).saturating_sub(max)
     }
 
     pub(crate) fn is_forgettable(&self) -> bool {

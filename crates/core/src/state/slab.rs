@@ -12,11 +12,15 @@ struct Chunk<T> {
     free: Vec<u8>,
 }
 
+/// Chunks in a block.
+const BLOCK: usize = 1024;
+
 /// A slab of `T`. Numbers of removed entries are used again, lowest chunk first, so that chunks at
 /// the end run empty and go.
 #[derive(Debug, Clone)]
 pub struct Slab<T> {
-    chunks: Vec<Option<Box<Chunk<T>>>>,
+    /// All blocks but the last are full, so that growing never moves more than one.
+    blocks: Vec<Vec<Option<Box<Chunk<T>>>>>,
     /// Chunks with a free place (or not there at all).
     open: BTreeSet<u32>,
     len: usize,
@@ -24,7 +28,7 @@ pub struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { chunks: Vec::new(), open: BTreeSet::new(), len: 0 }
+        Slab { blocks: Vec::new(), open: BTreeSet::new(), len: 0 }
     }
 }
 
@@ -34,19 +38,36 @@ impl<T> Slab<T> {
         self.len
     }
 
+    fn chunk(&self, at: u32) -> Option<&Chunk<T>> {
+        self.blocks.get(at as usize / BLOCK)?.get(at as usize % BLOCK)?.as_deref()
+    }
+
+    fn chunk_mut(&mut self, at: u32) -> Option<&mut Option<Box<Chunk<T>>>> {
+        self.blocks.get_mut(at as usize / BLOCK)?.get_mut(at as usize % BLOCK)
+    }
+
+    /// Room for one more chunk, at the end.
+    fn add_chunk(&mut self) -> u32 {
+        if self.blocks.last().is_none_or(|block| block.len() == BLOCK) {
+            self.blocks.push(Vec::new());
+        }
+        let full = (self.blocks.len() - 1) * BLOCK;
+        let last = self.blocks.last_mut().expect("one was added above");
+        last.push(None);
+        let at = full + last.len() - 1;
+        let at = u32::try_from(at).expect("numbers end far below 2^32 chunks");
+        self.open.insert(at);
+        at
+    }
+
     /// Puts a value in a free place and returns its number.
     pub fn insert(&mut self, value: T) -> u32 {
         let at = match self.open.first() {
             Some(at) => *at,
-            None => {
-                let at =
-                    u32::try_from(self.chunks.len()).expect("numbers end far below 2^32 chunks");
-                self.chunks.push(None);
-                self.open.insert(at);
-                at
-            }
+            None => self.add_chunk(),
         };
-        let chunk = self.chunks[at as usize].get_or_insert_with(|| {
+        let slot = self.chunk_mut(at).expect("open chunks have their room");
+        let chunk = slot.get_or_insert_with(|| {
             Box::new(Chunk { places: Vec::with_capacity(CHUNK), free: Vec::new() })
         });
         let place = match chunk.free.pop() {
@@ -70,31 +91,52 @@ impl<T> Slab<T> {
     pub fn remove(&mut self, number: u32) -> Option<T> {
         let at = number / CHUNK as u32;
         let place = number % CHUNK as u32;
-        let slot = self.chunks.get_mut(at as usize)?;
+        let slot = self.chunk_mut(at)?;
         let chunk = slot.as_mut()?;
         let value = chunk.places.get_mut(place as usize)?.take()?;
+        let was_full = chunk.free.is_empty() && chunk.places.len() == CHUNK;
         chunk.free.push(place as u8);
-        self.len -= 1;
-        self.open.insert(at);
-        if chunk.free.len() == chunk.places.len() {
+        let is_empty = chunk.free.len() == chunk.places.len();
+        if is_empty {
             *slot = None;
-            while self.chunks.last().is_some_and(Option::is_none) {
-                self.chunks.pop();
-                self.open.remove(&(self.chunks.len() as u32));
-            }
+        }
+        self.len -= 1;
+        if was_full {
+            self.open.insert(at);
+        }
+        if is_empty {
+            self.drop_empty_end();
         }
         Some(value)
     }
 
+    /// Chunks at the end that ran empty go, and their blocks.
+    fn drop_empty_end(&mut self) {
+        while let Some(block) = self.blocks.last_mut() {
+            match block.last() {
+                Some(Some(_)) => return,
+                Some(None) => {
+                    block.pop();
+                    let at =
+                        (self.blocks.len() - 1) * BLOCK + self.blocks.last().map_or(0, Vec::len);
+                    self.open.remove(&(at as u32));
+                }
+                None => {
+                    self.blocks.pop();
+                }
+            }
+        }
+    }
+
     /// Looks an entry up.
     pub fn find(&self, number: u32) -> Option<&T> {
-        let chunk = self.chunks.get((number / CHUNK as u32) as usize)?.as_ref()?;
+        let chunk = self.chunk(number / CHUNK as u32)?;
         chunk.places.get((number % CHUNK as u32) as usize)?.as_ref()
     }
 
     /// Looks an entry up, to change it.
     pub fn find_mut(&mut self, number: u32) -> Option<&mut T> {
-        let chunk = self.chunks.get_mut((number / CHUNK as u32) as usize)?.as_mut()?;
+        let chunk = self.chunk_mut(number / CHUNK as u32)?.as_mut()?;
         chunk.places.get_mut((number % CHUNK as u32) as usize)?.as_mut()
     }
 }
@@ -124,7 +166,7 @@ mod tests {
         for number in &numbers[10..] {
             assert_eq!(slab.remove(*number), Some(u64::from(*number)));
         }
-        assert_eq!((slab.len(), slab.chunks.len()), (10, 1));
+        assert_eq!((slab.len(), slab.blocks.len(), slab.blocks[0].len()), (10, 1, 1));
         assert_eq!(slab.remove(10), None);
         let again: BTreeSet<u32> = (0..300u64).map(|value| slab.insert(value)).collect();
         assert_eq!(again, (10..310).collect());

@@ -4,7 +4,9 @@ use std::num::NonZeroU64;
 
 use bytes::Bytes;
 
-use crate::job::{Attempt, Backoff, JobId, Key, Label, Lease, Origin, Outcome, Scope, Status};
+use crate::job::{
+    Attempt, JobId, Key, Label, Lease, Origin, Outcome, Rare, Scope, Status, ttl_end_ms,
+};
 use crate::payload::Type;
 
 /// `ttl_ms` of a job that has none: no TTL is 0, while all 64 bits may be one.
@@ -48,27 +50,12 @@ pub(crate) struct Extra {
     pub started_ms: Option<u64>,
     pub lease: Option<Lease>,
     pub history: Vec<Attempt>,
-    pub rare: Option<Box<Rare>>,
-}
-
-/// What only few jobs have.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Rare {
-    pub run_at_ms: Option<u64>,
-    pub scheduled_ms: Option<u64>,
-    pub attempts_max: Option<u32>,
-    pub fails_max: Option<u32>,
-    pub backoff: Option<Backoff>,
-    pub outcome: Option<Outcome>,
-    pub keys: Vec<Key>,
-    pub labels: Vec<Label>,
-    pub tags: Vec<Bytes>,
-    pub state: Option<Bytes>,
-    pub events: Vec<Bytes>,
-    pub keep_ms: Option<u64>,
-    pub keep_read_ms: Option<u64>,
-    pub drop_result: bool,
+    pub outcome: Option<Box<Outcome>>,
+    /// Where the payload is, if that is not `home`: its last result lies before it.
+    pub payload_position: Option<u64>,
+    /// A foreground job's payload.
     pub inline: Option<Bytes>,
+    pub rare: Option<Box<Rare>>,
 }
 
 impl Slot {
@@ -170,6 +157,12 @@ impl Slot {
         self.find_rare().and_then(|rare| rare.run_at_ms)
     }
 
+    pub fn set_run_at(&mut self, run_at_ms: Option<u64>) {
+        if self.run_at_ms() != run_at_ms {
+            self.rare().run_at_ms = run_at_ms;
+        }
+    }
+
     pub fn is_large(&self) -> bool {
         self.payload_len > super::LARGE_PAYLOAD_BYTES
     }
@@ -177,9 +170,25 @@ impl Slot {
     /// When its TTL ends.
     pub fn expires_ms(&self) -> Option<u64> {
         let start = self.find_rare().and_then(|rare| rare.scheduled_ms).unwrap_or(self.created_ms);
-        (self.ttl_ms != NO_TTL)
-            .then(|| start.saturating_add(self.ttl_ms))
-            .filter(|expires| *expires != u64::MAX)
+        ttl_end_ms(start, (self.ttl_ms != NO_TTL).then_some(self.ttl_ms))
+    }
+
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.extra.as_ref().and_then(|extra| extra.outcome.as_deref())
+    }
+
+    /// When it becomes ready by itself, or its lease runs out.
+    pub fn due_ms(&self) -> Option<u64> {
+        match self.status() {
+            Status::Scheduled => Some(self.run_at_ms().unwrap_or(0)),
+            Status::Leased => self.lease().and_then(|lease| lease.deadline_ms),
+            Status::Ready | Status::Parked | Status::Done | Status::Dead => None,
+        }
+    }
+
+    /// Orders by what is due first, and by number what is due at the same time.
+    pub fn due_key(&self) -> u128 {
+        (u128::from(self.due_ms().unwrap_or(u64::MAX)) << 64) | u128::from(self.id.get())
     }
 
     /// Keys besides the UUID.
@@ -198,112 +207,142 @@ impl Slot {
     }
 }
 
-/// A finished job: its name, where its image is, and when it goes. 47 bytes.
+/// A finished job: its name, where its image is, when it ended and when it goes. 48 bytes.
+///
+/// ```text
+/// names    number 53 | ended how 2 | size 8        image    position 44 | home, low half 20
+/// record   offset 28 | home, high half 4 | ended at 32        goes    after 40 | queue 24
+/// ```
 #[derive(Debug, Clone)]
 pub(crate) struct Stub {
     uuid: [u8; 16],
-    id: [u8; 7],
-    position: [u8; 6],
-    offset: [u8; 4],
-    home_delta: [u8; 4],
-    kept_until_ms: [u8; 6],
-    queue: [u8; 3],
-    kind: StubKind,
+    names: NonZeroU64,
+    image: u64,
+    record: u64,
+    goes: u64,
 }
 
-/// How a job ended and whether its name is a UUID; an enum, so that an absent stub costs nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StubKind {
-    Done,
-    DoneUuid,
-    Dead,
-    DeadUuid,
+/// What a stub is made of.
+pub(crate) struct StubParts {
+    pub id: NonZeroU64,
+    pub status: Status,
+    pub uuid: Option<[u8; 16]>,
+    pub queue: u32,
+    pub image: super::Place,
+    /// The oldest record it needs.
+    pub home: u64,
+    pub finished_ms: u64,
+    pub kept_until_ms: Option<u64>,
+    /// What it takes on disk.
+    pub bytes: u64,
 }
 
-const FOREVER: u64 = (1 << 48) - 1;
+const DEAD: u64 = 1 << 53;
+const HAS_UUID: u64 = 1 << 54;
+const SIZE_SHIFT: u32 = 55;
+const POSITION_BITS: u32 = 44;
+const OFFSET_BITS: u32 = 28;
+const HOME_LOW_BITS: u32 = 20;
+/// A distance to its home that says: further than can be told, so take the very first record.
+const FAR: u64 = (1 << 24) - 1;
+const KEPT_BITS: u32 = 40;
+/// Kept until it is deleted. Also what is to be kept longer than 34 years.
+const FOREVER: u64 = low(KEPT_BITS);
+
+const fn low(bits: u32) -> u64 {
+    (1 << bits) - 1
+}
 
 impl Stub {
-    pub fn new(
-        id: JobId,
-        status: Status,
-        uuid: Option<[u8; 16]>,
-        queue: u32,
-        image: super::Place,
-        home: u64,
-        kept_until_ms: Option<u64>,
-    ) -> Stub {
-        let kind = match (status, uuid.is_some()) {
-            (Status::Dead, true) => StubKind::DeadUuid,
-            (Status::Dead, false) => StubKind::Dead,
-            (_, true) => StubKind::DoneUuid,
-            (_, false) => StubKind::Done,
-        };
-        let delta = u32::try_from(image.position.saturating_sub(home)).unwrap_or(u32::MAX);
-        Stub {
+    pub fn new(parts: StubParts) -> Stub {
+        let StubParts { id, status, uuid, queue, image, home, .. } = parts;
+        let kind = if status == Status::Dead { DEAD } else { 0 }
+            | if uuid.is_some() { HAS_UUID } else { 0 };
+        let away = image.position.saturating_sub(home).min(FAR);
+        let ended_s = (parts.finished_ms / 1000).min(u64::from(u32::MAX));
+        let offset = u64::from(image.offset) & low(OFFSET_BITS);
+        let position = image.position & low(POSITION_BITS);
+        let mut stub = Stub {
             uuid: uuid.unwrap_or_default(),
-            id: narrow(id.0),
-            position: narrow(image.position),
-            offset: image.offset.to_le_bytes(),
-            home_delta: delta.to_le_bytes(),
-            kept_until_ms: narrow(kept_until_ms.unwrap_or(FOREVER).min(FOREVER)),
-            queue: narrow(u64::from(queue)),
-            kind,
-        }
+            names: id | kind | (u64::from(size_class(parts.bytes)) << SIZE_SHIFT),
+            image: position | (away & low(HOME_LOW_BITS)) << POSITION_BITS,
+            record: offset | (away >> HOME_LOW_BITS) << OFFSET_BITS | ended_s << 32,
+            goes: u64::from(queue) << KEPT_BITS,
+        };
+        stub.set_kept_until(parts.kept_until_ms);
+        stub
     }
 
     pub fn job_id(&self) -> JobId {
-        JobId(widen(self.id))
+        JobId(self.names.get() & low(53))
     }
 
     pub fn status(&self) -> Status {
-        match self.kind {
-            StubKind::Done | StubKind::DoneUuid => Status::Done,
-            StubKind::Dead | StubKind::DeadUuid => Status::Dead,
-        }
+        if self.names.get() & DEAD == 0 { Status::Done } else { Status::Dead }
     }
 
     pub fn queue(&self) -> u32 {
-        u32::from_le_bytes([self.queue[0], self.queue[1], self.queue[2], 0])
+        (self.goes >> KEPT_BITS) as u32
     }
 
     pub fn uuid(&self) -> Option<&[u8; 16]> {
-        matches!(self.kind, StubKind::DoneUuid | StubKind::DeadUuid).then_some(&self.uuid)
+        (self.names.get() & HAS_UUID != 0).then_some(&self.uuid)
     }
 
     pub fn image(&self) -> super::Place {
-        super::Place { position: widen(self.position), offset: u32::from_le_bytes(self.offset) }
+        let offset = (self.record & low(OFFSET_BITS)) as u32;
+        super::Place { position: self.image & low(POSITION_BITS), offset }
     }
 
-    /// The oldest record it needs; a saturated distance means the very first.
+    /// The oldest record it needs.
     pub fn home(&self) -> u64 {
-        let delta = u32::from_le_bytes(self.home_delta);
-        if delta == u32::MAX { 0 } else { widen(self.position) - u64::from(delta) }
+        let high = (self.record >> OFFSET_BITS) & 0xf;
+        let away = (self.image >> POSITION_BITS) | high << HOME_LOW_BITS;
+        if away == FAR { 0 } else { (self.image & low(POSITION_BITS)).saturating_sub(away) }
+    }
+
+    /// A little more than it takes on disk.
+    pub fn bytes(&self) -> u64 {
+        size_of_class((self.names.get() >> SIZE_SHIFT) as u8)
+    }
+
+    fn ended_s(&self) -> u64 {
+        self.record >> 32
     }
 
     pub fn kept_until_ms(&self) -> Option<u64> {
-        Some(widen(self.kept_until_ms)).filter(|until| *until != FOREVER)
+        let after = self.goes & FOREVER;
+        (after != FOREVER).then(|| self.ended_s() * 1000 + after)
     }
 
-    pub fn set_kept_until(&mut self, until_ms: u64) {
-        self.kept_until_ms = narrow(until_ms.min(FOREVER));
+    pub fn set_kept_until(&mut self, until_ms: Option<u64>) {
+        let after = until_ms.map_or(FOREVER, |until| until.saturating_sub(self.ended_s() * 1000));
+        self.goes = self.goes & !FOREVER | after.min(FOREVER);
     }
 
+    /// Orders by what goes first.
     pub fn expiry_key(&self) -> u128 {
-        (u128::from(widen(self.kept_until_ms)) << 64) | u128::from(widen(self.id))
+        let until = self.kept_until_ms().unwrap_or(u64::MAX);
+        (u128::from(until) << 64) | u128::from(self.job_id().0)
+    }
+
+    /// Orders by what ended first, to the second, then by number.
+    pub fn age_key(&self) -> u128 {
+        (u128::from(self.ended_s()) << 64) | u128::from(self.job_id().0)
     }
 }
 
-/// The low bytes of a number that is known to fit.
-fn narrow<const N: usize>(value: u64) -> [u8; N] {
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(&value.to_le_bytes()[..N]);
-    bytes
+/// Sizes are kept in eight bits: a power of two and three bits behind it, rounded up. So what is
+/// counted is never less than what is there, and at most an eighth more.
+fn size_class(bytes: u64) -> u8 {
+    let bytes = bytes.max(8);
+    let power = bytes.ilog2() - 3;
+    let eighths = bytes.div_ceil(1 << power) - 8;
+    u8::try_from(u64::from(power) * 8 + eighths).unwrap_or(u8::MAX)
 }
 
-fn widen<const N: usize>(bytes: [u8; N]) -> u64 {
-    let mut wide = [0; 8];
-    wide[..N].copy_from_slice(&bytes);
-    u64::from_le_bytes(wide)
+fn size_of_class(class: u8) -> u64 {
+    (8 + u64::from(class % 8)) << (class / 8)
 }
 
 /// A key of Workq's kind is kept inside slots and stubs.
@@ -322,26 +361,49 @@ mod tests {
     #[test]
     fn slots_and_stubs_stay_small() {
         assert_eq!(size_of::<Option<Slot>>(), 104);
-        assert_eq!(size_of::<Option<Stub>>(), 47);
+        assert_eq!(size_of::<Option<Stub>>(), 48);
+    }
+
+    fn parts() -> StubParts {
+        StubParts {
+            id: NonZeroU64::new((1 << 53) - 1).expect("not zero"),
+            status: Status::Dead,
+            uuid: Some([7; 16]),
+            queue: (1 << 24) - 1,
+            image: crate::state::Place { position: (1 << 44) - 1, offset: (1 << 28) - 1 },
+            home: (1 << 44) - (1 << 24) + 1,
+            finished_ms: 1_700_000_000_999,
+            kept_until_ms: Some(1_700_000_000_999 + (1 << 39)),
+            bytes: 1 << 26,
+        }
     }
 
     #[test]
     fn a_stub_returns_what_it_was_given() {
-        let place = crate::state::Place { position: 1 << 40, offset: u32::MAX };
-        let stub = Stub::new(
-            JobId((1 << 53) - 1),
-            Status::Dead,
-            Some([7; 16]),
-            (1 << 24) - 1,
-            place,
-            (1 << 40) - 9,
-            Some(1 << 41),
-        );
-        assert_eq!((stub.status(), stub.queue()), (Status::Dead, (1 << 24) - 1));
-        assert_eq!(stub.job_id(), JobId((1 << 53) - 1));
-        assert_eq!((stub.image(), stub.home()), (place, (1 << 40) - 9));
-        assert_eq!((stub.uuid(), stub.kept_until_ms()), (Some(&[7; 16]), Some(1 << 41)));
-        let far = Stub::new(JobId(1), Status::Done, None, 0, place, 0, None);
+        let stub = Stub::new(parts());
+        assert_eq!((stub.status(), stub.queue()), (Status::Dead, parts().queue));
+        assert_eq!(stub.job_id(), JobId(parts().id.get()));
+        assert_eq!((stub.image(), stub.home()), (parts().image, parts().home));
+        assert_eq!((stub.uuid(), stub.kept_until_ms()), (Some(&[7; 16]), parts().kept_until_ms));
+        assert_eq!(stub.bytes(), 1 << 26);
+        let mut far = Stub::new(StubParts {
+            status: Status::Done,
+            uuid: None,
+            home: 0,
+            kept_until_ms: None,
+            ..parts()
+        });
         assert_eq!((far.home(), far.kept_until_ms(), far.uuid()), (0, None, None));
+        assert_eq!((far.status(), far.queue()), (Status::Done, parts().queue));
+        far.set_kept_until(Some(1_700_000_000_005));
+        assert_eq!((far.kept_until_ms(), far.queue()), (Some(1_700_000_000_005), parts().queue));
+    }
+
+    #[test]
+    fn sizes_are_rounded_up_by_an_eighth_at_most() {
+        for bytes in (0..5_000).chain([65_536, 65_537, 1 << 26, (1 << 30) - 1]) {
+            let kept = size_of_class(size_class(bytes));
+            assert!(kept >= bytes && kept <= bytes.max(8) + bytes / 8 + 1, "{bytes} as {kept}");
+        }
     }
 }

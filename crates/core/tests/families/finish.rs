@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spindle_core::command::Claim;
 use spindle_core::job::{Cause, Origin};
-use spindle_core::{Command, JobId, Rejection, Status};
+use spindle_core::{Command, Event, JobId, Rejection, Status};
 
 use crate::harness::{START_MS, Server, complete, fail, finish, lease_with, submit, submit_by};
 
@@ -138,6 +138,36 @@ fn a_damaged_payload_makes_its_job_dead() {
     server.given(submit(1, "mail", |_| {}));
     assert_eq!(server.then(Command::PayloadDamaged { id: JobId(1) }), ["Finished"]);
     assert_eq!(server.finished(1).outcome.expect("told").code, "payload damaged");
+}
+
+#[test]
+fn many_leases_of_a_holder_end_by_number_whatever_their_places_in_memory() {
+    let mut server = Server::new();
+    for id in 1..=6 {
+        server.given(submit(id, "mail", |_| {}));
+    }
+    // Places of jobs that went are given to the next ones: 7 lies where 2 lay, before 3.
+    server.given(Command::Delete { id: JobId(2), cause: Cause::Deleted });
+    server.given(submit(7, "mail", |_| {}));
+    while server
+        .when(lease_with(&["mail"], |lease| {
+            lease.bound = true;
+            lease.door = Origin::Gearman;
+            lease.holder = 9;
+        }))
+        .is_ok()
+    {}
+    let ids = |events: Vec<Event>| {
+        events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Requeued(requeued) => Some(requeued.id),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+    };
+    let live = ids(server.given(Command::HolderGone { holder: 9 }));
+    assert_eq!(live, [1, 3, 4, 5, 6, 7]);
 }
 
 #[test]

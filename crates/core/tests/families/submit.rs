@@ -147,7 +147,7 @@ fn a_persisted_foreground_job_survives_a_restart() {
     server.restart();
     assert_eq!(server.status(1), Some(Status::Ready));
     assert!(!server.image(1).foreground);
-    assert_eq!(server.image(1).keep_ms, Some(1_000));
+    assert_eq!(server.image(1).rare().keep_ms, Some(1_000));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Time, starts, formats.
 
 use spindle_core::command::Claim;
-use spindle_core::job::Origin;
-use spindle_core::{Command, Rejection, Status};
+use spindle_core::job::{Cause, Origin};
+use spindle_core::{Command, JobId, Rejection, Status};
 
 use crate::harness::{START_MS, Server, complete, lease_with, submit};
 
@@ -17,6 +17,24 @@ fn due_jobs_come_in_bounded_steps_and_in_the_order_of_their_time() {
     assert_eq!(first.len(), 700);
     let order: Vec<u64> = server.state.ready_jobs(b"mail", 0).map(|job| job.id().0).collect();
     assert_eq!(order, (1..=700).rev().collect::<Vec<_>>());
+}
+
+#[test]
+fn jobs_due_at_the_same_time_become_ready_by_number_whatever_their_places_in_memory() {
+    let due = |id| submit(id, "mail", |job| job.run_at_ms = Some(START_MS + 50));
+    let mut server = Server::new();
+    (1..=5).for_each(|id| drop(server.given(due(id))));
+    // The places of jobs that went are given to the next ones; after a fold all lie anew.
+    let delete = |id| Command::Delete { id: JobId(id), cause: Cause::Deleted };
+    [4, 1, 2].into_iter().for_each(|id| drop(server.given(delete(id))));
+    (6..=8).for_each(|id| drop(server.given(due(id))));
+    let mut folded = Server::new();
+    folded.state = server.folded(0);
+    for mut server in [server, folded] {
+        assert_eq!(server.pass(50), ["Ready"; 5]);
+        let order: Vec<u64> = server.state.ready_jobs(b"mail", 0).map(|job| job.id().0).collect();
+        assert_eq!(order, [3, 5, 6, 7, 8]);
+    }
 }
 
 #[test]
@@ -91,7 +109,7 @@ fn attempts_survive_a_crash() {
     }
     assert_eq!(server.status(1), Some(Status::Dead));
     assert_eq!(server.finished(1).attempts, 2);
-    let claim = Claim::Unfinished { id: spindle_core::JobId(1) };
+    let claim = Claim::Unfinished { id: JobId(1) };
     assert_eq!(server.refused(complete(claim)), Rejection::Finished);
 }
 

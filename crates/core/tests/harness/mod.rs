@@ -96,7 +96,9 @@ impl Server {
     /// Does what is due.
     pub fn tick(&mut self) -> Vec<Event> {
         let mut all = Vec::new();
-        while self.state.next_deadline(false).is_some_and(|due| due <= self.now_ms) {
+        while self.state.has_surplus()
+            || self.state.next_deadline(false).is_some_and(|due| due <= self.now_ms)
+        {
             let events =
                 self.run(&Command::Tick { hold_expiry: false }).expect("ticks are never refused");
             if events.is_empty() {
@@ -180,6 +182,7 @@ pub fn submit_by(
 ) -> Command {
     let queue = Bytes::copy_from_slice(queue.as_bytes());
     let mut submit = Submit::new(JobId(id), queue, origin, BytesRef::empty(Type::Bytes));
+    submit.constraints_revision = 0;
     change(&mut submit);
     Command::Submit(Box::new(submit))
 }

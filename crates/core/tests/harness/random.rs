@@ -39,7 +39,12 @@ pub fn command(draw: &mut Draw, server: &Server, next_id: &mut u64) -> Command {
         36 => random_retry(draw, server),
         37 => Command::SetQueue {
             name: Bytes::from_static(draw.pick(&QUEUES).as_bytes()),
-            settings: QueueSettings { paused: draw.one_in(2), ..QueueSettings::default() },
+            settings: QueueSettings {
+                paused: draw.one_in(2),
+                finished_max: draw.one_in(3).then(|| draw.below(4)),
+                jobs_max_by_class: if draw.one_in(3) { vec![9, 12, 6] } else { Vec::new() },
+                ..QueueSettings::default()
+            },
         },
         38 => Command::ResultRead { id: random_job(draw, server), keep_read_ms: 5_000 },
         _ => random_limit(draw, server),

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use spindle_core::command::{Carry, Claim, Edit, Extend, Lease, Submit};
-use spindle_core::job::{Cause, Label, Origin};
+use spindle_core::job::{Cause, Label, Origin, Rare};
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::Constraint;
 use spindle_core::{Command, JobId, JobImage, Status};
@@ -43,20 +43,21 @@ impl Model {
             }
             Command::SetState { id, state, event, .. } => {
                 let job = self.change(id.0);
-                job.state = Some(state.clone());
-                job.events.push(event.clone());
+                let rare = job.rare_mut();
+                rare.state = Some(state.clone());
+                rare.events.push(event.clone());
                 self.count_change(id.0);
             }
             Command::AddEvent { id, event } => {
                 let event = event.clone();
-                self.change(id.0).events.push(event);
+                self.change(id.0).rare_mut().events.push(event);
                 self.count_change(id.0);
             }
             Command::SetQueue { name, settings } => {
                 self.queues.insert(name.clone(), settings.clone());
                 self.queues.retain(|_, settings| !settings.is_default());
             }
-            Command::SetConstraint(rule) => self.apply_constraint(rule),
+            Command::SetConstraint(rule) => self.apply_constraint(rule, now_ms),
             Command::RemoveConstraint { number } => {
                 self.rules.remove(number);
                 self.forget_tokens(*number);
@@ -81,7 +82,21 @@ impl Model {
             (false, true) => Status::Scheduled,
             (false, false) => Status::Ready,
         };
-        let starts_ms = submit.run_at_ms.unwrap_or(now_ms);
+        let rare = Rare {
+            run_at_ms: submit.run_at_ms,
+            scheduled_ms: submit.run_at_ms,
+            attempts_max: submit.attempts_max,
+            fails_max: submit.fails_max,
+            backoff: submit.backoff,
+            keys: names(submit),
+            labels: submit.labels.clone(),
+            tags: submit.tags.clone(),
+            state: submit.state.clone(),
+            events: submit.event.iter().cloned().collect(),
+            keep_ms: submit.keep_ms,
+            keep_read_ms: submit.keep_read_ms,
+            drop_result: submit.drop_result,
+        };
         let job = JobImage {
             id: submit.id.0,
             queue: submit.queue.clone(),
@@ -90,24 +105,11 @@ impl Model {
             priority: submit.priority,
             order: if status == Status::Ready { self.take_order() } else { 0 },
             created_ms: now_ms,
-            run_at_ms: submit.run_at_ms,
             ttl_ms: submit.ttl_ms,
-            expires_ms: submit.ttl_ms.and_then(|ttl| starts_ms.checked_add(ttl)),
             ttr_ms: submit.ttr_ms,
-            attempts_max: submit.attempts_max,
-            fails_max: submit.fails_max,
-            backoff: submit.backoff,
             payload: Some(submit.payload.clone()),
-            keys: names(submit),
-            labels: submit.labels.clone(),
-            tags: submit.tags.clone(),
-            state: submit.state.clone(),
-            events: submit.event.iter().cloned().collect(),
+            rare: Some(Box::new(rare)),
             foreground: submit.foreground,
-            keep_ms: submit.keep_ms,
-            keep_read_ms: submit.keep_read_ms,
-            drop_result: submit.drop_result,
-            scheduled_ms: submit.run_at_ms,
             revision: 1,
             ..JobImage::default()
         };
@@ -125,21 +127,21 @@ impl Model {
             let job = self.change(id.0);
             job.foreground = false;
             job.payload = Some(payload.clone());
-            job.keep_ms = keep_ms;
+            job.rare_mut().keep_ms = keep_ms;
             self.count_change(id.0);
         }
     }
 
     fn apply_relabel(&mut self, id: JobId, labels: &[Label]) {
-        if self.jobs[&id.0].labels != labels {
-            self.change(id.0).labels = labels.to_vec();
+        if self.jobs[&id.0].rare().labels != labels {
+            self.change(id.0).rare_mut().labels = labels.to_vec();
             self.count_change(id.0);
         }
     }
 
     fn apply_lease(&mut self, lease: &Lease, id: JobId, now_ms: u64) {
         let epoch = self.epoch;
-        let labels = self.jobs[&id.0].labels.clone();
+        let labels = self.jobs[&id.0].rare().labels.clone();
         self.take_tokens(&labels, now_ms);
         let ttr_ms = self.lease_ms(&self.jobs[&id.0], lease.bound);
         let lasts_ms = match (ttr_ms, lease.timeout_ms) {
@@ -150,7 +152,7 @@ impl Model {
         job.status = Status::Leased as i32;
         job.attempts += 1;
         job.started_ms = job.started_ms.or(Some(now_ms));
-        job.lease = Some(spindle_core::job::Lease {
+        job.lease = Some(Box::new(spindle_core::job::Lease {
             epoch,
             holder: lease.holder,
             bound: lease.bound,
@@ -158,7 +160,7 @@ impl Model {
             started_ms: now_ms,
             door: lease.door as i32,
             worker: lease.worker.clone(),
-        });
+        }));
         self.count_change(id.0);
     }
 
@@ -209,20 +211,17 @@ impl Model {
     fn apply_retry(&mut self, id: JobId, payload: Option<&BytesRef>, _now_ms: u64) {
         let order = self.take_order();
         // A name that a younger job has taken meanwhile stays with that one.
-        let mut keys = self.jobs[&id.0].keys.clone();
+        let mut keys = self.jobs[&id.0].rare().keys.clone();
         keys.retain(|key| self.key_holder(key).is_none_or(|holder| holder == id));
         let job = self.change(id.0);
-        job.keys = keys;
+        job.rare_mut().keys = keys;
         job.status = Status::Ready as i32;
         job.attempts = 0;
         job.fails = 0;
         job.order = order;
-        job.run_at_ms = None;
+        job.rare_mut().run_at_ms = None;
         job.finished_ms = None;
         job.kept_until_ms = None;
-        if let Some(outcome) = &mut job.outcome {
-            outcome.bytes = None;
-        }
         if let Some(payload) = payload {
             job.payload = Some(payload.clone());
         }
@@ -236,12 +235,12 @@ impl Model {
         }
         job.priority = edit.priority.unwrap_or(job.priority);
         match edit.run_at_ms {
-            Some(run_at) if run_at > now_ms => job.run_at_ms = Some(run_at),
-            Some(_) => job.run_at_ms = None,
+            Some(run_at) if run_at > now_ms => job.rare_mut().run_at_ms = Some(run_at),
+            Some(_) => job.rare_mut().run_at_ms = None,
             None => {}
         }
         let parked = edit.parked.unwrap_or(job.status() == Status::Parked);
-        let later = job.run_at_ms.is_some_and(|run_at| run_at > now_ms);
+        let later = job.rare().run_at_ms.is_some_and(|run_at| run_at > now_ms);
         let status = match (parked, later) {
             (true, _) => Status::Parked,
             (false, true) => Status::Scheduled,
@@ -256,13 +255,15 @@ impl Model {
         self.count_change(edit.id.0);
     }
 
-    fn apply_constraint(&mut self, rule: &Constraint) {
+    fn apply_constraint(&mut self, rule: &Constraint, now_ms: u64) {
         let mut rule = rule.clone();
         if rule.number == 0 {
             rule.number = self.next_constraint;
             self.next_constraint += 1;
         }
-        self.rules.insert(rule.number, rule);
+        if let Some(before) = self.rules.insert(rule.number, rule) {
+            self.keep_what_is_left(&before, now_ms);
+        }
         self.constraints_revision += 1;
     }
 
@@ -303,5 +304,5 @@ impl Model {
 
 /// The door of a job's holder.
 pub(crate) fn door_of(job: &JobImage) -> Option<Origin> {
-    job.lease.as_ref().map(spindle_core::job::Lease::door)
+    job.lease.as_deref().map(spindle_core::job::Lease::door)
 }

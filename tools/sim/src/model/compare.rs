@@ -52,7 +52,8 @@ impl Model {
     }
 
     fn compare_keys(&self, state: &State) -> Result<(), String> {
-        let keys: BTreeSet<_> = self.jobs().flat_map(|job| job.keys.iter().cloned()).collect();
+        let keys: BTreeSet<_> =
+            self.jobs().flat_map(|job| job.rare().keys.iter().cloned()).collect();
         for key in keys {
             let found = state.job_by_key(&key).map(|found| found.id());
             let holder = self.key_holder(&key);
@@ -103,7 +104,8 @@ impl Model {
         if !rules.iter().eq(self.rules.values()) {
             return Err(format!("constraints should be {:?} and are {rules:?}", self.rules));
         }
-        let labels: BTreeSet<_> = self.jobs().flat_map(|job| job.labels.iter().copied()).collect();
+        let labels: BTreeSet<_> =
+            self.jobs().flat_map(|job| job.rare().labels.iter().copied()).collect();
         for label in labels.iter().filter(|label| self.rules.contains_key(&label.constraint)) {
             let running = state.bucket(*label).map_or(0, |bucket| bucket.running());
             same(0, "running", &(label, self.running(*label)), &(label, running))?;
@@ -121,26 +123,27 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
     same(id, "attempts", &job.attempts, &image.attempts)?;
     same(id, "fails", &job.fails, &image.fails)?;
     same(id, "lease", &job.lease, &image.lease)?;
-    same(id, "expires_ms", &job.expires_ms, &image.expires_ms)?;
-    same(id, "tries", &(job.attempts_max, job.fails_max), &(image.attempts_max, image.fails_max))?;
-    same(id, "backoff", &job.backoff, &image.backoff)?;
+    same(id, "expires_ms", &job.expires_ms(), &image.expires_ms())?;
+    let (rare, told) = (job.rare(), image.rare());
+    same(id, "tries", &(rare.attempts_max, rare.fails_max), &(told.attempts_max, told.fails_max))?;
+    same(id, "backoff", &rare.backoff, &told.backoff)?;
     same(id, "times", &(job.created_ms, job.ttr_ms), &(image.created_ms, image.ttr_ms))?;
-    same(id, "labels", &job.labels, &image.labels)?;
-    same(id, "state", &job.state, &image.state)?;
-    same(id, "events", &job.events, &image.events)?;
+    same(id, "labels", &rare.labels, &told.labels)?;
+    same(id, "state", &rare.state, &told.state)?;
+    same(id, "events", &rare.events, &told.events)?;
     same(id, "foreground", &job.foreground, &image.foreground)?;
     same(id, "revision", &job.revision, &image.revision)?;
-    same(id, "keep_ms", &job.keep_ms, &image.keep_ms)?;
+    same(id, "keep_ms", &rare.keep_ms, &told.keep_ms)?;
     same(id, "outcome", &outcome_of(job), &outcome_of(image))?;
     let keys = |image: &JobImage| {
         let uuid = image.uuid().map(uuid_key);
-        uuid.into_iter().chain(image.keys.iter().cloned()).collect::<BTreeSet<_>>()
+        uuid.into_iter().chain(image.rare().keys.iter().cloned()).collect::<BTreeSet<_>>()
     };
     same(id, "keys", &keys(job), &keys(image))?;
     let bytes = |image: &JobImage| image.payload.as_ref().map_or(0, |payload| payload.len);
     same(id, "payload", &bytes(job), &bytes(image))?;
     if job.status() == Status::Scheduled {
-        same(id, "run_at_ms", &job.run_at_ms, &image.run_at_ms)?;
+        same(id, "run_at_ms", &rare.run_at_ms, &told.run_at_ms)?;
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ impl Model {
             return;
         }
         let wait_ms = tries.backoff.wait_ms(JobId(id), fails);
-        self.change(id).outcome = Some(outcome);
+        self.change(id).outcome = Some(Box::new(outcome));
         self.wait_again(id, false, wait_ms, now_ms);
     }
 
@@ -45,9 +45,10 @@ impl Model {
         let job = self.change(id);
         job.order = order;
         let backoff_ends_ms = (wait_ms > 0).then(|| now_ms.saturating_add(wait_ms));
-        let asked_for_ms = job.run_at_ms.filter(|at| *at > now_ms);
-        job.run_at_ms = backoff_ends_ms.max(asked_for_ms);
-        let status = match (job.status(), job.run_at_ms) {
+        let asked_for_ms = job.rare().run_at_ms.filter(|at| *at > now_ms);
+        let run_at_ms = backoff_ends_ms.max(asked_for_ms);
+        job.rare_mut().run_at_ms = run_at_ms;
+        let status = match (job.status(), run_at_ms) {
             (Status::Parked, _) => Status::Parked,
             (_, Some(_)) => Status::Scheduled,
             (_, None) => Status::Ready,
@@ -66,7 +67,7 @@ impl Model {
 
     /// A spent job that was about to be leased is dead instead.
     pub fn end_spent(&mut self, id: JobId, now_ms: u64) {
-        let outcome = self.jobs[&id.0].outcome.clone().unwrap_or_default();
+        let outcome = self.jobs[&id.0].outcome.as_deref().cloned().unwrap_or_default();
         self.end_job(id.0, Status::Dead, Some(outcome), now_ms);
     }
 
@@ -78,7 +79,7 @@ impl Model {
         let job = &self.jobs[&id];
         let tries = self.tries(job);
         if tries.attempts_max > 0 && job.attempts >= tries.attempts_max {
-            let outcome = job.outcome.clone().unwrap_or_default();
+            let outcome = job.outcome.as_deref().cloned().unwrap_or_default();
             self.end_job(id, Status::Dead, Some(outcome), now_ms);
             return;
         }
@@ -118,7 +119,7 @@ impl Model {
         let job = &self.jobs[&id];
         let queue = self.settings(&job.queue);
         let keep_ms = if status == Status::Done {
-            job.keep_ms.or(queue.keep_ms).or(self.defaults.policy(job.origin()).keep_ms)
+            job.rare().keep_ms.or(queue.keep_ms).or(self.defaults.policy(job.origin()).keep_ms)
         } else {
             Some(queue.keep_dead_ms.unwrap_or(self.defaults.keep_dead_ms))
         };
@@ -126,12 +127,14 @@ impl Model {
         let job = self.change(id);
         job.status = status as i32;
         job.finished_ms = Some(now_ms);
-        job.kept_until_ms = match (kept, job.expires_ms) {
+        job.kept_until_ms = match (kept, job.expires_ms()) {
             (Some(kept), Some(expires)) => Some(kept.min(expires)),
             (kept, expires) => kept.or(expires),
         };
-        job.outcome = outcome;
-        if let Some(outcome) = job.outcome.as_mut().filter(|_| job.drop_result) {
+        job.outcome = outcome.map(Box::new);
+        if job.rare().drop_result
+            && let Some(outcome) = &mut job.outcome
+        {
             outcome.bytes = None;
         }
         self.count_change(id);

@@ -7,7 +7,7 @@ use spindle_core::state::Server;
 use spindle_core::{Found, JobId, State};
 
 /// Names the first difference in what is logged: jobs, buckets, queues, the server.
-pub fn fold_difference(was: &State, is: &State) -> Result<(), String> {
+pub fn fold_difference(was: &State, is: &State, now_ms: u64) -> Result<(), String> {
     let logged = |found: &Found<'_>| found.home().is_some();
     let ids = |state: &State| {
         state.jobs_from(JobId(0)).filter(logged).map(|job| job.id()).collect::<Vec<_>>()
@@ -23,9 +23,9 @@ pub fn fold_difference(was: &State, is: &State) -> Result<(), String> {
         if old != new || told(before) != told(after) {
             return Err(format!("the fold gives {after:?}, {new:?} for {before:?}, {old:?}"));
         }
-        labels.extend(old.iter().flat_map(|image| image.labels.iter().copied()));
+        labels.extend(old.iter().flat_map(|image| image.rare().labels.iter().copied()));
     }
-    compare_buckets(was, is, &labels)?;
+    compare_buckets(was, is, &labels, now_ms)?;
     let rules = |state: &State| state.constraints().cloned().collect::<Vec<_>>();
     if rules(was) != rules(is) {
         return Err(format!("the fold has constraints {:?} for {:?}", rules(is), rules(was)));
@@ -39,15 +39,20 @@ pub fn fold_difference(was: &State, is: &State) -> Result<(), String> {
 }
 
 /// Levels of buckets; who runs and waits is counted from the jobs.
-fn compare_buckets(was: &State, is: &State, labels: &BTreeSet<Label>) -> Result<(), String> {
+fn compare_buckets(
+    was: &State,
+    is: &State,
+    labels: &BTreeSet<Label>,
+    now_ms: u64,
+) -> Result<(), String> {
     for label in labels {
         let level = |state: &State| {
-            let told = format!("{:?}", state.bucket(*label)?);
-            told.split(", running").next().map(str::to_owned)
+            let rule = state.constraints().find(|rule| rule.number == label.constraint)?;
+            Some(state.bucket(*label)?.level_at(rule, now_ms))
         };
-        let (Some(before), Some(after)) = (level(was), level(is)) else { continue };
-        if before != after {
-            return Err(format!("the fold gives {label:?} {after} for {before}"));
+        let (before, after) = (level(was), level(is));
+        if before.zip(after).is_some_and(|(before, after)| before != after) {
+            return Err(format!("the fold gives {label:?} {after:?} for {before:?}"));
         }
     }
     Ok(())

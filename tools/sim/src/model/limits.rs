@@ -1,7 +1,9 @@
 //! Constraints: token buckets and how many run at once.
 
+use std::collections::BTreeSet;
+
 use spindle_core::job::Label;
-use spindle_core::queue::Rate;
+use spindle_core::queue::{Constraint, Rate};
 use spindle_core::{JobImage, Status};
 
 use super::Model;
@@ -23,7 +25,8 @@ impl Tokens {
 impl Model {
     /// Leased jobs that fall under a constraint's value.
     pub fn running(&self, label: Label) -> u64 {
-        let runs = |job: &&JobImage| job.status() == Status::Leased && job.labels.contains(&label);
+        let runs =
+            |job: &&JobImage| job.status() == Status::Leased && job.rare().labels.contains(&label);
         self.jobs().filter(runs).count() as u64
     }
 
@@ -36,7 +39,7 @@ impl Model {
 
     /// Whether constraints let a job start now.
     pub fn is_admitted(&self, job: &JobImage, now_ms: u64) -> bool {
-        job.labels.iter().all(|label| {
+        job.rare().labels.iter().all(|label| {
             let Some(rule) = self.rules.get(&label.constraint) else { return true };
             let runs = rule.running_max.is_none_or(|max| self.running(*label) < max);
             let starts = rule.rate.as_ref().is_none_or(|rate| {
@@ -56,6 +59,34 @@ impl Model {
                 .map_or(0, |rate| self.tokens_now(*label, &rate, now_ms) - u128::from(rate.per_ms));
             self.tokens.insert(*label, Tokens { fractions: left, at_ms: now_ms });
         }
+    }
+
+    /// Whether one more value of a constraint's field has no room: certainly, and possibly. A value
+    /// takes room while an unfinished job has it, and may do so until its bucket is full again.
+    pub(crate) fn has_too_many_values(&self, label: Label) -> (bool, bool) {
+        if !self.rules.contains_key(&label.constraint) {
+            return (false, false);
+        }
+        let labels = self.jobs().filter(|job| !job.status().is_finished());
+        let labels = labels.flat_map(|job| job.rare().labels.iter().copied());
+        let of_this = |other: &Label| other.constraint == label.constraint;
+        let sure: BTreeSet<Label> = labels.filter(of_this).collect();
+        let taken = self.tokens.keys().copied().filter(of_this);
+        let all: BTreeSet<Label> = sure.iter().copied().chain(taken).collect();
+        let max = self.defaults.values_max;
+        let must = sure.len() >= max && !all.contains(&label);
+        (must, !must && all.len() >= max && !sure.contains(&label))
+    }
+
+    /// A changed rule begins with what is left, except where the old one had no more to give.
+    pub(crate) fn keep_what_is_left(&mut self, before: &Constraint, now_ms: u64) {
+        let full = |tokens: &Tokens| {
+            before.rate.is_none_or(|rate| {
+                tokens.now(&rate, now_ms) >= u128::from(rate.burst) * u128::from(rate.per_ms)
+            })
+        };
+        let number = before.number;
+        self.tokens.retain(|label, tokens| label.constraint != number || !full(tokens));
     }
 
     pub(crate) fn forget_tokens(&mut self, constraint: u32) {

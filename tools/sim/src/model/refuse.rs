@@ -12,17 +12,22 @@ const LEASE_QUEUES_MAX: usize = 1024;
 
 /// The reasons to refuse a command; with several, the core names any of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Refusals(pub Vec<Rejection>);
+pub struct Refusals {
+    /// One of these, if there are any.
+    must: Vec<Rejection>,
+    /// Or one of these, or none.
+    may: Vec<Rejection>,
+}
 
 impl Refusals {
     /// Nothing stands against it.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.must.is_empty()
     }
 
     /// Whether this is one of the reasons.
     pub fn allow(&self, rejection: &Rejection) -> bool {
-        self.0.iter().any(|reason| match (reason, rejection) {
+        self.must.iter().chain(&self.may).any(|reason| match (reason, rejection) {
             (Rejection::OutOfRange(_), Rejection::OutOfRange(_)) => true,
             (reason, rejection) => reason == rejection,
         })
@@ -30,12 +35,18 @@ impl Refusals {
 
     fn add(&mut self, applies: bool, reason: Rejection) {
         if applies {
-            self.0.push(reason);
+            self.must.push(reason);
+        }
+    }
+
+    fn may(&mut self, applies: bool, reason: Rejection) {
+        if applies {
+            self.may.push(reason);
         }
     }
 
     fn one(reason: Rejection) -> Refusals {
-        Refusals(vec![reason])
+        Refusals { must: vec![reason], may: Vec::new() }
     }
 }
 
@@ -48,7 +59,7 @@ impl Model {
             Command::Extend(extend) => self.refuse_claim(extend.claim, true),
             Command::Finish(finish) => self.refuse_claim(finish.claim, false),
             Command::Release { claim, .. } => self.refuse_claim(*claim, true),
-            Command::Retry { image, .. } => self.refuse_retry(image),
+            Command::Retry { image, payload } => self.refuse_retry(image, payload.is_some()),
             Command::Edit(edit) => self.refuse_edit(edit),
             Command::Cancel { id } | Command::PayloadDamaged { id } => self.refuse_finished(*id),
             Command::Delete { id, .. } => self.refuse_absent(*id),
@@ -124,25 +135,28 @@ impl Model {
         reasons.add(!is_queue_name(&submit.queue), Rejection::OutOfRange("queue name"));
         reasons.add(!are_labels(&submit.labels), Rejection::OutOfRange("labels"));
         let stale = submit.constraints_revision != self.constraints_revision;
-        reasons.add(stale && !submit.labels.is_empty(), Rejection::StaleConstraints);
+        reasons.add(stale, Rejection::StaleConstraints);
         for key in names(submit) {
             if let Some(holder) = self.key_holder(&key) {
                 reasons.add(true, Rejection::KeyTaken(holder));
             }
         }
         reasons.add(self.is_full(&submit.queue, submit.priority), Rejection::QueueFull);
+        for label in &submit.labels {
+            let (must, may) = self.has_too_many_values(*label);
+            reasons.add(must, Rejection::TooManyValues);
+            reasons.may(may, Rejection::TooManyValues);
+        }
         reasons
     }
 
     /// Whether a queue takes no more jobs of this priority: high, normal or low.
     fn is_full(&self, queue: &[u8], priority: i64) -> bool {
         let settings = self.settings(queue);
-        let class = |priority: i64| 1 - priority.signum();
         let all = self.unfinished(queue, |_| true);
-        let like_this = self.unfinished(queue, |job| class(job.priority) == class(priority));
-        let number = usize::try_from(class(priority)).expect("it is 0, 1 or 2");
-        let class_max = settings.jobs_max_by_class.get(number).copied().unwrap_or(0);
-        settings.jobs_max.is_some_and(|max| all >= max) || (class_max > 0 && like_this >= class_max)
+        let class = usize::try_from(1 - priority.signum()).expect("it is 0, 1 or 2");
+        let class_max = settings.jobs_max_by_class.get(class).copied().unwrap_or(0);
+        settings.jobs_max.is_some_and(|max| all >= max) || (class_max > 0 && all >= class_max)
     }
 
     fn refuse_lease(&self, lease: &Lease, now_ms: u64) -> Refusals {
@@ -157,10 +171,14 @@ impl Model {
         if job.status().is_finished() {
             return match claim {
                 Claim::Unfinished { .. } if needs_lease => {
-                    Refusals(vec![Rejection::Finished, Rejection::NotHeld])
+                    let must = vec![Rejection::Finished, Rejection::NotHeld];
+                    Refusals { must, may: Vec::new() }
                 }
                 Claim::Unfinished { .. } => Refusals::one(Rejection::Finished),
-                Claim::Token { .. } => Refusals(vec![Rejection::Finished, Rejection::NotHeld]),
+                Claim::Token { .. } => Refusals {
+                    must: vec![Rejection::Finished, Rejection::NotHeld],
+                    may: Vec::new(),
+                },
             };
         }
         let mut reasons = Refusals::default();
@@ -177,12 +195,14 @@ impl Model {
         reasons
     }
 
-    fn refuse_retry(&self, image: &JobImage) -> Refusals {
+    fn refuse_retry(&self, image: &JobImage, has_new_payload: bool) -> Refusals {
         let Some(job) = self.job(JobId(image.id)) else {
             return Refusals::one(Rejection::NotFound);
         };
         let mut reasons = Refusals::default();
         reasons.add(!job.status().is_finished(), Rejection::NotFinished);
+        let damaged = job.payload.is_none() && !has_new_payload;
+        reasons.add(damaged && reasons.is_empty(), Rejection::PayloadDamaged);
         reasons
     }
 
@@ -215,9 +235,10 @@ impl Model {
             }
             Carry::Finished(image) => match self.job(JobId(image.id)) {
                 None => Refusals::one(Rejection::NotFound),
-                Some(job) if !job.status().is_finished() => {
-                    Refusals(vec![Rejection::NotFinished, Rejection::Stale])
-                }
+                Some(job) if !job.status().is_finished() => Refusals {
+                    must: vec![Rejection::NotFinished, Rejection::Stale],
+                    may: Vec::new(),
+                },
                 Some(_) => Refusals::default(),
             },
             Carry::Queue(name) => {

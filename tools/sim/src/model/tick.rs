@@ -35,12 +35,37 @@ impl Model {
         if !hold_expiry {
             self.jobs.retain(|_, job| goes_ms(job).is_none_or(|at| at > now_ms));
         }
+        self.drop_surplus();
+    }
+
+    /// Queues keep as many finished jobs as they may, and the server as many as it may: those that
+    /// ended last.
+    fn drop_surplus(&mut self) {
+        let mut oldest: Vec<(u64, u64)> = self
+            .jobs()
+            .filter(|job| job.status().is_finished())
+            .map(|job| (job.finished_ms.unwrap_or(0) / 1000, job.id))
+            .collect();
+        oldest.sort_unstable();
+        for (_, id) in &oldest {
+            let queue = &self.jobs[id].queue;
+            let kept = self.jobs().filter(|job| job.status().is_finished() && job.queue == queue);
+            let max = self.settings(queue).finished_max.unwrap_or(u64::MAX);
+            if kept.count() as u64 > max {
+                self.jobs.remove(id);
+            }
+        }
+        oldest.retain(|(_, id)| self.jobs.contains_key(id));
+        let surplus = oldest.len().saturating_sub(self.defaults.finished_max);
+        for (_, id) in oldest.into_iter().take(surplus) {
+            self.jobs.remove(&id);
+        }
     }
 
     /// The lease or schedule that is due first.
     fn next_due(&self, now_ms: u64) -> Option<(u64, u64)> {
         let due = |job: &JobImage| match job.status() {
-            Status::Scheduled => job.run_at_ms,
+            Status::Scheduled => job.rare().run_at_ms,
             Status::Leased => job.lease.as_ref().and_then(|lease| lease.deadline_ms),
             _ => None,
         };
@@ -53,5 +78,5 @@ impl Model {
 
 /// When a job is removed by time.
 fn goes_ms(job: &JobImage) -> Option<u64> {
-    if job.status().is_finished() { job.kept_until_ms } else { job.expires_ms }
+    if job.status().is_finished() { job.kept_until_ms } else { job.expires_ms() }
 }

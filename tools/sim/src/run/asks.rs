@@ -235,7 +235,7 @@ impl Run {
         }
         let job = self.model.job(given.id).expect("it was one of the choices");
         let attempts_max = self.model.tries(job).attempts_max;
-        let own = (attempts_max > 0 && !job.foreground) || !job.labels.is_empty();
+        let own = (attempts_max > 0 && !job.foreground) || !job.rare().labels.is_empty();
         let made_ready = self.history.last_change(given.id.0);
         let command = Command::Lease(lease.clone());
         let leased = Some(given.id);

@@ -257,8 +257,9 @@ impl Run {
             return Ok(());
         }
         let folded = self.server.fold()?;
+        let now_ms = self.server.now_ms();
         let difference =
-            |state: &spindle_core::State| crate::model::fold_difference(state, &folded);
+            |state: &spindle_core::State| crate::model::fold_difference(state, &folded, now_ms);
         self.server.engine().look(difference).map_err(|why| format!("after a trim, {why}"))
     }
 

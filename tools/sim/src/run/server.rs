@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use spindle_core::{JobId, State};
+use spindle_core::{Defaults, JobId, State};
 use spindle_engine::{
     Caller, Clock, ConnectionId, Delivery, Engine, Mailbox, ManualClock, Options, Which, fold_state,
 };
@@ -54,6 +54,7 @@ impl Server {
             payload_memory_bytes: PAYLOAD_MEMORY_BYTES,
             seed,
             faults: planted.engine,
+            defaults: Defaults { finished_max: 25, values_max: 2, ..Defaults::default() },
             ..Options::default()
         };
         let mut server = Server {

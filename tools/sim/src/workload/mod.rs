@@ -129,7 +129,7 @@ impl Workload {
             .jobs()
             .flat_map(|job| {
                 let lease = job.lease.as_ref().and_then(|lease| lease.deadline_ms);
-                [job.run_at_ms, job.expires_ms, job.kept_until_ms, lease]
+                [job.rare().run_at_ms, job.expires_ms(), job.kept_until_ms, lease]
             })
             .flatten()
             .filter(|at| *at > view.now_ms && *at < view.now_ms + 400_000_000)

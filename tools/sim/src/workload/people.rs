@@ -36,7 +36,7 @@ impl Workload {
             18 if self.one_in(3) => Command::PayloadDamaged { id: self.any_job(view, |_| true) },
             18 | 19 => self.set_state(view),
             20 => Command::AddEvent {
-                id: self.any_job(view, |job| job.state.is_some()),
+                id: self.any_job(view, |job| job.rare().state.is_some()),
                 event: Bytes::from_static(b"[\"noted\"]"),
             },
             21..24 => Command::SetQueue { name: self.queue(), settings: self.settings() },
@@ -82,7 +82,7 @@ impl Workload {
     }
 
     fn set_state(&mut self, view: View<'_>) -> Command {
-        let id = self.any_job(view, |job| job.state.is_some());
+        let id = self.any_job(view, |job| job.rare().state.is_some());
         let revision = view.model.job(id).map_or(0, |job| job.revision);
         let wrong = u32::from(self.one_in(4));
         Command::SetState {
@@ -112,9 +112,12 @@ impl Workload {
             keep_ms: self.some(&[1_000, 50_000_000]),
             keep_dead_ms: self.some(&[4_000]),
             jobs_max: self.some(&[3, 40]),
-            finished_max: None,
+            finished_max: self.some(&[0, 2, 6]),
             bytes_type: None,
-            jobs_max_by_class: Vec::new(),
+            jobs_max_by_class: self
+                .some(&[[9, 0, 4], [2, 6, 0]])
+                .map(Vec::from)
+                .unwrap_or_default(),
         }
     }
 

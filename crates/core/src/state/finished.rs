@@ -1,0 +1,225 @@
+//! Finished jobs: stubs, in the order they ended, and what the caps on them say.
+
+use std::num::NonZeroU64;
+
+use bytes::Bytes;
+
+use super::change::{id_of, uuid_of};
+use super::slot::StubParts;
+use super::*;
+use crate::job::{JobId, JobImage, Scope};
+use crate::payload::BytesRef;
+
+/// What a finished job takes on disk besides its payload and its result, roughly.
+const IMAGE_BYTES: u64 = 192;
+
+impl State {
+    /// Puts a stub into all indices, in the place of the unfinished job if there is one.
+    pub(super) fn insert_stub(&mut self, image: &JobImage, at: Place) {
+        let Some(id) = NonZeroU64::new(image.id) else { return };
+        let mut before = self.handle(JobId(image.id));
+        if before.is_some_and(|handle| handle & STUB != 0) {
+            // Told again: its place in the indices is where the new one goes.
+            self.remove_job(JobId(image.id));
+            before = None;
+        }
+        let queue = self.queue_made(&image.queue);
+        let keys = &image.rare().keys;
+        let stub = Stub::new(StubParts {
+            id,
+            status: image.status(),
+            uuid: image.uuid().or_else(|| keys.iter().find_map(as_uuid)),
+            queue,
+            image: at,
+            home: image.needs().map_or(at.position, |needs| needs.min(at.position)),
+            finished_ms: image.finished_ms.unwrap_or(0),
+            kept_until_ms: image.kept_until_ms,
+            bytes: bytes_of(image),
+        });
+        let number = self.stubs.insert(stub);
+        // Entered before the unfinished job goes, so that the queue is not forgotten in between.
+        self.enter_finished(number);
+        match before {
+            Some(handle) if self.slots[handle].other_keys().is_empty() => {
+                self.name_stub_instead(handle, number);
+            }
+            _ => {
+                if before.is_some() {
+                    self.remove_job(JobId(image.id));
+                }
+                self.name_stub(number, keys);
+            }
+        }
+    }
+
+    fn name_stub(&mut self, number: u32, keys: &[Key]) {
+        let handle = number | STUB;
+        let kept: Vec<Key> = keys
+            .iter()
+            .filter(|key| key.scope() == Scope::WhileKept && as_uuid(key).is_none())
+            .map(|key| Key { name: Bytes::copy_from_slice(&key.name), ..*key })
+            .collect();
+        if !kept.is_empty() {
+            self.stub_keys.insert(handle, kept);
+        }
+        let State { slots, stubs, by_id, .. } = self;
+        let id = stubs[number].job_id().0;
+        by_id.insert(id, handle, |other| id_of(slots, stubs, other));
+        self.enter_keys(handle);
+    }
+
+    /// The common case: the name and the id stay where they are in their indices, and lead to the
+    /// stub from now on.
+    fn name_stub_instead(&mut self, slot_number: u32, number: u32) {
+        self.leave_expiry(slot_number);
+        self.detach(slot_number);
+        if !self.slots[slot_number].labels().is_empty() {
+            self.leave_labels(slot_number);
+        }
+        let id = self.slots[slot_number].id.get();
+        let handle = number | STUB;
+        let State { slots, stubs, by_id, keys, .. } = self;
+        by_id.replace(id, slot_number, handle, |other| id_of(slots, stubs, other));
+        if let Some(uuid) = uuid_of(slots, stubs, slot_number) {
+            keys.replace(keys.hash(Origin::Workq as u8, &uuid), slot_number, handle);
+        }
+        if let Some(slot) = self.slots.remove(slot_number) {
+            self.forget_queue_if_unused(slot.queue);
+        }
+    }
+
+    /// Takes a stub out of everything but the names. Returns its queue.
+    pub(super) fn remove_stub(&mut self, number: u32) -> Option<u32> {
+        self.leave_finished(number);
+        self.stub_keys.remove(&(number | STUB));
+        self.stubs.remove(number).map(|stub| stub.queue())
+    }
+
+    pub(super) fn set_kept_until(&mut self, number: u32, until_ms: u64) {
+        self.leave_stub_expiry(number);
+        self.stubs[number].set_kept_until(Some(until_ms));
+        self.enter_stub_expiry(number);
+    }
+
+    // ---- indices ----
+
+    fn enter_finished(&mut self, number: u32) {
+        self.enter_stub_expiry(number);
+        let State { stubs, queues, oldest, finished_bytes, .. } = self;
+        let stub = &stubs[number];
+        let (queue_number, key) = (stub.queue(), stub.age_key());
+        *finished_bytes += stub.bytes();
+        if let Some(queue) = queues[queue_number as usize].as_mut() {
+            queue.counts[stub.status() as usize] += 1;
+            let before = queue.finished.first();
+            queue.finished.insert(key, number, |other| stubs[other].age_key());
+            if queue.finished.first() == Some(number) {
+                before.map(|before| oldest.remove(&(stubs[before].age_key(), queue_number)));
+                oldest.insert((key, queue_number));
+            }
+            if queue.settings.finished_max.is_none() {
+                return;
+            }
+        }
+        self.note_surplus(queue_number);
+    }
+
+    fn leave_finished(&mut self, number: u32) {
+        self.leave_stub_expiry(number);
+        let State { stubs, queues, oldest, finished_bytes, .. } = self;
+        let stub = &stubs[number];
+        let (queue_number, key) = (stub.queue(), stub.age_key());
+        *finished_bytes -= stub.bytes();
+        if let Some(queue) = queues[queue_number as usize].as_mut() {
+            queue.counts[stub.status() as usize] -= 1;
+            let was_first = queue.finished.first() == Some(number);
+            queue.finished.remove(key, number, |other| stubs[other].age_key());
+            if was_first {
+                oldest.remove(&(key, queue_number));
+                let first = queue.finished.first();
+                oldest.extend(first.map(|first| (stubs[first].age_key(), queue_number)));
+            }
+        }
+        self.note_surplus(queue_number);
+    }
+
+    fn enter_stub_expiry(&mut self, number: u32) {
+        let State { stubs, stub_expiry, .. } = self;
+        let Some(until_ms) = stubs[number].kept_until_ms() else { return };
+        stub_expiry.insert(stubs[number].expiry_key(), number, |other| stubs[other].expiry_key());
+        self.note_due(until_ms);
+    }
+
+    fn leave_stub_expiry(&mut self, number: u32) {
+        let State { stubs, stub_expiry, .. } = self;
+        if stubs[number].kept_until_ms().is_some() {
+            let key = stubs[number].expiry_key();
+            stub_expiry.remove(key, number, |other| stubs[other].expiry_key());
+        }
+    }
+
+    /// Notes whether a queue keeps more finished jobs than it may.
+    pub(super) fn note_surplus(&mut self, number: u32) {
+        let over = self.queue_at(number).is_some_and(|queue| queue.surplus() > 0);
+        if over {
+            self.surplus.insert(number);
+        } else if !self.surplus.is_empty() {
+            self.surplus.remove(&number);
+        }
+    }
+
+    // ---- caps ----
+
+    /// What finished jobs take on disk: never less than it is, and about an eighth more at most.
+    pub fn finished_bytes(&self) -> u64 {
+        self.finished_bytes
+    }
+
+    /// Whether a cap says that finished jobs have to go; ticks do that, some at a time.
+    pub fn has_surplus(&self) -> bool {
+        !self.surplus.is_empty()
+            || self.stubs.len() > self.defaults.finished_max
+            || self.finished_bytes > self.defaults.finished_bytes_max
+    }
+
+    /// Finished jobs above a cap, at most so many: of a queue over its own, else the oldest of all.
+    pub(crate) fn surplus(&self, limit: usize) -> Vec<u64> {
+        let id = |number: u32| self.stubs[number].job_id().0;
+        if let Some(queue) = self.surplus.first().and_then(|number| self.queue_at(*number)) {
+            let count = usize::try_from(queue.surplus()).unwrap_or(limit).min(limit);
+            return queue.finished.iter_after(0).take(count).map(id).collect();
+        }
+        let mut count = self.stubs.len().saturating_sub(self.defaults.finished_max);
+        let mut bytes = self.finished_bytes.saturating_sub(self.defaults.finished_bytes_max);
+        // The oldest of each queue, with what follows it there.
+        let mut heads = BTreeSet::new();
+        let lines = self.oldest.iter().take(limit);
+        let mut lines: Vec<_> = lines
+            .filter_map(|(_, number)| self.queue_at(*number))
+            .map(|queue| queue.finished.iter_after(0))
+            .collect();
+        for (at, line) in lines.iter_mut().enumerate() {
+            heads.extend(line.next().map(|number| (self.stubs[number].age_key(), at, number)));
+        }
+        let mut going = Vec::new();
+        while going.len() < limit && (count > 0 || bytes > 0) {
+            let Some((_, at, number)) = heads.pop_first() else { break };
+            going.push(id(number));
+            count = count.saturating_sub(1);
+            bytes = bytes.saturating_sub(self.stubs[number].bytes());
+            heads.extend(lines[at].next().map(|next| (self.stubs[next].age_key(), at, next)));
+        }
+        going
+    }
+}
+
+/// A little more than a finished job takes in the log.
+fn bytes_of(image: &JobImage) -> u64 {
+    let len = |place: Option<&BytesRef>| place.map_or(0, |place| u64::from(place.len));
+    let outcome = image.outcome.as_deref();
+    let told = outcome.map_or(0, |o| o.message.len() + o.error.len() + o.code.len());
+    let rare = image.rare.as_deref().map_or(0, prost::Message::encoded_len);
+    let attempts = image.history.iter().map(|attempt| 32 + attempt.worker.len()).sum::<usize>();
+    let image_bytes = IMAGE_BYTES + (image.queue.len() + told + rare + attempts) as u64;
+    image_bytes + len(image.payload.as_ref()) + len(outcome.and_then(|o| o.bytes.as_ref()))
+}
