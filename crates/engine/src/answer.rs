@@ -14,12 +14,47 @@ pub enum Answer {
     Finished(Arc<JobImage>),
     /// The job went away without a result: deleted, or its TTL passed.
     Gone(JobId),
+    /// Something new of a watched job; the watch goes on.
+    Told {
+        /// The job.
+        job: JobId,
+        /// What its holder said.
+        news: News,
+    },
+    /// A watched job is done or dead, which ends the watch.
+    Ended {
+        /// Its outcome is in here.
+        image: Arc<JobImage>,
+        /// The result begins with so many bytes that were told as [`News::Data`] before.
+        told_bytes: u32,
+    },
+    /// A sleeper is called: there may be something to lease.
+    Called,
     /// The wait ran out.
     TimedOut,
     /// The log has room again for what was refused as busy.
     Room,
     /// The feed has something newer.
     FeedMoved,
+}
+
+/// What the holder of a lease tells while it works. Never logged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum News {
+    /// How far it is, as text the way the worker wrote it.
+    Progress {
+        /// So much is done.
+        numerator: Bytes,
+        /// So much there is to do.
+        denominator: Bytes,
+        /// How long it will take by the worker's own estimate; 0 if it has none (the draft Gearman
+        /// began with).
+        remaining_s: u32,
+    },
+    /// A piece of the result, which stands before what the end of the job brings.
+    Data(Bytes),
+    /// Something people should see.
+    Warning(Bytes),
 }
 
 /// A lease that was given.

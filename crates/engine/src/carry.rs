@@ -25,9 +25,22 @@ const SLACK_SEGMENTS: u64 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Carrier {
     round: Option<Round>,
+    weighed: Weighed,
     /// Rounds that ended with a trim, for people and tests.
     trims: u64,
 }
+
+/// What was last found to need the oldest part of the log. To weigh it is a walk over all jobs, and
+/// on a full disk every step asks: so an answer counts for as many steps as the walk was long.
+#[derive(Debug, Default)]
+struct Weighed {
+    target: u64,
+    bytes: usize,
+    steps_left: usize,
+}
+
+/// So many jobs may be walked over for each step of carry-forward.
+const JOBS_PER_STEP: usize = 50_000;
 
 #[derive(Debug)]
 struct Round {
@@ -90,8 +103,9 @@ impl Engine {
     /// Does one bounded step. Returns whether there is more to do at once.
     pub fn carry_step(&self) -> Result<bool, LogError> {
         let mut carrier = self.shared.carry.lock();
+        let carrier = &mut *carrier;
         let Some(round) = carrier.round.as_mut() else {
-            carrier.round = self.begin_round();
+            carrier.round = self.begin_round(&mut carrier.weighed);
             return Ok(carrier.round.is_some());
         };
         if self.outgrows_reserve(round) {
@@ -99,7 +113,7 @@ impl Engine {
             return Ok(true);
         }
         match &mut round.stage {
-            Stage::Jobs => match self.carry_jobs(round) {
+            Stage::Jobs => match self.carry_jobs(round, &mut carrier.weighed) {
                 Walk::Goes => {}
                 // Deletes make it shorter: what was to be carried is looked at anew.
                 Walk::Blocked => return Ok(false),
@@ -145,7 +159,7 @@ impl Engine {
     /// Starts a round when the log is over twice what lives in it. On a full disk a segment that is
     /// worth it and fits into the reserve is enough: what is dead is then the only room there is,
     /// and deleting must give it back before the reserve has gone on recording the deletes.
-    fn begin_round(&self) -> Option<Round> {
+    fn begin_round(&self, weighed: &mut Weighed) -> Option<Round> {
         let log = &self.shared.log;
         let first = log.first();
         let segment_end = log.segment_end_before(first)?;
@@ -156,7 +170,7 @@ impl Engine {
         };
         let kept = log.bytes_on_disk();
         if log.space() == Space::ReserveOnly {
-            let needed = self.bytes_below(segment_end);
+            let needed = self.bytes_below(segment_end, weighed);
             let pays =
                 needed as u64 <= segment_bytes / 4 * 3 || kept > live + live / 8 + segment_bytes;
             let round = Round { target: segment_end.0, from: JobId(0), stage: Stage::Jobs };
@@ -180,7 +194,11 @@ impl Engine {
     }
 
     /// About how many bytes must be told again to drop what is below a position.
-    fn bytes_below(&self, target: Position) -> usize {
+    fn bytes_below(&self, target: Position, weighed: &mut Weighed) -> usize {
+        if weighed.target == target.0 && weighed.steps_left > 0 {
+            weighed.steps_left -= 1;
+            return weighed.bytes;
+        }
         let mut bytes = 0;
         let mut from = Some(JobId(0));
         while let Some(id) = from {
@@ -188,6 +206,8 @@ impl Engine {
             bytes += old.iter().map(Old::bytes).sum::<usize>();
             from = next;
         }
+        let steps_left = self.look(|state| state.jobs_count()) / JOBS_PER_STEP;
+        *weighed = Weighed { target: target.0, bytes, steps_left };
         bytes
     }
 
@@ -208,7 +228,7 @@ impl Engine {
     }
 
     /// Carries the next few jobs.
-    fn carry_jobs(&self, round: &mut Round) -> Walk {
+    fn carry_jobs(&self, round: &mut Round, weighed: &mut Weighed) -> Walk {
         let (old, next) = {
             let inner = self.shared.inner.lock();
             inner.old_jobs(round.from, round.target)
@@ -227,7 +247,7 @@ impl Engine {
         }
         let bytes = fetched.iter().map(Fetched::bytes).sum();
         let target = Position(round.target);
-        if bytes > 0 && !self.has_room_for(bytes, || self.bytes_below(target)) {
+        if bytes > 0 && !self.has_room_for(bytes, || self.bytes_below(target, weighed)) {
             return Walk::Blocked;
         }
         let mut inner = self.enter();

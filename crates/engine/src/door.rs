@@ -92,6 +92,8 @@ pub trait Session: Send {
         out: &mut Outbox,
     ) -> Flow;
     /// The peer sends no more; `input` holds what was not consumed. Also ends a wait under way.
+    /// `Continue` closes the connection when what is there has been sent, unless whole requests
+    /// were left for a full outbox: those are given again first.
     fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow;
     /// The server stops: answer what can be answered now. `last` is true when the shutdown timeout
     /// has passed and the connection closes whatever is still under way.

@@ -10,9 +10,9 @@ use spindle_core::job::Cause;
 use spindle_core::{BytesRef, Command, JobId, Rejection, Type};
 use spindle_log::{Log, LogError, Space};
 
-use crate::commit::Committed;
 use crate::answer::LeasedJob;
 use crate::clock::Clock;
+use crate::commit::Committed;
 use crate::door::{ConnectionId, Gate, LeaseRef, Mailbox, Ticket};
 use crate::inner::{Inner, Stats};
 use crate::options::Options;
@@ -212,7 +212,7 @@ impl Engine {
         self.shared.timer.ring_if_before(deadline_ms);
     }
 
-    fn check_room(&self, inner: &Inner) -> Result<(), Refused> {
+    pub(crate) fn check_room(&self, inner: &Inner) -> Result<(), Refused> {
         if inner.undurable_bytes > inner.options.undurable_bytes_max {
             return Err(Refused::Busy);
         }
@@ -250,7 +250,7 @@ impl Engine {
         Ok(ticket)
     }
 
-    fn submit_locked(
+    pub(crate) fn submit_locked(
         &self,
         inner: &mut parking_lot::MutexGuard<'_, Inner>,
         mut job: NewJob,
@@ -272,6 +272,10 @@ impl Engine {
             }
         } else if self.shared.log.space() == Space::ReserveOnly {
             return Err(Refused::DiskFull);
+        }
+        if job.submit.constraints_revision == Submit::UNMATCHED {
+            // Matchers have no meaning yet: only who names labels himself falls under constraints.
+            job.submit.constraints_revision = inner.state.server().constraints_revision;
         }
         job.submit.id = inner.take_id();
         let id = job.submit.id;
@@ -298,7 +302,7 @@ impl Engine {
     }
 
     /// A refusal with what it must wait for.
-    fn refuse(&self, inner: &Inner, rejection: Rejection) -> Refused {
+    pub(crate) fn refuse(&self, inner: &Inner, rejection: Rejection) -> Refused {
         let gate = match &rejection {
             Rejection::KeyTaken(_) if inner.options.faults.duplicate_answered_early => Gate::OPEN,
             Rejection::KeyTaken(id) => {

@@ -36,6 +36,7 @@ impl Inner {
             });
             let next = self.woken.iter().filter_map(|queue| self.waits.for_queue(queue, after));
             let Some(ticket) = next.min().filter(|_| !self.stopping) else {
+                self.call_sleepers();
                 self.woken.clear();
                 return;
             };
@@ -125,7 +126,7 @@ impl Inner {
     /// job goes with its last waiter; a started one ends with its lease.
     pub fn end_wait(&mut self, ticket: Ticket, answer: Option<Answer>) {
         let job = match self.waits.find(ticket).map(|wait| &wait.wish) {
-            Some(Wish::Result { job, .. }) => Some(*job),
+            Some(Wish::Result { job, .. } | Wish::Watch { job }) => Some(*job),
             Some(_) => None,
             None => return,
         };
@@ -172,6 +173,6 @@ impl Inner {
     /// When the engine must be woken next.
     pub fn next_deadline(&self) -> Option<u64> {
         let core = Some(self.state.due_hint_ms()).filter(|due| *due != u64::MAX);
-        [core, self.waits.next_deadline()].into_iter().flatten().min()
+        [core, self.waits.next_deadline(), self.calls.next_due()].into_iter().flatten().min()
     }
 }

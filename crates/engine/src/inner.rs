@@ -1,7 +1,6 @@
 //! What is behind the engine's one lock: the core's state, the open batch, and those who wait.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
 
 use bytes::Bytes;
 use spindle_core::Command;
@@ -16,7 +15,9 @@ use crate::feed::is_told;
 use crate::options::Options;
 use crate::recent::Recent;
 use crate::record::{ENTRY_HEADER_BYTES, HEADER_BYTES, RecordWriter};
+use crate::sleep::Calls;
 use crate::waits::Waits;
+use crate::watch::Reports;
 
 /// A record that is complete and waits to be written.
 #[derive(Debug, Clone)]
@@ -33,6 +34,8 @@ pub(crate) struct Sealed {
 pub struct Stats {
     /// Unfinished jobs whose TTL passed, since the start.
     pub expired_unfinished: u64,
+    /// Finished jobs that went because a cap on them was reached, since the start.
+    pub finished_dropped: u64,
     /// Payloads that failed their checksum, since the start.
     pub payloads_damaged: u64,
 }
@@ -50,6 +53,10 @@ pub(crate) struct Inner {
     pub sealed: VecDeque<Sealed>,
     pub recent: Recent,
     pub waits: Waits,
+    /// What holders of live leases told.
+    pub reports: Reports,
+    /// Sleepers that were called and have not come yet.
+    pub calls: Calls,
     pub next_id: u64,
     /// What a foreground handle must wait for: the record that reserved its id.
     pub ids_gate: Gate,
@@ -90,6 +97,8 @@ impl Inner {
             sealed: VecDeque::new(),
             recent: Recent::new(options.payload_memory_bytes),
             waits: Waits::default(),
+            reports: Reports::default(),
+            calls: Calls::default(),
             next_id: 1,
             ids_gate: Gate::OPEN,
             undurable_bytes: 0,
@@ -197,16 +206,16 @@ impl Inner {
     pub fn tick(&mut self, now_ms: u64) -> bool {
         self.now_ms = self.now_ms.max(now_ms);
         let now_ms = self.now_ms;
-        if self.state.finished_count() > self.state.defaults().finished_max {
+        if self.state.has_surplus() {
             self.run(&Command::Tick { hold_expiry: self.hold_expiry }).ok();
         }
         if now_ms < self.state.due_hint_ms() {
-            return false;
+            return self.state.has_surplus();
         }
         self.state.wake_buckets(now_ms);
         self.run(&Command::Tick { hold_expiry: self.hold_expiry }).ok();
         self.state.renew_due_hint(self.hold_expiry);
-        let more = now_ms >= self.state.due_hint_ms();
+        let more = now_ms >= self.state.due_hint_ms() || self.state.has_surplus();
         if !more {
             self.dispatch_promoted();
         }
@@ -286,6 +295,11 @@ impl Inner {
                     self.finished_bytes += finished_cost(image);
                 }
             }
+            Event::Persisted(image) => {
+                let len = image.payload.as_ref().map_or(0, |payload| payload.len as usize);
+                self.foreground_bytes = self.foreground_bytes.saturating_sub(len);
+                self.live_bytes += live_cost(image);
+            }
             Event::Carried(image) if self.state.status(JobId(image.id)).is_none() => {
                 if image.status().is_finished() {
                     self.finished_bytes += finished_cost(image);
@@ -324,6 +338,7 @@ impl Inner {
                 // Stubs do not know their images' sizes: each counts as the mean.
                 let count = self.state.finished_count().max(1) as u64;
                 self.finished_bytes -= self.finished_bytes / count;
+                self.stats.finished_dropped += u64::from(cause == Cause::Limit);
             }
             None => {}
         }
@@ -336,6 +351,7 @@ impl Inner {
                 self.wake_queue(&image.queue);
             }
             Event::Requeued(requeued) => {
+                self.forget_report(JobId(requeued.id));
                 self.waits.set_leased(JobId(requeued.id), false);
                 self.on_ready_again(JobId(requeued.id));
             }
@@ -353,10 +369,14 @@ impl Inner {
                 let gate = self.tail();
                 for id in &gone.ids {
                     self.abandoned.remove(&JobId(*id));
+                    self.forget_report(JobId(*id));
                     self.tell_all(JobId(*id), gate, Answer::Gone);
                 }
             }
-            Event::Leased(leased) => self.waits.set_leased(JobId(leased.id), true),
+            Event::Leased(leased) => {
+                self.waits.set_leased(JobId(leased.id), true);
+                self.note_came(JobId(leased.id));
+            }
             _ => {}
         }
     }
@@ -375,18 +395,10 @@ impl Inner {
     }
 
     pub fn wake_queue(&mut self, queue: &Bytes) {
-        if self.waits.has_queue(queue) && !self.woken.contains(queue) {
+        let waited_for = self.waits.has_queue(queue) || self.waits.has_asleep(queue);
+        if waited_for && !self.woken.contains(queue) {
             self.woken.push(queue.clone());
         }
-    }
-
-    fn tell_finished(&mut self, image: &JobImage, gate: Gate) {
-        let id = JobId(image.id);
-        if !self.waits.has_any_for_job(id) {
-            return;
-        }
-        let image = Arc::new(image.clone());
-        self.tell_all(id, gate, |_| Answer::Finished(image.clone()));
     }
 
     fn tell_all(&mut self, id: JobId, gate: Gate, answer: impl Fn(JobId) -> Answer) {

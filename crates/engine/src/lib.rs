@@ -21,15 +21,19 @@ mod engine;
 mod feed;
 mod handoff;
 mod inner;
+mod join;
+mod listing;
 mod options;
 mod read;
 mod recent;
+mod sleep;
 mod start;
 mod survey;
 mod threads;
 mod waits;
+mod watch;
 
-pub use answer::{Answer, LeasedJob};
+pub use answer::{Answer, LeasedJob, News};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::Committed;
 pub use door::{
@@ -38,8 +42,12 @@ pub use door::{
 pub use engine::{Engine, Failure, LeaseReply, NewJob, Refused, RetryError, WorkResult};
 pub use feed::{FeedError, FeedEvent, FeedId, FeedIdError, FeedPage};
 pub use inner::Stats;
+pub use join::Joined;
+pub use listing::{FoundInQueues, JobLine, QueueLine};
 pub use options::{Faults, Options};
 pub use read::{FetchError, Which};
+pub use sleep::Slept;
 pub use start::{StartError, fold_state};
 pub use survey::{Counts, Survey};
 pub use waits::Caller;
+pub use watch::Standing;

@@ -18,6 +18,9 @@ pub struct Options {
     pub payload_bytes_max: usize,
     /// Bytes of foreground payloads and results kept in memory at once.
     pub foreground_bytes_max: usize,
+    /// Bytes of pieces of results that workers have told and not finished yet, over all jobs;
+    /// above it watchers still get them, but they are not kept for the result.
+    pub told_bytes_max: usize,
     /// Waits at once, over all connections.
     pub waits_max: usize,
     /// Unbound leases live at least this long after a start (at most the job's TTR).
@@ -42,6 +45,7 @@ impl Default for Options {
             turn_entries_max: usize::MAX,
             payload_bytes_max: 64 * MIB,
             foreground_bytes_max: 256 * MIB,
+            told_bytes_max: 256 * MIB,
             waits_max: 100_000,
             grace_ms: 30_000,
             carry_bytes: 256 * 1024,

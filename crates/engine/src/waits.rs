@@ -1,5 +1,5 @@
-//! Who waits for what: leases, results, room in the log, the feed. Volatile: a crash forgets it, and so may
-//! the connections it belonged to.
+//! Who waits for what: leases, results, news of a job, calls to work, room in the log, the feed.
+//! Volatile: a crash forgets it, and so may the connections it belonged to.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -36,10 +36,22 @@ pub(crate) enum Wish {
         /// The deadline counts only until somebody has leased the job (Workq's `run`).
         until_leased: bool,
     },
+    /// News of a job and its end, with several answers.
+    Watch { job: JobId },
+    /// A call when there is something to lease; nothing is reserved.
+    Sleep(Box<Sleep>),
     /// Room for more undurable bytes.
     Room,
     /// A durable event in a record from this position on.
     Feed { position: u64 },
+}
+
+/// What a sleeper can be called for.
+#[derive(Debug, Clone)]
+pub(crate) struct Sleep {
+    pub queues: Vec<Bytes>,
+    /// It could not carry larger payloads.
+    pub payload_bytes_max: u32,
 }
 
 #[derive(Debug)]
@@ -55,6 +67,8 @@ pub(crate) struct Waits {
     next_ticket: u64,
     waits: HashMap<Ticket, Wait>,
     by_queue: HashMap<Bytes, BTreeSet<Ticket>>,
+    /// As `by_queue`, of those who only want to be called.
+    asleep: HashMap<Bytes, BTreeSet<Ticket>>,
     by_job: HashMap<JobId, BTreeSet<Ticket>>,
     by_connection: HashMap<ConnectionId, BTreeSet<Ticket>>,
     room: BTreeSet<Ticket>,
@@ -67,20 +81,9 @@ impl Waits {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
         match &wait.wish {
-            Wish::Lease(lease) => {
-                for queue in &lease.queues {
-                    match self.by_queue.get_mut(queue) {
-                        Some(line) => {
-                            line.insert(ticket);
-                        }
-                        None => {
-                            let name = Bytes::copy_from_slice(queue);
-                            self.by_queue.insert(name, BTreeSet::from([ticket]));
-                        }
-                    }
-                }
-            }
-            Wish::Result { job, .. } => {
+            Wish::Lease(lease) => add_to_lines(&mut self.by_queue, &lease.queues, ticket),
+            Wish::Sleep(sleep) => add_to_lines(&mut self.asleep, &sleep.queues, ticket),
+            Wish::Result { job, .. } | Wish::Watch { job } => {
                 self.by_job.entry(*job).or_default().insert(ticket);
             }
             Wish::Room => {
@@ -110,7 +113,14 @@ impl Waits {
                     remove_from(&mut self.by_queue, queue, ticket);
                 }
             }
-            Wish::Result { job, .. } => remove_from(&mut self.by_job, job, ticket),
+            Wish::Sleep(sleep) => {
+                for queue in &sleep.queues {
+                    remove_from(&mut self.asleep, queue, ticket);
+                }
+            }
+            Wish::Result { job, .. } | Wish::Watch { job } => {
+                remove_from(&mut self.by_job, job, ticket);
+            }
             Wish::Room => {
                 self.room.remove(&ticket);
             }
@@ -165,6 +175,11 @@ impl Waits {
         self.by_job.get(&job).map(|line| line.iter().copied().collect()).unwrap_or_default()
     }
 
+    /// How many wait for a job's end, or watch it.
+    pub fn count_for_job(&self, job: JobId) -> usize {
+        self.by_job.get(&job).map_or(0, BTreeSet::len)
+    }
+
     pub fn has_any_for_job(&self, job: JobId) -> bool {
         self.by_job.contains_key(&job)
     }
@@ -193,7 +208,7 @@ impl Waits {
             .filter(|(_, wait)| match &wait.wish {
                 Wish::Lease(_) => true,
                 Wish::Result { until_leased, .. } => !until_leased,
-                Wish::Room | Wish::Feed { .. } => false,
+                Wish::Watch { .. } | Wish::Sleep(_) | Wish::Room | Wish::Feed { .. } => false,
             })
             .map(|(ticket, _)| *ticket)
             .collect();
@@ -212,8 +227,30 @@ impl Waits {
         self.by_queue.contains_key(queue)
     }
 
+    /// The one who has slept longest for want of work in this queue.
+    pub fn first_asleep(&self, queue: &[u8]) -> Option<Ticket> {
+        self.asleep.get(queue).and_then(|line| line.first().copied())
+    }
+
+    pub fn has_asleep(&self, queue: &[u8]) -> bool {
+        self.asleep.contains_key(queue)
+    }
+
     pub fn len(&self) -> usize {
         self.waits.len()
+    }
+}
+
+fn add_to_lines(lines: &mut HashMap<Bytes, BTreeSet<Ticket>>, queues: &[Bytes], ticket: Ticket) {
+    for queue in queues {
+        match lines.get_mut(queue) {
+            Some(line) => {
+                line.insert(ticket);
+            }
+            None => {
+                lines.insert(Bytes::copy_from_slice(queue), BTreeSet::from([ticket]));
+            }
+        }
     }
 }
 

@@ -239,7 +239,10 @@ impl Connection {
             (Stage::Reading, _) if self.held_back => {}
             (Stage::Reading | Stage::Waiting, Some(OpenSession { session, .. })) => {
                 let flow = session.on_end_of_input(&mut self.input, &mut self.out);
-                self.obey(if flow == Flow::Continue { Flow::Close } else { flow });
+                // Whole requests may be left because the outbox was full: they are given again when
+                // it is empty.
+                let is_over = self.input.is_empty() || !self.is_holding_back();
+                self.obey(if flow == Flow::Continue && is_over { Flow::Close } else { flow });
             }
             _ => self.stage = Stage::Dead,
         }
@@ -285,12 +288,16 @@ impl Connection {
             Flow::Continue if self.leaving => Stage::Closing,
             Flow::Continue => Stage::Reading,
         };
-        self.held_back = self.stage == Stage::Reading
-            && !self.input.is_empty()
-            && self.out.pending_bytes() > HOLD_BACK_BYTES_MIN;
+        self.held_back =
+            self.stage == Stage::Reading && !self.input.is_empty() && self.is_holding_back();
         if self.input.is_empty() && self.input.capacity() > IDLE_INPUT_BYTES_MAX {
             self.input = BytesMut::new();
         }
+    }
+
+    /// Whether so much is unsent that a session may leave whole requests for later.
+    fn is_holding_back(&self) -> bool {
+        self.out.pending_bytes() > HOLD_BACK_BYTES_MIN
     }
 
     /// Writes what the outbox releases.

@@ -30,7 +30,9 @@
 //!   `Flow::Continue`; then it is called with what was kept, if anything was.
 //! - After `on_end_of_input` only `on_answer`, `on_shutdown` and, when a wait had outlived the end
 //!   of input and was answered with `Flow::Continue`, `on_end_of_input` again are called.
-//!   `Flow::Continue` from `on_end_of_input` means `Flow::Close`.
+//!   `Flow::Continue` from `on_end_of_input` means `Flow::Close`, unless the session left requests
+//!   in the input because its outbox was full: then `on_bytes` and `on_end_of_input` are called
+//!   again when that is sent.
 //! - A session that finds more than 64 KiB in its outbox may leave complete requests in the input
 //!   and return `Flow::Continue`: it is called again with them when the outbox is empty.
 //!   Meanwhile no more is read than while it waits. This bounds memory when small requests ask

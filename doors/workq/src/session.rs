@@ -511,12 +511,8 @@ impl Session for WorkqSession {
             // As if the end had come before the request: each has its answer.
             out.put(Gate::OPEN, encode::timeout);
         }
-        let flow = self.work(input, out);
-        match flow {
-            // A busy log only delays what is left.
-            Flow::Wait => Flow::Wait,
-            _ => Flow::Close,
-        }
+        // A busy log or a full outbox only delays what is left.
+        self.work(input, out)
     }
 
     fn on_shutdown(&mut self, last: bool, out: &mut Outbox) -> Flow {

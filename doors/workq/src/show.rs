@@ -34,14 +34,14 @@ pub(crate) fn job_info(image: &JobImage, payload: Bytes) -> JobInfo {
         ttr_ms: image.ttr_ms.unwrap_or(0),
         ttl_ms: image.ttl_ms.unwrap_or(0),
         payload,
-        attempts_max: limit(image.attempts_max),
+        attempts_max: limit(image.rare().attempts_max),
         attempts: u64::from(image.attempts),
-        fails_max: limit(image.fails_max),
+        fails_max: limit(image.rare().fails_max),
         fails: u64::from(image.fails),
         priority: image.priority,
         state: state_of(image),
         created_ms: image.created_ms,
-        time_ms: image.scheduled_ms,
+        time_ms: image.rare().scheduled_ms,
     }
 }
 

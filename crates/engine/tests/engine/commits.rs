@@ -118,9 +118,9 @@ fn a_lease_whose_attempt_must_count_waits_for_its_own_record() {
 
 #[test]
 fn too_much_that_is_not_durable_keeps_callers_waiting_for_room() {
-    let mut options = spindle_engine::Options { undurable_bytes_max: 10_000, ..Default::default() };
+    let mut options = Options { undurable_bytes_max: 10_000, ..Default::default() };
     options.payload_memory_bytes = 0;
-    let log = Arc::new(spindle_log::MemoryLog::new());
+    let log = Arc::new(MemoryLog::new());
     let bench = Bench::on(log, START_MS, options);
     let mut taken = 0;
     while bench.engine.submit(new_job(plain("q"), &noise(taken, 1000))).is_ok() {
@@ -202,7 +202,7 @@ fn a_failure_is_reported_once_whichever_threads_meet_it() {
 #[test]
 fn on_a_full_disk_submits_are_refused_and_what_frees_space_goes_on() {
     let disk = SimDisk::new(5);
-    let options = spindle_engine::Options { payload_memory_bytes: 0, ..Default::default() };
+    let options = Options { payload_memory_bytes: 0, ..Default::default() };
     let log = file_log(&disk);
     let bench = Bench::on(log.clone(), START_MS, options);
     log.maintain();

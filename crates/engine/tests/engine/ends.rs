@@ -19,7 +19,7 @@ fn kept(bench: &Bench) -> JobId {
 }
 
 fn read(bench: &Bench, id: JobId) {
-    let keep_read_ms = bench.image(id).keep_read_ms.expect("as it was submitted");
+    let keep_read_ms = bench.image(id).rare().keep_read_ms.expect("as it was submitted");
     bench.execute(Command::ResultRead { id, keep_read_ms });
 }
 

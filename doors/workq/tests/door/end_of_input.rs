@@ -64,3 +64,24 @@ fn answers_that_wait_for_the_disk_still_reach_a_client_that_sends_no_more() {
     client.expect(with_ids("+OK\r\n+OK 1\r\n#1 q 1000 1\r\na\r\n"));
     client.expect_closed();
 }
+
+#[test]
+fn more_answers_than_an_outbox_holds_follow_a_wait_that_the_end_of_input_ends() {
+    let server = TestServer::new();
+    let mut other = server.client();
+    let payload = "x".repeat(2000);
+    for job in 1..=100 {
+        let id = crate::harness::id(job);
+        other.ask(format!("add {id} q 1000 60000 2000\r\n{payload}\r\n"), "+OK\r\n");
+    }
+    let mut client = server.client();
+    client.begin("> lease nothing 60000");
+    client.send("inspect jobs q 0 100\r\n".repeat(40));
+    client.end_sending();
+    client.expect("-TIMEOUT\r\n");
+    let mut answers = 0;
+    for line in client.lines_to_the_end() {
+        answers += usize::from(line == "+OK 100");
+    }
+    assert_eq!(answers, 40);
+}

@@ -231,6 +231,13 @@ impl Client {
         assert!(rest.is_empty(), "before it closed came: {}", Shown(&rest));
     }
 
+    /// All lines until the server closes.
+    pub fn lines_to_the_end(mut self) -> Vec<String> {
+        let mut bytes = std::mem::take(&mut self.read_ahead);
+        self.stream.read_to_end(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+    }
+
     /// Says that it will send no more; it still reads.
     pub fn end_sending(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
