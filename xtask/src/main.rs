@@ -3,6 +3,7 @@
 //! `test` is everything that has to pass. It shares one target folder and two profiles: tests are
 //! built for debugging, the programs they and the long runs start are release builds.
 
+mod clients;
 mod packages;
 mod steps;
 mod torture;
@@ -100,6 +101,7 @@ fn run(chore: Chore) -> Result<()> {
 fn test() -> Result<()> {
     let mut steps = Steps::default();
     steps.run("Debian packages", packages::install_missing);
+    steps.run("client libraries", clients::install_missing);
     let built = steps.run("release build", || build_release(&RELEASED));
     steps.run("cargo test", || cargo(&["test", "--workspace", "--no-fail-fast"]));
     if built {

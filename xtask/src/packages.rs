@@ -3,19 +3,35 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
 
-/// A command the tests start, and the package that brings it.
-const NEEDED: [(&str, &str); 2] = [("beanstalkd", "beanstalkd"), ("python3", "python3")];
+/// What the tests need, and the package that brings it: a program by its name, a file by its path,
+/// or anything else by a command that succeeds when it is there.
+const NEEDED: &[(&str, &str)] = &[
+    ("beanstalkd", "beanstalkd"),
+    ("python3", "python3"),
+    ("mariadbd", "mariadb-server"),
+    ("initdb", "postgresql"),
+    ("gearman", "gearman-tools"),
+    ("gearmand", "gearman-job-server"),
+    ("cc", "gcc"),
+    ("/usr/include/libgearman/gearman.h", "libgearman-dev"),
+    ("perl -MGearman::Client -e1", "libgearman-client-perl"),
+    ("php", "php-cli"),
+    ("php -r exit((int)!extension_loaded('gearman'));", "php-gearman"),
+    ("python3 -m ensurepip --version", "python3-venv"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+];
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Installs what is missing; fails when something is missing afterwards.
 pub fn install_missing() -> Result<()> {
     let missing: Vec<(&str, &str)> =
-        NEEDED.into_iter().filter(|(command, _)| !is_there(command)).collect();
+        NEEDED.iter().copied().filter(|(sign, _)| !is_there(sign)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -29,17 +45,37 @@ pub fn install_missing() -> Result<()> {
     apt(&["update", "--quiet"])?;
     apt(&[&["install", "--quiet", "--yes", "--no-install-recommends"], &names[..]].concat())?;
     drop(policy);
-    for (command, package) in missing {
-        ensure!(is_there(command), "the package {package} is installed, but brings no {command}");
+    for (sign, package) in missing {
+        ensure!(is_there(sign), "the package {package} is installed, but brings no {sign}");
     }
     Ok(())
 }
 
-fn is_there(command: &str) -> bool {
+fn is_there(sign: &str) -> bool {
+    let mut words = sign.split(' ');
+    let command = words.next().unwrap_or_default();
+    let arguments: Vec<&str> = words.collect();
+    if command.starts_with('/') {
+        return Path::new(command).exists();
+    }
+    if !arguments.is_empty() {
+        let mut asked = Command::new(command);
+        asked.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        return asked.status().is_ok_and(|status| status.success());
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Daemons live in sbin folders, which a user's PATH may not have.
     let more = ["/usr/sbin", "/usr/local/sbin"].map(Into::into);
-    std::env::split_paths(&path).chain(more).any(|folder| folder.join(command).is_file())
+    std::env::split_paths(&path)
+        .chain(more)
+        .chain(postgresql_folders())
+        .any(|folder| folder.join(command).is_file())
+}
+
+/// Debian keeps the programs of a PostgreSQL server apart, one folder for each version.
+fn postgresql_folders() -> impl Iterator<Item = PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    versions.filter_map(Result::ok).map(|version| version.path().join("bin"))
 }
 
 fn apt(args: &[&str]) -> Result<()> {
@@ -102,5 +138,8 @@ mod tests {
     fn a_command_that_nobody_has_is_missing() {
         assert!(is_there("sh"));
         assert!(!is_there("no-such-command-anywhere"));
+        assert!(is_there("/bin/sh") && !is_there("/no/such/file"));
+        assert!(is_there("sh -c true") && !is_there("sh -c false"));
+        assert!(!is_there("no-such-command-anywhere --version"));
     }
 }

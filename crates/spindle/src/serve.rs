@@ -14,11 +14,15 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::gethostname;
 use sd_notify::NotifyState;
+use spindle_core::job::Origin;
 use spindle_engine::{Door, Engine, Options, SystemClock};
+use spindle_gearman::GearmanDoor;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
 use spindle_net::{BindError, Limits, NetConfig, Server, ServerHandle};
 use spindle_workq::WorkqDoor;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::{
     config::{Config, Resolved},
@@ -69,7 +73,12 @@ fn start_engine(
     let defaults = Options::default();
     // On a full disk a step of carry-forward has only what is left of one segment.
     let carry_bytes = usize::try_from(config.segment_bytes / 8).unwrap_or(usize::MAX);
+    let mut jobs = defaults.defaults.clone();
+    for origin in [Origin::Gearman, Origin::GearmanDraft] {
+        jobs.policies[origin as usize].attempts_max = config.gearman_attempts_max;
+    }
     let options = Options {
+        defaults: jobs,
         carry_bytes: carry_bytes.min(defaults.carry_bytes),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
         turn_entries_max: turn_entries_max(),
@@ -84,12 +93,36 @@ fn start_engine(
         let door = WorkqDoor::new(engine.clone(), spindle_workq::wire::Limits::default());
         doors.push((Arc::new(door), addr));
     }
+    if let Some(addr) = config.gearman {
+        let options = spindle_gearman::Options {
+            host: host_name(),
+            verbose: gearman_level(config.log_level),
+            ..spindle_gearman::Options::default()
+        };
+        doors.push((Arc::new(GearmanDoor::new(engine.clone(), options)), addr));
+    }
     let stopping = engine.clone();
     Ok(Started {
         doors,
         stop_leasing: Box::new(move || stopping.stop_leasing()),
         close: Box::new(move || engine.stop()),
     })
+}
+
+/// What stands in the handles of Gearman jobs.
+fn host_name() -> String {
+    gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or("localhost".to_owned())
+}
+
+/// The log's level in Gearman's words.
+fn gearman_level(level: LevelFilter) -> &'static str {
+    match level {
+        LevelFilter::OFF => "FATAL",
+        LevelFilter::ERROR => "ERROR",
+        LevelFilter::WARN => "WARNING",
+        LevelFilter::INFO => "INFO",
+        _ => "DEBUG",
+    }
 }
 
 /// Serves until a signal or a failure ends it.

@@ -88,7 +88,7 @@ impl<'a> Load<'a> {
     }
 
     /// The same for a server that ends by itself under load.
-    pub fn to_the_end(self) -> Self {
+    pub fn until_it_ends(self) -> Self {
         Self { to_the_end: true, ..self }
     }
 

@@ -84,7 +84,7 @@ impl Setup {
         let mut command = Command::new(&self.program);
         command
             .arg("serve")
-            .args(["--workq", &address.to_string(), "--sync", self.sync])
+            .args(["--workq", &address.to_string(), "--gearman", "off", "--sync", self.sync])
             .args(["--segment-size", self.segment_size, "--data"])
             .arg(&self.data)
             .stdin(Stdio::null())

@@ -361,7 +361,10 @@ mod tests {
 
     #[test]
     fn a_server_without_a_door_is_refused() {
-        assert!(matches!(told(&["--workq", "off"], &[]), Err(ConfigError::NoDoor)));
+        assert!(matches!(
+            told(&["--workq", "off", "--gearman", "off"], &[]),
+            Err(ConfigError::NoDoor)
+        ));
     }
 
     #[test]

@@ -25,6 +25,10 @@ pub struct Config {
     pub payload_memory_bytes: u64,
     /// Where the Workq door listens; `None` is off.
     pub workq: Option<SocketAddr>,
+    /// Where the Gearman door listens; `None` is off.
+    pub gearman: Option<SocketAddr>,
+    /// Most leases of a Gearman job that says nothing itself; 0 is no limit.
+    pub gearman_attempts_max: u32,
     /// Doors that may listen on an address that is not loopback.
     pub insecure: Vec<String>,
     /// How long answers under way may take at the end.
@@ -46,6 +50,8 @@ impl Config {
             segment_bytes: 0,
             payload_memory_bytes: 0,
             workq: None,
+            gearman: None,
+            gearman_attempts_max: 0,
             insecure: Vec::new(),
             shutdown_timeout: Duration::ZERO,
             connections_max: 0,
@@ -55,12 +61,14 @@ impl Config {
 
     /// Each door that is on, with its address.
     pub fn doors(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
-        [("workq", self.workq)].into_iter().filter_map(|(door, addr)| Some((door, addr?)))
+        [("workq", self.workq), ("gearman", self.gearman)]
+            .into_iter()
+            .filter_map(|(door, addr)| Some((door, addr?)))
     }
 }
 
 /// The doors there are, as `--insecure` names them.
-pub const DOORS: &[&str] = &["workq"];
+pub const DOORS: &[&str] = &["workq", "gearman"];
 
 /// How a setting is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,12 +202,42 @@ pub const TABLE: &[Setting] = &[
         },
     },
     Setting {
+        name: "gearman",
+        value: "ADDR",
+        shape: Shape::One,
+        default: "127.0.0.1:4730",
+        in_file: true,
+        help: "Where the Gearman door listens, or `off`. Port 0 takes any free port; the log says \
+               which.",
+        apply: |config, text| {
+            config.gearman = parse_listen(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "gearman-job-retries",
+        value: "COUNT",
+        shape: Shape::One,
+        default: "-1",
+        in_file: true,
+        help: "How often a Gearman job is given out before a lost worker or a passed timeout fails \
+               it: -1 is no limit, 0 and 1 are once.",
+        apply: |config, text| {
+            config.gearman_attempts_max = match text.parse::<i64>() {
+                Ok(-1) => 0,
+                Ok(count @ 0..) if count <= i64::from(u32::MAX) => (count as u32).max(1),
+                _ => return Err("write -1 or a whole number from 0".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    Setting {
         name: "insecure",
         value: "DOOR",
         shape: Shape::Many,
         default: "",
         in_file: true,
-        help: "Let this door (`workq`) listen on an address that is not loopback: whoever reaches \
+        help: "Let this door (`workq`, `gearman`) listen on an address that is not loopback: whoever reaches \
                it can do everything. May be given again.",
         apply: |config, text| {
             if !DOORS.contains(&text) {

@@ -34,6 +34,7 @@ fn serve_with(arguments: &[&str], environment: &[(&str, &str)]) -> Served {
     let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
         .arg("serve")
         .args(arguments)
+        .env("SPINDLE_SERVE_GEARMAN", "off")
         .envs(environment.iter().copied())
         .stderr(Stdio::piped())
         .spawn()

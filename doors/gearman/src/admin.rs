@@ -1,0 +1,266 @@
+//! The text commands: lists for people and monitoring, and what people do to jobs and functions.
+//!
+//! A list is a walk in steps: each looks at a bounded number of jobs or queues in one short hold
+//! of the engine's lock, and no step is taken while the reader has not read what is there. So
+//! `show jobs` of a million jobs costs neither memory nor anybody's time. What changes during
+//! a walk may be missed or told twice.
+
+use bytes::Bytes;
+use spindle_core::address::from_gearman_handle;
+use spindle_core::{Command, JobId, Rejection};
+use spindle_engine::{Gate, JobLine, Outbox, QueueLine, Refused};
+
+use crate::session::{GearmanSession, shown_unique};
+use crate::wire::{AdminCommand, AdminError, FUNCTION_BYTES_MAX, QueueLimits, admin};
+
+/// Functions in one step of a list.
+const FUNCTIONS_PER_STEP: usize = 256;
+/// Steps of emptying a function's queue before others have a turn.
+const STEPS_PER_TURN: usize = 16;
+
+/// The version told to clients: that of the gearmand whose behaviour this is, then ours.
+const VERSION: &str = concat!("2.0.0-spindle-", env!("CARGO_PKG_VERSION"));
+
+/// A command that goes on over several steps.
+#[derive(Debug)]
+pub(crate) enum Walk {
+    /// `status` and `prioritystatus`, behind this function.
+    Functions { after: Option<Bytes>, by_priority: bool },
+    /// `show jobs`, from this job on.
+    Jobs { from: JobId },
+    /// `show unique jobs`, from this job on.
+    Uniques { from: JobId },
+    /// `drop function`.
+    Drop { name: Bytes },
+}
+
+impl GearmanSession {
+    /// Returns the command if it must be tried again.
+    pub(crate) fn administer(
+        &mut self,
+        command: AdminCommand,
+        out: &mut Outbox,
+    ) -> Option<AdminCommand> {
+        match command {
+            AdminCommand::Status => {
+                self.walk = Some(Walk::Functions { after: None, by_priority: false });
+            }
+            AdminCommand::PriorityStatus => {
+                self.walk = Some(Walk::Functions { after: None, by_priority: true });
+            }
+            AdminCommand::ShowJobs => self.walk = Some(Walk::Jobs { from: JobId(0) }),
+            AdminCommand::ShowUniqueJobs => self.walk = Some(Walk::Uniques { from: JobId(0) }),
+            AdminCommand::Workers => self.list_workers(out),
+            AdminCommand::Version => put_value(out, VERSION.as_bytes()),
+            AdminCommand::Getpid => put_value(out, std::process::id().to_string().as_bytes()),
+            AdminCommand::Verbose => put_value(out, self.common.verbose.as_bytes()),
+            AdminCommand::CancelJob { handle } => {
+                return self.cancel(handle, out);
+            }
+            AdminCommand::CreateFunction { name } => {
+                if name.len() > FUNCTION_BYTES_MAX {
+                    put_error(out, Gate::OPEN, &AdminError::BadFunctionName);
+                    return None;
+                }
+                let name = Bytes::copy_from_slice(&name);
+                self.common.roll.lock().note_function(&name);
+                out.put(Gate::OPEN, admin::ok);
+            }
+            AdminCommand::DropFunction { name } => self.begin_drop(&name, out),
+            AdminCommand::MaxQueue { function, limits } => {
+                return self.set_limits(function, limits, out);
+            }
+        }
+        None
+    }
+
+    fn cancel(&mut self, handle: Bytes, out: &mut Outbox) -> Option<AdminCommand> {
+        let Some(id) = from_gearman_handle(&handle) else {
+            put_error(out, Gate::OPEN, &AdminError::UnknownJob);
+            return None;
+        };
+        match self.engine.execute(&Command::Cancel { id }) {
+            Ok(gate) => out.put(gate, admin::ok),
+            Err(Refused::Busy) => return Some(AdminCommand::CancelJob { handle }),
+            Err(Refused::Rejected(_, gate)) => put_error(out, gate, &AdminError::UnknownJob),
+            Err(_) => put_error(out, Gate::OPEN, &AdminError::UnknownJob),
+        }
+        None
+    }
+
+    fn set_limits(
+        &mut self,
+        function: Bytes,
+        limits: QueueLimits,
+        out: &mut Outbox,
+    ) -> Option<AdminCommand> {
+        let QueueLimits { high, normal, low } = limits;
+        let by_class = match [high, normal, low].map(|limit| u64::from(limit.unwrap_or(0))) {
+            [0, 0, 0] => Vec::new(),
+            limits => limits.to_vec(),
+        };
+        let set = self.engine.change_queue(&function, |queue| queue.jobs_max_by_class = by_class);
+        match set {
+            Ok(gate) => out.put(gate, admin::ok),
+            Err(Refused::Busy) => return Some(AdminCommand::MaxQueue { function, limits }),
+            Err(Refused::Rejected(Rejection::OutOfRange(_), gate)) => {
+                put_error(out, gate, &AdminError::BadFunctionName);
+            }
+            Err(_) => put_error(out, Gate::OPEN, &AdminError::DiskFull),
+        }
+        None
+    }
+
+    fn list_workers(&self, out: &mut Outbox) {
+        let roll = self.common.roll.lock();
+        out.put(Gate::OPEN, |out| {
+            for (number, entry) in roll.entries() {
+                // The newest first, as gearmand lists them.
+                let functions = entry.functions.iter().rev().map(|name| &name[..]);
+                admin::worker_line(out, number, entry.address, entry.id.as_deref(), functions);
+            }
+            admin::end(out);
+        });
+    }
+
+    /// Deletes what waits in a function's queue, unless somebody works for it.
+    fn begin_drop(&mut self, name: &Bytes, out: &mut Outbox) {
+        let workers = self.common.roll.lock().workers(name);
+        let queue = self.engine.queue_line(name);
+        let error = match (workers, &queue) {
+            (None, None) => AdminError::FunctionNotFound,
+            (Some(1..), _) => AdminError::FunctionInUse,
+            (_, Some(queue)) if queue.leased > 0 => AdminError::FunctionInUse,
+            _ => {
+                self.walk = Some(Walk::Drop { name: Bytes::copy_from_slice(name) });
+                return;
+            }
+        };
+        put_error(out, Gate::OPEN, &error);
+    }
+
+    // ---- walks ----
+
+    /// Goes one step on with the command under way.
+    pub(crate) fn walk_on(&mut self, out: &mut Outbox) {
+        self.walk = match self.walk.take() {
+            Some(Walk::Functions { after, by_priority }) => {
+                self.list_functions(after, by_priority, out)
+            }
+            Some(Walk::Jobs { from }) => {
+                let (lines, next) = self.engine.job_lines(from);
+                self.list_jobs(&lines, out);
+                next.map(|from| Walk::Jobs { from })
+            }
+            Some(Walk::Uniques { from }) => {
+                let (lines, next) = self.engine.job_lines(from);
+                out.put(Gate::OPEN, |out| {
+                    for line in &lines {
+                        admin::unique_line(out, &shown_unique(&line.keys));
+                    }
+                });
+                next.map(|from| Walk::Uniques { from })
+            }
+            // It ends with a word of its own.
+            Some(Walk::Drop { name }) => return self.go_on_dropping(name, out),
+            None => return,
+        };
+        if self.walk.is_none() {
+            out.put(Gate::OPEN, admin::end);
+        }
+    }
+
+    fn list_jobs(&self, lines: &[JobLine], out: &mut Outbox) {
+        out.put(Gate::OPEN, |out| {
+            for line in lines {
+                let handle = self.common.handles.handle(line.id.0);
+                let retries = u64::from(line.retries);
+                let is_background = !line.foreground;
+                admin::job_line(out, handle.as_bytes(), retries, line.abandoned, is_background);
+            }
+        });
+    }
+
+    /// Functions somebody has named here, and queues of other doors that have jobs, in order of
+    /// their names.
+    fn list_functions(
+        &self,
+        after: Option<Bytes>,
+        by_priority: bool,
+        out: &mut Outbox,
+    ) -> Option<Walk> {
+        let named = self.common.roll.lock().functions_after(after.as_deref(), FUNCTIONS_PER_STEP);
+        let queues = self.engine.queue_lines(after.as_deref(), FUNCTIONS_PER_STEP, by_priority);
+        // Behind the end of a list that was cut off, the other one cannot be told yet.
+        let cut_named = named.last().filter(|_| named.len() == FUNCTIONS_PER_STEP);
+        let cut_queues = queues.last().filter(|_| queues.len() == FUNCTIONS_PER_STEP);
+        let until = [cut_named.map(|(name, _)| name), cut_queues.map(|queue| &queue.name)];
+        let until = until.into_iter().flatten().min().cloned();
+        let told = |name: &Bytes| until.as_ref().is_none_or(|until| name <= until);
+        let mut named = named.into_iter().filter(|(name, _)| told(name)).peekable();
+        let mut queues = queues.into_iter().filter(|queue| told(&queue.name)).peekable();
+        out.put(Gate::OPEN, |out| {
+            loop {
+                let (queue, workers) = match (queues.peek(), named.peek()) {
+                    (None, None) => return,
+                    (Some(queue), Some((name, _))) if queue.name == name => {
+                        let workers = named.next().map_or(0, |(_, workers)| workers);
+                        (queues.next(), workers)
+                    }
+                    (Some(queue), Some((name, _))) if queue.name > name => idle_line(named.next()),
+                    (None, Some(_)) => idle_line(named.next()),
+                    (Some(_), _) => (queues.next().filter(|queue| queue.total > 0), 0),
+                };
+                if let Some(queue) = queue {
+                    put_line(out, &queue, workers, by_priority);
+                }
+            }
+        });
+        until.map(|until| Walk::Functions { after: Some(until), by_priority })
+    }
+
+    fn go_on_dropping(&mut self, name: Bytes, out: &mut Outbox) {
+        for _ in 0..STEPS_PER_TURN {
+            match self.engine.empty_queue(&name) {
+                Ok((0, gate)) => {
+                    self.common.roll.lock().forget_function(&name);
+                    // Its limits go with it; with nothing set this changes nothing.
+                    self.engine.change_queue(&name, |queue| queue.jobs_max_by_class.clear()).ok();
+                    out.put(gate, admin::ok);
+                    return;
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        self.walk = Some(Walk::Drop { name });
+        self.wait_for_room(None);
+    }
+}
+
+fn idle_line(named: Option<(Bytes, u64)>) -> (Option<QueueLine>, u64) {
+    match named {
+        Some((name, workers)) => {
+            (Some(QueueLine { name, total: 0, leased: 0, waiting: [0; 3] }), workers)
+        }
+        None => (None, 0),
+    }
+}
+
+fn put_line(out: &mut bytes::BytesMut, queue: &QueueLine, workers: u64, by_priority: bool) {
+    if by_priority {
+        let [high, normal, low] = queue.waiting.map(|count| count as u64);
+        admin::priority_status_line(out, &queue.name, high, normal, low, workers);
+    } else {
+        let (total, running) = (queue.total as u64, queue.leased as u64);
+        admin::status_line(out, &queue.name, total, running, workers);
+    }
+}
+
+fn put_value(out: &mut Outbox, value: &[u8]) {
+    out.put(Gate::OPEN, |out| admin::value(out, value));
+}
+
+fn put_error(out: &mut Outbox, gate: Gate, error: &AdminError) {
+    out.put(gate, |out| error.encode(out));
+}

@@ -1,0 +1,18 @@
+//! The Gearman door: Gearman's binary protocol, its text commands and the draft it began with, on
+//! one port.
+//!
+//! Start reading at [`wire`], which knows the bytes and does no I/O: [`wire::Protocol`] tells the
+//! three apart by a connection's first bytes, [`wire::Decoder`] turns bytes into
+//! [`wire::Request`]s and [`wire::AdminCommand`]s, [`wire::encode`] writes the answers, and
+//! [`wire::draft`] is the draft's framing. What the protocols say, which bytes we chose where the
+//! draft is silent, and where this server differs from gearmand, is told in `docs/gearman.md`.
+
+pub mod wire;
+
+mod admin;
+mod door;
+mod draft;
+mod session;
+
+pub use door::{GearmanDoor, Options};
+pub use session::GearmanSession;

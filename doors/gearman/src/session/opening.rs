@@ -1,0 +1,95 @@
+//! A connection before it has said what it speaks: the published protocol, the draft, or nothing
+//! of ours.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use spindle_engine::{Answer, Caller, Engine, Flow, Gate, LeaseRef, Outbox, Session, Ticket};
+
+use super::GearmanSession;
+use crate::door::Common;
+use crate::draft::DraftSession;
+use crate::wire::Protocol;
+
+/// One connection of this door. Its first bytes decide which session goes on with it.
+pub(crate) struct Opening {
+    engine: Engine,
+    common: Arc<Common>,
+    caller: Caller,
+    /// Its number among the connections of this door.
+    number: u64,
+    talk: Option<Box<dyn Session>>,
+}
+
+impl Opening {
+    pub fn new(engine: Engine, common: Arc<Common>, caller: Caller, address: IpAddr) -> Opening {
+        let number = common.roll.lock().enter(address);
+        Opening { engine, common, caller, number, talk: None }
+    }
+
+    /// The session for what the input begins with; none if more is needed, or it is a stranger.
+    fn begin(&mut self, input: &BytesMut) -> Result<Option<&mut Box<dyn Session>>, Stranger> {
+        if self.talk.is_none() {
+            let (engine, common) = (self.engine.clone(), self.common.clone());
+            let caller = self.caller.clone();
+            self.talk = match Protocol::of(input) {
+                None => return Ok(None),
+                Some(Protocol::Stranger) => return Err(Stranger),
+                Some(Protocol::Published) => {
+                    Some(Box::new(GearmanSession::new(engine, common, caller, self.number)))
+                }
+                Some(Protocol::Draft) => {
+                    Some(Box::new(DraftSession::new(engine, common, caller, self.number)))
+                }
+            };
+        }
+        Ok(self.talk.as_mut())
+    }
+}
+
+/// A browser or the like: the connection closes at once.
+struct Stranger;
+
+impl Session for Opening {
+    fn on_bytes(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
+        match self.begin(input) {
+            Ok(Some(talk)) => talk.on_bytes(input, out),
+            Ok(None) => Flow::Continue,
+            Err(Stranger) => Flow::Abort,
+        }
+    }
+
+    fn on_answer(&mut self, ticket: Ticket, answer: Answer, gate: Gate, out: &mut Outbox) -> Flow {
+        match &mut self.talk {
+            Some(talk) => talk.on_answer(ticket, answer, gate, out),
+            None => Flow::Continue,
+        }
+    }
+
+    fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
+        match self.begin(input) {
+            Ok(Some(talk)) => talk.on_end_of_input(input, out),
+            Ok(None) | Err(Stranger) => Flow::Close,
+        }
+    }
+
+    fn on_shutdown(&mut self, last: bool, out: &mut Outbox) -> Flow {
+        match &mut self.talk {
+            Some(talk) => talk.on_shutdown(last, out),
+            None => Flow::Close,
+        }
+    }
+
+    fn on_closed(&mut self, unsent: &[LeaseRef]) {
+        if let Some(talk) = &mut self.talk {
+            talk.on_closed(unsent);
+        }
+        self.common.roll.lock().leave(self.number);
+    }
+
+    fn input_bytes_max(&self) -> usize {
+        let none_yet = self.common.limits.input_bytes_max();
+        self.talk.as_ref().map_or(none_yet, |talk| talk.input_bytes_max())
+    }
+}

@@ -1,0 +1,58 @@
+//! How far a job is.
+
+use bytes::Bytes;
+use spindle_core::Status;
+use spindle_core::address::from_gearman_handle;
+use spindle_engine::{FoundInQueues, Gate, Outbox, Standing, Which};
+
+use super::GearmanSession;
+use super::naming::unique_key;
+use crate::wire::{JobStatus, encode, parse_number};
+
+impl GearmanSession {
+    pub(super) fn status(&self, handle: &Bytes, out: &mut Outbox) {
+        let (standing, gate) = match from_gearman_handle(handle) {
+            Some(id) => self.engine.standing(Which::Id(id)),
+            None => (None, Gate::OPEN),
+        };
+        let status = shown(standing.as_ref());
+        out.put(gate, |out| encode::status(out, handle, status));
+    }
+
+    /// A unique counts within a function, and the question names none: the first function that
+    /// has it answers.
+    pub(super) fn status_unique(&self, unique: &Bytes, out: &mut Outbox) {
+        let (standing, gate) = self.find_unique(unique);
+        let status = shown(standing.as_ref());
+        let clients = standing.map_or(0, |standing| standing.waiting as u64);
+        out.put(gate, |out| encode::status_unique(out, unique, status, clients));
+    }
+
+    fn find_unique(&self, unique: &Bytes) -> (Option<Standing>, Gate) {
+        if unique.is_empty() {
+            return (None, Gate::OPEN);
+        }
+        let mut after: Option<Bytes> = None;
+        loop {
+            let key_of = |queue: &Bytes| unique_key(queue, unique);
+            match self.engine.find_in_queues(after.as_deref(), key_of) {
+                FoundInQueues::Job(id) => return self.engine.standing(Which::Id(id)),
+                FoundInQueues::Further(queue) => after = Some(queue),
+                FoundInQueues::Nothing(gate) => return (None, gate),
+            }
+        }
+    }
+}
+
+/// Scheduled, ready and leased jobs are known.
+fn shown(standing: Option<&Standing>) -> JobStatus {
+    let Some(standing) = standing.filter(|standing| standing.status != Status::Parked) else {
+        return JobStatus::default();
+    };
+    JobStatus {
+        is_known: true,
+        is_running: standing.status == Status::Leased,
+        numerator: parse_number(&standing.numerator),
+        denominator: parse_number(&standing.denominator),
+    }
+}

@@ -1,0 +1,69 @@
+//! Jobs in.
+
+use spindle_core::job::Origin;
+use spindle_core::{BytesRef, JobId, Type, command};
+use spindle_engine::{Gate, NewJob, Outbox, Refused};
+
+use super::naming::{key_of, reducer_tags};
+use super::{GearmanSession, error, own, refuse};
+use crate::wire::{ErrorReply, Priority, Submit, SubmitKind, encode};
+
+impl GearmanSession {
+    /// Returns the submit if it must be tried again.
+    pub(super) fn submit(&mut self, submit: Submit, out: &mut Outbox) -> Option<Submit> {
+        let Some(run_at_ms) = self.run_at_ms(&submit.kind) else {
+            error(out, Gate::OPEN, ErrorReply::BadSchedule);
+            return None;
+        };
+        let new = self.new_job(&submit, run_at_ms);
+        let watcher = submit.is_foreground().then_some(&self.caller);
+        match self.engine.submit_or_join(watcher, new) {
+            Ok(joined) => {
+                if let Some(ticket) = joined.watch {
+                    self.watches.insert(ticket, joined.job);
+                }
+                let handle = self.common.handles.handle(joined.job.0);
+                out.put(joined.gate, |out| encode::job_created(out, handle.as_bytes()));
+                if self.named != submit.function {
+                    self.named = own(&submit.function);
+                    self.common.roll.lock().note_function(&self.named);
+                }
+            }
+            Err(Refused::Busy) => return Some(submit),
+            Err(refused) => refuse(out, &refused),
+        }
+        None
+    }
+
+    /// When the job is to run, if not at once; none when its schedule never matches.
+    fn run_at_ms(&self, kind: &SubmitKind) -> Option<Option<u64>> {
+        match kind {
+            SubmitKind::Scheduled(schedule) => {
+                schedule.next_after_ms(self.engine.now_ms()).map(Some)
+            }
+            SubmitKind::Epoch { at_s: 0 } => Some(None),
+            SubmitKind::Epoch { at_s } => Some(Some(at_s.saturating_mul(1000))),
+            SubmitKind::Foreground(_) | SubmitKind::Background(_) | SubmitKind::Reduce { .. } => {
+                Some(None)
+            }
+        }
+    }
+
+    fn new_job(&self, submit: &Submit, run_at_ms: Option<u64>) -> NewJob {
+        let payload = BytesRef::empty(Type::Bytes);
+        let queue = submit.function.clone();
+        let mut job = command::Submit::new(JobId(0), queue, Origin::Gearman, payload);
+        job.priority = match submit.priority() {
+            Priority::High => 1,
+            Priority::Normal => 0,
+            Priority::Low => -1,
+        };
+        job.run_at_ms = run_at_ms;
+        job.foreground = submit.is_foreground();
+        job.keys = key_of(&submit.function, &submit.unique, &submit.payload).into_iter().collect();
+        if let SubmitKind::Reduce { reducer, .. } = &submit.kind {
+            job.tags = reducer_tags(reducer);
+        }
+        NewJob { submit: job, payload: submit.payload.clone(), kind: Type::Bytes }
+    }
+}

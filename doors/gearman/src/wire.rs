@@ -1,0 +1,37 @@
+//! Gearman's wire formats, both ends of them, without any I/O.
+//!
+//! A connection speaks the published protocol, in which binary packets and text lines may be
+//! mixed, or the draft; [`Protocol::of`] tells which. The server's half of the published protocol
+//! is [`Decoder`] (bytes to [`Request`] and [`AdminCommand`]), [`encode`] and [`admin`] (answers
+//! to bytes). The client's half is [`Request::encode`] and [`decode_response`]. Everything here is
+//! total: no bytes of a peer make it panic, and the work done is linear in the bytes received.
+//!
+//! What was decoded are slices of the input's buffer: copy what outlives the request and is small
+//! (a name), or the whole buffer stays alive with it.
+
+pub mod admin;
+mod arguments;
+mod decoder;
+pub mod draft;
+pub mod encode;
+mod error;
+mod handle;
+mod number;
+mod packet;
+mod protocol;
+mod request;
+mod response;
+mod schedule;
+
+pub use admin::{AdminCommand, AdminError, IncompleteCommand, QueueLimits};
+pub use decoder::{Decoder, Incoming, Limits};
+pub use error::{ErrorReply, WireError};
+pub use handle::{Handle, HandlePrefix};
+pub use number::parse_number;
+pub use packet::{
+    FUNCTION_BYTES_MAX, HANDLE_BYTES_MAX, HEADER_BYTES, PacketType, UNIQUE_BYTES_MAX,
+};
+pub use protocol::Protocol;
+pub use request::{GrabKind, Priority, Request, Submit, SubmitKind};
+pub use response::{Assignment, JobStatus, Response, ResponseError, decode_response};
+pub use schedule::{Schedule, ScheduleError};

@@ -1,0 +1,351 @@
+//! The text commands: one line each, answered by lines.
+//!
+//! OK and ERR end in CR LF, a value behind OK and all lines of lists in LF, as gearmand has it.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::number::Decimal;
+use super::parse_number;
+
+/// How many jobs of a function may be unfinished when one more is submitted, by the priority of
+/// the new one. `None` is no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct QueueLimits {
+    /// For a new job of high priority.
+    pub high: Option<u32>,
+    /// For a new job of normal priority.
+    pub normal: Option<u32>,
+    /// For a new job of low priority.
+    pub low: Option<u32>,
+}
+
+/// One line of a person or a monitoring tool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AdminCommand {
+    /// Functions and their jobs; answered by [`status_line`]s and [`end`].
+    Status,
+    /// The same by priority; answered by [`priority_status_line`]s and [`end`].
+    PriorityStatus,
+    /// Connections; answered by [`worker_line`]s and [`end`].
+    Workers,
+    /// Answered by [`value`].
+    Version,
+    /// The process id; answered by [`value`].
+    Getpid,
+    /// The log level; answered by [`value`].
+    Verbose,
+    /// All unfinished jobs; answered by [`job_line`]s and [`end`].
+    ShowJobs,
+    /// The uniques of all unfinished jobs; answered by [`unique_line`]s and [`end`].
+    ShowUniqueJobs,
+    /// Answered by [`ok`] or [`AdminError::UnknownJob`].
+    CancelJob {
+        /// The job.
+        handle: Bytes,
+    },
+    /// Answered by [`ok`].
+    CreateFunction {
+        /// The function.
+        name: Bytes,
+    },
+    /// Answered by [`ok`], [`AdminError::FunctionNotFound`] or [`AdminError::FunctionInUse`].
+    DropFunction {
+        /// The function.
+        name: Bytes,
+    },
+    /// Answered by [`ok`].
+    MaxQueue {
+        /// The function.
+        function: Bytes,
+        /// The new limits.
+        limits: QueueLimits,
+    },
+}
+
+/// The ERR lines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AdminError {
+    /// Not a command; quotes the line's first word.
+    UnknownCommand(Bytes),
+    /// `maxqueue`, `create` or `drop` without what belongs to it.
+    IncompleteArguments(IncompleteCommand),
+    /// `show` of something else than jobs.
+    UnknownShowArguments,
+    /// `cancel` of something else than a job.
+    UnknownCancelArguments,
+    /// `cancel job` of a job that is not unfinished here.
+    UnknownJob,
+    /// `drop function` of a function that is not there.
+    FunctionNotFound,
+    /// `drop function` of a function that has workers or running jobs.
+    FunctionInUse,
+    /// A name over the limit, or otherwise not usable; gearmand has no such check.
+    BadFunctionName,
+    /// The disk is full.
+    DiskFull,
+}
+
+/// The commands that [`AdminError::IncompleteArguments`] is about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[expect(missing_docs, reason = "the names are the commands")]
+pub enum IncompleteCommand {
+    MaxQueue,
+    Create,
+    Drop,
+}
+
+impl AdminCommand {
+    /// Reads one line, its LF or CR LF taken off. Words and their order count, case and spaces do
+    /// not; what follows a command that takes nothing is ignored.
+    ///
+    /// # Errors
+    ///
+    /// The ERR line to answer.
+    pub fn parse(line: &Bytes) -> Result<AdminCommand, AdminError> {
+        let is_space = |letter: &u8| letter.is_ascii_whitespace();
+        let mut words = line.split(is_space).filter(|word| !word.is_empty());
+        let command = words.next().unwrap_or_default();
+        let arguments: [Option<&[u8]>; 5] = std::array::from_fn(|_| words.next());
+        let is = |name: &str| command.eq_ignore_ascii_case(name.as_bytes());
+        let simple = [
+            ("status", AdminCommand::Status),
+            ("prioritystatus", AdminCommand::PriorityStatus),
+            ("workers", AdminCommand::Workers),
+            ("version", AdminCommand::Version),
+            ("getpid", AdminCommand::Getpid),
+            ("verbose", AdminCommand::Verbose),
+        ];
+        if let Some((_, simple)) = simple.into_iter().find(|(name, _)| is(name)) {
+            return Ok(simple);
+        }
+        let unknown = || AdminError::UnknownCommand(line.slice_ref(command));
+        match arguments {
+            [Some(what), argument, rest, ..] if is("show") => parse_show(what, argument, rest),
+            [Some(what), Some(handle), None, ..] if is("cancel") => {
+                if !what.eq_ignore_ascii_case(b"job") {
+                    return Err(AdminError::UnknownCancelArguments);
+                }
+                Ok(AdminCommand::CancelJob { handle: line.slice_ref(handle) })
+            }
+            _ if is("create") => {
+                let name = parse_function(arguments, IncompleteCommand::Create)?;
+                Ok(AdminCommand::CreateFunction { name: line.slice_ref(name) })
+            }
+            _ if is("drop") => {
+                let name = parse_function(arguments, IncompleteCommand::Drop)?;
+                Ok(AdminCommand::DropFunction { name: line.slice_ref(name) })
+            }
+            [Some(function), limits @ ..] if is("maxqueue") => Ok(AdminCommand::MaxQueue {
+                function: line.slice_ref(function),
+                limits: parse_limits(&limits),
+            }),
+            _ if is("maxqueue") => {
+                Err(AdminError::IncompleteArguments(IncompleteCommand::MaxQueue))
+            }
+            _ => Err(unknown()),
+        }
+    }
+
+    /// Appends the command as a client sends it; for names without spaces.
+    pub fn encode(&self, out: &mut BytesMut) {
+        let mut put = |words: &[&[u8]]| put_words(out, words);
+        match self {
+            Self::Status => put(&[b"status"]),
+            Self::PriorityStatus => put(&[b"prioritystatus"]),
+            Self::Workers => put(&[b"workers"]),
+            Self::Version => put(&[b"version"]),
+            Self::Getpid => put(&[b"getpid"]),
+            Self::Verbose => put(&[b"verbose"]),
+            Self::ShowJobs => put(&[b"show", b"jobs"]),
+            Self::ShowUniqueJobs => put(&[b"show", b"unique", b"jobs"]),
+            Self::CancelJob { handle } => put(&[b"cancel", b"job", handle]),
+            Self::CreateFunction { name } => put(&[b"create", b"function", name]),
+            Self::DropFunction { name } => put(&[b"drop", b"function", name]),
+            Self::MaxQueue { function, limits } => {
+                let QueueLimits { high, normal, low } = *limits;
+                // No limit is 0 on the wire.
+                let numbers = [high, normal, low].map(|it| Decimal::new(it.unwrap_or(0).into()));
+                let [high, normal, low] = numbers.each_ref().map(Decimal::as_bytes);
+                put(&[b"maxqueue", function, high, normal, low]);
+            }
+        }
+    }
+}
+
+fn parse_show(
+    what: &[u8],
+    argument: Option<&[u8]>,
+    rest: Option<&[u8]>,
+) -> Result<AdminCommand, AdminError> {
+    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    match (argument, rest) {
+        (None, None) if is(what, "jobs") => Ok(AdminCommand::ShowJobs),
+        (Some(jobs), None) if is(what, "unique") && is(jobs, "jobs") => {
+            Ok(AdminCommand::ShowUniqueJobs)
+        }
+        _ => Err(AdminError::UnknownShowArguments),
+    }
+}
+
+fn parse_function(
+    arguments: [Option<&[u8]>; 5],
+    command: IncompleteCommand,
+) -> Result<&[u8], AdminError> {
+    match arguments {
+        [Some(what), Some(name), None, ..] if what.eq_ignore_ascii_case(b"function") => Ok(name),
+        _ => Err(AdminError::IncompleteArguments(command)),
+    }
+}
+
+/// One number is for all priorities; with three, each has its own. What is not a number above 0
+/// is no limit.
+fn parse_limits(words: &[Option<&[u8]>]) -> QueueLimits {
+    let limit = |word: &[u8]| match parse_number(word) {
+        0 => None,
+        number => Some(u32::try_from(number).unwrap_or(u32::MAX)),
+    };
+    match words {
+        [Some(high), Some(normal), Some(low), ..] => {
+            QueueLimits { high: limit(high), normal: limit(normal), low: limit(low) }
+        }
+        [Some(all), ..] => QueueLimits { high: limit(all), normal: limit(all), low: limit(all) },
+        _ => QueueLimits::default(),
+    }
+}
+
+fn put_words(out: &mut BytesMut, words: &[&[u8]]) {
+    for (place, word) in words.iter().enumerate() {
+        if place > 0 {
+            out.put_u8(b' ');
+        }
+        out.put_slice(word);
+    }
+    out.put_u8(b'\n');
+}
+
+impl AdminError {
+    /// Appends the ERR line.
+    pub fn encode(&self, out: &mut BytesMut) {
+        out.put_slice(b"ERR ");
+        match self {
+            Self::UnknownCommand(command) => {
+                out.put_slice(b"UNKNOWN_COMMAND Unknown+server+command");
+                put_printable(out, command);
+            }
+            Self::IncompleteArguments(command) => {
+                out.put_slice(b"INVALID_ARGUMENTS ");
+                out.put_slice(b"An+incomplete+set+of+arguments+was+sent+to+this+command+");
+                out.put_slice(match command {
+                    IncompleteCommand::MaxQueue => b"maxqueue",
+                    IncompleteCommand::Create => b"create",
+                    IncompleteCommand::Drop => b"drop",
+                });
+            }
+            Self::UnknownShowArguments => out.put_slice(b"UNKNOWN_SHOW_ARGUMENTS"),
+            Self::UnknownCancelArguments => out.put_slice(b"UNKNOWN_ERROR"),
+            Self::UnknownJob => out.put_slice(b"UNKNOWN_JOB"),
+            Self::FunctionNotFound => out.put_slice(b"function not found"),
+            Self::FunctionInUse => {
+                out.put_slice(b"there are still connected workers or executing clients");
+            }
+            Self::BadFunctionName => out.put_slice(b"INVALID_ARGUMENTS Function+name+not+usable"),
+            Self::DiskFull => out.put_slice(b"QUEUE_ERROR Disk+full"),
+        }
+        out.put_slice(b"\r\n");
+    }
+}
+
+/// `OK`, for a command that has nothing to tell.
+pub fn ok(out: &mut BytesMut) {
+    out.put_slice(b"OK\r\n");
+}
+
+/// `OK` and a value.
+pub fn value(out: &mut BytesMut, value: &[u8]) {
+    out.put_slice(b"OK ");
+    put_printable(out, value);
+    out.put_u8(b'\n');
+}
+
+/// The line that ends a list.
+pub fn end(out: &mut BytesMut) {
+    out.put_slice(b".\n");
+}
+
+/// A line of `status`: jobs unfinished, jobs running, workers that can do it.
+pub fn status_line(out: &mut BytesMut, function: &[u8], total: u64, running: u64, workers: u64) {
+    put_counts(out, function, &[total, running, workers]);
+}
+
+/// A line of `prioritystatus`: jobs waiting of each priority, workers that can do it.
+pub fn priority_status_line(
+    out: &mut BytesMut,
+    function: &[u8],
+    high: u64,
+    normal: u64,
+    low: u64,
+    workers: u64,
+) {
+    put_counts(out, function, &[high, normal, low, workers]);
+}
+
+/// A line of `workers`: one connection, its number, its peer's address, what it calls itself and
+/// what it can do. A connection without a name is `-`.
+pub fn worker_line<'a>(
+    out: &mut BytesMut,
+    connection: u64,
+    address: std::net::IpAddr,
+    id: Option<&[u8]>,
+    functions: impl IntoIterator<Item = &'a [u8]>,
+) {
+    put_number(out, connection);
+    // The address of a person's machine: rare enough for a string.
+    out.put_slice(format!(" {address} ").as_bytes());
+    put_printable(out, id.unwrap_or(b"-"));
+    out.put_slice(b" :");
+    for function in functions {
+        out.put_u8(b' ');
+        put_printable(out, function);
+    }
+    out.put_u8(b'\n');
+}
+
+/// A line of `show jobs`: the handle, how often the job was given back, whether it is given out
+/// no more (its clients have gone, or it was cancelled), and whether it is a background job.
+pub fn job_line(
+    out: &mut BytesMut,
+    handle: &[u8],
+    retries: u64,
+    is_ignored: bool,
+    is_background: bool,
+) {
+    put_counts(out, handle, &[retries, is_ignored.into(), is_background.into()]);
+}
+
+/// A line of `show unique jobs`.
+pub fn unique_line(out: &mut BytesMut, unique: &[u8]) {
+    put_printable(out, unique);
+    out.put_u8(b'\n');
+}
+
+fn put_counts(out: &mut BytesMut, name: &[u8], counts: &[u64]) {
+    put_printable(out, name);
+    for count in counts {
+        out.put_u8(b'\t');
+        put_number(out, *count);
+    }
+    out.put_u8(b'\n');
+}
+
+fn put_number(out: &mut BytesMut, number: u64) {
+    out.put_slice(Decimal::new(number).as_bytes());
+}
+
+/// A name must not end its field or its line.
+fn put_printable(out: &mut BytesMut, name: &[u8]) {
+    let printable = |letter: &u8| match letter {
+        b'\t' | b'\r' | b'\n' | 0 => b'?',
+        letter => *letter,
+    };
+    out.extend(name.iter().map(printable));
+}

@@ -1,0 +1,171 @@
+//! What workers and applications send.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::{kind, put_header};
+
+/// The draft's three job types.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum JobKind {
+    /// 0: the application waits; status and result are streamed to it.
+    Sync,
+    /// 1: the application gets a handle to ask with.
+    Handle,
+    /// 2: the application wants the job done and nothing more.
+    ThrowAway,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Progress {
+    /// Done so far.
+    pub numerator: u32,
+    /// Of so much.
+    pub denominator: u32,
+    /// How long it will take, by the worker's estimate; 0 if it has none.
+    pub remaining_s: u32,
+}
+
+/// A new job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewJob {
+    /// What to do, 1 to 512 bytes.
+    pub name: Bytes,
+    /// While a job of this name with this key is unfinished, no other is made. Empty is no key.
+    pub duplicate_key: Bytes,
+    /// Reserved by the draft.
+    pub flags: u8,
+    /// Which of the three types.
+    pub kind: JobKind,
+    /// What the worker gets.
+    pub payload: Bytes,
+}
+
+/// One packet of a worker or an application.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// 0x00: nothing. The draft has it from the server only; from a client it is a sign of life.
+    Noop,
+    /// 0x01: what the worker can do. A later one replaces it.
+    WorkerConnect {
+        /// Names of jobs, 1 to 512 bytes each.
+        names: Vec<Bytes>,
+    },
+    /// 0x02: goodbye.
+    WorkerDisconnect,
+    /// 0x03: the worker wants a noop when there is work.
+    WorkerSleep,
+    /// 0x04: a new job.
+    JobCreate(NewJob),
+    /// 0x06: got a job for me?
+    JobAssign,
+    /// 0x08: how far the worker is with its job.
+    JobStatusAnnounce(Progress),
+    /// 0x09: how far is this job?
+    JobStatus {
+        /// The job.
+        handle: Bytes,
+    },
+    /// 0x0B: the worker has finished its job.
+    JobCompleteAnnounce {
+        /// 0 is success, 1 to 255 is the worker's own code of a failure.
+        code: u8,
+        /// The result.
+        result: Bytes,
+    },
+    /// 0x0C: is this job finished?
+    JobComplete {
+        /// The job.
+        handle: Bytes,
+    },
+}
+
+impl JobKind {
+    /// The byte of this type.
+    #[must_use]
+    pub fn to_byte(self) -> u8 {
+        match self {
+            JobKind::Sync => 0,
+            JobKind::Handle => 1,
+            JobKind::ThrowAway => 2,
+        }
+    }
+
+    /// The type of this byte.
+    #[must_use]
+    pub fn from_byte(byte: u8) -> Option<JobKind> {
+        match byte {
+            0 => Some(JobKind::Sync),
+            1 => Some(JobKind::Handle),
+            2 => Some(JobKind::ThrowAway),
+            _ => None,
+        }
+    }
+}
+
+impl Progress {
+    pub(super) fn encode(self, out: &mut BytesMut, kind: u8) {
+        put_header(out, kind, 12);
+        out.put_u32(self.numerator);
+        out.put_u32(self.denominator);
+        out.put_u32(self.remaining_s);
+    }
+
+    pub(super) fn parse(data: &[u8]) -> Option<Progress> {
+        let (numbers, rest) = data.as_chunks::<4>();
+        let &[numerator, denominator, remaining] = numbers else { return None };
+        rest.is_empty().then(|| Progress {
+            numerator: u32::from_be_bytes(numerator),
+            denominator: u32::from_be_bytes(denominator),
+            remaining_s: u32::from_be_bytes(remaining),
+        })
+    }
+}
+
+impl Request {
+    /// Appends the packet as a client sends it. Names and keys with a NUL in them are written as
+    /// they are.
+    pub fn encode(&self, out: &mut BytesMut) {
+        match self {
+            Self::Noop => put_header(out, kind::NOOP, 0),
+            Self::WorkerConnect { names } => {
+                let bytes = names.iter().map(Bytes::len).sum::<usize>();
+                put_header(out, kind::WORKER_CONNECT, bytes + names.len().saturating_sub(1));
+                for (place, name) in names.iter().enumerate() {
+                    if place > 0 {
+                        out.put_u8(0);
+                    }
+                    out.put_slice(name);
+                }
+            }
+            Self::WorkerDisconnect => put_header(out, kind::WORKER_DISCONNECT, 0),
+            Self::WorkerSleep => put_header(out, kind::WORKER_SLEEP, 0),
+            Self::JobCreate(NewJob { name, duplicate_key, flags, kind: job, payload }) => {
+                let bytes = name.len() + 1 + duplicate_key.len() + 1 + 2 + payload.len();
+                put_header(out, kind::JOB_CREATE_REQ, bytes);
+                out.put_slice(name);
+                out.put_u8(0);
+                out.put_slice(duplicate_key);
+                out.put_u8(0);
+                out.put_u8(*flags);
+                out.put_u8(job.to_byte());
+                out.put_slice(payload);
+            }
+            Self::JobAssign => put_header(out, kind::JOB_ASSIGN_REQ, 0),
+            Self::JobStatusAnnounce(progress) => progress.encode(out, kind::JOB_STATUS_ANNOUNCE),
+            Self::JobStatus { handle } => {
+                put_header(out, kind::JOB_STATUS_REQ, handle.len());
+                out.put_slice(handle);
+            }
+            Self::JobCompleteAnnounce { code, result } => {
+                put_header(out, kind::JOB_COMPLETE_ANNOUNCE, 1 + result.len());
+                out.put_u8(*code);
+                out.put_slice(result);
+            }
+            Self::JobComplete { handle } => {
+                put_header(out, kind::JOB_COMPLETE_REQ, handle.len());
+                out.put_slice(handle);
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Numbers in decimal text.
+
+/// A number as text without an allocation. An absent one is empty.
+pub(super) struct Decimal {
+    digits: [u8; 20],
+    start: usize,
+}
+
+impl Decimal {
+    pub fn new(mut value: u64) -> Decimal {
+        let mut decimal = Decimal::absent();
+        for digit in decimal.digits.iter_mut().rev() {
+            *digit = b'0' + (value % 10) as u8;
+            decimal.start -= 1;
+            value /= 10;
+            if value == 0 {
+                break;
+            }
+        }
+        decimal
+    }
+
+    pub fn absent() -> Decimal {
+        Decimal { digits: [b'0'; 20], start: 20 }
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        self.digits.get(self.start..).unwrap_or_default()
+    }
+}
+
+/// The digits a text begins with, as gearmand reads numbers: what is no number is 0, and what is
+/// too large is the largest.
+#[must_use]
+pub fn parse_number(text: &[u8]) -> u64 {
+    text.iter()
+        .take_while(|letter| letter.is_ascii_digit())
+        .fold(0u64, |value, digit| value.saturating_mul(10).saturating_add((digit - b'0').into()))
+}

@@ -1,0 +1,272 @@
+//! What clients and workers ask for.
+
+use bytes::{Bytes, BytesMut};
+
+use super::packet::{PacketType, REQUEST_MAGIC, write};
+use super::{Schedule, number::Decimal};
+
+/// Gearman's three priorities.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Priority {
+    /// After all others.
+    Low,
+    /// What a submit without a word about it has.
+    #[default]
+    Normal,
+    /// Before all others.
+    High,
+}
+
+/// Which of the submits it is, with what only it carries.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SubmitKind {
+    /// The client waits for the result.
+    Foreground(Priority),
+    /// The client only wants to know that the job is taken.
+    Background(Priority),
+    /// In the background, once, at the next minute that matches.
+    Scheduled(Schedule),
+    /// In the background, not before this time.
+    Epoch {
+        /// Seconds since 1970; what is no number counts as 0, which is at once.
+        at_s: u64,
+    },
+    /// With the name of a reducer, which a worker that asks with GRAB_JOB_ALL is told.
+    Reduce {
+        /// The function that joins the results, 64 bytes at most.
+        reducer: Bytes,
+        /// The fourth argument of libgearman, which nobody gets to see.
+        aggregator: Bytes,
+        /// Whether the client does not wait.
+        is_background: bool,
+    },
+}
+
+/// A new job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Submit {
+    /// Which of the submits it is.
+    pub kind: SubmitKind,
+    /// The function, 1 to 512 bytes.
+    pub function: Bytes,
+    /// The unique, up to 64 bytes; empty is none, `-` stands for the payload.
+    pub unique: Bytes,
+    /// What the worker gets.
+    pub payload: Bytes,
+}
+
+impl Submit {
+    /// Whether the client waits for the result.
+    #[must_use]
+    pub fn is_foreground(&self) -> bool {
+        matches!(
+            self.kind,
+            SubmitKind::Foreground(_) | SubmitKind::Reduce { is_background: false, .. }
+        )
+    }
+
+    /// The priority, normal where the packet cannot say.
+    #[must_use]
+    pub fn priority(&self) -> Priority {
+        match self.kind {
+            SubmitKind::Foreground(priority) | SubmitKind::Background(priority) => priority,
+            SubmitKind::Scheduled(_) | SubmitKind::Epoch { .. } | SubmitKind::Reduce { .. } => {
+                Priority::Normal
+            }
+        }
+    }
+
+    fn packet_type(&self) -> PacketType {
+        match self.kind {
+            SubmitKind::Foreground(Priority::Low) => PacketType::SubmitJobLow,
+            SubmitKind::Foreground(Priority::Normal) => PacketType::SubmitJob,
+            SubmitKind::Foreground(Priority::High) => PacketType::SubmitJobHigh,
+            SubmitKind::Background(Priority::Low) => PacketType::SubmitJobLowBg,
+            SubmitKind::Background(Priority::Normal) => PacketType::SubmitJobBg,
+            SubmitKind::Background(Priority::High) => PacketType::SubmitJobHighBg,
+            SubmitKind::Scheduled(_) => PacketType::SubmitJobSched,
+            SubmitKind::Epoch { .. } => PacketType::SubmitJobEpoch,
+            SubmitKind::Reduce { is_background: false, .. } => PacketType::SubmitReduceJob,
+            SubmitKind::Reduce { is_background: true, .. } => PacketType::SubmitReduceJobBackground,
+        }
+    }
+
+    fn encode(&self, out: &mut BytesMut) {
+        let kind = self.packet_type();
+        let (function, unique, payload) = (&self.function[..], &self.unique[..], &self.payload[..]);
+        match &self.kind {
+            SubmitKind::Foreground(_) | SubmitKind::Background(_) => {
+                write(out, REQUEST_MAGIC, kind, &[function, unique, payload]);
+            }
+            SubmitKind::Epoch { at_s } => {
+                let at = Decimal::new(*at_s);
+                write(out, REQUEST_MAGIC, kind, &[function, unique, at.as_bytes(), payload]);
+            }
+            SubmitKind::Reduce { reducer, aggregator, .. } => {
+                let arguments = [function, unique, &reducer[..], &aggregator[..], payload];
+                write(out, REQUEST_MAGIC, kind, &arguments);
+            }
+            SubmitKind::Scheduled(schedule) => {
+                let fields = schedule.fields();
+                let [minute, hour, day, month, weekday] = fields.each_ref().map(Decimal::as_bytes);
+                let arguments = [function, unique, minute, hour, day, month, weekday, payload];
+                write(out, REQUEST_MAGIC, kind, &arguments);
+            }
+        }
+    }
+}
+
+/// How much a worker wants to be told with its job.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum GrabKind {
+    /// Handle, function and payload.
+    Plain,
+    /// The unique too.
+    Uniq,
+    /// Unique and reducer; a job without a reducer is told as to [`GrabKind::Uniq`].
+    All,
+}
+
+/// One packet of a client or worker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// The worker can do this function.
+    CanDo {
+        /// The function, 1 to 512 bytes.
+        function: Bytes,
+    },
+    /// The same, and a job of it takes at most this long.
+    CanDoTimeout {
+        /// The function, 1 to 512 bytes.
+        function: Bytes,
+        /// As sent: 0 (or no number) is no limit; what is below a second counts as a second.
+        timeout_ms: u64,
+    },
+    /// The worker no longer does this function.
+    CantDo {
+        /// The function, 1 to 512 bytes.
+        function: Bytes,
+    },
+    /// The worker does nothing for now.
+    ResetAbilities,
+    /// The worker wants a NOOP when there is work.
+    PreSleep,
+    /// The worker takes jobs from this server only; nobody ever made use of it.
+    AllYours,
+    /// A new job.
+    Submit(Submit),
+    /// The worker wants a job.
+    Grab(GrabKind),
+    /// How far the worker is. The numbers are the worker's text: clients get them as they are,
+    /// and [`super::parse_number`] reads them.
+    WorkStatus {
+        /// The job.
+        handle: Bytes,
+        /// Done so far.
+        numerator: Bytes,
+        /// Of so much.
+        denominator: Bytes,
+    },
+    /// A part of the result.
+    WorkData {
+        /// The job.
+        handle: Bytes,
+        /// The part.
+        data: Bytes,
+    },
+    /// The worker's warning to the clients.
+    WorkWarning {
+        /// The job.
+        handle: Bytes,
+        /// The warning.
+        data: Bytes,
+    },
+    /// Done.
+    WorkComplete {
+        /// The job.
+        handle: Bytes,
+        /// The result, or its last part.
+        result: Bytes,
+    },
+    /// Failed without a word.
+    WorkFail {
+        /// The job.
+        handle: Bytes,
+    },
+    /// Failed, with an exception.
+    WorkException {
+        /// The job.
+        handle: Bytes,
+        /// The exception.
+        data: Bytes,
+    },
+    /// How far is this job?
+    GetStatus {
+        /// The job.
+        handle: Bytes,
+    },
+    /// How far is the job of this unique?
+    GetStatusUnique {
+        /// The unique, up to 64 bytes.
+        unique: Bytes,
+    },
+    /// Say this back.
+    Echo {
+        /// Anything.
+        data: Bytes,
+    },
+    /// The name of the connection in `workers`.
+    SetClientId {
+        /// Anything.
+        id: Bytes,
+    },
+    /// Switch something on; the one option known is `exceptions`.
+    Option {
+        /// As sent, for the answer.
+        name: Bytes,
+    },
+}
+
+impl Request {
+    /// Whether this is the OPTION_REQ that switches exceptions on, in any case, with or without
+    /// a NUL at its end, as gearmand reads it.
+    #[must_use]
+    pub fn is_exceptions_option(name: &[u8]) -> bool {
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        name.eq_ignore_ascii_case(b"exceptions")
+    }
+
+    /// Appends the request as a client or worker sends it. Arguments with a NUL where the next
+    /// argument begins after a NUL are written as they are.
+    pub fn encode(&self, out: &mut BytesMut) {
+        use PacketType as P;
+        let mut put = |kind, arguments: &[&[u8]]| write(out, REQUEST_MAGIC, kind, arguments);
+        match self {
+            Self::CanDo { function } => put(P::CanDo, &[function]),
+            Self::CanDoTimeout { function, timeout_ms } => {
+                put(P::CanDoTimeout, &[function, Decimal::new(*timeout_ms).as_bytes()]);
+            }
+            Self::CantDo { function } => put(P::CantDo, &[function]),
+            Self::ResetAbilities => put(P::ResetAbilities, &[]),
+            Self::PreSleep => put(P::PreSleep, &[]),
+            Self::AllYours => put(P::AllYours, &[]),
+            Self::Submit(submit) => submit.encode(out),
+            Self::Grab(GrabKind::Plain) => put(P::GrabJob, &[]),
+            Self::Grab(GrabKind::Uniq) => put(P::GrabJobUniq, &[]),
+            Self::Grab(GrabKind::All) => put(P::GrabJobAll, &[]),
+            Self::WorkStatus { handle, numerator, denominator } => {
+                put(P::WorkStatus, &[handle, numerator, denominator]);
+            }
+            Self::WorkData { handle, data } => put(P::WorkData, &[handle, data]),
+            Self::WorkWarning { handle, data } => put(P::WorkWarning, &[handle, data]),
+            Self::WorkComplete { handle, result } => put(P::WorkComplete, &[handle, result]),
+            Self::WorkFail { handle } => put(P::WorkFail, &[handle]),
+            Self::WorkException { handle, data } => put(P::WorkException, &[handle, data]),
+            Self::GetStatus { handle } => put(P::GetStatus, &[handle]),
+            Self::GetStatusUnique { unique } => put(P::GetStatusUnique, &[unique]),
+            Self::Echo { data } => put(P::EchoReq, &[data]),
+            Self::SetClientId { id } => put(P::SetClientId, &[id]),
+            Self::Option { name } => put(P::OptionReq, &[name]),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The door, one session at a time, without sockets.
+//!
+//! - `jobs`: submits, ends, and what clients hear; who may finish
+//! - `unique`: submits of the same work
+//! - `workers`: grabs, sleep, timeouts, lost workers
+//! - `status`: questions about jobs, and the text commands
+//! - `doors`: jobs that come from or go to other doors
+//! - `limits`: bad input, a log that is behind, clients that do not read
+
+mod doors;
+mod harness;
+mod jobs;
+mod limits;
+mod status;
+mod unique;
+mod workers;

@@ -1,0 +1,277 @@
+//! Workers: what they can do, how they sleep and are woken, and what becomes of their jobs when
+//! they are lost.
+
+use bytes::Bytes;
+use spindle_core::Defaults;
+use spindle_core::job::Origin;
+use spindle_engine::Options;
+use spindle_gearman::wire::{GrabKind, Request, Response};
+
+use crate::harness::{Bench, known};
+
+/// As with `--gearman-job-retries`.
+fn with_attempts_max(attempts_max: u32) -> Options {
+    let mut defaults = Defaults::default();
+    defaults.policies[Origin::Gearman as usize].attempts_max = attempts_max;
+    Options { defaults, ..Options::default() }
+}
+
+#[test]
+fn a_worker_that_can_do_nothing_gets_nothing() {
+    let bench = Bench::new();
+    let (mut client, mut worker) = (bench.open(), bench.open());
+    client.add("f", "", "x");
+    assert_eq!(worker.grab(GrabKind::Plain), None);
+    worker.can_do("g");
+    assert_eq!(worker.grab(GrabKind::Uniq), None);
+    worker.can_do("f");
+    worker.cant_do("f");
+    assert_eq!(worker.grab(GrabKind::All), None);
+    worker.can_do("f");
+    worker.send(&Request::ResetAbilities);
+    assert_eq!(worker.grab(GrabKind::Plain), None);
+    worker.can_do("f");
+    assert!(worker.grab(GrabKind::Plain).is_some());
+}
+
+#[test]
+fn a_job_under_way_stays_with_a_worker_that_can_do_it_no_more() {
+    let bench = Bench::new();
+    let (mut client, mut worker) = (bench.open(), bench.open());
+    let handle = client.run("f", "", "x");
+    worker.can_do("f");
+    worker.take();
+    worker.cant_do("f");
+    assert_eq!(client.status(&handle), known(true));
+    worker.send(&Request::ResetAbilities);
+    worker.complete(&handle, "r");
+    client.hears_complete(&handle, "r");
+}
+
+#[test]
+fn as_many_sleepers_are_woken_as_there_are_jobs_and_each_once() {
+    let bench = Bench::new();
+    let mut client = bench.open();
+    let mut workers = [bench.open(), bench.open(), bench.open()];
+    for worker in &mut workers {
+        worker.can_do("f");
+        worker.send(&Request::PreSleep);
+        worker.hears_nothing();
+    }
+    client.add("f", "", "1");
+    client.add("f", "", "2");
+    let [one, two, three] = &mut workers;
+    assert_eq!((one.hear(), two.hear()), (Response::Noop, Response::Noop));
+    one.hears_nothing();
+    two.hears_nothing();
+    three.hears_nothing();
+    // One of them takes both.
+    one.take();
+    one.take();
+    bench.pass(100);
+    three.hears_nothing();
+}
+
+#[test]
+fn the_next_sleeper_is_woken_for_a_job_that_is_left_lying() {
+    let bench = Bench::new();
+    let (mut client, mut one, mut two) = (bench.open(), bench.open(), bench.open());
+    for worker in [&mut one, &mut two] {
+        worker.can_do("f");
+        worker.send(&Request::PreSleep);
+    }
+    client.add("f", "", "1");
+    assert_eq!(one.hear(), Response::Noop);
+    bench.pass(99);
+    two.hears_nothing();
+    bench.pass(1);
+    assert_eq!(two.hear(), Response::Noop);
+}
+
+#[test]
+fn a_worker_that_sleeps_beside_a_job_is_woken_at_once() {
+    let bench = Bench::new();
+    let (mut client, mut worker) = (bench.open(), bench.open());
+    client.add("f", "", "1");
+    worker.can_do("f");
+    assert_eq!(worker.ask(&Request::PreSleep), Response::Noop);
+    worker.take();
+    worker.send(&Request::PreSleep);
+    worker.hears_nothing();
+    // It need not ask twice, and asking twice is no two calls.
+    worker.send(&Request::PreSleep);
+    client.add("f", "", "2");
+    assert_eq!(worker.hear(), Response::Noop);
+    worker.hears_nothing();
+}
+
+#[test]
+fn a_worker_that_did_not_say_it_sleeps_hears_nothing() {
+    let bench = Bench::new();
+    let (mut client, mut worker) = (bench.open(), bench.open());
+    worker.can_do("f");
+    client.add("f", "", "1");
+    worker.hears_nothing();
+    worker.send(&Request::PreSleep);
+    assert_eq!(worker.hear(), Response::Noop);
+    worker.take();
+    worker.send(&Request::PreSleep);
+    // Who grabs is awake.
+    assert_eq!(worker.grab(GrabKind::Plain), None);
+    client.add("f", "", "2");
+    worker.hears_nothing();
+}
+
+#[test]
+fn a_sleeper_is_called_for_what_it_learns_to_do_and_not_for_what_it_unlearns() {
+    let bench = Bench::new();
+    let (mut client, mut worker) = (bench.open(), bench.open());
+    client.add("late", "", "1");
+    worker.can_do("f");
+    worker.can_do("g");
+    worker.send(&Request::PreSleep);
+    worker.cant_do("g");
+    client.add("g", "", "1");
+    worker.hears_nothing();
+    worker.can_do("late");
+    assert_eq!(worker.hear(), Response::Noop);
+    let mut idle = bench.open();
+    idle.send(&Request::PreSleep);
+    idle.hears_nothing();
+    idle.can_do("g");
+    assert_eq!(idle.hear(), Response::Noop);
+}
+
+#[test]
+fn a_worker_that_is_lost_gives_its_job_back_at_the_tail_and_clients_hear_nothing() {
+    let bench = Bench::new();
+    let (mut client, mut admin) = (bench.open(), bench.open());
+    let mut worker = bench.open();
+    let first = client.run("f", "", "j1");
+    let second = client.run("f", "", "j2");
+    worker.can_do("f");
+    assert_eq!(worker.take(), first);
+    worker.progress(&first, "5", "10");
+    client.hear();
+    worker.close();
+    client.hears_nothing();
+    assert_eq!(client.status(&first), known(false));
+    let line =
+        |handle: &Bytes, retries: u32| format!("{}\t{retries}\t0\t0\n", handle.escape_ascii());
+    assert_eq!(admin.text("show jobs"), line(&first, 1) + &line(&second, 0) + ".\n");
+    let mut worker = bench.open();
+    worker.can_do("f");
+    assert_eq!((worker.take(), worker.take()), (second, first.clone()));
+    worker.complete(&first, "at last");
+    client.hears_complete(&first, "at last");
+}
+
+#[test]
+fn at_the_limit_of_tries_a_lost_worker_fails_the_job() {
+    let bench = Bench::with(with_attempts_max(2));
+    let mut client = bench.open();
+    let (run, added) = (client.run("f", "", "x"), client.add("f", "", "y"));
+    for _ in 0..2 {
+        client.hears_nothing();
+        let mut worker = bench.open();
+        worker.can_do("f");
+        worker.take();
+        worker.take();
+        worker.close();
+    }
+    client.hears_fail(&run);
+    client.hears_nothing();
+    assert!(!client.status(&added).is_known);
+    let mut worker = bench.open();
+    worker.can_do("f");
+    assert_eq!(worker.grab(GrabKind::Plain), None);
+}
+
+#[test]
+fn a_job_that_takes_too_long_goes_to_the_next_and_its_worker_cannot_end_it() {
+    let bench = Bench::new();
+    let (mut client, mut slow, mut quick) = (bench.open(), bench.open(), bench.open());
+    let handle = client.run("f", "", "x");
+    slow.can_do_timeout("f", 1500);
+    slow.take();
+    quick.can_do("f");
+    bench.pass(1499);
+    assert_eq!(quick.grab(GrabKind::Plain), None);
+    bench.pass(1);
+    assert_eq!(quick.take(), handle);
+    slow.complete(&handle, "late");
+    assert_eq!(slow.hear_error().1, "Job given in work result not found");
+    client.hears_nothing();
+    quick.complete(&handle, "r");
+    client.hears_complete(&handle, "r");
+}
+
+#[test]
+fn a_timeout_below_a_second_is_a_second_and_none_is_none() {
+    let bench = Bench::new();
+    let (mut client, mut worker, mut other) = (bench.open(), bench.open(), bench.open());
+    client.add("short", "", "x");
+    client.add("none", "", "x");
+    worker.can_do_timeout("short", 500);
+    worker.can_do_timeout("none", 0);
+    worker.take();
+    worker.take();
+    other.can_do("short");
+    other.can_do("none");
+    bench.pass(999);
+    assert_eq!(other.grab(GrabKind::Plain), None);
+    bench.pass(1);
+    assert_eq!(other.grab(GrabKind::Plain).unwrap().function, "short");
+    bench.pass(1_000_000_000);
+    assert_eq!(other.grab(GrabKind::Plain), None);
+}
+
+#[test]
+fn running_out_of_time_counts_as_a_try() {
+    let bench = Bench::with(with_attempts_max(1));
+    let (mut client, mut worker) = (bench.open(), bench.open());
+    let handle = client.run("f", "", "x");
+    worker.can_do_timeout("f", 1000);
+    worker.take();
+    bench.pass(1000);
+    client.hears_fail(&handle);
+}
+
+#[test]
+fn a_job_whose_assignment_never_left_counts_no_try() {
+    let bench = Bench::with(with_attempts_max(1));
+    let (mut client, mut worker) = (bench.open(), bench.open());
+    client.add("f", "", "x");
+    worker.can_do("f");
+    worker.send(&Request::Grab(GrabKind::Plain));
+    worker.close();
+    let mut worker = bench.open();
+    worker.can_do("f");
+    assert!(worker.grab(GrabKind::Plain).is_some());
+}
+
+#[test]
+fn all_yours_is_taken_without_a_word() {
+    let bench = Bench::new();
+    let mut worker = bench.open();
+    worker.send(&Request::AllYours);
+    worker.hears_nothing();
+    let data = Bytes::from_static(b"alive?");
+    assert_eq!(worker.ask(&Request::Echo { data: data.clone() }), Response::Echo { data });
+}
+
+#[test]
+fn what_a_worker_calls_itself_stands_in_the_history_of_its_jobs() {
+    let bench = Bench::new();
+    let (mut client, mut worker) = (bench.open(), bench.open());
+    let handle = client.add("f", "", "x");
+    worker.send(&Request::SetClientId { id: Bytes::from_static(b"cook 1") });
+    worker.can_do("f");
+    worker.take();
+    worker.complete(&handle, "");
+    bench.commit();
+    let which = spindle_engine::Which::Id(crate::harness::id_of(&handle));
+    let image = bench.engine.job(which).ok().and_then(|(image, _)| image);
+    let history = image.map(|image| image.history).unwrap_or_default();
+    assert_eq!(history.iter().map(|tried| &tried.worker[..]).collect::<Vec<_>>(), [b"cook 1"]);
+}

@@ -1,0 +1,170 @@
+//! Which answers of the draft wait for the log: a session without a socket, and a log that stands
+//! still until the test moves it.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::{Bytes, BytesMut};
+use spindle_engine::{
+    Committed, ConnectionId, Delivery, Door, Engine, Flow, Mailbox, ManualClock, Outbox, Session,
+};
+use spindle_gearman::wire::draft::{JobKind, Reply, Request, decode_reply};
+use spindle_gearman::{GearmanDoor, Options};
+use spindle_log::MemoryLog;
+
+use crate::client::create;
+
+#[derive(Default)]
+struct Letters(Mutex<Vec<Delivery>>);
+
+impl Mailbox for Letters {
+    fn deliver(&self, delivery: Delivery) {
+        self.0.lock().expect("no test panics with it").push(delivery);
+    }
+
+    fn durable_moved(&self) {}
+}
+
+struct Line {
+    engine: Engine,
+    door: GearmanDoor,
+    letters: Arc<Letters>,
+    connections: u64,
+}
+
+struct Talk {
+    session: Box<dyn Session>,
+    out: Outbox,
+}
+
+impl Line {
+    fn new() -> Line {
+        Line::with(spindle_engine::Options::default())
+    }
+
+    fn with(options: spindle_engine::Options) -> Line {
+        let clock = Arc::new(ManualClock::new(1_471_830_651_000));
+        let log = Arc::new(MemoryLog::new());
+        let engine = Engine::open(log, clock, options).expect("open");
+        let door = GearmanDoor::new(engine.clone(), Options::default());
+        let letters = Arc::new(Letters::default());
+        door.attach(&(letters.clone() as Arc<dyn Mailbox>));
+        Line { engine, door, letters, connections: 0 }
+    }
+
+    fn open(&mut self) -> Talk {
+        self.connections += 1;
+        let peer = ([127, 0, 0, 1], 1).into();
+        let mailbox: Arc<dyn Mailbox> = self.letters.clone();
+        let session = self.door.open(ConnectionId(self.connections), peer, &mailbox);
+        Talk { session, out: Outbox::default() }
+    }
+
+    fn commit(&self) {
+        while self.engine.commit_once() == Committed::Some {}
+    }
+}
+
+impl Talk {
+    #[track_caller]
+    fn send(&mut self, request: &Request) {
+        assert_eq!(self.push(request), Flow::Continue);
+    }
+
+    fn push(&mut self, request: &Request) -> Flow {
+        let mut input = BytesMut::new();
+        request.encode(&mut input);
+        self.session.on_bytes(&mut input, &mut self.out)
+    }
+
+    /// The packets that may leave now.
+    fn released(&mut self, engine: &Engine) -> Vec<Reply> {
+        let released = self.out.released(engine.durable()).to_vec();
+        self.out.advance(released.len());
+        let mut bytes = BytesMut::from(&released[..]);
+        let next = || decode_reply(&mut bytes, 1 << 20).expect("packets");
+        std::iter::from_fn(next).collect()
+    }
+}
+
+#[test]
+fn a_handle_is_told_when_its_job_is_durable() {
+    let mut line = Line::new();
+    let mut application = line.open();
+    for kind in [JobKind::Handle, JobKind::ThrowAway] {
+        application.send(&create(kind, "mail", "", "x"));
+        assert_eq!(application.released(&line.engine), []);
+        line.commit();
+        let replies = application.released(&line.engine);
+        assert!(matches!(replies[..], [Reply::JobCreated { .. }]), "{replies:?}");
+    }
+}
+
+#[test]
+fn a_sync_job_waits_for_no_sync_unless_one_that_must_last_joins_it() {
+    let mut line = Line::new();
+    let (mut waiter, mut other) = (line.open(), line.open());
+    waiter.send(&create(JobKind::Sync, "mail", "k", "x"));
+    assert_eq!(waiter.released(&line.engine), [Reply::JobCreated { handle: Bytes::new() }]);
+    other.send(&create(JobKind::Handle, "mail", "k", "x"));
+    assert_eq!(other.released(&line.engine), []);
+    line.commit();
+    assert_eq!(other.released(&line.engine).len(), 1);
+}
+
+#[test]
+fn what_is_told_of_a_job_waits_for_what_it_reveals() {
+    let mut line = Line::new();
+    let (mut application, mut worker) = (line.open(), line.open());
+    application.send(&create(JobKind::Handle, "mail", "", "x"));
+    worker.send(&Request::WorkerConnect { names: vec![Bytes::from_static(b"mail")] });
+    worker.send(&Request::JobAssign);
+    // The job is not durable yet, so nobody may hear of it.
+    assert_eq!(worker.released(&line.engine), []);
+    line.commit();
+    assert_eq!(worker.released(&line.engine).len(), 1);
+    let [Reply::JobCreated { handle }] = &application.released(&line.engine)[..] else {
+        panic!("no handle")
+    };
+    worker.send(&Request::JobCompleteAnnounce { code: 0, result: Bytes::from_static(b"r") });
+    application.send(&Request::JobComplete { handle: handle.clone() });
+    assert_eq!(application.released(&line.engine), []);
+    line.commit();
+    let result = Bytes::from_static(b"r");
+    let complete = Reply::JobComplete { elapsed_s: 1, code: 0, result };
+    assert_eq!(application.released(&line.engine), [complete]);
+}
+
+#[test]
+fn a_job_whose_bytes_never_left_is_another_workers() {
+    let mut line = Line::new();
+    let mut application = line.open();
+    application.send(&create(JobKind::Handle, "mail", "", "x"));
+    line.commit();
+    let mut worker = line.open();
+    worker.send(&Request::WorkerConnect { names: vec![Bytes::from_static(b"mail")] });
+    worker.send(&Request::JobAssign);
+    let unsent = worker.out.unsent_leases();
+    assert_eq!(unsent.len(), 1);
+    worker.session.on_closed(&unsent);
+    let job =
+        line.engine.look(|state| state.ready_jobs(b"mail", 0).next().map(|job| job.attempts()));
+    assert_eq!(job, Some(0));
+}
+
+#[test]
+fn what_the_log_has_no_room_for_is_done_when_it_has() {
+    let options = spindle_engine::Options { undurable_bytes_max: 100, ..Default::default() };
+    let mut line = Line::with(options);
+    let mut application = line.open();
+    application.send(&create(JobKind::Handle, "mail", "", &"x".repeat(200)));
+    assert_eq!(application.push(&create(JobKind::Handle, "mail", "", "y")), Flow::Wait);
+    line.commit();
+    assert_eq!(application.released(&line.engine).len(), 1);
+    let letters = std::mem::take(&mut *line.letters.0.lock().expect("no test panics with it"));
+    let [Delivery { ticket, answer, gate, .. }] = &letters[..] else { panic!("{letters:?}") };
+    let flow = application.session.on_answer(*ticket, answer.clone(), *gate, &mut application.out);
+    assert_eq!(flow, Flow::Continue);
+    line.commit();
+    let replies = application.released(&line.engine);
+    assert!(matches!(replies[..], [Reply::JobCreated { .. }]), "{replies:?}");
+}

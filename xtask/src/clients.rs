@@ -1,0 +1,49 @@
+//! Client libraries that come from the package managers of their languages, for the tests that
+//! let them talk to the server. They are put into the target folder once.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
+use crate::workspace::{call, target};
+
+/// The folder in the target folder; the tests know its name.
+const FOLDER: &str = "gearman-clients";
+const PYTHON: [&str; 1] = ["python3-gearman==0.1.0"];
+/// The library asks for any version of its logger and works with this one only.
+const NODE: [&str; 2] = ["gearmanode@0.9.2", "winston@2"];
+
+/// Installs what is missing.
+pub fn install_missing() -> Result<()> {
+    let folder = target()?.join(FOLDER);
+    fs::create_dir_all(&folder)?;
+    install_python(&folder.join("python"))?;
+    install_node(&folder)
+}
+
+fn install_python(folder: &Path) -> Result<()> {
+    let python = folder.join("bin/python");
+    if !python.exists() {
+        call("python3", &["-m", "venv", &folder.to_string_lossy()])?;
+    }
+    let pip = [&["-m", "pip", "install", "--quiet", "--disable-pip-version-check"], &PYTHON[..]];
+    call(python, &pip.concat())
+}
+
+fn install_node(folder: &Path) -> Result<()> {
+    let modules = folder.join("node_modules");
+    if NODE.iter().any(|name| !modules.join(name_of(name)).exists()) {
+        let place = folder.to_string_lossy();
+        let npm = ["install", "--silent", "--no-audit", "--no-fund", "--prefix", &place];
+        call("npm", &[&npm, &NODE[..]].concat())?;
+    }
+    for name in NODE.map(name_of) {
+        ensure!(modules.join(name).exists(), "npm has brought no {name}");
+    }
+    Ok(())
+}
+
+fn name_of(name: &'static str) -> &'static str {
+    name.split('@').next().unwrap_or(name)
+}
