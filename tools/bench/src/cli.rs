@@ -2,13 +2,14 @@
 
 use crate::gate::Gate;
 use crate::jobs::NUMBER_BYTES;
-use crate::target::{Peer, loopback};
+use crate::target::{Door, Peer, loopback};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Load over Workq's protocol and beanstalkd's, with a bare TCP echo server as the limit.
+/// Load over Workq's, beanstalkd's and Gearman's protocols, with a bare TCP echo server as the
+/// limit.
 #[derive(Debug, Parser)]
 #[command(name = "spindle-bench", version)]
 pub(crate) struct Cli {
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     Openloop(Openloop),
     /// Resident memory with many waiting jobs.
     Memory(Memory),
+    /// Foreground jobs: submit, work, result back to the submitter (Gearman only).
+    Roundtrip(Roundtrip),
     /// All gates of the project, servers started and stopped by the bench itself.
     Suite(Suite),
     /// The bare echo server: answers every frame of a fixed length with the same bytes.
@@ -45,6 +48,9 @@ pub(crate) struct Servers {
     /// Spindle's sync mode: always, interval:MS or os.
     #[arg(long, value_name = "MODE", default_value = "always")]
     pub(crate) sync: String,
+    /// Spindle's door that gets the load.
+    #[arg(long, value_enum, value_name = "DOOR", default_value = "workq")]
+    pub(crate) door: Door,
     /// Start beanstalkd in memory.
     #[arg(long)]
     pub(crate) beanstalkd: bool,
@@ -60,6 +66,12 @@ pub(crate) struct Servers {
     /// The program to start as beanstalkd.
     #[arg(long, value_name = "PROGRAM", default_value = "beanstalkd")]
     pub(crate) beanstalkd_program: PathBuf,
+    /// Start gearmand, which keeps everything in memory.
+    #[arg(long)]
+    pub(crate) gearmand: bool,
+    /// The program to start as gearmand.
+    #[arg(long, value_name = "PROGRAM", default_value = "gearmand")]
+    pub(crate) gearmand_program: PathBuf,
     #[command(flatten)]
     pub(crate) peers: Peers,
 }
@@ -67,7 +79,8 @@ pub(crate) struct Servers {
 /// Servers that somebody else started.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Peers {
-    /// A running server: workq:HOST:PORT or beanstalkd:HOST:PORT, loopback only; may be repeated.
+    /// A running server: workq:HOST:PORT, beanstalkd:... or gearman:..., loopback only; may be
+    /// repeated.
     #[arg(long = "peer", value_name = "PEER")]
     pub(crate) peers: Vec<Peer>,
     /// The process of the peer (same order as --peer), to read its CPU time and memory.
@@ -188,6 +201,22 @@ pub(crate) struct Memory {
     pub(crate) lifecycles: u64,
 }
 
+/// Flags of `roundtrip`.
+#[derive(Debug, Args)]
+pub(crate) struct Roundtrip {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Connections that submit, one job outstanding on each.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = connections)]
+    pub(crate) clients: usize,
+    /// Connections that do the work.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = connections)]
+    pub(crate) workers: usize,
+    /// Jobs per run.
+    #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = jobs)]
+    pub(crate) jobs: u64,
+}
+
 /// Flags of `suite`.
 #[derive(Debug, Args)]
 pub(crate) struct Suite {
@@ -197,6 +226,9 @@ pub(crate) struct Suite {
     /// The program to start as beanstalkd.
     #[arg(long, value_name = "PROGRAM", default_value = "beanstalkd")]
     pub(crate) beanstalkd_program: PathBuf,
+    /// The program to start as gearmand.
+    #[arg(long, value_name = "PROGRAM", default_value = "gearmand")]
+    pub(crate) gearmand_program: PathBuf,
     #[command(flatten)]
     pub(crate) peers: Peers,
     /// Only these gates.

@@ -31,6 +31,23 @@ pub(crate) enum Gate {
     Waiting,
     /// Time to serve again after a restart on a million jobs.
     Restart,
+    /// Gearman: background submits over 8 connections against gearmand.
+    #[value(name = "gearman-submit-8")]
+    GearmanSubmit8,
+    /// Gearman: the same 32 deep.
+    #[value(name = "gearman-submit-8x32")]
+    GearmanSubmit8x32,
+    /// Gearman: working off a backlog with 8 workers.
+    #[value(name = "gearman-drain-8")]
+    GearmanDrain8,
+    /// Gearman: life cycles at 8 clients and 8 workers.
+    #[value(name = "gearman-lifecycle-8")]
+    GearmanLifecycle8,
+    /// Gearman: memory with a million waiting background jobs.
+    GearmanMemory,
+    /// Gearman: latency of foreground round trips, 8 clients and 8 workers.
+    #[value(name = "gearman-roundtrip-8")]
+    GearmanRoundtrip8,
 }
 
 /// What a figure must be.

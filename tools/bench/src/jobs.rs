@@ -4,7 +4,7 @@
 //! number, so that a job costs the load a copy and no arithmetic, no two payloads are equal, and a
 //! leased payload can be checked byte by byte.
 
-use crate::wire::Wire;
+use crate::wire::{AddParts, Wire};
 use std::hash::{BuildHasher, Hasher};
 
 /// The bytes at the start of a payload that carry the job's number.
@@ -12,6 +12,8 @@ pub(crate) const NUMBER_BYTES: usize = 8;
 /// Small enough to stay in the cache, large enough for a million different windows.
 const POOL_BYTES_MIN: usize = 1 << 20;
 const ID_BYTES: usize = 36;
+/// In the order of [`Jobs::add_parts`].
+const WIRES: [Wire; 4] = [Wire::Workq, Wire::Beanstalkd, Wire::Gearman, Wire::GearmanForeground];
 
 /// A family of jobs that share a queue and a prefix of their ids.
 pub(crate) struct Jobs {
@@ -19,7 +21,8 @@ pub(crate) struct Jobs {
     queue: String,
     payload_bytes: usize,
     pool: Vec<u8>,
-    add_tails: [String; 2],
+    /// How Workq, beanstalkd and Gearman (background, foreground) are submitted to.
+    add_parts: [AddParts; 4],
 }
 
 impl Jobs {
@@ -39,9 +42,8 @@ impl Jobs {
         while pool.len() < pool_bytes {
             pool.extend_from_slice(&random.next().to_le_bytes());
         }
-        let add_tails =
-            [Wire::Workq, Wire::Beanstalkd].map(|wire| wire.add_tail(&queue, payload_bytes));
-        Self { prefix, queue, payload_bytes, pool, add_tails }
+        let add_parts = WIRES.map(|wire| wire.add_parts(&queue, payload_bytes));
+        Self { prefix, queue, payload_bytes, pool, add_parts }
     }
 
     /// The queue (or tube) these jobs go to.
@@ -58,17 +60,21 @@ impl Jobs {
 
     /// Appends the request that submits job `number`.
     pub(crate) fn encode_add(&self, wire: Wire, number: u64, out: &mut Vec<u8>) {
-        out.extend_from_slice(wire.add_head());
-        match wire {
-            Wire::Workq | Wire::Frames(_) => {
-                out.extend_from_slice(&self.id(number));
-                out.extend_from_slice(self.add_tails[0].as_bytes());
-            }
-            Wire::Beanstalkd => out.extend_from_slice(self.add_tails[1].as_bytes()),
+        let [workq, beanstalkd, gearman, gearman_foreground] = &self.add_parts;
+        let parts = match wire {
+            Wire::Workq | Wire::Frames(_) => workq,
+            Wire::Beanstalkd => beanstalkd,
+            Wire::Gearman => gearman,
+            Wire::GearmanForeground => gearman_foreground,
+        };
+        out.extend_from_slice(&parts.head);
+        if matches!(wire, Wire::Workq | Wire::Frames(_)) {
+            out.extend_from_slice(&self.id(number));
         }
+        out.extend_from_slice(&parts.tail);
         out.extend_from_slice(&number.to_le_bytes());
         out.extend_from_slice(self.filling(number));
-        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(parts.end);
     }
 
     /// The id of job `number`: a version 4 UUID, since some servers take no other.

@@ -1,6 +1,6 @@
-//! `spindle-bench`: load over the Workq protocol against Spindle and, in the same run, against
-//! any other server of that protocol, against beanstalkd, and against a bare TCP echo server
-//! as the limit of the machine.
+//! `spindle-bench`: load over the Workq and the Gearman protocol against Spindle and, in the same
+//! run, against any other server of these protocols, against beanstalkd and gearmand, and against
+//! a bare TCP echo server as the limit of the machine.
 //!
 //! It is a black-box tool: it knows the published protocols and nothing of Spindle's crates.
 //! One thread drives all connections through epoll, because load and server share a small
@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         cli::Command::Drain(args) => scenario::drain(&args),
         cli::Command::Openloop(args) => scenario::openloop(&args),
         cli::Command::Memory(args) => scenario::memory(&args),
+        cli::Command::Roundtrip(args) => scenario::roundtrip(&args),
         cli::Command::Suite(args) => suite::run(&args),
         cli::Command::EchoServer(args) => echo::serve(&args),
     };

@@ -1,7 +1,7 @@
 //! The sub-commands that measure one scenario, and the measurements the suite shares with them.
 
 use crate::check::Checker;
-use crate::cli::{Bounds, Common, Drain, Lifecycle, Memory, Openloop, Submit};
+use crate::cli::{Bounds, Common, Drain, Lifecycle, Memory, Openloop, Roundtrip, Submit};
 use crate::jobs::Jobs;
 use crate::load::{self, Outcome, Plan};
 use crate::machine::{Machine, require_disk};
@@ -88,7 +88,28 @@ impl<'a> Setting<'a> {
         Ok(())
     }
 
-    fn drain(&self, server: &Server, workers: usize, count: u64) -> Result<Figures> {
+    /// Foreground jobs on a fresh server: each submitter waits for the result of its own job.
+    pub(crate) fn roundtrip(
+        &self,
+        server: &Server,
+        (clients, workers): (usize, usize),
+        count: u64,
+    ) -> Result<Figures> {
+        ensure!(server.wire().is_gearman(), "{} has no foreground jobs", server.name());
+        let running = server.start(self.bounds)?;
+        let play = |count| {
+            let jobs = Jobs::fresh(self.payload_bytes);
+            let mut plan = self.plan(&running, &jobs);
+            plan = plan.submitting(count, clients, 1).working(count, workers);
+            plan.wire = Wire::GearmanForeground;
+            exactly_once(&running, &plan, count)
+        };
+        play(warm_up(count))?;
+        play(count)
+    }
+
+    /// Works off a backlog on a fresh server, each job exactly once.
+    pub(crate) fn drain(&self, server: &Server, workers: usize, count: u64) -> Result<Figures> {
         let running = server.start(self.bounds)?;
         let jobs = Jobs::fresh(self.payload_bytes);
         self.fill(&running, &jobs, 0, count)?;
@@ -255,6 +276,19 @@ pub(crate) fn drain(args: &Drain) -> Result<()> {
     let Drain { common, workers, jobs } = args;
     let title = format!("{jobs} waiting jobs of {} B, {workers} workers", common.payload_bytes);
     single(common, &title, false, |server| Setting::of(common).drain(server, *workers, *jobs))
+}
+
+/// `roundtrip`.
+pub(crate) fn roundtrip(args: &Roundtrip) -> Result<()> {
+    let Roundtrip { common, clients, workers, jobs } = args;
+    let bytes = common.payload_bytes;
+    let title = format!(
+        "{jobs} foreground round trips of {bytes} B, {clients} clients, {workers} workers; \
+         add is from the submit to its result"
+    );
+    single(common, &title, false, |server| {
+        Setting::of(common).roundtrip(server, (*clients, *workers), *jobs)
+    })
 }
 
 /// `openloop`.

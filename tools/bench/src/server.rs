@@ -2,7 +2,7 @@
 //! disk, waited for, and stopped again.
 
 use crate::cli::{Bounds, Common, Peers};
-use crate::target::Peer;
+use crate::target::{Door, Peer};
 use crate::wire::Wire;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -32,6 +32,8 @@ pub(crate) enum Server {
         program: PathBuf,
         /// Its `--sync`.
         sync: String,
+        /// The door that gets the load.
+        door: Door,
     },
     /// beanstalkd, started by the bench.
     Beanstalkd {
@@ -39,6 +41,11 @@ pub(crate) enum Server {
         program: PathBuf,
         /// With a binlog synced on every write, or in memory.
         synced: bool,
+    },
+    /// gearmand in memory, started by the bench.
+    Gearmand {
+        /// The binary.
+        program: PathBuf,
     },
     /// The echo server of this binary.
     Echo {
@@ -63,13 +70,16 @@ impl Server {
         let program = || flags.beanstalkd_program.clone();
         let mut chosen = vec![];
         if let Some(program) = flags.spindle.clone() {
-            chosen.push(Self::Spindle { program, sync: flags.sync.clone() });
+            chosen.push(Self::Spindle { program, sync: flags.sync.clone(), door: flags.door });
         }
         if flags.beanstalkd {
             chosen.push(Self::Beanstalkd { program: program(), synced: false });
         }
         if flags.beanstalkd_synced {
             chosen.push(Self::Beanstalkd { program: program(), synced: true });
+        }
+        if flags.gearmand {
+            chosen.push(Self::Gearmand { program: flags.gearmand_program.clone() });
         }
         for (wanted, whole) in [(flags.echo, false), (flags.echo_whole, true)] {
             if wanted {
@@ -82,7 +92,7 @@ impl Server {
         ensure!(
             !chosen.is_empty(),
             "nothing to measure: name servers with --spindle PATH, --beanstalkd, \
-             --beanstalkd-synced, --echo or --peer workq:HOST:PORT"
+             --beanstalkd-synced, --gearmand, --echo or --peer workq:HOST:PORT"
         );
         Ok(chosen)
     }
@@ -99,6 +109,7 @@ impl Server {
         match self {
             Self::Spindle { .. } => "spindle".to_owned(),
             Self::Beanstalkd { .. } => "beanstalkd".to_owned(),
+            Self::Gearmand { .. } => "gearmand".to_owned(),
             Self::Echo { whole: false, .. } => "echo".to_owned(),
             Self::Echo { whole: true, .. } => "echo of the whole request".to_owned(),
             Self::Peer { peer, .. } => format!("peer {}", peer.address),
@@ -109,7 +120,7 @@ impl Server {
     pub(crate) fn sync_mode(&self) -> String {
         match self {
             Self::Spindle { sync, .. } => format!("--sync {sync}"),
-            Self::Beanstalkd { synced: false, .. } => "memory".to_owned(),
+            Self::Beanstalkd { synced: false, .. } | Self::Gearmand { .. } => "memory".to_owned(),
             Self::Beanstalkd { synced: true, .. } => "-b -f 0".to_owned(),
             Self::Echo { .. } => "none".to_owned(),
             Self::Peer { .. } => "its own".to_owned(),
@@ -119,7 +130,9 @@ impl Server {
     /// What it speaks.
     pub(crate) fn wire(&self) -> Wire {
         match self {
-            Self::Spindle { .. } | Self::Echo { whole: false, .. } => Wire::Workq,
+            Self::Spindle { door, .. } => door.wire(),
+            Self::Gearmand { .. } => Wire::Gearman,
+            Self::Echo { whole: false, .. } => Wire::Workq,
             Self::Echo { frame_bytes, whole: true } => Wire::Frames(*frame_bytes),
             Self::Beanstalkd { .. } => Wire::Beanstalkd,
             Self::Peer { peer, .. } => peer.wire,
@@ -187,13 +200,20 @@ impl Server {
 
     fn command(&self, data: &Path, address: SocketAddr) -> Result<Command> {
         Ok(match self {
-            Self::Spindle { program, sync } => {
+            Self::Spindle { program, sync, door } => {
                 let mut command = Command::new(program);
                 command.arg("serve").arg("--data").arg(data).arg("--sync").arg(sync);
-                command.arg("--workq").arg(address.to_string());
-                for door in other_doors(program)? {
-                    command.args([door, "off"]);
+                command.arg(door.flag()).arg(address.to_string());
+                for other in other_doors(program, *door)? {
+                    command.args([other, "off"]);
                 }
+                command
+            }
+            Self::Gearmand { program } => {
+                let mut command = Command::new(program);
+                command.args(["-L", "127.0.0.1", "-p", &address.port().to_string()]);
+                // Both would else be files of the system.
+                command.args(["-l", "stderr", "-P"]).arg(data.join("pid"));
                 command
             }
             Self::Beanstalkd { program, synced } => {
@@ -219,16 +239,16 @@ impl Server {
 
 /// The flags of doors that this Spindle has and the bench does not use: their default ports may
 /// be taken.
-fn other_doors(program: &Path) -> Result<Vec<&'static str>> {
+fn other_doors(program: &Path, door: Door) -> Result<Vec<&'static str>> {
     let help = Command::new(program)
         .args(["serve", "--help"])
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("cannot run {}", program.display()))?;
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
-    let doors = ["--gearman", "--http", "--jobd-master"];
+    let doors = ["--workq", "--gearman", "--http", "--jobd-master"];
     let has = |flag: &str| help.split([' ', '\n', '=']).any(|word| word == flag);
-    Ok(doors.into_iter().filter(|door| has(door)).collect())
+    Ok(doors.into_iter().filter(|flag| *flag != door.flag() && has(flag)).collect())
 }
 
 fn data_of(folder: &Path) -> PathBuf {

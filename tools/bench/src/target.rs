@@ -18,7 +18,7 @@ pub(crate) struct Peer {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum TargetError {
     /// Not of the form PROTOCOL:HOST:PORT.
-    #[error("a peer is written as workq:HOST:PORT or beanstalkd:HOST:PORT, not {0:?}")]
+    #[error("a peer is written as workq:, beanstalkd: or gearman:HOST:PORT, not {0:?}")]
     Form(String),
     /// Not an address.
     #[error("{0:?} is not an IP address and a port")]
@@ -26,6 +26,33 @@ pub(crate) enum TargetError {
     /// An address of another machine.
     #[error("{0} is not a loopback address; load is only ever sent to this machine")]
     NotLoopback(SocketAddr),
+}
+
+/// Which door of Spindle is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Door {
+    /// Workq's protocol.
+    Workq,
+    /// Gearman's protocol.
+    Gearman,
+}
+
+impl Door {
+    /// What it speaks.
+    pub(crate) fn wire(self) -> Wire {
+        match self {
+            Self::Workq => Wire::Workq,
+            Self::Gearman => Wire::Gearman,
+        }
+    }
+
+    /// The flag of `spindle serve` that says where it listens.
+    pub(crate) fn flag(self) -> &'static str {
+        match self {
+            Self::Workq => "--workq",
+            Self::Gearman => "--gearman",
+        }
+    }
 }
 
 /// Reads an address and refuses those that lead off this machine.
@@ -43,6 +70,7 @@ impl FromStr for Peer {
         let (wire, address) = match text.split_once(':') {
             Some(("workq", address)) => (Wire::Workq, address),
             Some(("beanstalkd", address)) => (Wire::Beanstalkd, address),
+            Some(("gearman", address)) => (Wire::Gearman, address),
             _ => return Err(TargetError::Form(text.to_owned())),
         };
         Ok(Self { wire, address: loopback(address)? })
@@ -59,6 +87,8 @@ mod tests {
         assert_eq!(peer, Peer { wire: Wire::Workq, address: ([127, 0, 0, 1], 9922).into() });
         let peer: Peer = "beanstalkd:[::1]:11300".parse().unwrap();
         assert!(peer.address.is_ipv6());
+        let peer: Peer = "gearman:127.0.0.1:4730".parse().unwrap();
+        assert_eq!(peer.wire, Wire::Gearman);
         assert!("workq:localhost:1".parse::<Peer>().is_ok());
     }
 

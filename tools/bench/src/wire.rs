@@ -1,5 +1,7 @@
-//! The two protocols as bytes: requests are appended to a buffer, answers are recognised in
-//! one. Nothing here does I/O, and an answer that is not complete yet is no error.
+//! The protocols as bytes: requests are appended to a buffer, answers are recognised in one.
+//! Nothing here does I/O, and an answer that is not complete yet is no error.
+
+mod gearman;
 
 use thiserror::Error;
 
@@ -7,9 +9,9 @@ use thiserror::Error;
 pub(crate) const TTR_MS: u64 = 60_000;
 /// How long a job lives, in every add; longer than any run.
 pub(crate) const TTL_MS: u64 = 3_600_000;
-/// Answer lines of both protocols are far shorter; a longer one is not an answer of theirs.
+/// Answer lines of the text protocols are far shorter; a longer one is not an answer of theirs.
 const LINE_BYTES_MAX: usize = 512;
-/// Payloads of both protocols end at 1 MiB; a larger size is a lie that would only fill memory.
+/// No payload of the load is over 1 MiB; a larger size is a lie that would only fill memory.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 /// Which protocol a server speaks.
@@ -19,6 +21,10 @@ pub(crate) enum Wire {
     Workq,
     /// beanstalkd's text protocol.
     Beanstalkd,
+    /// Gearman's binary protocol, jobs in the background.
+    Gearman,
+    /// The same with foreground jobs: the submitter waits for the result.
+    GearmanForeground,
     /// Requests in Workq's protocol to a server that sends each of this length back.
     Frames(usize),
 }
@@ -37,6 +43,10 @@ pub(crate) enum Answer<'a> {
     },
     /// A lease found nothing in time.
     TimedOut,
+    /// A sleeping worker is to ask again.
+    Awake,
+    /// The result of a job that its submitter waits for.
+    Result(&'a [u8]),
     /// The server refused; the line says why.
     Refused(&'a [u8]),
 }
@@ -61,37 +71,47 @@ impl Wire {
         match self {
             Self::Workq => decode_workq(input),
             Self::Beanstalkd => decode_beanstalkd(input),
+            Self::Gearman | Self::GearmanForeground => gearman::decode(input),
             Self::Frames(bytes) => Ok((input.len() >= bytes).then_some((Answer::Ok, bytes))),
         }
     }
 
+    /// Whether workers are woken and ask again, and hear nothing of a finish but errors.
+    pub(crate) fn is_gearman(self) -> bool {
+        matches!(self, Self::Gearman | Self::GearmanForeground)
+    }
+
     /// The requests that point a fresh connection at `queue`, one answer each.
-    pub(crate) fn greetings(self, queue: &str, leases: bool) -> Vec<String> {
+    pub(crate) fn greetings(self, queue: &str, leases: bool) -> Vec<Vec<u8>> {
         match (self, leases) {
             (Self::Workq | Self::Frames(_), _) => vec![],
-            (Self::Beanstalkd, false) => vec![format!("use {queue}\r\n")],
+            (Self::Gearman | Self::GearmanForeground, false) => vec![],
+            (Self::Gearman | Self::GearmanForeground, true) => vec![gearman::greeting(queue)],
+            (Self::Beanstalkd, false) => vec![format!("use {queue}\r\n").into_bytes()],
             (Self::Beanstalkd, true) => {
-                vec![format!("watch {queue}\r\n"), "ignore default\r\n".to_owned()]
+                vec![format!("watch {queue}\r\n").into_bytes(), b"ignore default\r\n".to_vec()]
             }
         }
     }
 
-    /// The first part of a request to take a job, up to where Workq's job id goes.
-    pub(crate) fn add_head(self) -> &'static [u8] {
-        match self {
-            Self::Workq | Self::Frames(_) => b"add ",
-            Self::Beanstalkd => b"put ",
-        }
-    }
-
-    /// The rest of that request's line.
-    pub(crate) fn add_tail(self, queue: &str, payload_bytes: usize) -> String {
-        match self {
+    /// The parts of a request to take a job: up to where Workq's job id goes, up to where the
+    /// payload goes, and what follows it.
+    pub(crate) fn add_parts(self, queue: &str, payload_bytes: usize) -> AddParts {
+        let (head, tail, end) = match self {
             Self::Workq | Self::Frames(_) => {
-                format!(" {queue} {TTR_MS} {TTL_MS} {payload_bytes}\r\n")
+                let tail = format!(" {queue} {TTR_MS} {TTL_MS} {payload_bytes}\r\n");
+                (b"add ".to_vec(), tail.into_bytes(), b"\r\n".as_slice())
             }
-            Self::Beanstalkd => format!("0 0 {} {payload_bytes}\r\n", TTR_MS / 1000),
-        }
+            Self::Beanstalkd => {
+                let head = format!("put 0 0 {} {payload_bytes}\r\n", TTR_MS / 1000);
+                (head.into_bytes(), vec![], b"\r\n".as_slice())
+            }
+            Self::Gearman | Self::GearmanForeground => {
+                let is_foreground = self == Self::GearmanForeground;
+                (gearman::add_head(queue, payload_bytes, is_foreground), vec![], b"".as_slice())
+            }
+        };
+        AddParts { head, tail, end }
     }
 
     /// Appends a request for a job; `wait` is false for one that must not wait.
@@ -104,12 +124,21 @@ impl Wire {
             }
             (Self::Beanstalkd, true) => out.extend_from_slice(b"reserve\r\n"),
             (Self::Beanstalkd, false) => out.extend_from_slice(b"reserve-with-timeout 0\r\n"),
+            (Self::Gearman | Self::GearmanForeground, _) => gearman::encode_grab(out),
         }
     }
 
-    /// Appends the request that finishes the job the server calls `id`.
-    pub(crate) fn encode_finish(self, id: &[u8], out: &mut Vec<u8>) {
+    /// Appends what a Gearman worker says before it waits to be woken.
+    pub(crate) fn encode_sleep(self, out: &mut Vec<u8>) {
+        gearman::encode_sleep(out);
+    }
+
+    /// Appends the request that finishes the job the server calls `id`. A submitter that waits is
+    /// sent the job's number as the result, so that it can check whose it is.
+    pub(crate) fn encode_finish(self, id: &[u8], number: u64, out: &mut Vec<u8>) {
         match self {
+            Self::Gearman => gearman::encode_finish(id, b"", out),
+            Self::GearmanForeground => gearman::encode_finish(id, &number.to_le_bytes(), out),
             Self::Workq | Self::Frames(_) => {
                 out.extend_from_slice(b"complete ");
                 out.extend_from_slice(id);
@@ -122,6 +151,16 @@ impl Wire {
             }
         }
     }
+}
+
+/// The bytes of a submit that all jobs of a family share.
+pub(crate) struct AddParts {
+    /// Up to where Workq's job id goes.
+    pub(crate) head: Vec<u8>,
+    /// From there to where the payload goes.
+    pub(crate) tail: Vec<u8>,
+    /// What follows the payload.
+    pub(crate) end: &'static [u8],
 }
 
 /// The line that starts at `from`, without its end, and where the next one starts.
@@ -151,7 +190,7 @@ fn body(input: &[u8], from: usize, size: usize) -> Result<Option<(&[u8], usize)>
     Ok(Some((&rest[..size], from + size + 2)))
 }
 
-/// Reads a payload size, which both protocols write in decimal.
+/// Reads a payload size, which the text protocols write in decimal.
 fn size(field: Option<&[u8]>, line: &[u8]) -> Result<usize, WireError> {
     field
         .and_then(|text| std::str::from_utf8(text).ok())
@@ -278,11 +317,11 @@ mod tests {
     fn requests_are_spelled_as_the_protocols_ask() {
         let mut out = vec![];
         Wire::Workq.encode_lease("q", true, &mut out);
-        Wire::Workq.encode_finish(b"ID", &mut out);
+        Wire::Workq.encode_finish(b"ID", 3, &mut out);
         assert_eq!(out, b"lease q 60000\r\ncomplete ID 0\r\n\r\n");
         out.clear();
         Wire::Beanstalkd.encode_lease("q", true, &mut out);
-        Wire::Beanstalkd.encode_finish(b"7", &mut out);
+        Wire::Beanstalkd.encode_finish(b"7", 3, &mut out);
         assert_eq!(out, b"reserve\r\ndelete 7\r\n");
     }
 }

@@ -1,5 +1,6 @@
 //! The binary against real servers: its own echo server, beanstalkd, and a Workq server that does
-//! wrong on request. beanstalkd has to be installed; a machine without it fails these tests.
+//! wrong on request. beanstalkd and gearmand have to be installed; a machine without them fails
+//! these tests.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -66,6 +67,36 @@ fn beanstalkd_lives_through_whole_cycles_in_memory_and_synced() {
     assert_eq!(series[1]["sync"], "-b -f 0");
     assert!(series[0]["runs"][0]["server_cpu_us_per_job"].as_f64().is_some());
     assert!(figures["machine"]["sync_us"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn gearmand_lives_through_whole_cycles_with_workers_that_sleep() {
+    // More workers than there ever are jobs: most of them sleep most of the time.
+    let many = "lifecycle --gearmand --producers 2 --workers 12 --jobs 500 --runs 2";
+    let figures = figures(many);
+    check_series(&figures, 2, &["add", "lease", "finish"]);
+    let series = &figures["scenarios"][0]["series"][0];
+    assert_eq!((&series["server"], &series["sync"]), (&"gearmand".into(), &"memory".into()));
+    assert!(series["runs"][0]["server_cpu_us_per_job"].as_f64().is_some());
+}
+
+#[test]
+fn gearmand_takes_submits_and_gives_back_each_waiting_job_once() {
+    let deep = "submit --gearmand --jobs 5000 --runs 1 --connections 8 --depth 32";
+    check_series(&figures(deep), 1, &["add"]);
+    let drain = "drain --gearmand --jobs 2000 --runs 1 --payload-bytes 5000";
+    check_series(&figures(drain), 1, &["lease", "finish"]);
+}
+
+#[test]
+fn foreground_round_trips_are_timed_from_submit_to_result() {
+    let figures = figures("roundtrip --gearmand --clients 4 --workers 3 --jobs 1000 --runs 1");
+    check_series(&figures, 1, &["add", "lease", "finish"]);
+    let run = &figures["scenarios"][0]["series"][0]["runs"][0];
+    let p50 = |latency: &str| run[latency]["p50_us"].as_f64().unwrap();
+    // The result is behind the work, which is behind the submit.
+    assert!(p50("add") > p50("finish"));
+    assert!(refusal("roundtrip --beanstalkd --jobs 10").contains("no foreground jobs"));
 }
 
 #[test]

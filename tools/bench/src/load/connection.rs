@@ -151,9 +151,7 @@ fn connect(plan: &Plan<'_>, role: Role) -> Result<std::net::TcpStream, LoadError
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(CONNECT_TIME_MAX))?;
     for greeting in plan.wire.greetings(plan.jobs.queue(), role == Role::Worker) {
-        exchange(&stream, plan, greeting.as_bytes(), |answer| {
-            (*answer == Answer::Ok).then_some(())
-        })?;
+        exchange(&stream, plan, &greeting, |answer| (*answer == Answer::Ok).then_some(()))?;
     }
     Ok(stream)
 }

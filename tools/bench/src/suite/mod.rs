@@ -1,5 +1,6 @@
 //! All gates in one go.
 
+mod gearman;
 mod heavy;
 mod plain;
 mod session;

@@ -131,6 +131,6 @@ pub(super) fn compare_rates(
     Ok(judgement.between(&ours.sync, with_unit(&our, 0, "/s"), with_unit(&their, 0, "/s")))
 }
 
-fn with_unit(figures: &[f64], digits: usize, unit: &str) -> String {
+pub(super) fn with_unit(figures: &[f64], digits: usize, unit: &str) -> String {
     format!("{} {unit}", spread_text(Spread::of(figures.iter().copied()), digits))
 }

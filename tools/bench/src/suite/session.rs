@@ -1,12 +1,13 @@
 //! One session of the suite: how large its runs are, and what it has found so far.
 
-use super::{heavy, plain};
+use super::{gearman, heavy, plain};
 use crate::cli;
 use crate::gate::{Gate, Judgement, Verdict};
 use crate::machine::{Machine, require_disk};
 use crate::report::{Report, Scenario};
 use crate::scenario::{Setting, echo_frame_bytes};
 use crate::server::Server;
+use crate::target::Door;
 use crate::wire::Wire;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -96,12 +97,28 @@ impl Session<'_> {
             Gate::Memory => heavy::memory(self),
             Gate::Waiting => heavy::waiting(self),
             Gate::Restart => heavy::restart(self),
+            Gate::GearmanSubmit8 => gearman::submits(self, 1),
+            Gate::GearmanSubmit8x32 => gearman::submits(self, 32),
+            Gate::GearmanDrain8 => gearman::drain(self),
+            Gate::GearmanLifecycle8 => gearman::lifecycle(self),
+            Gate::GearmanMemory => gearman::memory(self),
+            Gate::GearmanRoundtrip8 => gearman::roundtrip(self),
         }
     }
 
     /// The server that has to reach the gates.
     pub(super) fn spindle(&self) -> Server {
-        Server::Spindle { program: self.args.spindle.clone(), sync: "always".to_owned() }
+        self.spindle_at(Door::Workq, "always")
+    }
+
+    /// The same at another door, with another sync mode.
+    pub(super) fn spindle_at(&self, door: Door, sync: &str) -> Server {
+        Server::Spindle { program: self.args.spindle.clone(), sync: sync.to_owned(), door }
+    }
+
+    /// gearmand, in memory.
+    pub(super) fn gearmand(&self) -> Server {
+        Server::Gearmand { program: self.args.gearmand_program.clone() }
     }
 
     /// beanstalkd, in memory or synced.
@@ -116,8 +133,13 @@ impl Session<'_> {
 
     /// The peers that speak Workq.
     pub(super) fn workq_peers(&self) -> Result<Vec<Server>> {
+        self.peers(Wire::Workq)
+    }
+
+    /// The peers that speak this protocol.
+    pub(super) fn peers(&self, wire: Wire) -> Result<Vec<Server>> {
         let peers = Server::peers(&self.args.peers)?;
-        Ok(peers.into_iter().filter(|peer| peer.wire() == Wire::Workq).collect())
+        Ok(peers.into_iter().filter(|peer| peer.wire() == wire).collect())
     }
 
     fn finish(self, failures: &[String]) -> Result<()> {
