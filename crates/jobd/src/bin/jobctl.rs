@@ -1,0 +1,5 @@
+//! `jobctl`, which asks the daemons.
+
+fn main() -> std::process::ExitCode {
+    spindle_jobd::ctl::main()
+}

@@ -1,0 +1,5 @@
+//! `jobd`, the worker daemon.
+
+fn main() -> std::process::ExitCode {
+    spindle_jobd::daemon::worker_main()
+}

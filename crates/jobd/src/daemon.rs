@@ -1,0 +1,243 @@
+//! The two daemons as programs: flags, configuration, signals, the service manager.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::{Parser, Subcommand, ValueEnum};
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info, warn};
+
+use crate::{
+    config::{ConfigError, Ini, MasterConfig, WorkerConfig},
+    logging::Logs,
+    master::Master,
+    table::{TableKind, open_table, schema_sql},
+    worker::Worker,
+};
+
+/// Runs the jobs of a table, a process for each.
+#[derive(Debug, Parser)]
+#[command(name = "jobd", version, max_term_width = 100)]
+struct WorkerFlags {
+    #[command(flatten)]
+    common: CommonFlags,
+    #[command(subcommand)]
+    command: Option<WorkerCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum WorkerCommand {
+    /// Print the job table that a database needs
+    Schema {
+        /// Which database
+        kind: Kind,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    Mysql,
+    Pgsql,
+    Sqlite,
+}
+
+/// Tells the workers of a table's targets that there is work.
+#[derive(Debug, Parser)]
+#[command(name = "jobd-master", version, max_term_width = 100)]
+struct MasterFlags {
+    #[command(flatten)]
+    common: CommonFlags,
+}
+
+#[derive(Debug, clap::Args)]
+struct CommonFlags {
+    /// Configuration file; by default /etc/jobd.conf, of the master /etc/jobd-master.conf
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Set an option over what the file says, such as -o port=7080 or -o targets.mail=5
+    #[arg(short = 'o', long = "option", value_name = "KEY=VALUE")]
+    options: Vec<String>,
+    /// Listen for other machines without a password
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl CommonFlags {
+    /// The configuration as it is now. Without `--config`, a program that was given options needs
+    /// no file.
+    fn read(&self, default: &str) -> Result<Ini, ConfigError> {
+        let default = Path::new(default);
+        let mut ini = match &self.config {
+            Some(path) => Ini::read(path)?,
+            None if !self.options.is_empty() && !default.exists() => Ini::parse(default, "")?,
+            None => Ini::read(default)?,
+        };
+        for option in &self.options {
+            ini.set_option(option);
+        }
+        if self.insecure {
+            ini.set_option("insecure=1");
+        }
+        Ok(ini)
+    }
+}
+
+/// What a signal wants.
+enum Wanted {
+    End,
+    Reload,
+}
+
+/// The signals a daemon listens to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    reload: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            reload: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Wanted {
+        tokio::select! {
+            _ = self.terminate.recv() => Wanted::End,
+            _ = self.interrupt.recv() => Wanted::End,
+            _ = self.reload.recv() => Wanted::Reload,
+        }
+    }
+}
+
+/// Tells the service manager, if there is one.
+fn tell_manager(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(false, &[state]) {
+        warn!(%error, "cannot tell the service manager");
+    }
+}
+
+/// `jobd` from its first word to its exit code.
+pub fn worker_main() -> ExitCode {
+    let flags = WorkerFlags::parse();
+    if let Some(WorkerCommand::Schema { kind }) = flags.command {
+        return print_schema(kind);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    exit(runtime.context("cannot start").and_then(|runtime| runtime.block_on(work(&flags.common))))
+}
+
+/// `jobd-master` from its first word to its exit code.
+pub fn master_main() -> ExitCode {
+    let flags = MasterFlags::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    exit(runtime.context("cannot start").and_then(|runtime| runtime.block_on(rule(&flags.common))))
+}
+
+fn exit(outcome: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
+    // Nobody is left to tell when this fails.
+    let _ = writeln!(io::stderr(), "error: {error:#}");
+    ExitCode::from(if error.is::<ConfigError>() { 2 } else { 1 })
+}
+
+fn print_schema(kind: Kind) -> ExitCode {
+    let kind = match kind {
+        Kind::Mysql => TableKind::Mysql,
+        Kind::Pgsql => TableKind::Pgsql,
+        Kind::Sqlite => TableKind::Sqlite,
+    };
+    match io::stdout().write_all(schema_sql(kind).as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+const WORKER_CONFIG: &str = "/etc/jobd.conf";
+const MASTER_CONFIG: &str = "/etc/jobd-master.conf";
+
+fn worker_config(flags: &CommonFlags) -> Result<(WorkerConfig, Vec<String>), ConfigError> {
+    let ini = flags.read(WORKER_CONFIG)?;
+    let config = WorkerConfig::from_ini(&ini)?;
+    Ok((config, WorkerConfig::unknown_options(&ini)))
+}
+
+fn master_config(flags: &CommonFlags) -> Result<(MasterConfig, Vec<String>), ConfigError> {
+    let ini = flags.read(MASTER_CONFIG)?;
+    let config = MasterConfig::from_ini(&ini)?;
+    let unknown = ini.unknown(&[], &[]);
+    Ok((config, unknown))
+}
+
+fn warn_about(unknown: &[String]) {
+    for option in unknown {
+        warn!("unknown option, ignored: {option}");
+    }
+}
+
+async fn work(flags: &CommonFlags) -> anyhow::Result<()> {
+    let (config, unknown) = worker_config(flags)?;
+    let logs = Logs::begin(&config.log)?;
+    warn_about(&unknown);
+    let mut signals = Signals::new().context("cannot listen to signals")?;
+    let table = open_table(&config.table);
+    let mut worker = Worker::start(&config, table).await?;
+    tell_manager(NotifyState::Ready);
+    loop {
+        let wanted = tokio::select! {
+            () = worker.ended() => return Ok(()),
+            wanted = signals.next() => wanted,
+        };
+        match wanted {
+            Wanted::End => {
+                tell_manager(NotifyState::Stopping);
+                worker.stop();
+            }
+            Wanted::Reload => match worker_config(flags) {
+                Ok((config, unknown)) => {
+                    warn_about(&unknown);
+                    worker.retarget(config.targets);
+                    reopen(&logs, &config.log);
+                }
+                Err(error) => error!(%error, "not reloaded"),
+            },
+        }
+    }
+}
+
+async fn rule(flags: &CommonFlags) -> anyhow::Result<()> {
+    let (config, unknown) = master_config(flags)?;
+    let logs = Logs::begin(&config.log)?;
+    warn_about(&unknown);
+    let mut signals = Signals::new().context("cannot listen to signals")?;
+    let master = Master::start(&config).await?;
+    tell_manager(NotifyState::Ready);
+    loop {
+        match signals.next().await {
+            Wanted::End => {
+                tell_manager(NotifyState::Stopping);
+                drop(master);
+                return Ok(());
+            }
+            Wanted::Reload => match master_config(flags) {
+                Ok((config, _)) => reopen(&logs, &config.log),
+                Err(error) => error!(%error, "not reloaded"),
+            },
+        }
+    }
+}
+
+fn reopen(logs: &Logs, config: &crate::config::LogConfig) {
+    match logs.apply(config) {
+        Ok(()) => info!("reloaded"),
+        Err(error) => error!(%error, "logs stay as they were"),
+    }
+}

@@ -1,0 +1,11 @@
+//! Starts a job's process, keeps what it prints, tells how it ended.
+
+mod capture;
+mod command;
+mod process;
+mod signal;
+
+pub use capture::Output;
+pub use command::{Launcher, LauncherError, LauncherSettings};
+pub use process::{Ending, SignalRequest};
+pub use signal::SignalNumber;

@@ -1,0 +1,32 @@
+//! The jobd suite: a worker daemon that runs the rows of a job table, a master that tells many
+//! workers that there is work, and `jobctl`, which asks both. The wire, the configuration files and
+//! the table are the original jobd's; `docs/jobd.md` is the reference.
+//!
+//! - [`table`]: [`table::JobTable`], the contract between the worker and a database, and the
+//!   databases that keep it
+//! - [`wire`]: bytes and messages, no I/O
+//! - [`link`] and [`server`]: connections, the password, limits
+//! - [`launcher`]: one process for each job
+//! - [`worker`], [`master`], [`ctl`]: the three programs; [`daemon`] has the flags and signals of
+//!   the first two
+//! - [`config`], [`logging`], [`manual`], [`memory`]: what they share
+//!
+//! Start reading at [`worker`], whose page has a drawing.
+//!
+//! - Invariant: no row is inserted or deleted, and no column but the specification's is touched.
+//! - Invariant: a process is started only after its row's `running` is committed.
+//! - Invariant: no claim of rows runs beside another of the same worker.
+
+pub mod config;
+pub mod ctl;
+pub mod daemon;
+pub mod launcher;
+pub mod link;
+pub mod logging;
+pub mod manual;
+pub mod master;
+pub mod memory;
+pub mod server;
+pub mod table;
+pub mod wire;
+pub mod worker;

@@ -1,0 +1,402 @@
+//! One connection of either side: messages in, messages out, and the answers to our own requests.
+//!
+//! [`Link::open`] splits a socket into a [`Link`], a handle to send with that can be cloned, and a
+//! [`Connection`], which reads until the end. A peer that asks much and reads little is not read
+//! on until it has taken its answers.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use thiserror::Error;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
+    time::timeout,
+};
+use tracing::{debug, trace};
+
+use crate::wire::{
+    Frames, Malformed, Message, Request, Response, decode, encode_ping, encode_pong,
+    encode_request, encode_response, raw,
+};
+
+/// Above this many bytes that the peer has not taken, nothing more is read from it.
+const UNSENT_BYTES_MAX: usize = 1024 * 1024;
+/// Requests of one peer that may be unanswered at the same time.
+const REQUESTS_MAX: u32 = 1024;
+/// How long a peer may be silent in the middle of a message, and how long it may refuse to take
+/// bytes.
+const STALL: Duration = Duration::from_secs(60);
+/// How long answers may still come for a peer that has said its last.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// Why a request of ours has no answer.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    /// The peer refused it, in its own words.
+    #[error("{0}")]
+    Refused(String),
+    /// The connection went before the answer came.
+    #[error("the connection was closed")]
+    Closed,
+    /// No answer in the time given.
+    #[error("no answer within {} s", .0.as_secs_f32())]
+    Silent(Duration),
+}
+
+enum Outgoing {
+    Bytes(Bytes),
+    Close,
+}
+
+#[derive(Default)]
+struct Pending {
+    next_no: i64,
+    waiting: HashMap<i64, oneshot::Sender<Result<Box<RawValue>, String>>>,
+    is_closed: bool,
+}
+
+struct Shared {
+    remote: SocketAddr,
+    outgoing: mpsc::UnboundedSender<Outgoing>,
+    unsent_bytes: AtomicUsize,
+    sent: Notify,
+    pending: Mutex<Pending>,
+    requests: Arc<Semaphore>,
+    message_bytes_max: AtomicUsize,
+    heard: AtomicUsize,
+    closed: watch::Sender<bool>,
+}
+
+/// A handle to one connection.
+#[derive(Clone)]
+pub struct Link(Arc<Shared>);
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Link").field(&self.0.remote).finish()
+    }
+}
+
+impl PartialEq for Link {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Link {
+    /// Takes a socket over. Messages of the peer may have up to so many bytes.
+    ///
+    /// # Errors
+    /// The socket is gone already.
+    pub fn open(stream: TcpStream, message_bytes_max: usize) -> io::Result<(Self, Connection)> {
+        let remote = stream.peer_addr()?;
+        stream.set_nodelay(true)?;
+        let (reader, writer) = stream.into_split();
+        let (outgoing, to_write) = mpsc::unbounded_channel();
+        let link = Self(Arc::new(Shared {
+            remote,
+            outgoing,
+            unsent_bytes: AtomicUsize::new(0),
+            sent: Notify::new(),
+            // Zero is reserved, and both sides count from somewhere of their own.
+            pending: Mutex::new(Pending {
+                next_no: rand::random_range(1..1_000_000),
+                ..Pending::default()
+            }),
+            requests: Arc::new(Semaphore::new(REQUESTS_MAX as usize)),
+            message_bytes_max: AtomicUsize::new(message_bytes_max),
+            heard: AtomicUsize::new(0),
+            closed: watch::Sender::new(false),
+        }));
+        tokio::spawn(write_all(link.clone(), writer, to_write));
+        Ok((link.clone(), Connection { link, reader }))
+    }
+
+    /// The peer's address.
+    pub fn remote(&self) -> SocketAddr {
+        self.0.remote
+    }
+
+    /// Whether nothing can be sent any more.
+    pub fn is_closed(&self) -> bool {
+        *self.0.closed.borrow()
+    }
+
+    /// Ready when the connection has ended.
+    pub async fn closed(&self) {
+        // The sender lives in the link itself, so waiting cannot fail.
+        let _ = self.0.closed.subscribe().wait_for(|closed| *closed).await;
+    }
+
+    /// Ready when every request of the peer has its answer.
+    pub async fn answered(&self) {
+        let _ = self.0.requests.acquire_many(REQUESTS_MAX).await;
+    }
+
+    /// How many messages have come, to tell a silent peer from a living one.
+    pub fn heard(&self) -> usize {
+        self.0.heard.load(Ordering::Relaxed)
+    }
+
+    /// Changes how long the peer's messages may be.
+    pub fn set_message_bytes_max(&self, message_bytes_max: usize) {
+        self.0.message_bytes_max.store(message_bytes_max, Ordering::Relaxed);
+    }
+
+    /// Sends what is queued, then closes.
+    pub fn close(&self) {
+        let _ = self.0.outgoing.send(Outgoing::Close);
+    }
+
+    /// Asks the peer whether it is there.
+    pub fn ping(&self) {
+        self.send(encode_ping());
+    }
+
+    fn send(&self, bytes: Bytes) {
+        self.0.unsent_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
+        // A closed connection has nobody who misses it.
+        let _ = self.0.outgoing.send(Outgoing::Bytes(bytes));
+    }
+
+    /// Sends a request, now; the future is ready with its answer, however long that takes.
+    ///
+    /// # Errors
+    /// [`RequestError::Refused`] or [`RequestError::Closed`].
+    pub fn request(
+        &self,
+        kind: &str,
+        data: Option<&RawValue>,
+        password: Option<&str>,
+    ) -> impl Future<Output = Result<Box<RawValue>, RequestError>> + Send + use<> {
+        let (tell, answer) = oneshot::channel();
+        let no = {
+            let mut pending = self.0.pending.lock();
+            let no = pending.next_no;
+            pending.next_no += 1;
+            // On a closed connection `tell` is dropped, and the answer is that it is closed.
+            if !pending.is_closed {
+                pending.waiting.insert(no, tell);
+            }
+            no
+        };
+        let forget = Forget { link: self.clone(), no };
+        self.send(encode_request(no, kind, data, password));
+        async move {
+            let outcome = answer.await.map_err(|_| RequestError::Closed)?;
+            drop(forget);
+            outcome.map_err(RequestError::Refused)
+        }
+    }
+
+    /// [`Link::request`] with an end to the waiting.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn request_within(
+        &self,
+        patience: Duration,
+        kind: &str,
+        data: Option<&RawValue>,
+    ) -> impl Future<Output = Result<Box<RawValue>, RequestError>> + Send + use<> {
+        let answer = self.request(kind, data, None);
+        async move { timeout(patience, answer).await.unwrap_or(Err(RequestError::Silent(patience))) }
+    }
+
+    fn answer_came(&self, response: Response) {
+        let waiting = self.0.pending.lock().waiting.remove(&response.no);
+        match waiting {
+            // Whoever asked may have stopped waiting.
+            Some(tell) => drop(tell.send(response.outcome)),
+            None => debug!(peer = %self.0.remote, no = response.no, "an answer nobody waits for"),
+        }
+    }
+
+    fn end(&self) {
+        let waiting = {
+            let mut pending = self.0.pending.lock();
+            pending.is_closed = true;
+            std::mem::take(&mut pending.waiting)
+        };
+        drop(waiting);
+        self.0.closed.send_replace(true);
+        self.0.sent.notify_one();
+    }
+}
+
+/// Takes a request that nobody waits for any more off the list.
+struct Forget {
+    link: Link,
+    no: i64,
+}
+
+impl Drop for Forget {
+    fn drop(&mut self) {
+        self.link.0.pending.lock().waiting.remove(&self.no);
+    }
+}
+
+/// The right and the duty to answer one request.
+#[derive(Debug)]
+pub struct Responder {
+    link: Link,
+    no: i64,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Responder {
+    /// The connection the request came over.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Answers `"ok"`.
+    pub fn ok(self) {
+        self.data(&"ok");
+    }
+
+    /// Answers with a value.
+    pub fn data(self, value: &impl Serialize) {
+        self.link.send(encode_response(self.no, Ok(&raw(value))));
+    }
+
+    /// Answers with an error.
+    pub fn error(self, text: &str) {
+        self.link.send(encode_response(self.no, Err(text)));
+    }
+
+    /// `"ok"` or the error.
+    pub fn outcome(self, outcome: Result<(), String>) {
+        match outcome {
+            Ok(()) => self.ok(),
+            Err(text) => self.error(&text),
+        }
+    }
+}
+
+/// The reading half of a [`Link`].
+#[derive(Debug)]
+pub struct Connection {
+    link: Link,
+    reader: OwnedReadHalf,
+}
+
+impl Connection {
+    /// Reads until the end and hands every request to `serve`. Afterwards the link is closed.
+    pub async fn run(mut self, mut serve: impl FnMut(Request, Responder)) {
+        let mut closed = self.link.0.closed.subscribe();
+        let why = tokio::select! {
+            why = self.read(&mut serve) => why,
+            _ = closed.wait_for(|closed| *closed) => "closed here".to_owned(),
+        };
+        debug!(peer = %self.link.remote(), why, "connection ends");
+        let last = async {
+            self.link.answered().await;
+            self.link.close();
+            self.link.closed().await;
+        };
+        if timeout(LAST_ANSWERS, last).await.is_err() {
+            self.link.close();
+        }
+        self.link.end();
+    }
+
+    async fn read(&mut self, serve: &mut impl FnMut(Request, Responder)) -> String {
+        let mut frames = Frames::new(0);
+        loop {
+            frames.set_message_bytes_max(self.link.0.message_bytes_max.load(Ordering::Relaxed));
+            match frames.next_message() {
+                Ok(Some(message)) => self.take(&message, serve).await,
+                Ok(None) => {
+                    let is_mid_message = frames.is_mid_message();
+                    let read = self.reader.read_buf(frames.input());
+                    let outcome = if is_mid_message {
+                        match timeout(STALL, read).await {
+                            Ok(outcome) => outcome,
+                            Err(_) => return "silence in the middle of a message".to_owned(),
+                        }
+                    } else {
+                        read.await
+                    };
+                    match outcome {
+                        Ok(0) => return "end of input".to_owned(),
+                        Ok(_) => {}
+                        Err(error) => return error.to_string(),
+                    }
+                }
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+
+    async fn take(&self, bytes: &[u8], serve: &mut impl FnMut(Request, Responder)) {
+        trace!(peer = %self.link.remote(), message = %String::from_utf8_lossy(bytes));
+        self.link.0.heard.fetch_add(1, Ordering::Relaxed);
+        match decode(bytes) {
+            Ok(Message::Request(request)) => {
+                let permit = Arc::clone(&self.link.0.requests).acquire_owned().await;
+                let permit = permit.expect("the semaphore is never closed");
+                let link = self.link.clone();
+                let responder = Responder { link, no: request.no, _permit: permit };
+                serve(request, responder);
+            }
+            Ok(Message::Response(response)) => self.link.answer_came(response),
+            Ok(Message::Ping) => self.link.send(encode_pong()),
+            Ok(Message::Pong) => {}
+            Err(Malformed::Junk) => debug!(peer = %self.link.remote(), "a message is not JSON"),
+            Err(Malformed::Answer(text)) => self.link.send(encode_response(0, Err(&text))),
+        }
+        while self.link.0.unsent_bytes.load(Ordering::Relaxed) > UNSENT_BYTES_MAX {
+            self.link.0.sent.notified().await;
+        }
+    }
+}
+
+async fn write_all(
+    link: Link,
+    mut writer: OwnedWriteHalf,
+    mut outgoing: mpsc::UnboundedReceiver<Outgoing>,
+) {
+    let mut closed = link.0.closed.subscribe();
+    loop {
+        let next = tokio::select! {
+            next = outgoing.recv() => next,
+            _ = closed.wait_for(|closed| *closed) => None,
+        };
+        let Some(Outgoing::Bytes(bytes)) = next else { break };
+        let written = timeout(STALL, writer.write_all(&bytes)).await;
+        link.0.unsent_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+        link.0.sent.notify_one();
+        match written {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                debug!(peer = %link.remote(), %error, "cannot write");
+                break;
+            }
+            Err(_) => {
+                debug!(peer = %link.remote(), "the peer does not take its answers");
+                break;
+            }
+        }
+    }
+    // The peer may have gone first.
+    let _ = writer.shutdown().await;
+    link.end();
+}

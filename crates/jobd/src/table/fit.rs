@@ -1,0 +1,181 @@
+//! What a column can take, and how text is made to fit it.
+
+use std::borrow::Cow;
+
+use super::row::Finish;
+use super::session::Ending;
+
+/// The letters a column can store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Letters {
+    /// Every one.
+    All,
+    /// Every one but NUL.
+    NoNul,
+    /// Those of the basic plane, which take at most three bytes of UTF-8.
+    BasicPlane,
+    /// Printable ASCII, tabs and line ends: what every encoding has.
+    Ascii,
+}
+
+impl Letters {
+    fn take(self, letter: char) -> bool {
+        match self {
+            Self::All => true,
+            Self::NoNul => letter != '\0',
+            Self::BasicPlane => letter.len_utf8() < 4,
+            Self::Ascii => matches!(letter, ' '..='~' | '\t' | '\n' | '\r'),
+        }
+    }
+
+    fn instead(self) -> char {
+        if self == Self::Ascii { '?' } else { char::REPLACEMENT_CHARACTER }
+    }
+}
+
+/// The room in a column for text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Room {
+    /// The most bytes of UTF-8.
+    pub bytes_max: usize,
+    /// The most characters.
+    pub chars_max: usize,
+    /// Which letters.
+    pub letters: Letters,
+}
+
+impl Room {
+    /// The text with what the column cannot store replaced, cut at the last character that fits.
+    pub fn fit(self, text: &str) -> Cow<'_, str> {
+        let stored: Cow<'_, str> = if text.chars().all(|letter| self.letters.take(letter)) {
+            Cow::Borrowed(text)
+        } else {
+            let instead = self.letters.instead();
+            let stored = |letter| if self.letters.take(letter) { letter } else { instead };
+            text.chars().map(stored).collect()
+        };
+        let end = self.end(&stored);
+        match stored {
+            Cow::Borrowed(text) => Cow::Borrowed(&text[..end]),
+            Cow::Owned(mut text) => {
+                text.truncate(end);
+                Cow::Owned(text)
+            }
+        }
+    }
+
+    /// The byte at which a text must end.
+    fn end(self, text: &str) -> usize {
+        // A text has at most as many characters as bytes: most need no counting.
+        if text.len() <= self.chars_max {
+            return text.floor_char_boundary(self.bytes_max.min(text.len()));
+        }
+        let after = text.char_indices().nth(self.chars_max).map_or(text.len(), |(at, _)| at);
+        text.floor_char_boundary(after.min(self.bytes_max))
+    }
+}
+
+/// The columns that take what a process said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Outlets {
+    pub sig: Room,
+    pub stdout: Room,
+    pub stderr: Room,
+}
+
+/// How careful a finish is with what a process said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Care {
+    /// Everything the column is known to take.
+    Columns,
+    /// What every column of some length takes, after the database refused the other.
+    Ascii,
+    /// Nothing: the output is lost, the result is not.
+    Nothing,
+}
+
+impl Care {
+    /// From the first to the last try.
+    pub const ALL: [Self; 3] = [Self::Columns, Self::Ascii, Self::Nothing];
+    /// As much as a column of type `text` has for sure, in every database.
+    const ASCII_BYTES_MAX: usize = 60_000;
+
+    /// The fields of the row for this end of a job.
+    pub fn ending<'a>(self, finish: &'a Finish, outlets: &Outlets) -> Ending<'a> {
+        let output = |room: Room, text: &'a str| match self {
+            Self::Columns => Some(room.fit(text)),
+            Self::Ascii => {
+                let bytes_max = room.bytes_max.min(Self::ASCII_BYTES_MAX);
+                Some(Room { bytes_max, letters: Letters::Ascii, ..room }.fit(text))
+            }
+            Self::Nothing => None,
+        };
+        Ending {
+            finished_s: finish.finished_s,
+            result: if finish.success { "ok" } else { "fail" },
+            code: finish.code,
+            sig: finish.signal.as_deref().map(|name| signal_name(name, outlets.sig)),
+            stdout: output(outlets.stdout, &finish.stdout),
+            stderr: output(outlets.stderr, &finish.stderr),
+        }
+    }
+}
+
+/// A signal's name in the room of `sig`. `SIGRTMIN+10` has eleven letters and the
+/// specification's column ten: cut at the end it would be another signal's name.
+fn signal_name(name: &str, room: Room) -> Cow<'_, str> {
+    let whole = room.fit(name);
+    if whole.len() == name.len() {
+        return whole;
+    }
+    room.fit(name.strip_prefix("SIG").unwrap_or(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(bytes_max: usize, chars_max: usize, letters: Letters) -> Room {
+        Room { bytes_max, chars_max, letters }
+    }
+
+    #[test]
+    fn text_that_fits_is_not_copied() {
+        let text = "größer \0 😀";
+        let fitted = room(100, 100, Letters::All).fit(text);
+        assert!(matches!(fitted, Cow::Borrowed(t) if t == text));
+    }
+
+    #[test]
+    fn bytes_are_cut_between_characters() {
+        for (bytes_max, expected) in
+            [(0, ""), (1, "a"), (2, "a"), (3, "aß"), (4, "aß"), (6, "aß"), (7, "aß😀"), (9, "aß😀")]
+        {
+            assert_eq!(room(bytes_max, 99, Letters::All).fit("aß😀"), expected, "{bytes_max}");
+        }
+    }
+
+    #[test]
+    fn characters_are_counted_where_the_column_counts_them() {
+        assert_eq!(room(99, 3, Letters::All).fit("aß😀x"), "aß😀");
+        assert_eq!(room(99, 4, Letters::All).fit("aß😀x"), "aß😀x");
+        assert_eq!(room(6, 3, Letters::All).fit("aß😀x"), "aß");
+    }
+
+    #[test]
+    fn letters_a_column_has_not_are_replaced_before_the_cut() {
+        assert_eq!(room(99, 99, Letters::BasicPlane).fit("a😀€\0"), "a\u{fffd}€\0");
+        // Four bytes become three, and those are what must fit.
+        assert_eq!(room(4, 99, Letters::BasicPlane).fit("a😀b"), "a\u{fffd}");
+        assert_eq!(room(3, 99, Letters::BasicPlane).fit("a😀b"), "a");
+        assert_eq!(room(99, 99, Letters::NoNul).fit("a\0b😀"), "a\u{fffd}b😀");
+        assert_eq!(room(99, 99, Letters::Ascii).fit("a\0\tö\x1b\r\n~"), "a?\t??\r\n~");
+    }
+
+    #[test]
+    fn a_long_signal_name_stays_that_signals_name() {
+        let room = room(10, 10, Letters::All);
+        assert_eq!(signal_name("SIGVTALRM", room), "SIGVTALRM");
+        assert_eq!(signal_name("SIGRTMIN+10", room), "RTMIN+10");
+    }
+}

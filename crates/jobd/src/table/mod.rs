@@ -1,0 +1,26 @@
+//! Job tables: where the rows are that a worker runs. [`JobTable`] is the contract. `SqlTable`
+//! keeps it on any database; one module per kind of database runs its statements.
+
+mod columns;
+mod contract;
+mod fit;
+mod mysql;
+mod names;
+mod open;
+mod pgsql;
+mod row;
+mod schema;
+mod session;
+mod settings;
+mod slots;
+mod sql;
+mod sqlite;
+mod statements;
+
+pub use contract::{JobTable, TableError};
+pub use open::open_table;
+pub use row::{
+    Claimed, Finish, Found, Judge, Mark, Origin, Owned, Pick, RowId, Status, Verdict, Written,
+};
+pub use schema::schema_sql;
+pub use settings::{SqlServer, TableKind, TableSettings};

@@ -1,0 +1,7 @@
+//! Job tables in MySQL and MariaDB.
+
+mod connect;
+mod faults;
+mod session;
+
+pub(super) use connect::Mysql;

@@ -1,0 +1,121 @@
+//! One connection to a MySQL or MariaDB server.
+
+use std::future::Future;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error, Params, Row, Value};
+
+use super::faults::fault;
+use crate::table::fit::Outlets;
+use crate::table::row::RowId;
+use crate::table::session::{Dialect, Ending, Fault, Session, TextRow};
+
+/// A server that takes longer for an answer is away.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// Waits for an answer, but not for ever.
+pub(super) async fn answered<T>(
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Fault> {
+    match tokio::time::timeout(ANSWER_MAX, answer).await {
+        Ok(answer) => answer.map_err(fault),
+        Err(_) => Err(Fault::Away(format!("no answer for {} seconds", ANSWER_MAX.as_secs()))),
+    }
+}
+
+/// The answer to a query, as text.
+pub(super) async fn text_rows(conn: &mut Conn, sql: &str) -> Result<Vec<TextRow>, Fault> {
+    let rows: Vec<Row> = answered(conn.query(sql)).await?;
+    Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::NULL => None,
+        Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Value::Int(number) => Some(number.to_string()),
+        Value::UInt(number) => Some(number.to_string()),
+        other => Some(other.as_sql(true)),
+    }
+}
+
+/// A connection, set up for a job table.
+pub(in crate::table) struct MysqlSession {
+    conn: Conn,
+    dialect: Dialect,
+    outlets: Outlets,
+}
+
+impl MysqlSession {
+    pub(super) fn new(conn: Conn, dialect: Dialect, outlets: Outlets) -> Self {
+        Self { conn, dialect, outlets }
+    }
+}
+
+#[async_trait]
+impl Session for MysqlSession {
+    fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    fn outlets(&self) -> &Outlets {
+        &self.outlets
+    }
+
+    async fn execute(&mut self, sql: &str) -> Result<(), Fault> {
+        answered(self.conn.query_drop(sql)).await
+    }
+
+    async fn rows(&mut self, sql: &str) -> Result<Vec<TextRow>, Fault> {
+        text_rows(&mut self.conn, sql).await
+    }
+
+    /// One walk along the index for each target: with a list of targets the server would sort, or
+    /// walk the whole table in order of id.
+    async fn waiting(
+        &mut self,
+        targets: &[String],
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<RowId>, Fault> {
+        let table = &self.dialect.table;
+        let walk = format!(
+            "(SELECT id FROM {table} WHERE status = 'waiting' AND target = ? AND id > ? \
+             ORDER BY id LIMIT ?)"
+        );
+        let walks = vec![walk; targets.len()].join(" UNION ALL ");
+        let query = format!("{walks} ORDER BY id LIMIT ?");
+        let mut params = Vec::with_capacity(targets.len() * 3 + 1);
+        for target in targets {
+            params.extend([Value::from(target), after.into(), limit.into()]);
+        }
+        params.push(limit.into());
+        let found = self.conn.exec(query, Params::Positional(params));
+        let ids: Vec<i64> = answered(found).await?;
+        Ok(ids.into_iter().map(RowId).collect())
+    }
+
+    async fn finish(&mut self, ids: &[RowId], ending: &Ending<'_>) -> Result<(), Fault> {
+        let Some(last) = ids.last() else { return Ok(()) };
+        // The list is filled up to a power of two, so that a few prepared statements do for all.
+        let places = ids.len().next_power_of_two();
+        let Dialect { table, by_id, .. } = &self.dialect;
+        let marks = vec!["?"; places].join(", ");
+        let statement = format!(
+            "UPDATE {table}{by_id} SET status = 'done', time_finished = ?, result = ?, \
+             return_code = ?, sig = ?, stdout = ?, stderr = ? WHERE id IN ({marks})"
+        );
+        let mut params = vec![
+            Value::from(ending.finished_s),
+            ending.result.into(),
+            ending.code.into(),
+            ending.sig.as_deref().into(),
+            ending.stdout.as_deref().into(),
+            ending.stderr.as_deref().into(),
+        ];
+        params.extend((0..places).map(|place| Value::from(ids.get(place).unwrap_or(last).0)));
+        answered(self.conn.exec_drop(statement, Params::Positional(params))).await
+    }
+}

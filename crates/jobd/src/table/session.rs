@@ -1,0 +1,97 @@
+//! What a database must be able to do so that [`SqlTable`](super::sql::SqlTable) can keep the
+//! contract on it. The rules are there; a driver only runs statements.
+
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+
+use super::fit::Outlets;
+use super::row::RowId;
+
+/// Why a statement did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Another transaction was in the way; this one is to be rolled back and run again.
+    Conflict(String),
+    /// The connection is of no use any more, or there is none.
+    Away(String),
+    /// Something a person must put right.
+    Schema(String),
+    /// The database refused this very statement or value.
+    Refused(String),
+}
+
+/// One row of an answer, as text.
+pub(super) type TextRow = Vec<Option<String>>;
+
+/// Where the sessions of a table come from.
+#[async_trait]
+pub(super) trait Driver: Send + Sync + std::fmt::Debug + 'static {
+    /// A connection.
+    type Session: Session;
+
+    /// The table for messages, without any password.
+    fn describe(&self) -> String;
+
+    /// How many sessions may be open at the same time.
+    fn sessions_max(&self) -> usize;
+
+    /// Connects and checks the columns.
+    async fn open(&self) -> Result<Self::Session, Fault>;
+}
+
+/// A connection to the table's database. One that is dropped takes its open transaction with it.
+#[async_trait]
+pub(super) trait Session: Send + 'static {
+    /// How the database wants its statements.
+    fn dialect(&self) -> &Dialect;
+
+    /// What its columns for output can take.
+    fn outlets(&self) -> &Outlets;
+
+    /// Runs a statement without parameters.
+    async fn execute(&mut self, sql: &str) -> Result<(), Fault>;
+
+    /// Runs a query without parameters.
+    async fn rows(&mut self, sql: &str) -> Result<Vec<TextRow>, Fault>;
+
+    /// The lowest ids above `after` that are waiting for one of the targets, at most `limit`. It
+    /// locks nothing.
+    async fn waiting(
+        &mut self,
+        targets: &[String],
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<RowId>, Fault>;
+
+    /// Makes these rows `done`.
+    async fn finish(&mut self, ids: &[RowId], ending: &Ending<'_>) -> Result<(), Fault>;
+}
+
+/// The parts of a statement in which databases differ.
+#[derive(Debug, Clone)]
+pub(super) struct Dialect {
+    /// The quoted name of the table.
+    pub table: String,
+    /// What follows the name so that rows are found, and therefore locked, by their id.
+    pub by_id: &'static str,
+    /// How the target is read without padding.
+    pub target: &'static str,
+    /// The statement that begins a transaction.
+    pub begin: &'static str,
+    /// What makes a query lock its rows.
+    pub lock: &'static str,
+    /// What makes a query lock its rows and pass over those that others have locked.
+    pub lock_free_ones: &'static str,
+}
+
+/// The fields of a row that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ending<'a> {
+    pub finished_s: i64,
+    pub result: &'static str,
+    pub code: Option<u8>,
+    pub sig: Option<Cow<'a, str>>,
+    pub stdout: Option<Cow<'a, str>>,
+    pub stderr: Option<Cow<'a, str>>,
+}

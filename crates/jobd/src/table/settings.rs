@@ -1,0 +1,62 @@
+//! Where a job table is, as the worker's configuration tells it.
+
+use std::path::PathBuf;
+
+/// The kinds of database that can hold a job table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableKind {
+    /// MySQL or MariaDB.
+    Mysql,
+    /// PostgreSQL.
+    Pgsql,
+    /// A SQLite file.
+    Sqlite,
+}
+
+/// Which table, where, and how to get in. One of the families of options `mysql_*`, `pgsql_*`,
+/// `sqlite_*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableSettings {
+    /// `mysql_host`, `mysql_port`, `mysql_user`, `mysql_password`, `mysql_database`,
+    /// `mysql_table`.
+    Mysql(SqlServer),
+    /// `pgsql_host` and so on.
+    Pgsql(SqlServer),
+    /// `sqlite_file`, `sqlite_table`. A file that does not exist is created with the
+    /// specification's table in it.
+    Sqlite {
+        /// Path of the database file.
+        file: PathBuf,
+        /// Name of the table.
+        table: String,
+    },
+}
+
+/// A table on a database server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SqlServer {
+    /// Host name, address, or (beginning with `/`) the path of a socket.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Database user.
+    pub user: String,
+    /// Its password; may be empty.
+    pub password: String,
+    /// Name of the database.
+    pub database: String,
+    /// Name of the table.
+    pub table: String,
+}
+
+impl std::fmt::Debug for SqlServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqlServer")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("user", &self.user)
+            .field("database", &self.database)
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
+}

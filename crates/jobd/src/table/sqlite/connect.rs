@@ -1,0 +1,111 @@
+//! Opening a file, and learning what its table is like.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+
+use super::faults::fault;
+use super::session::{SqliteSession, blocking};
+use crate::table::columns::{self, Column, Kind};
+use crate::table::fit::{Letters, Outlets, Room};
+use crate::table::names::quoted;
+use crate::table::schema::schema_sql;
+use crate::table::session::{Dialect, Driver, Fault};
+use crate::table::settings::TableKind;
+
+/// How long a transaction waits for another process's.
+const BUSY_MAX: Duration = Duration::from_secs(10);
+/// A row may have one gigabyte.
+const FIELD_BYTES_MAX: usize = 256 << 20;
+
+/// A table in a SQLite file.
+#[derive(Debug, Clone)]
+pub(in crate::table) struct Sqlite {
+    file: PathBuf,
+    table: String,
+}
+
+impl Sqlite {
+    pub fn new(file: PathBuf, table: String) -> Self {
+        Self { file, table }
+    }
+
+    fn connect(&self) -> Result<(Connection, Dialect), Fault> {
+        let table = quoted(&self.table, '"')?;
+        let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if !folder.is_none_or(Path::is_dir) {
+            return Err(Fault::Schema("there is no such folder; create it".to_owned()));
+        }
+        let connection = Connection::open(&self.file).map_err(fault)?;
+        connection.busy_timeout(BUSY_MAX).map_err(fault)?;
+        if is_empty(&connection)? {
+            connection.execute_batch(&self.create(&table)).map_err(fault)?;
+        }
+        // Says what is wrong when there is no such table.
+        connection.execute_batch(&format!("SELECT 1 FROM {table} WHERE 0")).map_err(fault)?;
+        columns::check(&self.columns(&connection)?, "sqlite")?;
+        let dialect = Dialect {
+            table,
+            by_id: "",
+            target: "target",
+            // One writer at a time: what a transaction reads, nobody else changes.
+            begin: "BEGIN IMMEDIATE",
+            lock: "",
+            lock_free_ones: "",
+        };
+        Ok((connection, dialect))
+    }
+
+    /// The schema as it is printed, with the configured name.
+    fn create(&self, table: &str) -> String {
+        let index = self.table.replace('"', "\"\"");
+        schema_sql(TableKind::Sqlite)
+            .replace("EXISTS jobs (", &format!("EXISTS {table} ("))
+            .replace("jobs_status_target_idx", &format!("\"{index}_status_target_idx\""))
+            .replace("ON jobs (", &format!("ON {table} ("))
+    }
+
+    fn columns(&self, connection: &Connection) -> Result<Vec<Column>, Fault> {
+        let query = "SELECT name, type, \"notnull\" FROM pragma_table_info(?1)";
+        let mut statement = connection.prepare(query).map_err(fault)?;
+        let columns = statement.query_map([&self.table], |row| {
+            Ok(Column {
+                name: row.get(0)?,
+                type_name: row.get(1)?,
+                kind: Kind::Any,
+                nullable: !row.get::<_, bool>(2)?,
+            })
+        });
+        columns.and_then(Iterator::collect).map_err(fault)
+    }
+}
+
+fn is_empty(connection: &Connection) -> Result<bool, Fault> {
+    let query = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)";
+    connection.query_row(query, [], |row| row.get(0)).map_err(fault)
+}
+
+#[async_trait]
+impl Driver for Sqlite {
+    type Session = SqliteSession;
+
+    fn describe(&self) -> String {
+        format!("sqlite {} in {}", self.table, self.file.display())
+    }
+
+    fn sessions_max(&self) -> usize {
+        // There is one writer at a time whatever we do.
+        1
+    }
+
+    async fn open(&self) -> Result<SqliteSession, Fault> {
+        let sqlite = self.clone();
+        let (connection, dialect) = blocking(move || sqlite.connect()).await?;
+        let room =
+            Room { bytes_max: FIELD_BYTES_MAX, chars_max: usize::MAX, letters: Letters::All };
+        let outlets = Outlets { sig: room, stdout: room, stderr: room };
+        Ok(SqliteSession::new(connection, dialect, outlets))
+    }
+}

@@ -1,0 +1,7 @@
+//! Job tables in SQLite files.
+
+mod connect;
+mod faults;
+mod session;
+
+pub(super) use connect::Sqlite;

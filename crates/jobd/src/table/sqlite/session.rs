@@ -1,0 +1,146 @@
+//! One connection to a SQLite file. Every call goes to a thread that may block.
+
+use async_trait::async_trait;
+use rusqlite::types::{ToSql, Value};
+use rusqlite::{Connection, params_from_iter};
+
+use super::faults::fault;
+use crate::table::fit::Outlets;
+use crate::table::names::id_list;
+use crate::table::row::RowId;
+use crate::table::session::{Dialect, Ending, Fault, Session, TextRow};
+
+/// Runs what may block where it may.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(e) => Err(Fault::Away(e.to_string())),
+    }
+}
+
+/// A connection, set up for a job table.
+pub(in crate::table) struct SqliteSession {
+    /// Away while a thread has it. When nobody waits for that thread any more it is dropped
+    /// there, and its transaction with it.
+    connection: Option<Connection>,
+    dialect: Dialect,
+    outlets: Outlets,
+}
+
+impl SqliteSession {
+    pub(super) fn new(connection: Connection, dialect: Dialect, outlets: Outlets) -> Self {
+        Self { connection: Some(connection), dialect, outlets }
+    }
+
+    async fn with<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let Some(connection) = self.connection.take() else {
+            return Err(Fault::Away("the connection is gone".to_owned()));
+        };
+        let (connection, outcome) = blocking(move || {
+            let outcome = work(&connection);
+            Ok((connection, outcome))
+        })
+        .await?;
+        self.connection = Some(connection);
+        outcome.map_err(fault)
+    }
+}
+
+#[async_trait]
+impl Session for SqliteSession {
+    fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    fn outlets(&self) -> &Outlets {
+        &self.outlets
+    }
+
+    async fn execute(&mut self, sql: &str) -> Result<(), Fault> {
+        let sql = sql.to_owned();
+        self.with(move |connection| connection.execute_batch(&sql)).await
+    }
+
+    async fn rows(&mut self, sql: &str) -> Result<Vec<TextRow>, Fault> {
+        let sql = sql.to_owned();
+        self.with(move |connection| {
+            let mut statement = connection.prepare(&sql)?;
+            let columns = statement.column_count();
+            let rows = statement.query_map([], |row| {
+                (0..columns).map(|at| row.get(at).map(text)).collect::<rusqlite::Result<TextRow>>()
+            })?;
+            rows.collect()
+        })
+        .await
+    }
+
+    /// One walk along the index for each target: with a list of targets SQLite would sort all
+    /// that wait.
+    async fn waiting(
+        &mut self,
+        targets: &[String],
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<RowId>, Fault> {
+        let table = &self.dialect.table;
+        let walk = format!(
+            "SELECT id FROM {table} WHERE status = 'waiting' AND target = ?1 AND id > ?2 \
+             ORDER BY id LIMIT ?3"
+        );
+        let targets = targets.to_vec();
+        self.with(move |connection| {
+            let mut statement = connection.prepare(&walk)?;
+            let mut ids = Vec::new();
+            for target in &targets {
+                let found = statement.query_map((target, after, limit), |row| row.get(0))?;
+                for id in found {
+                    ids.push(RowId(id?));
+                }
+            }
+            ids.sort_unstable();
+            ids.truncate(limit as usize);
+            Ok(ids)
+        })
+        .await
+    }
+
+    async fn finish(&mut self, ids: &[RowId], ending: &Ending<'_>) -> Result<(), Fault> {
+        let statement = format!(
+            "UPDATE {} SET status = 'done', time_finished = ?1, result = ?2, return_code = ?3, \
+             sig = ?4, stdout = ?5, stderr = ?6 WHERE id IN ({})",
+            self.dialect.table,
+            id_list(ids)
+        );
+        let text = |text: &Option<std::borrow::Cow<'_, str>>| {
+            text.as_ref().map_or(Value::Null, |text| Value::Text(text.to_string()))
+        };
+        let params = [
+            Value::Integer(ending.finished_s),
+            Value::Text(ending.result.to_owned()),
+            ending.code.map_or(Value::Null, |code| Value::Integer(code.into())),
+            text(&ending.sig),
+            text(&ending.stdout),
+            text(&ending.stderr),
+        ];
+        self.with(move |connection| {
+            let params = params.iter().map(|value| value as &dyn ToSql);
+            connection.execute(&statement, params_from_iter(params)).map(drop)
+        })
+        .await
+    }
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Real(number) => Some(number.to_string()),
+        Value::Text(text) => Some(text),
+        Value::Blob(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+    }
+}

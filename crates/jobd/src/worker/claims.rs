@@ -1,0 +1,158 @@
+//! What the daemon does with the table besides writing: taking rows and giving them back. Never
+//! two of these at a time, so that none of them sees the other's rows half taken.
+
+use std::{collections::HashSet, sync::Arc};
+
+use parking_lot::Mutex;
+use tracing::info;
+
+use super::{daemon::Event, writer::Pause};
+use crate::table::{
+    Claimed, Found, JobTable, Mark, Origin, Owned, Pick, RowId, Status, TableError, Verdict,
+};
+
+/// The rows the daemon has in its hands, from claim to written end.
+pub(super) type Held = Arc<Mutex<HashSet<RowId>>>;
+
+/// What to do next.
+#[derive(Debug)]
+pub(super) enum Claim {
+    /// Find rows that carry our mark and that we do not hold: accepted ones are given back,
+    /// running ones are for a person to decide. At start, and whenever a claim's outcome is not
+    /// known.
+    Recover,
+    /// Take the rows that clients wait for.
+    Manual(Vec<RowId>),
+    /// Take waiting rows of these targets.
+    Fetch(Vec<String>),
+}
+
+/// What was done.
+#[derive(Debug)]
+pub(super) enum Done {
+    Recovered { given_back: Vec<RowId>, unfinished: Vec<Owned> },
+    Manual { asked: Vec<RowId>, rows: Vec<Claimed> },
+    Fetched { targets: Vec<String>, rows: Vec<Claimed> },
+}
+
+/// When the next claim may go.
+#[derive(Debug)]
+pub(super) struct Turn {
+    /// One is under way, or a failed one's pause is.
+    pub(super) is_taken: bool,
+    pub(super) must_check: bool,
+    pub(super) must_recover: bool,
+    pub(super) manual: Vec<RowId>,
+    pub(super) pause: Pause,
+}
+
+impl Turn {
+    pub(super) fn new() -> Self {
+        Self {
+            is_taken: false,
+            must_check: true,
+            must_recover: true,
+            manual: Vec::new(),
+            pause: Pause::new(),
+        }
+    }
+}
+
+/// What a claim needs to know of the daemon at the moment it begins.
+#[derive(Debug)]
+pub(super) struct Claimer {
+    pub(super) table: Arc<dyn JobTable>,
+    pub(super) mark: Mark,
+    pub(super) held: Held,
+    pub(super) served: HashSet<String>,
+    pub(super) fetch_limit: u32,
+    pub(super) must_check: bool,
+}
+
+impl Claimer {
+    pub(super) async fn perform(self, claim: Claim) -> Event {
+        match self.attempt(&claim).await {
+            Ok(done) => Event::Claimed(done),
+            Err(error) => Event::ClaimFailed(claim, error),
+        }
+    }
+
+    async fn attempt(&self, claim: &Claim) -> Result<Done, TableError> {
+        if self.must_check {
+            self.table.check().await?;
+            info!(table = %self.table.describe(), "the job table is there");
+        }
+        match claim {
+            Claim::Recover => self.recover().await,
+            Claim::Manual(ids) => {
+                let judge = |found: &Found| self.judge_manual(found);
+                let rows = self.table.claim(Pick::Ids(ids), &self.mark, &judge).await?;
+                Ok(Done::Manual { asked: ids.clone(), rows })
+            }
+            Claim::Fetch(targets) => {
+                let pick = Pick::Waiting { targets, limit: self.fetch_limit };
+                let judge = |found: &Found| self.judge_waiting(found);
+                let rows = self.table.claim(pick, &self.mark, &judge).await?;
+                Ok(Done::Fetched { targets: targets.clone(), rows })
+            }
+        }
+    }
+
+    async fn recover(&self) -> Result<Done, TableError> {
+        // Before the question: a job that ends meanwhile is not to be taken for a stranger.
+        let held = self.held.lock().clone();
+        let mut accepted = Vec::new();
+        let mut unfinished = Vec::new();
+        for row in self.table.owned(&self.mark).await? {
+            match (held.contains(&row.id), row.running) {
+                (true, _) => {}
+                (false, true) => unfinished.push(row),
+                (false, false) => accepted.push(row.id),
+            }
+        }
+        let given_back = if accepted.is_empty() {
+            Vec::new()
+        } else {
+            self.table.give_back(&self.mark, &accepted).await?
+        };
+        Ok(Done::Recovered { given_back, unfinished })
+    }
+
+    fn judge_waiting(&self, found: &Found) -> Verdict {
+        if self.held.lock().contains(&found.id) {
+            // Somebody set it back to waiting while its process runs here.
+            return Verdict::Leave;
+        }
+        // A database that compares without case may find rows of targets that are not ours.
+        if self.served.contains(&found.target) {
+            Verdict::Accept(Origin::Background)
+        } else {
+            Verdict::Ignore
+        }
+    }
+
+    fn judge_manual(&self, found: &Found) -> Verdict {
+        if self.held.lock().contains(&found.id) {
+            return Verdict::Leave;
+        }
+        match found.status {
+            Status::Manual if self.served.contains(&found.target) => {
+                Verdict::Accept(Origin::Manual)
+            }
+            Status::Manual | Status::Waiting => Verdict::Ignore,
+            _ => Verdict::Leave,
+        }
+    }
+}
+
+/// Why a row that a client named was not taken, in the original's words.
+pub(super) fn refusal(claimed: &Claimed) -> String {
+    let row = &claimed.row;
+    match row.status {
+        Status::Manual if claimed.verdict == Verdict::Leave => {
+            format!("job {} is still running here", row.id)
+        }
+        Status::Manual => format!("target '{}' not found (job id={})", row.target, row.id),
+        _ => format!("status = {} != manual", row.status),
+    }
+}

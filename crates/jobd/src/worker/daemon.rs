@@ -1,0 +1,385 @@
+//! The one task that owns everything a worker changes while it runs.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, info, warn};
+
+use super::{
+    claims::{Claim, Claimer, Done, Held, Turn, refusal},
+    manual::Tickets,
+    queues::Queues,
+    stop::{StopStep, Stopping},
+    writer::{Report, Write, now_s},
+};
+use crate::{
+    launcher::{Ending, Launcher, SignalRequest},
+    link::Responder,
+    manual::result_of,
+    table::{Claimed, Finish, JobTable, Mark, Owned, RowId, TableError, Verdict},
+    wire::{Concurrency, Request},
+};
+
+/// What happens to a worker.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// Somebody who may ask wants something.
+    Request(Request, Responder),
+    /// A claim is done.
+    Claimed(Done),
+    /// A claim failed; it may have been committed all the same.
+    ClaimFailed(Claim, TableError),
+    /// The pause after a failed claim is over.
+    ClaimAgain,
+    /// The writer has written something.
+    Written(Report),
+    /// The writer cannot write now.
+    TableTrouble(String),
+    /// A process has ended.
+    Ended(RowId, Ending),
+    /// A status can be answered; with the rows that carry the mark, if somebody asked for them.
+    Status(Responder, Option<Vec<Owned>>),
+    /// The configuration was read again.
+    Retarget(Vec<(String, Concurrency)>),
+    /// The worker is to end, step by step.
+    Stop(StopStep),
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// In its target's queue.
+    Queued,
+    /// Its start is being written.
+    Starting,
+    /// Its process runs and can be sent signals.
+    Running(mpsc::Sender<SignalRequest>),
+    /// Its end is being written; here is what a client who waits will be told.
+    Ended(Option<Box<RawValue>>),
+}
+
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) target: String,
+    pub(super) stage: Stage,
+}
+
+/// What a daemon is made of.
+pub(super) struct Parts {
+    pub(super) table: Arc<dyn JobTable>,
+    pub(super) mark: Mark,
+    pub(super) launcher: Launcher,
+    pub(super) fetch_limit: u32,
+    pub(super) shutdown_timeout: Duration,
+    pub(super) targets: Vec<(String, Concurrency)>,
+    pub(super) events: mpsc::UnboundedSender<Event>,
+    pub(super) writer: mpsc::UnboundedSender<Write>,
+    /// Told whenever the names of the targets change.
+    pub(super) names: watch::Sender<Vec<String>>,
+}
+
+pub(super) struct Daemon {
+    pub(super) parts: Parts,
+    launcher: Arc<Launcher>,
+    pub(super) queues: Queues,
+    pub(super) jobs: HashMap<RowId, Job>,
+    pub(super) held: Held,
+    pub(super) tickets: Tickets,
+    pub(super) turn: Turn,
+    /// Rows of an earlier life of this worker that say `running`. Nobody knows how far they came.
+    pub(super) unfinished: Vec<Owned>,
+    pub(super) trouble: Option<String>,
+    pub(super) stopping: Option<Stopping>,
+}
+
+impl Daemon {
+    pub(super) fn new(parts: Parts) -> Self {
+        let mut queues = Queues::new(&parts.targets);
+        // What came in while nobody was here to be told.
+        queues.poll(None).expect("all targets are known");
+        Self {
+            launcher: Arc::new(parts.launcher.clone()),
+            parts,
+            queues,
+            jobs: HashMap::new(),
+            held: Held::default(),
+            tickets: Tickets::default(),
+            turn: Turn::new(),
+            unfinished: Vec::new(),
+            trouble: None,
+            stopping: None,
+        }
+    }
+
+    /// Rows whose ends were spooled by an earlier life and are being written now.
+    pub(super) fn hold(&mut self, ids: impl IntoIterator<Item = RowId>) {
+        for id in ids {
+            self.held.lock().insert(id);
+            let job = Job { target: String::new(), stage: Stage::Ended(None) };
+            self.jobs.insert(id, job);
+        }
+    }
+
+    /// Runs until a stop is done.
+    pub(super) async fn run(mut self, mut events: mpsc::UnboundedReceiver<Event>) {
+        loop {
+            self.pump();
+            if self.is_stopped() {
+                return;
+            }
+            let Some(event) = events.recv().await else { return };
+            self.take(event);
+            while let Ok(event) = events.try_recv() {
+                self.take(event);
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Request(request, responder) => self.answer(&request, responder),
+            Event::Claimed(done) => {
+                self.turn.is_taken = false;
+                self.turn.must_check = false;
+                self.turn.pause.reset();
+                self.trouble = None;
+                self.claimed(done);
+            }
+            Event::ClaimFailed(claim, error) => self.claim_failed(claim, &error),
+            Event::ClaimAgain => self.turn.is_taken = false,
+            Event::Written(report) => self.written(report),
+            Event::TableTrouble(trouble) => self.trouble = Some(trouble),
+            Event::Ended(id, ending) => self.ended(id, ending),
+            Event::Status(responder, owned) => self.answer_status(responder, owned),
+            Event::Retarget(targets) => {
+                self.queues.retarget(&targets);
+                self.names_changed();
+                // A target that came back may have rows.
+                self.queues.poll(None).expect("all targets are known");
+            }
+            Event::Stop(step) => self.stop(step),
+        }
+    }
+
+    pub(super) fn names_changed(&self) {
+        let names = self.queues.names();
+        self.parts.names.send_if_modified(|known| {
+            let is_new = *known != names;
+            *known = names;
+            is_new
+        });
+    }
+
+    /// Tells the daemon something later, or from another task.
+    pub(super) fn tell_after(&self, pause: Duration, event: Event) {
+        let events = self.parts.events.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            // Nobody is there to be told when the daemon has ended meanwhile.
+            let _ = events.send(event);
+        });
+    }
+
+    /// Sets going whatever can go.
+    fn pump(&mut self) {
+        if self.stopping.is_none() {
+            while let Some(id) = self.queues.next_start() {
+                let Some(job) = self.jobs.get_mut(&id) else { continue };
+                job.stage = Stage::Starting;
+                // The writer lives as long as the daemon.
+                let _ = self.parts.writer.send(Write::Start(id));
+            }
+        }
+        if self.turn.is_taken {
+            return;
+        }
+        let Some(claim) = self.next_claim() else { return };
+        debug!(?claim, "claim");
+        self.turn.is_taken = true;
+        let claimer = Claimer {
+            table: Arc::clone(&self.parts.table),
+            mark: self.parts.mark.clone(),
+            held: Arc::clone(&self.held),
+            served: self.queues.names().into_iter().collect(),
+            fetch_limit: self.parts.fetch_limit,
+            must_check: self.turn.must_check,
+        };
+        let events = self.parts.events.clone();
+        tokio::spawn(async move {
+            let _ = events.send(claimer.perform(claim).await);
+        });
+    }
+
+    fn next_claim(&mut self) -> Option<Claim> {
+        if self.turn.must_recover {
+            return Some(Claim::Recover);
+        }
+        if !self.turn.manual.is_empty() {
+            return Some(Claim::Manual(std::mem::take(&mut self.turn.manual)));
+        }
+        if self.stopping.is_some() {
+            return None;
+        }
+        self.queues.next_fetch().map(Claim::Fetch)
+    }
+
+    fn claimed(&mut self, done: Done) {
+        match done {
+            Done::Recovered { given_back, unfinished } => {
+                self.turn.must_recover = false;
+                self.recovered(&given_back, unfinished);
+            }
+            Done::Manual { asked, rows } => self.manual_claimed(asked, rows),
+            Done::Fetched { targets, rows } => {
+                let more = rows.len() >= self.parts.fetch_limit as usize;
+                self.queues.fetched(&targets, more);
+                for claimed in rows {
+                    match claimed.verdict {
+                        Verdict::Accept(_) => self.accept(claimed),
+                        Verdict::Ignore => {
+                            warn!(id = %claimed.row.id, target = claimed.row.target,
+                                "ignored: no such target here");
+                        }
+                        Verdict::Leave => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn recovered(&mut self, given_back: &[RowId], unfinished: Vec<Owned>) {
+        if !given_back.is_empty() {
+            info!(rows = given_back.len(), "accepted rows that had not started were given back");
+            self.queues.poll(None).expect("all targets are known");
+        }
+        for row in &unfinished {
+            if !self.unfinished.contains(row) {
+                warn!(id = %row.id, target = row.target,
+                    "was running when this worker ended: look how far it came and set its status");
+            }
+        }
+        self.unfinished = unfinished;
+    }
+
+    fn manual_claimed(&mut self, mut missing: Vec<RowId>, rows: Vec<Claimed>) {
+        let found: HashSet<RowId> = rows.iter().map(|claimed| claimed.row.id).collect();
+        missing.retain(|id| !found.contains(id));
+        for claimed in rows {
+            if matches!(claimed.verdict, Verdict::Accept(_)) {
+                self.accept(claimed);
+            } else {
+                self.tickets.failed(claimed.row.id, refusal(&claimed));
+            }
+        }
+        for id in missing {
+            self.tickets.failed(id, format!("job {id} not found"));
+        }
+    }
+
+    /// A row is ours: into its queue, or back to where it came from when that is gone.
+    fn accept(&mut self, claimed: Claimed) {
+        let row = claimed.row;
+        let is_queued = self.stopping.is_none() && self.queues.push(&row.target, row.id);
+        if !is_queued {
+            self.turn.must_recover = true;
+            self.tickets.failed(row.id, self.why_not_queued(&row.target, row.id));
+            return;
+        }
+        self.held.lock().insert(row.id);
+        self.jobs.insert(row.id, Job { target: row.target, stage: Stage::Queued });
+    }
+
+    fn why_not_queued(&self, target: &str, id: RowId) -> String {
+        if self.stopping.is_some() {
+            return super::stop::SHUTTING_DOWN.to_owned();
+        }
+        format!("target '{target}' not found (job id={id})")
+    }
+
+    fn claim_failed(&mut self, claim: Claim, error: &TableError) {
+        // Its rows may be ours all the same.
+        self.turn.must_recover = true;
+        match claim {
+            Claim::Recover => {}
+            Claim::Manual(ids) => self.tickets.fail_whole(&ids, &error.to_string()),
+            Claim::Fetch(targets) => self.queues.fetched(&targets, true),
+        }
+        let pause = self.turn.pause.next();
+        warn!(%error, retry_in_ms = pause.as_millis(), "cannot take jobs from the table");
+        self.trouble = Some(error.to_string());
+        self.tell_after(pause, Event::ClaimAgain);
+    }
+
+    fn written(&mut self, report: Report) {
+        if !report.started.is_empty() || !report.finished.is_empty() {
+            self.trouble = None;
+        }
+        for id in report.started {
+            self.launch(id);
+        }
+        for id in report.refused {
+            warn!(%id, "not started: somebody else changed or deleted the row");
+            let reason = format!("job {id} was changed before it started");
+            self.drop_unstarted(id, reason);
+        }
+        for id in report.called_off {
+            self.turn.must_recover = true;
+            self.drop_unstarted(id, super::stop::SHUTTING_DOWN.to_owned());
+        }
+        for id in report.finished {
+            self.held.lock().remove(&id);
+            if let Some(Job { stage: Stage::Ended(Some(result)), .. }) = self.jobs.remove(&id) {
+                self.tickets.done(id, result);
+            }
+        }
+    }
+
+    fn drop_unstarted(&mut self, id: RowId, reason: String) {
+        if let Some(job) = self.jobs.remove(&id) {
+            self.queues.ended(&job.target);
+        }
+        self.held.lock().remove(&id);
+        self.tickets.failed(id, reason);
+    }
+
+    fn launch(&mut self, id: RowId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let (send, signals) = mpsc::channel(8);
+        job.stage = Stage::Running(send);
+        let launcher = Arc::clone(&self.launcher);
+        let events = self.parts.events.clone();
+        debug!(%id, target = job.target, "starts");
+        tokio::spawn(async move {
+            let ending = launcher.run(id, signals).await;
+            let _ = events.send(Event::Ended(id, ending));
+        });
+    }
+
+    fn ended(&mut self, id: RowId, ending: Ending) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        debug!(%id, target = job.target, code = ending.code, signal = ending.signal, "ended");
+        for (name, output) in [("stdout", &ending.stdout), ("stderr", &ending.stderr)] {
+            if output.is_cut {
+                warn!(%id, output = name, kept_bytes = output.text.len(),
+                    "output was cut at max_output_buffer");
+            }
+        }
+        let result = self.tickets.is_awaited(id).then(|| result_of(&ending));
+        job.stage = Stage::Ended(result);
+        self.queues.ended(&job.target);
+        let finish = Finish {
+            id,
+            finished_s: now_s(),
+            success: ending.is_success(),
+            code: ending.code,
+            signal: ending.signal,
+            stdout: ending.stdout.text,
+            stderr: ending.stderr.text,
+        };
+        let _ = self.parts.writer.send(Write::Finish(finish));
+    }
+}

@@ -1,0 +1,134 @@
+//! The worker's side of the connection to its master.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    net::TcpStream,
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tracing::{debug, info, warn};
+
+use super::run::Door;
+use crate::{
+    config::MasterAddress,
+    link::{Link, RequestError},
+    server::Service,
+    wire::raw,
+};
+
+/// How long the master may take to accept and to register.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The first pause before a new try.
+const RECONNECT_LEAST: Duration = Duration::from_millis(500);
+/// When the master has said nothing for so long, it is asked; after the second time it is gone.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Keeps the worker registered until the process ends.
+pub(super) struct MasterLink {
+    pub(super) address: MasterAddress,
+    pub(super) name: String,
+    pub(super) names: watch::Receiver<Vec<String>>,
+    pub(super) door: Arc<Door>,
+    pub(super) message_bytes_max: usize,
+}
+
+impl MasterLink {
+    pub(super) async fn run(mut self) {
+        let mut pause = RECONNECT_LEAST;
+        let mut current: Option<Link> = None;
+        loop {
+            if self.names.borrow_and_update().is_empty() {
+                // A master takes no worker without targets.
+                if let Some(old) = current.take() {
+                    retire(old);
+                }
+                if self.names.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            match self.register().await {
+                Ok(link) => {
+                    info!(master = ?self.address, "registered");
+                    pause = RECONNECT_LEAST;
+                    // A new list goes over a new connection: masters that add to a list instead of
+                    // replacing it learn it too, and what the old one waits for is still answered.
+                    if let Some(old) = current.replace(link.clone()) {
+                        retire(old);
+                    }
+                    tokio::select! {
+                        () = silence(&link) => {
+                            warn!(master = ?self.address, "connection lost");
+                            sleep(pause).await;
+                        }
+                        changed = self.names.changed() => if changed.is_err() { return },
+                    }
+                }
+                Err(error) => {
+                    warn!(master = ?self.address, %error, retry_in_ms = pause.as_millis(),
+                        "cannot register");
+                    sleep(pause.mul_f64(rand::random_range(0.8..1.0))).await;
+                    pause = (pause * 2).min(self.address.reconnect_max).max(RECONNECT_LEAST);
+                }
+            }
+        }
+    }
+
+    async fn register(&self) -> Result<Link, RequestError> {
+        let refused = |error: std::io::Error| RequestError::Refused(error.to_string());
+        let address = (self.address.host.as_str(), self.address.port);
+        let stream = timeout(PATIENCE, TcpStream::connect(address)).await;
+        let stream = stream.map_err(|_| RequestError::Silent(PATIENCE))?.map_err(refused)?;
+        let (link, connection) = Link::open(stream, self.message_bytes_max).map_err(refused)?;
+        let door = Arc::clone(&self.door);
+        door.opened(&link);
+        let ended = link.clone();
+        tokio::spawn(async move {
+            connection.run(|request, responder| door.request(request, responder)).await;
+            door.closed(&ended);
+        });
+        let targets = self.names.borrow().clone();
+        let data = raw(&serde_json::json!({ "targets": targets, "name": self.name }));
+        let password = self.address.password.as_deref();
+        let answer =
+            timeout(PATIENCE, link.request("register-worker", Some(&data), password)).await;
+        match answer.unwrap_or(Err(RequestError::Silent(PATIENCE))) {
+            Ok(_) => Ok(link),
+            Err(error) => {
+                link.close();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Lets a connection end once it owes nothing.
+fn retire(link: Link) {
+    debug!(?link, "the master has a newer connection");
+    tokio::spawn(async move {
+        link.answered().await;
+        link.close();
+    });
+}
+
+/// Ready when the connection has ended or the master does not even answer a ping.
+async fn silence(link: &Link) {
+    loop {
+        let heard = link.heard();
+        if timeout(SILENCE, link.closed()).await.is_ok() {
+            return;
+        }
+        if link.heard() != heard {
+            continue;
+        }
+        link.ping();
+        if timeout(SILENCE, link.closed()).await.is_ok() {
+            return;
+        }
+        if link.heard() == heard {
+            link.close();
+            return;
+        }
+    }
+}

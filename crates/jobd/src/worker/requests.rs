@@ -1,0 +1,176 @@
+//! What a worker answers to each request.
+
+use std::{sync::Arc, time::Duration};
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+
+use super::{
+    daemon::{Daemon, Event, Stage},
+    queues::TargetStatus,
+    stop::SHUTTING_DOWN,
+};
+use crate::{
+    launcher::{SignalNumber, SignalRequest},
+    link::Responder,
+    memory::MemoryUsage,
+    table::{Owned, RowId},
+    wire::{Arguments, Request},
+};
+
+/// How long `status` waits for the table to tell which unfinished rows are still there.
+const STATUS_PATIENCE: Duration = Duration::from_secs(1);
+/// How long `send-signal` waits for a job's task to send it.
+const SIGNAL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The answer to `status`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerStatus {
+    /// Each target, in its order.
+    pub targets: IndexMap<String, TargetStatus>,
+    /// How many rows clients wait for.
+    pub job_promises_count: usize,
+    /// This process's memory.
+    pub memory_usage: MemoryUsage,
+    /// Rows that were running when an earlier process of this worker ended, by id, with their
+    /// targets. The original has no such field; it is left out when there are none.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub unfinished: IndexMap<i64, String>,
+    /// What is wrong with the job table. Left out when nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table_trouble: Option<String>,
+}
+
+impl Daemon {
+    pub(super) fn answer(&mut self, request: &Request, responder: Responder) {
+        let arguments = Arguments::of(&request.data);
+        match request.kind.as_str() {
+            "poll" => responder.outcome(self.poll(&arguments)),
+            "pause" => {
+                let targets = arguments.targets();
+                responder.outcome(targets.and_then(|names| self.queues.pause(names.as_deref())));
+            }
+            "continue" => {
+                let targets = arguments.targets();
+                responder.outcome(targets.and_then(|names| self.queues.resume(names.as_deref())));
+            }
+            "status" => self.status(responder),
+            "run-manual" => self.run_manual(&arguments, responder),
+            "send-signal" => self.send_signal(&arguments, responder),
+            "add-target" => responder.outcome(self.add_target(&arguments)),
+            "remove-target" => responder.outcome(self.remove_target(&arguments)),
+            "set-target-concurrency" => {
+                let change = arguments.target_concurrency();
+                responder.outcome(
+                    change.and_then(|(name, limit)| self.queues.set_concurrency(name, limit)),
+                );
+            }
+            unknown => responder.error(&format!("unknown request type: '{unknown}'")),
+        }
+    }
+
+    fn poll(&mut self, arguments: &Arguments<'_>) -> Result<(), String> {
+        let targets = arguments.targets()?;
+        if self.stopping.is_some() {
+            return Err(SHUTTING_DOWN.to_owned());
+        }
+        self.queues.poll(targets.as_deref())
+    }
+
+    fn add_target(&mut self, arguments: &Arguments<'_>) -> Result<(), String> {
+        let (name, concurrency) = arguments.target_concurrency()?;
+        self.queues.add(name, concurrency)?;
+        self.names_changed();
+        Ok(())
+    }
+
+    fn remove_target(&mut self, arguments: &Arguments<'_>) -> Result<(), String> {
+        self.queues.remove(arguments.text("target")?)?;
+        self.names_changed();
+        Ok(())
+    }
+
+    fn run_manual(&mut self, arguments: &Arguments<'_>, responder: Responder) {
+        let ids = match arguments.ids() {
+            Ok(_) if self.stopping.is_some() => return responder.error(SHUTTING_DOWN),
+            Ok(ids) => ids,
+            Err(text) => return responder.error(&text),
+        };
+        self.turn.manual.extend(self.tickets.open(&ids, responder));
+    }
+
+    fn status(&self, responder: Responder) {
+        if self.unfinished.is_empty() {
+            return self.send_status(responder);
+        }
+        // Somebody may have decided about some of them since.
+        let (table, mark) = (Arc::clone(&self.parts.table), self.parts.mark.clone());
+        let events = self.parts.events.clone();
+        tokio::spawn(async move {
+            let owned = timeout(STATUS_PATIENCE, table.owned(&mark)).await;
+            let owned = owned.ok().and_then(Result::ok);
+            // Nobody answers any more when the daemon has ended.
+            let _ = events.send(Event::Status(responder, owned));
+        });
+    }
+
+    pub(super) fn answer_status(&mut self, responder: Responder, owned: Option<Vec<Owned>>) {
+        if let Some(owned) = owned {
+            self.unfinished.retain(|row| owned.contains(row));
+        }
+        self.send_status(responder);
+    }
+
+    fn send_status(&self, responder: Responder) {
+        responder.data(&WorkerStatus {
+            targets: self.queues.status(),
+            job_promises_count: self.tickets.len(),
+            memory_usage: MemoryUsage::now(),
+            unfinished: self.unfinished.iter().map(|row| (row.id.0, row.target.clone())).collect(),
+            table_trouble: self.trouble.clone(),
+        });
+    }
+
+    fn send_signal(&self, arguments: &Arguments<'_>, responder: Responder) {
+        let jobs = arguments.field("jobs").and_then(Value::as_object);
+        let mut asked: Vec<(String, Option<mpsc::Sender<SignalRequest>>, Option<SignalNumber>)> =
+            jobs.into_iter()
+                .flatten()
+                .map(|(id, signal)| (id.clone(), self.running(id), SignalNumber::from_json(signal)))
+                .collect();
+        asked.sort_by_key(|(id, ..)| (id.parse::<i64>().ok(), id.clone()));
+        tokio::spawn(async move {
+            let mut outcomes = IndexMap::new();
+            for (id, job, signal) in asked {
+                let was_sent = match (job, signal) {
+                    (Some(job), Some(signal)) => send(&job, signal).await,
+                    _ => false,
+                };
+                outcomes.insert(id, was_sent);
+            }
+            responder.data(&outcomes);
+        });
+    }
+
+    fn running(&self, id: &str) -> Option<mpsc::Sender<SignalRequest>> {
+        match &self.jobs.get(&RowId(id.parse().ok()?))?.stage {
+            Stage::Running(signals) => Some(signals.clone()),
+            _ => None,
+        }
+    }
+}
+
+async fn send(job: &mpsc::Sender<SignalRequest>, signal: SignalNumber) -> bool {
+    let (sent, was_sent) = oneshot::channel();
+    let sending = async {
+        job.send(SignalRequest { signal, sent }).await.ok()?;
+        was_sent.await.ok()
+    };
+    timeout(SIGNAL_PATIENCE, sending).await.ok().flatten().unwrap_or(false)
+}

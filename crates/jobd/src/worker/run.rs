@@ -1,0 +1,215 @@
+//! Puts a worker together, and takes it apart again.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+use tracing::{error, info, warn};
+
+use super::{
+    daemon::{Daemon, Event, Parts},
+    master_link::MasterLink,
+    spool,
+    state_file::{StateError, StateFile},
+    stop::StopStep,
+    writer::{Write, Writer},
+};
+use crate::{
+    config::WorkerConfig,
+    link::{Link, Responder},
+    server::{self, BindError, Service},
+    table::{Finish, JobTable},
+    wire::{Concurrency, Request},
+};
+
+/// How long clients have to take their last answers.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// Why a worker cannot start.
+#[derive(Debug, Error)]
+pub enum WorkerError {
+    /// It cannot listen.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// It cannot use its state file.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// Where requests come in, from clients and from the master.
+#[derive(Debug)]
+pub(super) struct Door {
+    events: mpsc::UnboundedSender<Event>,
+    links: Mutex<Vec<Link>>,
+}
+
+impl Service for Door {
+    fn request(&self, request: Request, responder: Responder) {
+        // After its end the daemon answers nothing; the connection closes with the process.
+        let _ = self.events.send(Event::Request(request, responder));
+    }
+
+    fn opened(&self, link: &Link) {
+        self.links.lock().push(link.clone());
+    }
+
+    fn closed(&self, link: &Link) {
+        self.links.lock().retain(|known| known != link);
+    }
+}
+
+impl Door {
+    /// Closes all connections once they have taken what was sent.
+    async fn close(&self) {
+        let links = std::mem::take(&mut *self.links.lock());
+        links.iter().for_each(Link::close);
+        let all = async {
+            for link in &links {
+                link.closed().await;
+            }
+        };
+        if timeout(LAST_ANSWERS, all).await.is_err() {
+            warn!("some clients have not taken their last answers");
+        }
+    }
+}
+
+/// A running worker.
+#[derive(Debug)]
+pub struct Worker {
+    address: SocketAddr,
+    events: mpsc::UnboundedSender<Event>,
+    task: JoinHandle<()>,
+}
+
+impl Worker {
+    /// Listens, registers at the master, and works through the table. The table may be away.
+    ///
+    /// # Errors
+    /// [`WorkerError`].
+    pub async fn start(
+        config: &WorkerConfig,
+        table: Arc<dyn JobTable>,
+    ) -> Result<Self, WorkerError> {
+        let listen = &config.listen;
+        let has_password = listen.gate.password.is_some();
+        let listener =
+            server::bind(&listen.host, listen.port, has_password, listen.insecure).await?;
+        let address = listener
+            .local_addr()
+            .map_err(|cause| BindError::Listen { address: listen.host.clone(), cause })?;
+        let state = StateFile::open_or_forget(&config.state_file)?;
+        let (events, incoming) = mpsc::unbounded_channel();
+        let (to_writer, writes) = mpsc::unbounded_channel();
+        let names =
+            watch::Sender::new(config.targets.iter().map(|(name, _)| name.clone()).collect());
+        let door = Arc::new(Door { events: events.clone(), links: Mutex::default() });
+        let (stop, stopped) = watch::channel(false);
+        let service: Arc<dyn Service> = Arc::clone(&door) as _;
+        tokio::spawn(server::serve(listener, listen.gate.clone(), listen.limits, service, stopped));
+        let master = config.master.clone().map(|address| {
+            let link = MasterLink {
+                address,
+                name: config.name.clone(),
+                names: names.subscribe(),
+                door: Arc::clone(&door),
+                message_bytes_max: listen.limits.message_bytes_max,
+            };
+            tokio::spawn(link.run())
+        });
+        let mark = state.mark().clone();
+        let writer = Writer::new(Arc::clone(&table), mark.clone(), writes, events.clone());
+        let mut daemon = Daemon::new(Parts {
+            table,
+            mark,
+            launcher: config.launcher.clone(),
+            fetch_limit: config.fetch_limit,
+            shutdown_timeout: config.shutdown_timeout,
+            targets: config.targets.clone(),
+            events: events.clone(),
+            writer: to_writer.clone(),
+            names,
+        });
+        let spooled = load_spool(&state);
+        daemon.hold(spooled.iter().map(|finish| finish.id));
+        for finish in spooled {
+            to_writer.send(Write::Finish(finish)).expect("the writer has its receiver here");
+        }
+        info!(%address, "listening");
+        let task = tokio::spawn(async move {
+            let (halt, halted) = oneshot::channel();
+            let writer = tokio::spawn(writer.run(halted));
+            daemon.run(incoming).await;
+            stop.send_replace(true);
+            drop(halt);
+            let unwritten = writer.await.unwrap_or_default();
+            save_spool(&state, &unwritten);
+            door.close().await;
+            if let Some(master) = master {
+                master.abort();
+            }
+            info!("ended");
+        });
+        Ok(Self { address, events, task })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Begins the end: nothing new, what runs may run on for `shutdown_timeout`. The second time
+    /// what runs is signalled at once.
+    pub fn stop(&self) {
+        // It may have ended already.
+        let _ = self.events.send(Event::Stop(StopStep::Begin));
+    }
+
+    /// Serves exactly these targets from now on.
+    pub fn retarget(&self, targets: Vec<(String, Concurrency)>) {
+        let _ = self.events.send(Event::Retarget(targets));
+    }
+
+    /// Ready when the worker has ended.
+    pub async fn ended(&mut self) {
+        // A panic in there was reported where it happened.
+        let _ = (&mut self.task).await;
+    }
+}
+
+fn load_spool(state: &StateFile) -> Vec<Finish> {
+    let Some(path) = state.spool_path() else { return Vec::new() };
+    let finishes = spool::load(&path).unwrap_or_else(|error| {
+        error!(path = %path.display(), %error, "cannot read results of an earlier run");
+        Vec::new()
+    });
+    if !finishes.is_empty() {
+        warn!(results = finishes.len(), "results of an earlier run are written now");
+    }
+    finishes
+}
+
+/// Keeps what could not be written for the next start; removes what has been written since.
+fn save_spool(state: &StateFile, unwritten: &[Finish]) {
+    let Some(path) = state.spool_path() else {
+        if !unwritten.is_empty() {
+            error!(results = unwritten.len(), "results are lost: there is no state file");
+        }
+        return;
+    };
+    let saved =
+        if unwritten.is_empty() { spool::remove(&path) } else { spool::save(&path, unwritten) };
+    match saved {
+        Ok(()) if unwritten.is_empty() => {}
+        Ok(()) => {
+            warn!(results = unwritten.len(), path = %path.display(),
+                "the job table is away; results are kept for the next start");
+        }
+        Err(error) => error!(path = %path.display(), %error, "cannot keep results"),
+    }
+}
