@@ -21,8 +21,7 @@ use workspace::{build_release, call, cargo, release};
 
 /// The server, what is preloaded into it, the simulator.
 const RELEASED: [&str; 3] = ["spindle", "spindle-powercut", "spindle-sim"];
-const MODES: [Mode; 5] =
-    [Mode::Kill, Mode::Power, Mode::PowerOs, Mode::Broken, Mode::Full];
+const MODES: [Mode; 5] = [Mode::Kill, Mode::Power, Mode::PowerOs, Mode::Broken, Mode::Full];
 const SMOKE_CYCLES: u64 = 5;
 const SMOKE_SECONDS: f64 = 0.8;
 const SMOKE_SEEDS: &str = "200";

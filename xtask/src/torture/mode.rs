@@ -76,7 +76,9 @@ pub fn run(mode: Mode, options: &Options) -> Result<String> {
     let root = tempfile::Builder::new().prefix("spindle-torture-").tempdir()?;
     let power = match mode {
         Mode::Kill | Mode::Full => Power::Stays,
-        Mode::Power | Mode::PowerOs | Mode::Broken => Power::IsCut { library: options.library.clone() },
+        Mode::Power | Mode::PowerOs | Mode::Broken => {
+            Power::IsCut { library: options.library.clone() }
+        }
     };
     let disk = if mode == Mode::Full { Some(Disk::mount(root.path().join("disk"))?) } else { None };
     let setup = Setup {
