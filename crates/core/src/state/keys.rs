@@ -8,6 +8,9 @@ use foldhash::fast::FixedState;
 /// How many tables. A million keys make about 250 each.
 const TABLES: usize = 4096;
 
+/// Entries that are looked at first on one side of where an entry should be.
+const NEAR: usize = 8;
+
 /// What keys the hashes. The seed keeps strangers from choosing names that collide.
 #[derive(Debug, Clone)]
 pub struct Seed(FixedState);
@@ -67,7 +70,7 @@ impl KeyIndex {
     /// Where the entry with this hash's tag is whose handle is the one looked for.
     fn place(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<usize> {
         let (table, tag) = (&self.tables[table_of(hash)], tag_of(hash));
-        let start = table.partition_point(|entry| entry.tag() < tag);
+        let start = first_not_below(table, tag);
         let same = table[start..].iter().take_while(|entry| entry.tag() == tag);
         same.enumerate().find(|(_, entry)| is_it(entry.handle())).map(|(at, _)| start + at)
     }
@@ -79,7 +82,7 @@ impl KeyIndex {
             // Little more than what is there: a vector by itself would take twice as much.
             table.reserve_exact(table.len() / 8 + 4);
         }
-        let at = table.partition_point(|entry| entry.tag() < tag);
+        let at = first_not_below(table, tag);
         table.insert(at, Entry { tag: tag.to_le_bytes(), handle: handle.to_le_bytes() });
     }
 
@@ -101,6 +104,37 @@ impl KeyIndex {
     }
 }
 
+/// Where the entries with this tag begin. Tags are evenly spread, so the place is near where its size
+/// says: that is one stretch of memory to look at, not a search from end to end.
+fn first_not_below(table: &[Entry], tag: u16) -> usize {
+    let len = table.len();
+    let guess = (usize::from(tag) * len) >> u16::BITS;
+    let is_below = |at: usize| table[at].tag() < tag;
+    let (mut low, mut high, mut step) = (0, len, NEAR);
+    if guess < len && is_below(guess) {
+        low = guess + 1;
+        while low + step < len {
+            if !is_below(low + step) {
+                high = low + step;
+                break;
+            }
+            low += step + 1;
+            step *= 2;
+        }
+    } else {
+        high = guess;
+        while step < high {
+            if is_below(high - step) {
+                low = high - step + 1;
+                break;
+            }
+            high -= step;
+            step *= 2;
+        }
+    }
+    low + table[low..high].partition_point(|entry| entry.tag() < tag)
+}
+
 fn table_of(hash: u64) -> usize {
     (hash >> 24) as usize % TABLES
 }
@@ -112,6 +146,24 @@ fn tag_of(hash: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_place_of_a_tag_is_found_wherever_it_is() {
+        for spread in [0u64, 1, 7, 100, 300, 65_535] {
+            let mut table: Vec<Entry> = Vec::new();
+            for draw in 0..400u64 {
+                let tag = (draw.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % (spread + 1);
+                let tag = tag as u16;
+                let at = table.partition_point(|entry| entry.tag() < tag);
+                assert_eq!(first_not_below(&table, tag), at);
+                for other in [0, tag.wrapping_sub(1), tag.wrapping_add(1), u16::MAX] {
+                    let expected = table.partition_point(|entry| entry.tag() < other);
+                    assert_eq!(first_not_below(&table, other), expected, "of {other}");
+                }
+                table.insert(at, Entry { tag: tag.to_le_bytes(), handle: [0; 4] });
+            }
+        }
+    }
 
     #[test]
     fn keys_with_the_same_tag_are_told_apart_and_memory_returns() {

@@ -77,6 +77,9 @@ pub(super) struct Dialect {
     pub by_id: &'static str,
     /// How the target is read without padding.
     pub target: &'static str,
+    /// Whether a row that is found by its id waits. Where the database has no hints, this keeps it
+    /// from finding rows by their status instead.
+    pub is_waiting: &'static str,
     /// The statement that begins a transaction.
     pub begin: &'static str,
     /// What makes a query lock its rows.

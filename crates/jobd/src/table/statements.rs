@@ -19,10 +19,10 @@ impl Dialect {
     /// Locks those of the rows that are still waiting and that nobody else has locked, lowest id
     /// first, at most `limit`: id, status, target.
     pub fn lock_waiting(&self, ids: &[RowId], limit: u32) -> String {
-        let Self { table, by_id, target, lock_free_ones, .. } = self;
+        let Self { table, by_id, target, is_waiting, lock_free_ones, .. } = self;
         format!(
             "SELECT id, status, {target} FROM {table}{by_id} WHERE id IN ({}) \
-             AND status = 'waiting' ORDER BY id LIMIT {limit}{lock_free_ones}",
+             AND {is_waiting} ORDER BY id LIMIT {limit}{lock_free_ones}",
             id_list(ids)
         )
     }

@@ -72,6 +72,7 @@ impl Driver for Mysql {
             table,
             by_id: if shape.id_is_primary { " FORCE INDEX (PRIMARY)" } else { "" },
             target: "target",
+            is_waiting: "status = 'waiting'",
             begin: "START TRANSACTION",
             lock: " FOR UPDATE",
             lock_free_ones: server.lock_free_ones(),

@@ -75,6 +75,7 @@ impl Driver for Pgsql {
             table,
             by_id: "",
             target: "target::text",
+            is_waiting: "status::text || '' = 'waiting'",
             begin: "BEGIN ISOLATION LEVEL READ COMMITTED",
             lock: " FOR UPDATE",
             lock_free_ones: " FOR UPDATE SKIP LOCKED",

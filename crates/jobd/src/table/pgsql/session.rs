@@ -86,7 +86,8 @@ impl Session for PgsqlSession {
     }
 
     /// One walk along the index for each target: with a list of targets the server would sort all
-    /// that wait.
+    /// that wait. Its statistics are often older than the rows; compared and ordered as a whole,
+    /// the index's columns leave it no other way worth taking.
     async fn waiting(
         &mut self,
         targets: &[String],
@@ -96,8 +97,10 @@ impl Session for PgsqlSession {
         let table = &self.dialect.table;
         let query = format!(
             "SELECT w.id::bigint FROM unnest($1) AS n(target), LATERAL (\
-             SELECT j.id FROM {table} j WHERE j.status = 'waiting' AND j.target = n.target \
-             AND j.id > $2 ORDER BY j.id LIMIT $3) AS w ORDER BY w.id LIMIT $3"
+             SELECT j.id FROM {table} j \
+             WHERE (j.status, j.target, j.id) > ('waiting', n.target, $2) \
+             AND (j.status, j.target) <= ('waiting', n.target) \
+             ORDER BY j.status, j.target, j.id LIMIT $3) AS w ORDER BY w.id LIMIT $3"
         );
         let limit = i64::from(limit);
         let params: [Param<'_>; 3] =

@@ -50,6 +50,7 @@ impl Sqlite {
             table,
             by_id: "",
             target: "target",
+            is_waiting: "+status = 'waiting'",
             // One writer at a time: what a transaction reads, nobody else changes.
             begin: "BEGIN IMMEDIATE",
             lock: "",
