@@ -167,10 +167,15 @@ impl Engine {
             }),
         };
         engine.flush()?;
-        match engine.shared.failure.lock().clone() {
-            Some(_) => Err(StartError::Conflict),
-            None => Ok(engine.clone()),
+        if engine.shared.failure.lock().is_some() {
+            return Err(StartError::Conflict);
         }
+        // On a full disk it may wait for room. An epoch that a crash forgets would begin again, and
+        // tokens of its leases would be given twice.
+        if engine.durable() < engine.shared.inner.lock().tail() {
+            return Err(StartError::Full);
+        }
+        Ok(engine)
     }
 
     /// How far the log is durable.
@@ -433,6 +438,15 @@ impl Engine {
     /// Lets a done or dead job run again, with another payload if one is given.
     pub fn retry(&self, which: Which, payload: Option<(Bytes, Type)>) -> Result<Gate, RetryError> {
         let crc = payload.as_ref().map_or(0, |(bytes, _)| crc32c::crc32c(bytes));
+        if let Some((bytes, _)) = &payload {
+            let (bytes, max) = (bytes.len(), self.shared.inner.lock().options.payload_bytes_max);
+            if bytes > max {
+                return Err(Refused::TooLarge { bytes, max }.into());
+            }
+            if self.shared.log.space() == Space::ReserveOnly {
+                return Err(Refused::DiskFull.into());
+            }
+        }
         loop {
             let (found, gate) = self.find(which);
             let (id, _) = found.ok_or(Refused::Rejected(Rejection::NotFound, gate))?;

@@ -38,6 +38,29 @@ pub struct Stats {
     pub finished_dropped: u64,
     /// Payloads that failed their checksum, since the start.
     pub payloads_damaged: u64,
+    /// Jobs submitted, since the start.
+    pub submitted: u64,
+    /// Leases given, since the start.
+    pub leased: u64,
+    /// Jobs done, since the start.
+    pub completed: u64,
+    /// Jobs that died, since the start.
+    pub died: u64,
+    /// Attempts that ended without completing a job that is to be tried again, since the start.
+    pub requeued: u64,
+}
+
+impl Stats {
+    fn count(&mut self, event: &Event) {
+        match event {
+            Event::Submitted(_) => self.submitted += 1,
+            Event::Leased(_) => self.leased += 1,
+            Event::Requeued(_) => self.requeued += 1,
+            Event::Finished(image) if image.status() == Status::Done => self.completed += 1,
+            Event::Finished(_) => self.died += 1,
+            _ => {}
+        }
+    }
 }
 
 pub(crate) struct Inner {
@@ -346,6 +369,7 @@ impl Inner {
 
     /// Tells those who waited for what just happened.
     fn after_fold(&mut self, event: &Event, place: Place) {
+        self.stats.count(event);
         match event {
             Event::Submitted(image) | Event::Retried(image) if image.status() == Status::Ready => {
                 self.wake_queue(&image.queue);

@@ -19,6 +19,7 @@ mod clock;
 mod commit;
 mod engine;
 mod feed;
+mod gauges;
 mod handoff;
 mod inner;
 mod join;
@@ -41,6 +42,7 @@ pub use door::{
 };
 pub use engine::{Engine, Failure, LeaseReply, NewJob, Refused, RetryError, WorkResult};
 pub use feed::{FeedError, FeedEvent, FeedId, FeedIdError, FeedPage};
+pub use gauges::Gauges;
 pub use inner::Stats;
 pub use join::Joined;
 pub use listing::{FoundInQueues, JobLine, QueueLine};

@@ -31,6 +31,9 @@ pub enum StartError {
     /// The first record of the new epoch could not be written.
     #[error("cannot write to the log: {0}")]
     Log(#[from] LogError),
+    /// The disk is full, the log's reserve included.
+    #[error("the disk is full: there is no room to begin in the log")]
+    Full,
     /// Another server wrote meanwhile.
     #[error("another server writes to this log")]
     Conflict,

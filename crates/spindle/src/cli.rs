@@ -40,7 +40,7 @@ pub enum Command {
     Client(ClientCommand),
 }
 
-/// The commands that talk to a server, through its Workq door.
+/// The commands that talk to a server, through its Workq door or its HTTP door.
 #[derive(Debug, Subcommand)]
 pub enum ClientCommand {
     /// Add a job, or one for each line of a file, and print its id
@@ -61,6 +61,8 @@ pub enum ClientCommand {
     Queues(QueuesArgs),
     /// Delete jobs, whatever their state
     Delete(DeleteArgs),
+    /// Settle what the server's clock is, when it and the log disagree
+    Clock(ClockArgs),
 }
 
 /// `spindle config`.
@@ -297,6 +299,25 @@ pub struct DeleteArgs {
     /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
+}
+
+/// `spindle clock`.
+#[derive(Debug, Args)]
+pub struct ClockArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ClockCommand,
+    /// The server's HTTP address
+    #[arg(long, value_name = "URL", env = "SPINDLE_URL", global = true)]
+    #[arg(default_value = "http://127.0.0.1:7420")]
+    pub url: String,
+}
+
+/// What `spindle clock` can do.
+#[derive(Debug, Subcommand)]
+pub enum ClockCommand {
+    /// Say that the machine's clock is right: time goes on from it, and TTLs count again
+    Accept,
 }
 
 const PRIORITY_MIN: i64 = i32::MIN as i64;

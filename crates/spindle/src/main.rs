@@ -2,6 +2,7 @@
 //!
 //! - `cli`: what can be typed
 //! - `config`: the server's settings, one table of them
+//! - `http`: the HTTP door of a running server
 //! - `serve`: puts log, engine, doors and street together, and ends them in order
 //! - `verify`: reads a data folder
 //! - `client`: the commands that talk to a server, through its Workq door
@@ -12,6 +13,7 @@ mod cli;
 mod client;
 mod config;
 mod exit;
+mod http;
 mod output;
 mod quantity;
 mod serve;

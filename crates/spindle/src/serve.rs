@@ -9,7 +9,7 @@ use std::{
         mpsc::{Receiver, Sender, channel},
     },
     thread::{self, available_parallelism},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow};
@@ -27,6 +27,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::{
     config::{Config, Resolved},
     exit::Code,
+    http::Http,
     quantity::Written,
     signals::{self, Ending},
 };
@@ -58,6 +59,8 @@ impl LogFailure {
 pub struct Started {
     /// The doors that are on, and where they listen.
     pub doors: Vec<(Arc<dyn Door>, SocketAddr)>,
+    /// The engine itself, for the HTTP door.
+    pub engine: Engine,
     /// Gives out no more jobs.
     pub stop_leasing: Box<dyn Fn() + Send + Sync>,
     /// Ends the engine's threads once no door uses it. What was acknowledged is durable before.
@@ -104,6 +107,7 @@ fn start_engine(
     let stopping = engine.clone();
     Ok(Started {
         doors,
+        engine: engine.clone(),
         stop_leasing: Box::new(move || stopping.stop_leasing()),
         close: Box::new(move || engine.stop()),
     })
@@ -137,9 +141,9 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     raise_file_limit(config.connections_max);
     let log = open_log(config)?;
     let started = start_engine(log, config, LogFailure(events.clone()))?;
-    let Started { doors, stop_leasing, close } = started;
-    let server = open_doors(doors, config)?;
-    tracing::info!("{}", greeting(resolved, server.local_addrs()));
+    let Started { doors, engine, stop_leasing, close } = started;
+    let server = open_doors(doors, engine, config)?;
+    tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
     let outcome = wait_for_end(&server, config, &*stop_leasing, inbox, &events);
     drop(server);
@@ -208,16 +212,55 @@ fn turn_entries_max() -> usize {
     if cores <= 2 { TURN_ENTRIES_MAX } else { usize::MAX }
 }
 
+/// All doors at work: those of lines and packets, and HTTP.
+struct Doors {
+    lines: ServerHandle,
+    http: Option<Http>,
+}
+
+impl Doors {
+    fn local_addrs(&self) -> Vec<(&'static str, SocketAddr)> {
+        let http = self.http.iter().map(|http| ("http", http.local_addr()));
+        self.lines.local_addrs().iter().copied().chain(http).collect()
+    }
+
+    /// Ends all connections in order, at most this long. True when nothing was left then.
+    fn shutdown(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now().checked_add(timeout);
+        if let Some(http) = &self.http {
+            http.begin_shutdown();
+        }
+        let lines_in_time = self.lines.shutdown(timeout);
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + FAR_AHEAD);
+        let http_in_time = self.http.as_ref().is_none_or(|http| http.finish(deadline));
+        lines_in_time && http_in_time
+    }
+
+    fn abort(&self) {
+        self.lines.abort();
+        if let Some(http) = &self.http {
+            http.abort();
+        }
+    }
+}
+
+/// Stands for a shutdown timeout beyond what the clock can tell.
+const FAR_AHEAD: Duration = Duration::from_secs(365 * 24 * 3600);
+
 fn open_doors(
     doors: Vec<(Arc<dyn Door>, SocketAddr)>,
+    engine: Engine,
     config: &Config,
-) -> anyhow::Result<ServerHandle> {
+) -> anyhow::Result<Doors> {
     let bound = doors
         .into_iter()
         .map(|(door, addr)| spindle_net::bind(door, addr).map_err(not_bound))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
-    Ok(Server::start(bound, NetConfig { limits, ..NetConfig::default() })?)
+    let http = config.http.map(|addr| Http::open(engine, addr, host_name(), config, not_bound));
+    let http = http.transpose()?;
+    let lines = Server::start(bound, NetConfig { limits, ..NetConfig::default() })?;
+    Ok(Doors { lines, http })
 }
 
 fn not_bound(error: BindError) -> anyhow::Error {
@@ -254,7 +297,7 @@ fn greeting(resolved: &Resolved, addrs: &[(&'static str, SocketAddr)]) -> String
 }
 
 fn wait_for_end(
-    server: &ServerHandle,
+    server: &Doors,
     config: &Config,
     stop_leasing: &(dyn Fn() + Send + Sync),
     inbox: Receiver<Event>,
@@ -281,7 +324,7 @@ fn wait_for_end(
 
 /// Ends all connections in order, unless the log fails meanwhile.
 fn close_connections(
-    server: &ServerHandle,
+    server: &Doors,
     timeout: Duration,
     inbox: Receiver<Event>,
     events: &Sender<Event>,

@@ -85,6 +85,7 @@ impl Setup {
         command
             .arg("serve")
             .args(["--workq", &address.to_string(), "--gearman", "off", "--sync", self.sync])
+            .args(["--http", "off"])
             .args(["--segment-size", self.segment_size, "--data"])
             .arg(&self.data)
             .stdin(Stdio::null())

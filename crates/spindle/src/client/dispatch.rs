@@ -1,6 +1,6 @@
 //! Which command does what.
 
-use super::{add, inspect, results, work};
+use super::{add, clock, inspect, results, work};
 use crate::{cli::ClientCommand, exit::Code};
 
 /// Runs a client command.
@@ -15,5 +15,6 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Jobs(args) => inspect::jobs(&args),
         ClientCommand::Queues(args) => inspect::queues(&args),
         ClientCommand::Delete(args) => inspect::delete(&args),
+        ClientCommand::Clock(args) => clock::clock(&args),
     }
 }

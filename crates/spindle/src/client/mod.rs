@@ -1,6 +1,7 @@
-//! The commands for people: they talk to a server through its Workq door.
+//! The commands for people: they talk to a server through its Workq door; `clock` through HTTP.
 
 mod add;
+mod clock;
 mod dispatch;
 mod inspect;
 mod lines;

@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn a_server_without_a_door_is_refused() {
         assert!(matches!(
-            told(&["--workq", "off", "--gearman", "off"], &[]),
+            told(&["--workq", "off", "--gearman", "off", "--http", "off"], &[]),
             Err(ConfigError::NoDoor)
         ));
     }

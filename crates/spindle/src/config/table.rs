@@ -27,13 +27,15 @@ pub struct Config {
     pub workq: Option<SocketAddr>,
     /// Where the Gearman door listens; `None` is off.
     pub gearman: Option<SocketAddr>,
+    /// Where the HTTP door listens; `None` is off.
+    pub http: Option<SocketAddr>,
     /// Most leases of a Gearman job that says nothing itself; 0 is no limit.
     pub gearman_attempts_max: u32,
     /// Doors that may listen on an address that is not loopback.
     pub insecure: Vec<String>,
     /// How long answers under way may take at the end.
     pub shutdown_timeout: Duration,
-    /// Open connections of all doors together.
+    /// Open connections of the line doors together, and of the HTTP door.
     pub connections_max: usize,
     /// What is logged.
     pub log_level: LevelFilter,
@@ -51,6 +53,7 @@ impl Config {
             payload_memory_bytes: 0,
             workq: None,
             gearman: None,
+            http: None,
             gearman_attempts_max: 0,
             insecure: Vec::new(),
             shutdown_timeout: Duration::ZERO,
@@ -61,14 +64,14 @@ impl Config {
 
     /// Each door that is on, with its address.
     pub fn doors(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
-        [("workq", self.workq), ("gearman", self.gearman)]
+        [("workq", self.workq), ("gearman", self.gearman), ("http", self.http)]
             .into_iter()
             .filter_map(|(door, addr)| Some((door, addr?)))
     }
 }
 
 /// The doors there are, as `--insecure` names them.
-pub const DOORS: &[&str] = &["workq", "gearman"];
+pub const DOORS: &[&str] = &["workq", "gearman", "http"];
 
 /// How a setting is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,13 +235,26 @@ pub const TABLE: &[Setting] = &[
         },
     },
     Setting {
+        name: "http",
+        value: "ADDR",
+        shape: Shape::One,
+        default: "127.0.0.1:7420",
+        in_file: true,
+        help: "Where the HTTP door (native API, metrics, health) listens, or `off`. Port 0 takes \
+               any free port; the log says which.",
+        apply: |config, text| {
+            config.http = parse_listen(text)?;
+            Ok(())
+        },
+    },
+    Setting {
         name: "insecure",
         value: "DOOR",
         shape: Shape::Many,
         default: "",
         in_file: true,
-        help: "Let this door (`workq`, `gearman`) listen on an address that is not loopback: whoever reaches \
-               it can do everything. May be given again.",
+        help: "Let this door (`workq`, `gearman`, `http`) listen on an address that is not loopback: \
+               whoever reaches it can do everything. May be given again.",
         apply: |config, text| {
             if !DOORS.contains(&text) {
                 return Err(format!("there is no such door; there is {}", DOORS.join(", ")));
@@ -266,7 +282,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "10000",
         in_file: true,
-        help: "How many connections all doors together hold. The excess is closed at once.",
+        help: "How many connections the other doors together hold, and how many the HTTP door. \
+               The excess is closed at once.",
         apply: |config, text| {
             let count = text.parse().ok().filter(|count| *count > 0);
             config.connections_max = count.ok_or("write a whole number from 1")?;

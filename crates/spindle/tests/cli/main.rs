@@ -3,6 +3,7 @@
 //! - `usage`: what it refuses, its settings, its completions
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
 //! - `fake_workq`: that server
+//! - `http`: the server's HTTP door
 //! - `serve`: the server itself, and a session with it
 //! - `verify`: what is said of the folders it leaves
 
@@ -10,6 +11,8 @@
 mod clients;
 #[cfg(test)]
 mod fake_workq;
+#[cfg(test)]
+mod http;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]

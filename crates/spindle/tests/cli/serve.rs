@@ -35,6 +35,7 @@ fn serve_with(arguments: &[&str], environment: &[(&str, &str)]) -> Served {
         .arg("serve")
         .args(arguments)
         .env("SPINDLE_SERVE_GEARMAN", "off")
+        .env("SPINDLE_SERVE_HTTP", "off")
         .envs(environment.iter().copied())
         .stderr(Stdio::piped())
         .spawn()
@@ -57,8 +58,24 @@ impl Served {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    pub fn end(&mut self) -> ExitStatus {
+    /// Where a door listens, as the greeting says.
+    pub fn address_of(&self, door: &str) -> String {
+        let (_, after) = self.greeting.split_once(&format!("{door} on ")).unwrap();
+        after.split(',').next().unwrap().to_owned()
+    }
+
+    /// Asks for the orderly end, without waiting for it.
+    pub fn ask_to_end(&self) {
         self.send(Signal::SIGTERM);
+    }
+
+    pub fn end(&mut self) -> ExitStatus {
+        self.ask_to_end();
+        self.await_end()
+    }
+
+    /// Waits for the end that was asked for.
+    pub fn await_end(&mut self) -> ExitStatus {
         await_exit(&mut self.child)
     }
 }

@@ -37,7 +37,7 @@ fn what_cannot_be_meant_is_a_usage_error() {
         &["serve", "--connections-max", "0"],
         &["serve", "--log-level", "loud"],
         &["serve", "--workq", "9922"],
-        &["serve", "--workq", "off", "--gearman", "off"],
+        &["serve", "--workq", "off", "--gearman", "off", "--http", "off"],
         &["serve", "--gearman-job-retries", "-2"],
         &["serve", "--insecure", "gate"],
         &["serve", "--config", "/no/such/file"],

@@ -27,6 +27,7 @@ impl Served {
     pub fn new() -> Served {
         let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
             .args(["serve", "--memory", "--gearman", "127.0.0.1:0", "--workq", "127.0.0.1:0"])
+            .args(["--http", "off"])
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

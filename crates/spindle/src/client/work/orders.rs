@@ -146,6 +146,11 @@ impl Orders {
         }
     }
 
+    /// Whether commands are killed and none is started any more.
+    pub fn is_killed(&self) -> bool {
+        self.state().killed
+    }
+
     /// A job is finished.
     pub fn count(&self, success: bool) {
         let mut state = self.state();

@@ -86,6 +86,12 @@ impl Work<'_> {
         let ended = process::run(self.command, job, self.orders, heart.interval, || {
             heart.beat(link, job, self.progress)
         });
+        let ended_by_itself = ended.as_ref().is_ok_and(|ended| ended.status.code().is_some());
+        if self.orders.is_killed() && !ended_by_itself {
+            // Whoever stopped this worker did not judge the job: it goes to another one when its
+            // lease ends.
+            return;
+        }
         let (success, result, exit) = match &ended {
             Ok(ended) => (ended.status.success(), ended.output.clone(), exit_of(ended)),
             Err(error) => {

@@ -1,0 +1,167 @@
+//! What all handlers share, and the table of routes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use axum::Router;
+use axum::http::Uri;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use spindle_engine::Engine;
+use tokio::sync::watch;
+use utoipa::OpenApi;
+use utoipa::openapi::OpenApi as Description;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::desk::Desk;
+use crate::guard;
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::routes::{clock, docs, events, health, jobs, leases, list, queues, why};
+
+/// What the API is told at its start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it listens: clients may call it by this address, as well as by `localhost` and any
+    /// loopback address.
+    pub listen: SocketAddr,
+    /// The name in the handles by which Gearman's clients know jobs.
+    pub host: String,
+    /// Most bytes of a request's body.
+    pub body_bytes_max: usize,
+    /// Open HTTP connections, for the metrics.
+    pub connections: Arc<AtomicUsize>,
+}
+
+impl Options {
+    /// The usual limits, for a server that listens there.
+    pub fn new(listen: SocketAddr) -> Options {
+        Options {
+            listen,
+            host: "localhost".to_owned(),
+            body_bytes_max: 16 << 20,
+            connections: Arc::default(),
+        }
+    }
+}
+
+/// The native API. Clones are the same.
+#[derive(Clone)]
+pub struct Api(Arc<Shared>);
+
+struct Shared {
+    desk: Desk,
+    options: Options,
+    stopping: watch::Sender<bool>,
+    description: String,
+    page: String,
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Spindle",
+        description = "Jobs, queues, leases and events of a Spindle server. Errors are \
+                       application/problem+json with a stable `code`.",
+        license(name = "MIT OR Apache-2.0")
+    ),
+    components(schemas(ProblemBody)),
+    tags(
+        (name = "jobs", description = "Submitting, reading and changing jobs"),
+        (name = "leases", description = "What workers do"),
+        (name = "queues", description = "Queues and their settings"),
+        (name = "server", description = "Events, the clock, health and metrics"),
+    )
+)]
+struct Described;
+
+impl Api {
+    /// The API of an engine.
+    pub fn new(engine: Engine, options: Options) -> Api {
+        let description = described().split_for_parts().1;
+        let (description, page) = (docs::json(&description), docs::page(&description));
+        let (stopping, _) = watch::channel(false);
+        let desk = Desk::new(engine);
+        Api(Arc::new(Shared { desk, options, stopping, description, page }))
+    }
+
+    /// All routes, behind the guard that keeps strangers out.
+    pub fn router(&self) -> Router {
+        let (router, _) = described().split_for_parts();
+        router
+            .route("/api/openapi.json", get(docs::openapi))
+            .route("/api/docs", get(docs::docs))
+            .fallback(nothing_here)
+            .method_not_allowed_fallback(wrong_method)
+            .layer(from_fn_with_state(self.clone(), guard::guard))
+            .with_state(self.clone())
+    }
+
+    /// What the API offers, as an OpenAPI document in JSON.
+    pub fn openapi(&self) -> &str {
+        &self.0.description
+    }
+
+    /// The server stops: event streams end, and `/readyz` says so.
+    pub fn stop(&self) {
+        self.0.stopping.send_replace(true);
+    }
+
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.0.stopping.subscribe()
+    }
+
+    pub(crate) fn page(&self) -> &str {
+        &self.0.page
+    }
+
+    pub(crate) fn desk(&self) -> &Desk {
+        &self.0.desk
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        self.0.desk.engine()
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
+    }
+}
+
+/// The routes that the OpenAPI document tells of: it cannot leave one out.
+fn described() -> OpenApiRouter<Api> {
+    let described: Description = Described::openapi();
+    OpenApiRouter::with_openapi(described)
+        .routes(routes!(jobs::submit, list::list))
+        .routes(routes!(jobs::show, jobs::edit, jobs::delete))
+        .routes(routes!(jobs::cancel))
+        .routes(routes!(jobs::retry))
+        .routes(routes!(jobs::park))
+        .routes(routes!(jobs::release))
+        .routes(routes!(why::why))
+        .routes(routes!(leases::lease))
+        .routes(routes!(leases::extend))
+        .routes(routes!(leases::complete))
+        .routes(routes!(leases::fail))
+        .routes(routes!(leases::release))
+        .routes(routes!(queues::list))
+        .routes(routes!(queues::show))
+        .routes(routes!(queues::pause))
+        .routes(routes!(queues::resume))
+        .routes(routes!(queues::purge))
+        .routes(routes!(queues::set))
+        .routes(routes!(events::events))
+        .routes(routes!(clock::accept))
+        .routes(routes!(health::alive))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::metrics))
+}
+
+async fn nothing_here(uri: Uri) -> Problem {
+    Problem::new(Code::NotFound, format!("there is nothing at {}; see /api/docs", uri.path()))
+}
+
+async fn wrong_method() -> Problem {
+    Problem::new(Code::MethodNotAllowed, "this path does not take that method; see Allow")
+}

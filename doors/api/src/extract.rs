@@ -1,0 +1,156 @@
+//! What handlers take out of requests, with problems instead of bare errors.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, header};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use percent_encoding::percent_decode_str;
+use serde::de::DeserializeOwned;
+use spindle_engine::Which;
+use tokio::time::timeout;
+
+use crate::api::Api;
+use crate::naming;
+use crate::problem::{Answered, Code, Problem};
+
+/// A body comes whole within this time, or not at all.
+const BODY_TIME: Duration = Duration::from_secs(60);
+
+/// A JSON body.
+pub(crate) struct JsonBody<T> {
+    /// What it says.
+    pub value: T,
+    /// How it came.
+    pub raw: Bytes,
+}
+
+impl<T: DeserializeOwned> FromRequest<Api> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Answered<Self> {
+        check_type(request.headers())?;
+        let raw = read_body(request, api).await?;
+        Ok(JsonBody { value: parse(&raw)?, raw })
+    }
+}
+
+/// A JSON body that may be left out: then everything in it is.
+pub(crate) struct OptionalBody<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for OptionalBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Answered<Self> {
+        let typed = check_type(request.headers());
+        let raw = read_body(request, api).await?;
+        if raw.is_empty() {
+            return parse(b"{}").map(OptionalBody);
+        }
+        typed?;
+        parse(&raw).map(OptionalBody)
+    }
+}
+
+fn check_type(headers: &HeaderMap) -> Answered<()> {
+    let value = text_of(headers, &header::CONTENT_TYPE).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if essence == "application/json" || essence.ends_with("+json") {
+        return Ok(());
+    }
+    let detail = format!("the body must be application/json, not `{value}`");
+    Err(Problem::new(Code::UnsupportedType, detail))
+}
+
+async fn read_body(request: Request, api: &Api) -> Answered<Bytes> {
+    let max = api.options().body_bytes_max;
+    let too_large = || {
+        let detail = format!("a body has at most {max} bytes");
+        Problem::new(Code::TooLarge, detail).with("bytes_max", max)
+    };
+    let announced = text_of(request.headers(), &header::CONTENT_LENGTH);
+    if announced.and_then(|text| text.parse::<u64>().ok()).is_some_and(|len| len > max as u64) {
+        return Err(too_large());
+    }
+    let body = Limited::new(request.into_body(), max).collect();
+    let collected = timeout(BODY_TIME, body)
+        .await
+        .map_err(|_| Problem::new(Code::BodyTimeout, "the body did not come within a minute"))?;
+    match collected {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(error) => Err(Problem::new(Code::BadRequest, format!("the body broke off: {error}"))),
+    }
+}
+
+fn parse<T: DeserializeOwned>(raw: &[u8]) -> Answered<T> {
+    if raw.trim_ascii_start().starts_with(b"[") {
+        // A list of values would be taken for the fields in their order.
+        return Err(Problem::new(Code::BadField, "the body must be an object, not a list"));
+    }
+    serde_json::from_slice(raw).map_err(|error| {
+        let code = if error.is_data() { Code::BadField } else { Code::BadJson };
+        Problem::new(code, error.to_string())
+    })
+}
+
+pub(crate) fn text_of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// What stands behind the question mark.
+pub(crate) struct Args<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<Api> for Args<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(value)) => Ok(Args(value)),
+            Err(error) => Err(Problem::new(Code::BadField, error.body_text())),
+        }
+    }
+}
+
+/// The job a path names.
+pub(crate) struct JobPath(pub Which);
+
+impl FromRequestParts<Api> for JobPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
+        let text = segment(parts, "/api/v1/jobs/");
+        naming::job(&String::from_utf8_lossy(&text)).map(JobPath)
+    }
+}
+
+/// The queue a path names: percent-encoded bytes, whatever they are.
+pub(crate) struct QueuePath(pub Bytes);
+
+impl FromRequestParts<Api> for QueuePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
+        naming::checked(segment(parts, "/api/v1/queues/").into()).map(QueuePath)
+    }
+}
+
+/// The lease a path names.
+pub(crate) struct LeasePath(pub spindle_core::command::Claim);
+
+impl FromRequestParts<Api> for LeasePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
+        let text = segment(parts, "/api/v1/leases/");
+        naming::claim(&String::from_utf8_lossy(&text)).map(LeasePath)
+    }
+}
+
+/// The segment of the path behind a prefix, decoded. Not axum's, which takes UTF-8 only.
+fn segment(parts: &Parts, prefix: &str) -> Vec<u8> {
+    let rest = parts.uri.path().strip_prefix(prefix).unwrap_or_default();
+    percent_decode_str(rest.split('/').next().unwrap_or_default()).collect()
+}

@@ -1,0 +1,88 @@
+//! The names the API gives jobs: unique keys and idempotency keys, in one namespace of the core.
+
+use bytes::{Bytes, BytesMut};
+use sha2::{Digest, Sha256};
+use spindle_core::JobImage;
+use spindle_core::job::{Key, Origin, Scope};
+
+use crate::problem::{Answered, Code, Problem};
+
+/// Unique keys and idempotency keys have at most this many bytes.
+pub(crate) const KEY_BYTES_MAX: usize = 255;
+
+const UNIQUE: &[u8] = b"u\0";
+const ONCE: &[u8] = b"i\0";
+const REQUEST: &[u8] = b"r\0";
+
+/// A key's limits.
+pub(crate) fn check(name: &str, key: &[u8]) -> Answered<()> {
+    if (1..=KEY_BYTES_MAX).contains(&key.len()) {
+        return Ok(());
+    }
+    let detail = format!("{name} has 1 to {KEY_BYTES_MAX} bytes");
+    Err(Problem::new(Code::OutOfRange, detail))
+}
+
+/// A key that at most one unfinished job of a queue holds.
+pub(crate) fn unique(queue: &[u8], key: &[u8]) -> Key {
+    // The key is the last part: whatever is in it, two queues' keys differ.
+    let queue_bytes = (queue.len() as u16).to_be_bytes();
+    named(&[UNIQUE, &queue_bytes, queue, key], Scope::WhileUnfinished)
+}
+
+/// The unique key a job holds.
+pub(crate) fn unique_of(image: &JobImage) -> Option<String> {
+    let key = image.rare().keys.iter().find_map(|key| {
+        let rest = own(key)?.strip_prefix(UNIQUE)?;
+        let (len, rest) = rest.split_first_chunk::<2>()?;
+        rest.get(usize::from(u16::from_be_bytes(*len))..)
+    })?;
+    Some(String::from_utf8_lossy(key).into_owned())
+}
+
+/// What a client that may have to ask twice puts on a job: the key it chose, and what it asked.
+pub(crate) fn once(key: &[u8], request: &[u8]) -> [Key; 2] {
+    let asked = Sha256::digest(request);
+    [named(&[ONCE, key], Scope::WhileKept), named(&[REQUEST, &asked[..16], key], Scope::WhileKept)]
+}
+
+/// Whether a job was submitted with this idempotency key, and if so, by the same request.
+pub(crate) fn is_same(image: &JobImage, [key, request]: &[Key; 2]) -> Option<bool> {
+    let has = |wanted: &Key| image.rare().keys.iter().any(|key| key.name == wanted.name);
+    has(key).then(|| has(request))
+}
+
+fn named(parts: &[&[u8]], scope: Scope) -> Key {
+    let mut name = BytesMut::new();
+    parts.iter().for_each(|part| name.extend_from_slice(part));
+    Key { namespace: Origin::Api as i32, name: name.freeze(), scope: scope as i32 }
+}
+
+fn own(key: &Key) -> Option<&Bytes> {
+    (key.namespace == Origin::Api as i32).then_some(&key.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_two_queues_never_meet() {
+        assert_ne!(unique(b"ab", b"c"), unique(b"a", b"bc"));
+        assert_ne!(unique(b"a", b"x"), unique(b"b", b"x"));
+        assert_ne!(unique(b"", b"x").name, once(b"x", b"")[0].name);
+    }
+
+    #[test]
+    fn a_job_tells_its_unique_key_whatever_its_queue() {
+        let mut image = JobImage::default();
+        assert_eq!(unique_of(&image), None);
+        image.rare_mut().keys = once(b"k", b"body").to_vec();
+        assert_eq!(unique_of(&image), None);
+        image.rare_mut().keys.push(unique(&[0xff; 300], b"order 7"));
+        assert_eq!(unique_of(&image).as_deref(), Some("order 7"));
+        assert_eq!(is_same(&image, &once(b"k", b"body")), Some(true));
+        assert_eq!(is_same(&image, &once(b"k", b"other")), Some(false));
+        assert_eq!(is_same(&image, &once(b"l", b"body")), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! Reading a job with its bytes.
+
+use spindle_core::{JobId, JobImage};
+use spindle_engine::{FetchError, Gate, Which};
+
+use crate::api::Api;
+use crate::problem::{Answered, no_job};
+use crate::view::{Bodies, Job};
+
+/// Bytes may be carried to newer records while they are read: then the job is looked up again.
+const TRIES: usize = 8;
+
+/// A job in full, once all that is told of it is durable.
+pub(crate) async fn job(api: &Api, which: Which) -> Answered<(u32, Job)> {
+    let (read, gate) = look(api, which)?;
+    api.desk().durable(gate).await;
+    let (image, bodies) = read.ok_or_else(no_job)?;
+    Ok((image.revision, Job::new(&image, bodies, &api.options().host)))
+}
+
+type Read = (JobImage, Bodies);
+
+fn look(api: &Api, which: Which) -> Answered<(Option<Read>, Gate)> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let (image, gate) = api.engine().job(which)?;
+        let Some(image) = image else { return Ok((None, gate)) };
+        match bodies(api, &image) {
+            Ok(bodies) => return Ok((Some((image, bodies)), gate)),
+            Err(FetchError::Moved) if tries < TRIES => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn bodies(api: &Api, image: &JobImage) -> Result<Bodies, FetchError> {
+    let engine = api.engine();
+    let mut bodies = Bodies::default();
+    match &image.payload {
+        None => bodies.payload_damaged = true,
+        Some(place) => match engine.payload(JobId(image.id), place) {
+            Ok(bytes) => bodies.payload = Some(bytes),
+            Err(FetchError::Damaged(_)) => {
+                // The engine has just ended the job for it.
+                engine.nudge();
+                bodies.payload_damaged = true;
+            }
+            Err(error) => return Err(error),
+        },
+    }
+    if let Some(place) = image.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref()) {
+        bodies.result = Some(engine.bytes(place)?);
+    }
+    Ok(bodies)
+}

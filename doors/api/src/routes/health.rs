@@ -1,0 +1,62 @@
+//! What machines ask: alive, ready, and the numbers.
+
+use std::sync::atomic::Ordering;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::Api;
+use crate::metrics;
+
+/// How the server is.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Health {
+    /// `ok`, or what is wrong.
+    status: &'static str,
+}
+
+fn health(status: &'static str) -> Response {
+    let code = if status == "ok" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, Json(Health { status })).into_response()
+}
+
+/// Whether the server lives. 503 when its log has failed, after which it ends.
+#[utoipa::path(get, path = "/healthz", tag = "server",
+    responses((status = 200, description = "It lives", body = Health),
+        (status = 503, description = "Its log has failed", body = Health)))]
+pub(crate) async fn alive(State(api): State<Api>) -> Response {
+    health(if api.engine().failure().is_some() { "log_failed" } else { "ok" })
+}
+
+/// Whether the server takes jobs: not while it stops, and not on a full disk.
+#[utoipa::path(get, path = "/readyz", tag = "server",
+    responses((status = 200, description = "It takes jobs", body = Health),
+        (status = 503, description = "It does not, and why", body = Health)))]
+pub(crate) async fn ready(State(api): State<Api>) -> Response {
+    let gauges = api.engine().gauges();
+    health(if api.engine().failure().is_some() {
+        "log_failed"
+    } else if *api.stopping().borrow() || gauges.is_stopping {
+        "stopping"
+    } else if gauges.is_disk_full {
+        "disk_full"
+    } else {
+        "ok"
+    })
+}
+
+/// Numbers for Prometheus, in the OpenMetrics text format.
+#[utoipa::path(get, path = "/metrics", tag = "server",
+    responses((status = 200, description = "The numbers", body = String,
+        content_type = "application/openmetrics-text")))]
+pub(crate) async fn metrics(State(api): State<Api>) -> Response {
+    let connections = api.options().connections.load(Ordering::Relaxed);
+    let text = metrics::text(api.engine(), connections).await;
+    let kind =
+        HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}

@@ -1,0 +1,414 @@
+//! What workers do: lease jobs, and tell how it went.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use spindle_core::command::{Claim, Extend, Lease, Select};
+use spindle_core::job::{Cause, Origin};
+use spindle_core::{Command, Rejection, address};
+use spindle_engine::{
+    Answer, FetchError, Gate, LeaseRef, LeaseReply, LeasedJob, Refused, WorkResult,
+};
+use utoipa::ToSchema;
+
+use crate::api::Api;
+use crate::desk::HandOut;
+use crate::extract::{JsonBody, LeasePath, OptionalBody};
+use crate::problem::{Answered, Code, Problem, ProblemBody};
+use crate::typed::{self, Kind, present};
+use crate::{instant, naming};
+
+/// Queues one lease may name.
+const QUEUES_MAX: usize = 1024;
+/// The longest wait, in seconds: proxies and clients give up sooner.
+const WAIT_S_MAX: u64 = 300;
+/// A worker's name.
+const WORKER_BYTES_MAX: usize = 256;
+/// Texts that come with the end of an attempt.
+const MESSAGE_BYTES_MAX: usize = 4096;
+const CODE_BYTES_MAX: usize = 64;
+/// A lease is extended by at most this much at once; more than a month is no lease.
+const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;
+
+/// A worker's wish for one job.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LeaseBody {
+    /// The queues, at most 1,024 in all. The job of the highest priority is given, then the oldest.
+    #[serde(default)]
+    #[schema(example = json!(["mail"]))]
+    queues: Vec<String>,
+    /// Queues whose names are no UTF-8, in base64.
+    #[serde(default)]
+    queues_base64: Vec<String>,
+    /// How long to wait for a job, in seconds, at most 300; 0 does not wait.
+    #[serde(default)]
+    wait_s: u64,
+    /// The worker's own limit: the lease lasts at most so long.
+    timeout_ms: Option<u64>,
+    /// The worker's name, for people.
+    #[serde(default)]
+    worker: String,
+}
+
+/// A job for a worker.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Leased {
+    /// The job's number.
+    id: u64,
+    /// The UUID by which Workq's clients know it.
+    uuid: String,
+    /// The handle by which Gearman's clients know it.
+    handle: String,
+    /// Its queue, where the name is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
+    /// Its queue in base64, where the name is no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_base64: Option<String>,
+    /// Which attempt it is, from 1.
+    attempt: u32,
+    /// Who has this may end the lease: keep it to yourself.
+    lease_token: String,
+    /// How long the lease lasts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_ms: Option<u64>,
+    /// When it runs out, by the server's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_at: Option<String>,
+    /// What the payload is.
+    payload_type: Kind,
+    /// The payload, if it is JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<Box<RawValue>>,
+    /// The payload in base64, if it is not JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+}
+
+/// Lease a job, or wait for one. A worker that hangs up while it waits gets none.
+#[utoipa::path(post, path = "/api/v1/lease", tag = "leases", request_body = LeaseBody,
+    responses(
+        (status = 200, description = "A job", body = Leased),
+        (status = 204, description = "Nothing to do"),
+        (status = "4XX", description = "Refused", body = ProblemBody,
+            content_type = "application/problem+json")))]
+pub(crate) async fn lease(
+    State(api): State<Api>,
+    JsonBody { value, .. }: JsonBody<LeaseBody>,
+) -> Answered<Response> {
+    let wait_ms = value.wait_s.saturating_mul(1000);
+    let wish = wish(value)?;
+    let until_ms = api.engine().now_ms().saturating_add(wait_ms);
+    loop {
+        let left_ms = until_ms.saturating_sub(api.engine().now_ms());
+        let (leased, gate) = lease_once(&api, &wish, left_ms).await?;
+        let Some((job, hand_out)) = leased else {
+            api.desk().durable(gate).await;
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        };
+        match api.engine().leased_payload(&job) {
+            Ok(payload) => {
+                api.desk().durable(gate).await;
+                return Ok(handed_out(&api, &job, payload, hand_out));
+            }
+            // The engine has ended the job, or it went: the next one.
+            Err(FetchError::Damaged(_) | FetchError::Moved) => api.engine().nudge(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn wish(body: LeaseBody) -> Answered<Lease> {
+    let out_of_range = |detail: &str| Err(Problem::new(Code::OutOfRange, detail));
+    let named = body.queues.len() + body.queues_base64.len();
+    if !(1..=QUEUES_MAX).contains(&named) {
+        return out_of_range("a lease names 1 to 1024 queues");
+    }
+    if body.wait_s > WAIT_S_MAX {
+        return out_of_range("wait_s is at most 300");
+    }
+    if body.timeout_ms == Some(0) {
+        return out_of_range("timeout_ms is at least 1");
+    }
+    if body.worker.len() > WORKER_BYTES_MAX {
+        return out_of_range("worker has at most 256 bytes");
+    }
+    let plain = body.queues.iter().map(|name| naming::queue(Some(name), None));
+    let coded = body.queues_base64.iter().map(|name| naming::queue(None, Some(name)));
+    Ok(Lease {
+        queues: plain.chain(coded).collect::<Answered<_>>()?,
+        select: Select::ByPriority,
+        holder: 0,
+        bound: false,
+        timeout_ms: body.timeout_ms,
+        door: Origin::Api,
+        worker: Bytes::from(body.worker),
+        payload_bytes_max: u32::MAX,
+    })
+}
+
+type Got = (Option<(LeasedJob, HandOut)>, Gate);
+
+/// A job, with what takes it back if it never reaches the worker; and what must be durable before
+/// either answer.
+async fn lease_once(api: &Api, wish: &Lease, wait_ms: u64) -> Answered<Got> {
+    let desk = api.desk();
+    let caller = desk.caller();
+    let reply = desk.call(|engine| engine.lease(&caller, wish.clone(), wait_ms)).await?;
+    let (job, gate) = match reply {
+        LeaseReply::Leased(job, gate) => (*job, gate),
+        LeaseReply::Nothing(gate) => return Ok((None, gate)),
+        LeaseReply::Waiting(ticket) => match desk.wait(caller, ticket).answered().await {
+            (Answer::Leased(job), gate) => (*job, gate),
+            (_, gate) => return Ok((None, gate)),
+        },
+    };
+    let hand_out = desk.hand_out(LeaseRef { job: job.id, attempt: job.attempt });
+    Ok((Some((job, hand_out)), gate))
+}
+
+fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, hand_out: HandOut) -> Response {
+    let kind = Kind::of(job.payload.kind);
+    let (queue, queue_base64) = naming::told(&job.queue);
+    let (payload, payload_base64) = typed::shown(&payload, kind);
+    let deadline_ms = job.length_ms.map(|length| api.engine().now_ms().saturating_add(length));
+    let leased = Leased {
+        id: job.id.0,
+        uuid: naming::uuid_of(job.id, job.uuid),
+        handle: address::gearman_handle(&api.options().host, job.id),
+        queue,
+        queue_base64,
+        attempt: job.attempt,
+        lease_token: naming::token(job.id, job.epoch, job.attempt),
+        lease_ms: job.length_ms,
+        deadline_at: deadline_ms.map(instant::shown),
+        payload_type: kind,
+        payload,
+        payload_base64,
+    };
+    let text = serde_json::to_vec(&leased).expect("texts, numbers and JSON are JSON");
+    let body = HandedOut { bytes: Some(Bytes::from(text)), hand_out: Some(hand_out) };
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json)], Body::new(body)).into_response()
+}
+
+/// An answer with a lease in it. If the socket never takes it, the lease is undone.
+struct HandedOut {
+    bytes: Option<Bytes>,
+    hand_out: Option<HandOut>,
+}
+
+impl http_body::Body for HandedOut {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(hand_out) = self.hand_out.take() {
+            hand_out.done();
+        }
+        Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}
+
+/// More time.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExtendBody {
+    /// The lease lasts so long from now.
+    ttr_ms: u64,
+}
+
+/// When a lease runs out now.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Extended {
+    /// So long from now.
+    lease_ms: u64,
+    /// The same, by the server's clock.
+    deadline_at: String,
+}
+
+/// Let a lease last longer: a heartbeat.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/extend", tag = "leases",
+    request_body = ExtendBody,
+    params(("token" = String, Path, description = "The lease's token")),
+    responses(
+        (status = 200, description = "It lasts longer", body = Extended),
+        (status = "4XX", description = "The lease has ended, or its job is gone",
+            body = ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn extend(
+    State(api): State<Api>,
+    LeasePath(claim): LeasePath,
+    JsonBody { value, .. }: JsonBody<ExtendBody>,
+) -> Answered<Json<Extended>> {
+    let ttr_ms = value.ttr_ms;
+    if !(1..=EXTEND_MS_MAX).contains(&ttr_ms) {
+        let detail = format!("ttr_ms is 1 to {EXTEND_MS_MAX}");
+        return Err(Problem::new(Code::OutOfRange, detail));
+    }
+    let command = Command::Extend(Extend { claim, ttr_ms });
+    api.desk().change(|engine| engine.execute(&command)).await.map_err(lease_ended)?;
+    let deadline_at = instant::shown(api.engine().now_ms().saturating_add(ttr_ms));
+    Ok(Json(Extended { lease_ms: ttr_ms, deadline_at }))
+}
+
+/// In the words of a lease: its job's end is its end.
+fn lease_ended(refused: Refused) -> Problem {
+    match refused {
+        Refused::Rejected(Rejection::NotFound, _) => {
+            Problem::new(Code::LeaseGone, "the job is gone: deleted, or its time has passed")
+        }
+        Refused::Rejected(Rejection::Finished, _) => {
+            Problem::new(Code::LeaseNotLive, "the job is done or dead already: drop the work")
+        }
+        other => other.into(),
+    }
+}
+
+/// The end of an attempt. Everything may be left out.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CompleteBody {
+    /// The result: any JSON value, kept as written.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    result: Option<Box<RawValue>>,
+    /// The result in base64.
+    result_base64: Option<String>,
+    /// What `result_base64` is; `bytes` if not said.
+    result_type: Option<Kind>,
+}
+
+/// The job is done.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/complete", tag = "leases",
+    request_body = Option<CompleteBody>,
+    params(("token" = String, Path, description = "The lease's token")),
+    responses(
+        (status = 204, description = "The job is done, and that is on disk"),
+        (status = "4XX", description = "The lease has ended, or its job is gone",
+            body = ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn complete(
+    State(api): State<Api>,
+    LeasePath(claim): LeasePath,
+    OptionalBody(body): OptionalBody<CompleteBody>,
+) -> Answered<StatusCode> {
+    let base64 = body.result_base64.as_deref();
+    let (bytes, kind) = typed::read("result", body.result, base64, body.result_type)?;
+    let result = WorkResult { success: true, bytes, ..WorkResult::default() };
+    finish(&api, claim, result, kind).await
+}
+
+/// How an attempt failed. Everything may be left out.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FailBody {
+    /// Whether the job may be tried again, as far as it has tries left.
+    #[serde(default = "yes")]
+    retry: bool,
+    /// For people, at most 4096 bytes.
+    #[serde(default)]
+    message: String,
+    /// The error, at most 4096 bytes.
+    #[serde(default)]
+    error: String,
+    /// A code for programs, at most 64 bytes.
+    #[serde(default)]
+    code: String,
+    /// What the attempt gave all the same: any JSON value.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    result: Option<Box<RawValue>>,
+    /// The same in base64.
+    result_base64: Option<String>,
+    /// What `result_base64` is; `bytes` if not said.
+    result_type: Option<Kind>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The attempt failed. The job is tried again, or dead when it has no tries left.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/fail", tag = "leases",
+    request_body = Option<FailBody>,
+    params(("token" = String, Path, description = "The lease's token")),
+    responses(
+        (status = 204, description = "The failure is on disk"),
+        (status = "4XX", description = "The lease has ended, or its job is gone",
+            body = ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn fail(
+    State(api): State<Api>,
+    LeasePath(claim): LeasePath,
+    OptionalBody(body): OptionalBody<FailBody>,
+) -> Answered<StatusCode> {
+    let texts = [
+        ("message", &body.message, MESSAGE_BYTES_MAX),
+        ("error", &body.error, MESSAGE_BYTES_MAX),
+        ("code", &body.code, CODE_BYTES_MAX),
+    ];
+    if let Some((name, _, max)) = texts.iter().find(|(_, text, max)| text.len() > *max) {
+        let detail = format!("{name} has at most {max} bytes");
+        return Err(Problem::new(Code::OutOfRange, detail));
+    }
+    let base64 = body.result_base64.as_deref();
+    let (bytes, kind) = typed::read("result", body.result, base64, body.result_type)?;
+    let result = WorkResult {
+        success: false,
+        retry: body.retry,
+        bytes,
+        message: Bytes::from(body.message),
+        error: Bytes::from(body.error),
+        code: Bytes::from(body.code),
+        worker_finished_at: Bytes::new(),
+    };
+    finish(&api, claim, result, kind).await
+}
+
+async fn finish(
+    api: &Api,
+    claim: Claim,
+    result: WorkResult,
+    kind: spindle_core::Type,
+) -> Answered<StatusCode> {
+    let finished = api.desk().change(|engine| engine.finish(claim, result.clone(), kind)).await;
+    finished.map_err(lease_ended)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Give a job back untried. The attempt counts all the same.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/release", tag = "leases",
+    params(("token" = String, Path, description = "The lease's token")),
+    responses(
+        (status = 204, description = "Others may have it"),
+        (status = "4XX", description = "The lease has ended, or its job is gone",
+            body = ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn release(
+    State(api): State<Api>,
+    LeasePath(claim): LeasePath,
+) -> Answered<StatusCode> {
+    let command = Command::Release { claim, cause: Cause::Released };
+    api.desk().change(|engine| engine.execute(&command)).await.map_err(lease_ended)?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,224 @@
+//! Why a job does not run: only what is known.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use spindle_core::job::Label;
+use spindle_core::queue::Constraint;
+use spindle_core::{JobId, JobImage, State as Core, Status};
+use tokio::task::yield_now;
+use utoipa::ToSchema;
+
+use crate::api::Api;
+use crate::extract::JobPath;
+use crate::instant;
+use crate::problem::{Answered, ProblemBody, no_job};
+use crate::view::{door_word, status_word};
+
+/// Jobs looked at in one hold of the lock, and how many holds there are.
+const STEP_JOBS: usize = 512;
+const STEPS_MAX: usize = 40;
+
+/// Why a job is where it is.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Why {
+    /// The job.
+    id: u64,
+    /// Where it stands.
+    status: &'static str,
+    /// Whether a worker that asked now would get it, or one that comes before it.
+    runnable: bool,
+    /// All that is known, what matters most first.
+    reasons: Vec<Reason>,
+}
+
+/// One thing that is known.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Reason {
+    /// For programs: `scheduled`, `backoff`, `parked`, `leased`, `done`, `dead`, `paused`,
+    /// `constraint`, `position`, `nobody_waits`, `workers_wait`.
+    code: &'static str,
+    /// For people.
+    text: String,
+    /// When this reason ends by itself, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
+    /// `position`: ready jobs of the queue that come before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<usize>,
+    /// `position`: there are more; it was not counted further.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    at_least: bool,
+    /// `constraint`: its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    constraint: Option<String>,
+    /// `leased`: the worker's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<String>,
+}
+
+impl Reason {
+    fn new(code: &'static str, text: impl Into<String>) -> Reason {
+        Reason {
+            code,
+            text: text.into(),
+            until: None,
+            before: None,
+            at_least: false,
+            constraint: None,
+            worker: None,
+        }
+    }
+
+    fn until(mut self, ms: Option<u64>) -> Reason {
+        self.until = ms.map(instant::shown);
+        self
+    }
+}
+
+/// Why a job is not running: its status, its queue, what comes before it, what holds it back.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/why", tag = "jobs",
+    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
+    responses(
+        (status = 200, description = "What is known", body = Why),
+        (status = "4XX", description = "No such job", body = ProblemBody,
+            content_type = "application/problem+json")))]
+pub(crate) async fn why(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Json<Why>> {
+    let (image, gate) = api.engine().job(which)?;
+    api.desk().durable(gate).await;
+    let image = image.ok_or_else(no_job)?;
+    let status = image.status();
+    let mut reasons = vec![];
+    reasons.extend(of_status(&image));
+    let mut runnable = status == Status::Ready;
+    if matches!(status, Status::Ready | Status::Scheduled | Status::Parked) {
+        let now_ms = api.engine().now_ms();
+        let held = api.engine().look(|state| holding(state, &image, now_ms));
+        runnable &= held.is_empty();
+        reasons.extend(held);
+    }
+    if status == Status::Ready {
+        reasons.extend(position(&api, &image).await);
+        reasons.push(workers(&api, &image));
+    }
+    Ok(Json(Why { id: image.id, status: status_word(status), runnable, reasons }))
+}
+
+fn of_status(image: &JobImage) -> Option<Reason> {
+    let rare = image.rare();
+    match image.status() {
+        Status::Ready => None,
+        Status::Scheduled if image.fails > 0 || image.attempts > 0 => {
+            let text = format!("it waits for its backoff after failure number {}", image.fails);
+            Some(Reason::new("backoff", text).until(rare.run_at_ms))
+        }
+        Status::Scheduled => {
+            Some(Reason::new("scheduled", "its time has not come").until(rare.run_at_ms))
+        }
+        Status::Parked => Some(Reason::new("parked", "it is kept aside until it is released")),
+        Status::Leased => Some(leased(image)),
+        Status::Done => Some(Reason::new("done", "it is done")),
+        Status::Dead => {
+            let outcome = image.outcome.as_ref();
+            let code = outcome.map(|outcome| String::from_utf8_lossy(&outcome.code));
+            let text = match code.filter(|code| !code.is_empty()) {
+                Some(code) => format!("it failed for good: {code}; retry lets it run again"),
+                None => "it failed for good; retry lets it run again".to_owned(),
+            };
+            Some(Reason::new("dead", text))
+        }
+    }
+}
+
+fn leased(image: &JobImage) -> Reason {
+    let Some(lease) = &image.lease else { return Reason::new("leased", "a worker has it") };
+    let worker = String::from_utf8_lossy(&lease.worker).into_owned();
+    let since = instant::shown(lease.started_ms);
+    let text = format!("a worker of the {} door has it since {since}", door_word(lease.door()));
+    let mut reason = Reason::new("leased", text).until(lease.deadline_ms);
+    reason.worker = Some(worker).filter(|worker| !worker.is_empty());
+    reason
+}
+
+/// What would hold it back even if it were ready.
+fn holding(state: &Core, image: &JobImage, now_ms: u64) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    if state.queue(&image.queue).is_some_and(|queue| queue.settings().paused) {
+        reasons.push(Reason::new("paused", "its queue is paused"));
+    }
+    for label in &image.rare().labels {
+        let rule = state.constraints().find(|rule| rule.number == label.constraint);
+        reasons.extend(rule.and_then(|rule| closed(state, rule, *label, now_ms)));
+    }
+    reasons
+}
+
+/// Why a constraint lets no job with this label start now, if it does not.
+fn closed(state: &Core, rule: &Constraint, label: Label, now_ms: u64) -> Option<Reason> {
+    let bucket = state.bucket(label)?;
+    let name = String::from_utf8_lossy(&rule.name).into_owned();
+    let mut reason = if let Some(max) = rule.running_max.filter(|max| bucket.running() >= *max) {
+        let text = format!("constraint {name}: {max} of its jobs run, and no more may");
+        Reason::new("constraint", text)
+    } else {
+        let rate = rule.rate.as_ref()?;
+        let token = u128::from(rate.per_ms.max(1));
+        let missing = token.checked_sub(bucket.level_at(rule, now_ms)).filter(|left| *left > 0)?;
+        let wait_ms = missing.div_ceil(u128::from(rate.count.max(1)));
+        let free_ms = now_ms.saturating_add(u64::try_from(wait_ms).unwrap_or(u64::MAX));
+        let text = format!("constraint {name}: no more jobs may start for now");
+        Reason::new("constraint", text).until(Some(free_ms))
+    };
+    reason.constraint = Some(name);
+    Some(reason)
+}
+
+/// How many ready jobs of its queue come before it. Counted in steps, while the line moves.
+async fn position(api: &Api, image: &JobImage) -> Option<Reason> {
+    let mut before = 0;
+    for _ in 0..STEPS_MAX {
+        let (at, seen) = api.engine().look(|state| {
+            let mut seen = 0;
+            for job in state.ready_jobs(&image.queue, before).take(STEP_JOBS) {
+                if job.id() == JobId(image.id) {
+                    return (Some(seen), seen);
+                }
+                seen += 1;
+            }
+            (None, seen)
+        });
+        if let Some(at) = at {
+            return Some(placed(before + at, false));
+        }
+        if seen < STEP_JOBS {
+            // It was leased or changed meanwhile.
+            return None;
+        }
+        before += seen;
+        yield_now().await;
+    }
+    Some(placed(before, true))
+}
+
+fn placed(before: usize, at_least: bool) -> Reason {
+    let text = match (before, at_least) {
+        (0, _) => "it is the next of its queue".to_owned(),
+        (1, _) => "1 ready job of its queue comes before it".to_owned(),
+        (_, false) => format!("{before} ready jobs of its queue come before it"),
+        (_, true) => format!("at least {before} ready jobs of its queue come before it"),
+    };
+    let mut reason = Reason::new("position", text);
+    (reason.before, reason.at_least) = (Some(before), at_least);
+    reason
+}
+
+fn workers(api: &Api, image: &JobImage) -> Reason {
+    let waiting = api.engine().waiting_leases(&image.queue);
+    if waiting > 0 {
+        return Reason::new("workers_wait", format!("{waiting} clients wait for its queue"));
+    }
+    if api.engine().has_sleepers(&image.queue) {
+        return Reason::new("workers_wait", "workers sleep until its queue has work");
+    }
+    Reason::new("nobody_waits", "no worker waits for its queue right now")
+}

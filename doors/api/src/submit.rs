@@ -1,0 +1,164 @@
+//! What a client says about a job it submits.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use spindle_core::command::Submit;
+use spindle_core::job::{self, Origin};
+use spindle_core::{BytesRef, JobId, Type};
+use spindle_engine::NewJob;
+use utoipa::ToSchema;
+
+use crate::problem::{Answered, Code, Problem};
+use crate::typed::{self, Kind, present};
+use crate::{instant, keys, naming};
+
+/// Words to search by: so many, each so long.
+const TAGS_MAX: usize = 64;
+const TAG_BYTES_MAX: usize = 128;
+
+/// A job to submit. Everything but the queue may be left out.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewJobBody {
+    /// The queue, 1 to 512 bytes.
+    #[schema(example = "mail")]
+    queue: Option<String>,
+    /// The queue in base64, for a name that is no UTF-8.
+    queue_base64: Option<String>,
+    /// The payload: any JSON value, kept as written.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<Box<RawValue>>,
+    /// The payload in base64.
+    payload_base64: Option<String>,
+    /// What `payload_base64` is; `bytes` if not said.
+    payload_type: Option<Kind>,
+    /// Higher goes first.
+    #[serde(default)]
+    priority: i64,
+    /// Not before this time (RFC 3339).
+    #[schema(example = "2030-01-31T08:00:00Z")]
+    run_at: Option<String>,
+    /// How long a lease lasts; if not said, the queue's setting, or a minute.
+    ttr_ms: Option<u64>,
+    /// Goes after this time, from `run_at` or now, whatever its status.
+    ttl_ms: Option<u64>,
+    /// Most leases; 0 is no limit.
+    attempts_max: Option<u32>,
+    /// Most failures; 0 is no limit. If not said, the queue's setting, or 1.
+    fails_max: Option<u32>,
+    /// Wait between failures.
+    backoff: Option<Backoff>,
+    /// How long the job is kept once done; if not said, the queue's setting, or an hour.
+    keep_ms: Option<u64>,
+    /// Kept aside until released.
+    #[serde(default)]
+    parked: bool,
+    /// Words to search by: at most 64, each 1 to 128 bytes.
+    #[serde(default)]
+    tags: Vec<String>,
+    /// A key that at most one unfinished job of the queue holds.
+    pub unique: Option<Unique>,
+}
+
+/// The wait after failure number n: base x factor^(n-1), at most the cap, minus a jitter.
+#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Backoff {
+    /// Wait after the first failure.
+    base_ms: u64,
+    /// Growth per failure, in thousandths: 2000 doubles.
+    #[serde(default = "no_growth")]
+    factor_thousandths: u32,
+    /// Never longer than this.
+    #[serde(default = "an_hour")]
+    cap_ms: u64,
+    /// Up to this share of the wait, in thousandths, is taken off.
+    #[serde(default)]
+    jitter_thousandths: u32,
+}
+
+fn no_growth() -> u32 {
+    1000
+}
+
+fn an_hour() -> u64 {
+    3_600_000
+}
+
+/// What a unique key does.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Unique {
+    /// 1 to 255 bytes.
+    pub key: String,
+    /// What happens when another job has the key.
+    #[serde(default)]
+    pub mode: UniqueMode,
+}
+
+/// What happens when another job has the unique key.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum UniqueMode {
+    /// The submit is refused, and the answer names the other job.
+    #[default]
+    Reject,
+    /// The other job is the answer.
+    Existing,
+}
+
+impl From<job::Backoff> for Backoff {
+    fn from(from: job::Backoff) -> Backoff {
+        let job::Backoff { base_ms, factor_thousandths, cap_ms, jitter_thousandths } = from;
+        Backoff { base_ms, factor_thousandths, cap_ms, jitter_thousandths }
+    }
+}
+
+impl From<Backoff> for job::Backoff {
+    fn from(from: Backoff) -> job::Backoff {
+        let Backoff { base_ms, factor_thousandths, cap_ms, jitter_thousandths } = from;
+        job::Backoff { base_ms, factor_thousandths, cap_ms, jitter_thousandths }
+    }
+}
+
+impl NewJobBody {
+    /// The engine's words for it.
+    pub fn into_new_job(self) -> Answered<NewJob> {
+        let queue = naming::queue(self.queue.as_deref(), self.queue_base64.as_deref())?;
+        let base64 = self.payload_base64.as_deref();
+        let (payload, kind) = typed::read("payload", self.payload, base64, self.payload_type)?;
+        check_tags(&self.tags)?;
+        let empty = BytesRef::empty(Type::Bytes);
+        let mut submit = Submit::new(JobId(0), queue, Origin::Api, empty);
+        submit.priority = self.priority;
+        submit.run_at_ms = self
+            .run_at
+            .map(|text| instant::read("run_at", &text))
+            .transpose()?
+            .filter(|ms| *ms > 0);
+        submit.ttr_ms = self.ttr_ms;
+        submit.ttl_ms = self.ttl_ms;
+        submit.attempts_max = self.attempts_max;
+        submit.fails_max = self.fails_max;
+        submit.backoff = self.backoff.map(Into::into);
+        submit.keep_ms = self.keep_ms;
+        submit.parked = self.parked;
+        submit.tags = self.tags.into_iter().map(Bytes::from).collect();
+        if let Some(unique) = &self.unique {
+            keys::check("unique.key", unique.key.as_bytes())?;
+            submit.keys.push(keys::unique(&submit.queue, unique.key.as_bytes()));
+        }
+        Ok(NewJob { submit, payload, kind })
+    }
+}
+
+fn check_tags(tags: &[String]) -> Answered<()> {
+    let fits = |tag: &String| (1..=TAG_BYTES_MAX).contains(&tag.len());
+    if tags.len() <= TAGS_MAX && tags.iter().all(fits) {
+        return Ok(());
+    }
+    let detail = format!("a job has at most {TAGS_MAX} tags, each of 1 to {TAG_BYTES_MAX} bytes");
+    Err(Problem::new(Code::OutOfRange, detail))
+}

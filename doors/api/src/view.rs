@@ -1,0 +1,322 @@
+//! A job as answers tell it.
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use spindle_core::job::{Attempt, Cause, Lease, Origin, Outcome};
+use spindle_core::{JobId, JobImage, Status, address};
+use utoipa::ToSchema;
+
+use crate::instant;
+use crate::keys;
+use crate::naming;
+use crate::submit::Backoff;
+use crate::typed::{self, Kind};
+
+/// A job. What a job does not have is left out.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Job {
+    /// Its number, below 2^53.
+    id: u64,
+    /// The UUID by which Workq's clients know it.
+    uuid: String,
+    /// The handle by which Gearman's clients know it.
+    handle: String,
+    /// Its queue, where the name is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
+    /// Its queue in base64, where the name is no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_base64: Option<String>,
+    /// `scheduled`, `ready`, `leased`, `parked`, `done` or `dead`.
+    #[schema(example = "ready")]
+    status: &'static str,
+    /// The door it came through: `api`, `workq`, `gearman`, `gearman_draft`, `lightjq`, `jobq`.
+    #[schema(example = "api")]
+    origin: &'static str,
+    /// Higher goes first.
+    priority: i64,
+    /// Counts its changes; its entity tag.
+    revision: u32,
+    /// When it was submitted.
+    created_at: String,
+    /// When it may run, while that lies ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_at: Option<String>,
+    /// When its first attempt began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<String>,
+    /// When it was done or dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finished_at: Option<String>,
+    /// When it goes, whatever its status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    /// When it goes, now that it is done or dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_until: Option<String>,
+    /// How long a lease lasts, as given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttr_ms: Option<u64>,
+    /// How long it lives, as given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+    /// Leases given.
+    attempts: u32,
+    /// Most leases, as given; 0 is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts_max: Option<u32>,
+    /// Failures told by workers.
+    fails: u32,
+    /// Most failures, as given; 0 is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fails_max: Option<u32>,
+    /// Wait between failures, as given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backoff: Option<Backoff>,
+    /// How long it is kept once done, as given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keep_ms: Option<u64>,
+    /// Words to search by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    /// The unique key it was submitted with, while it holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique_key: Option<String>,
+    /// It lives in memory only, while somebody waits for it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    foreground: bool,
+    /// Who has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<LeaseShown>,
+    /// What the payload is.
+    payload_type: Kind,
+    /// How long the payload is.
+    payload_bytes: u32,
+    /// The payload, if it is JSON. Lists leave payloads out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<Box<RawValue>>,
+    /// The payload in base64, if it is not JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+    /// The payload failed its checksum and is lost.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    payload_damaged: bool,
+    /// How its last attempt ended that had an outcome.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Result>,
+    /// Its first and last attempts, at most 16 of each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    history: Vec<AttemptShown>,
+}
+
+/// A live lease, without the token.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LeaseShown {
+    /// Which attempt it is.
+    attempt: u32,
+    /// The holder's door.
+    door: &'static str,
+    /// The worker's name, where it gave one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    worker: String,
+    /// When it was given.
+    started_at: String,
+    /// When it runs out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_at: Option<String>,
+    /// It ends with its connection.
+    bound: bool,
+}
+
+/// The end of an attempt, as its worker told it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = JobResult)]
+pub(crate) struct Result {
+    /// Completed, or failed.
+    success: bool,
+    /// What `value` is.
+    #[serde(rename = "type")]
+    kind: Kind,
+    /// How long the result is.
+    bytes: u32,
+    /// The result, if it is JSON. Lists leave results out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    value: Option<Box<RawValue>>,
+    /// The result in base64, if it is not JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base64: Option<String>,
+    /// For people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    /// The error, as the worker gave it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    error: String,
+    /// A code, as the worker gave it, or of the server: `timeout`, `worker_lost`, `cancelled`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    code: String,
+}
+
+/// A past attempt.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Attempt)]
+pub(crate) struct AttemptShown {
+    /// Its number, from 1.
+    attempt: u32,
+    /// When it began.
+    started_at: String,
+    /// When it ended.
+    ended_at: String,
+    /// How it ended: `completed`, `failed`, `timeout`, `holder_gone`, `released`, and so on.
+    outcome: &'static str,
+    /// The holder's door.
+    door: &'static str,
+    /// The worker's name, where it gave one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    worker: String,
+}
+
+/// The bytes of a job that were read for an answer.
+#[derive(Default)]
+pub(crate) struct Bodies {
+    pub payload: Option<Bytes>,
+    pub result: Option<Bytes>,
+    pub payload_damaged: bool,
+}
+
+impl Job {
+    pub fn new(image: &JobImage, bodies: Bodies, host: &str) -> Job {
+        let id = JobId(image.id);
+        let rare = image.rare();
+        let (queue, queue_base64) = naming::told(&image.queue);
+        let time = |ms: Option<u64>| ms.map(instant::shown);
+        let payload_kind = Kind::of(image.payload.as_ref().map_or(0, |payload| payload.kind));
+        let shown = bodies.payload.as_ref().map(|bytes| typed::shown(bytes, payload_kind));
+        let (payload, payload_base64) = shown.unwrap_or_default();
+        Job {
+            id: id.0,
+            uuid: naming::uuid_of(id, image.uuid()),
+            handle: address::gearman_handle(host, id),
+            queue,
+            queue_base64,
+            status: status_word(image.status()),
+            origin: door_word(image.origin()),
+            priority: image.priority,
+            revision: image.revision,
+            created_at: instant::shown(image.created_ms),
+            run_at: time(rare.run_at_ms),
+            started_at: time(image.started_ms),
+            finished_at: time(image.finished_ms),
+            expires_at: time(image.expires_ms()),
+            kept_until: time(image.kept_until_ms),
+            ttr_ms: image.ttr_ms,
+            ttl_ms: image.ttl_ms,
+            attempts: image.attempts,
+            attempts_max: rare.attempts_max,
+            fails: image.fails,
+            fails_max: rare.fails_max,
+            backoff: rare.backoff.map(Backoff::from),
+            keep_ms: rare.keep_ms,
+            tags: rare.tags.iter().map(|tag| text(tag)).collect(),
+            unique_key: keys::unique_of(image),
+            foreground: image.foreground,
+            lease: image.lease.as_ref().map(|lease| lease_shown(lease, image.attempts)),
+            payload_type: payload_kind,
+            payload_bytes: image.payload.as_ref().map_or(0, |payload| payload.len),
+            payload,
+            payload_base64,
+            payload_damaged: bodies.payload_damaged,
+            result: image.outcome.as_ref().map(|outcome| result(outcome, bodies.result.as_ref())),
+            history: image.history.iter().map(attempt_shown).collect(),
+        }
+    }
+}
+
+fn lease_shown(lease: &Lease, attempt: u32) -> LeaseShown {
+    LeaseShown {
+        attempt,
+        door: door_word(lease.door()),
+        worker: text(&lease.worker),
+        started_at: instant::shown(lease.started_ms),
+        deadline_at: lease.deadline_ms.map(instant::shown),
+        bound: lease.bound,
+    }
+}
+
+fn result(outcome: &Outcome, bytes: Option<&Bytes>) -> Result {
+    let kind = Kind::of(outcome.bytes.as_ref().map_or(0, |bytes| bytes.kind));
+    let shown = bytes.filter(|_| outcome.bytes.as_ref().is_some_and(|place| place.len > 0));
+    let (value, base64) = shown.map(|bytes| typed::shown(bytes, kind)).unwrap_or_default();
+    Result {
+        success: outcome.success,
+        kind,
+        bytes: outcome.bytes.as_ref().map_or(0, |bytes| bytes.len),
+        value,
+        base64,
+        message: text(&outcome.message),
+        error: text(&outcome.error),
+        code: text(&outcome.code),
+    }
+}
+
+fn attempt_shown(attempt: &Attempt) -> AttemptShown {
+    AttemptShown {
+        attempt: attempt.attempt,
+        started_at: instant::shown(attempt.started_ms),
+        ended_at: instant::shown(attempt.ended_ms),
+        outcome: cause_word(attempt.cause()),
+        door: door_word(attempt.door()),
+        worker: text(&attempt.worker),
+    }
+}
+
+/// Other doors take any bytes where people read text.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A status as the API writes it.
+pub(crate) fn status_word(status: Status) -> &'static str {
+    match status {
+        Status::Scheduled => "scheduled",
+        Status::Ready => "ready",
+        Status::Leased => "leased",
+        Status::Parked => "parked",
+        Status::Done => "done",
+        Status::Dead => "dead",
+    }
+}
+
+/// A door as the API writes it.
+pub(crate) fn door_word(door: Origin) -> &'static str {
+    match door {
+        Origin::Api => "api",
+        Origin::Workq => "workq",
+        Origin::Gearman => "gearman",
+        Origin::GearmanDraft => "gearman_draft",
+        Origin::Lightjq => "lightjq",
+        Origin::Jobq => "jobq",
+    }
+}
+
+/// How an attempt or a job ended, as the API writes it.
+pub(crate) fn cause_word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Completed => "completed",
+        Cause::Failed => "failed",
+        Cause::Timeout => "timeout",
+        Cause::HolderGone => "holder_gone",
+        Cause::Released => "released",
+        Cause::Undone => "undone",
+        Cause::Restarted => "restarted",
+        Cause::Cancelled => "cancelled",
+        Cause::Deleted => "deleted",
+        Cause::Expired => "expired",
+        Cause::Consumed => "consumed",
+        Cause::Limit => "limit",
+        Cause::Abandoned => "abandoned",
+        Cause::Damaged => "damaged",
+    }
+}

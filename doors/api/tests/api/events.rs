@@ -1,0 +1,178 @@
+//! Server-sent events.
+
+use axum::body::{Body, BodyDataStream};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tower::ServiceExt;
+
+use crate::bench::{Bench, PATIENCE, request};
+
+/// A client that follows.
+struct Follower {
+    body: BodyDataStream,
+    text: String,
+}
+
+#[derive(Debug, PartialEq)]
+struct Told {
+    id: String,
+    event: String,
+    data: Value,
+}
+
+impl Follower {
+    async fn new(bench: &Bench, query: &str, last: Option<&str>) -> Follower {
+        let response = open(bench, query, last).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Follower { body: response.into_body().into_data_stream(), text: String::new() }
+    }
+
+    /// The next event; none at the end of the stream.
+    async fn next(&mut self) -> Option<Told> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let field = |name: &str| {
+                    let lines = block.lines();
+                    let prefix = format!("{name}: ");
+                    lines.filter_map(|line| line.strip_prefix(&prefix)).collect::<String>()
+                };
+                let told = (field("id"), field("event"), field("data"));
+                self.text = rest.to_owned();
+                if told.2.is_empty() {
+                    continue;
+                }
+                let data = serde_json::from_str(&told.2).unwrap();
+                return Some(Told { id: told.0, event: told.1, data });
+            }
+            let piece = timeout(PATIENCE, self.body.next()).await.expect("nothing came");
+            self.text.push_str(std::str::from_utf8(&piece?.unwrap()).unwrap());
+        }
+    }
+
+    async fn event(&mut self) -> (String, Value) {
+        let told = self.next().await.expect("the stream ended");
+        assert_eq!(told.data["type"], told.event.as_str());
+        (told.event, told.data)
+    }
+}
+
+async fn open(bench: &Bench, query: &str, last: Option<&str>) -> Response {
+    let mut request =
+        request(Method::GET, &format!("/api/v1/events{query}")).body(Body::empty()).unwrap();
+    if let Some(last) = last {
+        request.headers_mut().insert("last-event-id", last.parse().unwrap());
+    }
+    bench.router.clone().oneshot(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_follower_hears_what_happens_in_order() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "before" })).await;
+    let mut follower = Follower::new(&bench, "", None).await;
+    bench.submit(json!({ "queue": "q", "priority": 3 })).await;
+    let (kind, data) = follower.event().await;
+    let expected = json!({
+        "type": "submitted", "at": "2026-01-02T03:04:05.678Z", "job": 2, "queue": "q",
+        "status": "ready", "origin": "api", "priority": 3,
+    });
+    assert_eq!((kind.as_str(), data), ("submitted", expected));
+    let asked = json!({ "queues": ["q"], "worker": "w1" });
+    let leased = bench.post("/api/v1/lease", asked).await.json();
+    let (kind, data) = follower.event().await;
+    assert_eq!((kind.as_str(), &data["worker"]), ("leased", &json!("w1")));
+    assert!(!data.to_string().contains("token"));
+    let token = leased["lease_token"].as_str().unwrap();
+    bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await;
+    let (kind, data) = follower.event().await;
+    assert_eq!((kind.as_str(), &data["job"]), ("done", &json!(2)));
+    bench.call(Method::DELETE, "/api/v1/jobs/2").await;
+    let (kind, data) = follower.event().await;
+    assert_eq!((kind.as_str(), &data["jobs"]), ("gone", &json!([2])));
+    assert_eq!(data["cause"], "deleted");
+    bench.call(Method::POST, "/api/v1/queues/q/pause").await;
+    let (kind, data) = follower.event().await;
+    assert_eq!(
+        (kind.as_str(), &data["queue"], &data["paused"]),
+        ("queue_set", &json!("q"), &json!(true),)
+    );
+}
+
+#[tokio::test]
+async fn a_broken_stream_goes_on_behind_its_last_event() {
+    let bench = Bench::new();
+    for _ in 0..5 {
+        bench.submit(json!({ "queue": "q" })).await;
+    }
+    let mut first = Follower::new(&bench, "?after=oldest", None).await;
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        let told = first.next().await.unwrap();
+        if told.event == "submitted" {
+            seen.push(told);
+        }
+    }
+    drop(first);
+    let last = &seen[2].id;
+    for (query, header) in [
+        ("", Some(last.as_str())),
+        ("?after=oldest", Some(last)),
+        (&*format!("?after={last}"), None),
+    ] {
+        let mut second = Follower::new(&bench, query, header).await;
+        let (_, data) = second.event().await;
+        assert_eq!(data["job"], 4, "{query}");
+        assert_eq!(second.event().await.1["job"], 5);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_on_disk_is_not_told() {
+    let bench = Bench::new();
+    let mut follower = Follower::new(&bench, "", None).await;
+    bench.log.hold(true);
+    let router = bench.router.clone();
+    let body = json!({ "queue": "q" });
+    let submitting =
+        tokio::spawn(router.oneshot(crate::bench::json(Method::POST, "/api/v1/jobs", &body)));
+    let early = timeout(std::time::Duration::from_millis(100), follower.next()).await;
+    assert!(early.is_err(), "{early:?}");
+    bench.log.hold(false);
+    assert_eq!(follower.event().await.0, "submitted");
+    assert_eq!(submitting.await.unwrap().unwrap().status(), StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn a_place_that_is_not_in_the_log_is_a_gap() {
+    let bench = Bench::new();
+    let mut follower = Follower::new(&bench, "", Some("999999.1")).await;
+    let (kind, data) = follower.event().await;
+    assert_eq!((kind.as_str(), &data["reason"]), ("gap", &json!("unknown_id")));
+    bench.submit(json!({ "queue": "q" })).await;
+    assert_eq!(follower.event().await.0, "submitted");
+    for text in ["x", "1", "1.2.3"] {
+        let reply = crate::bench::Reply::of(open(&bench, "", Some(text)).await).await;
+        reply.is_problem(400, "out_of_range");
+    }
+    bench.get("/api/v1/events?after=x").await.is_problem(400, "out_of_range");
+    bench.get("/api/v1/events?since=1.1").await.is_problem(400, "bad_field");
+}
+
+#[tokio::test]
+async fn streams_end_when_the_server_stops_and_leave_no_wait_behind() {
+    let bench = Bench::new();
+    let mut follower = Follower::new(&bench, "", None).await;
+    let gone = Follower::new(&bench, "", None).await;
+    let following = tokio::spawn(async move { follower.next().await });
+    bench.waits(1).await;
+    bench.api.stop();
+    assert_eq!(following.await.unwrap(), None);
+    drop(gone);
+    bench.waits(0).await;
+    assert_eq!(bench.get("/readyz").await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(bench.get("/healthz").await.status, StatusCode::OK);
+}

@@ -1,0 +1,26 @@
+//! The HTTP API over an engine in memory, route by route.
+
+#[cfg(test)]
+mod bench;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
+mod gates;
+#[cfg(test)]
+mod jobs;
+#[cfg(test)]
+mod leases;
+#[cfg(test)]
+mod listener;
+#[cfg(test)]
+mod lists;
+#[cfg(test)]
+mod numbers;
+#[cfg(test)]
+mod page;
+#[cfg(test)]
+mod queues;
+#[cfg(test)]
+mod strangers;
+#[cfg(test)]
+mod why;

@@ -1,0 +1,114 @@
+//! docs/api.md: its examples are requests, and what stands below them is what they give.
+
+use axum::body::Body;
+use axum::http::{Method, Request, header};
+use serde_json::Value;
+use spindle_api::Code;
+
+use crate::bench::{Bench, Reply};
+
+const PAGE: &str = include_str!("../../../../docs/api.md");
+
+struct Example<'a> {
+    request: &'a str,
+    answer: &'a str,
+}
+
+/// A block that begins with a method is a request, and the next one its answer.
+fn examples() -> Vec<Example<'static>> {
+    let mut blocks = PAGE
+        .split("```http\n")
+        .skip(1)
+        .map(|rest| rest.split_once("\n```").expect("every block ends").0);
+    let mut examples = Vec::new();
+    while let Some(request) = blocks.next() {
+        let answer = blocks.next().expect("every request has an answer");
+        assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+        examples.push(Example { request, answer });
+    }
+    examples
+}
+
+fn read(text: &str) -> Request<Body> {
+    let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
+    let mut lines = head.lines();
+    let (method, path) = lines.next().unwrap().split_once(' ').unwrap();
+    let mut request = Request::builder()
+        .method(Method::from_bytes(method.as_bytes()).unwrap())
+        .uri(path)
+        .header(header::HOST, "localhost:7420");
+    if !body.is_empty() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    for line in lines {
+        let (name, value) = line.split_once(": ").unwrap();
+        request = request.header(name, value);
+    }
+    request.body(Body::from(body.to_owned())).unwrap()
+}
+
+#[track_caller]
+fn check(example: &Example<'_>, reply: &Reply) {
+    let (head, body) = example.answer.split_once("\n\n").unwrap_or((example.answer, ""));
+    let mut lines = head.lines();
+    let status = format!("HTTP/1.1 {}", reply.status);
+    assert_eq!(lines.next().unwrap(), status, "{}\n{}", example.request, reply.text());
+    for line in lines {
+        let (name, value) = line.split_once(": ").unwrap();
+        assert_eq!(reply.header(&name.to_lowercase()), value, "{name} of {}", example.request);
+    }
+    if body.is_empty() {
+        assert_eq!(reply.text(), "", "{}", example.request);
+        return;
+    }
+    let expected: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{body}"));
+    let told = serde_json::to_string_pretty(&reply.json()).unwrap();
+    assert_eq!(expected, reply.json(), "{}\ngives\n{told}", example.request);
+}
+
+#[tokio::test]
+async fn every_example_gives_what_stands_below_it() {
+    let bench = Bench::new();
+    let examples = examples();
+    assert!(examples.len() > 10);
+    for example in &examples {
+        let reply = bench.send(read(example.request)).await;
+        check(example, &reply);
+    }
+}
+
+#[test]
+fn every_problem_is_on_the_page() {
+    for code in Code::ALL {
+        let line =
+            format!("| `{}` | {} | {} |", code.as_str(), code.status().as_str(), code.title());
+        assert!(PAGE.contains(&line), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn every_route_is_on_the_page() {
+    let bench = Bench::new();
+    let document: Value = serde_json::from_str(bench.api.openapi()).unwrap();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for method in operations.as_object().unwrap().keys() {
+            let line = format!("`{} {path}`", method.to_uppercase());
+            assert!(PAGE.contains(&line), "{line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_metric_is_on_the_page() {
+    let bench = Bench::new();
+    let metrics = bench.get("/metrics").await;
+    let names = metrics.text().lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let mut count = 0;
+    for line in names {
+        let (name, kind) = line.split_once(' ').unwrap();
+        let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+        assert!(PAGE.contains(&format!("`{name}`")), "{name}");
+        count += 1;
+    }
+    assert!(count > 15);
+}

@@ -1,0 +1,141 @@
+//! Queues and their settings.
+
+use axum::http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, Reply, json as json_request};
+
+async fn set(bench: &Bench, queue: &str, body: Value) -> Reply {
+    let path = format!("/api/v1/queues/{queue}/settings");
+    bench.send(json_request(Method::PUT, &path, &body)).await
+}
+
+#[tokio::test]
+async fn a_queue_counts_its_jobs_by_status() {
+    let bench = Bench::new();
+    for body in [
+        json!({ "queue": "q" }),
+        json!({ "queue": "q" }),
+        json!({ "queue": "q", "parked": true }),
+        json!({ "queue": "q", "run_at": "2030-01-01T00:00:00Z" }),
+        json!({ "queue": "q" }),
+    ] {
+        bench.submit(body).await;
+    }
+    bench.lease("q").await;
+    bench.call(Method::POST, "/api/v1/jobs/2/cancel").await;
+    bench.pass(1500);
+    let counts = json!({
+        "scheduled": 1, "ready": 1, "leased": 1, "parked": 1, "done": 0, "dead": 1,
+    });
+    let queue = json!({ "name": "q", "paused": false, "jobs": counts, "next_ready_age_ms": 1500 });
+    let list = bench.get("/api/v1/queues").await.json();
+    assert_eq!(list, json!({ "queues": [queue] }));
+    let mut told = bench.get("/api/v1/queues/q").await.json();
+    let more = told.as_object_mut().unwrap();
+    assert_eq!(more.remove("settings").unwrap(), json!({}));
+    assert_eq!(more.remove("waiting_leases").unwrap(), json!(0));
+    assert_eq!(told, queue);
+}
+
+#[tokio::test]
+async fn queues_with_any_name_can_be_reached() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "a b/c?ä" })).await;
+    bench.submit(json!({ "queue_base64": "/y8A" })).await;
+    let told = bench.get("/api/v1/queues/a%20b%2Fc%3F%C3%A4").await.json();
+    assert_eq!((&told["name"], &told["jobs"]["ready"]), (&json!("a b/c?ä"), &json!(1)));
+    let told = bench.get("/api/v1/queues/%FF%2F%00").await.json();
+    assert_eq!((&told["name"], &told["name_base64"]), (&Value::Null, &json!("/y8A")));
+    let told = bench.call(Method::POST, "/api/v1/queues/%FF%2F%00/pause").await.json();
+    assert_eq!(told["paused"], true);
+    let long = "q".repeat(513);
+    bench.get(&format!("/api/v1/queues/{long}")).await.is_problem(400, "out_of_range");
+    bench.get("/api/v1/queues/none").await.is_problem(404, "queue_not_found");
+}
+
+#[tokio::test]
+async fn a_paused_queue_gives_nothing_out_until_it_is_resumed() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q" })).await;
+    let told = bench.call(Method::POST, "/api/v1/queues/q/pause").await;
+    assert_eq!((told.status, &told.json()["paused"]), (StatusCode::OK, &json!(true)));
+    let told = bench.post("/api/v1/lease", json!({ "queues": ["q"] })).await;
+    assert_eq!(told.status, StatusCode::NO_CONTENT);
+    let told = bench.call(Method::POST, "/api/v1/queues/q/resume").await;
+    assert_eq!(told.json()["paused"], false);
+    bench.lease("q").await;
+    let told = bench.call(Method::POST, "/api/v1/queues/none/resume").await;
+    told.is_problem(404, "queue_not_found");
+    // An empty queue can be paused before anything comes, and is forgotten when resumed.
+    bench.call(Method::POST, "/api/v1/queues/new/pause").await;
+    assert_eq!(bench.get("/api/v1/queues/new").await.json()["paused"], true);
+    let told = bench.call(Method::POST, "/api/v1/queues/new/resume").await;
+    assert_eq!((told.status, &told.json()["paused"]), (StatusCode::OK, &json!(false)));
+    bench.get("/api/v1/queues/new").await.is_problem(404, "queue_not_found");
+}
+
+#[tokio::test]
+async fn settings_are_replaced_as_a_whole_and_leave_the_pause_alone() {
+    let bench = Bench::new();
+    bench.call(Method::POST, "/api/v1/queues/q/pause").await;
+    let settings = json!({
+        "attempts_max": 3, "fails_max": 2, "ttr_default_ms": 1000, "keep_ms": 5,
+        "keep_dead_ms": 6, "jobs_max": 7, "finished_max": 8,
+        "backoff": { "base_ms": 1, "factor_thousandths": 1000, "cap_ms": 3_600_000,
+            "jitter_thousandths": 0 },
+    });
+    let told = set(&bench, "q", settings.clone()).await.json();
+    assert_eq!((&told["settings"], &told["paused"]), (&settings, &json!(true)));
+    let told = set(&bench, "q", json!({ "jobs_max": 9 })).await.json();
+    assert_eq!((&told["settings"], &told["paused"]), (&json!({ "jobs_max": 9 }), &json!(true)));
+    set(&bench, "q", json!({ "paused": false })).await.is_problem(400, "bad_field");
+    set(&bench, "q", json!({ "ttr_default_ms": 0 })).await.is_problem(400, "out_of_range");
+    bench.call(Method::POST, "/api/v1/queues/q/resume").await;
+    set(&bench, "q", json!({ "ttr_default_ms": 1 })).await;
+    bench.submit(json!({ "queue": "q" })).await;
+    assert_eq!(bench.lease("q").await["lease_ms"], 1);
+}
+
+#[tokio::test]
+async fn a_purge_takes_what_waits_and_nothing_else() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q", "priority": 9 })).await;
+    bench.lease("q").await;
+    bench.submit(json!({ "queue": "q", "parked": true })).await;
+    bench.submit(json!({ "queue": "other" })).await;
+    for _ in 0..300 {
+        bench.submit(json!({ "queue": "q" })).await;
+    }
+    bench.submit(json!({ "queue": "q", "run_at": "2030-01-01T00:00:00Z" })).await;
+    let told = bench.call(Method::POST, "/api/v1/queues/q/purge").await;
+    assert_eq!((told.status, told.json()), (StatusCode::OK, json!({ "deleted": 301 })));
+    let told = bench.get("/api/v1/queues/q").await.json();
+    assert_eq!((&told["jobs"]["leased"], &told["jobs"]["parked"]), (&json!(1), &json!(1)));
+    assert_eq!(bench.get("/api/v1/queues/other").await.json()["jobs"]["ready"], 1);
+    let told = bench.call(Method::POST, "/api/v1/queues/none/purge").await;
+    assert_eq!(told.json(), json!({ "deleted": 0 }));
+}
+
+#[tokio::test]
+async fn queues_are_listed_in_pages() {
+    let bench = Bench::new();
+    for queue in ["c", "a", "d", "b", "e"] {
+        bench.submit(json!({ "queue": queue })).await;
+    }
+    let mut seen = Vec::new();
+    let mut path = "/api/v1/queues?limit=2".to_owned();
+    let mut pages = 0;
+    loop {
+        let page = bench.get(&path).await.json();
+        let queues = page["queues"].as_array().unwrap();
+        seen.extend(queues.iter().map(|queue| queue["name"].as_str().unwrap().to_owned()));
+        pages += 1;
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        path = format!("/api/v1/queues?limit=2&cursor={cursor}");
+    }
+    assert_eq!((seen.concat().as_str(), pages), ("abcde", 3));
+    bench.get("/api/v1/queues?limit=513").await.is_problem(400, "out_of_range");
+    bench.get("/api/v1/queues?limit=0").await.is_problem(400, "out_of_range");
+    bench.get("/api/v1/queues?cursor=*").await.is_problem(400, "out_of_range");
+}

@@ -1,0 +1,163 @@
+//! What comes from strangers, and what makes no sense.
+
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode, header};
+use serde_json::json;
+
+use crate::bench::{Bench, json as json_request, request};
+
+#[tokio::test]
+async fn only_known_names_reach_the_server() {
+    let bench = Bench::new();
+    for (host, status) in [
+        ("localhost", 200),
+        ("127.0.0.1:7420", 200),
+        ("[::1]:7420", 200),
+        ("127.8.9.1", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example:7420", 421),
+        ("10.0.0.1", 421),
+        ("", 421),
+    ] {
+        for path in ["/api/v1/queues", "/healthz", "/metrics", "/api/docs"] {
+            let request = Request::get(path).header(header::HOST, host).body(Body::empty());
+            let told = bench.send(request.unwrap()).await;
+            assert_eq!(told.status.as_u16(), status, "{host} {path}");
+        }
+    }
+    let told = bench.send(Request::get("/healthz").body(Body::empty()).unwrap()).await;
+    told.is_problem(400, "bad_request");
+    let two = Request::get("/healthz").header(header::HOST, "localhost");
+    let two = two.header(header::HOST, "localhost").body(Body::empty()).unwrap();
+    bench.send(two).await.is_problem(400, "bad_request");
+    let absolute = Request::get("http://evil.example/healthz").header(header::HOST, "localhost");
+    let told = bench.send(absolute.body(Body::empty()).unwrap()).await;
+    told.is_problem(421, "unknown_host");
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_write_nothing() {
+    let bench = Bench::new();
+    let with = |name: &'static str, value: &'static str| {
+        let mut request = json_request(Method::POST, "/api/v1/jobs", &json!({ "queue": "q" }));
+        request.headers_mut().insert(name, value.parse().unwrap());
+        request
+    };
+    for (name, value) in [
+        ("origin", "http://evil.example"),
+        ("origin", "null"),
+        ("origin", "http://localhost:3000"),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+    ] {
+        bench.send(with(name, value)).await.is_problem(403, "foreign_origin");
+    }
+    assert_eq!(bench.engine.gauges().jobs, 0);
+    for (name, value) in [("origin", "http://localhost:7420"), ("sec-fetch-site", "same-origin")] {
+        assert_eq!(bench.send(with(name, value)).await.status, StatusCode::CREATED);
+    }
+    for method in [Method::PUT, Method::PATCH, Method::DELETE] {
+        let request = request(method, "/api/v1/jobs/1").header("origin", "http://evil.example");
+        let told = bench.send(request.body(Body::empty()).unwrap()).await;
+        told.is_problem(403, "foreign_origin");
+    }
+    let read = request(Method::GET, "/api/v1/jobs/1").header("sec-fetch-site", "cross-site");
+    assert_eq!(bench.send(read.body(Body::empty()).unwrap()).await.status, StatusCode::OK);
+    assert_eq!(bench.engine.gauges().jobs, 2);
+}
+
+#[tokio::test]
+async fn a_body_of_another_type_is_refused() {
+    let bench = Bench::new();
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""] {
+        let request = request(Method::POST, "/api/v1/jobs").header(header::CONTENT_TYPE, kind);
+        let told = bench.send(request.body(Body::from("{\"queue\":\"q\"}")).unwrap()).await;
+        told.is_problem(415, "unsupported_type");
+    }
+    for kind in ["application/json", "Application/JSON; charset=utf-8", "application/x+json"] {
+        let request = request(Method::POST, "/api/v1/jobs").header(header::CONTENT_TYPE, kind);
+        let told = bench.send(request.body(Body::from("{\"queue\":\"q\"}")).unwrap()).await;
+        assert_eq!(told.status, StatusCode::CREATED, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_json_is_refused() {
+    let bench = Bench::new();
+    let deep = "[".repeat(1000);
+    let deep_map = "{\"a\":".repeat(1000);
+    for body in ["", "{", "queue", "{\"queue\":\"q\"} x", "\u{feff}{}", &deep, &deep_map] {
+        let request =
+            request(Method::POST, "/api/v1/jobs").header(header::CONTENT_TYPE, "application/json");
+        let told = bench.send(request.body(Body::from(body.to_owned())).unwrap()).await;
+        assert!(matches!(told.json()["code"].as_str(), Some("bad_json" | "bad_field")), "{body}");
+        assert_eq!(told.status, StatusCode::BAD_REQUEST);
+    }
+    let not_utf8 = request(Method::POST, "/api/v1/jobs")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(&b"{\"queue\":\"\xff\"}"[..]));
+    bench.send(not_utf8.unwrap()).await.is_problem(400, "bad_json");
+}
+
+#[tokio::test]
+async fn a_payload_nested_thousands_deep_comes_back_as_it_was() {
+    let bench = Bench::new();
+    let deep = format!("{}1{}", "[".repeat(50_000), "]".repeat(50_000));
+    let body = format!("{{\"queue\":\"q\",\"payload\":{deep}}}");
+    let request =
+        request(Method::POST, "/api/v1/jobs").header(header::CONTENT_TYPE, "application/json");
+    let told = bench.send(request.body(Body::from(body)).unwrap()).await;
+    assert_eq!(told.status, StatusCode::CREATED, "{}", told.text());
+    assert!(bench.get("/api/v1/jobs/1").await.text().contains(&deep));
+}
+
+#[tokio::test]
+async fn answers_that_a_client_cannot_read_are_not_sent() {
+    let bench = Bench::new();
+    let ask = async |path: &str, accept: &str| {
+        let request = request(Method::GET, path).header(header::ACCEPT, accept);
+        bench.router_status(request.body(Body::empty()).unwrap()).await
+    };
+    for accept in
+        ["*/*", "application/json", "text/html, application/*;q=0.1", "", "Application/Json"]
+    {
+        assert_eq!(ask("/api/v1/queues", accept).await, 200, "{accept}");
+    }
+    for accept in ["text/html", "application/msgpack", "application/json;q=0", "json"] {
+        assert_eq!(ask("/api/v1/queues", accept).await, 406, "{accept}");
+    }
+    assert_eq!(ask("/api/v1/events", "application/json").await, 406);
+    assert_eq!(ask("/api/v1/events", "text/event-stream").await, 200);
+    assert_eq!(ask("/metrics", "text/plain").await, 200);
+}
+
+#[tokio::test]
+async fn wrong_paths_and_methods_are_told() {
+    let bench = Bench::new();
+    for path in ["/", "/api", "/api/v1", "/api/v1/job", "/api/v1/jobs/1/why/not", "/api/v1/jobs/"] {
+        bench.get(path).await.is_problem(404, "not_found");
+    }
+    for (method, path, allow) in [
+        (Method::PUT, "/api/v1/jobs", "GET,HEAD,POST"),
+        (Method::POST, "/api/v1/jobs/1", "DELETE,GET,HEAD,PATCH"),
+        (Method::GET, "/api/v1/lease", "POST"),
+        (Method::DELETE, "/healthz", "GET,HEAD"),
+    ] {
+        let told = bench.call(method, path).await;
+        told.is_problem(405, "method_not_allowed");
+        let mut allowed: Vec<&str> = told.header("allow").split(',').map(str::trim).collect();
+        allowed.sort_unstable();
+        assert_eq!(allowed.join(","), allow, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn every_answer_forbids_guessing_and_keeping() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q" })).await;
+    for path in ["/api/v1/jobs/1", "/api/v1/jobs/2", "/nowhere", "/metrics"] {
+        let told = bench.get(path).await;
+        assert_eq!(told.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(told.header("cache-control"), "no-store", "{path}");
+    }
+}

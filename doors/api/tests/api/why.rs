@@ -1,0 +1,130 @@
+//! Why a job does not run.
+
+use axum::http::Method;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use spindle_core::command::{Command, Submit};
+use spindle_core::job::{Label, Origin};
+use spindle_core::queue::{Constraint, Rate};
+use spindle_core::{BytesRef, JobId, Type};
+use spindle_engine::NewJob;
+use tower::ServiceExt;
+
+use crate::bench::{Bench, json as json_request};
+
+async fn why(bench: &Bench, id: u64) -> Value {
+    bench.get(&format!("/api/v1/jobs/{id}/why")).await.json()
+}
+
+fn codes(why: &Value) -> Vec<&str> {
+    why["reasons"].as_array().unwrap().iter().map(|r| r["code"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_ready_job_knows_its_place_and_who_waits() {
+    let bench = Bench::new();
+    for priority in [0, 0, 1] {
+        bench.submit(json!({ "queue": "q", "priority": priority })).await;
+    }
+    let told = why(&bench, 2).await;
+    assert_eq!((&told["status"], &told["runnable"]), (&json!("ready"), &json!(true)));
+    assert_eq!(codes(&told), ["position", "nobody_waits"]);
+    assert_eq!(told["reasons"][0]["before"], 2);
+    assert_eq!(why(&bench, 3).await["reasons"][0]["before"], 0);
+    bench.get("/api/v1/jobs/9/why").await.is_problem(404, "job_not_found");
+}
+
+#[tokio::test]
+async fn a_paused_queue_is_named_and_its_waiting_workers_too() {
+    let bench = Bench::new();
+    bench.call(Method::POST, "/api/v1/queues/q/pause").await;
+    bench.submit(json!({ "queue": "q" })).await;
+    let asked = json!({ "queues": ["q"], "wait_s": 300 });
+    let waiting = tokio::spawn(bench.router.clone().oneshot(json_request(
+        Method::POST,
+        "/api/v1/lease",
+        &asked,
+    )));
+    bench.waits(1).await;
+    let told = why(&bench, 1).await;
+    assert_eq!(
+        (codes(&told), &told["runnable"]),
+        (vec!["paused", "position", "workers_wait"], &json!(false),)
+    );
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn other_statuses_say_what_they_wait_for() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q", "run_at": "2030-01-01T00:00:00Z" })).await;
+    let told = why(&bench, 1).await;
+    assert_eq!(codes(&told), ["scheduled"]);
+    assert_eq!(told["reasons"][0]["until"], "2030-01-01T00:00:00.000Z");
+    bench.submit(json!({ "queue": "q", "parked": true })).await;
+    assert_eq!(codes(&why(&bench, 2).await), ["parked"]);
+    let backoff = json!({ "base_ms": 1000 });
+    bench.submit(json!({ "queue": "q", "fails_max": 2, "backoff": backoff })).await;
+    let asked = json!({ "queues": ["q"], "worker": "w1" });
+    let leased = bench.post("/api/v1/lease", asked).await.json();
+    let told = why(&bench, 3).await;
+    assert_eq!((codes(&told), &told["reasons"][0]["worker"]), (vec!["leased"], &json!("w1")));
+    assert_eq!(told["reasons"][0]["until"], "2026-01-02T03:05:05.678Z");
+    let token = leased["lease_token"].as_str().unwrap();
+    bench.post(&format!("/api/v1/leases/{token}/fail"), json!({ "code": "net" })).await;
+    let told = why(&bench, 3).await;
+    assert_eq!(codes(&told), ["backoff"]);
+    assert_eq!(told["reasons"][0]["until"], "2026-01-02T03:04:06.678Z");
+    bench.call(Method::POST, "/api/v1/jobs/3/cancel").await;
+    let told = why(&bench, 3).await;
+    assert_eq!(codes(&told), ["dead"]);
+    assert!(told["reasons"][0]["text"].as_str().unwrap().contains("cancelled"), "{told}");
+}
+
+/// A job under the only constraint, as the engine will label them once it matches.
+fn labelled() -> NewJob {
+    let place = BytesRef::empty(Type::Bytes);
+    let mut submit = Submit::new(JobId(0), Bytes::from_static(b"q"), Origin::Api, place);
+    submit.labels = vec![Label { constraint: 1, value: 0 }];
+    NewJob { submit, payload: Bytes::new(), kind: Type::Bytes }
+}
+
+fn constrain(bench: &Bench, rule: Constraint) {
+    let name = Bytes::from_static(b"slow");
+    let rule = Constraint { number: 0, name, ..rule };
+    bench.engine.execute(&Command::SetConstraint(rule)).unwrap();
+    for _ in 0..2 {
+        bench.engine.submit(labelled()).unwrap();
+    }
+    bench.engine.nudge();
+}
+
+#[tokio::test]
+async fn a_constraint_that_holds_a_job_back_is_named() {
+    let bench = Bench::new();
+    constrain(&bench, Constraint { running_max: Some(1), ..Constraint::default() });
+    assert_eq!(codes(&why(&bench, 1).await), ["position", "nobody_waits"]);
+    bench.lease("q").await;
+    let told = why(&bench, 2).await;
+    assert_eq!(codes(&told)[0], "constraint");
+    assert_eq!(
+        (&told["reasons"][0]["constraint"], &told["runnable"]),
+        (&json!("slow"), &json!(false))
+    );
+    assert_eq!(told["reasons"][0]["until"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_rate_says_when_it_frees() {
+    let bench = Bench::new();
+    let rate = Rate { count: 1, per_ms: 2000, burst: 1 };
+    constrain(&bench, Constraint { rate: Some(rate), ..Constraint::default() });
+    bench.lease("q").await;
+    bench.pass(500);
+    let told = why(&bench, 2).await;
+    assert_eq!(codes(&told)[0], "constraint");
+    assert_eq!(told["reasons"][0]["until"], "2026-01-02T03:04:07.678Z");
+    bench.pass(1500);
+    assert_eq!(why(&bench, 2).await["runnable"], true);
+    bench.lease("q").await;
+}
