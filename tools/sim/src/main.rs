@@ -39,10 +39,14 @@ fn main() -> ExitCode {
         None => (arguments.from, arguments.seeds),
     };
     match search(from, count, &arguments) {
-        Ok(Counts { commands, crashes, trims }) => {
-            println!(
-                "sim: {count} seeds, {commands} commands, {crashes} crashes, {trims} trims: all hold"
-            );
+        Ok(counts) => {
+            let told: Vec<String> = counts
+                .named()
+                .iter()
+                .filter(|(_, count)| !arguments.core || *count > 0)
+                .map(|(name, count)| format!("{count} {name}"))
+                .collect();
+            println!("sim: {count} seeds, {}: all hold", told.join(", "));
             ExitCode::SUCCESS
         }
         Err((seed, why)) => {

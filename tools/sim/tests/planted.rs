@@ -52,6 +52,11 @@ fn a_lease_from_a_paused_queue_is_found() {
 }
 
 #[test]
+fn a_join_answered_before_its_job_is_logged_is_found() {
+    is_found(FaultName::JoinAnsweredEarly);
+}
+
+#[test]
 fn a_seed_is_long_enough_crashes_and_trims_and_is_the_same_each_time() {
     let run = || Run::seed(3, Planted::default(), false);
     let counts: Counts = run().unwrap_or_else(|violation| panic!("{violation}"));

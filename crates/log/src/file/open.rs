@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    io,
     sync::{Arc, OnceLock, atomic::AtomicU64},
 };
 
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     contract::Position,
-    disk::Disk,
+    disk::{Disk, DiskFile},
     folder::{FileKind, OpenError, begin_segment, file_kind, zero_from},
     frame::{FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, frame_bytes},
     survey::{Manner, Survey, Surveyed, survey},
@@ -157,10 +158,31 @@ fn settle(disk: &dyn Disk, segments: &[Surveyed], zero_tail: bool) -> Result<(),
             tracing::info!(file, offset = last.end, %position, "cut an unfinished tail");
         }
     }
+    if let Some(last) = segments.last() {
+        write_again(&*last.file, last.end).map_err(OpenError::failed(
+            disk,
+            "write again",
+            &last.name,
+        ))?;
+    }
     for segment in segments {
         segment.file.sync().map_err(OpenError::failed(disk, "sync", &segment.name))?;
     }
     disk.sync_folder().map_err(OpenError::failed(disk, "sync the folder", ""))
+}
+
+/// A process that ended because a sync failed leaves pages that the system calls clean and that are
+/// on no disk: what is read here is true only until the next power cut, and a sync saves nothing of it
+/// unless it is written again. All segments but the last were synced when they ended.
+fn write_again(file: &dyn DiskFile, end: u64) -> io::Result<()> {
+    const STEP_BYTES: u64 = 1024 * 1024;
+    let mut buffer = vec![0; STEP_BYTES.min(end) as usize];
+    for offset in (0..end).step_by(STEP_BYTES as usize) {
+        let part = &mut buffer[..STEP_BYTES.min(end - offset) as usize];
+        let read = file.read_at(part, offset)?;
+        file.write_at(&part[..read], offset)?;
+    }
+    Ok(())
 }
 
 fn assemble(

@@ -127,10 +127,13 @@ impl Model {
         let job = self.change(id);
         job.status = status as i32;
         job.finished_ms = Some(now_ms);
-        job.kept_until_ms = match (kept, job.expires_ms()) {
+        let until_ms = match (kept, job.expires_ms()) {
             (Some(kept), Some(expires)) => Some(kept.min(expires)),
             (kept, expires) => kept.or(expires),
         };
+        // A job that was to go before it ended, while the server was away, is due at once: the
+        // second in which it ended is all that is remembered of that.
+        job.kept_until_ms = until_ms.map(|until| until.max(now_ms / 1000 * 1000));
         job.outcome = outcome.map(Box::new);
         if job.rare().drop_result
             && let Some(outcome) = &mut job.outcome

@@ -71,7 +71,7 @@ impl Model {
         let labels = labels.flat_map(|job| job.rare().labels.iter().copied());
         let of_this = |other: &Label| other.constraint == label.constraint;
         let sure: BTreeSet<Label> = labels.filter(of_this).collect();
-        let taken = self.tokens.keys().copied().filter(of_this);
+        let taken = self.tokens.keys().chain(&self.filled).copied().filter(of_this);
         let all: BTreeSet<Label> = sure.iter().copied().chain(taken).collect();
         let max = self.defaults.values_max;
         let must = sure.len() >= max && !all.contains(&label);
@@ -86,7 +86,9 @@ impl Model {
             })
         };
         let number = before.number;
-        self.tokens.retain(|label, tokens| label.constraint != number || !full(tokens));
+        let filled =
+            self.tokens.extract_if(.., |label, tokens| label.constraint == number && full(tokens));
+        self.filled.extend(filled.map(|(label, _)| label));
     }
 
     pub(crate) fn forget_tokens(&mut self, constraint: u32) {

@@ -13,7 +13,7 @@ mod limits;
 mod refuse;
 mod tick;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -34,6 +34,9 @@ pub struct Model {
     pub(crate) queues: BTreeMap<Bytes, QueueSettings>,
     pub(crate) rules: BTreeMap<u32, Constraint>,
     pub(crate) tokens: BTreeMap<Label, Tokens>,
+    /// Buckets that a changed rule filled: the core forgets them within the second, or later when
+    /// jobs have to do with them, and until then they count.
+    pub(crate) filled: BTreeSet<Label>,
     pub(crate) epoch: u64,
     /// None when somebody else gives the ids.
     pub(crate) ids_until: Option<u64>,
@@ -71,6 +74,7 @@ impl Model {
             queues: BTreeMap::new(),
             rules: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            filled: BTreeSet::new(),
             epoch: 0,
             ids_until: Some(1),
             next_constraint: 1,

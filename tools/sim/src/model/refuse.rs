@@ -261,15 +261,19 @@ impl Model {
     /// best of each queue.
     pub fn lease_choices(&self, lease: &Lease, now_ms: u64) -> Vec<JobId> {
         let mut heads: Vec<&JobImage> = Vec::new();
+        let waiting: Vec<&JobImage> =
+            self.jobs().filter(|job| job.status() == Status::Ready).collect();
         for (at, queue) in lease.queues.iter().enumerate() {
             if self.settings(queue).paused || lease.queues[..at].contains(queue) {
                 continue;
             }
             let fits = |job: &&JobImage| {
-                let bytes = job.payload.as_ref().map_or(0, |payload| payload.len);
-                bytes <= lease.payload_bytes_max && self.is_admitted(job, now_ms)
+                job.queue == *queue && {
+                    let bytes = job.payload.as_ref().map_or(0, |payload| payload.len);
+                    bytes <= lease.payload_bytes_max && self.is_admitted(job, now_ms)
+                }
             };
-            let ready: Vec<&JobImage> = self.ready(queue).into_iter().filter(fits).collect();
+            let ready: Vec<&JobImage> = waiting.iter().copied().filter(fits).collect();
             heads.extend(best_by(ready, rank));
         }
         let chosen = match &lease.select {

@@ -1,5 +1,8 @@
 //! What time alone changes.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 use spindle_core::job::Cause;
 use spindle_core::{JobImage, Status};
 
@@ -47,11 +50,16 @@ impl Model {
             .map(|job| (job.finished_ms.unwrap_or(0) / 1000, job.id))
             .collect();
         oldest.sort_unstable();
+        let mut kept: BTreeMap<Bytes, u64> = BTreeMap::new();
         for (_, id) in &oldest {
-            let queue = &self.jobs[id].queue;
-            let kept = self.jobs().filter(|job| job.status().is_finished() && job.queue == queue);
-            let max = self.settings(queue).finished_max.unwrap_or(u64::MAX);
-            if kept.count() as u64 > max {
+            *kept.entry(self.jobs[id].queue.clone()).or_default() += 1;
+        }
+        for (_, id) in &oldest {
+            let queue = self.jobs[id].queue.clone();
+            let max = self.settings(&queue).finished_max.unwrap_or(u64::MAX);
+            let kept = kept.entry(queue).or_default();
+            if *kept > max {
+                *kept -= 1;
                 self.jobs.remove(id);
             }
         }

@@ -3,17 +3,14 @@
 use bytes::Bytes;
 use rand::Rng;
 use spindle_core::command::{Claim, Finish, Lease, Submit};
-use spindle_core::job::Cause;
+use spindle_core::job::{Cause, Origin};
 use spindle_core::{BytesRef, Command, JobId, JobImage, Rejection, Status, Type};
 use spindle_engine::{
-    ConnectionId, Gate, LeaseRef, LeaseReply, NewJob, Refused, RetryError, Which, WorkResult,
+    ConnectionId, Gate, LeaseRef, LeaseReply, Refused, RetryError, Which, WorkResult,
 };
 
 use super::waits::{Wait, Wish};
 use super::{Judged, Run};
-
-/// Payloads in chunks of several records are this long.
-const LARGE_BYTES: usize = 70_000;
 
 impl Run {
     pub(super) fn ask(&mut self, command: &Command) -> Judged {
@@ -25,11 +22,17 @@ impl Run {
             | Command::Recover { .. }
             | Command::Tick { .. } => return Ok(()),
             Command::Submit(submit) => {
-                self.submit(submit)?;
-                // A client that is not sure asks again at once.
+                let joins = submit.origin == Origin::Gearman && self.rng.random_ratio(5, 6);
+                let mut submit = submit.clone();
+                if joins && self.rng.random_ratio(1, 3) {
+                    self.aim_at_unfinished(&mut submit);
+                }
+                self.submit_somehow(&submit, joins)?;
+                // A client that is not sure asks again at once, another one wants the same to last.
                 if self.rng.random_ratio(1, 6) {
                     self.take_deliveries()?;
-                    self.submit(submit)?;
+                    submit.foreground &= self.rng.random_ratio(1, 2);
+                    self.submit_somehow(&submit, joins)?;
                 }
             }
             Command::Lease(lease) => self.lease(lease)?,
@@ -74,6 +77,7 @@ impl Run {
                 let id = subject(command);
                 let before = self.model.clone();
                 self.change(|model, now_ms| model.apply(command, now_ms, None))?;
+                self.note_full(command);
                 let logged = id.is_none_or(|id| before.job(id).is_some_and(|job| !job.foreground));
                 let needs = match id {
                     Some(id) if logged => self.history.last_change(id.0),
@@ -109,21 +113,18 @@ impl Run {
         Ok(())
     }
 
-    fn submit(&mut self, submit: &Submit) -> Judged {
-        let len = match submit.payload.len as usize {
-            len if len > 1_000_000 => LARGE_BYTES,
-            len => len,
-        };
-        let salt = self.rng.random();
-        let job = NewJob {
-            submit: submit.clone(),
-            payload: pattern(salt, len),
-            kind: submit.payload.kind(),
-        };
+    fn submit_somehow(&mut self, submit: &Submit, joins: bool) -> Judged {
+        if joins { self.submit_or_join(submit) } else { self.submit(submit) }
+    }
+
+    pub(super) fn submit(&mut self, submit: &Submit) -> Judged {
+        let (job, salt) = self.new_job(submit);
+        let len = job.payload.len();
         let connection = self.rng.random_range(1..6);
         let wait_ms = self.rng.random_range(1..30_000);
         let mut ticket = None;
         let last = self.server.engine().look(last_job);
+        let full = self.server.is_full() && !submit.foreground;
         let reply = if submit.foreground {
             let caller = self.server.caller(connection);
             self.server.engine().submit_and_wait(&caller, job, wait_ms).map(|made| {
@@ -133,43 +134,63 @@ impl Run {
         } else {
             self.server.engine().submit(job).map(Some)
         };
+        match reply {
+            Err(Refused::DiskFull) if full => return self.judge_full(),
+            Ok(_) if full => return Err("a submit was accepted on a full disk".into()),
+            _ => {}
+        }
+        let made = self.judge_new(submit, reply, (salt, len), last)?;
+        if let (Some(job), Some(ticket)) = (made, ticket) {
+            let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
+            let wish = Wish::Result { job, until_leased: true };
+            self.waits.add(ticket, Wait { connection, wish, deadline_ms });
+        }
+        Ok(())
+    }
+
+    /// The reply to a submit that makes a job or is refused: its number and gate, as far as they
+    /// are told. `last` was the newest job before it, `bytes` what its payload is made from.
+    pub(super) fn judge_new(
+        &mut self,
+        submit: &Submit,
+        reply: Result<Option<(JobId, Gate)>, Refused>,
+        (salt, len): (u64, usize),
+        last: JobId,
+    ) -> Judged<Option<JobId>> {
         let mut submit = submit.clone();
         submit.id = JobId(last.0.max(1) + 1);
-        let reply = match reply {
+        submit.payload.len = u32::try_from(len).expect("it is short");
+        // Places are the engine's own: the model keeps what the bytes were made from instead.
+        submit.payload.position = salt;
+        let told = match reply {
             Ok(told) => told,
             Err(refused) => {
-                return self.judge_refused(&Command::Submit(Box::new(submit)), refused);
+                let command = Command::Submit(Box::new(submit));
+                return self.judge_refused(&command, refused).map(|()| None);
             }
         };
         let made = self
             .server
             .engine()
             .look(|state| state.jobs_from(JobId(last.0 + 1)).next().map(|found| found.id()));
-        submit.id = reply.map(|(id, _)| id).or(made).ok_or("a submitted job is not there")?;
-        submit.payload.len = u32::try_from(len).expect("it is short");
-        // Places are the engine's own: the model keeps what the bytes were made from instead.
-        submit.payload.position = salt;
-        let id = submit.id;
-        let fresh = !self.told_ids.contains(&id.0);
+        let id = made.ok_or("a submitted job is not there")?;
+        submit.id = id;
+        let (foreground, fresh) = (submit.foreground, !self.told_ids.contains(&id.0));
         let command = Command::Submit(Box::new(submit));
         let refusals = self.refusals(&command);
-        if !refusals.is_empty() || !fresh {
-            return Err(format!("accepted as {id}, and should be {refusals:?}"));
+        if !refusals.is_empty() || !fresh || told.is_some_and(|(told, _)| told != id) {
+            return Err(format!("accepted as {id}, told {told:?}, and should be {refusals:?}"));
         }
         self.change(|model, now_ms| model.apply(&command, now_ms, None))?;
-        if let Some((_, gate)) = reply {
+        if let Some((_, gate)) = told {
             if gate.0 <= self.server.durable() {
                 self.told_ids.insert(id.0);
             }
-            let needs = self.history.birth(id.0);
+            let needs = if foreground { 0 } else { self.history.birth(id.0) };
             self.history.tell(gate.0, needs, || format!("the acknowledgement of job {id}"));
         }
-        if let Some(ticket) = ticket {
-            let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
-            let wish = Wish::Result { job: id, until_leased: true };
-            self.waits.add(ticket, Wait { connection, wish, deadline_ms });
-        }
-        Ok(())
+        self.note_chunks(id);
+        Ok(Some(id))
     }
 
     fn lease(&mut self, lease: &Lease) -> Judged {
@@ -247,6 +268,9 @@ impl Run {
         }
         let needs = if own { self.history.now() } else { made_ready };
         self.history.tell(gate.0, needs, || format!("the lease of job {}", given.id));
+        if gate.0 <= self.server.durable() {
+            self.told_epoch = self.told_epoch.max(given.epoch);
+        }
         if self.server.is_dead() {
             return Ok(());
         }
@@ -326,8 +350,10 @@ impl Run {
         let place = payload.map(|(salt, len)| BytesRef::logged(salt, 9, len as u32, Type::Json));
         let command =
             Command::Retry { image: Box::new(JobImage { id: id.0, ..image }), payload: place };
+        let full = self.server.is_full() && bytes.is_some();
         let reply = match self.server.engine().retry(Which::Id(id), bytes) {
             Ok(gate) => Ok(gate),
+            Err(RetryError::Refused(Refused::DiskFull)) if full => return self.judge_full(),
             Err(RetryError::Refused(refused)) => Err(refused),
             Err(_) if self.server.is_dead() => return Ok(()),
             Err(error) => return Err(format!("job {id} cannot be retried: {error}")),
@@ -355,7 +381,7 @@ fn subject(command: &Command) -> Option<JobId> {
     }
 }
 
-fn last_job(state: &spindle_core::State) -> JobId {
+pub(super) fn last_job(state: &spindle_core::State) -> JobId {
     state.jobs_from(JobId(0)).last().map_or(JobId(0), |found| found.id())
 }
 

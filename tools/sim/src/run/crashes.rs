@@ -23,6 +23,9 @@ impl Run {
         begin_epoch(&mut self.model, grace_ms, self.server.now_ms());
         self.history.restart(&self.model, self.server.durable());
         self.seen_trims = 0;
+        if self.model.epoch() <= self.told_epoch {
+            return Err(format!("epoch {} begins again", self.model.epoch()));
+        }
         self.compare()
     }
 
@@ -37,12 +40,12 @@ impl Run {
             6 => {
                 let kinds = [Operation::Write, Operation::Sync];
                 let kind = kinds[self.rng.random_range(0..2)];
-                self.io_error_planned = true;
+                self.errors_planned.push(kind);
                 self.server.disk.fail(kind, self.rng.random_range(0..3), Fault::InputOutput);
                 Ok(())
             }
             _ => {
-                self.commit();
+                self.commit()?;
                 self.crash()
             }
         }
@@ -54,11 +57,16 @@ impl Run {
         let durable = self.server.durable();
         let told = std::mem::take(&mut self.waits);
         drop(told);
+        self.counts.full_crashes += u64::from(self.server.is_full());
+        self.full_changes_undurable = 0;
         self.lose_power_or_process();
         self.server.stop();
         let ahead = self.rng.random_range(0..2 * CLOCK_JUMP_MS);
         let start_ms = (self.server.now_ms() + ahead).saturating_sub(CLOCK_JUMP_MS);
         self.server.clock = Arc::new(ManualClock::new(start_ms));
+        if self.server.is_limited() && self.rng.random_ratio(1, 3) {
+            self.free_disk();
+        }
         for broken in 0.. {
             self.counts.crashes += 1;
             if broken < BROKEN_STARTS_MAX && self.rng.random_ratio(1, 3) {
@@ -71,18 +79,28 @@ impl Run {
             self.server.disk.crash();
         }
         self.waits = Waits::default();
-        self.check_fold()
+        self.check_fold()?;
+        self.read_large(true)
     }
 
     /// Before the server is dropped, so that its last breath writes nothing.
     fn lose_power_or_process(&mut self) {
-        // A planned error that did not come yet goes with the power only.
-        let failed = self.server.engine().failure().is_some() || self.io_error_planned;
-        self.io_error_planned = false;
-        if failed || self.rng.random_ratio(2, 3) {
-            self.server.disk.crash();
-        } else {
+        let powered = self.server.disk.is_powered();
+        let failed = powered && self.server.engine().failure().is_some();
+        let planned = std::mem::take(&mut self.errors_planned);
+        let syncs = planned.contains(&Operation::Sync);
+        if failed {
+            self.counts.failed_syncs += u64::from(syncs);
+            self.counts.failed_writes += u64::from(!syncs);
+        }
+        // A planned error that did not come yet goes with the power only. After a failed sync the
+        // next process reads what may be on no disk: it must not believe it.
+        let kills = powered && planned.len() == usize::from(failed);
+        if kills && self.rng.random_ratio(1, if failed { 2 } else { 3 }) {
+            self.counts.failed_kills += u64::from(failed);
             self.server.disk.kill();
+        } else {
+            self.server.disk.crash();
         }
     }
 
@@ -110,15 +128,20 @@ impl Run {
         // What is there now is there for good: the start has synced it.
         self.history.restart(&survived, next);
         self.model = survived;
+        self.count_persisted(durable);
+        self.count_torn(next);
         if self.trace {
             println!("  the log goes on at {next}, was durable below {durable}");
         }
         match self.server.start(log) {
             Ok(()) => {
+                self.counts.full_starts += u64::from(self.server.is_full());
                 self.started()?;
                 Ok(true)
             }
-            Err(_) if !self.server.disk.is_powered() => {
+            Err(_) if !self.server.disk.is_powered() || self.server.is_limited() => {
+                // Without room for its first record no server starts.
+                self.free_disk();
                 // Its first record may have made it.
                 let mut begun = self.model.clone();
                 begin_epoch(&mut begun, self.server.grace_ms(), self.server.now_ms());

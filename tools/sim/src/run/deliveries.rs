@@ -16,6 +16,7 @@ impl Run {
             self.judge_delivery(&delivery)?;
         }
         self.end_spent()?;
+        self.check_ends_told()?;
         let now_ms = self.server.now_ms();
         for (ticket, wait) in self.waits.iter() {
             if let Wish::Lease(lease) = &wait.wish {
@@ -44,8 +45,14 @@ impl Run {
                 self.waits.remove(ticket);
                 self.judge_lease(lease, job, gate)
             }
-            (Answer::Finished(image), Wish::Result { job, .. }) if image.id == job.0 => {
+            (Answer::Finished(image), Wish::Result { job, .. })
+            | (Answer::Ended { image, .. }, Wish::Watch { job })
+                if image.id == job.0 =>
+            {
+                // It may have ended because a lease met it without tries left.
+                self.end_spent()?;
                 self.waits.remove(ticket);
+                self.counts.ends += u64::from(matches!(wait.wish, Wish::Watch { .. }));
                 let known = self.model.job(*job);
                 if known.is_some_and(|known| known.status() != image.status()) {
                     return Err(format!("{image:?} was told of {known:?}"));
@@ -54,8 +61,9 @@ impl Run {
                 self.history.tell(gate.0, needs, || format!("the end of job {job}"));
                 Ok(())
             }
-            (Answer::Gone(id), Wish::Result { job, .. }) if id == job => {
+            (Answer::Gone(id), Wish::Result { job, .. } | Wish::Watch { job }) if id == job => {
                 self.waits.remove(ticket);
+                self.counts.ends += u64::from(matches!(wait.wish, Wish::Watch { .. }));
                 if self.model.job(*id).is_some() {
                     return Err(format!("job {id} was told gone, and is there"));
                 }

@@ -2,9 +2,13 @@
 //! clock moved by hand. Every answer is judged when it is given, every state after each crash.
 
 mod asks;
+mod counts;
 mod crashes;
 mod deliveries;
+mod full;
 mod history;
+mod joins;
+mod large;
 mod options;
 mod reads;
 mod server;
@@ -14,33 +18,18 @@ use std::collections::BTreeSet;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use spindle_log::disk::Operation;
 
 use crate::model::Model;
 use crate::workload::{Step, View, Workload};
+pub use counts::Counts;
+use full::Phases;
 use history::History;
+use joins::Persisted;
+use large::Large;
 pub use options::{FaultName, Planted};
 use server::Server;
 use waits::Waits;
-
-/// What one seed did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Commands asked of the engine.
-    pub commands: u64,
-    /// Crashes of every kind, those while starting included.
-    pub crashes: u64,
-    /// Trims of the log.
-    pub trims: u64,
-}
-
-impl Counts {
-    /// Adds another seed's.
-    pub fn add(&mut self, other: Counts) {
-        self.commands += other.commands;
-        self.crashes += other.crashes;
-        self.trims += other.trims;
-    }
-}
 
 /// A rule that does not hold, and after which step that was seen.
 #[derive(Debug, thiserror::Error)]
@@ -70,10 +59,19 @@ pub struct Run {
     waits: Waits,
     /// Ids that somebody was told.
     told_ids: BTreeSet<u64>,
+    /// The newest epoch of which somebody was told a lease.
+    told_epoch: u64,
+    persisted: Vec<Persisted>,
+    large: Large,
+    phases: Phases,
+    /// What was accepted on a full disk and is not durable yet.
+    full_changes_undurable: u64,
+    planted: Planted,
     counts: Counts,
     seen_trims: u64,
     step: u64,
-    io_error_planned: bool,
+    /// Errors of the disk that were planned since the power went last.
+    errors_planned: Vec<Operation>,
     trace: bool,
     /// Compare after every step.
     slow: bool,
@@ -95,6 +93,7 @@ impl Run {
         })?;
         let mut model = server.empty_model();
         model.leave_ids();
+        let phases = Phases::new(&mut rng);
         let mut run = Run {
             rng,
             workload: Workload::new(seed),
@@ -103,10 +102,16 @@ impl Run {
             model,
             waits: Waits::default(),
             told_ids: BTreeSet::new(),
+            told_epoch: 0,
+            persisted: Vec::new(),
+            large: Large::default(),
+            phases,
+            full_changes_undurable: 0,
+            planted,
             counts: Counts::default(),
             seen_trims: 0,
             step: 0,
-            io_error_planned: false,
+            errors_planned: Vec::new(),
             trace,
             slow: trace,
         };
@@ -122,6 +127,12 @@ impl Run {
         let mut crash_at = self.rng.random_range(50..crash_every);
         while self.counts.commands < COMMANDS_MIN || !self.has_seen_enough() {
             self.step += 1;
+            match self.turn_phase() {
+                Ok(crash) => crash_at = crash.unwrap_or(crash_at),
+                // A dead server says many things.
+                Err(_) if self.server.is_dead() => {}
+                Err(why) => return Err(self.violation("the disk is full, or no more", why)),
+            }
             let now_ms = self.server.now_ms();
             let view = View { model: &self.model, finished: None, now_ms };
             let mut step = self.workload.step(view);
@@ -175,7 +186,7 @@ impl Run {
             self.read()?;
         }
         if self.rng.random_ratio(1, 5) {
-            self.commit();
+            self.commit()?;
         }
         if self.rng.random_ratio(1, 4) {
             self.carry(1)?;
@@ -216,19 +227,22 @@ impl Run {
         }
     }
 
-    fn commit(&mut self) {
-        self.server.engine().commit_once();
+    fn commit(&mut self) -> Judged {
+        let outcome = self.server.engine().commit_once();
+        self.judge_commit(outcome)?;
         self.server.maintain();
         self.history.prune(self.server.durable());
+        Ok(())
     }
 
     /// Steps of carry-forward; after a trim the fold of what is left is the state.
     fn carry(&mut self, steps: u32) -> Judged {
         for _ in 0..steps {
+            let full = self.server.is_full();
             let more = self.server.engine().carry_step().unwrap_or(false);
             self.take_deliveries()?;
             if steps > 1 && self.rng.random_ratio(1, 2) {
-                self.commit();
+                self.commit()?;
             }
             if self.server.is_dead() {
                 return Ok(());
@@ -237,11 +251,13 @@ impl Run {
             let trims = self.server.engine().trims();
             if trims > self.seen_trims {
                 self.counts.trims += trims - self.seen_trims;
+                self.counts.full_trims += if full { trims - self.seen_trims } else { 0 };
                 self.seen_trims = trims;
                 if self.rng.random_ratio(1, 4) {
                     return self.crash();
                 }
                 self.check_fold()?;
+                self.read_large(false)?;
             }
             if !more {
                 break;
@@ -253,7 +269,8 @@ impl Run {
     fn check_fold(&mut self) -> Judged {
         while self.server.engine().commit_once() == spindle_engine::Committed::Some {}
         self.history.prune(self.server.durable());
-        if self.server.is_dead() {
+        // On a full disk some of it may wait for room.
+        if self.server.is_dead() || self.server.durable() < self.server.tail() {
             return Ok(());
         }
         let folded = self.server.fold()?;

@@ -19,11 +19,13 @@ pub enum FaultName {
     AttemptsOffByOne,
     /// A paused queue gives out jobs.
     PausedQueueLeased,
+    /// "You joined that job" leaves before the record that keeps the job for whoever joined it.
+    JoinAnsweredEarly,
 }
 
 impl FaultName {
     /// All of them.
-    pub const ALL: [FaultName; 7] = [
+    pub const ALL: [FaultName; 8] = [
         FaultName::AnswerBeforeSync,
         FaultName::GhostFrame,
         FaultName::TrimBeforeCommit,
@@ -31,6 +33,7 @@ impl FaultName {
         FaultName::DuplicateAnsweredEarly,
         FaultName::AttemptsOffByOne,
         FaultName::PausedQueueLeased,
+        FaultName::JoinAnsweredEarly,
     ];
 }
 
@@ -39,6 +42,8 @@ impl FaultName {
 pub struct Planted {
     pub(crate) engine: Faults,
     pub(crate) ghost_frame: bool,
+    /// In the door, not in the engine: it does not wait for the gate it was given.
+    pub(crate) join_answered_early: bool,
 }
 
 impl Planted {
@@ -53,6 +58,7 @@ impl Planted {
             FaultName::DuplicateAnsweredEarly => planted.engine.duplicate_answered_early = true,
             FaultName::AttemptsOffByOne => planted.engine.core.attempts_off_by_one = true,
             FaultName::PausedQueueLeased => planted.engine.core.paused_queue_leased = true,
+            FaultName::JoinAnsweredEarly => planted.join_answered_early = true,
         }
         planted
     }

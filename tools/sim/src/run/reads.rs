@@ -14,9 +14,10 @@ impl Run {
     pub(super) fn read(&mut self) -> Judged {
         let ids: Vec<u64> = self.model.jobs().map(|job| job.id).collect();
         let Some(id) = ids.choose(&mut self.rng).copied() else { return Ok(()) };
-        match self.rng.random_range(0..6) {
+        match self.rng.random_range(0..7) {
             0 => self.wait_for_result(JobId(id)),
             1 => self.cancel_wait(),
+            2 => self.report(),
             _ => self.read_job(JobId(id)),
         }
     }

@@ -8,14 +8,15 @@ use spindle_engine::{
     Caller, Clock, ConnectionId, Delivery, Engine, Mailbox, ManualClock, Options, Which, fold_state,
 };
 use spindle_log::disk::SimDisk;
-use spindle_log::{FileLog, FileLogOptions, Log, SyncPolicy};
+use spindle_log::{FileLog, FileLogOptions, Log, Space, SyncPolicy};
 
 use super::{Judged, Planted};
 use crate::model::Model;
 
 /// Small, so that a seed fills many and trims some.
 const SEGMENT_BYTES: u64 = 64 * 1024;
-const RECORD_BYTES_MAX: u32 = 48 * 1024;
+/// Of which an event may need 16 KiB: so payloads of more than 4 KiB take several records.
+pub const RECORD_BYTES_MAX: u32 = 20 * 1024;
 /// Payloads and results are read back from the log soon.
 const PAYLOAD_MEMORY_BYTES: usize = 16 * 1024;
 const FIRST_MS: u64 = 1_700_000_000_000;
@@ -39,6 +40,8 @@ pub struct Server {
     planted: Planted,
     options: Options,
     running: Option<Running>,
+    /// The disk has no room for more than it holds.
+    limited: bool,
 }
 
 struct Running {
@@ -63,6 +66,7 @@ impl Server {
             planted,
             options,
             running: None,
+            limited: false,
         };
         let log = server.open_log().map_err(|error| format!("no log on an empty disk: {error}"))?;
         server.start(log)?;
@@ -128,6 +132,36 @@ impl Server {
 
     pub fn take_letters(&self) -> Vec<Delivery> {
         std::mem::take(&mut *self.running().letters.0.lock())
+    }
+
+    /// There is no room on the disk for more than it holds now.
+    pub fn limit_disk(&mut self) {
+        self.disk.set_capacity(Some(self.disk.used()));
+        self.limited = true;
+    }
+
+    /// There is room again.
+    pub fn free_disk(&mut self) {
+        self.disk.set_capacity(None);
+        self.limited = false;
+        if self.running.is_some() {
+            self.maintain();
+        }
+    }
+
+    /// Whether the disk has no room for more than it held at some time.
+    pub fn is_limited(&self) -> bool {
+        self.limited
+    }
+
+    /// Whether the log says that it has only its reserve left.
+    pub fn is_full(&self) -> bool {
+        self.running().log.space() == Space::ReserveOnly
+    }
+
+    /// What the log has room for without another segment.
+    pub fn room_bytes(&self) -> u64 {
+        self.running().log.room_bytes()
     }
 
     pub fn maintain(&self) {

@@ -15,6 +15,8 @@ pub enum Wish {
     Lease(Box<Lease>),
     /// A job's end.
     Result { job: JobId, until_leased: bool },
+    /// News of a job, and its end.
+    Watch { job: JobId },
 }
 
 /// One who waits.
@@ -47,7 +49,15 @@ pub struct Waits {
 
 impl Waits {
     pub fn add(&mut self, ticket: Ticket, wait: Wait) {
+        if let Wish::Watch { job } = wait.wish {
+            self.keep(job);
+        }
         self.waits.insert(ticket, wait);
+    }
+
+    /// Somebody wants a job again that was to go with its lease.
+    pub fn keep(&mut self, id: JobId) {
+        self.abandoned.remove(&id);
     }
 
     pub fn find(&self, ticket: Ticket) -> Option<&Wait> {
@@ -75,13 +85,18 @@ impl Waits {
     }
 
     fn waits_for(&self, id: JobId) -> bool {
-        self.waits.values().any(|wait| matches!(wait.wish, Wish::Result { job, .. } if job == id))
+        self.waits.values().any(|wait| match wait.wish {
+            Wish::Result { job, .. } | Wish::Watch { job } => job == id,
+            Wish::Lease(_) => false,
+        })
     }
 
     /// Somebody stopped waiting: an unstarted foreground job goes with the last one. Says whether
     /// the job is to go.
     pub fn stopped(&mut self, wait: &Wait, model: &Model) -> Option<JobId> {
-        let Wish::Result { job: id, .. } = wait.wish else { return None };
+        let (Wish::Result { job: id, .. } | Wish::Watch { job: id }) = wait.wish else {
+            return None;
+        };
         let job = model.job(id).filter(|job| job.foreground)?;
         if self.waits_for(id) {
             return None;

@@ -1,0 +1,72 @@
+//! What seeds did, so that a loss of coverage is seen.
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $field:ident = $name:literal,)*) => {
+        /// What one seed did, or several.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counts {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl Counts {
+            /// Each count with what it is called.
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$(($name, self.$field),)*]
+            }
+
+            /// Adds another seed's.
+            pub fn add(&mut self, other: Counts) {
+                $(self.$field += other.$field;)*
+            }
+        }
+    };
+}
+
+counts! {
+    /// Commands asked of the engine.
+    commands = "commands",
+    /// Crashes of every kind, those while starting included.
+    crashes = "crashes",
+    /// Trims of the log.
+    trims = "trims",
+    /// Submits that joined a job which was there.
+    joins = "joins",
+    /// Background submits that joined a job in memory, which was logged for them.
+    persists = "joins that logged a job",
+    /// Such joins that were acknowledged, whose jobs a crash left.
+    persists_kept = "of those kept by a crash",
+    /// Such joins that were not acknowledged yet, whose jobs a crash took.
+    persists_cut = "taken by a crash before the answer",
+    /// News that watchers were told.
+    news = "news",
+    /// Ends that watchers were told.
+    ends = "ends watched",
+    /// Payloads in several records.
+    chunked = "chunked payloads",
+    /// Payloads over one MiB among them.
+    huge = "over 1 MiB",
+    /// Crashes after which chunks were there without the event that names them.
+    torn = "cut off before their event",
+    /// Times that such a payload was found in another place, told again.
+    carried = "carried",
+    /// Such payloads read whole in a later life of the server.
+    read_back = "read back after a restart",
+    /// Submits refused because the disk was full.
+    full_refusals = "submits refused by a full disk",
+    /// Ends of jobs and deletes accepted while it was.
+    full_changes = "ends and deletes on it",
+    /// Those of them that became durable while it was.
+    full_commits = "commits of them",
+    /// Trims while it was.
+    full_trims = "trims on it",
+    /// Crashes while it was.
+    full_crashes = "crashes on it",
+    /// Starts on a full disk that came through.
+    full_starts = "starts on it",
+    /// Writes that failed and ended the server.
+    failed_writes = "failed writes",
+    /// Syncs that failed and ended the server.
+    failed_syncs = "failed syncs",
+    /// Restarts after one of them on a machine that stayed up.
+    failed_kills = "restarts of the process after one",
+}

@@ -1,0 +1,111 @@
+//! Phases in which the disk has no room for another segment.
+
+use rand::Rng;
+use spindle_core::Command;
+use spindle_engine::Committed;
+
+use super::server::RECORD_BYTES_MAX;
+use super::{COMMANDS_MIN, Judged, Run};
+
+/// Submits until the log says that there is no room, at most.
+const FILLERS_MAX: u32 = 24;
+
+/// When the disk is full, counted in commands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Phases {
+    begins: u64,
+    ends: Option<u64>,
+}
+
+impl Phases {
+    pub fn new(rng: &mut impl Rng) -> Phases {
+        Phases { begins: rng.random_range(COMMANDS_MIN / 10..COMMANDS_MIN / 2), ends: None }
+    }
+}
+
+impl Run {
+    /// Begins or ends a phase, if it is time. Says whether the server is to crash in it, and when.
+    pub(super) fn turn_phase(&mut self) -> Judged<Option<u64>> {
+        let now = self.counts.commands;
+        if self.phases.ends.is_some_and(|ends| now >= ends) {
+            self.end_full()?;
+        }
+        if self.phases.ends.is_some() || now < self.phases.begins {
+            return Ok(None);
+        }
+        let lasts = self.rng.random_range(60..200);
+        self.phases.ends = Some(now + lasts);
+        self.phases.begins = now + self.rng.random_range(COMMANDS_MIN / 3..COMMANDS_MIN);
+        self.server.limit_disk();
+        for _ in 0..FILLERS_MAX {
+            if self.server.is_full() || self.server.is_dead() {
+                break;
+            }
+            let filler = self.filler();
+            self.submit(&filler)?;
+            self.take_deliveries()?;
+            self.commit()?;
+        }
+        Ok(self.rng.random_ratio(1, 2).then(|| now + self.rng.random_range(5..lasts)))
+    }
+
+    /// There is room again: all that waited for it goes on.
+    pub(super) fn end_full(&mut self) -> Judged {
+        self.free_disk();
+        if self.server.is_dead() {
+            return Ok(());
+        }
+        while self.server.engine().commit_once() == Committed::Some {}
+        self.server.maintain();
+        if self.server.is_dead() {
+            return Ok(());
+        }
+        let (durable, tail) = (self.server.durable(), self.server.tail());
+        let stuck = durable < tail && self.errors_planned.is_empty();
+        if stuck || self.server.is_full() {
+            return Err(format!("with room again, {durable} of {tail} records are durable"));
+        }
+        self.history.prune(durable);
+        Ok(())
+    }
+
+    pub(super) fn free_disk(&mut self) {
+        self.phases.ends = None;
+        self.server.free_disk();
+    }
+
+    /// A submit was refused for want of room: nothing of it is there.
+    pub(super) fn judge_full(&mut self) -> Judged {
+        self.counts.full_refusals += 1;
+        self.compare()
+    }
+
+    /// A command was accepted; on a full disk that is worth a note.
+    pub(super) fn note_full(&mut self, command: &Command) {
+        let frees = matches!(command, Command::Finish(_) | Command::Delete { .. });
+        if frees && self.server.is_full() {
+            self.counts.full_changes += 1;
+            self.full_changes_undurable += 1;
+        }
+    }
+
+    /// The log takes what fits into its reserve: only what does not may wait for room.
+    pub(super) fn judge_commit(&mut self, outcome: Committed) -> Judged {
+        match outcome {
+            // A segment that could not be prepared for another reason is tried again.
+            Committed::Full if !self.errors_planned.is_empty() => Ok(()),
+            Committed::Full if !self.server.is_limited() => {
+                Err("records wait for room on a disk that has it".into())
+            }
+            Committed::Full if self.server.room_bytes() > u64::from(RECORD_BYTES_MAX) + 1_024 => {
+                Err(format!("records wait for room with {} bytes of it", self.server.room_bytes()))
+            }
+            Committed::Some if self.server.durable() == self.server.tail() => {
+                let changes = std::mem::take(&mut self.full_changes_undurable);
+                self.counts.full_commits += if self.server.is_full() { changes } else { 0 };
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
