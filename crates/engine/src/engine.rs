@@ -539,6 +539,8 @@ impl Engine {
             Some(status) if !status.is_finished() => status,
             _ => return Ok(None),
         };
+        // Somebody waits again.
+        inner.abandoned.remove(&job);
         let leased = status == spindle_core::Status::Leased;
         let deadline_ms = Some(inner.now_ms.saturating_add(wait_ms));
         let wish = Wish::Result { job, until_leased };

@@ -222,10 +222,13 @@ impl GearmanSession {
     fn go_on_dropping(&mut self, name: Bytes, out: &mut Outbox) {
         for _ in 0..STEPS_PER_TURN {
             match self.engine.empty_queue(&name) {
-                Ok((0, gate)) => {
+                Ok((0, _)) => {
+                    // Its limits go with it; with nothing set this changes nothing. The answer
+                    // waits for that too.
+                    let cleared =
+                        self.engine.change_queue(&name, |queue| queue.jobs_max_by_class.clear());
+                    let Ok(gate) = cleared else { break };
                     self.common.roll.lock().forget_function(&name);
-                    // Its limits go with it; with nothing set this changes nothing.
-                    self.engine.change_queue(&name, |queue| queue.jobs_max_by_class.clear()).ok();
                     out.put(gate, admin::ok);
                     return;
                 }

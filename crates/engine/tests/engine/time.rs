@@ -202,3 +202,26 @@ fn an_engine_that_stops_leases_nothing_more_and_tells_those_who_wait() {
     assert!(bench.lease("q").is_none());
     assert!(bench.engine.submit(new_job(plain("q"), b"x")).is_err());
 }
+
+#[test]
+fn a_foreground_job_that_somebody_waits_for_again_outlives_its_lease() {
+    for waits_again in [true, false] {
+        let bench = Bench::new();
+        let mut submit = plain("q");
+        submit.foreground = true;
+        submit.ttr_ms = Some(1_000);
+        bench
+            .engine
+            .submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 60_000)
+            .expect("room");
+        let job = bench.lease("q").expect("it is ready");
+        bench.engine.connection_gone(ConnectionId(1), None);
+        if waits_again {
+            let wait = bench.engine.wait_for_result(&bench.caller(2), job.id, 60_000, false);
+            assert!(wait.expect("room").is_some());
+        }
+        bench.pass(1_001);
+        let status = bench.status(job.id);
+        assert_eq!(status.is_some(), waits_again, "{status:?}");
+    }
+}

@@ -102,7 +102,7 @@ impl Shared {
         segment
             .file
             .append_durably(bytes, offset)
-            .map_err(|error| self.poison_with("write", &segment.name, error))
+            .map_err(|error| self.poison_with("write and sync", &segment.name, error))
     }
 
     /// Makes a segment's bytes durable, unless an earlier failure made that a lie.

@@ -200,7 +200,7 @@ async fn shown(api: &Api, name: &[u8]) -> Answered<Json<QueueInFull>> {
     let (listing, gate) = api.engine().queue(name);
     api.desk().durable(gate).await;
     let Some(listing) = listing else {
-        return Err(Problem::new(Code::QueueNotFound, "the queue has no jobs and no settings"));
+        return Err(no_queue());
     };
     let now_ms = api.engine().now_ms();
     let (queue, settings) = api.engine().look(|state| {
@@ -209,6 +209,10 @@ async fn shown(api: &Api, name: &[u8]) -> Answered<Json<QueueInFull>> {
     });
     let waiting_leases = api.engine().waiting_leases(name);
     Ok(Json(QueueInFull { queue, waiting_leases, settings }))
+}
+
+fn no_queue() -> Problem {
+    Problem::new(Code::QueueNotFound, "the queue has no jobs and no settings")
 }
 
 /// Give out no more jobs of a queue. Those that are leased go on.
@@ -239,7 +243,7 @@ pub(crate) async fn resume(
     let (known, gate) = api.engine().queue(&name);
     if known.is_none() {
         api.desk().durable(gate).await;
-        return Err(Problem::new(Code::QueueNotFound, "the queue has no jobs and no settings"));
+        return Err(no_queue());
     }
     change(&api, &name, |settings| settings.paused = false).await
 }
