@@ -49,7 +49,7 @@ pub struct Waits {
 
 impl Waits {
     pub fn add(&mut self, ticket: Ticket, wait: Wait) {
-        if let Wish::Watch { job } = wait.wish {
+        if let Wish::Result { job, .. } | Wish::Watch { job } = wait.wish {
             self.keep(job);
         }
         self.waits.insert(ticket, wait);
