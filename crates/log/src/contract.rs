@@ -41,6 +41,9 @@ pub struct Stored {
     pub epoch: u64,
     /// Its bytes. They may be a slice of a larger read buffer: copy what is kept for long.
     pub bytes: Bytes,
+    /// Parts of it that carry a checksum of their own ([`CheckedPart`](crate::CheckedPart)) do not
+    /// match it. All other bytes are proven.
+    pub damaged: bool,
 }
 
 /// What became of one submitted record.

@@ -23,7 +23,10 @@
 //!   frame is bad, a good one behind it tells damage (the bad one had been durable) from the
 //!   tail that a crash tore (it had not).
 
-use crate::contract::Position;
+use crate::{
+    contract::Position,
+    parts::{CheckedPart, checksum_as_written},
+};
 
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
 pub(crate) const FRAME_HEADER_BYTES: usize = 40;
@@ -161,18 +164,35 @@ pub(crate) fn decode_frame(
     salt: u32,
     payload_bytes: usize,
 ) -> Option<(FrameHeader, u32)> {
-    let crc = u32_at(bytes, 0);
     let covered = bytes.get(4..FRAME_HEADER_BYTES + payload_bytes)?;
-    if crc32c::crc32c_append(salt, covered) != crc {
+    let crc = crc32c::crc32c_append(salt, covered);
+    (crc == u32_at(bytes, 0)).then(|| (header(bytes), crc))
+}
+
+/// As [`decode_frame`], for a frame whose CRC does not match: `parts` of its payload stand for what
+/// their bytes were. With a frame that is given back, nothing but those parts is damaged.
+pub(crate) fn decode_damaged_frame(
+    bytes: &[u8],
+    salt: u32,
+    payload_bytes: usize,
+    parts: &[CheckedPart],
+) -> Option<(FrameHeader, u32)> {
+    if parts.is_empty() {
         return None;
     }
-    let header = FrameHeader {
+    let (head, payload) =
+        bytes.get(4..FRAME_HEADER_BYTES + payload_bytes)?.split_at(FRAME_HEADER_BYTES - 4);
+    let crc = checksum_as_written(crc32c::crc32c_append(salt, head), payload, parts)?;
+    (crc == u32_at(bytes, 0)).then(|| (header(bytes), crc))
+}
+
+fn header(bytes: &[u8]) -> FrameHeader {
+    FrameHeader {
         position: Position(u64_at(bytes, 8)),
         epoch: u64_at(bytes, 16),
         synced_upto: Position(u64_at(bytes, 24)),
         prev_crc: u32_at(bytes, 32),
-    };
-    Some((header, crc))
+    }
 }
 
 /// Where a frame is in its segment, in four bytes: frames begin at multiples of 8, so the low

@@ -37,6 +37,7 @@ mod file;
 mod folder;
 mod frame;
 mod memory;
+mod parts;
 mod scan;
 mod survey;
 pub mod verify;
@@ -47,3 +48,4 @@ pub use contract::{
 pub use file::{FileLog, FileLogOptions, SyncPolicy};
 pub use folder::OpenError;
 pub use memory::MemoryLog;
+pub use parts::{CheckedPart, PartsOf, no_parts};

@@ -158,7 +158,7 @@ impl Log for MemoryLog {
                 let position = Position(first.0 + at as u64);
                 let record = records.get(at).filter(|_| position < committed)?;
                 let (epoch, bytes) = (record.epoch, record.bytes.clone());
-                Some(Ok(Stored { position, epoch, bytes }))
+                Some(Ok(Stored { position, epoch, bytes, damaged: false }))
             })
         });
         Ok(Box::new(stored))

@@ -5,9 +5,13 @@ use std::{io, sync::Arc};
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    contract::Position,
+    contract::{Position, Stored},
     disk::DiskFile,
-    frame::{Announced, FRAME_HEADER_BYTES, announced, decode_frame, frame_bytes},
+    frame::{
+        Announced, FRAME_HEADER_BYTES, FrameHeader, announced, decode_damaged_frame, decode_frame,
+        frame_bytes,
+    },
+    parts::PartsOf,
 };
 
 const CHUNK_BYTES: usize = 1024 * 1024;
@@ -28,6 +32,10 @@ pub(crate) struct Frame {
     /// Where the frame begins in the file, and its payload's length.
     pub(crate) start: u64,
     pub(crate) payload_bytes: usize,
+    /// The CRC of the frame before, as this one tells it.
+    pub(crate) prev_crc: u32,
+    /// Parts of the payload are damaged, and nothing else is.
+    pub(crate) damaged: bool,
 }
 
 /// Why there is no such frame.
@@ -44,6 +52,13 @@ impl From<io::Error> for NoFrame {
     }
 }
 
+struct Decoded {
+    header: FrameHeader,
+    crc: u32,
+    payload_bytes: usize,
+    damaged: bool,
+}
+
 /// Walks over a segment's frames.
 ///
 /// The buffer is shared with the payloads handed out; it is used again when they are gone by the
@@ -51,6 +66,7 @@ impl From<io::Error> for NoFrame {
 pub(crate) struct Frames {
     file: Arc<dyn DiskFile>,
     salt: u32,
+    parts_of: PartsOf,
     buffer: Bytes,
     /// The file offset of the buffer's first byte.
     buffer_start: u64,
@@ -63,9 +79,14 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    pub(crate) fn new(file: Arc<dyn DiskFile>, salt: u32, offset: u64, limit: u64) -> Self {
+    pub(crate) fn new(
+        file: Arc<dyn DiskFile>,
+        salt: u32,
+        (offset, limit): (u64, u64),
+        parts_of: PartsOf,
+    ) -> Self {
         let buffer = Bytes::new();
-        Self { file, salt, buffer, buffer_start: offset, filled: 0, offset, limit }
+        Self { file, salt, parts_of, buffer, buffer_start: offset, filled: 0, offset, limit }
     }
 
     /// Where the next frame begins.
@@ -76,7 +97,7 @@ impl Frames {
     /// Takes the next frame, or stays before it when it is not as expected.
     pub(crate) fn take(&mut self, expected: Expected) -> Result<Frame, NoFrame> {
         let start = self.offset;
-        let (header, crc, payload_bytes) = self.decode()?;
+        let Decoded { header, crc, payload_bytes, damaged } = self.decode()?;
         if header.position != expected.position {
             return Err(NoFrame::Bad("the frame is of another position"));
         }
@@ -84,10 +105,11 @@ impl Frames {
             return Err(NoFrame::Bad("the frame does not follow the one before it"));
         }
         self.offset += frame_bytes(payload_bytes) as u64;
-        Ok(Frame { epoch: header.epoch, crc, start, payload_bytes })
+        let FrameHeader { epoch, prev_crc, .. } = header;
+        Ok(Frame { epoch, crc, start, payload_bytes, prev_crc, damaged })
     }
 
-    fn decode(&mut self) -> Result<(crate::frame::FrameHeader, u32, usize), NoFrame> {
+    fn decode(&mut self) -> Result<Decoded, NoFrame> {
         let room = usize::try_from(self.limit.saturating_sub(self.offset)).unwrap_or(usize::MAX);
         if room < FRAME_HEADER_BYTES {
             return Err(NoFrame::Bad("the segment ends here"));
@@ -99,17 +121,22 @@ impl Frames {
         if FRAME_HEADER_BYTES + payload_bytes > room {
             return Err(NoFrame::Bad("the frame is longer than the segment"));
         }
-        let salt = self.salt;
+        let (salt, parts_of) = (self.salt, self.parts_of);
         let bytes = self.want(FRAME_HEADER_BYTES + payload_bytes)?;
-        let (header, crc) = decode_frame(bytes, salt, payload_bytes)
+        if let Some((header, crc)) = decode_frame(bytes, salt, payload_bytes) {
+            return Ok(Decoded { header, crc, payload_bytes, damaged: false });
+        }
+        let parts = parts_of(&bytes[FRAME_HEADER_BYTES..]);
+        let (header, crc) = decode_damaged_frame(bytes, salt, payload_bytes, &parts)
             .ok_or(NoFrame::Bad("the frame's checksum does not match"))?;
-        Ok((header, crc, payload_bytes))
+        Ok(Decoded { header, crc, payload_bytes, damaged: true })
     }
 
-    /// The payload of the frame that was just taken, as a slice of the buffer.
-    pub(crate) fn payload(&self, frame: &Frame) -> Bytes {
+    /// The record in the frame that was just taken, its bytes a slice of the buffer.
+    pub(crate) fn stored(&self, position: Position, frame: &Frame) -> Stored {
         let start = (frame.start - self.buffer_start) as usize + FRAME_HEADER_BYTES;
-        self.buffer.slice(start..start + frame.payload_bytes)
+        let bytes = self.buffer.slice(start..start + frame.payload_bytes);
+        Stored { position, epoch: frame.epoch, bytes, damaged: frame.damaged }
     }
 
     /// The file's next `count` bytes; zeros stand for what lies beyond its end.

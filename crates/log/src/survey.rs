@@ -19,6 +19,7 @@ use crate::{
         Announced, BadHeader, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameSpot, SEGMENT_HEADER_BYTES,
         SegmentHeader, announced, claimed_position, decode_frame,
     },
+    parts::PartsOf,
     scan::{Expected, Frames, NoFrame},
 };
 
@@ -48,6 +49,18 @@ pub(crate) struct Surveyed {
     pub(crate) end: u64,
     pub(crate) file_bytes: u64,
     pub(crate) last_crc: u32,
+    /// Records with damage that leaves the rest of them sound, in order.
+    pub(crate) damaged: Vec<DamagedFrame>,
+}
+
+/// A frame of which only parts that carry their own checksum are damaged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DamagedFrame {
+    pub(crate) position: Position,
+    pub(crate) offset: u64,
+    /// Where the next frame begins.
+    pub(crate) end: u64,
+    prev_crc: u32,
 }
 
 /// The first thing that should be there and is not.
@@ -76,6 +89,7 @@ pub(crate) struct Manner {
     pub(crate) write: bool,
     /// Off only for a planted fault.
     pub(crate) check_chain: bool,
+    pub(crate) parts_of: PartsOf,
 }
 
 /// Reads everything.
@@ -105,7 +119,10 @@ pub(crate) fn survey(disk: &dyn Disk, manner: Manner) -> Result<Survey, OpenErro
             }
         }
     }
-    let ends = read_all(disk, &mut segments, &firsts, manner)?;
+    let mut ends = read_all(disk, &mut segments, &firsts, manner)?;
+    if segments.len() == firsts.len() {
+        cut_unproven(disk, &mut segments, &mut ends)?;
+    }
     damage = first_damage(disk, &segments, ends, damage, &firsts, manner)?;
     let mut behind = Vec::new();
     if let Some(damage) = &damage {
@@ -147,7 +164,8 @@ fn head(
         return Ok(Err(bad("the file is larger than any segment")));
     }
     let (end, last_crc) = (SEGMENT_HEADER_BYTES as u64, header.prev_crc);
-    Ok(Ok(Surveyed { name, file, header, spots: Vec::new(), end, file_bytes, last_crc }))
+    let (spots, damaged) = (Vec::new(), Vec::new());
+    Ok(Ok(Surveyed { name, file, header, spots, end, file_bytes, last_crc, damaged }))
 }
 
 /// Reads the frames of all segments, several at once, and says how each one ended.
@@ -189,12 +207,17 @@ fn frames(
     manner: Manner,
 ) -> io::Result<Option<&'static str>> {
     let start = SEGMENT_HEADER_BYTES as u64;
-    let mut frames =
-        Frames::new(segment.file.clone(), segment.header.salt, start, segment.file_bytes);
+    let (range, salt) = ((start, segment.file_bytes), segment.header.salt);
+    let mut frames = Frames::new(segment.file.clone(), salt, range, manner.parts_of);
     while upto.is_none_or(|upto| segment.next() < upto) {
         let prev_crc = manner.check_chain.then_some(segment.last_crc);
         match frames.take(Expected { position: segment.next(), prev_crc }) {
             Ok(frame) => {
+                if frame.damaged {
+                    let (position, prev_crc) = (segment.next(), frame.prev_crc);
+                    let (offset, end) = (frame.start, frames.offset());
+                    segment.damaged.push(DamagedFrame { position, offset, end, prev_crc });
+                }
                 segment.spots.push(FrameSpot::new(frame.start as u32, frame.payload_bytes));
                 segment.last_crc = frame.crc;
                 segment.end = frames.offset();
@@ -230,18 +253,40 @@ fn first_damage(
         if firsts.get(index + 1).is_some() {
             return Ok(Some(segment.damage(reason)));
         }
-        let proven =
-            proof_behind(segment).map_err(OpenError::failed(disk, "read", &segment.name))?;
+        let proven = proof_behind(segment, segment.next(), segment.end)
+            .map_err(OpenError::failed(disk, "read", &segment.name))?;
         return Ok(proven.then(|| segment.damage(reason)));
     }
     Ok(bad_header)
 }
 
-/// Whether a good frame behind the end of a segment says that the frame at the end was synced.
-fn proof_behind(segment: &Surveyed) -> io::Result<bool> {
-    let bad = segment.next();
+/// A frame whose payload is damaged and that was never synced is no damage but where a crash tore
+/// the tail, like any bad frame: the log ends before it.
+fn cut_unproven(
+    disk: &dyn Disk,
+    segments: &mut [Surveyed],
+    ends: &mut [Option<&'static str>],
+) -> Result<(), OpenError> {
+    let (Some(segment), Some(end)) = (segments.last_mut(), ends.last_mut()) else { return Ok(()) };
+    for (nth, frame) in segment.damaged.clone().into_iter().enumerate() {
+        let proven = proof_behind(segment, frame.position, frame.end)
+            .map_err(OpenError::failed(disk, "read", &segment.name))?;
+        if !proven {
+            segment.damaged.truncate(nth);
+            segment.spots.truncate((frame.position.0 - segment.header.first.0) as usize);
+            (segment.end, segment.last_crc) = (frame.offset, frame.prev_crc);
+            // What proves a later frame to have been synced would have proven this one.
+            *end = None;
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a good frame from `offset` on says that the `bad` one before it was synced.
+fn proof_behind(segment: &Surveyed, bad: Position, offset: u64) -> io::Result<bool> {
     let mut buffer = vec![0; SEARCH_BYTES.min(segment.file_bytes as usize)];
-    let mut offset = segment.end;
+    let mut offset = offset;
     while offset + FRAME_HEADER_BYTES as u64 <= segment.file_bytes {
         let read = segment.file.read_at(&mut buffer, offset)?;
         let places = (read + 8).saturating_sub(FRAME_HEADER_BYTES) / 8;

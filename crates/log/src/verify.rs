@@ -11,6 +11,7 @@ use crate::{
     disk::{Disk, DiskFile},
     folder::{FileKind, OpenError, begin_segment, damaged_name, file_kind, zero_from},
     frame::{SEGMENT_HEADER_BYTES, SegmentHeader},
+    parts::{PartsOf, no_parts},
     scan::{Expected, Frames, NoFrame},
     survey::{Damage, Manner, Survey, Surveyed, survey},
 };
@@ -34,6 +35,9 @@ pub struct VerifyReport {
     pub tail: Option<TailReport>,
     /// The first record that should be there and is not.
     pub damage: Option<DamageReport>,
+    /// Records of which parts that carry their own checksum are damaged. They count as records: a
+    /// server starts with them, and whoever wrote them knows what the damage comes to.
+    pub damaged_parts: Vec<DamagedRecord>,
     /// What the repair did.
     pub repair: Option<RepairReport>,
     /// Files that are not the log's.
@@ -83,6 +87,17 @@ pub struct DamageReport {
     pub behind: Vec<String>,
 }
 
+/// A record of which only parts are damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedRecord {
+    /// The file.
+    pub file: String,
+    /// Where its frame begins in it.
+    pub offset: u64,
+    /// Which record.
+    pub position: Position,
+}
+
 /// What a repair did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
@@ -94,7 +109,7 @@ impl VerifyReport {
     /// Whether a server can start on the folder and has lost nothing.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.damage.is_none() && self.failure.is_none()
+        self.damage.is_none() && self.failure.is_none() && self.damaged_parts.is_empty()
     }
 }
 
@@ -102,18 +117,30 @@ impl VerifyReport {
 ///
 /// After a repair the report tells the damage as it was and the log as it is.
 pub fn verify(disk: &dyn Disk, repair: bool) -> VerifyReport {
-    check(disk, repair, None)
+    check(disk, repair, no_parts, None)
 }
 
 /// As [`verify`], and hands over every sound record, oldest first: what a server would fold if it
-/// started on the folder as it is, or as the repair leaves it.
-pub fn verify_with(disk: &dyn Disk, repair: bool, each: &mut dyn FnMut(Stored)) -> VerifyReport {
-    check(disk, repair, Some(each))
+/// started on the folder as it is, or as the repair leaves it. `parts_of` is what the server opens
+/// the log with: damage to nothing but such parts is told, and no reason to cut.
+pub fn verify_with(
+    disk: &dyn Disk,
+    repair: bool,
+    parts_of: PartsOf,
+    each: &mut dyn FnMut(Stored),
+) -> VerifyReport {
+    check(disk, repair, parts_of, Some(each))
 }
 
-fn check(disk: &dyn Disk, repair: bool, each: Option<&mut dyn FnMut(Stored)>) -> VerifyReport {
+fn check(
+    disk: &dyn Disk,
+    repair: bool,
+    parts_of: PartsOf,
+    each: Option<&mut dyn FnMut(Stored)>,
+) -> VerifyReport {
     let mut report = VerifyReport { folder: disk.folder(), ..VerifyReport::default() };
-    if let Err(failure) = fill(&mut report, disk, repair, each) {
+    let manner = Manner { write: repair, check_chain: true, parts_of };
+    if let Err(failure) = fill(&mut report, disk, manner, each) {
         report.failure = Some(failure);
     }
     report
@@ -122,7 +149,7 @@ fn check(disk: &dyn Disk, repair: bool, each: Option<&mut dyn FnMut(Stored)>) ->
 fn fill(
     report: &mut VerifyReport,
     disk: &dyn Disk,
-    repair: bool,
+    manner: Manner,
     each: Option<&mut dyn FnMut(Stored)>,
 ) -> Result<(), OpenError> {
     // Without a segment there is nothing to lock, and a lock file must not appear in a folder
@@ -136,10 +163,10 @@ fn fill(
         names.into_iter().filter(|name| file_kind(name) == FileKind::Damaged).collect();
     report.saved_earlier.sort_unstable();
     let _lock = disk.lock().map_err(|error| OpenError::not_taken(disk, error))?;
-    let found = survey(disk, Manner { write: repair, check_chain: true })?;
+    let found = survey(disk, manner)?;
     describe(report, disk, &found)?;
     if let Some(each) = each {
-        hand_over(disk, &found, each)?;
+        hand_over(disk, &found, manner.parts_of, each)?;
     }
     if let Some(damage) = &found.damage {
         report.damage = Some(DamageReport {
@@ -149,7 +176,7 @@ fn fill(
             reason: damage.reason,
             behind: found.behind.clone(),
         });
-        if repair {
+        if manner.write {
             report.repair = Some(cut(disk, &found, damage)?);
         }
     }
@@ -165,6 +192,12 @@ fn describe(report: &mut VerifyReport, disk: &dyn Disk, found: &Survey) -> Resul
         report.segments.push(SegmentReport { file, first, records, bytes });
         report.records += records;
         report.bytes += bytes;
+        let damaged = segment.damaged.iter().map(|frame| DamagedRecord {
+            file: segment.name.clone(),
+            offset: frame.offset,
+            position: frame.position,
+        });
+        report.damaged_parts.extend(damaged);
     }
     let start = found.damage.as_ref().map(|damage| damage.position);
     report.first = found.segments.first().map(|s| s.header.first).or(start).unwrap_or_default();
@@ -184,12 +217,13 @@ fn describe(report: &mut VerifyReport, disk: &dyn Disk, found: &Survey) -> Resul
 fn hand_over(
     disk: &dyn Disk,
     found: &Survey,
+    parts_of: PartsOf,
     each: &mut dyn FnMut(Stored),
 ) -> Result<(), OpenError> {
     for segment in &found.segments {
         let start = SEGMENT_HEADER_BYTES as u64;
-        let salt = segment.header.salt;
-        let mut frames = Frames::new(segment.file.clone(), salt, start, segment.end);
+        let (range, salt) = ((start, segment.end), segment.header.salt);
+        let mut frames = Frames::new(segment.file.clone(), salt, range, parts_of);
         let mut position = segment.header.first;
         while position < segment.next() {
             let frame = frames.take(Expected { position, prev_crc: None }).map_err(|no| {
@@ -200,7 +234,7 @@ fn hand_over(
                 };
                 OpenError::failed(disk, "read", &segment.name)(error)
             })?;
-            each(Stored { position, epoch: frame.epoch, bytes: frames.payload(&frame) });
+            each(frames.stored(position, &frame));
             position = position.next();
         }
     }

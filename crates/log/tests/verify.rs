@@ -5,6 +5,7 @@ mod common;
 use spindle_log::{
     Log, OpenError, Position,
     disk::{Disk, SimDisk},
+    no_parts,
     verify::{verify, verify_with},
 };
 
@@ -85,7 +86,7 @@ fn the_records_handed_over_are_those_a_repair_keeps() {
     disk.flip_bit(&names[1], 64 + 144 * 3 + 60, 2);
     for repair in [false, true, false] {
         let mut seen = Vec::new();
-        let report = verify_with(&disk, repair, &mut |stored| seen.push(stored));
+        let report = verify_with(&disk, repair, no_parts, &mut |stored| seen.push(stored));
         assert_eq!(seen.len() as u64, report.records);
         for (at, stored) in seen.iter().enumerate() {
             let expected = numbered(Position(at as u64), 100);

@@ -7,11 +7,14 @@ use std::{
 };
 
 use anyhow::Context;
-use spindle_api::{
-    Api, Options,
-    listen::{self, Handle, Limits},
-};
+use axum::Router;
+use spindle_api::{Api, Options};
 use spindle_engine::Engine;
+use spindle_http::{
+    Names,
+    listen::{self, Handle, Limits},
+    site,
+};
 use spindle_net::BindError;
 
 use crate::config::Config;
@@ -34,15 +37,13 @@ impl Http {
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?;
         let connections = Arc::<AtomicUsize>::default();
-        let options = Options {
-            host,
-            connections: Arc::clone(&connections),
-            ..Options::new(bound.local_addr())
-        };
+        let options = Options { host, connections: Arc::clone(&connections), ..Options::default() };
         let api = Api::new(engine, options);
+        let routes = Router::new().merge(api.router());
+        let routes = site(routes, Names::new(bound.local_addr().ip()));
         let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
         let handle =
-            bound.start(api.router(), limits, connections).context("http: cannot start serving")?;
+            bound.start(routes, limits, connections).context("http: cannot start serving")?;
         Ok(Http { api, handle })
     }
 

@@ -1,46 +1,38 @@
 //! What all handlers share, and the table of routes.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use axum::Router;
-use axum::http::Uri;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::from_fn;
 use axum::routing::get;
 use spindle_engine::Engine;
+use spindle_http::{BodyLimits, Desk, ProblemBody};
 use tokio::sync::watch;
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Description;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::desk::Desk;
-use crate::guard;
-use crate::problem::{Code, Problem, ProblemBody};
+use crate::accept::accept;
 use crate::routes::{clock, docs, events, health, jobs, leases, list, queues, why};
 
 /// What the API is told at its start.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it listens: clients may call it by this address, as well as by `localhost` and any
-    /// loopback address.
-    pub listen: SocketAddr,
     /// The name in the handles by which Gearman's clients know jobs.
     pub host: String,
-    /// Most bytes of a request's body.
-    pub body_bytes_max: usize,
+    /// What a request's body must keep to.
+    pub body: BodyLimits,
     /// Open HTTP connections, for the metrics.
     pub connections: Arc<AtomicUsize>,
 }
 
-impl Options {
-    /// The usual limits, for a server that listens there.
-    pub fn new(listen: SocketAddr) -> Options {
+impl Default for Options {
+    fn default() -> Options {
         Options {
-            listen,
             host: "localhost".to_owned(),
-            body_bytes_max: 16 << 20,
+            body: BodyLimits::default(),
             connections: Arc::default(),
         }
     }
@@ -86,15 +78,13 @@ impl Api {
         Api(Arc::new(Shared { desk, options, stopping, description, page }))
     }
 
-    /// All routes, behind the guard that keeps strangers out.
+    /// All routes, for `spindle_http::site`.
     pub fn router(&self) -> Router {
         let (router, _) = described().split_for_parts();
         router
             .route("/api/openapi.json", get(docs::openapi))
             .route("/api/docs", get(docs::docs))
-            .fallback(nothing_here)
-            .method_not_allowed_fallback(wrong_method)
-            .layer(from_fn_with_state(self.clone(), guard::guard))
+            .layer(from_fn(accept))
             .with_state(self.clone())
     }
 
@@ -156,12 +146,4 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
         .routes(routes!(health::metrics))
-}
-
-async fn nothing_here(uri: Uri) -> Problem {
-    Problem::new(Code::NotFound, format!("there is nothing at {}; see /api/docs", uri.path()))
-}
-
-async fn wrong_method() -> Problem {
-    Problem::new(Code::MethodNotAllowed, "this path does not take that method; see Allow")
 }

@@ -1,23 +1,16 @@
 //! What handlers take out of requests, with problems instead of bare errors.
 
-use std::time::Duration;
-
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, header};
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use spindle_engine::Which;
-use tokio::time::timeout;
 
 use crate::api::Api;
 use crate::naming;
-use crate::problem::{Answered, Code, Problem};
-
-/// A body comes whole within this time, or not at all.
-const BODY_TIME: Duration = Duration::from_secs(60);
+use spindle_http::{Answered, Code, Problem, read_body, text_of};
 
 /// A JSON body.
 pub(crate) struct JsonBody<T> {
@@ -32,7 +25,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for JsonBody<T> {
 
     async fn from_request(request: Request, api: &Api) -> Answered<Self> {
         check_type(request.headers())?;
-        let raw = read_body(request, api).await?;
+        let raw = read_body(request, api.options().body).await?;
         Ok(JsonBody { value: parse(&raw)?, raw })
     }
 }
@@ -45,7 +38,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for OptionalBody<T> {
 
     async fn from_request(request: Request, api: &Api) -> Answered<Self> {
         let typed = check_type(request.headers());
-        let raw = read_body(request, api).await?;
+        let raw = read_body(request, api.options().body).await?;
         if raw.is_empty() {
             return parse(b"{}").map(OptionalBody);
         }
@@ -64,27 +57,6 @@ fn check_type(headers: &HeaderMap) -> Answered<()> {
     Err(Problem::new(Code::UnsupportedType, detail))
 }
 
-async fn read_body(request: Request, api: &Api) -> Answered<Bytes> {
-    let max = api.options().body_bytes_max;
-    let too_large = || {
-        let detail = format!("a body has at most {max} bytes");
-        Problem::new(Code::TooLarge, detail).with("bytes_max", max)
-    };
-    let announced = text_of(request.headers(), &header::CONTENT_LENGTH);
-    if announced.and_then(|text| text.parse::<u64>().ok()).is_some_and(|len| len > max as u64) {
-        return Err(too_large());
-    }
-    let body = Limited::new(request.into_body(), max).collect();
-    let collected = timeout(BODY_TIME, body)
-        .await
-        .map_err(|_| Problem::new(Code::BodyTimeout, "the body did not come within a minute"))?;
-    match collected {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(Problem::new(Code::BadRequest, format!("the body broke off: {error}"))),
-    }
-}
-
 fn parse<T: DeserializeOwned>(raw: &[u8]) -> Answered<T> {
     if raw.trim_ascii_start().starts_with(b"[") {
         // A list of values would be taken for the fields in their order.
@@ -94,10 +66,6 @@ fn parse<T: DeserializeOwned>(raw: &[u8]) -> Answered<T> {
         let code = if error.is_data() { Code::BadField } else { Code::BadJson };
         Problem::new(code, error.to_string())
     })
-}
-
-pub(crate) fn text_of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 /// What stands behind the question mark.

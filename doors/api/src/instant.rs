@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::problem::{Code, Problem};
+use spindle_http::{Code, Problem};
 
 /// What people and programs read: `2026-01-31T08:00:00.250Z`. Times after the year 9999, which no
 /// client could read, are told as its end.

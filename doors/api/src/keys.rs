@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use spindle_core::JobImage;
 use spindle_core::job::{Key, Origin, Scope};
 
-use crate::problem::{Answered, Code, Problem};
+use spindle_http::{Answered, Code, Problem};
 
 /// Unique keys and idempotency keys have at most this many bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 255;

@@ -8,7 +8,7 @@ use spindle_core::{JobId, address};
 use spindle_engine::Which;
 use uuid::Uuid;
 
-use crate::problem::{Answered, Code, Problem};
+use spindle_http::{Answered, Code, Problem};
 
 /// The job a text names: a number, any door's UUID, or a Gearman handle.
 pub(crate) fn job(text: &str) -> Answered<Which> {

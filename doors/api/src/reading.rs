@@ -4,8 +4,8 @@ use spindle_core::{JobId, JobImage};
 use spindle_engine::{FetchError, Gate, Which};
 
 use crate::api::Api;
-use crate::problem::{Answered, no_job};
 use crate::view::{Bodies, Job};
+use spindle_http::{Answered, no_job};
 
 /// Bytes may be carried to newer records while they are read: then the job is looked up again.
 const TRIES: usize = 8;

@@ -9,9 +9,9 @@ use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::NewJob;
 use utoipa::ToSchema;
 
-use crate::problem::{Answered, Code, Problem};
 use crate::typed::{self, Kind, present};
 use crate::{instant, keys, naming};
+use spindle_http::{Answered, Code, Problem};
 
 /// Words to search by: so many, each so long.
 const TAGS_MAX: usize = 64;

@@ -7,7 +7,7 @@ use spindle_core::Type;
 use utoipa::ToSchema;
 
 use crate::naming::{from_base64, to_base64};
-use crate::problem::{Answered, Code, Problem};
+use spindle_http::{Answered, Code, Problem};
 
 /// What bytes are. Set by who wrote them, never guessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]

@@ -32,6 +32,7 @@ use crate::{
     },
     disk::{Disk, RealDisk},
     folder::OpenError,
+    parts::{PartsOf, no_parts},
 };
 
 /// When written records are made durable.
@@ -58,6 +59,8 @@ pub struct FileLogOptions {
     /// Whether threads prepare segments and sync. Without them the log does that work when it
     /// needs it, or in [`FileLog::maintain`], and is deterministic.
     pub background: bool,
+    /// Names parts of a record that may be damaged without the whole record being lost.
+    pub parts_of: PartsOf,
     /// Leaves the bytes behind a cut tail where they are and does not check that frames follow
     /// each other. A fault for the simulator to find; never set it.
     #[doc(hidden)]
@@ -71,6 +74,7 @@ impl Default for FileLogOptions {
             segment_bytes: 64 * 1024 * 1024,
             record_bytes_max: 4 * 1024 * 1024,
             background: true,
+            parts_of: no_parts,
             fault_skip_tail_zeroing: false,
         }
     }

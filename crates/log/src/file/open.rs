@@ -21,7 +21,7 @@ use crate::{
     disk::{Disk, DiskFile},
     folder::{FileKind, OpenError, begin_segment, file_kind, zero_from},
     frame::{FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, frame_bytes},
-    survey::{Manner, Survey, Surveyed, survey},
+    survey::{DamagedFrame, Manner, Survey, Surveyed, survey},
 };
 
 /// The first segment of a folder is made while somebody waits for the server to start.
@@ -59,7 +59,8 @@ pub(super) fn open(disk: Arc<dyn Disk>, options: FileLogOptions) -> Result<Share
     let folder = &*disk;
     refuse_foreign(folder)?;
     let lock = folder.lock().map_err(|error| OpenError::not_taken(folder, error))?;
-    let manner = Manner { write: true, check_chain: !options.fault_skip_tail_zeroing };
+    let check_chain = !options.fault_skip_tail_zeroing;
+    let manner = Manner { write: true, check_chain, parts_of: options.parts_of };
     let mut found = survey(folder, manner)?;
     if let Some(damage) = found.damage.take() {
         return Err(OpenError::Corrupt {
@@ -69,6 +70,12 @@ pub(super) fn open(disk: Arc<dyn Disk>, options: FileLogOptions) -> Result<Share
             position: damage.position,
             reason: damage.reason,
         });
+    }
+    for segment in &found.segments {
+        for DamagedFrame { offset, position, .. } in &segment.damaged {
+            let file = &segment.name;
+            tracing::error!(file, offset, %position, "bytes in a record are damaged, its rest is sound");
+        }
     }
     for name in &found.fillings {
         folder.remove(name).map_err(OpenError::failed(folder, "remove", name))?;
@@ -113,6 +120,7 @@ fn first_segment(disk: &dyn Disk, sizes: &Sizes) -> Result<Surveyed, OpenError> 
         end: SEGMENT_HEADER_BYTES as u64,
         file_bytes: u64::from(sizes.segment_min),
         last_crc: 0,
+        damaged: Vec::new(),
     })
 }
 

@@ -8,6 +8,7 @@ use super::{segment::Segment, shared::Shared};
 use crate::{
     contract::{Position, ReadError, Stored, StoredRecords},
     frame::FRAME_HEADER_BYTES,
+    parts::PartsOf,
     scan::{Expected, Frames, NoFrame},
 };
 
@@ -38,6 +39,7 @@ impl Shared {
             position,
             prev_crc: None,
             check_chain: !self.options.fault_skip_tail_zeroing,
+            parts_of: self.options.parts_of,
             failed: false,
         }))
     }
@@ -115,6 +117,7 @@ struct Records {
     position: Position,
     prev_crc: Option<u32>,
     check_chain: bool,
+    parts_of: PartsOf,
     failed: bool,
 }
 
@@ -129,8 +132,8 @@ impl Iterator for Records {
             let part = self.parts.front()?;
             let frames = self.frames.get_or_insert_with(|| {
                 let segment = &part.segment;
-                let (start, end) = (u64::from(part.start), u64::from(part.end));
-                Frames::new(segment.file.clone(), segment.salt, start, end)
+                let range = (u64::from(part.start), u64::from(part.end));
+                Frames::new(segment.file.clone(), segment.salt, range, self.parts_of)
             });
             if frames.offset() < u64::from(part.end) {
                 break;
@@ -145,7 +148,7 @@ impl Iterator for Records {
             Ok(frame) => {
                 self.position = position.next();
                 self.prev_crc = self.check_chain.then_some(frame.crc);
-                Some(Ok(Stored { position, epoch: frame.epoch, bytes: frames.payload(&frame) }))
+                Some(Ok(frames.stored(position, &frame)))
             }
             Err(error) => {
                 self.failed = true;

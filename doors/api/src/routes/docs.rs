@@ -9,7 +9,7 @@ use serde_json::Value;
 use utoipa::openapi::OpenApi;
 
 use crate::api::Api;
-use crate::problem::Code;
+use spindle_http::Code;
 
 /// The page loads nothing, and runs nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";

@@ -19,11 +19,12 @@ use tokio::sync::watch;
 use utoipa::IntoParams;
 
 use crate::api::Api;
-use crate::extract::{Args, text_of};
+use crate::extract::Args;
 use crate::instant;
 use crate::naming;
-use crate::problem::{Answered, Code, Problem, ProblemBody};
 use crate::view::{cause_word, door_word, status_word};
+use spindle_http::text_of;
+use spindle_http::{Answered, Code, Problem, ProblemBody};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Events read from the log at once.

@@ -14,11 +14,11 @@ use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::extract::{JobPath, JsonBody, OptionalBody};
-use crate::problem::{Answered, Code, Problem, ProblemBody, no_job};
 use crate::submit::{NewJobBody, UniqueMode};
 use crate::typed::{self, Kind, present};
 use crate::view::Job;
 use crate::{instant, keys, naming, reading};
+use spindle_http::{Answered, Code, Problem, ProblemBody, no_job};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 

@@ -1,16 +1,11 @@
 //! What workers do: lease jobs, and tell how it went.
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use spindle_core::command::{Claim, Extend, Lease, Select};
@@ -22,11 +17,11 @@ use spindle_engine::{
 use utoipa::ToSchema;
 
 use crate::api::Api;
-use crate::desk::HandOut;
 use crate::extract::{JsonBody, LeasePath, OptionalBody};
-use crate::problem::{Answered, Code, Problem, ProblemBody};
 use crate::typed::{self, Kind, present};
 use crate::{instant, naming};
+use spindle_http::{Answered, Code, Problem, ProblemBody};
+use spindle_http::{HandOut, HandedOut};
 
 /// Queues one lease may name.
 const QUEUES_MAX: usize = 1024;
@@ -199,38 +194,9 @@ fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, hand_out: HandOut) -> 
         payload_base64,
     };
     let text = serde_json::to_vec(&leased).expect("texts, numbers and JSON are JSON");
-    let body = HandedOut { bytes: Some(Bytes::from(text)), hand_out: Some(hand_out) };
+    let body = HandedOut::new(Bytes::from(text), hand_out);
     let json = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, json)], Body::new(body)).into_response()
-}
-
-/// An answer with a lease in it. If the socket never takes it, the lease is undone.
-struct HandedOut {
-    bytes: Option<Bytes>,
-    hand_out: Option<HandOut>,
-}
-
-impl http_body::Body for HandedOut {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(hand_out) = self.hand_out.take() {
-            hand_out.done();
-        }
-        Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.bytes.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
-    }
 }
 
 /// More time.

@@ -11,8 +11,8 @@ use utoipa::{IntoParams, ToSchema};
 use crate::api::Api;
 use crate::extract::Args;
 use crate::naming;
-use crate::problem::{Answered, Code, Problem, ProblemBody};
 use crate::view::{Bodies, Job, status_word};
+use spindle_http::{Answered, Code, Problem, ProblemBody};
 
 /// Jobs looked at in one hold of the lock.
 const STEP_JOBS: usize = 512;

@@ -12,8 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 use crate::api::Api;
 use crate::extract::{Args, JsonBody, QueuePath};
 use crate::naming;
-use crate::problem::{Answered, Code, Problem, ProblemBody};
 use crate::submit::Backoff;
+use spindle_http::{Answered, Code, Problem, ProblemBody};
 
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 512;

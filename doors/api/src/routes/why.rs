@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::extract::JobPath;
 use crate::instant;
-use crate::problem::{Answered, ProblemBody, no_job};
 use crate::view::{door_word, status_word};
+use spindle_http::{Answered, ProblemBody, no_job};
 
 /// Jobs looked at in one hold of the lock, and how many holds there are.
 const STEP_JOBS: usize = 512;

@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 use spindle_api::{Api, Options};
 use spindle_engine::{Engine, ManualClock};
+use spindle_http::{Names, site};
 use spindle_log::{
     Ack, Log, LogError, MemoryLog, Position, ReadError, Record, Space, StoredRecords, SubmitError,
 };
@@ -41,11 +42,11 @@ impl Bench {
         let log = Arc::new(HeldLog::default());
         let engine = Engine::open(log.clone(), clock.clone(), options).unwrap();
         engine.spawn(|failure| panic!("the log failed: {failure}")).unwrap();
-        let mut options =
-            Options { host: "box".to_owned(), ..Options::new("127.0.0.1:7420".parse().unwrap()) };
+        let mut options = Options { host: "box".to_owned(), ..Options::default() };
         change(&mut options);
         let api = Api::new(engine.clone(), options);
-        let router = api.router();
+        let names = Names::new("127.0.0.1".parse().unwrap());
+        let router = site(api.router(), names);
         Bench { engine, clock, log, api, router }
     }
 

@@ -147,7 +147,7 @@ async fn limits_take_what_is_just_within_them() {
 
 #[tokio::test]
 async fn a_body_is_taken_up_to_its_limit_only() {
-    let bench = Bench::with(|options| options.body_bytes_max = 100, Default::default());
+    let bench = Bench::with(|options| options.body.bytes_max = 100, Default::default());
     let body = |len: usize| {
         let frame = r#"{"queue":"q","payload":""}"#.len();
         json!({ "queue": "q", "payload": "x".repeat(len - frame) })

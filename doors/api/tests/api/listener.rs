@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use spindle_api::listen::{self, Handle, Limits};
+use spindle_http::listen::{self, Handle, Limits};
 
 use crate::bench::{Bench, PATIENCE};
 

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::{Method, Request, header};
 use serde_json::Value;
-use spindle_api::Code;
+use spindle_http::Code;
 
 use crate::bench::{Bench, Reply};
 
