@@ -63,6 +63,10 @@ pub(crate) struct Servers {
     /// Start the echo server so that it sends back the whole request (submits only).
     #[arg(long)]
     pub(crate) echo_whole: bool,
+    /// Start the echo server so that it answers what is on disk only, one write and sync a turn
+    /// (submits only): what a durable server can do at most.
+    #[arg(long)]
+    pub(crate) echo_synced: bool,
     /// The program to start as beanstalkd.
     #[arg(long, value_name = "PROGRAM", default_value = "beanstalkd")]
     pub(crate) beanstalkd_program: PathBuf,
@@ -262,6 +266,9 @@ pub(crate) struct EchoServer {
     /// Answer with the bytes of the request instead.
     #[arg(long, conflicts_with = "answer")]
     pub(crate) whole: bool,
+    /// Answer once what came in a turn is written to a file in this folder and synced.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) synced: Option<PathBuf>,
 }
 
 fn bounded(text: &str, range: std::ops::RangeInclusive<u64>) -> Result<u64, String> {

@@ -51,8 +51,8 @@ pub(crate) enum Server {
     Echo {
         /// The length of the requests it will get.
         frame_bytes: usize,
-        /// Whether it sends them back, or as many bytes as a Workq server answers.
-        whole: bool,
+        /// What it does with them.
+        kind: Echo,
     },
     /// A server somebody else started.
     Peer {
@@ -61,6 +61,17 @@ pub(crate) enum Server {
         /// Its process, when known.
         pid: Option<u32>,
     },
+}
+
+/// What the echo server does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Echo {
+    /// Answers with as many bytes as a Workq server does.
+    Answer,
+    /// Sends the requests back.
+    Whole,
+    /// Answers once what came in a turn is on disk: what a durable server can do at most.
+    Synced,
 }
 
 impl Server {
@@ -81,11 +92,16 @@ impl Server {
         if flags.gearmand {
             chosen.push(Self::Gearmand { program: flags.gearmand_program.clone() });
         }
-        for (wanted, whole) in [(flags.echo, false), (flags.echo_whole, true)] {
+        let echoes = [
+            (flags.echo, Echo::Answer),
+            (flags.echo_whole, Echo::Whole),
+            (flags.echo_synced, Echo::Synced),
+        ];
+        for (wanted, kind) in echoes {
             if wanted {
                 let frame_bytes = echo_frame_bytes
                     .context("an echo server can only be submitted to: it hands out no jobs")?;
-                chosen.push(Self::Echo { frame_bytes, whole });
+                chosen.push(Self::Echo { frame_bytes, kind });
             }
         }
         chosen.extend(Self::peers(&flags.peers)?);
@@ -110,8 +126,9 @@ impl Server {
             Self::Spindle { .. } => "spindle".to_owned(),
             Self::Beanstalkd { .. } => "beanstalkd".to_owned(),
             Self::Gearmand { .. } => "gearmand".to_owned(),
-            Self::Echo { whole: false, .. } => "echo".to_owned(),
-            Self::Echo { whole: true, .. } => "echo of the whole request".to_owned(),
+            Self::Echo { kind: Echo::Answer, .. } => "echo".to_owned(),
+            Self::Echo { kind: Echo::Whole, .. } => "echo of the whole request".to_owned(),
+            Self::Echo { kind: Echo::Synced, .. } => "echo that syncs".to_owned(),
             Self::Peer { peer, .. } => format!("peer {}", peer.address),
         }
     }
@@ -122,6 +139,7 @@ impl Server {
             Self::Spindle { sync, .. } => format!("--sync {sync}"),
             Self::Beanstalkd { synced: false, .. } | Self::Gearmand { .. } => "memory".to_owned(),
             Self::Beanstalkd { synced: true, .. } => "-b -f 0".to_owned(),
+            Self::Echo { kind: Echo::Synced, .. } => "each turn".to_owned(),
             Self::Echo { .. } => "none".to_owned(),
             Self::Peer { .. } => "its own".to_owned(),
         }
@@ -132,8 +150,8 @@ impl Server {
         match self {
             Self::Spindle { door, .. } => door.wire(),
             Self::Gearmand { .. } => Wire::Gearman,
-            Self::Echo { whole: false, .. } => Wire::Workq,
-            Self::Echo { frame_bytes, whole: true } => Wire::Frames(*frame_bytes),
+            Self::Echo { kind: Echo::Answer | Echo::Synced, .. } => Wire::Workq,
+            Self::Echo { frame_bytes, kind: Echo::Whole } => Wire::Frames(*frame_bytes),
             Self::Beanstalkd { .. } => Wire::Beanstalkd,
             Self::Peer { peer, .. } => peer.wire,
         }
@@ -225,11 +243,15 @@ impl Server {
                 }
                 command
             }
-            Self::Echo { frame_bytes, whole } => {
+            Self::Echo { frame_bytes, kind } => {
                 let mut command = Command::new(std::env::current_exe()?);
                 command.args(["echo-server", "--listen", &address.to_string()]);
                 command.args(["--frame-bytes", &frame_bytes.to_string()]);
-                command.args(whole.then_some("--whole"));
+                match kind {
+                    Echo::Answer => {}
+                    Echo::Whole => drop(command.arg("--whole")),
+                    Echo::Synced => drop(command.arg("--synced").arg(data)),
+                }
                 command
             }
             Self::Peer { .. } => bail!("a peer is started by somebody else"),

@@ -7,7 +7,7 @@ use crate::gate::{Bound, Judgement};
 use crate::jobs::Jobs;
 use crate::report::{Figures, Scenario, Series, spread_text};
 use crate::scenario::{FILL, alternate, measure, unchecked};
-use crate::server::{Running, Server, ready_jobs};
+use crate::server::{Echo, Running, Server, ready_jobs};
 use crate::stats::Spread;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
@@ -29,7 +29,7 @@ const RESTART_LIMIT: Duration = Duration::from_secs(120);
 /// The p99.9 of submits while old jobs are carried forward in the log: 8 connections submit and
 /// complete in turn, on top of jobs that stay.
 pub(super) fn carry_forward(session: &mut Session<'_>) -> Result<()> {
-    let servers = [session.spindle(), session.echo(false)];
+    let servers = [session.spindle(), session.echo(Echo::Answer)];
     let (live, churn) = (session.sizes.live, session.sizes.churn);
     let lag = CHURN_LAG.min(churn / 2);
     let title =

@@ -4,6 +4,7 @@ use super::session::Session;
 use crate::gate::{Bound, Judgement};
 use crate::report::{Scenario, Series, spread_text};
 use crate::scenario::alternate;
+use crate::server::Echo;
 use crate::stats::Spread;
 use anyhow::{Context, Result};
 
@@ -55,14 +56,17 @@ pub(super) fn submit_rate(
 ) -> Result<()> {
     let count = if depth == 1 { session.sizes.submit } else { session.sizes.pipelined };
     let scenario = submits(session, connections, depth, count)?;
-    let [ours, echo, whole, ..] = scenario.series.as_slice() else {
+    let [ours, echo, whole, synced, ..] = scenario.series.as_slice() else {
         anyhow::bail!("a series is missing");
     };
     let gate = format!("submits, {connections} connections, {depth} deep / echo");
     let of_whole = compare_rates(&gate, ours, whole, of_echo)?;
+    let of_synced = compare_rates(&gate, ours, synced, of_echo)?;
     let judgement = compare_rates(&gate, ours, echo, of_echo)?.noting(format!(
-        "the echo answers with the 5 bytes Spindle does; of one that sends requests back: {} x",
-        spread_text(Some(of_whole.figure), 3)
+        "the echo answers with the 5 bytes Spindle does; of one that sends requests back: {} x, \
+         of one that syncs every turn before it answers: {} x",
+        spread_text(Some(of_whole.figure), 3),
+        spread_text(Some(of_synced.figure), 3)
     ));
     session.judgements.push(judgement);
     session.scenarios.push(scenario);
@@ -110,7 +114,8 @@ fn submits(
     depth: usize,
     count: u64,
 ) -> Result<Scenario> {
-    let mut servers = vec![session.spindle(), session.echo(false), session.echo(true)];
+    let mut servers = vec![session.spindle(), session.echo(Echo::Answer)];
+    servers.extend([session.echo(Echo::Whole), session.echo(Echo::Synced)]);
     servers.extend(session.workq_peers()?);
     let title = format!("{count} submits, {connections} connections, {depth} deep");
     alternate(&title, &servers, session.runs, |server| {

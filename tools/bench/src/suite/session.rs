@@ -6,7 +6,7 @@ use crate::gate::{Gate, Judgement, Verdict};
 use crate::machine::{Machine, require_disk};
 use crate::report::{Report, Scenario};
 use crate::scenario::{Setting, echo_frame_bytes};
-use crate::server::Server;
+use crate::server::{Echo, Server};
 use crate::target::Door;
 use crate::wire::Wire;
 use anyhow::{Result, bail};
@@ -127,8 +127,8 @@ impl Session<'_> {
     }
 
     /// The echo server for this suite's submits.
-    pub(super) fn echo(&self, whole: bool) -> Server {
-        Server::Echo { frame_bytes: echo_frame_bytes(PAYLOAD_BYTES), whole }
+    pub(super) fn echo(&self, kind: Echo) -> Server {
+        Server::Echo { frame_bytes: echo_frame_bytes(PAYLOAD_BYTES), kind }
     }
 
     /// The peers that speak Workq.
