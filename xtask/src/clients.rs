@@ -8,9 +8,11 @@ use anyhow::{Result, ensure};
 
 use crate::workspace::{call, target};
 
-/// The folder in the target folder; the tests know its name.
+/// The folders in the target folder; the tests know their names.
 const FOLDER: &str = "gearman-clients";
+const LIGHTJQ_FOLDER: &str = "lightjq-clients";
 const PYTHON: [&str; 1] = ["python3-gearman==0.1.0"];
+const LIGHTJQ_PYTHON: [&str; 1] = ["msgpack==1.1.2"];
 /// The library asks for any version of its logger and works with this one only.
 const NODE: [&str; 2] = ["gearmanode@0.9.2", "winston@2"];
 
@@ -18,16 +20,19 @@ const NODE: [&str; 2] = ["gearmanode@0.9.2", "winston@2"];
 pub fn install_missing() -> Result<()> {
     let folder = target()?.join(FOLDER);
     fs::create_dir_all(&folder)?;
-    install_python(&folder.join("python"))?;
-    install_node(&folder)
+    install_python(&folder.join("python"), &PYTHON)?;
+    install_node(&folder)?;
+    let lightjq = target()?.join(LIGHTJQ_FOLDER);
+    fs::create_dir_all(&lightjq)?;
+    install_python(&lightjq.join("python"), &LIGHTJQ_PYTHON)
 }
 
-fn install_python(folder: &Path) -> Result<()> {
+fn install_python(folder: &Path, packages: &[&str]) -> Result<()> {
     let python = folder.join("bin/python");
     if !python.exists() {
         call("python3", &["-m", "venv", &folder.to_string_lossy()])?;
     }
-    let pip = [&["-m", "pip", "install", "--quiet", "--disable-pip-version-check"], &PYTHON[..]];
+    let pip = [&["-m", "pip", "install", "--quiet", "--disable-pip-version-check"], packages];
     call(python, &pip.concat())
 }
 

@@ -21,7 +21,8 @@ use workspace::{build_release, call, cargo, release};
 
 /// The server, what is preloaded into it, the simulator.
 const RELEASED: [&str; 3] = ["spindle", "spindle-powercut", "spindle-sim"];
-const MODES: [Mode; 5] = [Mode::Kill, Mode::Power, Mode::PowerOs, Mode::Broken, Mode::Full];
+const MODES: [Mode; 6] =
+    [Mode::Kill, Mode::Power, Mode::PowerOs, Mode::Broken, Mode::Doors, Mode::Full];
 const SMOKE_CYCLES: u64 = 5;
 const SMOKE_SECONDS: f64 = 0.8;
 const SMOKE_SEEDS: &str = "200";
@@ -132,6 +133,7 @@ fn torture_step(mode: Mode) -> &'static str {
         Mode::Power => "torture: power cut",
         Mode::PowerOs => "torture: power cut without syncs",
         Mode::Broken => "torture: broken disk",
+        Mode::Doors => "torture: every door",
         Mode::Full => "torture: full disk",
     }
 }

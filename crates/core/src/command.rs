@@ -82,15 +82,20 @@ pub enum Command {
         revision: Option<u32>,
         /// The new state, as JSON text.
         state: Bytes,
-        /// What to append to the job's events, as JSON text.
+        /// What to append to the job's events, as the door writes it.
         event: Bytes,
+        /// Where the job's events are by now: to be given when their page is full, see
+        /// [`State::full_page`](crate::State::full_page).
+        page: Option<BytesRef>,
     },
     /// A user appends an event to a job.
     AddEvent {
         /// Which job.
         id: JobId,
-        /// The event, as JSON text.
+        /// The event, as the door writes it.
         event: Bytes,
+        /// As in `SetState`.
+        page: Option<BytesRef>,
     },
     /// A person sets, pauses or resumes a queue.
     SetQueue {
@@ -110,8 +115,18 @@ pub enum Command {
     Relabel {
         /// Which job.
         id: JobId,
-        /// Its labels now, sorted.
-        labels: Vec<Label>,
+        /// Only if the job's revision still is this: its queue may be another one by now.
+        revision: Option<u32>,
+        /// Its labels now, and what they were made by.
+        matched: Matched,
+    },
+    /// The engine has matched the jobs that were there before a revision of the constraints, up to
+    /// a number: a restart goes on from there.
+    NoteRelabelled {
+        /// The revision.
+        revision: u64,
+        /// Jobs below this number are done; the highest number means all.
+        below: JobId,
     },
     /// A server starts on this log, or takes it over.
     Start {
@@ -175,6 +190,9 @@ pub struct Submit {
     pub uuid: Option<[u8; 16]>,
     /// Other names from outside, by the same rule.
     pub keys: Vec<Key>,
+    /// A waiting job that holds one of `keys` while it is unfinished goes in the same step, deleted:
+    /// the newest wish counts. One that a worker has refuses the submit all the same.
+    pub replaces: bool,
     /// Which constraint values it falls under, sorted.
     pub labels: Vec<Label>,
     /// The revision of the constraint set the labels were made with, or [`Submit::UNMATCHED`].
@@ -193,7 +211,7 @@ pub struct Submit {
     pub drop_result: bool,
     /// Jobq's state, as JSON text.
     pub state: Option<Bytes>,
-    /// Jobq's first event, as JSON text.
+    /// Jobq's first event, as the door writes it.
     pub event: Option<Bytes>,
 }
 
@@ -217,6 +235,7 @@ impl Submit {
             payload,
             uuid: None,
             keys: Vec::new(),
+            replaces: false,
             labels: Vec::new(),
             constraints_revision: Submit::UNMATCHED,
             tags: Vec::new(),
@@ -328,6 +347,15 @@ pub struct Finish {
     pub worker_finished_at: Bytes,
 }
 
+/// Which constraint values a job falls under.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Matched {
+    /// The labels, sorted.
+    pub labels: Vec<Label>,
+    /// The revision of the constraint set they were made with.
+    pub constraints_revision: u64,
+}
+
 /// Changes to a waiting job; absent fields stay.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Edit {
@@ -337,6 +365,8 @@ pub struct Edit {
     pub revision: Option<u32>,
     /// Another queue.
     pub queue: Option<Bytes>,
+    /// Its labels there; absent means as before.
+    pub matched: Option<Matched>,
     /// Another priority.
     pub priority: Option<i64>,
     /// Another time to run; `Some(0)` means now.
@@ -358,6 +388,15 @@ pub enum Carry {
         payload: Option<BytesRef>,
         /// Where its last result is now.
         result: Option<BytesRef>,
+    },
+    /// A page of a live job's events, its bytes copied to this place.
+    Page {
+        /// Which job.
+        id: JobId,
+        /// Where the page was.
+        old: BytesRef,
+        /// Where it is now.
+        new: BytesRef,
     },
     /// A finished job: its image as read from the log, with its bytes' new places.
     Finished(Box<JobImage>),

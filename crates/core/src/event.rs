@@ -55,6 +55,8 @@ pub enum Event {
     ServerCarried(ServerCarried),
     /// A waiting job became ready by its time.
     Ready(Ready),
+    /// A page of a job's events was copied, so that older records can go.
+    PageMoved(PageMoved),
 }
 
 /// See [`Event::Leased`].
@@ -185,9 +187,33 @@ pub struct StateSet {
     /// Its state now, if that changed, as JSON text.
     #[prost(bytes = "bytes", optional, tag = "2")]
     pub state: Option<Bytes>,
-    /// What was appended to its events, as JSON text.
+    /// What was appended to its events, as the door wrote it.
     #[prost(bytes = "bytes", tag = "3")]
     pub event: Bytes,
+    /// When.
+    #[prost(fixed64, tag = "4")]
+    pub at_ms: u64,
+    /// The number of this change among all of the server's; see `touch` of
+    /// [`Rare`](crate::job::Rare).
+    #[prost(uint64, tag = "5")]
+    pub touch: u64,
+    /// All events before this one were moved here.
+    #[prost(message, optional, tag = "6")]
+    pub page: Option<BytesRef>,
+}
+
+/// See [`Event::PageMoved`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PageMoved {
+    /// Which job.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Where the page was.
+    #[prost(message, required, tag = "2")]
+    pub old: BytesRef,
+    /// Where it is now.
+    #[prost(message, required, tag = "3")]
+    pub new: BytesRef,
 }
 
 /// See [`Event::QueueSet`].
@@ -199,6 +225,9 @@ pub struct QueueSet {
     /// All its settings.
     #[prost(message, required, tag = "2")]
     pub settings: QueueSettings,
+    /// The revision of what jobs are labelled by now: what the queue's bytes are is part of it.
+    #[prost(uint64, tag = "3")]
+    pub constraints_revision: u64,
 }
 
 /// See [`Event::ConstraintSet`].
@@ -213,6 +242,9 @@ pub struct ConstraintSet {
     /// When. What was full then is full by the new rule.
     #[prost(uint64, tag = "3")]
     pub at_ms: u64,
+    /// The revision it was put with, when it is told again; 0 says it is put now.
+    #[prost(uint64, tag = "4")]
+    pub put_revision: u64,
 }
 
 /// See [`Event::ConstraintRemoved`].
@@ -282,6 +314,12 @@ pub struct ServerCarried {
     /// The revision of the set of constraints.
     #[prost(uint64, tag = "6")]
     pub constraints_revision: u64,
+    /// Jobs that were there before were labelled anew for this revision ...
+    #[prost(uint64, tag = "7")]
+    pub relabelled_revision: u64,
+    /// ... as far as their number is below this; the highest number means all.
+    #[prost(uint64, tag = "8")]
+    pub relabelled_below: u64,
 }
 
 /// The byte that says which kind of event follows. Numbers are never used again.
@@ -357,6 +395,7 @@ kinds! {
     20 Carried(JobImage),
     21 ServerCarried(ServerCarried),
     22 Ready(Ready),
+    23 PageMoved(PageMoved),
 }
 
 impl Event {

@@ -192,6 +192,12 @@ pub struct Label {
     pub value: u64,
 }
 
+impl Label {
+    /// The value of jobs that were there before their constraint, and whose own value would be one
+    /// more than it may have: they share a bucket.
+    pub const OVERFLOW: u64 = u64::MAX;
+}
+
 /// A job carries at most this many labels.
 pub const LABELS_MAX: usize = 8;
 
@@ -386,7 +392,7 @@ pub struct Rare {
     /// Jobq's state, as JSON text.
     #[prost(bytes = "bytes", optional, tag = "9")]
     pub state: Option<Bytes>,
-    /// Jobq's events, each as JSON text, oldest first.
+    /// Jobq's newest events, each as the door wrote it, oldest first. Older ones are in `pages`.
     #[prost(bytes = "bytes", repeated, tag = "10")]
     pub events: Vec<Bytes>,
     /// Retention once finished; absent means until the TTL.
@@ -398,6 +404,16 @@ pub struct Rare {
     /// The result's bytes are dropped when it finishes.
     #[prost(bool, tag = "13")]
     pub drop_result: bool,
+    /// When Jobq's state or events last changed; 0: not since the job was submitted.
+    #[prost(fixed64, tag = "30")]
+    pub touched_ms: u64,
+    /// Counts all such changes of the server: of two jobs, the one with the smaller number has been
+    /// left alone for longer. 0 for a job that Jobq never touched.
+    #[prost(uint64, tag = "31")]
+    pub touch: u64,
+    /// Where Jobq's older events are, a page of them each, oldest first.
+    #[prost(message, repeated, tag = "32")]
+    pub pages: Vec<BytesRef>,
 }
 
 impl Rare {
@@ -416,6 +432,9 @@ impl Rare {
         keep_ms: None,
         keep_read_ms: None,
         drop_result: false,
+        touched_ms: 0,
+        touch: 0,
+        pages: Vec::new(),
     };
 
     /// Whether there is anything in it.
@@ -433,6 +452,21 @@ impl Rare {
             && self.keep_ms.is_none()
             && self.keep_read_ms.is_none()
             && !self.drop_result
+            && self.touch == 0
+            && self.pages.is_empty()
+    }
+
+    /// What Jobq's state and events take, in memory and in pages.
+    pub fn touched_bytes(&self) -> u64 {
+        let state = self.state.as_ref().map_or(0, Bytes::len);
+        let events = self.events.iter().map(Bytes::len).sum::<usize>();
+        let pages = self.pages.iter().map(|page| u64::from(page.len)).sum::<u64>();
+        (state + events) as u64 + pages
+    }
+
+    /// The oldest record the pages of events need.
+    pub fn pages_need(&self) -> Option<u64> {
+        self.pages.iter().filter_map(BytesRef::needs).min()
     }
 
     /// In a box of its own, if there is anything in it.
@@ -475,10 +509,8 @@ impl JobImage {
     pub fn needs(&self) -> Option<u64> {
         let payload = self.payload.as_ref().and_then(BytesRef::needs);
         let result = self.outcome.as_ref().and_then(|o| o.bytes.as_ref()).and_then(BytesRef::needs);
-        match (payload, result) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let pages = self.rare().pages_need();
+        [payload, result, pages].into_iter().flatten().min()
     }
 }
 

@@ -20,7 +20,7 @@ mod put;
 mod rejection;
 
 pub use command::Command;
-pub use decide::{Decision, EVENTS_MAX, decide};
+pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX, decide};
 pub use event::Event;
 pub use job::{JobId, JobImage, Status};
 pub use payload::{BytesRef, Type};

@@ -56,4 +56,7 @@ pub enum Rejection {
     /// No such constraint.
     #[error("no such constraint")]
     NoConstraint,
+    /// The buckets of the constraint have not all heard of its last change yet: ask again.
+    #[error("the last change of the constraint is still under way")]
+    Settling,
 }

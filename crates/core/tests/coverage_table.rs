@@ -66,6 +66,8 @@ table! { COMMANDS of Command:
     RemoveConstraint => "a_removed_constraint_holds_nothing_back", "Command::RemoveConstraint {",
         "forget_tokens";
     Relabel => "a_relabelled_job_counts_under_its_new_label", "Command::Relabel {", "apply_relabel";
+    NoteRelabelled => "how_far_jobs_are_relabelled_survives_a_restart",
+        "Command::NoteRelabelled {", "compare_server";
     Start => "a_start_raises_the_epoch_only", "Command::Start {", "lose_memory";
     Recover => "a_restart_ends_bound_leases_and_gives_the_others_time", "Command::Recover {",
         "apply_recover";
@@ -114,6 +116,7 @@ table! { EVENTS of Event:
         "fold_difference";
     Ready => "nothing_is_leased_from_a_paused_queue_or_outside_its_time",
         "fn happen_what_is_due(", "next_due";
+    PageMoved => "a_page_of_events_moves_without_changing_its_job", "Carry::Page {", "apply_carry";
 }
 
 /// All Rust sources below a folder of the repository, one after the other.

@@ -61,8 +61,21 @@ enum Stage {
 
 /// A job to be told again, and where its bytes are now.
 enum Old {
-    Live { id: JobId, revision: u32, payload: Option<BytesRef>, result: Option<BytesRef> },
-    Finished { id: JobId, image: Place },
+    Live {
+        id: JobId,
+        revision: u32,
+        payload: Option<BytesRef>,
+        result: Option<BytesRef>,
+    },
+    Finished {
+        id: JobId,
+        image: Place,
+    },
+    /// A page of a live job's events, which goes before the job itself.
+    Page {
+        id: JobId,
+        place: BytesRef,
+    },
 }
 
 /// The same with its bytes in hand.
@@ -78,16 +91,27 @@ enum Fetched {
         image: Box<JobImage>,
         payload: Option<(Bytes, Type)>,
         result: Option<(Bytes, Type)>,
+        pages: Vec<(Bytes, Type)>,
+    },
+    Page {
+        id: JobId,
+        place: BytesRef,
+        bytes: Bytes,
     },
 }
 
 impl Fetched {
     /// About what it takes in the log.
     fn bytes(&self) -> usize {
-        let (Fetched::Live { payload, result, .. } | Fetched::Finished { payload, result, .. }) =
-            self;
+        let (payload, result, more) = match self {
+            Fetched::Live { payload, result, .. } => (payload, result, 0),
+            Fetched::Finished { payload, result, pages, .. } => {
+                (payload, result, pages.iter().map(|(bytes, _)| bytes.len()).sum())
+            }
+            Fetched::Page { bytes, .. } => return IMAGE_BYTES + bytes.len(),
+        };
         let bytes = [payload, result].into_iter().flatten().map(|(bytes, _)| bytes.len());
-        IMAGE_BYTES + bytes.sum::<usize>()
+        IMAGE_BYTES + bytes.sum::<usize>() + more
     }
 }
 
@@ -166,7 +190,7 @@ impl Engine {
         let segment_bytes = log.bytes_between(first, segment_end);
         let live = {
             let inner = self.shared.inner.lock();
-            inner.live_bytes + inner.finished_bytes
+            inner.live_bytes + inner.state.finished_bytes()
         };
         let kept = log.bytes_on_disk();
         if log.space() == Space::ReserveOnly {
@@ -282,7 +306,14 @@ impl Engine {
                 let image = self.finished_image(*place)?;
                 let payload = bytes(&image.payload)?;
                 let result = bytes(&image.outcome.as_ref().and_then(|o| o.bytes.clone()))?;
-                Ok(Fetched::Finished { place: *place, image: Box::new(image), payload, result })
+                let pages = image.rare().pages.iter();
+                let pages = pages.map(|page| Ok((self.bytes(page)?, page.kind())));
+                let pages = pages.collect::<Result<_, FetchError>>()?;
+                let image = Box::new(image);
+                Ok(Fetched::Finished { place: *place, image, payload, result, pages })
+            }
+            Old::Page { id, place } => {
+                Ok(Fetched::Page { id: *id, place: place.clone(), bytes: self.bytes(place)? })
             }
         }
     }
@@ -317,7 +348,7 @@ impl Engine {
 impl Old {
     fn id(&self) -> JobId {
         match self {
-            Old::Live { id, .. } | Old::Finished { id, .. } => *id,
+            Old::Live { id, .. } | Old::Finished { id, .. } | Old::Page { id, .. } => *id,
         }
     }
 
@@ -329,6 +360,7 @@ impl Old {
                 IMAGE_BYTES + bytes.sum::<usize>()
             }
             Old::Finished { .. } => IMAGE_BYTES + FINISHED_BYTES,
+            Old::Page { place, .. } => IMAGE_BYTES + place.len as usize,
         }
     }
 }
@@ -348,6 +380,14 @@ impl Inner {
             }
             let job = match found {
                 Found::Live(job) => {
+                    let pages = job.pages().iter();
+                    for place in pages.filter(|page| page.needs().is_some_and(|at| at < target)) {
+                        if bytes >= self.options.carry_bytes {
+                            return (old, Some(found.id()));
+                        }
+                        bytes += IMAGE_BYTES + place.len as usize;
+                        old.push(Old::Page { id: job.id(), place: place.clone() });
+                    }
                     let payload = Some(job.payload());
                     let result = job.outcome().and_then(|outcome| outcome.bytes.clone());
                     Old::Live { id: job.id(), revision: job.revision(), payload, result }
@@ -380,7 +420,11 @@ impl Inner {
                     _ => None,
                 }
             }
-            Fetched::Finished { place, mut image, payload, result } => {
+            Fetched::Page { id, place, bytes } => {
+                self.carry_page(id, place, &bytes);
+                None
+            }
+            Fetched::Finished { place, mut image, payload, result, pages } => {
                 let id = JobId(image.id);
                 // Retried meanwhile, and perhaps finished anew: then this image is an old one.
                 match self.state.job(id) {
@@ -395,6 +439,11 @@ impl Inner {
                     (self.carry_bytes(result), image.outcome.as_mut())
                 {
                     outcome.bytes = Some(place);
+                }
+                let pages = pages.into_iter().filter_map(|page| self.carry_bytes(Some(page)));
+                let pages: Vec<BytesRef> = pages.collect();
+                if !pages.is_empty() {
+                    image.rare_mut().pages = pages;
                 }
                 self.run(&Command::Carry(Carry::Finished(image))).ok();
                 None

@@ -1,6 +1,7 @@
 //! Group commit: the log thread takes what was decided, writes and syncs it, and opens the gates.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use spindle_log::{Ack, LogError, Position, Record, SubmitError};
 
@@ -40,6 +41,7 @@ impl Engine {
         if batch.is_empty() {
             return Committed::Nothing;
         }
+        let begun = Instant::now();
         let mut submitted = 0;
         let mut outcome = Committed::Some;
         for record in &batch {
@@ -67,6 +69,9 @@ impl Engine {
             }
             durable_bytes += record.bytes.len();
             self.shared.durable.store(record.position + 1, Ordering::Release);
+        }
+        if submitted > 0 {
+            self.shared.meters.note_commit(begun.elapsed(), durable_bytes);
         }
         self.after_commit(&batch, submitted, durable_bytes);
         outcome

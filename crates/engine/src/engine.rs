@@ -132,6 +132,12 @@ pub(crate) struct Shared {
     pub carry: Mutex<crate::carry::Carrier>,
     /// Held by whoever commits: records go to the log in their order.
     pub committing: Mutex<()>,
+    /// How long things take.
+    pub meters: Arc<crate::meters::Meters>,
+    /// The matchers of the constraints.
+    pub rules: crate::matched::Rules,
+    /// How far jobs that were there before the newest constraints have been matched.
+    pub relabelling: crate::relabel::Relabeller,
 }
 
 /// A running queue. Clones are the same engine.
@@ -150,6 +156,8 @@ impl Engine {
     ) -> Result<Engine, StartError> {
         let inner = start(&log, clock.as_ref(), options)?;
         let durable = AtomicU64::new(log.next().0);
+        let rules = crate::matched::Rules::new(&inner.state);
+        let meters = inner.meters.clone();
         let engine = Engine {
             shared: Arc::new(Shared {
                 inner: Mutex::new(inner),
@@ -164,6 +172,9 @@ impl Engine {
                 threads: Mutex::default(),
                 carry: Mutex::default(),
                 committing: Mutex::default(),
+                meters,
+                rules,
+                relabelling: crate::relabel::Relabeller::default(),
             }),
         };
         engine.flush()?;
@@ -227,9 +238,9 @@ impl Engine {
     // ---- submit ----
 
     /// Submits a job. The answer must wait for the gate.
-    pub fn submit(&self, job: NewJob) -> Result<(JobId, Gate), Refused> {
+    pub fn submit(&self, mut job: NewJob) -> Result<(JobId, Gate), Refused> {
         let crc = if job.submit.foreground { 0 } else { crc32c::crc32c(&job.payload) };
-        let inner = &mut self.enter();
+        let inner = &mut self.enter_matched(&mut job);
         self.submit_locked(inner, job, crc)
     }
 
@@ -238,11 +249,11 @@ impl Engine {
     pub fn submit_and_wait(
         &self,
         caller: &Caller,
-        job: NewJob,
+        mut job: NewJob,
         wait_ms: u64,
     ) -> Result<Ticket, Refused> {
         let crc = if job.submit.foreground { 0 } else { crc32c::crc32c(&job.payload) };
-        let mut inner = self.enter();
+        let mut inner = self.enter_matched(&mut job);
         if inner.waits.len() >= inner.options.waits_max {
             return Err(Refused::TooMany("waiting clients"));
         }
@@ -277,10 +288,6 @@ impl Engine {
             }
         } else if self.shared.log.space() == Space::ReserveOnly {
             return Err(Refused::DiskFull);
-        }
-        if job.submit.constraints_revision == Submit::UNMATCHED {
-            // Matchers have no meaning yet: only who names labels himself falls under constraints.
-            job.submit.constraints_revision = inner.state.server().constraints_revision;
         }
         job.submit.id = inner.take_id();
         let id = job.submit.id;
@@ -328,6 +335,7 @@ impl Engine {
         if inner.stopping {
             return Ok(LeaseReply::Nothing(inner.tail()));
         }
+        inner.note_worker(&wish);
         let command = Command::Lease(wish);
         let reply = match inner.lease_decided(&command) {
             Ok((job, gate)) => LeaseReply::Leased(Box::new(job), gate),
@@ -453,12 +461,21 @@ impl Engine {
             let Some(place) = self.finished_place(id) else {
                 return Err(Refused::Rejected(Rejection::NotFinished, gate).into());
             };
-            let image = match self.finished_image(place) {
+            let mut image = match self.finished_image(place) {
                 Err(FetchError::Moved) => continue,
                 read => Box::new(read?),
             };
+            let matched_by = match self.match_retry(&mut image, payload.as_ref()) {
+                Err(FetchError::Moved) => continue,
+                matched => matched?,
+            };
             let mut inner = self.enter();
             self.check_room(&inner)?;
+            if inner.state.server().constraints_revision != matched_by {
+                drop(inner);
+                self.refresh_rules();
+                continue;
+            }
             // Carried or retried since its image was read: then the image is an old one.
             if inner.finished_place(id) != Some(place) {
                 continue;
@@ -474,12 +491,26 @@ impl Engine {
         }
     }
 
-    /// Any other command, one that carries no bytes.
+    /// Any other command, one that carries no bytes. A job that it moves to another queue is matched
+    /// against the constraints there.
     pub fn execute(&self, command: &Command) -> Result<Gate, Refused> {
+        match command {
+            Command::Edit(edit) if edit.matched.is_none() => match &edit.queue {
+                Some(queue) => self.move_job(edit, queue),
+                None => self.execute_as_is(command),
+            },
+            _ => self.execute_as_is(command),
+        }
+    }
+
+    pub(crate) fn execute_as_is(&self, command: &Command) -> Result<Gate, Refused> {
         let mut inner = self.enter();
         self.check_room(&inner)?;
         match inner.run(command) {
-            Ok(()) => Ok(inner.own_gate()),
+            Ok(()) => {
+                self.wake_relabelling(&inner);
+                Ok(inner.own_gate())
+            }
             Err(rejection) => Err(self.refuse(&inner, rejection)),
         }
     }
@@ -563,6 +594,7 @@ impl Engine {
             inner.give_up_wait(connection, ticket);
         }
         inner.delivered.remove(&connection);
+        inner.workers.gone(connection.0);
         for ticket in inner.waits.of_connection(connection) {
             inner.end_wait(ticket, None);
         }

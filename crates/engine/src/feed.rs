@@ -124,6 +124,7 @@ pub(crate) fn is_told(event: &Event) -> bool {
             | Event::IdsReserved(_)
             | Event::FormatRaised(_)
             | Event::BucketSet(_)
+            | Event::PageMoved(_)
     )
 }
 

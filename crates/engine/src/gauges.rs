@@ -25,6 +25,8 @@ pub struct Gauges {
     pub jobs: usize,
     /// Done and dead jobs that are kept.
     pub finished: usize,
+    /// What those take on disk, within an eighth.
+    pub finished_bytes: u64,
     /// Queues with jobs or settings.
     pub queues: usize,
     /// TTL deletions are held because the clock and the log disagree.
@@ -50,6 +52,7 @@ impl Engine {
             waits: inner.waits.len(),
             jobs: inner.state.jobs_count(),
             finished: inner.state.finished_count(),
+            finished_bytes: inner.state.finished_bytes(),
             queues: inner.state.queues_count(),
             is_clock_held: inner.hold_expiry,
             is_disk_full,

@@ -172,7 +172,8 @@ impl Inner {
 
     /// When the engine must be woken next.
     pub fn next_deadline(&self) -> Option<u64> {
-        let core = Some(self.state.due_hint_ms()).filter(|due| *due != u64::MAX);
+        let core = if self.state.is_settling() { self.now_ms } else { self.state.due_hint_ms() };
+        let core = Some(core).filter(|due| *due != u64::MAX);
         [core, self.waits.next_deadline(), self.calls.next_due()].into_iter().flatten().min()
     }
 }

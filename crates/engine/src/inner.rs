@@ -1,6 +1,7 @@
 //! What is behind the engine's one lock: the core's state, the open batch, and those who wait.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use spindle_core::Command;
@@ -10,14 +11,19 @@ use spindle_core::{
 };
 
 use crate::answer::Answer;
+use crate::caps::DroppedNews;
 use crate::door::{ConnectionId, Delivery, Gate, LeaseRef, Ticket};
 use crate::feed::is_told;
+use crate::jobq::{JobqJobs, touched_bytes};
+use crate::meters::Meters;
 use crate::options::Options;
 use crate::recent::Recent;
 use crate::record::{ENTRY_HEADER_BYTES, HEADER_BYTES, RecordWriter};
 use crate::sleep::Calls;
+use crate::traffic::Traffic;
 use crate::waits::Waits;
 use crate::watch::Reports;
+use crate::workers::Workers;
 
 /// A record that is complete and waits to be written.
 #[derive(Debug, Clone)]
@@ -34,8 +40,15 @@ pub(crate) struct Sealed {
 pub struct Stats {
     /// Unfinished jobs whose TTL passed, since the start.
     pub expired_unfinished: u64,
-    /// Finished jobs that went because a cap on them was reached, since the start.
+    /// Finished jobs that went because a cap on them was reached, since the start: the sum of the
+    /// next three.
     pub finished_dropped: u64,
+    /// Those that were too many for their queue.
+    pub finished_over_queue: u64,
+    /// Those that were too many for the server.
+    pub finished_over_count: u64,
+    /// Those for which there was no room on disk.
+    pub finished_over_bytes: u64,
     /// Payloads that failed their checksum, since the start.
     pub payloads_damaged: u64,
     /// Jobs submitted, since the start.
@@ -97,8 +110,16 @@ pub(crate) struct Inner {
     pub stopping: bool,
     /// What live items would take if the log were written anew.
     pub live_bytes: u64,
-    pub finished_bytes: u64,
     pub stats: Stats,
+    pub dropped_news: DroppedNews,
+    /// How late scheduled jobs are; the commits' share is the log thread's.
+    pub meters: Arc<Meters>,
+    /// What went through each queue.
+    pub traffic: Traffic,
+    /// Who has asked for jobs.
+    pub workers: Workers,
+    /// Which jobs are Jobq's, and what of them is to be told to its door.
+    pub jobq: JobqJobs,
     /// Queues in which jobs became ready during the command under way.
     pub woken: Vec<Bytes>,
     pub now_ms: u64,
@@ -133,8 +154,12 @@ impl Inner {
             hold_expiry: false,
             stopping: false,
             live_bytes: 0,
-            finished_bytes: 0,
             stats: Stats::default(),
+            dropped_news: DroppedNews::default(),
+            meters: Arc::default(),
+            traffic: Traffic::default(),
+            workers: Workers::default(),
+            jobq: JobqJobs::default(),
             woken: Vec::new(),
             now_ms: 0,
             options,
@@ -229,11 +254,19 @@ impl Inner {
     pub fn tick(&mut self, now_ms: u64) -> bool {
         self.now_ms = self.now_ms.max(now_ms);
         let now_ms = self.now_ms;
+        let settles = self.state.is_settling();
+        if settles {
+            self.state.settle();
+        }
         if self.state.has_surplus() {
             self.run(&Command::Tick { hold_expiry: self.hold_expiry }).ok();
         }
         if now_ms < self.state.due_hint_ms() {
-            return self.state.has_surplus();
+            let more = self.state.has_surplus();
+            if settles && !more {
+                self.dispatch_promoted();
+            }
+            return more;
         }
         self.state.wake_buckets(now_ms);
         self.run(&Command::Tick { hold_expiry: self.hold_expiry }).ok();
@@ -278,7 +311,7 @@ impl Inner {
     /// Logs and folds one event.
     pub fn happen(&mut self, event: &Event, logged: bool) {
         let place = if logged {
-            self.make_room(EVENT_ROOM_BYTES);
+            self.make_room(EVENT_ROOM_BYTES + touched_bytes(event));
             let place = Place { position: self.open_position, offset: self.batch.next_offset() };
             let before = self.batch.len();
             self.batch.put_event(event);
@@ -288,6 +321,9 @@ impl Inner {
         } else {
             Place { position: self.open_position, offset: 0 }
         };
+        if let Event::Ready(ready) = event {
+            self.note_lag(JobId(ready.id));
+        }
         self.before_fold(event);
         self.state.evolve(event, place);
         self.after_fold(event, place);
@@ -301,8 +337,13 @@ impl Inner {
 
     /// Bookkeeping that needs what is about to go.
     fn before_fold(&mut self, event: &Event) {
+        self.jobq.note(event);
         match event {
+            Event::StateSet(set) if !self.state.is_foreground(JobId(set.id)) => {
+                self.live_bytes += set.event.len() as u64;
+            }
             Event::Gone(gone) => {
+                self.note_dropped(gone);
                 for id in &gone.ids {
                     self.before_gone(JobId(*id), gone.cause());
                 }
@@ -315,7 +356,6 @@ impl Inner {
                     if self.state.status(JobId(image.id)).is_some() {
                         self.live_bytes = self.live_bytes.saturating_sub(live_cost(image));
                     }
-                    self.finished_bytes += finished_cost(image);
                 }
             }
             Event::Persisted(image) => {
@@ -324,9 +364,7 @@ impl Inner {
                 self.live_bytes += live_cost(image);
             }
             Event::Carried(image) if self.state.status(JobId(image.id)).is_none() => {
-                if image.status().is_finished() {
-                    self.finished_bytes += finished_cost(image);
-                } else {
+                if !image.status().is_finished() {
                     self.live_bytes += live_cost(image);
                 }
             }
@@ -337,11 +375,16 @@ impl Inner {
                 } else {
                     self.live_bytes += live_cost(image);
                 }
-                if matches!(event, Event::Retried(_)) {
-                    self.finished_bytes = self.finished_bytes.saturating_sub(finished_cost(image));
-                }
             }
             _ => {}
+        }
+    }
+
+    fn note_lag(&self, id: JobId) {
+        if let Some(Found::Live(job)) = self.state.job(id)
+            && let Some(run_at_ms) = job.run_at_ms()
+        {
+            self.meters.lag_ms.note(self.now_ms.saturating_sub(run_at_ms));
         }
     }
 
@@ -352,24 +395,19 @@ impl Inner {
                 if job.is_foreground() {
                     self.foreground_bytes = self.foreground_bytes.saturating_sub(len as usize);
                 } else {
-                    let cost = ITEM_BYTES + u64::from(len);
+                    let cost = ITEM_BYTES + u64::from(len) + job.touched_bytes();
                     self.live_bytes = self.live_bytes.saturating_sub(cost);
                 }
                 self.stats.expired_unfinished += u64::from(cause == Cause::Expired);
             }
-            Some(Found::Finished(_)) => {
-                // Stubs do not know their images' sizes: each counts as the mean.
-                let count = self.state.finished_count().max(1) as u64;
-                self.finished_bytes -= self.finished_bytes / count;
-                self.stats.finished_dropped += u64::from(cause == Cause::Limit);
-            }
-            None => {}
+            Some(Found::Finished(_)) | None => {}
         }
     }
 
     /// Tells those who waited for what just happened.
     fn after_fold(&mut self, event: &Event, place: Place) {
         self.stats.count(event);
+        self.count_traffic(event);
         match event {
             Event::Submitted(image) | Event::Retried(image) if image.status() == Status::Ready => {
                 self.wake_queue(&image.queue);
@@ -473,10 +511,6 @@ pub(crate) const ID_BLOCK: u64 = 1 << 16;
 const EVENT_ROOM_BYTES: usize = 16 * 1024;
 
 fn live_cost(image: &JobImage) -> u64 {
-    ITEM_BYTES + image.payload.as_ref().map_or(0, |payload| u64::from(payload.len))
-}
-
-fn finished_cost(image: &JobImage) -> u64 {
-    let result = image.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref());
-    live_cost(image) + result.map_or(0, |result| u64::from(result.len))
+    let touched = image.rare.as_ref().map_or(0, |rare| rare.touched_bytes());
+    ITEM_BYTES + image.payload.as_ref().map_or(0, |payload| u64::from(payload.len)) + touched
 }

@@ -29,10 +29,16 @@ pub struct Joined {
 impl Engine {
     /// Submits a job, or joins the unfinished one that has its first key; `watcher` watches it
     /// from then on. A foreground job needs one.
-    pub fn submit_or_join(&self, watcher: Option<&Caller>, job: NewJob) -> Result<Joined, Refused> {
+    pub fn submit_or_join(
+        &self,
+        watcher: Option<&Caller>,
+        mut job: NewJob,
+    ) -> Result<Joined, Refused> {
         let crc = if job.submit.foreground { 0 } else { crc32c::crc32c(&job.payload) };
+        let asked = job.submit.constraints_revision;
         loop {
-            let mut inner = self.enter();
+            job.submit.constraints_revision = asked;
+            let mut inner = self.enter_matched(&mut job);
             if watcher.is_some() && inner.waits.len() >= inner.options.waits_max {
                 return Err(Refused::TooMany("waiting clients"));
             }

@@ -14,29 +14,45 @@ pub mod door;
 pub mod record;
 
 mod answer;
+mod caps;
 mod carry;
 mod clock;
 mod commit;
+mod constraints;
+mod damage;
 mod engine;
 mod feed;
 mod gauges;
 mod handoff;
+mod held;
 mod inner;
+mod jobq;
 mod join;
 mod listing;
+mod many;
+mod matched;
+mod matching;
+mod meters;
 mod options;
 mod read;
 mod recent;
+mod relabel;
+mod seek;
 mod sleep;
 mod start;
 mod survey;
+mod threading;
 mod threads;
+mod traffic;
 mod waits;
 mod watch;
+mod workers;
 
 pub use answer::{Answer, LeasedJob, News};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::Committed;
+pub use constraints::{BucketLine, ConstraintView, Expected, Held, PutConstraint, held_back};
+pub use damage::{DamagedBytes, DamagedJob};
 pub use door::{
     ConnectionId, Delivery, Door, Flow, Gate, LeaseRef, Mailbox, Outbox, Session, Ticket,
 };
@@ -44,12 +60,24 @@ pub use engine::{Engine, Failure, LeaseReply, NewJob, Refused, RetryError, WorkR
 pub use feed::{FeedError, FeedEvent, FeedId, FeedIdError, FeedPage};
 pub use gauges::Gauges;
 pub use inner::Stats;
+pub use jobq::{Before, JobqChange, JobqChanges, Touch, Touched};
 pub use join::Joined;
-pub use listing::{FoundInQueues, JobLine, QueueLine};
+pub use listing::{JobLine, QueueLine};
+pub use many::Taken;
+pub use matching::{
+    Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, UnreadableMatcher,
+    decode_matcher, encode_matcher,
+};
+pub use meters::{MeterReadings, Readings};
 pub use options::{Faults, Options};
 pub use read::{FetchError, Which};
+pub use relabel::{Relabelling, Step as RelabelStep};
+pub use seek::{Sighted, Sightings};
 pub use sleep::Slept;
 pub use start::{StartError, fold_state};
 pub use survey::{Counts, Survey};
+pub use threading::Threading;
+pub use traffic::{QueueTraffic, Tally};
 pub use waits::Caller;
 pub use watch::Standing;
+pub use workers::WorkerView;

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use spindle_core::job::{Cause, Key, Origin, Status};
 use spindle_core::queue::QueueSettings;
-use spindle_core::state::QueueListing;
+use spindle_core::state::{Queue, QueueListing};
 use spindle_core::{Command, Found, JobId, State};
 
 use crate::door::Gate;
@@ -50,22 +50,17 @@ pub struct JobLine {
 
 impl Engine {
     /// Queues in order of their names, those behind `after`.
-    pub fn queue_lines(
-        &self,
-        after: Option<&[u8]>,
-        limit: usize,
-        by_priority: bool,
-    ) -> Vec<QueueLine> {
+    pub fn queue_lines(&self, after: Option<&[u8]>, limit: usize) -> Vec<QueueLine> {
         let inner = self.enter();
         let listed = inner.state.queues_from(after.unwrap_or_default(), after.is_some());
-        listed.take(limit).map(|queue| line_of(&inner.state, queue, by_priority)).collect()
+        listed.take(limit).map(|queue| line_of(&inner.state, queue)).collect()
     }
 
     /// One queue's numbers; none if there is no such queue.
     pub fn queue_line(&self, name: &[u8]) -> Option<QueueLine> {
         let inner = self.enter();
         let queue = inner.state.queues_from(name, false).next()?;
-        (queue.name == name).then(|| line_of(&inner.state, queue, false))
+        (queue.name == name).then(|| line_of(&inner.state, queue))
     }
 
     /// Unfinished jobs by number from this one on, as far as one step sees, and where the next step
@@ -97,27 +92,12 @@ impl Engine {
         (lines, next)
     }
 
-    /// The first unfinished job with one of these keys, made of the names of the queues behind
-    /// `after`: for names that count in one queue and are asked for in all. Returns the job with
-    /// what an answer must wait for, or where the next step begins; neither at the end.
-    pub fn find_in_queues(
-        &self,
-        after: Option<&[u8]>,
-        key_of: impl Fn(&Bytes) -> Key,
-    ) -> FoundInQueues {
+    /// The unfinished job with the first key of a door that begins like this, and what an answer
+    /// must wait for that names none.
+    pub fn find_by_key_prefix(&self, namespace: Origin, prefix: &[u8]) -> (Option<JobId>, Gate) {
         let inner = self.enter();
-        let listed = inner.state.queues_from(after.unwrap_or_default(), after.is_some());
-        let mut last = None;
-        for (looked_at, queue) in listed.enumerate() {
-            if looked_at == JOBS_PER_STEP {
-                return FoundInQueues::Further(last.unwrap_or_default());
-            }
-            if let Some(Found::Live(job)) = inner.state.job_by_key(&key_of(&queue.name)) {
-                return FoundInQueues::Job(job.id());
-            }
-            last = Some(queue.name);
-        }
-        FoundInQueues::Nothing(inner.tail())
+        let found = inner.state.job_by_key_prefix(namespace, prefix);
+        (found.map(|found| found.id()), inner.tail())
     }
 
     /// Changes a queue's settings, whatever else is set for it.
@@ -138,7 +118,10 @@ impl Engine {
         // A copy: the name may be a small part of a large read.
         let name = Bytes::copy_from_slice(name);
         match inner.run(&Command::SetQueue { name, settings }) {
-            Ok(()) => Ok(inner.own_gate()),
+            Ok(()) => {
+                self.wake_relabelling(&inner);
+                Ok(inner.own_gate())
+            }
             Err(rejection) => Err(self.refuse(&inner, rejection)),
         }
     }
@@ -161,55 +144,10 @@ impl Engine {
     }
 }
 
-/// What [`Engine::find_in_queues`] found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FoundInQueues {
-    /// This job.
-    Job(JobId),
-    /// None so far: go on behind this queue.
-    Further(Bytes),
-    /// None; an answer must wait for the gate.
-    Nothing(Gate),
-}
-
-fn line_of(state: &State, queue: QueueListing, by_priority: bool) -> QueueLine {
+fn line_of(state: &State, queue: QueueListing) -> QueueLine {
     let count = |status: Status| queue.counts[status as usize];
     let leased = count(Status::Leased);
-    let waiting = if by_priority {
-        waiting_by_priority(state, &queue.name, count(Status::Ready))
-    } else {
-        [0; 3]
-    };
     let total = count(Status::Scheduled) + count(Status::Ready) + leased;
+    let waiting = state.queue(&queue.name).map_or([0; 3], Queue::waiting);
     QueueLine { name: queue.name, total, leased, waiting }
-}
-
-/// Ready and scheduled jobs above, at and below priority 0. The ready ones are in the order of
-/// their priority, so only the two borders are looked for.
-fn waiting_by_priority(state: &State, queue: &[u8], ready: usize) -> [usize; 3] {
-    let border = |is_before: &dyn Fn(i64) -> bool| {
-        let (mut low, mut high) = (0, ready);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let before =
-                state.ready_jobs(queue, middle).next().is_some_and(|job| is_before(job.priority()));
-            if before {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
-    };
-    let above = border(&|priority| priority > 0);
-    let not_below = border(&|priority| priority >= 0);
-    let mut waiting = [above, not_below - above, ready - not_below];
-    for job in state.scheduled_jobs(queue) {
-        waiting[match job.priority() {
-            1.. => 0,
-            0 => 1,
-            _ => 2,
-        }] += 1;
-    }
-    waiting
 }

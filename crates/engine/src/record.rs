@@ -11,6 +11,7 @@
 
 use bytes::Bytes;
 use spindle_core::Event;
+use spindle_log::CheckedPart;
 
 /// The version this program writes.
 pub const VERSION: u8 = 1;
@@ -269,6 +270,25 @@ pub(crate) fn read_entry_header(bytes: &[u8]) -> Option<EntryHeader> {
     Some(EntryHeader { len: word & LENGTH_MASK, kind, crc })
 }
 
+/// The pieces of bytes in a record, for the log: one that rots costs a job its payload, not the
+/// record its events. Takes any bytes; reads up to where they stop being a record's.
+#[must_use]
+pub fn checked_parts(record: &[u8]) -> Vec<CheckedPart> {
+    let mut parts = Vec::new();
+    let mut at = HEADER_BYTES;
+    while let Some(head) = record.get(at..).and_then(read_entry_header) {
+        let offset = at + ENTRY_HEADER_BYTES;
+        at = offset + head.len as usize;
+        if at > record.len() {
+            break;
+        }
+        if head.kind == Some(Kind::Bytes) {
+            parts.push(CheckedPart { offset: offset as u32, len: head.len, crc: head.crc });
+        }
+    }
+    parts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,6 +335,28 @@ mod tests {
             let read = RecordReader::new(sealed.slice(..cut))
                 .and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
             assert!(read.is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn pieces_of_bytes_are_named_with_their_checksums_and_never_outside_the_record() {
+        let mut writer = RecordWriter::default();
+        let offset = writer.next_offset();
+        writer.put_bytes(b"payload", crc32c::crc32c(b"payload"));
+        writer.put_event(&events()[0]);
+        let sealed = writer.seal(1, 1).to_vec();
+        let named = CheckedPart { offset, len: 7, crc: crc32c::crc32c(b"payload") };
+        assert_eq!(checked_parts(&sealed), [named]);
+        for cut in 0..sealed.len() {
+            for bit in 0..8 {
+                let mut bytes = sealed[..cut].to_vec();
+                if let Some(byte) = bytes.get_mut(cut / 2) {
+                    *byte ^= 1 << bit;
+                }
+                for part in checked_parts(&bytes) {
+                    assert!(part.offset as usize + part.len as usize <= bytes.len());
+                }
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use spindle_core::{Command, Event, JobId, Place, Rejection, State};
 use spindle_log::{Log, LogError, ReadError};
 
 use crate::clock::Clock;
+use crate::damage::{DamageFinder, DamagedBytes, DamagedJob};
 use crate::inner::{Inner, Stats};
 use crate::options::Options;
 use crate::record::{RecordError, RecordReader};
@@ -52,27 +53,37 @@ struct Decoded {
 const EVENTS_AT_ONCE: usize = 512;
 
 impl Decoded {
-    fn add(&mut self, stored: spindle_log::Stored) -> Result<(), StartError> {
+    fn add(
+        &mut self,
+        stored: spindle_log::Stored,
+        damage: &mut DamageFinder,
+    ) -> Result<(), StartError> {
+        damage.record(&stored);
         let position = stored.position.0;
         let failed = |source| StartError::Record { position, source };
         let reader = RecordReader::new(stored.bytes).map_err(failed)?;
         self.now_ms = self.now_ms.max(reader.now_ms);
         reader
-            .for_each_event(|event, offset| self.events.push((event, Place { position, offset })))
+            .for_each_event(|event, offset| {
+                let place = Place { position, offset };
+                damage.event(&event, place);
+                self.events.push((event, place));
+            })
             .map_err(failed)
     }
 }
 
 /// Folds everything the log holds. Reading and decoding go on in a thread of their own, so that a
 /// long log costs the longer of the two, not their sum.
-pub(crate) fn fold(log: &dyn Log, inner: &mut Inner) -> Result<(), StartError> {
+pub(crate) fn fold(log: &dyn Log, inner: &mut Inner) -> Result<DamageFinder, StartError> {
     let mut records = log.read(log.first())?;
     inner.open_position = log.next().0;
     inner.feed_end = inner.open_position;
     let (full, filled) = sync_channel::<Result<Decoded, StartError>>(2);
     let (empty, emptied) = sync_channel::<Decoded>(4);
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        let reader = scope.spawn(move || {
+            let mut damage = DamageFinder::default();
             let mut more = true;
             while more {
                 let mut decoded = emptied.try_recv().unwrap_or_default();
@@ -82,13 +93,15 @@ pub(crate) fn fold(log: &dyn Log, inner: &mut Inner) -> Result<(), StartError> {
                         more = false;
                         break;
                     };
-                    outcome = stored.map_err(StartError::from).and_then(|s| decoded.add(s));
+                    outcome =
+                        stored.map_err(StartError::from).and_then(|s| decoded.add(s, &mut damage));
                 }
                 more &= outcome.is_ok();
                 if full.send(outcome.map(|()| decoded)).is_err() {
-                    return;
+                    break;
                 }
             }
+            damage
         });
         for decoded in filled {
             let mut decoded = decoded?;
@@ -98,7 +111,7 @@ pub(crate) fn fold(log: &dyn Log, inner: &mut Inner) -> Result<(), StartError> {
             }
             empty.try_send(decoded).ok();
         }
-        Ok(())
+        Ok(reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
@@ -120,7 +133,7 @@ pub(crate) fn start(
     let mut state = State::new(options.seed, options.defaults.clone());
     state.plant(options.faults.core);
     let mut inner = Inner::new(state, options, log.record_bytes_max() as usize);
-    fold(log.as_ref(), &mut inner)?;
+    let damage = fold(log.as_ref(), &mut inner)?;
     // What the fold counted was counted by servers before this one.
     inner.stats = Stats::default();
     clock.start_from(inner.now_ms);
@@ -141,7 +154,32 @@ pub(crate) fn start(
             _ => break,
         }
     }
+    bury(&damage, &mut inner)?;
     Ok(inner)
+}
+
+/// Damaged payloads: the jobs die now, not when a worker would have been handed one.
+fn bury(damage: &DamageFinder, inner: &mut Inner) -> Result<(), StartError> {
+    let jobs = damage.jobs(&inner.state);
+    if jobs.is_empty() && !damage.is_empty() {
+        tracing::warn!("bytes in the log are damaged that no job needs any more");
+    }
+    for DamagedJob { id, finished, bytes } in jobs {
+        inner.stats.payloads_damaged += 1;
+        match bytes {
+            DamagedBytes::Payload if !finished => {
+                tracing::error!("job {id} is dead: its payload is damaged in the log");
+                inner.run(&Command::PayloadDamaged { id })?;
+            }
+            DamagedBytes::Payload => {
+                tracing::error!("the payload of finished job {id} is damaged in the log");
+            }
+            DamagedBytes::Result => {
+                tracing::error!("the result of job {id} is damaged in the log");
+            }
+        }
+    }
+    Ok(())
 }
 
 fn job_of(event: &Event) -> Option<JobId> {

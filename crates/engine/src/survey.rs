@@ -1,8 +1,9 @@
 //! What a log comes to, for people: its records folded without a server.
 
-use bytes::Bytes;
 use spindle_core::{Place, State, Status};
+use spindle_log::Stored;
 
+use crate::damage::{DamageFinder, DamagedJob};
 use crate::options::Options;
 use crate::record::{Entry, RecordError, RecordReader};
 
@@ -11,6 +12,7 @@ use crate::record::{Entry, RecordError, RecordReader};
 #[derive(Debug)]
 pub struct Survey {
     state: State,
+    damage: DamageFinder,
     oldest_ms: Option<u64>,
     newest_ms: Option<u64>,
 }
@@ -36,22 +38,31 @@ impl Survey {
     /// Nothing yet.
     pub fn new(options: &Options) -> Survey {
         let state = State::new(options.seed, options.defaults.clone());
-        Survey { state, oldest_ms: None, newest_ms: None }
+        Survey { state, damage: DamageFinder::default(), oldest_ms: None, newest_ms: None }
     }
 
     /// Folds the next record. After an error the survey is of no more use: a part of the record may
     /// be folded.
-    pub fn record(&mut self, position: u64, bytes: Bytes) -> Result<(), RecordError> {
-        let reader = RecordReader::new(bytes)?;
+    pub fn record(&mut self, stored: Stored) -> Result<(), RecordError> {
+        self.damage.record(&stored);
+        let position = stored.position.0;
+        let reader = RecordReader::new(stored.bytes)?;
         let now_ms = reader.now_ms;
         for entry in reader {
             if let Entry::Event(event, offset) = entry? {
-                self.state.evolve(&event, Place { position, offset });
+                let place = Place { position, offset };
+                self.damage.event(&event, place);
+                self.state.evolve(&event, place);
             }
         }
         self.oldest_ms.get_or_insert(now_ms);
         self.newest_ms = Some(now_ms);
         Ok(())
+    }
+
+    /// The jobs whose bytes are damaged, by their numbers.
+    pub fn damaged(&self) -> Vec<DamagedJob> {
+        self.damage.jobs(&self.state)
     }
 
     /// What the records so far come to.

@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::commit::Committed;
 use crate::engine::{Engine, Failure};
+use crate::relabel::Step as RelabelStep;
 
 /// The body of a thread: returns when told to stop.
 type Loop = fn(&Engine, &AtomicBool);
@@ -49,7 +50,7 @@ impl TimerBell {
         self.armed_ms.store(deadline_ms.unwrap_or(u64::MAX), Ordering::Release);
     }
 
-    fn sleep(&self, time: Duration) {
+    pub fn sleep(&self, time: Duration) {
         let mut rung = self.rung.lock();
         if !*rung {
             self.bell.wait_for(&mut rung, time);
@@ -78,10 +79,11 @@ impl Engine {
     ) -> std::io::Result<()> {
         self.shared.on_failure.set(Box::new(on_failure)).ok();
         let mut threads = self.shared.threads.lock();
-        let loops: [(&str, Loop); 3] = [
+        let loops: [(&str, Loop); 4] = [
             ("spindle-log", Engine::run_log),
             ("spindle-timer", Engine::run_timer),
             ("spindle-carry", Engine::run_carry),
+            ("spindle-relabel", Engine::run_relabel),
         ];
         for (name, body) in loops {
             let (engine, stop) = (self.clone(), threads.stop.clone());
@@ -99,6 +101,7 @@ impl Engine {
         while threads.handles.iter().any(|thread| !thread.is_finished()) {
             // The log thread may be just about to sleep: ring until it has heard.
             self.shared.work.notify_all();
+            self.shared.relabelling.wake();
             std::thread::yield_now();
         }
         self.flush().ok();
@@ -138,6 +141,7 @@ impl Engine {
         let now_ms = inner.now_ms;
         inner.expire_waits(now_ms, WAITS_PER_STEP);
         inner.call_again(now_ms);
+        inner.tell_dropped();
         let deadline_ms = inner.next_deadline();
         self.shared.timer.arm(deadline_ms);
         self.leave(inner);
@@ -176,6 +180,19 @@ impl Engine {
                     self.fail(Failure::Log(error));
                     return;
                 }
+            }
+        }
+    }
+
+    fn run_relabel(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Acquire) && self.failure().is_none() {
+            match self.relabel_step() {
+                RelabelStep::More => self.nudge(),
+                RelabelStep::Later => {
+                    self.nudge();
+                    self.shared.relabelling.sleep(FULL_PAUSE);
+                }
+                RelabelStep::Done => self.shared.relabelling.sleep(IDLE),
             }
         }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use spindle_jobd::launcher::{Launcher, LauncherSettings};
-use spindle_jobd::table::RowId;
+use spindle_jobd::table::{Input, RowId};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -76,7 +76,7 @@ async fn launched() -> Result<f64> {
             while begin.elapsed() < ROUND {
                 let id = RowId(count.fetch_add(1, Ordering::Relaxed));
                 let (_signals, requests) = mpsc::channel(1);
-                let ending = launcher.run(id, requests).await;
+                let ending = launcher.run(id, Input::default(), requests).await;
                 ensure!(ending.is_success(), "{ending:?}");
             }
             Ok(())

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use spindle_jobd::table::{
-    Finish, Found, JobTable, Mark, Origin, Pick, RowId, SqlServer, TableSettings, Verdict,
+    Finish, Found, JobTable, Mark, Origin, Pick, RowId, SqlServer, TableSettings, Tls, Verdict,
     open_table,
 };
 
@@ -44,6 +44,7 @@ fn settings(args: &[String]) -> Result<TableSettings> {
             password: std::env::var("JOBD_PASSWORD").unwrap_or_default(),
             database: database.to_owned(),
             table: table.to_owned(),
+            tls: Tls::default(),
         })
     };
     Ok(match args[..] {

@@ -4,12 +4,16 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::Context;
 use clap::{Parser, Subcommand, ValueEnum};
 use sd_notify::NotifyState;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::timeout,
+};
 use tracing::{error, info, warn};
 
 use crate::{
@@ -86,6 +90,10 @@ impl CommonFlags {
         Ok(ini)
     }
 }
+
+/// How long a master's last answers may take. Clients that wait for the ends of jobs get none from
+/// a master that goes, but the jobs run on.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// What a signal wants.
 enum Wanted {
@@ -224,7 +232,9 @@ async fn rule(flags: &CommonFlags) -> anyhow::Result<()> {
         match signals.next().await {
             Wanted::End => {
                 tell_manager(NotifyState::Stopping);
-                drop(master);
+                if timeout(LAST_ANSWERS, master.finish()).await.is_err() {
+                    warn!("some answers were not ready in time");
+                }
                 return Ok(());
             }
             Wanted::Reload => match master_config(flags) {

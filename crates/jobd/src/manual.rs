@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{launcher::Ending, wire::raw};
+use crate::{launcher::Ending, table::Finish, wire::raw};
 
 /// What became of the jobs of one `run-manual`. A part that is empty is left out on the wire.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -52,6 +52,20 @@ impl JobResult {
     /// The word for success or failure, in the table and on the wire.
     pub const fn word(is_success: bool) -> &'static str {
         if is_success { "ok" } else { "fail" }
+    }
+}
+
+impl From<&Finish> for JobResult {
+    fn from(finish: &Finish) -> Self {
+        Self {
+            result: Self::word(finish.success).to_owned(),
+            code: finish.code.map(i64::from),
+            signal: finish.signal.clone(),
+            stdout: finish.stdout.clone(),
+            stderr: finish.stderr.clone(),
+            stdout_cut: false,
+            stderr_cut: false,
+        }
     }
 }
 

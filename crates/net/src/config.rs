@@ -1,19 +1,17 @@
 //! How many threads serve, and what a client may not exceed.
 
-use std::num::NonZeroUsize;
-use std::thread::available_parallelism;
 use std::time::Duration;
+
+use spindle_engine::Threading;
 
 /// How the street is set up.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
-    /// Threads that own connections, 1 to 64. Default: one on machines with up to two cores, else
-    /// half the cores and at most four, because the engine's lock is the limit beyond that.
+    /// Threads that own connections, 1 to 64. Default: by the number of cores ([`Threading`]).
     pub reactors: usize,
     /// After so many connections of a turn were read, what they asked for may go to the log while
     /// the others are read: with many connections in step, the disk would otherwise wait for the
-    /// reactor and then the reactor for the disk. Default 8; on up to two cores, where the log's
-    /// thread only takes the reactor's core away, the turn stays whole.
+    /// reactor and then the reactor for the disk. Default: by the number of cores.
     pub reads_per_commit: usize,
     /// What a client may not exceed.
     pub limits: Limits,
@@ -21,9 +19,7 @@ pub struct NetConfig {
 
 impl Default for NetConfig {
     fn default() -> NetConfig {
-        let cores = available_parallelism().map_or(1, NonZeroUsize::get);
-        let reactors = if cores <= 2 { 1 } else { (cores / 2).min(4) };
-        let reads_per_commit = if cores <= 2 { usize::MAX } else { 8 };
+        let Threading { reactors, reads_per_commit, .. } = Threading::here();
         NetConfig { reactors, reads_per_commit, limits: Limits::default() }
     }
 }

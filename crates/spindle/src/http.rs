@@ -15,6 +15,8 @@ use spindle_http::{
     listen::{self, Handle, Limits},
     site,
 };
+use spindle_jobq::Jobq;
+use spindle_lightjq::LightJq;
 use spindle_net::BindError;
 
 use crate::config::Config;
@@ -22,29 +24,45 @@ use crate::config::Config;
 /// The HTTP door at work. Dropping it closes it at once.
 pub struct Http {
     api: Api,
+    lightjq: LightJq,
     handle: Handle,
 }
 
 impl Http {
-    /// Claims the address and serves it.
+    /// Claims the address and serves it. `line_connections` are those open at the other doors, for
+    /// the metrics.
     pub fn open(
         engine: Engine,
         addr: SocketAddr,
         host: String,
         config: &Config,
+        line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?;
         let connections = Arc::<AtomicUsize>::default();
-        let options = Options { host, connections: Arc::clone(&connections), ..Options::default() };
+        let options = Options {
+            host,
+            connections: Arc::clone(&connections),
+            line_connections,
+            ..Options::default()
+        };
+        let jobq = Jobq::new(engine.clone(), spindle_jobq::Options::default())
+            .context("jobq: cannot start the thread that answers queries")?;
+        let lightjq = spindle_lightjq::Options {
+            allow_urls: config.lightjq_allow_urls,
+            ..spindle_lightjq::Options::default()
+        };
+        let lightjq = LightJq::new(engine.clone(), lightjq);
         let api = Api::new(engine, options);
-        let routes = Router::new().merge(api.router());
+        let routes =
+            Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
         let routes = site(routes, Names::new(bound.local_addr().ip()));
         let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
         let handle =
             bound.start(routes, limits, connections).context("http: cannot start serving")?;
-        Ok(Http { api, handle })
+        Ok(Http { api, lightjq, handle })
     }
 
     /// Where it listens.
@@ -55,6 +73,7 @@ impl Http {
     /// Begins the orderly end: event streams end, answers under way are given. Does not wait.
     pub fn begin_shutdown(&self) {
         self.api.stop();
+        self.lightjq.stop();
         self.handle.begin_shutdown();
     }
 

@@ -2,10 +2,11 @@
 //!
 //! - `cli`: what can be typed
 //! - `config`: the server's settings, one table of them
-//! - `http`: the HTTP door of a running server
+//! - `http`, `jobd_master`: the HTTP door of a running server, and its jobd master
 //! - `serve`: puts log, engine, doors and street together, and ends them in order
 //! - `verify`: reads a data folder
-//! - `client`: the commands that talk to a server, through its Workq door
+//! - `webhooks`: who is told of dead jobs and of queues that need somebody
+//! - `client`: the commands that talk to a server, through its HTTP door or its Workq door
 //! - `exit`, `output`, `quantity`, `signals`: exit codes, what is printed, sizes and durations, how
 //!   the process ends
 
@@ -14,11 +15,13 @@ mod client;
 mod config;
 mod exit;
 mod http;
+mod jobd_master;
 mod output;
 mod quantity;
 mod serve;
 mod signals;
 mod verify;
+mod webhooks;
 
 use std::{
     env,

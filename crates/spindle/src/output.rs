@@ -75,7 +75,7 @@ pub fn preview(bytes: &[u8], letters_max: usize) -> String {
 }
 
 /// Control characters spelled out, so that what a stranger put into a job cannot steer a terminal.
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         if letter.is_control() {

@@ -3,12 +3,11 @@
 use std::{
     io::{self, ErrorKind, IsTerminal},
     net::SocketAddr,
-    num::NonZeroUsize,
     sync::{
         Arc,
         mpsc::{Receiver, Sender, channel},
     },
-    thread::{self, available_parallelism},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -17,7 +16,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::gethostname;
 use sd_notify::NotifyState;
 use spindle_core::job::Origin;
-use spindle_engine::{Door, Engine, Options, SystemClock};
+use spindle_engine::{Door, Engine, Options, SystemClock, Threading, record};
 use spindle_gearman::GearmanDoor;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
 use spindle_net::{BindError, Limits, NetConfig, Server, ServerHandle};
@@ -28,8 +27,10 @@ use crate::{
     config::{Config, Resolved},
     exit::Code,
     http::Http,
+    jobd_master::{self, JobdMaster},
     quantity::Written,
     signals::{self, Ending},
+    webhooks,
 };
 
 /// What can end a server.
@@ -80,11 +81,14 @@ fn start_engine(
     for origin in [Origin::Gearman, Origin::GearmanDraft] {
         jobs.policies[origin as usize].attempts_max = config.gearman_attempts_max;
     }
+    jobs.finished_max = config.finished_max;
+    jobs.finished_bytes_max = config.finished_bytes_max;
+    jobs.values_max = config.constraint_values_max;
     let options = Options {
         defaults: jobs,
         carry_bytes: carry_bytes.min(defaults.carry_bytes),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
-        turn_entries_max: turn_entries_max(),
+        turn_entries_max: Threading::here().turn_entries_max,
         seed: uuid::Uuid::new_v4().as_u64_pair().0,
         ..defaults
     };
@@ -139,14 +143,18 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     let (events, inbox) = channel();
     watch_signals(&events).context("cannot watch for signals")?;
     raise_file_limit(config.connections_max);
+    let secret = webhooks::secret(config)?;
     let log = open_log(config)?;
     let started = start_engine(log, config, LogFailure(events.clone()))?;
     let Started { doors, engine, stop_leasing, close } = started;
+    let hooks = secret.map(|secret| webhooks::start(&engine, config, &secret, host_name()));
+    let hooks = hooks.transpose()?;
     let server = open_doors(doors, engine, config)?;
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
     let outcome = wait_for_end(&server, config, &*stop_leasing, inbox, &events);
     drop(server);
+    drop(hooks);
     outcome?;
     close();
     tracing::info!("stopped");
@@ -199,29 +207,24 @@ fn open_log(config: &Config) -> anyhow::Result<Arc<dyn Log>> {
     let options = FileLogOptions {
         sync: config.sync,
         segment_bytes: config.segment_bytes,
+        parts_of: record::checked_parts,
         ..FileLogOptions::default()
     };
     Ok(Arc::new(FileLog::open_dir(&config.data, options)?))
 }
 
-/// On one or two cores the reactor and the log's thread would only take turns: there the reactor
-/// commits a turn of some size itself (a submit is two entries). With more cores it never does.
-fn turn_entries_max() -> usize {
-    const TURN_ENTRIES_MAX: usize = 64;
-    let cores = available_parallelism().map_or(1, NonZeroUsize::get);
-    if cores <= 2 { TURN_ENTRIES_MAX } else { usize::MAX }
-}
-
-/// All doors at work: those of lines and packets, and HTTP.
+/// All doors at work: those of lines and packets, HTTP, and the jobd master.
 struct Doors {
     lines: ServerHandle,
     http: Option<Http>,
+    jobd_master: Option<JobdMaster>,
 }
 
 impl Doors {
     fn local_addrs(&self) -> Vec<(&'static str, SocketAddr)> {
         let http = self.http.iter().map(|http| ("http", http.local_addr()));
-        self.lines.local_addrs().iter().copied().chain(http).collect()
+        let master = self.jobd_master.iter().map(|m| (jobd_master::DOOR, m.local_addr()));
+        self.lines.local_addrs().iter().copied().chain(http).chain(master).collect()
     }
 
     /// Ends all connections in order, at most this long. True when nothing was left then.
@@ -230,16 +233,23 @@ impl Doors {
         if let Some(http) = &self.http {
             http.begin_shutdown();
         }
+        if let Some(master) = &self.jobd_master {
+            master.begin_shutdown();
+        }
         let lines_in_time = self.lines.shutdown(timeout);
         let deadline = deadline.unwrap_or_else(|| Instant::now() + FAR_AHEAD);
         let http_in_time = self.http.as_ref().is_none_or(|http| http.finish(deadline));
-        lines_in_time && http_in_time
+        let master_in_time = self.jobd_master.as_ref().is_none_or(|it| it.finish(deadline));
+        lines_in_time && http_in_time && master_in_time
     }
 
     fn abort(&self) {
         self.lines.abort();
         if let Some(http) = &self.http {
             http.abort();
+        }
+        if let Some(master) = &self.jobd_master {
+            master.abort();
         }
     }
 }
@@ -252,15 +262,22 @@ fn open_doors(
     engine: Engine,
     config: &Config,
 ) -> anyhow::Result<Doors> {
+    let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
     let bound = doors
         .into_iter()
         .map(|(door, addr)| spindle_net::bind(door, addr).map_err(not_bound))
         .collect::<anyhow::Result<Vec<_>>>()?;
+    let open = bound.iter().map(spindle_net::Bound::connections);
+    let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
     let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
-    let http = config.http.map(|addr| Http::open(engine, addr, host_name(), config, not_bound));
+    let http = config.http.map(|addr| {
+        Http::open(engine, addr, host_name(), config, connections_by_door, not_bound)
+    });
     let http = http.transpose()?;
+    let jobd_master = config.jobd_master.map(|addr| JobdMaster::open(addr, config, not_bound));
+    let jobd_master = jobd_master.transpose()?;
     let lines = Server::start(bound, NetConfig { limits, ..NetConfig::default() })?;
-    Ok(Doors { lines, http })
+    Ok(Doors { lines, http, jobd_master })
 }
 
 fn not_bound(error: BindError) -> anyhow::Error {

@@ -5,7 +5,10 @@ use std::io;
 use anyhow::Context;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use spindle_engine::{Counts, Options, Survey, record::RecordError};
+use spindle_engine::{
+    Counts, DamagedBytes, DamagedJob, Options, Survey,
+    record::{RecordError, checked_parts},
+};
 use spindle_log::{
     Position, Stored,
     disk::RealDisk,
@@ -23,7 +26,8 @@ pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
     let told = || format!("cannot read the folder {}", args.folder.display());
     let disk = RealDisk::open(&args.folder).with_context(told)?;
     let mut contents = Contents::new();
-    let report = verify_with(&disk, args.repair, &mut |stored| contents.add(stored));
+    let each = &mut |stored| contents.add(stored);
+    let report = verify_with(&disk, args.repair, checked_parts, each);
     let verdict = Verdict::of(&report);
     let mut out = io::stdout().lock();
     if args.json {
@@ -52,8 +56,9 @@ impl Contents {
 
     fn add(&mut self, stored: Stored) {
         if self.unreadable.is_none() {
-            let folded = self.survey.record(stored.position.0, stored.bytes);
-            self.unreadable = folded.err().map(|error| (stored.position, error));
+            let position = stored.position;
+            let folded = self.survey.record(stored);
+            self.unreadable = folded.err().map(|error| (position, error));
         }
     }
 
@@ -77,6 +82,8 @@ enum Verdict {
     Sound,
     Repaired,
     NoLog,
+    /// Only bytes of payloads or results: a server starts, and says so.
+    PayloadsDamaged,
     Damaged,
     Unreadable,
 }
@@ -89,6 +96,8 @@ impl Verdict {
             Self::Repaired
         } else if report.damage.is_some() {
             Self::Damaged
+        } else if !report.damaged_parts.is_empty() {
+            Self::PayloadsDamaged
         } else if report.segments.is_empty() {
             Self::NoLog
         } else {
@@ -101,6 +110,7 @@ impl Verdict {
             Self::Sound => "sound",
             Self::Repaired => "repaired",
             Self::NoLog => "no log",
+            Self::PayloadsDamaged => "payloads damaged",
             Self::Damaged => "damaged",
             Self::Unreadable => "unreadable",
         }
@@ -110,7 +120,7 @@ impl Verdict {
         match self {
             Self::Sound | Self::Repaired => Code::Ok,
             Self::NoLog => Code::NotFound,
-            Self::Damaged | Self::Unreadable => Code::Error,
+            Self::PayloadsDamaged | Self::Damaged | Self::Unreadable => Code::Error,
         }
     }
 }
@@ -141,6 +151,14 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
         }
         row("finished", counts.finished.to_string());
     }
+    for record in &report.damaged_parts {
+        let (file, offset, position) = (&record.file, record.offset, record.position);
+        let text = "bytes of a payload or a result are damaged, the events are sound";
+        row("damaged-bytes", format!("{file} at byte {offset}, record {position}: {text}"));
+    }
+    for job in contents.survey.damaged() {
+        row("damaged-job", format!("{}: {}", job.id, fate(&job)));
+    }
     if let Some(tail) = &report.tail {
         let text = "an unfinished write that nobody was told of; the next start removes it";
         row("tail", format!("{} from byte {}: {text}", tail.file, tail.offset));
@@ -166,7 +184,29 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
         let what = "keeps the records before the damage and saves the rest beside them";
         row("advice", format!("copy the folder, then: spindle verify --repair ({what})"));
     }
+    if verdict == Verdict::PayloadsDamaged {
+        let what = "jobs whose payload is damaged will be dead, all else is served";
+        row("advice", format!("copy the folder, then start the server on it: {what}"));
+    }
     rows
+}
+
+/// What becomes of a job whose bytes are damaged.
+fn fate(job: &DamagedJob) -> &'static str {
+    match (job.bytes, job.finished) {
+        (DamagedBytes::Payload, false) => "its payload is damaged, it dies at the next start",
+        (DamagedBytes::Payload, true) => "its payload is damaged, it has finished",
+        (DamagedBytes::Result, false) => "the result of its last failure is damaged",
+        (DamagedBytes::Result, true) => "its result is damaged",
+    }
+}
+
+fn damaged_job(job: &DamagedJob) -> Value {
+    let bytes = match job.bytes {
+        DamagedBytes::Payload => "payload",
+        DamagedBytes::Result => "result",
+    };
+    json!({ "id": job.id.0, "finished": job.finished, "bytes": bytes })
 }
 
 fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value {
@@ -194,6 +234,15 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
             "behind": damage.behind,
         })
     });
+    let damaged_records: Vec<Value> = report
+        .damaged_parts
+        .iter()
+        .map(|record| {
+            let (file, offset, position) = (&record.file, record.offset, record.position.0);
+            json!({ "file": file, "offset": offset, "position": position })
+        })
+        .collect();
+    let damaged_jobs: Vec<Value> = contents.survey.damaged().iter().map(damaged_job).collect();
     let unreadable = contents
         .unreadable
         .as_ref()
@@ -224,6 +273,8 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
         "contents": counts,
         "tail": tail,
         "damage": damage,
+        "damaged_records": damaged_records,
+        "damaged_jobs": damaged_jobs,
         "saved": report.repair.as_ref().map(|repair| &repair.saved),
         "saved_earlier": report.saved_earlier,
         "foreign": report.foreign,

@@ -15,7 +15,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::accept::accept;
-use crate::routes::{clock, docs, events, health, jobs, leases, list, queues, why};
+use crate::routes::{
+    bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, submit, wait, why,
+    workers,
+};
 
 /// What the API is told at its start.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub struct Options {
     pub body: BodyLimits,
     /// Open HTTP connections, for the metrics.
     pub connections: Arc<AtomicUsize>,
+    /// Open connections of the other doors, by the doors' names, for the metrics.
+    pub line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
 }
 
 impl Default for Options {
@@ -34,6 +39,7 @@ impl Default for Options {
             host: "localhost".to_owned(),
             body: BodyLimits::default(),
             connections: Arc::default(),
+            line_connections: Vec::new(),
         }
     }
 }
@@ -62,7 +68,9 @@ struct Shared {
     tags(
         (name = "jobs", description = "Submitting, reading and changing jobs"),
         (name = "leases", description = "What workers do"),
+        (name = "constraints", description = "Limits on jobs, whichever door they came through"),
         (name = "queues", description = "Queues and their settings"),
+        (name = "workers", description = "Who works, and on what"),
         (name = "server", description = "Events, the clock, health and metrics"),
     )
 )]
@@ -123,13 +131,20 @@ impl Api {
 fn described() -> OpenApiRouter<Api> {
     let described: Description = Described::openapi();
     OpenApiRouter::with_openapi(described)
-        .routes(routes!(jobs::submit, list::list))
+        .routes(routes!(submit::submit, list::list))
+        .routes(routes!(submit::batch))
+        .routes(routes!(bulk::bulk))
         .routes(routes!(jobs::show, jobs::edit, jobs::delete))
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::retry))
+        .routes(routes!(leases::extend_for))
         .routes(routes!(jobs::park))
         .routes(routes!(jobs::release))
+        .routes(routes!(wait::wait))
         .routes(routes!(why::why))
+        .routes(routes!(constraints::list))
+        .routes(routes!(constraints::show, constraints::put, constraints::remove))
+        .routes(routes!(constraints::buckets))
         .routes(routes!(leases::lease))
         .routes(routes!(leases::extend))
         .routes(routes!(leases::complete))
@@ -139,8 +154,10 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(queues::show))
         .routes(routes!(queues::pause))
         .routes(routes!(queues::resume))
+        .routes(routes!(queues::drain))
         .routes(routes!(queues::purge))
         .routes(routes!(queues::set))
+        .routes(routes!(workers::list))
         .routes(routes!(events::events))
         .routes(routes!(clock::accept))
         .routes(routes!(health::alive))

@@ -2,9 +2,10 @@
 
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Uri, header};
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use spindle_engine::Which;
 
@@ -27,6 +28,18 @@ impl<T: DeserializeOwned> FromRequest<Api> for JsonBody<T> {
         check_type(request.headers())?;
         let raw = read_body(request, api.options().body).await?;
         Ok(JsonBody { value: parse(&raw)?, raw })
+    }
+}
+
+/// A JSON body as it came, for handlers that read it piece by piece: see [`parse`].
+pub(crate) struct RawBody(pub Bytes);
+
+impl FromRequest<Api> for RawBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Answered<Self> {
+        check_type(request.headers())?;
+        Ok(RawBody(read_body(request, api.options().body).await?))
     }
 }
 
@@ -57,7 +70,8 @@ fn check_type(headers: &HeaderMap) -> Answered<()> {
     Err(Problem::new(Code::UnsupportedType, detail))
 }
 
-fn parse<T: DeserializeOwned>(raw: &[u8]) -> Answered<T> {
+/// A JSON object that says what it should.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(raw: &'a [u8]) -> Answered<T> {
     if raw.trim_ascii_start().starts_with(b"[") {
         // A list of values would be taken for the fields in their order.
         return Err(Problem::new(Code::BadField, "the body must be an object, not a list"));
@@ -75,11 +89,14 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Args<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
-        match Query::try_from_uri(&parts.uri) {
-            Ok(Query(value)) => Ok(Args(value)),
-            Err(error) => Err(Problem::new(Code::BadField, error.body_text())),
-        }
+        query(&parts.uri).map(Args)
     }
+}
+
+/// What a query says.
+pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Answered<T> {
+    let read = Query::try_from_uri(uri);
+    read.map(|Query(value)| value).map_err(|error| Problem::new(Code::BadField, error.body_text()))
 }
 
 /// The job a path names.
@@ -102,6 +119,19 @@ impl FromRequestParts<Api> for QueuePath {
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
         naming::checked(segment(parts, "/api/v1/queues/").into()).map(QueuePath)
+    }
+}
+
+/// The constraint a path names.
+pub(crate) struct ConstraintPath(pub String);
+
+impl FromRequestParts<Api> for ConstraintPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
+        let name = String::from_utf8(segment(parts, "/api/v1/constraints/"));
+        name.map(ConstraintPath)
+            .map_err(|_| Problem::new(Code::BadField, "a constraint's name is UTF-8"))
     }
 }
 

@@ -11,13 +11,16 @@
 mod accept;
 mod api;
 mod extract;
+mod filter;
 mod instant;
 mod keys;
 mod metrics;
 mod naming;
+mod object;
 mod reading;
 mod routes;
 mod submit;
+mod taking;
 mod typed;
 mod view;
 

@@ -1,16 +1,20 @@
 //! The numbers for Prometheus, gathered when they are asked for.
 
-use prometheus_client::encoding::EncodeLabelSet;
+use std::fmt;
+
 use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use spindle_core::Status;
 use spindle_core::state::QueueListing;
-use spindle_engine::Engine;
+use spindle_engine::{Engine, MeterReadings, Readings, Tally};
 use tokio::task::yield_now;
 
+use crate::routes::queues::oldest_ready_ms;
 use crate::view::status_word;
 
 /// Queues with labels of their own; the others are told together, as `(others)`.
@@ -35,17 +39,18 @@ struct DoorLabel {
     door: &'static str,
 }
 
-/// All numbers as text.
-pub(crate) async fn text(engine: &Engine, connections: usize) -> String {
+/// All numbers as text. `connections` are those open, by door.
+pub(crate) async fn text(engine: &Engine, connections: &[(&'static str, usize)]) -> String {
     let mut registry = Registry::with_prefix("spindle");
     server(&mut registry, engine, connections);
+    times(&mut registry, engine);
     queues(&mut registry, engine).await;
     let mut text = String::new();
     encode(&mut text, &registry).expect("writing to a string does not fail");
     text
 }
 
-fn server(registry: &mut Registry, engine: &Engine, connections: usize) {
+fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str, usize)]) {
     let stats = engine.stats();
     for (name, help, value) in [
         ("jobs_submitted", "Jobs submitted", stats.submitted),
@@ -88,14 +93,61 @@ fn server(registry: &mut Registry, engine: &Engine, connections: usize) {
     bytes(registry, "log", "What the kept records take", now.log_bytes);
     bytes(registry, "undurable", "Decided and not on disk yet", now.undurable_bytes as u64);
     let open: Family<DoorLabel, Gauge> = Family::default();
-    open.get_or_create(&DoorLabel { door: "http" }).set(signed(connections as u64));
+    for (door, count) in connections {
+        open.get_or_create(&DoorLabel { door }).set(signed(*count as u64));
+    }
     registry.register("connections", "Open connections", open);
 }
 
+/// How long things take.
+fn times(registry: &mut Registry, engine: &Engine) {
+    let MeterReadings { commit_us, commit_bytes, lag_ms } = engine.meters();
+    let help = "From taking a batch of events to its being durable";
+    registry.register_with_unit("commit", help, Unit::Seconds, Bars::new(&commit_us, 1e6));
+    let help = "How much is made durable at once";
+    registry.register_with_unit("commit_batch", help, Unit::Bytes, Bars::new(&commit_bytes, 1.0));
+    let help = "How late jobs with a time to run became ready";
+    registry.register_with_unit("schedule_lag", help, Unit::Seconds, Bars::new(&lag_ms, 1e3));
+}
+
+/// A histogram that the engine has counted.
+#[derive(Debug)]
+struct Bars {
+    buckets: Vec<(f64, u64)>,
+    sum: f64,
+    count: u64,
+}
+
+impl Bars {
+    /// `per_unit` of the engine's unit are one of those that are told.
+    fn new(readings: &Readings, per_unit: f64) -> Bars {
+        let bar = |(limit, count): &(Option<u64>, u64)| {
+            (limit.map_or(f64::INFINITY, |limit| limit as f64 / per_unit), *count)
+        };
+        Bars {
+            buckets: readings.counts.iter().map(bar).collect(),
+            sum: readings.sum as f64 / per_unit,
+            count: readings.counts.iter().map(|(_, count)| count).sum(),
+        }
+    }
+}
+
+impl EncodeMetric for Bars {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_histogram::<NoLabelSet>(self.sum, self.count, &self.buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
 async fn queues(registry: &mut Registry, engine: &Engine) {
-    let (listed, others) = largest(engine).await;
+    let (listed, others) = busiest(engine).await;
     let jobs: Family<JobLabels, Gauge> = Family::default();
-    let ages: Family<QueueLabel, Gauge> = Family::default();
+    let next_ages: Family<QueueLabel, Gauge> = Family::default();
+    let oldest_ages: Family<QueueLabel, Gauge> = Family::default();
+    let flows = Flows::default();
     let set = |queue: &str, counts: &[usize; Status::ALL.len()]| {
         for status in Status::ALL {
             let labels = JobLabels { queue: queue.to_owned(), status: status_word(status) };
@@ -103,31 +155,86 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
         }
     };
     let now_ms = engine.now_ms();
-    for queue in &listed {
+    let age = |ms: Option<u64>| signed(ms.map_or(0, |ms| now_ms.saturating_sub(ms)) / 1000);
+    for Busy { queue, tally } in &listed {
         let name = String::from_utf8_lossy(&queue.name).into_owned();
         set(&name, &queue.counts);
+        flows.set(&name, *tally);
         let next_ms = engine
             .look(|state| state.ready_jobs(&queue.name, 0).next().map(|job| job.created_ms()));
-        let age_ms = next_ms.map_or(0, |created_ms| now_ms.saturating_sub(created_ms));
-        ages.get_or_create(&QueueLabel { queue: name }).set(signed(age_ms / 1000));
+        let label = QueueLabel { queue: name };
+        next_ages.get_or_create(&label).set(age(next_ms));
+        let oldest_ms = next_ms.and_then(|_| oldest_ready_ms(engine, &queue.name)).or(next_ms);
+        oldest_ages.get_or_create(&label).set(age(oldest_ms));
+        yield_now().await;
     }
-    if let Some(counts) = others {
+    if let Some((counts, mut tally)) = others {
         set(OTHERS, &counts);
+        tally.add(engine.traffic_of_others().total);
+        flows.set(OTHERS, tally);
     }
     registry.register("queue_jobs", "Jobs by queue and status", jobs);
-    registry.register_with_unit(
+    let mut ages = |name: &str, help: &str, family| {
+        registry.register_with_unit(name, help, Unit::Seconds, family);
+    };
+    ages(
         "queue_next_ready_age",
         "How long ago the ready job whose turn is next was submitted; 0 if none is ready",
-        Unit::Seconds,
-        ages,
+        next_ages,
     );
+    ages(
+        "queue_oldest_ready_age",
+        "How long ago the oldest ready job was submitted; 0 if none is ready",
+        oldest_ages,
+    );
+    flows.register(registry);
 }
 
-type Counted = (Vec<QueueListing>, Option<[usize; Status::ALL.len()]>);
+/// Counters by queue.
+#[derive(Default)]
+struct Flows([Family<QueueLabel, Counter>; 5]);
 
-/// The queues with the most unfinished jobs, and the sum of the rest.
-async fn largest(engine: &Engine) -> Counted {
-    let mut largest: Vec<QueueListing> = Vec::new();
+impl Flows {
+    fn set(&self, queue: &str, tally: Tally) {
+        let Tally { submitted, leased, completed, requeued, died } = tally;
+        let label = QueueLabel { queue: queue.to_owned() };
+        for (family, count) in self.0.iter().zip([submitted, leased, completed, requeued, died]) {
+            family.get_or_create(&label).inc_by(count);
+        }
+    }
+
+    fn register(self, registry: &mut Registry) {
+        let names = [
+            ("queue_submitted", "Jobs submitted by queue"),
+            ("queue_leased", "Leases given by queue"),
+            ("queue_completed", "Jobs done by queue"),
+            ("queue_requeued", "Attempts by queue that left their job to be tried again"),
+            ("queue_died", "Jobs that failed for good by queue"),
+        ];
+        for ((name, help), family) in names.into_iter().zip(self.0) {
+            registry.register(name, format!("{help}, since the start"), family);
+        }
+    }
+}
+
+/// A queue with its numbers.
+struct Busy {
+    queue: QueueListing,
+    tally: Tally,
+}
+
+impl Busy {
+    /// What has gone through it counts, so that a queue keeps its label while its jobs come and go.
+    fn rank(&self) -> u64 {
+        self.tally.submitted.max(unfinished(&self.queue) as u64)
+    }
+}
+
+type Counted = (Vec<Busy>, Option<([usize; Status::ALL.len()], Tally)>);
+
+/// The busiest queues, and the sum of the rest.
+async fn busiest(engine: &Engine) -> Counted {
+    let mut busiest: Vec<Busy> = Vec::new();
     let mut others = None;
     let mut after: Option<bytes::Bytes> = None;
     loop {
@@ -137,16 +244,22 @@ async fn largest(engine: &Engine) -> Counted {
         });
         after = step.last().map(|queue| queue.name.clone());
         let is_last = step.len() < STEP_QUEUES;
-        largest.extend(step);
-        largest.sort_by_cached_key(|queue| std::cmp::Reverse(unfinished(queue)));
-        for queue in largest.drain(QUEUES_MAX.min(largest.len())..) {
-            let sums = others.get_or_insert([0; Status::ALL.len()]);
-            for (sum, count) in sums.iter_mut().zip(queue.counts) {
+        busiest.extend(step.into_iter().map(|queue| {
+            let tally = engine.traffic(&queue.name).total;
+            Busy { queue, tally }
+        }));
+        busiest.sort_by_cached_key(|busy| std::cmp::Reverse(busy.rank()));
+        for Busy { queue, tally } in busiest.drain(QUEUES_MAX.min(busiest.len())..) {
+            let (sums, tallies) = others.get_or_insert_with(Default::default);
+            let counts: &mut [usize; Status::ALL.len()] = sums;
+            for (sum, count) in counts.iter_mut().zip(queue.counts) {
                 *sum += count;
             }
+            let tallies: &mut Tally = tallies;
+            tallies.add(tally);
         }
         if is_last {
-            return (largest, others);
+            return (busiest, others);
         }
         yield_now().await;
     }

@@ -15,7 +15,8 @@ pub(crate) async fn job(api: &Api, which: Which) -> Answered<(u32, Job)> {
     let (read, gate) = look(api, which)?;
     api.desk().durable(gate).await;
     let (image, bodies) = read.ok_or_else(no_job)?;
-    Ok((image.revision, Job::new(&image, bodies, &api.options().host)))
+    let job = Job::new(&image, bodies, &api.options().host).held(api.engine(), &image);
+    Ok((image.revision, job))
 }
 
 type Read = (JobImage, Bodies);

@@ -10,7 +10,7 @@ use spindle_engine::NewJob;
 use utoipa::ToSchema;
 
 use crate::typed::{self, Kind, present};
-use crate::{instant, keys, naming};
+use crate::{instant, keys, naming, object};
 use spindle_http::{Answered, Code, Problem};
 
 /// Words to search by: so many, each so long.
@@ -49,6 +49,7 @@ pub(crate) struct NewJobBody {
     /// Most failures; 0 is no limit. If not said, the queue's setting, or 1.
     fails_max: Option<u32>,
     /// Wait between failures.
+    #[serde(default, deserialize_with = "object::optional")]
     backoff: Option<Backoff>,
     /// How long the job is kept once done; if not said, the queue's setting, or an hour.
     keep_ms: Option<u64>,
@@ -59,6 +60,7 @@ pub(crate) struct NewJobBody {
     #[serde(default)]
     tags: Vec<String>,
     /// A key that at most one unfinished job of the queue holds.
+    #[serde(default, deserialize_with = "object::optional")]
     pub unique: Option<Unique>,
 }
 
@@ -107,6 +109,9 @@ pub(crate) enum UniqueMode {
     Reject,
     /// The other job is the answer.
     Existing,
+    /// The other job is deleted, and this one takes its place in one step: the newest wish counts.
+    /// Refused while a worker has the other one.
+    Replace,
 }
 
 impl From<job::Backoff> for Backoff {

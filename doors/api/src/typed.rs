@@ -30,7 +30,7 @@ impl Kind {
         }
     }
 
-    fn core(self) -> Type {
+    pub fn core(self) -> Type {
         match self {
             Kind::Bytes => Type::Bytes,
             Kind::Json => Type::Json,

@@ -5,11 +5,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use spindle_core::job::{Attempt, Cause, Lease, Origin, Outcome};
 use spindle_core::{JobId, JobImage, Status, address};
+use spindle_engine::Engine;
 use utoipa::ToSchema;
 
 use crate::instant;
 use crate::keys;
 use crate::naming;
+use crate::routes::constraints::HeldBy;
 use crate::submit::Backoff;
 use crate::typed::{self, Kind};
 
@@ -89,6 +91,9 @@ pub(crate) struct Job {
     /// Who has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<LeaseShown>,
+    /// Constraints that keep it from starting now, even if its turn came.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    held_by: Vec<HeldBy>,
     /// What the payload is.
     payload_type: Kind,
     /// How long the payload is.
@@ -223,6 +228,7 @@ impl Job {
             unique_key: keys::unique_of(image),
             foreground: image.foreground,
             lease: image.lease.as_ref().map(|lease| lease_shown(lease, image.attempts)),
+            held_by: Vec::new(),
             payload_type: payload_kind,
             payload_bytes: image.payload.as_ref().map_or(0, |payload| payload.len),
             payload,
@@ -231,6 +237,17 @@ impl Job {
             result: image.outcome.as_ref().map(|outcome| result(outcome, bodies.result.as_ref())),
             history: image.history.iter().map(attempt_shown).collect(),
         }
+    }
+}
+
+impl Job {
+    /// The same with what holds it back now.
+    pub fn held(mut self, engine: &Engine, image: &JobImage) -> Job {
+        if !image.rare().labels.is_empty() {
+            let now_ms = engine.now_ms();
+            self.held_by = engine.look(|state| HeldBy::all(state, image, now_ms));
+        }
+        self
     }
 }
 

@@ -190,7 +190,7 @@ impl GearmanSession {
         out: &mut Outbox,
     ) -> Option<Walk> {
         let named = self.common.roll.lock().functions_after(after.as_deref(), FUNCTIONS_PER_STEP);
-        let queues = self.engine.queue_lines(after.as_deref(), FUNCTIONS_PER_STEP, by_priority);
+        let queues = self.engine.queue_lines(after.as_deref(), FUNCTIONS_PER_STEP);
         // Behind the end of a list that was cut off, the other one cannot be told yet.
         let cut_named = named.last().filter(|_| named.len() == FUNCTIONS_PER_STEP);
         let cut_queues = queues.last().filter(|_| queues.len() == FUNCTIONS_PER_STEP);

@@ -247,6 +247,14 @@ impl Direct {
         Ok(())
     }
 
+    /// The pages of events of a live job.
+    fn pages_of(&self, id: JobId) -> Vec<spindle_core::BytesRef> {
+        match self.state.job(id) {
+            Some(Found::Live(job)) => job.pages().to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Carries everything that needs an old record, then drops those records.
     fn trim(&mut self) -> Judged<()> {
         let below = self.position;
@@ -258,6 +266,10 @@ impl Direct {
             .collect();
         let mut items = self.state.items_needing(below);
         for id in jobs {
+            items.extend(self.pages_of(id).into_iter().map(|old| {
+                let new = BytesAt(self.position).moved(old.clone());
+                Carry::Page { id, old, new }
+            }));
             items.push(match self.state.job(id) {
                 Some(Found::Live(job)) => Carry::Job {
                     id,
@@ -271,6 +283,9 @@ impl Direct {
                 Some(Found::Finished(_)) => {
                     let mut image = self.finished[&id.0].clone();
                     image.payload = image.payload.map(|bytes| BytesAt(self.position).moved(bytes));
+                    for page in image.rare.iter_mut().flat_map(|rare| rare.pages.iter_mut()) {
+                        *page = BytesAt(self.position).moved(page.clone());
+                    }
                     Carry::Finished(Box::new(image))
                 }
                 None => continue,

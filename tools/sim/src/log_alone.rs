@@ -64,6 +64,7 @@ impl LogRun {
             segment_bytes: 64 * 1024,
             record_bytes_max: 4 * 1024,
             background: false,
+            parts_of: spindle_log::no_parts,
             fault_skip_tail_zeroing: self.planted.ghost_frame,
         };
         let log = FileLog::open(Arc::new(self.disk.clone()), options)

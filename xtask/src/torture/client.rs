@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The longest any answer may take. A server that is alive and does not answer for that long hangs.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(20);
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the server answered to a command that changes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,7 +216,7 @@ fn number(text: &str) -> io::Result<u64> {
 }
 
 /// An answer the protocol does not allow. Its kind tells it from a connection that went away.
-fn odd(line: &str) -> io::Error {
+pub fn odd(line: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("unexpected answer {line:?}"))
 }
 

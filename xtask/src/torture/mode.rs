@@ -35,6 +35,8 @@ pub enum Mode {
     PowerOs,
     /// The disk fails a sync: the server must end, say why, and have acknowledged nothing that is lost
     Broken,
+    /// SIGKILL while jobs come and go through every door
+    Doors,
     /// The disk runs full: new jobs are refused, the others are worked on (needs root)
     Full,
 }
@@ -47,6 +49,7 @@ impl Mode {
             Self::Power => "power",
             Self::PowerOs => "power-os",
             Self::Broken => "broken",
+            Self::Doors => "doors",
             Self::Full => "full",
         }
     }
@@ -75,7 +78,7 @@ pub struct Options {
 pub fn run(mode: Mode, options: &Options) -> Result<String> {
     let root = tempfile::Builder::new().prefix("spindle-torture-").tempdir()?;
     let power = match mode {
-        Mode::Kill | Mode::Full => Power::Stays,
+        Mode::Kill | Mode::Full | Mode::Doors => Power::Stays,
         Mode::Power | Mode::PowerOs | Mode::Broken => {
             Power::IsCut { library: options.library.clone() }
         }
@@ -88,10 +91,12 @@ pub fn run(mode: Mode, options: &Options) -> Result<String> {
         segment_size: if mode == Mode::Full { full::SEGMENT_SIZE } else { "256KiB" },
         data: disk.as_ref().map_or(root.path(), Disk::folder).join("data"),
         root: root.path().to_path_buf(),
+        all_doors: mode == Mode::Doors,
     };
     let torture = Torture { mode, options, setup, books: Books::new() };
     let outcome = match (mode, &disk) {
         (Mode::PowerOs, _) => torture.lose_something(),
+        (Mode::Doors, _) => torture.through_every_door(),
         (_, Some(disk)) => torture.fill_the_disk(disk),
         (_, None) => torture.keep_everything(),
     };

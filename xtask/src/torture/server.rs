@@ -41,6 +41,16 @@ pub struct Setup {
     pub data: PathBuf,
     /// Holds the shadow and the server's messages.
     pub root: PathBuf,
+    /// Whether the doors besides Workq are open.
+    pub all_doors: bool,
+}
+
+/// Where the doors are. Those that are shut have nobody listening.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    pub workq: SocketAddr,
+    pub gearman: SocketAddr,
+    pub http: SocketAddr,
 }
 
 impl Setup {
@@ -80,12 +90,17 @@ impl Setup {
     pub fn spawn(&self, leak_seed: Option<u64>) -> Result<Server> {
         fs::create_dir_all(&self.data)?;
         remove_if_there(&self.shadow())?;
-        let address = free_address()?;
+        let [workq, gearman, http] = free_addresses()?;
+        let addresses = Addresses { workq, gearman, http };
+        let door = |address: SocketAddr| match self.all_doors {
+            true => address.to_string(),
+            false => "off".to_owned(),
+        };
         let mut command = Command::new(&self.program);
         command
             .arg("serve")
-            .args(["--workq", &address.to_string(), "--gearman", "off", "--sync", self.sync])
-            .args(["--http", "off"])
+            .args(["--workq", &workq.to_string(), "--sync", self.sync])
+            .args(["--gearman", &door(gearman), "--http", &door(http), "--jobd-master", "off"])
             .args(["--segment-size", self.segment_size, "--data"])
             .arg(&self.data)
             .stdin(Stdio::null())
@@ -106,7 +121,7 @@ impl Setup {
         let child = command
             .spawn()
             .with_context(|| format!("starting {} serve", self.program.display()))?;
-        Ok(Server { child, address, setup: self.clone() })
+        Ok(Server { child, addresses, setup: self.clone() })
     }
 
     /// A library that is not in the server's way would lose everything and prove nothing.
@@ -133,7 +148,7 @@ impl Setup {
 /// A running server. Dropping it kills it.
 pub struct Server {
     child: Child,
-    address: SocketAddr,
+    addresses: Addresses,
     setup: Setup,
 }
 
@@ -146,8 +161,13 @@ impl Drop for Server {
 }
 
 impl Server {
+    /// The Workq door.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses.workq
+    }
+
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
     }
 
     /// Waits until the server answers.
@@ -157,7 +177,7 @@ impl Server {
             if let Some(status) = self.child.try_wait()? {
                 bail!("the server did not start: {}\n{}", told(status), self.messages());
             }
-            match Client::connect(self.address).and_then(|mut client| client.greet()) {
+            match Client::connect(self.addresses.workq).and_then(|mut client| client.greet()) {
                 Ok(()) => return Ok(()),
                 Err(e) if Instant::now() > deadline => {
                     bail!("the server does not answer ({e})\n{}", self.messages());
@@ -242,8 +262,12 @@ fn told(status: ExitStatus) -> String {
     }
 }
 
-fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+/// Free addresses, all of them different: they are held until the last one is found.
+fn free_addresses() -> Result<[SocketAddr; 3]> {
+    let listen = || TcpListener::bind("127.0.0.1:0");
+    let listeners = [listen()?, listen()?, listen()?];
+    let [workq, gearman, http] = listeners.each_ref().map(TcpListener::local_addr);
+    Ok([workq?, gearman?, http?])
 }
 
 /// How many writes the library reports.
@@ -310,6 +334,7 @@ mod tests {
             segment_size: "256KiB",
             data,
             root: root_path,
+            all_doors: false,
         };
         let error = setup.spawn(None).unwrap().wait_ready().unwrap_err().to_string();
         assert!(error.contains("did not start") && error.contains("serve:"), "{error}");

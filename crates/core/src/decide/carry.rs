@@ -1,11 +1,11 @@
 //! Telling items again, so that the records that told them before can go.
 
 use crate::command::Carry;
-use crate::decide::{Decision, EVENTS_MAX};
-use crate::event::{ConstraintSet, Event, QueueSet, ServerCarried};
+use crate::decide::{Decision, EVENTS_MAX, live};
+use crate::event::{ConstraintSet, Event, PageMoved, QueueSet, ServerCarried};
 use crate::job::JobId;
 use crate::rejection::Rejection;
-use crate::state::{Found, State};
+use crate::state::{Found, Server, State};
 
 pub(super) fn carry(
     state: &State,
@@ -30,6 +30,15 @@ pub(super) fn carry(
             }
             out.tell(Event::Carried(image), true);
         }
+        Carry::Page { id, old, new } => {
+            let number = live(state, *id)?;
+            let pages = state.slot(number).find_rare().map_or(&[][..], |rare| &rare.pages);
+            if !pages.contains(old) {
+                return Err(Rejection::Stale);
+            }
+            let moved = PageMoved { id: id.0, old: old.clone(), new: new.clone() };
+            out.tell(Event::PageMoved(moved), true);
+        }
         Carry::Finished(image) => {
             let Some(Found::Finished(stub)) = state.job(JobId(image.id)) else {
                 return Err(Rejection::NotFound);
@@ -41,30 +50,40 @@ pub(super) fn carry(
         }
         Carry::Queue(name) => {
             let queue = state.queue(name).ok_or(Rejection::NotFound)?;
-            let set = QueueSet { name: name.clone(), settings: queue.settings().clone() };
+            let set = QueueSet {
+                name: name.clone(),
+                settings: queue.settings().clone(),
+                constraints_revision: state.server().constraints_revision,
+            };
             out.tell(Event::QueueSet(set), true);
         }
         Carry::Constraint { number, from } => {
             let rule = state.constraint(*number).ok_or(Rejection::NoConstraint)?.clone();
             let buckets = state.buckets_of(*number, *from);
-            let images = buckets.filter_map(|(label, bucket)| bucket.image(label));
+            let images = buckets.filter_map(|(label, bucket)| bucket.level.image(label));
             images.take(EVENTS_MAX - 1).for_each(|image| out.tell(Event::BucketSet(image), true));
             let revision = state.server().constraints_revision;
-            let set = ConstraintSet { constraint: rule, revision, at_ms: now_ms };
+            let put_revision = state.constraint_revision(*number).unwrap_or_default();
+            let set = ConstraintSet { constraint: rule, revision, at_ms: now_ms, put_revision };
             out.events.insert(0, (Event::ConstraintSet(set), true));
         }
         Carry::Server => {
-            let server = state.server();
-            let carried = ServerCarried {
-                ids_until: server.ids_until,
-                epoch: server.epoch,
-                format: server.format,
-                next_order: server.next_order,
-                next_constraint: server.next_constraint,
-                constraints_revision: server.constraints_revision,
-            };
-            out.tell(Event::ServerCarried(carried), true);
+            out.tell(Event::ServerCarried(server_carried(state.server())), true);
         }
     }
     Ok(())
+}
+
+/// The whole server item, as it is told again.
+pub(super) fn server_carried(server: &Server) -> ServerCarried {
+    ServerCarried {
+        ids_until: server.ids_until,
+        epoch: server.epoch,
+        format: server.format,
+        next_order: server.next_order,
+        next_constraint: server.next_constraint,
+        constraints_revision: server.constraints_revision,
+        relabelled_revision: server.relabelled_revision,
+        relabelled_below: server.relabelled_below,
+    }
 }

@@ -1,10 +1,9 @@
-//! What people do to jobs: retry, edit, park, delete; and Jobq's states and events.
-
-use bytes::Bytes;
+//! What people do to jobs: retry, edit, park, delete.
 
 use crate::command::Edit;
+use crate::decide::limits::check_matched;
 use crate::decide::{Decision, is_logged, live};
-use crate::event::{Edited, Event, Gone, ResultRead, StateSet};
+use crate::event::{Edited, Event, Gone, Relabelled, ResultRead};
 use crate::job::{Cause, JobId, JobImage, Status};
 use crate::payload::BytesRef;
 use crate::queue::QUEUE_NAME_BYTES_MAX;
@@ -31,6 +30,9 @@ pub(super) fn retry(
     }
     if image.payload.is_none() && payload.is_none() {
         return Err(Rejection::PayloadDamaged);
+    }
+    if state.has_no_room_for(&image.rare().labels) {
+        return Err(Rejection::TooManyValues);
     }
     let mut retried = JobImage {
         status: Status::Ready as i32,
@@ -89,7 +91,15 @@ pub(super) fn edit(
         run_at_ms,
         order,
     };
-    out.tell(Event::Edited(edited), is_logged(slot));
+    if let Some(matched) = &edit.matched {
+        check_matched(state, matched)?;
+    }
+    let logged = is_logged(slot);
+    out.tell(Event::Edited(edited), logged);
+    if let Some(matched) = edit.matched.as_ref().filter(|new| slot.labels() != new.labels) {
+        let relabelled = Relabelled { id: edit.id.0, labels: matched.labels.clone() };
+        out.tell(Event::Relabelled(relabelled), logged);
+    }
     Ok(())
 }
 
@@ -125,35 +135,5 @@ pub(super) fn result_read(
     if stub.kept_until_ms().is_none_or(|until| until > kept_until_ms) {
         out.tell(Event::ResultRead(ResultRead { id: id.0, kept_until_ms }), true);
     }
-    Ok(())
-}
-
-pub(super) fn set_state(
-    state: &State,
-    id: JobId,
-    revision: Option<u32>,
-    value: &Bytes,
-    event: &Bytes,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let number = live(state, id)?;
-    let slot = state.slot(number);
-    if revision.is_some_and(|revision| revision != slot.revision) {
-        return Err(Rejection::Stale);
-    }
-    let set = StateSet { id: id.0, state: Some(value.clone()), event: event.clone() };
-    out.tell(Event::StateSet(set), is_logged(slot));
-    Ok(())
-}
-
-pub(super) fn add_event(
-    state: &State,
-    id: JobId,
-    event: &Bytes,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let number = live(state, id)?;
-    let set = StateSet { id: id.0, state: None, event: event.clone() };
-    out.tell(Event::StateSet(set), is_logged(state.slot(number)));
     Ok(())
 }

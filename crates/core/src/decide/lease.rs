@@ -60,7 +60,7 @@ pub(super) fn lease(
         .iter()
         .filter_map(|label| {
             let rule = state.constraint(label.constraint)?;
-            Some(state.bucket(*label)?.image_after_start(rule, *label, now_ms))
+            Some(state.bucket(*label)?.level.image_after_start(rule, *label, now_ms))
         })
         .collect::<Vec<_>>();
     let logged = is_logged(slot);

@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 
+use crate::command::Matched;
+use crate::decide::carry::server_carried;
 use crate::decide::{Decision, is_logged, live};
 use crate::event::{ConstraintRemoved, ConstraintSet, Event, QueueSet, Relabelled};
-use crate::job::{JobId, LABELS_MAX, Label};
+use crate::job::{JobId, LABELS_MAX};
 use crate::queue::{Constraint, QUEUE_NAME_BYTES_MAX, QueueSettings};
 use crate::rejection::Rejection;
 use crate::state::State;
@@ -12,10 +14,14 @@ use crate::state::State;
 /// Counts, periods and bursts of a rate stay below this, so that token arithmetic fits 64 bits.
 pub const RATE_MAX: u64 = 1 << 31;
 
+/// Most constraints at once: every submit is matched against all of them.
+pub const CONSTRAINTS_MAX: usize = 1_000;
+
 /// High, normal and low.
 const PRIORITY_CLASSES: usize = 3;
 
 pub(super) fn set_queue(
+    state: &State,
     name: &Bytes,
     settings: &QueueSettings,
     out: &mut Decision,
@@ -26,7 +32,14 @@ pub(super) fn set_queue(
     if settings.jobs_max_by_class.len() > PRIORITY_CLASSES {
         return Err(Rejection::OutOfRange("priority classes"));
     }
-    let set = QueueSet { name: name.clone(), settings: settings.clone() };
+    // What the queue's bytes are decides what its jobs fall under: they are matched again.
+    let kind = state.queue(name).and_then(|queue| queue.settings().bytes_type);
+    let step = u64::from(kind != settings.bytes_type && state.constraints_count() > 0);
+    let set = QueueSet {
+        name: name.clone(),
+        settings: settings.clone(),
+        constraints_revision: state.server().constraints_revision + step,
+    };
     out.tell(Event::QueueSet(set), true);
     Ok(())
 }
@@ -41,6 +54,12 @@ pub(super) fn set_constraint(
     if rule.number != 0 && state.constraint(rule.number).is_none() {
         return Err(Rejection::NoConstraint);
     }
+    if rule.number == 0 && state.constraints_count() >= CONSTRAINTS_MAX {
+        return Err(Rejection::OutOfRange("the number of constraints"));
+    }
+    if state.is_settling_constraint(rule.number) {
+        return Err(Rejection::Settling);
+    }
     let in_range = |value: u64| (1..=RATE_MAX).contains(&value);
     if let Some(rate) = &rule.rate
         && !(in_range(rate.count) && in_range(rate.per_ms) && in_range(rate.burst))
@@ -50,7 +69,7 @@ pub(super) fn set_constraint(
     let number = if rule.number == 0 { state.server().next_constraint } else { rule.number };
     let constraint = Constraint { number, ..rule.clone() };
     let revision = state.server().constraints_revision + 1;
-    let set = ConstraintSet { constraint, revision, at_ms: now_ms };
+    let set = ConstraintSet { constraint, revision, at_ms: now_ms, put_revision: 0 };
     out.tell(Event::ConstraintSet(set), true);
     Ok(())
 }
@@ -69,16 +88,50 @@ pub(super) fn remove_constraint(
 pub(super) fn relabel(
     state: &State,
     id: JobId,
-    labels: &[Label],
+    revision: Option<u32>,
+    matched: &Matched,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
-    if labels.len() > LABELS_MAX {
+    let slot = state.slot(live(state, id)?);
+    if revision.is_some_and(|revision| revision != slot.revision) {
+        return Err(Rejection::Stale);
+    }
+    check_matched(state, matched)?;
+    if slot.labels() != matched.labels {
+        let relabelled = Relabelled { id: id.0, labels: matched.labels.clone() };
+        out.tell(Event::Relabelled(relabelled), is_logged(slot));
+    }
+    Ok(())
+}
+
+/// Whether a job may have these labels from now on.
+pub(super) fn check_matched(state: &State, matched: &Matched) -> Result<(), Rejection> {
+    if matched.labels.len() > LABELS_MAX {
         return Err(Rejection::OutOfRange("labels"));
     }
-    let slot = state.slot(live(state, id)?);
-    if slot.labels() != labels {
-        let relabelled = Relabelled { id: id.0, labels: labels.to_vec() };
-        out.tell(Event::Relabelled(relabelled), is_logged(slot));
+    if matched.constraints_revision != state.server().constraints_revision {
+        return Err(Rejection::StaleConstraints);
+    }
+    if state.has_no_room_for(&matched.labels) {
+        return Err(Rejection::TooManyValues);
+    }
+    Ok(())
+}
+
+pub(super) fn note_relabelled(
+    state: &State,
+    revision: u64,
+    below: JobId,
+    out: &mut Decision,
+) -> Result<(), Rejection> {
+    let server = state.server();
+    if revision != server.constraints_revision {
+        return Err(Rejection::StaleConstraints);
+    }
+    if (revision, below.0) > (server.relabelled_revision, server.relabelled_below) {
+        let mut carried = server_carried(server);
+        (carried.relabelled_revision, carried.relabelled_below) = (revision, below.0);
+        out.tell(Event::ServerCarried(carried), true);
     }
     Ok(())
 }

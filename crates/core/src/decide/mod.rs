@@ -7,6 +7,9 @@ mod lease;
 mod limits;
 mod submit;
 mod tick;
+pub(crate) mod touch;
+
+pub use limits::{CONSTRAINTS_MAX, RATE_MAX};
 
 use crate::command::{Claim, Command};
 use crate::event::Event;
@@ -87,14 +90,23 @@ pub fn decide(
         Command::ResultRead { id, keep_read_ms } => {
             hold::result_read(state, *id, *keep_read_ms, now_ms, out)
         }
-        Command::SetState { id, revision, state: value, event } => {
-            hold::set_state(state, *id, *revision, value, event, out)
+        Command::SetState { id, revision, state: value, event, page } => {
+            let change = touch::Change { state: Some(value), event, page: page.as_ref() };
+            touch::touch(state, *id, *revision, change, now_ms, out)
         }
-        Command::AddEvent { id, event } => hold::add_event(state, *id, event, out),
-        Command::SetQueue { name, settings } => limits::set_queue(name, settings, out),
+        Command::AddEvent { id, event, page } => {
+            let change = touch::Change { state: None, event, page: page.as_ref() };
+            touch::touch(state, *id, None, change, now_ms, out)
+        }
+        Command::SetQueue { name, settings } => limits::set_queue(state, name, settings, out),
         Command::SetConstraint(rule) => limits::set_constraint(state, rule, now_ms, out),
         Command::RemoveConstraint { number } => limits::remove_constraint(state, *number, out),
-        Command::Relabel { id, labels } => limits::relabel(state, *id, labels, out),
+        Command::Relabel { id, revision, matched } => {
+            limits::relabel(state, *id, *revision, matched, out)
+        }
+        Command::NoteRelabelled { revision, below } => {
+            limits::note_relabelled(state, *revision, *below, out)
+        }
         Command::Start { epoch } => tick::start(state, *epoch, out),
         Command::Recover { from, grace_ms } => {
             tick::recover(state, *from, *grace_ms, now_ms, out);

@@ -2,12 +2,13 @@
 
 use crate::command::Submit;
 use crate::decide::Decision;
-use crate::event::Event;
-use crate::job::{JOB_ID_END, JobId, JobImage, LABELS_MAX, Rare, Status};
+use crate::decide::touch::{event_fits, state_fits};
+use crate::event::{Event, Gone};
+use crate::job::{Cause, JOB_ID_END, JobId, JobImage, LABELS_MAX, Rare, Scope, Status};
 use crate::payload::BytesRef;
 use crate::queue::QUEUE_NAME_BYTES_MAX;
 use crate::rejection::Rejection;
-use crate::state::{Queue, State};
+use crate::state::{Found, Queue, State};
 
 /// TTRs are kept in 32 bits: at most this, about 49 days.
 pub const TTR_MS_MAX: u64 = u32::MAX as u64 - 1;
@@ -28,9 +29,7 @@ pub(super) fn submit(
     if let Some(taken) = submit.uuid.and_then(|uuid| state.job_by_uuid(&uuid)) {
         return Err(Rejection::KeyTaken(taken.id()));
     }
-    if let Some(taken) = submit.keys.iter().find_map(|key| state.job_by_key(key)) {
-        return Err(Rejection::KeyTaken(taken.id()));
-    }
+    let replaced = replaced(state, submit)?;
     // Also without labels: a constraint that is new since may have wanted to give it one.
     if submit.constraints_revision != state.server().constraints_revision {
         return Err(Rejection::StaleConstraints);
@@ -38,7 +37,10 @@ pub(super) fn submit(
     if state.has_no_room_for(&submit.labels) {
         return Err(Rejection::TooManyValues);
     }
-    if state.queue(&submit.queue).is_some_and(|queue| is_full_for(queue, submit.priority)) {
+    if state.queue(&submit.queue).is_some_and(|queue| {
+        let goes = |id: &&u64| is_in(state, JobId(**id), queue);
+        is_full_for(queue, submit.priority, replaced.iter().filter(goes).count())
+    }) {
         return Err(Rejection::QueueFull);
     }
     let ahead = submit.run_at_ms.is_some_and(|run_at| run_at > now_ms);
@@ -50,6 +52,10 @@ pub(super) fn submit(
     let start_ms = submit.run_at_ms.unwrap_or(now_ms);
     if submit.ttl_ms.is_some_and(|ttl| start_ms.saturating_add(ttl) <= now_ms) {
         return Err(Rejection::OutOfRange("ttl"));
+    }
+    if !replaced.is_empty() {
+        // First: the keys must be free when the new job takes them.
+        out.tell(Event::Gone(Gone { ids: replaced, cause: Cause::Deleted as i32 }), true);
     }
     let order = if status == Status::Ready { out.next_order() } else { 0 };
     let (uuid_high, uuid_low) = JobImage::uuid_halves(submit.uuid);
@@ -66,7 +72,7 @@ pub(super) fn submit(
         uuid_high,
         uuid_low,
         payload: Some(submit.payload.clone()),
-        rare: rare(submit, ahead),
+        rare: rare(state, submit, ahead),
         foreground: submit.foreground,
         ..JobImage::default()
     };
@@ -74,9 +80,32 @@ pub(super) fn submit(
     Ok(())
 }
 
-/// Whether a queue takes no more jobs of this priority. As in Gearman, the limit is that of the
-/// priority's class, but what it is held against is all of the queue's unfinished jobs.
-fn is_full_for(queue: &Queue, priority: i64) -> bool {
+/// The jobs that go because a submit that replaces takes their unique keys. They wait: what a
+/// worker has, or is finished, or is named by a key it keeps for good, is not replaced.
+fn replaced(state: &State, submit: &Submit) -> Result<Vec<u64>, Rejection> {
+    let mut ids = Vec::new();
+    for key in &submit.keys {
+        let Some(taken) = state.job_by_key(key) else { continue };
+        let waits = !taken.status().is_finished() && taken.status() != Status::Leased;
+        let may_go = submit.replaces && !submit.foreground && waits;
+        if !may_go || key.scope() != Scope::WhileUnfinished {
+            return Err(Rejection::KeyTaken(taken.id()));
+        }
+        if !ids.contains(&taken.id().0) {
+            ids.push(taken.id().0);
+        }
+    }
+    Ok(ids)
+}
+
+fn is_in(state: &State, id: JobId, queue: &Queue) -> bool {
+    matches!(state.job(id), Some(Found::Live(job)) if job.queue() == queue.name())
+}
+
+/// Whether a queue takes no more jobs of this priority, once so many others of it are gone. As in
+/// Gearman, the limit is that of the priority's class, but what it is held against is all of the
+/// queue's unfinished jobs.
+fn is_full_for(queue: &Queue, priority: i64, going: usize) -> bool {
     let settings = queue.settings();
     let class = match priority {
         1.. => 0,
@@ -85,11 +114,12 @@ fn is_full_for(queue: &Queue, priority: i64) -> bool {
     };
     let by_class = settings.jobs_max_by_class.get(class).filter(|max| **max > 0);
     let max = by_class.into_iter().chain(&settings.jobs_max).min();
-    max.is_some_and(|max| queue.unfinished() as u64 >= *max)
+    max.is_some_and(|max| (queue.unfinished() - going) as u64 >= *max)
 }
 
 /// What few submits ask for.
-fn rare(submit: &Submit, ahead: bool) -> Option<Box<Rare>> {
+fn rare(state: &State, submit: &Submit, ahead: bool) -> Option<Box<Rare>> {
+    let touched = submit.state.is_some() || submit.event.is_some();
     let rare = Rare {
         run_at_ms: submit.run_at_ms.filter(|_| ahead),
         scheduled_ms: submit.run_at_ms,
@@ -104,6 +134,9 @@ fn rare(submit: &Submit, ahead: bool) -> Option<Box<Rare>> {
         keep_ms: submit.keep_ms,
         keep_read_ms: submit.keep_read_ms,
         drop_result: submit.drop_result,
+        touched_ms: 0,
+        touch: if touched { state.next_touch() } else { 0 },
+        pages: Vec::new(),
     };
     rare.boxed()
 }
@@ -120,6 +153,8 @@ fn check_limits(submit: &Submit) -> Result<(), Rejection> {
         ("labels", submit.labels.len() <= LABELS_MAX),
         ("keys", submit.keys.len() <= NAMES_MAX),
         ("tags", submit.tags.len() <= NAMES_MAX),
+        ("state", state_fits(submit.state.as_ref())),
+        ("event", event_fits(submit.event.as_ref())),
     ];
     match fields.iter().find(|(_, holds)| !holds) {
         Some((field, _)) => Err(Rejection::OutOfRange(field)),

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use super::seek::marks_of;
 use super::*;
 use crate::job::{JobId, Status};
 
@@ -87,7 +88,7 @@ impl State {
     /// Takes a slot out of everything its status put it in.
     pub(super) fn detach(&mut self, number: u32) {
         let slot = &self.slots[number];
-        let queue_number = slot.queue;
+        let (queue_number, priority) = (slot.queue, slot.priority);
         let status = slot.status();
         match status {
             Status::Ready => self.leave_ready(number),
@@ -103,14 +104,14 @@ impl State {
             Status::Parked | Status::Done | Status::Dead => {}
         }
         if let Some(queue) = self.queues[queue_number as usize].as_mut() {
-            queue.counts[status as usize] -= 1;
+            queue.count_one(status, priority, false);
         }
     }
 
     /// Puts a slot into everything its status asks for.
     pub(super) fn attach(&mut self, number: u32) {
         let slot = &self.slots[number];
-        let queue_number = slot.queue;
+        let (queue_number, priority) = (slot.queue, slot.priority);
         let status = slot.status();
         match status {
             Status::Ready => self.enter_ready(number),
@@ -127,8 +128,10 @@ impl State {
             Status::Parked | Status::Done | Status::Dead => {}
         }
         if let Some(queue) = self.queues[queue_number as usize].as_mut() {
-            queue.counts[status as usize] += 1;
+            queue.count_one(status, priority, true);
         }
+        let slot = &self.slots[number];
+        self.by_id.mark(slot.id.get(), marks_of(status, slot.origin(), queue_number));
     }
 
     fn enter_leased(&mut self, number: u32) {

@@ -3,7 +3,7 @@
 use super::change::QueueSettingsAt;
 use super::image::{ended_attempt, owned, owned_lease};
 use super::*;
-use crate::event::{Edited, Event, Extended, Leased, Relabelled, Requeued, StateSet};
+use crate::event::{Edited, Event, Extended, Leased, Relabelled, Requeued};
 use crate::job::{ATTEMPTS_KEPT, Attempt, Cause, JobId, JobImage, Status};
 
 impl State {
@@ -40,11 +40,16 @@ impl State {
                 }
             }
             Event::StateSet(set) => self.on_state_set(set, at),
+            Event::PageMoved(moved) => self.on_page_moved(moved),
             Event::Relabelled(relabelled) => self.on_relabelled(relabelled, at),
-            Event::QueueSet(set) => self.set_queue(
-                &set.name,
-                QueueSettingsAt { settings: set.settings.clone(), position: at.position },
-            ),
+            Event::QueueSet(set) => {
+                let revision = &mut self.server.constraints_revision;
+                *revision = set.constraints_revision.max(*revision);
+                self.set_queue(
+                    &set.name,
+                    QueueSettingsAt { settings: set.settings.clone(), position: at.position },
+                );
+            }
             Event::ConstraintSet(set) => self.on_constraint_set(set, at),
             Event::ConstraintRemoved(removed) => self.on_constraint_removed(removed),
             Event::BucketSet(image) => self.on_bucket_set(image),
@@ -54,6 +59,7 @@ impl State {
             | Event::ServerCarried(_) => self.on_server(event, at),
         }
         self.note_order(event);
+        self.note_touch(event);
     }
 
     /// Order numbers are given in `decide`; the next one follows the highest seen.
@@ -81,7 +87,7 @@ impl State {
     }
 
     /// Takes a live job out of its places, changes it, and puts it back.
-    fn change(&mut self, id: JobId, at: Place, change: impl FnOnce(&mut Slot)) {
+    pub(super) fn change(&mut self, id: JobId, at: Place, change: impl FnOnce(&mut Slot)) {
         let Some(number) = self.live(id) else { return };
         self.detach(number);
         let slot = &mut self.slots[number];
@@ -164,18 +170,6 @@ impl State {
         }
     }
 
-    fn on_state_set(&mut self, set: &StateSet, at: Place) {
-        self.change(JobId(set.id), at, |slot| {
-            let rare = slot.rare();
-            if let Some(state) = &set.state {
-                rare.state = Some(Bytes::copy_from_slice(state));
-            }
-            if !set.event.is_empty() {
-                rare.events.push(Bytes::copy_from_slice(&set.event));
-            }
-        });
-    }
-
     fn on_server(&mut self, event: &Event, at: Place) {
         let server = &mut self.server;
         match event {
@@ -192,6 +186,10 @@ impl State {
                 server.next_constraint = server.next_constraint.max(carried.next_constraint);
                 server.constraints_revision =
                     server.constraints_revision.max(carried.constraints_revision);
+                let done = (carried.relabelled_revision, carried.relabelled_below);
+                if done > (server.relabelled_revision, server.relabelled_below) {
+                    (server.relabelled_revision, server.relabelled_below) = done;
+                }
                 server.home = at.position;
             }
             _ => {}

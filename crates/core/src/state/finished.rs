@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use super::change::{id_of, uuid_of};
+use super::seek::marks_of;
 use super::slot::StubParts;
 use super::*;
 use crate::job::{JobId, JobImage, Scope};
@@ -12,6 +13,17 @@ use crate::payload::BytesRef;
 
 /// What a finished job takes on disk besides its payload and its result, roughly.
 const IMAGE_BYTES: u64 = 192;
+
+/// A limit on the finished jobs that are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FinishedCap {
+    /// A queue's own number of them.
+    Queue,
+    /// The server's number of them.
+    Count,
+    /// What they take on disk, over the whole server.
+    Bytes,
+}
 
 impl State {
     /// Puts a stub into all indices, in the place of the unfinished job if there is one.
@@ -36,23 +48,24 @@ impl State {
             kept_until_ms: image.kept_until_ms,
             bytes: bytes_of(image),
         });
+        let marks = marks_of(stub.status(), image.origin(), queue);
         let number = self.stubs.insert(stub);
         // Entered before the unfinished job goes, so that the queue is not forgotten in between.
         self.enter_finished(number);
         match before {
             Some(handle) if self.slots[handle].other_keys().is_empty() => {
-                self.name_stub_instead(handle, number);
+                self.name_stub_instead(handle, number, marks);
             }
             _ => {
                 if before.is_some() {
                     self.remove_job(JobId(image.id));
                 }
-                self.name_stub(number, keys);
+                self.name_stub(number, keys, marks);
             }
         }
     }
 
-    fn name_stub(&mut self, number: u32, keys: &[Key]) {
+    fn name_stub(&mut self, number: u32, keys: &[Key], marks: u128) {
         let handle = number | STUB;
         let kept: Vec<Key> = keys
             .iter()
@@ -65,12 +78,13 @@ impl State {
         let State { slots, stubs, by_id, .. } = self;
         let id = stubs[number].job_id().0;
         by_id.insert(id, handle, |other| id_of(slots, stubs, other));
+        by_id.mark(id, marks);
         self.enter_keys(handle);
     }
 
     /// The common case: the name and the id stay where they are in their indices, and lead to the
     /// stub from now on.
-    fn name_stub_instead(&mut self, slot_number: u32, number: u32) {
+    fn name_stub_instead(&mut self, slot_number: u32, number: u32, marks: u128) {
         self.leave_expiry(slot_number);
         self.detach(slot_number);
         if !self.slots[slot_number].labels().is_empty() {
@@ -79,7 +93,7 @@ impl State {
         let id = self.slots[slot_number].id.get();
         let handle = number | STUB;
         let State { slots, stubs, by_id, keys, .. } = self;
-        by_id.replace(id, slot_number, handle, |other| id_of(slots, stubs, other));
+        by_id.replace(id, (slot_number, handle), marks, |other| id_of(slots, stubs, other));
         if let Some(uuid) = uuid_of(slots, stubs, slot_number) {
             keys.replace(keys.hash(Origin::Workq as u8, &uuid), slot_number, handle);
         }
@@ -177,9 +191,20 @@ impl State {
 
     /// Whether a cap says that finished jobs have to go; ticks do that, some at a time.
     pub fn has_surplus(&self) -> bool {
-        !self.surplus.is_empty()
-            || self.stubs.len() > self.defaults.finished_max
-            || self.finished_bytes > self.defaults.finished_bytes_max
+        self.exceeded_cap().is_some()
+    }
+
+    /// The cap that says so: the one for which the next finished jobs go.
+    pub fn exceeded_cap(&self) -> Option<FinishedCap> {
+        if !self.surplus.is_empty() {
+            Some(FinishedCap::Queue)
+        } else if self.stubs.len() > self.defaults.finished_max {
+            Some(FinishedCap::Count)
+        } else if self.finished_bytes > self.defaults.finished_bytes_max {
+            Some(FinishedCap::Bytes)
+        } else {
+            None
+        }
     }
 
     /// Finished jobs above a cap, at most so many: of a queue over its own, else the oldest of all.

@@ -142,13 +142,15 @@ impl State {
             }
         }
         for (number, kept) in &self.constraints {
-            out.extend_from_slice(format!("{number} {:?}\n", kept.rule).as_bytes());
+            let told = format!("{number} {} {:?}\n", kept.revision, kept.rule);
+            out.extend_from_slice(told.as_bytes());
         }
         for (label, bucket) in &self.buckets {
+            let level = self.settled(*label, bucket);
             if let Some(kept) = self.constraints.get(&label.constraint)
-                && bucket.full_at(&kept.rule) > now_ms
+                && level.full_at(&kept.rule) > now_ms
             {
-                let level = bucket.level_at(&kept.rule, now_ms);
+                let level = level.at(&kept.rule, now_ms);
                 out.extend_from_slice(format!("{label:?} {level}\n").as_bytes());
             }
         }

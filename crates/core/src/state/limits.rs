@@ -5,13 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::job::Label;
 use crate::queue::{BucketImage, Constraint};
 
-/// One bucket. Its tokens are counted in fractions: a token is `per_ms` units, and every
-/// millisecond brings `count` of them, so that nothing is rounded.
-#[derive(Debug, Clone, Default)]
-pub struct Bucket {
+/// How many tokens a bucket has. They are counted in fractions: a token is `per_ms` units, and
+/// every millisecond brings `count` of them, so that nothing is rounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Level {
     /// None: full, whatever the constraint says.
-    level: Option<u128>,
+    fractions: Option<u128>,
     at_ms: u64,
+}
+
+/// One bucket.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bucket {
+    pub(crate) level: Level,
+    /// The revision of its constraint the level was told under. Under an older one than the
+    /// constraint has, the level is still to be settled: see `State::settled`.
+    pub(crate) told: u64,
     running: u64,
     /// Unfinished jobs with its label.
     jobs: u64,
@@ -19,23 +28,69 @@ pub struct Bucket {
     pub(crate) waiting: BTreeMap<u32, BTreeSet<(u128, u32)>>,
 }
 
-impl Bucket {
-    /// Its tokens, in fractions.
+/// A bucket as it stands by its constraint as that is now.
+#[derive(Debug, Clone, Copy)]
+pub struct BucketView<'a> {
+    pub(crate) bucket: &'a Bucket,
+    pub(crate) level: Level,
+}
+
+impl BucketView<'_> {
+    /// Its tokens, in fractions: `per_ms` of them are one.
     pub fn level_at(&self, constraint: &Constraint, now_ms: u64) -> u128 {
-        let Some(rate) = &constraint.rate else { return 0 };
-        let capacity = capacity(constraint);
-        let elapsed = u128::from(now_ms.saturating_sub(self.at_ms));
-        self.level.map_or(capacity, |level| level + elapsed * u128::from(rate.count)).min(capacity)
+        self.level.at(constraint, now_ms)
+    }
+
+    /// How many of its jobs are leased.
+    pub fn running(&self) -> u64 {
+        self.bucket.running
+    }
+
+    /// Unfinished jobs with its label.
+    pub fn jobs(&self) -> u64 {
+        self.bucket.jobs
     }
 
     /// Whether one more job may start.
-    pub(crate) fn admits(&self, constraint: &Constraint, now_ms: u64) -> bool {
-        let running = constraint.running_max.is_none_or(|max| self.running < max);
-        let rate = constraint
-            .rate
-            .as_ref()
-            .is_none_or(|rate| self.level_at(constraint, now_ms) >= u128::from(rate.per_ms.max(1)));
-        running && rate
+    pub fn admits(&self, constraint: &Constraint, now_ms: u64) -> bool {
+        constraint.running_max.is_none_or(|max| self.bucket.running < max)
+            && self.level.has_token(constraint, now_ms)
+    }
+
+    /// When time alone makes it admit a job; none if it needs a job to end, or admits one now.
+    pub fn admits_at(&self, constraint: &Constraint, now_ms: u64) -> Option<u64> {
+        self.level.admits_at(constraint, now_ms)
+    }
+}
+
+impl Level {
+    /// Full from now on, whatever the constraint says.
+    pub(crate) const FULL: Level = Level { fractions: None, at_ms: 0 };
+
+    /// The tokens, in fractions.
+    pub(crate) fn at(&self, constraint: &Constraint, now_ms: u64) -> u128 {
+        let Some(rate) = &constraint.rate else { return 0 };
+        let capacity = capacity(constraint);
+        let elapsed = u128::from(now_ms.saturating_sub(self.at_ms));
+        let came = elapsed * u128::from(rate.count);
+        self.fractions.map_or(capacity, |level| level + came).min(capacity)
+    }
+
+    /// What it is after its constraint was changed: the part of a token that was there then stays
+    /// that part, whatever a token takes now.
+    pub(crate) fn under(self, before: &Constraint, rule: &Constraint, until_ms: u64) -> Level {
+        if self.full_at(before) <= until_ms {
+            return Level::FULL;
+        }
+        let (Some(old), Some(new)) = (&before.rate, &rule.rate) else { return self };
+        let left = self.at(before, until_ms) * u128::from(new.per_ms.max(1));
+        let fractions = Some(left / u128::from(old.per_ms.max(1)));
+        Level { fractions, at_ms: until_ms.max(self.at_ms) }
+    }
+
+    fn has_token(&self, constraint: &Constraint, now_ms: u64) -> bool {
+        let token = constraint.rate.as_ref().map_or(0, |rate| u128::from(rate.per_ms.max(1)));
+        self.at(constraint, now_ms) >= token
     }
 
     /// What the level is once one job has started.
@@ -46,25 +101,42 @@ impl Bucket {
         now_ms: u64,
     ) -> BucketImage {
         let token = constraint.rate.as_ref().map_or(0, |rate| u128::from(rate.per_ms.max(1)));
-        let level = self.level_at(constraint, now_ms).saturating_sub(token);
+        let level = self.at(constraint, now_ms).saturating_sub(token);
         let level = u64::try_from(level).unwrap_or(u64::MAX);
         BucketImage { label, level, at_ms: now_ms.max(self.at_ms) }
     }
 
     /// The level as it is kept; none if it is full anyway.
     pub(crate) fn image(&self, label: Label) -> Option<BucketImage> {
-        let level = u64::try_from(self.level?).unwrap_or(u64::MAX);
+        let level = u64::try_from(self.fractions?).unwrap_or(u64::MAX);
         Some(BucketImage { label, level, at_ms: self.at_ms })
     }
 
-    pub(crate) fn set(&mut self, image: &BucketImage) {
-        self.level = Some(u128::from(image.level));
-        self.at_ms = image.at_ms;
+    pub(crate) fn of(image: &BucketImage) -> Level {
+        Level { fractions: Some(u128::from(image.level)), at_ms: image.at_ms }
     }
 
-    /// It is full from now on.
-    pub(crate) fn fill(&mut self) {
-        self.level = None;
+    /// When time alone brings a token; none if there is one, or no rate.
+    fn admits_at(&self, constraint: &Constraint, now_ms: u64) -> Option<u64> {
+        let rate = constraint.rate.as_ref()?;
+        let missing = u128::from(rate.per_ms.max(1))
+            .checked_sub(self.at(constraint, now_ms))
+            .filter(|missing| *missing > 0)?;
+        Some(now_ms.saturating_add(time_for(missing, rate.count)))
+    }
+
+    /// When it is full by time alone.
+    pub(crate) fn full_at(&self, constraint: &Constraint) -> u64 {
+        let Some(rate) = &constraint.rate else { return 0 };
+        let missing = capacity(constraint).saturating_sub(self.fractions.unwrap_or(u128::MAX));
+        self.at_ms.saturating_add(time_for(missing, rate.count))
+    }
+}
+
+impl Bucket {
+    /// A full one, by this revision of its constraint.
+    pub(crate) fn told_under(revision: u64) -> Bucket {
+        Bucket { told: revision, ..Bucket::default() }
     }
 
     pub(crate) fn started(&mut self) {
@@ -81,27 +153,6 @@ impl Bucket {
 
     pub(crate) fn job_went(&mut self) {
         self.jobs = self.jobs.saturating_sub(1);
-    }
-
-    /// How many of its jobs are leased.
-    pub fn running(&self) -> u64 {
-        self.running
-    }
-
-    /// When time alone makes it admit a job; none if it needs a job to end, or admits one now.
-    pub(crate) fn admits_at(&self, constraint: &Constraint, now_ms: u64) -> Option<u64> {
-        let rate = constraint.rate.as_ref()?;
-        let missing = u128::from(rate.per_ms.max(1))
-            .checked_sub(self.level_at(constraint, now_ms))
-            .filter(|missing| *missing > 0)?;
-        Some(now_ms.saturating_add(time_for(missing, rate.count)))
-    }
-
-    /// When it is full by time alone.
-    pub(crate) fn full_at(&self, constraint: &Constraint) -> u64 {
-        let Some(rate) = &constraint.rate else { return 0 };
-        let missing = capacity(constraint).saturating_sub(self.level.unwrap_or(u128::MAX));
-        self.at_ms.saturating_add(time_for(missing, rate.count))
     }
 
     /// No job has to do with it: once it is full, nothing changes if it is forgotten.
@@ -135,20 +186,19 @@ mod tests {
     fn tokens_come_evenly_and_never_beyond_the_burst() {
         let rule = constraint(3, 1000, 2);
         let label = Label { constraint: 1, value: 0 };
-        let mut bucket = Bucket::default();
-        bucket.set(&bucket.image_after_start(&rule, label, 10_000));
-        bucket.set(&bucket.image_after_start(&rule, label, 10_000));
-        assert!(!bucket.admits(&rule, 10_000));
-        assert_eq!(bucket.admits_at(&rule, 10_000), Some(10_334));
-        assert!(!bucket.admits(&rule, 10_333) && bucket.admits(&rule, 10_334));
-        bucket.set(&bucket.image_after_start(&rule, label, 99_000));
-        assert!(bucket.admits(&rule, 99_000));
-        assert_eq!(bucket.full_at(&rule), 99_334);
-        bucket.set(&bucket.image_after_start(&rule, label, 99_000));
-        assert!(!bucket.admits(&rule, 99_000));
-        assert_eq!(bucket.full_at(&rule), 99_667);
-        assert_eq!(bucket.level_at(&rule, 99_667), 2_000);
-        assert!(bucket.is_unused());
+        let taken =
+            |level: Level, now_ms| Level::of(&level.image_after_start(&rule, label, now_ms));
+        let empty = taken(taken(Level::FULL, 10_000), 10_000);
+        assert!(!empty.has_token(&rule, 10_000));
+        assert_eq!(empty.admits_at(&rule, 10_000), Some(10_334));
+        assert!(!empty.has_token(&rule, 10_333) && empty.has_token(&rule, 10_334));
+        let one = taken(empty, 99_000);
+        assert!(one.has_token(&rule, 99_000));
+        assert_eq!(one.full_at(&rule), 99_334);
+        let none = taken(one, 99_000);
+        assert!(!none.has_token(&rule, 99_000));
+        assert_eq!(none.full_at(&rule), 99_667);
+        assert_eq!(none.at(&rule, 99_667), 2_000);
     }
 
     #[test]
@@ -156,9 +206,11 @@ mod tests {
         let rule = Constraint { running_max: Some(1), ..Constraint::default() };
         let mut bucket = Bucket::default();
         bucket.started();
-        assert!(!bucket.admits(&rule, 0));
-        assert_eq!(bucket.admits_at(&rule, 0), None);
+        let view = BucketView { bucket: &bucket, level: bucket.level };
+        assert!(!view.admits(&rule, 0));
+        assert_eq!(view.admits_at(&rule, 0), None);
         bucket.ended();
-        assert!(bucket.admits(&rule, 0));
+        assert!(bucket.is_unused());
+        assert!(BucketView { bucket: &bucket, level: bucket.level }.admits(&rule, 0));
     }
 }

@@ -34,6 +34,9 @@ const BLOCK_MAX: usize = 256;
 struct Chunk<K> {
     /// At most the keys of its entries, above all keys of the chunk before.
     bound: K,
+    /// What may be among its entries, for walks that pass over chunks; never too few. The bits are
+    /// their user's business.
+    marks: u128,
     slots: Vec<u32>,
 }
 
@@ -41,7 +44,7 @@ struct Chunk<K> {
 type Block<K> = Vec<Chunk<K>>;
 
 /// The number of a block, and of a chunk in it.
-type ChunkAt = (usize, usize);
+pub type ChunkAt = (usize, usize);
 
 /// Slots in the order of a key that `key_of` tells for each of them. The caller MUST remove a slot
 /// under its old key before that key changes.
@@ -112,7 +115,7 @@ impl<K: OrderKey> SlotList<K> {
                 grow(slots);
                 slots.push(slot);
             } else {
-                self.insert_chunk_after(at, Chunk { bound: key, slots: vec![slot] });
+                self.insert_chunk_after(at, Chunk { bound: key, marks: 0, slots: vec![slot] });
             }
             return;
         }
@@ -129,7 +132,8 @@ impl<K: OrderKey> SlotList<K> {
             None => slots.insert(place, slot),
         }
         let bound = key_of(upper[0]);
-        self.insert_chunk_after(at, Chunk { bound, slots: upper });
+        let marks = self.blocks[block][number].marks;
+        self.insert_chunk_after(at, Chunk { bound, marks, slots: upper });
     }
 
     fn insert_before_all(&mut self, key: K, slot: u32) {
@@ -141,10 +145,10 @@ impl<K: OrderKey> SlotList<K> {
                 chunk.bound = key;
             }
             Some(_) => {
-                self.blocks[0].insert(0, Chunk { bound: key, slots: vec![slot] });
+                self.blocks[0].insert(0, Chunk { bound: key, marks: 0, slots: vec![slot] });
                 self.split_if_full(0);
             }
-            None => self.blocks.push(vec![Chunk { bound: key, slots: vec![slot] }]),
+            None => self.blocks.push(vec![Chunk { bound: key, marks: 0, slots: vec![slot] }]),
         }
     }
 
@@ -217,16 +221,55 @@ impl<K: OrderKey> SlotList<K> {
         if chunks.get(number + 1).is_some_and(fits) {
             let next = chunks.remove(number + 1);
             chunks[number].slots.extend_from_slice(&next.slots);
+            chunks[number].marks |= next.marks;
         }
     }
 
-    /// Exchanges a slot number for another of the same key.
-    pub fn replace(&mut self, key: K, old: u32, new: u32, key_of: impl Fn(u32) -> K) {
-        if let Some(((block, number), place)) = self.place_of(key, key_of)
-            && let Some(entry) = self.blocks[block][number].slots.get_mut(place)
-            && *entry == old
-        {
-            *entry = new;
+    /// Exchanges a slot number for another of the same key, which has these marks.
+    pub fn replace(
+        &mut self,
+        key: K,
+        (old, new): (u32, u32),
+        marks: u128,
+        key_of: impl Fn(u32) -> K,
+    ) {
+        if let Some(((block, number), place)) = self.place_of(key, key_of) {
+            let chunk = &mut self.blocks[block][number];
+            if let Some(entry) = chunk.slots.get_mut(place).filter(|entry| **entry == old) {
+                *entry = new;
+                chunk.marks |= marks;
+            }
+        }
+    }
+
+    /// Marks the chunk a key is in.
+    pub fn mark(&mut self, key: K, marks: u128) {
+        if let Some((block, number)) = self.chunk_for(key) {
+            self.blocks[block][number].marks |= marks;
+        }
+    }
+
+    /// The chunk in which a walk from a key on begins.
+    pub fn walk_from(&self, key: K) -> ChunkAt {
+        self.chunk_for(key).unwrap_or_default()
+    }
+
+    /// A chunk on a walk: what may be in it, and its slots. None at the end.
+    pub fn chunk(&self, (block, number): ChunkAt) -> Option<(u128, &[u32])> {
+        let chunk = self.blocks.get(block)?.get(number)?;
+        Some((chunk.marks, &chunk.slots))
+    }
+
+    /// Where a walk goes on behind a chunk.
+    pub fn after(&self, (block, number): ChunkAt) -> ChunkAt {
+        let is_last = self.blocks.get(block).is_none_or(|chunks| number + 1 >= chunks.len());
+        if is_last { (block + 1, 0) } else { (block, number + 1) }
+    }
+
+    /// What is in a chunk, found out by looking at all of it.
+    pub fn set_marks(&mut self, (block, number): ChunkAt, marks: u128) {
+        if let Some(chunk) = self.blocks.get_mut(block).and_then(|chunks| chunks.get_mut(number)) {
+            chunk.marks = marks;
         }
     }
 
@@ -240,7 +283,7 @@ impl<K: OrderKey> SlotList<K> {
     /// and a key there are at most as many entries as their difference says.
     fn place_of(&self, key: K, key_of: impl Fn(u32) -> K) -> Option<(ChunkAt, usize)> {
         let at @ (block, number) = self.chunk_for(key)?;
-        let Chunk { bound, slots } = &self.blocks[block][number];
+        let Chunk { bound, slots, .. } = &self.blocks[block][number];
         let last = slots.len() - 1;
         let guess = key.distance_from(*bound).min(last);
         let there = key_of(slots[guess]);

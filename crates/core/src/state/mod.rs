@@ -8,18 +8,25 @@ mod image;
 mod keys;
 mod limits;
 mod list;
+mod prefix;
 mod read;
 mod ready;
+mod seek;
+mod settle;
 mod slab;
 mod slot;
+mod touch;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-pub use limits::Bucket;
+pub use finished::FinishedCap;
+use limits::Bucket;
+pub use limits::BucketView;
 pub use read::{Found, JobView, QueueListing};
 pub use ready::{Group, Queue};
+pub use seek::{Sought, Stretch};
 pub(crate) use slot::{NO_TTL, NO_TTR, Slot, Stub, as_uuid};
 
 use crate::job::{Backoff, Key, Label, Origin, Rare};
@@ -124,8 +131,12 @@ pub struct Server {
     pub next_order: u64,
     /// The next constraint's number.
     pub next_constraint: u32,
-    /// Counts changes of the set of constraints.
+    /// Counts changes of what jobs are labelled by.
     pub constraints_revision: u64,
+    /// Jobs that were there before were labelled anew for this revision ...
+    pub relabelled_revision: u64,
+    /// ... as far as their number is below this; the highest number means all.
+    pub relabelled_below: u64,
     /// The oldest record it needs.
     pub home: u64,
 }
@@ -135,6 +146,10 @@ pub struct Server {
 pub(crate) struct KeptConstraint {
     pub rule: Constraint,
     pub home: u64,
+    /// The revision it was put with, as it is now.
+    pub revision: u64,
+    /// While its buckets are being settled: what it was before, and when that ended.
+    pub before: Option<(Box<Constraint>, u64)>,
 }
 
 /// The handle of a job: a slot number, or with this bit a stub number.
@@ -176,10 +191,15 @@ pub struct State {
     bucket_wakes: BTreeSet<(u64, Label)>,
     /// When buckets that no job has to do with are full again, and can be forgotten.
     bucket_ends: BTreeSet<(u64, Label)>,
+    /// Constraints that were changed or removed and whose buckets have not all heard of it: the
+    /// value and the queue to go on from.
+    settling: BTreeMap<u32, (u64, u32)>,
     /// Queues in which a group competes again since the engine last asked.
     promoted: BTreeSet<u32>,
     /// Nothing is due before this: a lower bound of all deadlines.
     due_hint_ms: u64,
+    /// The highest number of a change of a Jobq job.
+    last_touch: u64,
     server: Server,
     defaults: Defaults,
     faults: Faults,
@@ -222,8 +242,10 @@ impl State {
             values: BTreeMap::new(),
             bucket_wakes: BTreeSet::new(),
             bucket_ends: BTreeSet::new(),
+            settling: BTreeMap::new(),
             promoted: BTreeSet::new(),
             due_hint_ms: u64::MAX,
+            last_touch: 0,
             server: Server { next_order: 1, next_constraint: 1, ids_until: 1, ..Server::default() },
             defaults,
             faults: Faults::default(),

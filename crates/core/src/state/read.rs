@@ -203,9 +203,29 @@ impl<'a> JobView<'a> {
         self.slot().lease()
     }
 
+    /// Which constraint values it falls under.
+    pub fn labels(&self) -> &'a [Label] {
+        self.slot().labels()
+    }
+
     /// Its names besides Workq's.
     pub fn keys(&self) -> &'a [Key] {
         self.slot().other_keys()
+    }
+
+    /// Jobq's state, as JSON text.
+    pub fn state(&self) -> Option<&'a Bytes> {
+        self.slot().find_rare().and_then(|rare| rare.state.as_ref())
+    }
+
+    /// Where Jobq's older events are.
+    pub fn pages(&self) -> &'a [BytesRef] {
+        self.slot().find_rare().map_or(&[], |rare| &rare.pages)
+    }
+
+    /// What Jobq's state and events take, in memory and in pages.
+    pub fn touched_bytes(&self) -> u64 {
+        self.slot().find_rare().map_or(0, Rare::touched_bytes)
     }
 
     /// Counts its events.
@@ -231,7 +251,7 @@ pub struct QueueListing {
 }
 
 impl State {
-    fn found(&self, handle: u32) -> Found<'_> {
+    pub(super) fn found(&self, handle: u32) -> Found<'_> {
         if handle & STUB == 0 {
             Found::Live(JobView { state: self, number: handle })
         } else {
@@ -380,8 +400,31 @@ impl State {
     }
 
     /// A bucket of a constraint; one that is not there is full, and nothing runs under it.
-    pub fn bucket(&self, label: Label) -> Option<&Bucket> {
-        self.buckets.get(&label)
+    pub fn bucket(&self, label: Label) -> Option<BucketView<'_>> {
+        let bucket = self.buckets.get(&label)?;
+        Some(BucketView { bucket, level: self.settled(label, bucket) })
+    }
+
+    /// How many buckets a constraint has.
+    pub fn buckets_count_of(&self, number: u32) -> usize {
+        self.values.get(&number).copied().unwrap_or_default()
+    }
+
+    /// How many constraints there are.
+    pub fn constraints_count(&self) -> usize {
+        self.constraints.len()
+    }
+
+    /// Whether all jobs have been matched against the constraints as they are.
+    pub fn is_relabelled(&self) -> bool {
+        let server = &self.server;
+        let done = (server.relabelled_revision, server.relabelled_below);
+        server.constraints_revision == 0 || done == (server.constraints_revision, u64::MAX)
+    }
+
+    /// The revision a constraint was put with.
+    pub fn constraint_revision(&self, number: u32) -> Option<u64> {
+        self.constraints.get(&number).map(|kept| kept.revision)
     }
 
     /// How many buckets there are.
@@ -439,18 +482,22 @@ impl State {
         self.held_by(holder).filter_map(|id| self.live(id))
     }
 
-    pub(crate) fn constraint(&self, number: u32) -> Option<&Constraint> {
+    /// A constraint by its number.
+    pub fn constraint(&self, number: u32) -> Option<&Constraint> {
         self.constraints.get(&number).map(|kept| &kept.rule)
     }
 
-    pub(crate) fn buckets_of(
+    /// The buckets of a constraint, by value, from this one on.
+    pub fn buckets_of(
         &self,
         number: u32,
         from: u64,
-    ) -> impl Iterator<Item = (Label, &Bucket)> {
+    ) -> impl Iterator<Item = (Label, BucketView<'_>)> {
         let from = Label { constraint: number, value: from };
         let until = Label { constraint: number, value: u64::MAX };
-        self.buckets.range(from..=until).map(|(label, bucket)| (*label, bucket))
+        self.buckets.range(from..=until).map(|(label, bucket)| {
+            (*label, BucketView { bucket, level: self.settled(*label, bucket) })
+        })
     }
 }
 

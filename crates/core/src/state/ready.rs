@@ -12,6 +12,11 @@ use super::list::SlotList;
 use crate::job::{Label, Status};
 use crate::queue::QueueSettings;
 
+/// 0 for priorities above 0, 1 for 0, 2 for those below.
+fn priority_class(priority: i64) -> usize {
+    (1 - priority.signum()) as usize
+}
+
 /// One queue.
 #[derive(Debug, Clone)]
 pub struct Queue {
@@ -20,6 +25,8 @@ pub struct Queue {
     /// Where the settings were told last.
     pub(crate) settings_home: Option<u64>,
     pub(crate) counts: [usize; Status::ALL.len()],
+    /// Scheduled and ready jobs by [`priority_class`].
+    pub(crate) waiting: [usize; 3],
     /// The first two are the groups without labels: small and large payloads.
     pub(crate) groups: Vec<Option<Group>>,
     pub(crate) free_groups: Vec<u32>,
@@ -53,6 +60,7 @@ impl Queue {
             settings: QueueSettings::default(),
             settings_home: None,
             counts: [0; Status::ALL.len()],
+            waiting: [0; 3],
             groups: vec![Some(Group::default()), Some(Group { large: true, ..Group::default() })],
             free_groups: Vec::new(),
             by_labels: BTreeMap::new(),
@@ -75,6 +83,20 @@ impl Queue {
     /// Jobs of this status.
     pub fn count(&self, status: Status) -> usize {
         self.counts[status as usize]
+    }
+
+    /// Scheduled and ready jobs with a priority above 0, of 0, and below 0.
+    pub fn waiting(&self) -> [usize; 3] {
+        self.waiting
+    }
+
+    /// Counts a job that has come, or one that leaves.
+    pub(crate) fn count_one(&mut self, status: Status, priority: i64, comes: bool) {
+        let count = |sum: &mut usize| *sum = if comes { *sum + 1 } else { *sum - 1 };
+        count(&mut self.counts[status as usize]);
+        if matches!(status, Status::Scheduled | Status::Ready) {
+            count(&mut self.waiting[priority_class(priority)]);
+        }
     }
 
     /// Jobs that are neither done nor dead.

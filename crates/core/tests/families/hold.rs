@@ -1,4 +1,4 @@
-//! Edit, park, retry, delete, read results; Jobq's states and events.
+//! Edit, park, retry, delete, read results.
 
 use bytes::Bytes;
 use spindle_core::command::{Claim, Edit};
@@ -173,28 +173,4 @@ fn reading_a_result_shortens_its_retention_and_never_lengthens_it() {
     assert_eq!(server.then(read(2_000)), [""; 0]);
     assert_eq!(server.then(read(10)), ["ResultRead"]);
     assert_eq!(server.pass(10), ["Gone"]);
-}
-
-#[test]
-fn a_state_advances_by_compare_and_set_and_events_add_up() {
-    let mut server = Server::new();
-    server.given(submit_by(Origin::Jobq, 1, "jobq", |job| {
-        job.parked = true;
-        job.state = Some(Bytes::from_static(b"[\"CREATED\"]"));
-        job.event = Some(Bytes::from_static(b"1"));
-    }));
-    let revision = server.image(1).revision;
-    let set = |revision, state: &'static [u8]| Command::SetState {
-        id: JobId(1),
-        revision,
-        state: Bytes::from_static(state),
-        event: Bytes::from_static(b"2"),
-    };
-    assert_eq!(server.then(set(Some(revision), b"[\"A\"]")), ["StateSet"]);
-    assert_eq!(server.refused(set(Some(revision), b"[\"B\"]")), Rejection::Stale);
-    let event = Bytes::from_static(b"3");
-    assert_eq!(server.then(Command::AddEvent { id: JobId(1), event }), ["StateSet"]);
-    let image = server.image(1);
-    assert_eq!(image.rare().state.clone().expect("set"), "[\"A\"]");
-    assert_eq!(image.rare().events, ["1", "2", "3"]);
 }

@@ -1,7 +1,7 @@
 //! Queue settings and constraints.
 
 use bytes::Bytes;
-use spindle_core::command::Claim;
+use spindle_core::command::{Claim, Matched};
 use spindle_core::event::Gone;
 use spindle_core::job::{Cause, Label, Origin};
 use spindle_core::payload::BytesRef;
@@ -15,6 +15,11 @@ fn labelled(id: u64, revision: u64, value: u64) -> Command {
         job.labels = vec![Label { constraint: 1, value }];
         job.constraints_revision = revision;
     })
+}
+
+fn relabel(id: u64, constraints_revision: u64, labels: Vec<Label>) -> Command {
+    let matched = Matched { labels, constraints_revision };
+    Command::Relabel { id: JobId(id), revision: None, matched }
 }
 
 #[test]
@@ -102,8 +107,7 @@ fn a_relabelled_job_counts_under_its_new_label() {
     server.given(Command::SetConstraint(rule));
     server.lease("mail").expect("ready");
     for id in [1, 2] {
-        let labels = vec![Label { constraint: 1, value: 0 }];
-        let relabel = Command::Relabel { id: JobId(id), labels };
+        let relabel = relabel(id, 1, vec![Label { constraint: 1, value: 0 }]);
         assert_eq!(server.then(relabel.clone()), ["Relabelled"]);
         assert_eq!(server.then(relabel), [""; 0]);
     }

@@ -7,7 +7,7 @@ use spindle_core::payload::BytesRef;
 use spindle_core::queue::QueueSettings;
 use spindle_core::{Command, JobId, Rejection, Status, Type};
 
-use crate::harness::{START_MS, Server, complete, key, submit, submit_by};
+use crate::harness::{START_MS, Server, complete, key, lease_of, submit, submit_by};
 
 #[test]
 fn a_submit_is_ready_scheduled_or_parked_as_asked() {
@@ -161,4 +161,68 @@ fn a_parked_job_keeps_the_time_it_may_run_at() {
     server.given(Command::Edit(Box::new(edit)));
     assert_eq!(server.status(1), Some(Status::Scheduled));
     assert_eq!(server.lease("mail"), None);
+}
+
+#[test]
+fn a_submit_that_replaces_takes_the_key_of_a_waiting_job_in_one_step() {
+    let mut server = Server::new();
+    let keyed = |id: u64, name: &'static [u8], replaces: bool| {
+        submit(id, "mail", move |job| {
+            job.keys = vec![key(Origin::Api, name, Scope::WhileUnfinished)];
+            job.replaces = replaces;
+        })
+    };
+    server.given(keyed(1, b"a", true));
+    assert_eq!(server.refused(keyed(2, b"a", false)), Rejection::KeyTaken(JobId(1)));
+    assert_eq!(server.then(keyed(2, b"a", true)), ["Gone", "Submitted"]);
+    assert_eq!((server.status(1), server.status(2)), (None, Some(Status::Ready)));
+    // Other keys, and the same name in another namespace, are none of its business.
+    server.given(keyed(3, b"b", true));
+    assert_eq!((server.status(2), server.status(3)), (Some(Status::Ready), Some(Status::Ready)));
+    // Scheduled and parked jobs wait as well.
+    server.given(Command::Edit(Box::new(Edit {
+        id: JobId(2),
+        parked: Some(true),
+        ..Edit::default()
+    })));
+    server.given(keyed(4, b"a", true));
+    assert_eq!((server.status(2), server.status(4)), (None, Some(Status::Ready)));
+}
+
+#[test]
+fn what_a_worker_has_or_keeps_its_name_for_good_is_not_replaced() {
+    let mut server = Server::new();
+    let keyed = |id: u64, name: &'static [u8], scope| {
+        submit(id, "mail", move |job| {
+            job.keys = vec![key(Origin::Api, name, scope)];
+            job.replaces = true;
+        })
+    };
+    server.given(keyed(1, b"once", Scope::WhileKept));
+    let refused = server.refused(keyed(2, b"once", Scope::WhileKept));
+    assert_eq!(refused, Rejection::KeyTaken(JobId(1)));
+    server.given(keyed(3, b"a", Scope::WhileUnfinished));
+    server.given(Command::Delete { id: JobId(1), cause: spindle_core::job::Cause::Deleted });
+    server.given(lease_of(&["mail"]));
+    assert_eq!(server.status(3), Some(Status::Leased));
+    let refused = server.refused(keyed(4, b"a", Scope::WhileUnfinished));
+    assert_eq!(refused, Rejection::KeyTaken(JobId(3)));
+    assert_eq!(server.status(3), Some(Status::Leased), "a refusal changes nothing");
+}
+
+#[test]
+fn a_full_queue_takes_a_job_in_the_place_of_another() {
+    let mut server = Server::new();
+    let settings = QueueSettings { jobs_max: Some(1), ..QueueSettings::default() };
+    server.given(Command::SetQueue { name: Bytes::from_static(b"mail"), settings });
+    let keyed = |id: u64, name: &'static [u8]| {
+        submit(id, "mail", move |job| {
+            job.keys = vec![key(Origin::Api, name, Scope::WhileUnfinished)];
+            job.replaces = true;
+        })
+    };
+    server.given(keyed(1, b"a"));
+    assert_eq!(server.refused(keyed(2, b"b")), Rejection::QueueFull);
+    server.given(keyed(2, b"a"));
+    assert_eq!((server.status(1), server.status(2)), (None, Some(Status::Ready)));
 }

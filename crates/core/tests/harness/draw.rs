@@ -1,28 +1,31 @@
-//! Draws from a seed, the same on every machine.
+//! Draws from a list of choices. Smaller choices draw what is simpler: nothing, the first, "no".
 
-/// splitmix64.
-pub struct Draw(u64);
+/// Zeros follow the last choice.
+pub struct Draw<'a>(&'a [u32]);
 
-impl Draw {
-    pub fn new(seed: u64) -> Draw {
-        Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+impl<'a> Draw<'a> {
+    pub fn from(choices: &'a [u32]) -> Draw<'a> {
+        Draw(choices)
+    }
+
+    fn next(&mut self) -> u64 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        u64::from(*first)
     }
 
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.next() << 32 | self.next()
     }
 
     /// Below an end that is not zero.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.bits() % end
+        assert!(end <= 1 << 32, "a choice has 32 bits");
+        (self.next() * end) >> 32
     }
 
     pub fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
+        self.below(times) == times - 1
     }
 
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {

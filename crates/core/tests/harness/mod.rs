@@ -1,6 +1,7 @@
 //! A server without engine or disk: time, a log in memory, and the core between them.
 
 mod draw;
+mod life;
 mod random;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use spindle_core::{
 };
 
 pub use draw::Draw;
+pub use life::{Step, in_any_life, live_images, random_life};
 pub use random::command;
 
 /// The time every test begins at.

@@ -1,7 +1,7 @@
 //! Random commands in small name spaces, so that they meet.
 
 use bytes::Bytes;
-use spindle_core::command::{Claim, Edit, Extend, Select};
+use spindle_core::command::{Claim, Edit, Extend, Matched, Select};
 use spindle_core::job::{Cause, Label, Origin, Scope};
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
@@ -12,7 +12,7 @@ use super::{Draw, Server, finish, key, lease_with, submit_by};
 const QUEUES: [&str; 3] = ["mail", "bill", "resize"];
 
 /// The next command of a random life.
-pub fn command(draw: &mut Draw, server: &Server, next_id: &mut u64) -> Command {
+pub fn command(draw: &mut Draw<'_>, server: &Server, next_id: &mut u64) -> Command {
     match draw.below(43) {
         0..13 => {
             *next_id += 1;
@@ -51,13 +51,13 @@ pub fn command(draw: &mut Draw, server: &Server, next_id: &mut u64) -> Command {
     }
 }
 
-fn random_job(draw: &mut Draw, server: &Server) -> JobId {
+fn random_job(draw: &mut Draw<'_>, server: &Server) -> JobId {
     let count = server.state.jobs_count().max(1) as u64;
     let at = draw.below(count) as usize;
     server.state.jobs_from(JobId(0)).nth(at).map_or(JobId(1), |found| found.id())
 }
 
-fn random_submit(draw: &mut Draw, server: &Server, id: u64) -> Command {
+fn random_submit(draw: &mut Draw<'_>, server: &Server, id: u64) -> Command {
     let origin = draw.pick(&[Origin::Api, Origin::Workq, Origin::Gearman, Origin::Lightjq]);
     let queue = draw.pick(&QUEUES);
     submit_by(origin, id, queue, |submit| {
@@ -95,7 +95,7 @@ fn random_submit(draw: &mut Draw, server: &Server, id: u64) -> Command {
     })
 }
 
-fn random_labels(draw: &mut Draw, server: &Server) -> Vec<Label> {
+fn random_labels(draw: &mut Draw<'_>, server: &Server) -> Vec<Label> {
     let numbers: Vec<u32> = server.state.constraints().map(|rule| rule.number).collect();
     let mut labels = Vec::new();
     for constraint in numbers {
@@ -106,7 +106,7 @@ fn random_labels(draw: &mut Draw, server: &Server) -> Vec<Label> {
     labels
 }
 
-fn random_lease(draw: &mut Draw) -> Command {
+fn random_lease(draw: &mut Draw<'_>) -> Command {
     let first = draw.below(3) as usize;
     let count = 1 + draw.below(3) as usize;
     let queues: Vec<&str> = (first..first + count).map(|at| QUEUES[at % 3]).collect();
@@ -131,7 +131,7 @@ fn random_lease(draw: &mut Draw) -> Command {
 }
 
 /// A leased job's token, sometimes not quite.
-fn random_claim(draw: &mut Draw, server: &Server) -> Claim {
+fn random_claim(draw: &mut Draw<'_>, server: &Server) -> Claim {
     let leases: Vec<Claim> = server
         .state
         .jobs_from(JobId(0))
@@ -154,7 +154,7 @@ fn random_claim(draw: &mut Draw, server: &Server) -> Claim {
     }
 }
 
-fn random_edit(draw: &mut Draw, server: &Server) -> Command {
+fn random_edit(draw: &mut Draw<'_>, server: &Server) -> Command {
     let mut edit = Edit { id: random_job(draw, server), ..Edit::default() };
     edit.priority = draw.one_in(2).then(|| draw.below(5) as i64 - 2);
     edit.queue = draw.one_in(3).then(|| Bytes::from_static(draw.pick(&QUEUES).as_bytes()));
@@ -163,7 +163,7 @@ fn random_edit(draw: &mut Draw, server: &Server) -> Command {
     Command::Edit(Box::new(edit))
 }
 
-fn random_retry(draw: &mut Draw, server: &Server) -> Command {
+fn random_retry(draw: &mut Draw<'_>, server: &Server) -> Command {
     let id = random_job(draw, server);
     if server.status(id.0).is_some_and(Status::is_finished) {
         return Command::Retry { image: Box::new(server.finished(id.0)), payload: None };
@@ -171,11 +171,12 @@ fn random_retry(draw: &mut Draw, server: &Server) -> Command {
     Command::Cancel { id }
 }
 
-fn random_limit(draw: &mut Draw, server: &Server) -> Command {
+fn random_limit(draw: &mut Draw<'_>, server: &Server) -> Command {
     // A constraint once set stays as it is: so what it allowed can be counted afterwards.
     if server.state.constraints().count() >= 2 {
-        let labels = random_labels(draw, server);
-        return Command::Relabel { id: random_job(draw, server), labels };
+        let constraints_revision = server.state.server().constraints_revision;
+        let matched = Matched { labels: random_labels(draw, server), constraints_revision };
+        return Command::Relabel { id: random_job(draw, server), revision: None, matched };
     }
     let rate =
         Rate { count: 1 + draw.below(3), per_ms: 1 + draw.below(3_000), burst: 1 + draw.below(3) };

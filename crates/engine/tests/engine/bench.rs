@@ -28,6 +28,7 @@ pub fn file_log(disk: &SimDisk) -> Arc<FileLog> {
         segment_bytes: SEGMENT_BYTES,
         record_bytes_max: RECORD_BYTES_MAX,
         background: false,
+        parts_of: spindle_engine::record::checked_parts,
         ..FileLogOptions::default()
     };
     Arc::new(FileLog::open(Arc::new(disk.clone()), options).unwrap())

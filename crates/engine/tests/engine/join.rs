@@ -115,27 +115,25 @@ fn who_joins_is_not_refused_by_a_full_queue() {
 #[test]
 fn a_name_is_found_in_whichever_queue_has_it() {
     let bench = Bench::new();
-    for queue in 0..700 {
-        bench.add(&format!("queue{queue:04}"), b"x");
-    }
-    let key_of = |queue: &Bytes| Key {
-        namespace: Origin::Gearman as i32,
-        name: Bytes::from([&queue[..], b"/u"].concat()),
-        scope: Scope::WhileUnfinished as i32,
+    let add = |namespace, name: &str| {
+        let mut submit = plain("q");
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        let scope = Scope::WhileUnfinished as i32;
+        submit.keys = vec![Key { namespace: namespace as i32, name, scope }];
+        bench.submit(submit, b"x")
     };
-    let mut submit = plain("queue0650");
-    submit.keys = vec![key_of(&Bytes::from_static(b"queue0650"))];
-    let id = bench.submit(submit, b"x");
-    let mut after: Option<Bytes> = None;
-    let mut steps = 0;
-    let found = loop {
-        steps += 1;
-        match bench.engine.find_in_queues(after.as_deref(), key_of) {
-            spindle_engine::FoundInQueues::Further(queue) => after = Some(queue),
-            other => break other,
-        }
-    };
-    assert_eq!((found, steps), (spindle_engine::FoundInQueues::Job(id), 2));
+    let find = |prefix: &str| bench.engine.find_by_key_prefix(Origin::Gearman, prefix.as_bytes()).0;
+    add(Origin::Workq, "u/of another door");
+    let second = add(Origin::Gearman, "u/second");
+    add(Origin::Gearman, "v/first");
+    add(Origin::Lightjq, "a/first");
+    assert_eq!((find("u/"), find("a/"), find("w/")), (Some(second), None, None));
+    let first = add(Origin::Gearman, "u/first");
+    assert_eq!(find("u/"), Some(first));
+    bench.finish(first, true, b"").unwrap();
+    assert_eq!(find("u/"), Some(second));
+    let gate = bench.engine.find_by_key_prefix(Origin::Gearman, b"w/").1;
+    assert!(!bench.is_durable(gate), "that there is none is true only when all this is kept");
 }
 
 #[test]
@@ -168,7 +166,7 @@ fn a_queue_is_told_by_priority_and_emptied_in_steps() {
     (later.priority, later.run_at_ms) = (1, Some(u64::MAX));
     bench.submit(later, b"x");
     bench.lease("q").unwrap();
-    let lines = bench.engine.queue_lines(None, 10, true);
+    let lines = bench.engine.queue_lines(None, 10);
     assert_eq!(lines[0].waiting, [300, 200, 100]);
     assert_eq!((lines[0].total, lines[0].leased), (601, 1));
     let mut deleted = 0;

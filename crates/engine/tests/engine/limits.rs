@@ -1,15 +1,18 @@
 //! Constraints, from the command that sets them to the lease they hold back.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use spindle_core::JobId;
-use spindle_core::command::{Command, Submit};
+use spindle_core::command::{Command, Matched, Submit};
 use spindle_core::job::Label;
-use spindle_core::queue::{Constraint, Rate};
-use spindle_core::{Rejection, Status};
-use spindle_engine::{LeaseReply, Refused};
+use spindle_core::queue::{Constraint, QueueSettings, Rate};
+use spindle_core::{Defaults, Rejection, Status};
+use spindle_engine::{LeaseReply, Options, Refused};
+use spindle_log::MemoryLog;
 use spindle_log::disk::SimDisk;
 
-use crate::bench::{Bench, new_job, noise, plain, wish};
+use crate::bench::{Bench, START_MS, new_job, noise, plain, wish};
 
 fn constrain(bench: &Bench, rule: Constraint) -> u32 {
     bench.execute(Command::SetConstraint(rule));
@@ -125,7 +128,8 @@ fn changing_relabelling_and_removing_let_go_of_what_was_held_back() {
         (0..4).map(|_| bench.submit(labelled(&bench, "q", &[(number, 1)]), b"x")).collect();
     assert_eq!(bench.lease("q").map(|job| job.id), Some(jobs[0]));
     let first = bench.wait(1, "q", 60_000);
-    bench.execute(Command::Relabel { id: jobs[2], labels: Vec::new() });
+    let matched = Matched { labels: Vec::new(), constraints_revision: 1 };
+    bench.execute(Command::Relabel { id: jobs[2], revision: None, matched });
     assert_eq!(bench.handed(), Some((first, jobs[2])));
     let second = bench.wait(2, "q", 60_000);
     bench.execute(Command::SetConstraint(Constraint { number, ..running_max(2) }));
@@ -163,5 +167,36 @@ fn many_values_under_a_rate_are_carried_and_none_starts_twice() {
     assert!(bench.lease("q").is_none(), "every bucket is as empty as it was");
     let ready = bench.engine.queue(b"q").0.expect("it has jobs").counts[Status::Ready as usize];
     assert_eq!(ready as u64, VALUES);
+    bench.check_fold();
+}
+
+#[test]
+fn finished_jobs_that_a_cap_drops_are_counted_by_the_cap() {
+    let defaults = Defaults { finished_max: 5, finished_bytes_max: 20_000, ..Defaults::default() };
+    let options = Options { defaults, ..Options::default() };
+    let bench = Bench::on(Arc::new(MemoryLog::new()), START_MS, options);
+    let done = |queue, count, bytes| {
+        for _ in 0..count {
+            let id = bench.add(queue, b"");
+            bench.finish(id, true, &noise(1, bytes)).expect("unfinished");
+            bench.pass(1_000);
+        }
+        let stats = bench.engine.stats();
+        let by_cap =
+            [stats.finished_over_queue, stats.finished_over_count, stats.finished_over_bytes];
+        assert_eq!(stats.finished_dropped, by_cap.iter().sum::<u64>());
+        by_cap
+    };
+    let name = Bytes::from_static(b"few");
+    let settings = QueueSettings { finished_max: Some(1), ..QueueSettings::default() };
+    bench.execute(Command::SetQueue { name, settings });
+    assert_eq!(done("few", 4, 10), [3, 0, 0]);
+    assert_eq!(done("many", 6, 10), [3, 2, 0]);
+    assert_eq!(bench.engine.gauges().finished, 5);
+    assert_eq!(done("many", 2, 9_000), [3, 4, 0]);
+    assert!(bench.engine.gauges().finished_bytes > 18_000);
+    let [_, _, over_bytes] = done("many", 2, 9_000);
+    assert!(over_bytes > 0);
+    assert!(bench.engine.gauges().finished_bytes <= 20_000);
     bench.check_fold();
 }

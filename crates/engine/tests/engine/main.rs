@@ -3,14 +3,19 @@
 
 mod bench;
 mod commits;
+mod constraints;
 mod ends;
 mod feed;
 mod ids;
+mod jobq;
 mod join;
 mod limits;
+mod many;
 mod payloads;
+mod seek;
 mod sleep;
 mod space;
 mod survey;
 mod time;
+mod traffic;
 mod watch;

@@ -1,6 +1,6 @@
 //! Bytes of payloads and results: in memory, in the log, in chunks, damaged.
 
-use spindle_core::{JobId, Status};
+use spindle_core::{Event, JobId, Status};
 use spindle_engine::{FetchError, Options, Refused, Which};
 use spindle_log::disk::SimDisk;
 
@@ -105,6 +105,71 @@ fn a_damaged_payload_does_not_stop_the_log_from_getting_smaller() {
     assert_eq!(bench.status(done), None);
     assert_eq!(bench.payload(sound), noise(2, 3000));
     assert_eq!(bench.engine.stats().payloads_damaged, 2);
+}
+
+#[test]
+fn at_the_next_start_a_damaged_payload_still_costs_its_job_and_nothing_else() {
+    let disk = SimDisk::new(2);
+    let bench = Bench::on_disk(&disk);
+    let jobs: Vec<JobId> = (0..40).map(|n| bench.add("q", &noise(n, 3000))).collect();
+    let big = bench.add("q", &noise(100, 60_000));
+    let big_too = bench.add("q", &noise(101, 60_000));
+    for (n, id) in (0..).zip(&jobs).skip(20) {
+        bench.finish(*id, true, &noise(1000 + n, 3000)).expect("unfinished");
+    }
+    bench.commit();
+    bench.add("q", b"what came before this was synced");
+    bench.commit();
+    // One that waits, one that is finished, the result of another, a chunk in the middle.
+    for bytes in [noise(3, 3000), noise(24, 3000), noise(1030, 3000), noise(100, 60_000)] {
+        damage(&disk, &bytes);
+    }
+    let bench = bench.restart(&disk);
+    assert_eq!(bench.engine.stats().payloads_damaged, 4);
+    for (n, id) in (0..).zip(&jobs).take(20) {
+        let hit = n == 3;
+        assert_eq!(bench.status(*id), Some(if hit { Status::Dead } else { Status::Ready }));
+        if !hit {
+            assert_eq!(bench.payload(*id), noise(n, 3000));
+        }
+    }
+    assert_eq!(bench.image(jobs[3]).outcome.expect("dead").code, "payload damaged");
+    assert_eq!(bench.status(big), Some(Status::Dead));
+    assert_eq!(bench.payload(big_too), noise(101, 60_000));
+    for (n, id) in (0..).zip(&jobs).skip(20).filter(|(n, _)| *n != 30) {
+        assert_eq!(bench.status(*id), Some(Status::Done));
+        assert_eq!(bench.result(*id), noise(1000 + n, 3000));
+    }
+    assert_eq!(bench.status(jobs[30]), Some(Status::Done));
+    let place = bench.image(jobs[30]).outcome.expect("done").bytes.expect("it had a result");
+    assert!(matches!(bench.engine.bytes(&place), Err(FetchError::Damaged(_))));
+    bench.check_fold();
+    // The dead stay dead; what finished stays told of.
+    let bench = bench.restart(&disk);
+    assert_eq!(bench.engine.stats().payloads_damaged, 2);
+    bench.check_fold();
+}
+
+#[test]
+fn the_feed_passes_over_damaged_payloads() {
+    let disk = SimDisk::new(2);
+    let bench = Bench::on_disk(&disk);
+    let jobs: Vec<JobId> = (0..4).map(|n| bench.add("q", &noise(n, 3000))).collect();
+    bench.commit();
+    bench.add("q", b"what came before this was synced");
+    bench.commit();
+    damage(&disk, &noise(1, 3000));
+    let bench = bench.restart(&disk);
+    let page = bench.engine.feed(None, 100).expect("readable");
+    let told: Vec<JobId> = page
+        .events
+        .iter()
+        .filter_map(|(_, told)| match &told.event {
+            Event::Submitted(image) => Some(JobId(image.id)),
+            _ => None,
+        })
+        .collect();
+    assert!(jobs.iter().all(|id| told.contains(id)), "{told:?}");
 }
 
 /// Jobs that come and go, so that the log has something to forget.

@@ -2,7 +2,7 @@
 
 use spindle_core::Status;
 use spindle_engine::{Counts, Survey};
-use spindle_log::Log;
+use spindle_log::{Log, Position, Stored};
 
 use crate::bench::{Bench, START_MS, plain};
 
@@ -10,7 +10,7 @@ fn surveyed(log: &dyn Log, bench: &Bench) -> Survey {
     let mut survey = Survey::new(&bench.options);
     for stored in log.read(log.first()).expect("readable") {
         let stored = stored.expect("sound");
-        survey.record(stored.position.0, stored.bytes).expect("folds");
+        survey.record(stored).expect("folds");
     }
     survey
 }
@@ -47,5 +47,7 @@ fn a_record_that_cannot_be_folded_is_refused_and_an_empty_survey_is_empty() {
     let bench = Bench::new();
     let mut survey = Survey::new(&bench.options);
     assert_eq!(survey.counts(), Counts::default());
-    assert!(survey.record(0, b"no record at all".as_slice().into()).is_err());
+    let bytes = b"no record at all".as_slice().into();
+    let stored = Stored { position: Position(0), epoch: 1, bytes, damaged: false };
+    assert!(survey.record(stored).is_err());
 }

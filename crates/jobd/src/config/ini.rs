@@ -207,7 +207,9 @@ impl Ini {
             place: self.place(entry.map_or(0, |entry| entry.line)),
             key: key.to_owned(),
             value: match entry {
-                Some(entry) if !key.contains("password") => entry.value.clone(),
+                Some(entry) if !key.contains("password") && !key.contains("token") => {
+                    entry.value.clone()
+                }
                 _ => "...".to_owned(),
             },
             wanted: wanted.to_owned(),

@@ -48,6 +48,12 @@ pub struct LogConfig {
     pub level_console: Level,
 }
 
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { file: None, level_file: Level::Warn, level_console: Level::Warn }
+    }
+}
+
 impl LogConfig {
     pub(super) fn read(ini: &Ini) -> Result<Self, ConfigError> {
         Ok(Self {

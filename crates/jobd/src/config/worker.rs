@@ -11,7 +11,7 @@ use nix::unistd::{geteuid, gethostname};
 use super::{ConfigError, Ini, ListenConfig, LogConfig, password, seconds};
 use crate::{
     launcher::{Launcher, LauncherSettings},
-    table::{SqlServer, TableSettings},
+    table::{SpindleServer, SqlServer, TableSettings, Tls, TlsMode},
     wire::Concurrency,
 };
 
@@ -69,13 +69,14 @@ impl WorkerConfig {
     /// [`ConfigError`].
     pub fn from_ini(ini: &Ini) -> Result<Self, ConfigError> {
         let listen = ListenConfig::read(ini, 7080)?;
-        let (table, fetch_limit) = table(ini)?;
+        let name = ini.text("name").map_or_else(machine_name, str::to_owned);
+        let (table, fetch_limit) = table(ini, &name)?;
         let state_file = ini.text("state_file").map_or_else(
             || state_folder().join(format!("jobd-{}.state", listen.port)),
             PathBuf::from,
         );
         Ok(Self {
-            name: ini.text("name").map_or_else(machine_name, str::to_owned),
+            name,
             master: master(ini, listen.gate.password.as_ref())?,
             log: LogConfig::read(ini)?,
             table,
@@ -120,14 +121,8 @@ fn master(ini: &Ini, own: Option<&String>) -> Result<Option<MasterAddress>, Conf
     Ok(Some(MasterAddress { host: host.to_owned(), port, password, reconnect_max }))
 }
 
-fn table(ini: &Ini) -> Result<(TableSettings, u32), ConfigError> {
-    if ini.text("spindle_url").is_some() {
-        return Err(ini.unusable(
-            "spindle_url: this version cannot take jobs from Spindle's own queues yet; remove it \
-             and use sqlite_file, mysql_* or pgsql_*",
-        ));
-    }
-    let families = ["mysql_", "pgsql_", "sqlite_"];
+fn table(ini: &Ini, worker: &str) -> Result<(TableSettings, u32), ConfigError> {
+    let families = ["mysql_", "pgsql_", "sqlite_", "spindle_"];
     let given: Vec<&str> = families.into_iter().filter(|family| ini.has_prefix(family)).collect();
     let family = match given.as_slice() {
         [] => "sqlite_",
@@ -139,6 +134,10 @@ fn table(ini: &Ini) -> Result<(TableSettings, u32), ConfigError> {
             )));
         }
     };
+    if family == "spindle_" {
+        // Jobs are leased one by one; nothing is fetched.
+        return Ok((TableSettings::Spindle(spindle(ini, worker)?), 1));
+    }
     let limit = ini.number(&format!("{family}fetch_limit"), 1, 100_000)?.unwrap_or(100);
     let settings = match family {
         "mysql_" => TableSettings::Mysql(sql_server(ini, family, 3306)?),
@@ -153,6 +152,15 @@ fn table(ini: &Ini) -> Result<(TableSettings, u32), ConfigError> {
     Ok((settings, limit))
 }
 
+fn spindle(ini: &Ini, worker: &str) -> Result<SpindleServer, ConfigError> {
+    let url = ini.required("spindle_url", "write where the server's HTTP door listens")?;
+    let token = password(ini, "spindle_token");
+    if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+        return Err(ini.wrong("spindle_token", "letters, digits and signs without spaces"));
+    }
+    SpindleServer::parse(url, token, worker).map_err(|wanted| ini.wrong("spindle_url", wanted))
+}
+
 fn sql_server(ini: &Ini, family: &str, port: u16) -> Result<SqlServer, ConfigError> {
     let hint = format!("a table on a server needs {family}host, user, password, database, table");
     let text = |key: &str| ini.required(&format!("{family}{key}"), &hint).map(str::to_owned);
@@ -163,7 +171,30 @@ fn sql_server(ini: &Ini, family: &str, port: u16) -> Result<SqlServer, ConfigErr
         password: text("password")?,
         database: text("database")?,
         table: text("table")?,
+        tls: tls(ini, family)?,
     })
+}
+
+fn tls(ini: &Ini, family: &str) -> Result<Tls, ConfigError> {
+    let key = |name: &str| format!("{family}{name}");
+    let file = |name: &str| ini.text(&key(name)).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let word = ini.text(&key("sslmode")).unwrap_or("disable");
+    let mode = TlsMode::from_word(word);
+    let mode = mode.ok_or_else(|| ini.wrong(&key("sslmode"), TlsMode::WORDS))?;
+    let identity = match (file("sslcert"), file("sslkey")) {
+        (Some(certificate), Some(secret)) => Some((certificate, secret)),
+        (None, None) => None,
+        _ => {
+            let problem = format!("{family}sslcert and {family}sslkey go together; write both");
+            return Err(ini.unusable(problem));
+        }
+    };
+    let roots = file("sslrootcert");
+    if mode == TlsMode::Disable && (roots.is_some() || identity.is_some()) {
+        let problem = format!("{family}ssl* files mean nothing without {family}sslmode");
+        return Err(ini.unusable(problem));
+    }
+    Ok(Tls { mode, roots, identity })
 }
 
 fn launcher(ini: &Ini) -> Result<Launcher, ConfigError> {
@@ -265,10 +296,39 @@ mod tests {
                 "jobd.conf: there are mysql_* and sqlite_* \
                   options, and a worker has one job table; remove those of the other",
             ),
+            (
+                &format!("{MYSQL}mysql_sslmode = prefer\n"),
+                "jobd.conf:7: mysql_sslmode = \"prefer\": expected disable, require or \
+                 verify-full",
+            ),
+            (
+                &format!("{MYSQL}mysql_sslrootcert = ca.pem\n"),
+                "jobd.conf: mysql_ssl* files mean nothing without mysql_sslmode",
+            ),
+            (
+                &format!("{MYSQL}mysql_sslmode = require\nmysql_sslkey = key.pem\n"),
+                "jobd.conf: mysql_sslcert and mysql_sslkey go together; write both",
+            ),
+            (
+                "spindle_url = 127.0.0.1:7420\n",
+                "jobd.conf:1: spindle_url = \"127.0.0.1:7420\": expected the URL of a Spindle \
+                 server, such as http://127.0.0.1:7420",
+            ),
         ] {
             assert_eq!(config(text).unwrap_err(), expected, "{text}");
         }
-        assert!(config("spindle_url = http://x\n").unwrap_err().contains("cannot take jobs from"));
+    }
+
+    #[test]
+    fn a_spindle_server_can_be_the_table_and_its_token_is_never_told() {
+        let text = "name = w1\nlauncher = x {id}\nspindle_url = http://[::1]:7420/\n\
+                    spindle_token = sesame\n";
+        let table = config(text).unwrap().table;
+        assert_eq!(format!("{table:?}"), "Spindle(http://[::1]:7420)");
+        let TableSettings::Spindle(server) = table else { panic!("{table:?}") };
+        assert_eq!((server.token.as_deref(), &*server.worker), (Some("sesame"), "w1"));
+        let wrong = config("spindle_url = http://x:1\nspindle_token = a b\n").unwrap_err();
+        assert!(wrong.starts_with("jobd.conf:2: spindle_token = \"...\""), "{wrong}");
     }
 
     #[test]

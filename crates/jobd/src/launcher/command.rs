@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::Stdio};
 use thiserror::Error;
 use tokio::process::Command;
 
-use crate::table::RowId;
+use crate::table::{Input, RowId};
 
 /// What stands in a template for the job's id.
 const ID: &str = "{id}";
@@ -75,19 +75,21 @@ impl Launcher {
         self.words.iter().map(move |word| word.replace(ID, &id))
     }
 
-    pub(super) fn command(&self, id: RowId) -> Command {
+    pub(super) fn command(&self, id: RowId, input: &Input) -> Command {
         let mut words = self.words(id);
         let mut command = Command::new(words.next().unwrap_or_default());
         command
             .args(words)
-            .stdin(Stdio::null())
+            .stdin(if input.payload.is_empty() { Stdio::null() } else { Stdio::piped() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
         for name in OWN_VARIABLES {
             command.env_remove(name);
         }
-        command.envs(self.settings.environment.iter().map(|(name, value)| (name, value)));
+        let configured = self.settings.environment.iter();
+        let of_the_job = input.environment.iter();
+        command.envs(configured.chain(of_the_job).map(|(name, value)| (name, value)));
         if let Some(cwd) = &self.settings.cwd {
             command.current_dir(cwd);
         }

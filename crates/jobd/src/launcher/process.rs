@@ -7,8 +7,10 @@ use nix::{
     unistd::Pid,
 };
 use tokio::{
-    process::Child,
+    io::AsyncWriteExt,
+    process::{Child, ChildStdin},
     sync::{mpsc, oneshot},
+    task::JoinSet,
 };
 use tracing::warn;
 
@@ -17,7 +19,7 @@ use super::{
     command::Launcher,
     signal::{SignalNumber, name_of},
 };
-use crate::table::RowId;
+use crate::table::{Input, RowId};
 
 /// A signal to send to a running job, and where to say whether it was sent.
 #[derive(Debug)]
@@ -55,9 +57,15 @@ impl Ending {
 impl Launcher {
     /// Runs the job's process to its end. Signals that come meanwhile are sent to it.
     ///
-    /// The job ends when its own process exits; what a grandchild prints later is not waited for.
-    pub async fn run(&self, id: RowId, mut signals: mpsc::Receiver<SignalRequest>) -> Ending {
-        let mut child = match self.command(id).spawn() {
+    /// The job ends when its own process exits; what a grandchild prints later, and what nobody
+    /// read of the input, is not waited for.
+    pub async fn run(
+        &self,
+        id: RowId,
+        input: Input,
+        mut signals: mpsc::Receiver<SignalRequest>,
+    ) -> Ending {
+        let mut child = match self.command(id, &input).spawn() {
             Ok(child) => child,
             Err(error) => {
                 let program = self.words(id).next().unwrap_or_default();
@@ -74,6 +82,11 @@ impl Launcher {
                 return Ending::not_started(format!("cannot read the launcher's output: {error}"));
             }
         };
+        // Ends with this function.
+        let mut feeding = JoinSet::new();
+        if let Some(stdin) = child.stdin.take() {
+            feeding.spawn(feed(stdin, input));
+        }
         let status = loop {
             tokio::select! {
                 status = child.wait() => break status,
@@ -121,6 +134,11 @@ impl Launcher {
     }
 }
 
+/// Gives a process its input, as fast as it reads. One that reads nothing may end all the same.
+async fn feed(mut stdin: ChildStdin, input: Input) {
+    let _ = stdin.write_all(&input.payload).await;
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, time::Duration};
@@ -152,8 +170,12 @@ mod tests {
     }
 
     async fn run(script: &Script) -> Ending {
+        run_with(script, Input::default()).await
+    }
+
+    async fn run_with(script: &Script, input: Input) -> Ending {
         let (_keep, signals) = mpsc::channel(1);
-        let running = script.launcher.run(RowId(7), signals);
+        let running = script.launcher.run(RowId(7), input, signals);
         timeout(Duration::from_secs(60), running).await.expect("the job ends")
     }
 
@@ -175,7 +197,9 @@ mod tests {
                 .map(|_| {
                     let launcher = job.launcher.clone();
                     let (keep, signals) = mpsc::channel(1);
-                    tokio::spawn(async move { (launcher.run(RowId(7), signals).await, keep) })
+                    tokio::spawn(async move {
+                        (launcher.run(RowId(7), Input::default(), signals).await, keep)
+                    })
                 })
                 .collect();
             // The runtime is kept busy meanwhile, and learns of outputs and ends at once.
@@ -224,6 +248,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_payload_is_read_from_standard_input_to_its_end() {
+        let payload: Vec<u8> = (0..1_000_000_u32).map(|at| b'a' + (at % 26) as u8).collect();
+        let environment = vec![("SPINDLE_QUEUE".to_owned(), "mail room".to_owned())];
+        let input = Input { payload: payload.clone().into(), environment };
+        let job = script("cat; printf %s \"$SPINDLE_QUEUE\" >&2", |_| {});
+        let ending = run_with(&job, input).await;
+        assert!(ending.stdout.text.as_bytes() == payload, "{} bytes", ending.stdout.text.len());
+        assert_eq!(ending.stderr.text, "mail room");
+    }
+
+    #[tokio::test]
+    async fn a_job_that_does_not_read_its_payload_ends_all_the_same() {
+        let input = Input { payload: vec![0; 1_000_000].into(), ..Input::default() };
+        let ending = run_with(&script("sleep 1000 & echo $!; exit 5", |_| {}), input).await;
+        assert_eq!(ending.code, Some(5));
+        let grandchild: i32 = ending.stdout.text.trim().parse().unwrap();
+        kill(Pid::from_raw(grandchild), Signal::SIGKILL).expect("it was still there");
+    }
+
+    #[tokio::test]
     async fn folder_and_environment_are_the_configured_ones() {
         let job =
             script("pwd; echo $COLOUR $HOME_IS_KEPT; echo ${NOTIFY_SOCKET:-none}", |settings| {
@@ -245,7 +289,8 @@ mod tests {
         let job = script(text, |settings| settings.signal_group = group);
         let (send, signals) = mpsc::channel(1);
         let launcher = job.launcher.clone();
-        let running = tokio::spawn(async move { launcher.run(RowId(7), signals).await });
+        let running =
+            tokio::spawn(async move { launcher.run(RowId(7), Input::default(), signals).await });
         let (sent, was_sent) = oneshot::channel();
         send.send(SignalRequest { signal, sent }).await.unwrap();
         assert!(was_sent.await.unwrap());

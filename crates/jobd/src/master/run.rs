@@ -32,6 +32,7 @@ pub(super) struct Shared {
     pub(super) workers: Mutex<Workers>,
     pub(super) pokes: Mutex<Pokes>,
     pub(super) poke_throttle_interval: Duration,
+    links: Mutex<Vec<Link>>,
 }
 
 struct Door(Arc<Shared>);
@@ -41,7 +42,12 @@ impl Service for Door {
         self.0.answer(&request, responder);
     }
 
+    fn opened(&self, link: &Link) {
+        self.0.links.lock().push(link.clone());
+    }
+
     fn closed(&self, link: &Link) {
+        self.0.links.lock().retain(|known| known != link);
         if let Some(worker) = self.0.workers.lock().drop_link(link) {
             info!(worker = worker.name, peer = %link.remote(), "went away");
         }
@@ -52,6 +58,7 @@ impl Service for Door {
 #[derive(Debug)]
 pub struct Master {
     address: SocketAddr,
+    shared: Arc<Shared>,
     stop: watch::Sender<bool>,
     pings: JoinHandle<()>,
 }
@@ -73,18 +80,41 @@ impl Master {
             workers: Mutex::default(),
             pokes: Mutex::default(),
             poke_throttle_interval: config.poke_throttle_interval,
+            links: Mutex::default(),
         });
         let (stop, stopped) = watch::channel(false);
         let service = Arc::new(Door(Arc::clone(&shared)));
         tokio::spawn(server::serve(listener, listen.gate.clone(), listen.limits, service, stopped));
-        let pings = tokio::spawn(ping(shared, config.ping_interval));
+        let pings = tokio::spawn(ping(Arc::clone(&shared), config.ping_interval));
         info!(%address, "listening");
-        Ok(Self { address, stop, pings })
+        Ok(Self { address, shared, stop, pings })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Accepts nobody any more. Requests under way go on, and who is connected may ask for more.
+    pub fn begin_stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until each request has its answer, then closes all connections. That may take as long
+    /// as the longest job somebody waits for.
+    pub async fn finish(&self) {
+        self.begin_stop();
+        let links = std::mem::take(&mut *self.shared.links.lock());
+        for link in &links {
+            tokio::select! {
+                () = link.answered() => {}
+                () = link.closed() => {}
+            }
+        }
+        links.iter().for_each(Link::close);
+        for link in &links {
+            link.closed().await;
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use thiserror::Error;
 
+use super::leases::Leases;
 use super::row::{Claimed, Finish, Judge, Mark, Owned, Pick, RowId, Written};
 
 /// Why a table did not do what it was asked.
@@ -114,4 +115,9 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// As [`TableError`] tells. It may have been committed; repeating it is harmless.
     async fn give_back(&self, mark: &Mark, ids: &[RowId]) -> Result<Vec<RowId>, TableError>;
+
+    /// How its rows are leased, if they are. Most tables have rows that are claimed.
+    fn leases(&self) -> Option<&dyn Leases> {
+        None
+    }
 }

@@ -1,9 +1,11 @@
 //! Job tables: where the rows are that a worker runs. [`JobTable`] is the contract. `SqlTable`
-//! keeps it on any database; one module per kind of database runs its statements.
+//! keeps it on any database; one module per kind of database runs its statements. `SpindleTable`
+//! keeps it on the queues of a Spindle server; [`Leases`] is what it does besides.
 
 mod columns;
 mod contract;
 mod fit;
+mod leases;
 mod mysql;
 mod names;
 mod open;
@@ -13,14 +15,17 @@ mod schema;
 mod session;
 mod settings;
 mod slots;
+mod spindle;
 mod sql;
 mod sqlite;
 mod statements;
+mod tls;
 
 pub use contract::{JobTable, TableError};
+pub use leases::{Fate, Input, Leased, Leases};
 pub use open::open_table;
 pub use row::{
     Claimed, Finish, Found, Judge, Mark, Origin, Owned, Pick, RowId, Status, Verdict, Written,
 };
 pub use schema::schema_sql;
-pub use settings::{SqlServer, TableKind, TableSettings};
+pub use settings::{SpindleServer, SqlServer, TableKind, TableSettings, Tls, TlsMode};

@@ -12,6 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     claims::{Claim, Claimer, Done, Held, Turn, refusal},
+    leasing::Leasing,
     manual::Tickets,
     queues::Queues,
     stop::{StopStep, Stopping},
@@ -21,7 +22,7 @@ use crate::{
     launcher::{Ending, Launcher, SignalRequest},
     link::Responder,
     manual::result_of,
-    table::{Claimed, Finish, JobTable, Mark, Owned, RowId, TableError, Verdict},
+    table::{Claimed, Finish, Input, JobTable, Leased, Mark, Owned, RowId, TableError, Verdict},
     wire::{Concurrency, Request},
 };
 
@@ -36,6 +37,14 @@ pub(super) enum Event {
     ClaimFailed(Claim, TableError),
     /// The pause after a failed claim is over.
     ClaimAgain,
+    /// A row that was asked for came, or none did, or it cannot be asked for.
+    Leased(String, Result<Option<Leased>, TableError>),
+    /// The pause after a failed question is over.
+    LeaseAgain,
+    /// A row is not ours any more.
+    Lost(RowId),
+    /// A row somebody waits for has ended, here or elsewhere, or is gone.
+    EndedSomewhere(RowId, Option<Finish>),
     /// The writer has written something.
     Written(Report),
     /// The writer cannot write now.
@@ -66,6 +75,8 @@ pub(super) enum Stage {
 pub(super) struct Job {
     pub(super) target: String,
     pub(super) stage: Stage,
+    /// What its process gets, until it has it.
+    pub(super) input: Input,
 }
 
 /// What a daemon is made of.
@@ -90,6 +101,7 @@ pub(super) struct Daemon {
     pub(super) held: Held,
     pub(super) tickets: Tickets,
     pub(super) turn: Turn,
+    pub(super) leasing: Leasing,
     /// Rows of an earlier life of this worker that say `running`. Nobody knows how far they came.
     pub(super) unfinished: Vec<Owned>,
     pub(super) trouble: Option<String>,
@@ -109,6 +121,7 @@ impl Daemon {
             held: Held::default(),
             tickets: Tickets::default(),
             turn: Turn::new(),
+            leasing: Leasing::new(),
             unfinished: Vec::new(),
             trouble: None,
             stopping: None,
@@ -119,13 +132,15 @@ impl Daemon {
     pub(super) fn hold(&mut self, ids: impl IntoIterator<Item = RowId>) {
         for id in ids {
             self.held.lock().insert(id);
-            let job = Job { target: String::new(), stage: Stage::Ended(None) };
+            let stage = Stage::Ended(None);
+            let job = Job { target: String::new(), stage, input: Input::default() };
             self.jobs.insert(id, job);
         }
     }
 
     /// Runs until a stop is done.
     pub(super) async fn run(mut self, mut events: mpsc::UnboundedReceiver<Event>) {
+        self.watch_for_losses();
         loop {
             self.pump();
             if self.is_stopped() {
@@ -151,6 +166,10 @@ impl Daemon {
             }
             Event::ClaimFailed(claim, error) => self.claim_failed(claim, &error),
             Event::ClaimAgain => self.turn.is_taken = false,
+            Event::Leased(target, outcome) => self.leased(&target, outcome),
+            Event::LeaseAgain => self.leasing.is_pausing = false,
+            Event::Lost(id) => self.lost(id),
+            Event::EndedSomewhere(id, finish) => self.ended_somewhere(id, finish.as_ref()),
             Event::Written(report) => self.written(report),
             Event::TableTrouble(trouble) => self.trouble = Some(trouble),
             Event::Ended(id, ending) => self.ended(id, ending),
@@ -194,6 +213,7 @@ impl Daemon {
                 let _ = self.parts.writer.send(Write::Start(id));
             }
         }
+        self.ask_for_leases();
         if self.turn.is_taken {
             return;
         }
@@ -221,7 +241,7 @@ impl Daemon {
         if !self.turn.manual.is_empty() {
             return Some(Claim::Manual(std::mem::take(&mut self.turn.manual)));
         }
-        if self.stopping.is_some() {
+        if self.stopping.is_some() || self.parts.table.leases().is_some() {
             return None;
         }
         self.queues.next_fetch().map(Claim::Fetch)
@@ -239,7 +259,7 @@ impl Daemon {
                 self.queues.fetched(&targets, more);
                 for claimed in rows {
                     match claimed.verdict {
-                        Verdict::Accept(_) => self.accept(claimed),
+                        Verdict::Accept(_) => self.accept_claimed(claimed),
                         Verdict::Ignore => {
                             warn!(id = %claimed.row.id, target = claimed.row.target,
                                 "ignored: no such target here");
@@ -268,21 +288,29 @@ impl Daemon {
     fn manual_claimed(&mut self, mut missing: Vec<RowId>, rows: Vec<Claimed>) {
         let found: HashSet<RowId> = rows.iter().map(|claimed| claimed.row.id).collect();
         missing.retain(|id| !found.contains(id));
+        let mut let_go = Vec::new();
         for claimed in rows {
-            if matches!(claimed.verdict, Verdict::Accept(_)) {
-                self.accept(claimed);
-            } else {
+            if !matches!(claimed.verdict, Verdict::Accept(_)) {
                 self.tickets.failed(claimed.row.id, refusal(&claimed));
+            } else if self.parts.table.leases().is_some() {
+                let_go.push(claimed.row.id);
+            } else {
+                self.accept_claimed(claimed);
             }
         }
+        self.watch_for_ends(let_go);
         for id in missing {
             self.tickets.failed(id, format!("job {id} not found"));
         }
     }
 
+    fn accept_claimed(&mut self, claimed: Claimed) {
+        let (id, target) = (claimed.row.id, claimed.row.target);
+        self.accept(Leased { id, target, input: Input::default() });
+    }
+
     /// A row is ours: into its queue, or back to where it came from when that is gone.
-    fn accept(&mut self, claimed: Claimed) {
-        let row = claimed.row;
+    pub(super) fn accept(&mut self, row: Leased) {
         let is_queued = self.stopping.is_none() && self.queues.push(&row.target, row.id);
         if !is_queued {
             self.turn.must_recover = true;
@@ -290,7 +318,8 @@ impl Daemon {
             return;
         }
         self.held.lock().insert(row.id);
-        self.jobs.insert(row.id, Job { target: row.target, stage: Stage::Queued });
+        let job = Job { target: row.target, stage: Stage::Queued, input: row.input };
+        self.jobs.insert(row.id, job);
     }
 
     fn why_not_queued(&self, target: &str, id: RowId) -> String {
@@ -350,11 +379,12 @@ impl Daemon {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let (send, signals) = mpsc::channel(8);
         job.stage = Stage::Running(send);
+        let input = std::mem::take(&mut job.input);
         let launcher = Arc::clone(&self.launcher);
         let events = self.parts.events.clone();
         debug!(%id, target = job.target, "starts");
         tokio::spawn(async move {
-            let ending = launcher.run(id, signals).await;
+            let ending = launcher.run(id, input, signals).await;
             let _ = events.send(Event::Ended(id, ending));
         });
     }

@@ -11,12 +11,16 @@
 //!  processes ────────endings───> └────────┘ <──what is written── writer┘
 //! ```
 //!
+//! A table that leases ([`Leases`](crate::table::Leases)) is not fetched from: the daemon keeps as
+//! many questions open as it has free slots, and rows come as they appear.
+//!
 //! The life of a row here: claimed (`accepted`) -> in its target's queue -> a slot is free -> its
 //! start is written (`running`) -> its process runs -> the slot is free again -> its end is
 //! written (`done`) -> forgotten.
 
 mod claims;
 mod daemon;
+mod leasing;
 mod manual;
 mod master_link;
 mod queues;

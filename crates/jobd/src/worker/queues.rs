@@ -37,6 +37,8 @@ struct Target {
     leaving: bool,
     queued: VecDeque<RowId>,
     active: usize,
+    /// Slots kept free for rows that were asked for one by one.
+    asked: usize,
     poll: Poll,
 }
 
@@ -48,6 +50,7 @@ impl Target {
             leaving: false,
             queued: VecDeque::new(),
             active: 0,
+            asked: 0,
             poll: Poll::Idle,
         }
     }
@@ -63,6 +66,16 @@ impl Target {
     /// Whether it may take rows: those of a paused target are better left to other workers.
     fn has_room(&self) -> bool {
         !self.paused && self.length() < self.concurrency.value() as usize
+    }
+
+    /// Whether one more row may be asked for: there is a slot for each row that comes.
+    fn may_ask(&self) -> bool {
+        const ASKED_MAX: usize = 4;
+        let expected = self.length() + self.asked;
+        !self.paused
+            && !self.leaving
+            && self.asked < ASKED_MAX
+            && expected < self.concurrency.value() as usize
     }
 }
 
@@ -157,6 +170,25 @@ impl Queues {
             if let Poll::Fetching { again } = target.poll {
                 target.poll = if again || more { Poll::Wanted } else { Poll::Idle };
             }
+        }
+    }
+
+    /// A target to ask one row for. [`Queues::asked`] must follow, whatever came of it.
+    pub fn next_ask(&mut self) -> Option<String> {
+        let (name, target) = self.targets.iter_mut().find(|(_, target)| target.may_ask())?;
+        target.asked += 1;
+        Some(name.clone())
+    }
+
+    /// Whether a row of this target is still wanted.
+    pub fn wants(&self, name: &str) -> bool {
+        self.targets.get(name).is_some_and(|target| !target.paused && !target.leaving)
+    }
+
+    /// One row was asked for and came, or did not.
+    pub fn asked(&mut self, name: &str) {
+        if let Some(target) = self.targets.get_mut(name) {
+            target.asked = target.asked.saturating_sub(1);
         }
     }
 
@@ -337,6 +369,25 @@ mod tests {
         let fetch = queues.next_fetch().unwrap();
         queues.fetched(&fetch, true);
         assert_eq!(queues.next_fetch(), Some(names(&["normal"])));
+    }
+
+    #[test]
+    fn rows_are_asked_for_only_where_there_is_a_slot_for_each() {
+        let mut queues = queues();
+        let mut asks: Vec<String> = std::iter::from_fn(|| queues.next_ask()).collect();
+        asks.sort_unstable();
+        assert_eq!(asks, ["low", "normal", "normal", "normal"]);
+        queues.asked("normal");
+        assert!(queues.push("normal", RowId(1)));
+        assert_eq!(queues.next_ask(), None, "the row has the slot it was asked for");
+        queues.next_start().unwrap();
+        assert_eq!(queues.next_ask(), None);
+        queues.ended("normal");
+        assert_eq!(queues.next_ask().as_deref(), Some("normal"));
+        queues.pause(Some(&names(&["low"]))).unwrap();
+        assert!(!queues.wants("low") && queues.wants("normal") && !queues.wants("gone"));
+        queues.asked("low");
+        assert_eq!(queues.next_ask(), None, "nothing is asked for a paused target");
     }
 
     #[test]

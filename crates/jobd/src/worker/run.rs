@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use super::{
     daemon::{Daemon, Event, Parts},
     master_link::MasterLink,
-    spool,
+    spool::{self, Kept},
     state_file::{StateError, StateFile},
     stop::StopStep,
     writer::{Write, Writer},
@@ -123,6 +123,7 @@ impl Worker {
             tokio::spawn(link.run())
         });
         let mark = state.mark().clone();
+        let kept_at = Arc::clone(&table);
         let writer = Writer::new(Arc::clone(&table), mark.clone(), writes, events.clone());
         let mut daemon = Daemon::new(Parts {
             table,
@@ -136,8 +137,11 @@ impl Worker {
             names,
         });
         let spooled = load_spool(&state);
-        daemon.hold(spooled.iter().map(|finish| finish.id));
-        for finish in spooled {
+        daemon.hold(spooled.iter().map(|(finish, _)| finish.id));
+        for (finish, receipt) in spooled {
+            if let (Some(leases), Some(receipt)) = (kept_at.leases(), receipt) {
+                leases.remember(finish.id, receipt);
+            }
             to_writer.send(Write::Finish(finish)).expect("the writer has its receiver here");
         }
         info!(%address, "listening");
@@ -148,7 +152,7 @@ impl Worker {
             stop.send_replace(true);
             drop(halt);
             let unwritten = writer.await.unwrap_or_default();
-            save_spool(&state, &unwritten);
+            save_spool(&state, &*kept_at, unwritten);
             door.close().await;
             if let Some(master) = master {
                 master.abort();
@@ -182,7 +186,7 @@ impl Worker {
     }
 }
 
-fn load_spool(state: &StateFile) -> Vec<Finish> {
+fn load_spool(state: &StateFile) -> Vec<Kept> {
     let Some(path) = state.spool_path() else { return Vec::new() };
     let finishes = spool::load(&path).unwrap_or_else(|error| {
         error!(path = %path.display(), %error, "cannot read results of an earlier run");
@@ -195,7 +199,15 @@ fn load_spool(state: &StateFile) -> Vec<Finish> {
 }
 
 /// Keeps what could not be written for the next start; removes what has been written since.
-fn save_spool(state: &StateFile, unwritten: &[Finish]) {
+fn save_spool(state: &StateFile, table: &dyn JobTable, unwritten: Vec<Finish>) {
+    let receipt = |finish: &Finish| table.leases()?.receipt(finish.id);
+    let unwritten: Vec<Kept> = unwritten
+        .into_iter()
+        .map(|finish| {
+            let receipt = receipt(&finish);
+            (finish, receipt)
+        })
+        .collect();
     let Some(path) = state.spool_path() else {
         if !unwritten.is_empty() {
             error!(results = unwritten.len(), "results are lost: there is no state file");
@@ -203,7 +215,7 @@ fn save_spool(state: &StateFile, unwritten: &[Finish]) {
         return;
     };
     let saved =
-        if unwritten.is_empty() { spool::remove(&path) } else { spool::save(&path, unwritten) };
+        if unwritten.is_empty() { spool::remove(&path) } else { spool::save(&path, &unwritten) };
     match saved {
         Ok(()) if unwritten.is_empty() => {}
         Ok(()) => {

@@ -20,15 +20,21 @@ struct Line {
     signal: Option<String>,
     stdout: String,
     stderr: String,
+    /// What a table that leases needs beside the id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    receipt: Option<String>,
 }
+
+/// An end, and the receipt of its lease if its table is of that kind.
+pub(super) type Kept = (Finish, Option<String>);
 
 /// Writes the results and syncs them.
 pub(super) fn save<'a>(
     path: &Path,
-    finishes: impl IntoIterator<Item = &'a Finish>,
+    finishes: impl IntoIterator<Item = &'a Kept>,
 ) -> io::Result<()> {
     let mut text = Vec::new();
-    for finish in finishes {
+    for (finish, receipt) in finishes {
         let line = Line {
             id: finish.id.0,
             finished_s: finish.finished_s,
@@ -37,6 +43,7 @@ pub(super) fn save<'a>(
             signal: finish.signal.clone(),
             stdout: finish.stdout.clone(),
             stderr: finish.stderr.clone(),
+            receipt: receipt.clone(),
         };
         serde_json::to_writer(&mut text, &line)?;
         text.push(b'\n');
@@ -55,23 +62,26 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// The results of an earlier end. A last line that was not written whole is left out.
-pub(super) fn load(path: &Path) -> io::Result<Vec<Finish>> {
+pub(super) fn load(path: &Path) -> io::Result<Vec<Kept>> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    let finish = |line: Line| Finish {
-        id: RowId(line.id),
-        finished_s: line.finished_s,
-        success: line.success,
-        code: line.code,
-        signal: line.signal,
-        stdout: line.stdout,
-        stderr: line.stderr,
+    let kept = |line: Line| {
+        let finish = Finish {
+            id: RowId(line.id),
+            finished_s: line.finished_s,
+            success: line.success,
+            code: line.code,
+            signal: line.signal,
+            stdout: line.stdout,
+            stderr: line.stderr,
+        };
+        (finish, line.receipt)
     };
-    Ok(lines.map(finish).collect())
+    Ok(lines.map(kept).collect())
 }
 
 #[cfg(test)]
@@ -92,12 +102,12 @@ mod tests {
             stdout: "a\nb".to_owned(),
             stderr: "é".to_owned(),
         };
-        let finishes = [finish(1), finish(2)];
+        let finishes = [(finish(1), None), (finish(2), Some("token".to_owned()))];
         save(&path, &finishes).unwrap();
         assert_eq!(load(&path).unwrap(), finishes);
         let mut bytes = fs::read(&path).unwrap();
         bytes.truncate(bytes.len() - 5);
         fs::write(&path, bytes).unwrap();
-        assert_eq!(load(&path).unwrap(), [finish(1)]);
+        assert_eq!(load(&path).unwrap(), [(finish(1), None)]);
     }
 }

@@ -16,7 +16,7 @@ use crate::launcher::{SignalNumber, SignalRequest};
 pub(super) const SHUTTING_DOWN: &str = "jobd is shutting down";
 
 /// How long a process has after SIGTERM, and how long the rest has after SIGKILL.
-const TERM_TO_KILL: Duration = Duration::from_secs(5);
+pub(super) const TERM_TO_KILL: Duration = Duration::from_secs(5);
 /// How long to try to write the last results. They are spooled afterwards.
 const LAST_WRITES: Duration = Duration::from_secs(5);
 
@@ -103,6 +103,9 @@ impl Daemon {
         if !has_processes && !std::mem::replace(&mut stopping.is_writing_last, true) {
             self.tell_after(LAST_WRITES, Event::Stop(StopStep::GiveUp));
         }
-        self.jobs.is_empty() && !self.turn.is_taken && !self.turn.must_recover
+        self.jobs.is_empty()
+            && !self.turn.is_taken
+            && !self.turn.must_recover
+            && self.leasing.has_ended()
     }
 }

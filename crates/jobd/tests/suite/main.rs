@@ -9,6 +9,7 @@ mod fake_table;
 mod master;
 mod pages;
 mod peer;
+mod php;
 mod programs;
 mod recovery;
 mod stand_in;

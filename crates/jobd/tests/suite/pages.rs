@@ -5,6 +5,14 @@ use std::{fs, path::Path};
 
 use spindle_jobd::config::{CtlConfig, Ini, MasterConfig, WorkerConfig};
 
+/// All families of tables but one.
+const OTHER_FAMILIES: [[&str; 3]; 4] = [
+    ["mysql_", "pgsql_", "spindle_"],
+    ["mysql_", "sqlite_", "spindle_"],
+    ["pgsql_", "sqlite_", "spindle_"],
+    ["mysql_", "pgsql_", "sqlite_"],
+];
+
 fn example(name: &str) -> Ini {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/jobd");
     Ini::read(&folder.join(name)).unwrap()
@@ -31,7 +39,7 @@ fn the_example_configurations_work() {
     WorkerConfig::from_ini(&example("jobd.conf")).unwrap();
     MasterConfig::from_ini(&example("jobd-master.conf")).unwrap();
     CtlConfig::from_ini(&example("jobctl.conf")).unwrap();
-    for without in [["mysql_", "pgsql_"], ["mysql_", "sqlite_"], ["pgsql_", "sqlite_"]] {
+    for without in OTHER_FAMILIES {
         let ini = all_of("jobd.conf", &without);
         WorkerConfig::from_ini(&ini).unwrap();
         assert_eq!(WorkerConfig::unknown_options(&ini), [] as [String; 0]);
@@ -47,7 +55,7 @@ fn the_page_names_every_option() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/jobd.md");
     let page = fs::read_to_string(page).unwrap();
     let mut options = Vec::new();
-    for without in [["mysql_", "pgsql_"], ["mysql_", "sqlite_"], ["pgsql_", "sqlite_"]] {
+    for without in OTHER_FAMILIES {
         let ini = all_of("jobd.conf", &without);
         WorkerConfig::from_ini(&ini).unwrap();
         options.extend(ini.known());

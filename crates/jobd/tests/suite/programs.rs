@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 use crate::peer::{Peer, until};
 
 /// A program that is killed when a test is over.
-struct Program(Child);
+pub struct Program(pub Child);
 
 impl Program {
-    fn jobd(arguments: &[String]) -> Self {
+    pub fn jobd(arguments: &[String]) -> Self {
         Self::start(env!("CARGO_BIN_EXE_jobd"), arguments)
     }
 
-    fn start(path: &str, arguments: &[String]) -> Self {
+    pub fn start(path: &str, arguments: &[String]) -> Self {
         let child = Command::new(path)
             .args(arguments)
             .stdin(Stdio::null())
@@ -38,7 +38,7 @@ impl Program {
     }
 
     /// The address from the line with which a daemon says that it listens.
-    fn address(&mut self) -> std::net::SocketAddr {
+    pub fn address(&mut self) -> std::net::SocketAddr {
         let mut lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
         let line = lines.find_map(|line| {
             let line = line.unwrap();
@@ -50,12 +50,12 @@ impl Program {
         address
     }
 
-    fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.0.id()).unwrap();
         kill(Pid::from_raw(pid), signal).unwrap();
     }
 
-    async fn ended(&mut self) -> ExitStatus {
+    pub async fn ended(&mut self) -> ExitStatus {
         let mut status = None;
         until("the program ends", || {
             status = self.0.try_wait().unwrap();
@@ -80,25 +80,25 @@ impl Drop for Program {
     }
 }
 
-struct Folder(tempfile::TempDir);
+pub struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new(launcher: &str) -> Self {
+    pub fn new(launcher: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("job.sh"), launcher).unwrap();
         Self(folder)
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub fn file(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
     /// The options of a worker of this name.
-    fn options(&self, name: &str, more: &[&str]) -> Vec<String> {
+    pub fn options(&self, name: &str, more: &[&str]) -> Vec<String> {
         let folder = self.path().display();
         let own = [
             "port=0".to_owned(),
@@ -111,13 +111,13 @@ impl Folder {
         own.into_iter().chain(more).flat_map(|option| ["-o".to_owned(), option]).collect()
     }
 
-    fn database(&self) -> Connection {
+    pub fn database(&self) -> Connection {
         let connection = Connection::open(self.file("jobs.db")).unwrap();
         connection.busy_timeout(Duration::from_secs(60)).unwrap();
         connection
     }
 
-    fn insert(&self, ids: impl Iterator<Item = i64>, target: &str) {
+    pub fn insert(&self, ids: impl Iterator<Item = i64>, target: &str) {
         let mut connection = self.database();
         let transaction = connection.transaction().unwrap();
         for id in ids {
@@ -132,7 +132,7 @@ impl Folder {
     }
 
     /// A worker makes the table in a file that is not there.
-    async fn has_table(&self) {
+    pub async fn has_table(&self) {
         let query = "SELECT count(*) FROM sqlite_master WHERE name = 'jobs'";
         until("the table is there", || {
             self.database()
@@ -142,12 +142,12 @@ impl Folder {
         .await;
     }
 
-    fn count(&self, status: &str) -> i64 {
+    pub fn count(&self, status: &str) -> i64 {
         let query = "SELECT count(*) FROM jobs WHERE status = ?1";
         self.database().query_row(query, [status], |row| row.get(0)).unwrap()
     }
 
-    fn runs(&self) -> HashMap<i64, usize> {
+    pub fn runs(&self) -> HashMap<i64, usize> {
         let text = fs::read_to_string(self.file("runs")).unwrap_or_default();
         let mut runs = HashMap::new();
         for line in text.lines() {
@@ -227,7 +227,7 @@ async fn what_cannot_be_started_says_why() {
     for (options, code, expected) in [
         (vec!["launcher=true"], 2, "launcher has no {id}"),
         (vec!["targets.a=none"], 2, "command line: a = \"none\": expected how many jobs"),
-        (vec!["spindle_url=http://localhost"], 2, "cannot take jobs from Spindle's own queues yet"),
+        (vec!["spindle_url=http://localhost"], 2, "a worker has one job table"),
         (vec!["host=0.0.0.0"], 1, "can be reached from other machines and no password is set"),
         (vec![&port], 1, "change host or port in the configuration"),
     ] {
@@ -309,4 +309,47 @@ async fn killed_workers_lose_no_row_and_run_none_twice() {
     for id in 1..=ROWS {
         assert!(runs.contains_key(&id) || listed.contains(&id), "{id} was neither run nor listed");
     }
+}
+
+#[tokio::test]
+async fn every_program_tells_its_version() {
+    for (path, name) in [
+        (env!("CARGO_BIN_EXE_jobd"), "jobd"),
+        (env!("CARGO_BIN_EXE_jobd-master"), "jobd-master"),
+        (env!("CARGO_BIN_EXE_jobctl"), "jobctl"),
+    ] {
+        let output = Command::new(path).arg("--version").output().unwrap();
+        let expected = format!("{name} {}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!((output.status.code(), output.stdout), (Some(0), expected.into_bytes()));
+    }
+}
+
+/// How many lines a daemon writes to its console and to its file at these levels, for one job.
+async fn lines_at(console: &str, file: &str) -> (usize, usize) {
+    let folder = Folder::new("exit 0");
+    let log = folder.file("jobd.log");
+    let levels = [
+        &format!("log_level_console={console}"),
+        &format!("log_level_file={file}"),
+        &format!("log_file={}", log.display()),
+        "targets.t=1",
+    ];
+    let mut jobd = Program::jobd(&folder.options("a", &levels));
+    let mut stdout = jobd.0.stdout.take().unwrap();
+    folder.has_table().await;
+    folder.insert(1..=1, "t");
+    // Without a poll, rows are looked for only at the start.
+    jobd.signal(Signal::SIGTERM);
+    jobd.ended().await;
+    let mut text = String::new();
+    stdout.read_to_string(&mut text).unwrap();
+    (text.lines().count(), fs::read_to_string(&log).unwrap().lines().count())
+}
+
+#[tokio::test]
+async fn console_and_log_file_have_levels_of_their_own() {
+    let (console, file) = lines_at("error", "info").await;
+    assert!(console == 0 && file >= 3, "{console} {file}");
+    let (console, file) = lines_at("trace", "warn").await;
+    assert!(console >= 4 && file == 0, "{console} {file}");
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use parking_lot::Mutex;
-use spindle_jobd::table::{JobTable, SqlServer, TableKind, TableSettings, open_table, schema_sql};
+use spindle_jobd::table::{
+    JobTable, SqlServer, TableKind, TableSettings, Tls, open_table, schema_sql,
+};
 use tempfile::TempDir;
 
 use crate::servers::{Kind, Server};
@@ -169,6 +171,7 @@ impl Database for Mariadb {
             password: String::new(),
             database: self.name.clone(),
             table: table.to_owned(),
+            tls: Tls::default(),
         })
     }
 
@@ -230,6 +233,7 @@ impl Database for Pgsql {
             password: String::new(),
             database: "postgres".to_owned(),
             table: format!("{}.{table}", self.name),
+            tls: Tls::default(),
         })
     }
 

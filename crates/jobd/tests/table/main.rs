@@ -13,6 +13,8 @@ mod pgsql;
 mod schema;
 mod servers;
 mod sqlite;
+mod tls;
+mod whole;
 
 /// Makes each check of the suite a test of this database.
 macro_rules! suite {

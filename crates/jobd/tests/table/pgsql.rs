@@ -1,7 +1,8 @@
 //! What only PostgreSQL has.
 
 use spindle_jobd::table::{
-    Finish, Pick, RowId, SqlServer, TableError, TableKind, TableSettings, open_table, schema_sql,
+    Finish, Pick, RowId, SqlServer, TableError, TableKind, TableSettings, Tls, open_table,
+    schema_sql,
 };
 
 use crate::conformance::{WAITING, accept, claim_all, finish, ids, names, us};
@@ -103,6 +104,7 @@ async fn a_latin_database_takes_what_it_can() {
         password: String::new(),
         database: "latin".to_owned(),
         table: "jobs".to_owned(),
+        tls: Tls::default(),
     };
     let mut config = tokio_postgres::Config::new();
     config.host("127.0.0.1").port(server.port).user("jobd").dbname("latin");

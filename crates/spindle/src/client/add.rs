@@ -4,16 +4,16 @@ use std::io::{self, Write};
 
 use bytes::Bytes;
 use serde_json::json;
-use spindle_workq::wire::{NewJob, Uuid};
 
 use super::{
     lines::add_lines,
     payload,
-    server::{Server, fresh_id},
+    server::Server,
+    session::NewJob,
     when::{now_ms, parse_when},
 };
 use crate::{
-    cli::{AddArgs, Common, JobOptions, ScheduleArgs},
+    cli::{AddArgs, Common, IfTaken, JobOptions, PayloadType, ScheduleArgs},
     exit::{Code, Failure},
     output::write_line,
 };
@@ -23,53 +23,59 @@ pub fn add(args: &AddArgs) -> anyhow::Result<Code> {
     if let Some(path) = &args.lines {
         return add_lines(args, path);
     }
-    let job = new_job(&args.queue, &args.options, payload::read(&args.payload)?);
-    let server = Server::of(&args.common);
-    server.connect()?.add(&job).map_err(|error| server.told(error, &about(job.id)))?;
-    print_id(&args.common, &args.queue, job.id)?;
-    Ok(Code::Ok)
+    let server = Server::of(&args.common)?;
+    let payload = payload::read(&args.payload, server.payload_bytes_max())?;
+    add_one(&server, &args.common, new_job(&args.queue, &args.options, payload))
 }
 
 /// Adds a job for later and prints its id.
 pub fn schedule(args: &ScheduleArgs) -> anyhow::Result<Code> {
     let time_ms = parse_when(&args.time, now_ms())
         .map_err(|reason| Failure::with(Code::Usage, format!("`{}`: {reason}", args.time)))?;
-    let job = new_job(&args.queue, &args.options, payload::read(&args.payload)?);
-    let server = Server::of(&args.common);
-    let added = server.connect()?.schedule(&job, time_ms);
-    added.map_err(|error| server.told(error, &about(job.id)))?;
-    print_id(&args.common, &args.queue, job.id)?;
+    let server = Server::of(&args.common)?;
+    let payload = payload::read(&args.payload, server.payload_bytes_max())?;
+    let job = new_job(&args.queue, &args.options, payload);
+    add_one(&server, &args.common, NewJob { run_at_ms: Some(time_ms), ..job })
+}
+
+fn add_one(server: &Server, common: &Common, job: NewJob) -> anyhow::Result<Code> {
+    let added = server.open()?.add(&job);
+    let id = added.map_err(|error| server.told(error, &about(&job)))?;
+    write_id(&mut io::stdout().lock(), common, &job.queue, &id)?;
     Ok(Code::Ok)
 }
 
 /// The job that the options describe.
 pub fn new_job(queue: &str, options: &JobOptions, payload: Bytes) -> NewJob {
+    let if_taken = options.if_taken.unwrap_or(IfTaken::Reject);
     NewJob {
-        id: options.id.unwrap_or_else(fresh_id),
-        name: Bytes::copy_from_slice(queue.as_bytes()),
+        queue: queue.to_owned(),
+        payload,
+        payload_type: options.payload_type.unwrap_or(PayloadType::Bytes),
         ttr_ms: options.ttr,
         ttl_ms: options.ttl,
         priority: options.priority,
-        attempts_max: options.max_attempts.unwrap_or(0),
-        fails_max: options.max_fails.unwrap_or(0),
-        payload,
+        attempts_max: options.max_attempts,
+        fails_max: options.max_fails,
+        run_at_ms: None,
+        tags: options.tags.clone(),
+        unique: options.unique.clone().map(|key| (key, if_taken)),
+        id: options.id,
     }
 }
 
-/// A job in an error.
-pub fn about(id: Uuid) -> String {
-    format!("job {id}")
-}
-
-/// Prints the id of an added job.
-fn print_id(common: &Common, queue: &str, id: Uuid) -> io::Result<()> {
-    write_id(&mut io::stdout().lock(), common, queue, id)
+/// A job that has no id yet, in an error.
+pub fn about(job: &NewJob) -> String {
+    match &job.id {
+        Some(id) => format!("job {id}"),
+        None => format!("job for queue {}", job.queue),
+    }
 }
 
 /// Writes the id of an added job.
-pub fn write_id(out: &mut impl Write, common: &Common, queue: &str, id: Uuid) -> io::Result<()> {
+pub fn write_id(out: &mut impl Write, common: &Common, queue: &str, id: &str) -> io::Result<()> {
     if common.json {
-        return write_line(out, json!({ "id": id.to_string(), "queue": queue }));
+        return write_line(out, json!({ "id": id, "queue": queue }));
     }
     write_line(out, id)
 }

@@ -1,6 +1,6 @@
 //! Which command does what.
 
-use super::{add, clock, inspect, results, work};
+use super::{add, change, clock, constraint, events, inspect, results, why, work, workers};
 use crate::{cli::ClientCommand, exit::Code};
 
 /// Runs a client command.
@@ -15,6 +15,16 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Jobs(args) => inspect::jobs(&args),
         ClientCommand::Queues(args) => inspect::queues(&args),
         ClientCommand::Delete(args) => inspect::delete(&args),
+        ClientCommand::Why(args) => why::why(&args),
+        ClientCommand::Retry(args) => change::retry(&args),
+        ClientCommand::Cancel(args) => change::cancel(&args),
+        ClientCommand::Move(args) => change::move_to(&args),
+        ClientCommand::Pause(args) => change::pause(&args),
+        ClientCommand::Resume(args) => change::resume(&args),
+        ClientCommand::Purge(args) => change::purge(&args),
+        ClientCommand::Workers(args) => workers::workers(&args),
+        ClientCommand::Constraint(args) => constraint::constraint(&args),
+        ClientCommand::Events(args) => events::events(&args),
         ClientCommand::Clock(args) => clock::clock(&args),
     }
 }

@@ -1,95 +1,130 @@
 //! `spindle job`, `jobs`, `queues` and `delete`.
 
-use std::io;
+use std::io::{self, Write};
 
-use jiff::Timestamp;
-use serde_json::{Map, Value, json};
-use spindle_workq::{
-    client::ClientError,
-    wire::{JobInfo, JobState},
+use serde_json::{Value, json};
+
+use super::{
+    server::Server,
+    session::{AskError, Wanted},
+    view::{Job, text_of},
 };
-
-use super::{add::about, server::Server};
 use crate::{
-    cli::{DeleteArgs, JobArgs, JobsArgs, QueuesArgs},
+    cli::{DeleteArgs, JobArgs, JobStatus, JobsArgs, QueuesArgs},
     exit::Code,
-    output::{Rows, preview, put_bytes, write_line},
+    output::{Rows, preview, write_line},
     quantity::Written,
 };
 
-/// The most that one request lists.
-const PAGE: u32 = 100;
 /// How much of a payload a list shows.
 const PREVIEW_LETTERS: usize = 40;
 
 /// Shows a job.
 pub fn job(args: &JobArgs) -> anyhow::Result<Code> {
-    let server = Server::of(&args.common);
-    let asked = server.connect()?.inspect_job(args.id);
-    let job = asked.map_err(|error| server.told(error, &about(args.id)))?;
+    let server = Server::of(&args.common)?;
+    let asked = server.open()?.job(args.id);
+    let job = asked.map_err(|error| server.told(error, &format!("job {}", args.id)))?;
     let mut out = io::stdout().lock();
     if args.common.json {
-        write_line(&mut out, job_object(&job))?;
-        return Ok(Code::Ok);
+        write_json(&mut out, &job.with_texts())?;
+    } else {
+        print_job(&job, &mut out)?;
     }
-    let mut rows = Rows::new(&["field", "value"]);
-    let count = |max: u32| if max == 0 { "no limit".to_owned() } else { max.to_string() };
-    rows.add(["id".to_owned(), job.id.to_string()]);
-    rows.add(["queue".to_owned(), name(&job.name)]);
-    rows.add(["state".to_owned(), state(&job).to_owned()]);
-    rows.add(["priority".to_owned(), job.priority.to_string()]);
-    rows.add(["attempts".to_owned(), job.attempts.to_string()]);
-    rows.add(["max-attempts".to_owned(), count(job.attempts_max)]);
-    rows.add(["fails".to_owned(), job.fails.to_string()]);
-    rows.add(["max-fails".to_owned(), job.fails_max.max(1).to_string()]);
-    rows.add(["ttr".to_owned(), Written(job.ttr_ms).to_string()]);
-    rows.add(["ttl".to_owned(), Written(job.ttl_ms).to_string()]);
-    rows.add(["created".to_owned(), time(job.created_ms)]);
-    if let Some(time_ms) = job.time_ms {
-        rows.add(["time".to_owned(), time(time_ms)]);
-    }
-    rows.add(["payload-bytes".to_owned(), job.payload.len().to_string()]);
-    rows.add(["payload".to_owned(), preview(&job.payload, usize::MAX)]);
-    rows.print(&mut out)?;
     Ok(Code::Ok)
 }
 
-/// Lists the jobs of a queue.
-pub fn jobs(args: &JobsArgs) -> anyhow::Result<Code> {
-    let server = Server::of(&args.common);
-    let mut client = server.connect()?;
-    let mut jobs = Vec::new();
-    while jobs.len() < args.limit as usize {
-        let listed = jobs.len() as u32;
-        let (offset, limit) = (args.offset.saturating_add(listed), (args.limit - listed).min(PAGE));
-        let page = if args.scheduled {
-            client.inspect_scheduled_jobs(&args.queue, offset, limit)
-        } else {
-            client.inspect_jobs(&args.queue, offset, limit)
-        };
-        let page = page.map_err(|error| server.told(error, &format!("queue {}", args.queue)))?;
-        let is_last = page.len() < limit as usize;
-        jobs.extend(page);
-        if is_last {
-            break;
-        }
+/// Prints a job, field by field.
+fn print_job(job: &Job, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut rows = Rows::new(&["field", "value"]);
+    let mut add = |name: &str, value: String| rows.add([name.to_owned(), value]);
+    let most = |max: Option<u32>| match max {
+        None | Some(0) => "no limit".to_owned(),
+        Some(max) => max.to_string(),
+    };
+    let length = |ms: u64| Written(ms).to_string();
+    add("id", job.id_text());
+    add("queue", job.queue_text());
+    add("status", job.status.clone());
+    add("priority", job.priority.to_string());
+    add("attempts", job.attempts.to_string());
+    add("attempts-max", most(job.attempts_max));
+    add("fails", job.fails.to_string());
+    add("fails-max", most(Some(job.fails_max.unwrap_or(1))));
+    job.ttr_ms.into_iter().for_each(|ms| add("ttr", length(ms)));
+    job.ttl_ms.into_iter().for_each(|ms| add("ttl", length(ms)));
+    add("created", job.created_at.clone());
+    job.run_at.iter().for_each(|time| add("time", time.clone()));
+    for (name, value) in job.more.iter().filter(|(_, value)| is_told(value)) {
+        add(&name.replace('_', "-"), shown(value));
     }
+    if let Some(outcome) = &job.result {
+        add("success", outcome.success.to_string());
+        for (name, text) in
+            [("message", &outcome.message), ("error", &outcome.error), ("code", &outcome.code)]
+        {
+            if !text.is_empty() {
+                add(name, text.clone());
+            }
+        }
+        add("result", preview(&outcome.result_bytes()?, usize::MAX));
+    }
+    add("payload-bytes", job.payload_bytes.to_string());
+    if let Some(payload) = job.payload_bytes()? {
+        add("payload", preview(&payload, usize::MAX));
+    }
+    Ok(rows.print(out)?)
+}
+
+/// What says something only where it is, and not by being there.
+fn is_told(value: &Value) -> bool {
+    !value.is_null() && !value.as_array().is_some_and(Vec::is_empty)
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            let words: Vec<String> = items.iter().map(text_of).collect();
+            words.join(", ")
+        }
+        other => text_of(other),
+    }
+}
+
+/// Lists jobs.
+pub fn jobs(args: &JobsArgs) -> anyhow::Result<Code> {
+    let server = Server::of(&args.common)?;
+    let mut filters = Vec::new();
+    filters.extend(args.tag.clone().map(|tag| ("tag", tag)));
+    let wanted = Wanted {
+        queue: args.queue.clone(),
+        status: if args.scheduled { Some(JobStatus::Scheduled) } else { args.status },
+        filters,
+        offset: args.offset,
+        limit: args.limit,
+    };
+    let about = args.queue.as_ref().map_or("jobs".to_owned(), |queue| format!("queue {queue}"));
+    let jobs = server.open()?.jobs(&wanted).map_err(|error| server.told(error, &about))?;
     let mut out = io::stdout().lock();
     if args.common.json {
-        jobs.iter().try_for_each(|job| write_line(&mut out, job_object(job)))?;
+        jobs.into_iter().try_for_each(|job| write_json(&mut out, &job.with_texts()))?;
         return Ok(Code::Ok);
     }
-    let columns = ["id", "state", "priority", "attempts", "fails", "time", "payload"];
+    let columns = ["id", "queue", "status", "priority", "attempts", "fails", "time", "payload"];
     let mut rows = Rows::new(&columns);
     for job in &jobs {
+        let payload = match job.payload_bytes()? {
+            Some(payload) => preview(&payload, PREVIEW_LETTERS),
+            None => format!("({} bytes)", job.payload_bytes),
+        };
         rows.add([
-            job.id.to_string(),
-            state(job).to_owned(),
+            job.id_text(),
+            job.queue_text(),
+            job.status.clone(),
             job.priority.to_string(),
             job.attempts.to_string(),
             job.fails.to_string(),
-            time(job.time_ms.unwrap_or(job.created_ms)),
-            preview(&job.payload, PREVIEW_LETTERS),
+            job.run_at.clone().unwrap_or_else(|| job.created_at.clone()),
+            payload,
         ]);
     }
     rows.print(&mut out)?;
@@ -98,32 +133,26 @@ pub fn jobs(args: &JobsArgs) -> anyhow::Result<Code> {
 
 /// Lists the queues.
 pub fn queues(args: &QueuesArgs) -> anyhow::Result<Code> {
-    let server = Server::of(&args.common);
-    let mut client = server.connect()?;
-    let mut queues = Vec::new();
-    loop {
-        let offset = u32::try_from(queues.len()).unwrap_or(u32::MAX);
-        let asked = client.inspect_queues(offset, PAGE);
-        let page = asked.map_err(|error| server.told(error, "queues"))?;
-        let is_last = page.len() < PAGE as usize;
-        queues.extend(page);
-        if is_last {
-            break;
-        }
-    }
+    let server = Server::of(&args.common)?;
+    let queues = server.open()?.queues().map_err(|error| server.told(error, "queues"))?;
     let mut out = io::stdout().lock();
     if args.common.json {
-        for queue in &queues {
-            let (ready, scheduled) = (queue.ready, queue.scheduled);
-            let queue = name(&queue.name);
-            let line = json!({ "queue": queue, "ready": ready, "scheduled": scheduled });
-            write_line(&mut out, line)?;
-        }
+        queues.iter().try_for_each(|queue| write_json(&mut out, queue))?;
         return Ok(Code::Ok);
     }
-    let mut rows = Rows::new(&["queue", "ready", "scheduled"]);
+    // Workq tells of ready and scheduled jobs alone.
+    let tells_all = queues.iter().any(|queue| queue.jobs.leased.is_some());
+    let columns = ["queue", "ready", "scheduled", "leased", "parked", "done", "dead", "paused"];
+    let told = if tells_all { columns.len() } else { 3 };
+    let mut rows = Rows::new(columns.get(..told).unwrap_or(&columns));
     for queue in &queues {
-        rows.add([name(&queue.name), queue.ready.to_string(), queue.scheduled.to_string()]);
+        let jobs = &queue.jobs;
+        let others = [jobs.leased, jobs.parked, jobs.done, jobs.dead];
+        let others = others.map(|count| count.map(|count| count.to_string()).unwrap_or_default());
+        let paused = if queue.paused == Some(true) { "paused" } else { "" };
+        let first = [queue.name_text(), jobs.ready.to_string(), jobs.scheduled.to_string()];
+        let all = first.into_iter().chain(others).chain([paused.to_owned()]);
+        rows.add(all.take(told));
     }
     rows.print(&mut out)?;
     Ok(Code::Ok)
@@ -131,19 +160,19 @@ pub fn queues(args: &QueuesArgs) -> anyhow::Result<Code> {
 
 /// Deletes jobs. One that is not there does not keep the others from going.
 pub fn delete(args: &DeleteArgs) -> anyhow::Result<Code> {
-    let server = Server::of(&args.common);
-    let mut client = server.connect()?;
+    let server = Server::of(&args.common)?;
+    let mut session = server.open()?;
     let mut code = Code::Ok;
     let mut out = io::stdout().lock();
     for &id in &args.ids {
-        let deleted = match client.delete(id) {
+        let deleted = match session.delete(id) {
             Ok(()) => true,
-            Err(ClientError::NotFound) => {
+            Err(AskError::NotFound) => {
                 eprintln!("error: there is no job {id}");
                 code = Code::NotFound;
                 false
             }
-            Err(error) => return Err(server.told(error, &about(id))),
+            Err(error) => return Err(server.told(error, &format!("job {id}"))),
         };
         if args.common.json {
             write_line(&mut out, json!({ "id": id.to_string(), "deleted": deleted }))?;
@@ -152,49 +181,8 @@ pub fn delete(args: &DeleteArgs) -> anyhow::Result<Code> {
     Ok(code)
 }
 
-fn job_object(job: &JobInfo) -> Value {
-    let mut object = Map::new();
-    let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
-    put("id", json!(job.id.to_string()));
-    put("queue", json!(name(&job.name)));
-    put("state", json!(state(job)));
-    put("priority", json!(job.priority));
-    put("attempts", json!(job.attempts));
-    put("attempts_max", limit(job.attempts_max));
-    put("fails", json!(job.fails));
-    put("fails_max", json!(job.fails_max.max(1)));
-    put("ttr_ms", json!(job.ttr_ms));
-    put("ttl_ms", json!(job.ttl_ms));
-    put("created", json!(time(job.created_ms)));
-    put("time", job.time_ms.map_or(Value::Null, |time_ms| json!(time(time_ms))));
-    put_bytes(&mut object, "payload", &job.payload);
-    Value::Object(object)
-}
-
-/// The protocol's 0 is nobody's idea of a maximum.
-fn limit(max: u32) -> Value {
-    if max == 0 { Value::Null } else { json!(max) }
-}
-
-/// The protocol numbers new jobs alike whether they wait for their time or for a worker.
-fn state(job: &JobInfo) -> &'static str {
-    match job.state {
-        JobState::New => match job.time_ms {
-            Some(time_ms) if time_ms > super::when::now_ms() => "scheduled",
-            _ => "ready",
-        },
-        JobState::Pending => "ready again",
-        JobState::Leased => "leased",
-        JobState::Completed => "done",
-        JobState::Failed => "dead",
-    }
-}
-
-fn name(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).into_owned()
-}
-
-fn time(time_ms: u64) -> String {
-    let second = i64::try_from(time_ms / 1000).unwrap_or(i64::MAX);
-    Timestamp::from_second(second).unwrap_or(Timestamp::MAX).to_string()
+/// Prints something as one line of JSON.
+pub fn write_json(out: &mut impl Write, told: &impl serde::Serialize) -> io::Result<()> {
+    let line = serde_json::to_string(told).map_err(io::Error::other)?;
+    write_line(out, line)
 }

@@ -1,15 +1,35 @@
-//! The commands for people: they talk to a server through its Workq door; `clock` through HTTP.
+//! The commands for people: they talk to a server through its HTTP door, or its Workq door.
+//!
+//! - `dispatch`: which command does what
+//! - `server`, `session`, `view`: what commands ask of a server, whichever door they go through, and
+//!   what it tells; `workq` and `web` are the two doors, `line` the connection below
+//! - `native`: what only the native API can do
+//! - `add`, `lines`, `results`, `inspect`, `work`: jobs and workers
+//! - `change`, `constraint`, `events`, `why`, `workers`, `clock`: for who looks after a server
+//! - `payload`, `progress`, `when`, `backoff`: what is read, what is shown meanwhile, times, pauses
 
 mod add;
+mod backoff;
+mod change;
 mod clock;
+mod constraint;
 mod dispatch;
+mod events;
 mod inspect;
+mod line;
 mod lines;
+mod native;
 mod payload;
 mod progress;
 mod results;
 mod server;
+mod session;
+mod view;
+mod web;
 mod when;
+mod why;
 mod work;
+mod workers;
+mod workq;
 
 pub use dispatch::run;

@@ -20,35 +20,35 @@ pub fn block_bytes_max() -> usize {
     limits.payload_bytes_max.min(limits.result_bytes_max)
 }
 
-/// Reads a payload argument: a text, `-` for standard input, `@FILE` for a file.
-pub fn read(argument: &OsString) -> anyhow::Result<Bytes> {
+/// Reads a payload argument: a text, `-` for standard input, `@FILE` for a file. It has at most
+/// `bytes_max`.
+pub fn read(argument: &OsString, bytes_max: usize) -> anyhow::Result<Bytes> {
     match argument.as_bytes() {
-        b"-" => all(io::stdin().lock()).context("standard input"),
+        b"-" => all(io::stdin().lock(), bytes_max).context("standard input"),
         [b'@', path @ ..] => {
             let path = Path::new(OsStr::from_bytes(path));
             let told = || format!("cannot read the payload from {}", path.display());
-            all(File::open(path).with_context(told)?).with_context(told)
+            all(File::open(path).with_context(told)?, bytes_max).with_context(told)
         }
-        text => fit(Bytes::copy_from_slice(text)),
+        text => fit(Bytes::copy_from_slice(text), bytes_max),
     }
 }
 
 /// Reads at most one byte more than a job can carry, so that an endless input is refused too.
-fn all(input: impl Read) -> anyhow::Result<Bytes> {
+fn all(input: impl Read, bytes_max: usize) -> anyhow::Result<Bytes> {
     let mut payload = Vec::new();
-    input.take(block_bytes_max() as u64 + 1).read_to_end(&mut payload)?;
-    fit(payload.into())
+    input.take(bytes_max as u64 + 1).read_to_end(&mut payload)?;
+    fit(payload.into(), bytes_max)
 }
 
 /// Refuses what a job cannot carry.
-pub fn fit(payload: Bytes) -> anyhow::Result<Bytes> {
-    if payload.len() <= block_bytes_max() {
+pub fn fit(payload: Bytes, bytes_max: usize) -> anyhow::Result<Bytes> {
+    if payload.len() <= bytes_max {
         return Ok(payload);
     }
     let told = format!(
-        "the payload is larger than {} bytes, the most a job carries; put it into a file and \
-         let the payload name it",
-        block_bytes_max()
+        "the payload is larger than {bytes_max} bytes, the most a job carries; put it into a file \
+         and let the payload name it"
     );
     Err(Failure::with(Code::Error, told))
 }

@@ -2,20 +2,15 @@
 
 use std::io;
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use spindle_workq::{
-    client::ClientError,
-    wire::{JobResult, Run},
-};
 
 use super::{
-    add::about,
     payload,
-    server::{Server, fresh_id},
+    server::Server,
+    session::{AskError, Finished, NewJob},
 };
 use crate::{
-    cli::{Common, ResultArgs, RunArgs},
+    cli::{Common, PayloadType, ResultArgs, RunArgs},
     exit::{Code, Failure},
     output::{put_bytes, write_bytes, write_line},
     quantity::Written,
@@ -23,17 +18,23 @@ use crate::{
 
 /// Adds a job, waits for its result and prints it.
 pub fn run(args: &RunArgs) -> anyhow::Result<Code> {
-    let run = Run {
-        id: args.id.unwrap_or_else(fresh_id),
-        name: Bytes::copy_from_slice(args.queue.as_bytes()),
+    let server = Server::of(&args.common)?;
+    let job = NewJob {
+        queue: args.queue.clone(),
+        payload: payload::read(&args.payload, server.payload_bytes_max())?,
+        payload_type: args.payload_type.unwrap_or(PayloadType::Bytes),
         ttr_ms: args.ttr,
-        wait_timeout_ms: args.wait,
+        ttl_ms: 0,
         priority: args.priority,
-        payload: payload::read(&args.payload)?,
+        attempts_max: None,
+        fails_max: None,
+        run_at_ms: None,
+        tags: Vec::new(),
+        unique: None,
+        id: args.id,
     };
-    let server = Server::of(&args.common);
-    let result = server.connect()?.run(&run).map_err(|error| match error {
-        ClientError::Timeout => {
+    let result = server.open()?.run(&job, args.wait).map_err(|error| match error {
+        AskError::TimedOut => {
             let (wait, ttr) = (Written(args.wait.into()), Written(args.ttr.into()));
             let told = format!(
                 "no result: no worker took the job within {wait}, or the one that did was not \
@@ -41,32 +42,35 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Code> {
             );
             Failure::with(Code::Timeout, told)
         }
-        other => server.told(other, &about(run.id)),
+        other => server.told(other, &super::add::about(&job)),
     })?;
     print_result(&args.common, &result)
 }
 
 /// Prints the result of a job.
 pub fn result(args: &ResultArgs) -> anyhow::Result<Code> {
-    let server = Server::of(&args.common);
-    let result = server.connect()?.result(args.id, args.wait).map_err(|error| match error {
-        ClientError::Timeout => {
+    let server = Server::of(&args.common)?;
+    let result = server.open()?.result(args.id, args.wait).map_err(|error| match error {
+        AskError::TimedOut => {
             let waits = if args.wait == 0 { "; --wait 60s waits for it" } else { "" };
             let told = format!("job {} has no result yet{waits}", args.id);
             Failure::with(Code::Timeout, told)
         }
-        other => server.told(other, &about(args.id)),
+        other => server.told(other, &format!("job {}", args.id)),
     })?;
     print_result(&args.common, &result)
 }
 
-fn print_result(common: &Common, result: &JobResult) -> anyhow::Result<Code> {
+fn print_result(common: &Common, result: &Finished) -> anyhow::Result<Code> {
     let mut out = io::stdout().lock();
     if common.json {
         let mut object = Map::new();
-        object.insert("id".to_owned(), json!(result.id.to_string()));
+        object.insert("id".to_owned(), json!(result.id));
         object.insert("success".to_owned(), json!(result.success));
         put_bytes(&mut object, "result", &result.result);
+        for (name, text) in &result.remarks {
+            object.insert((*name).to_owned(), json!(text));
+        }
         write_line(&mut out, Value::Object(object))?;
     } else {
         write_bytes(&mut out, &result.result)?;
@@ -75,5 +79,8 @@ fn print_result(common: &Common, result: &JobResult) -> anyhow::Result<Code> {
     if result.success {
         return Ok(Code::Ok);
     }
-    Err(Failure::with(Code::JobFailed, format!("job {} failed", result.id)))
+    let remarks = result.remarks.iter().map(|(name, text)| format!("{name} {text}"));
+    let remarks: Vec<String> = remarks.collect();
+    let why = if remarks.is_empty() { String::new() } else { format!(": {}", remarks.join(", ")) };
+    Err(Failure::with(Code::JobFailed, format!("job {} failed{why}", result.id)))
 }

@@ -333,6 +333,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_of_finished_jobs_is_as_the_core_has_it_unless_told_otherwise() {
+        let defaults = spindle_core::Defaults::default();
+        let config = told(&[], &[]).unwrap().config;
+        let kept = (config.finished_max, config.finished_bytes_max, config.constraint_values_max);
+        let known = (defaults.finished_max, defaults.finished_bytes_max, defaults.values_max);
+        assert_eq!(kept, known);
+        let environment = [("SPINDLE_SERVE_FINISHED_SIZE_MAX", "3MiB")];
+        let config = told(&["--finished-max", "7"], &environment).unwrap().config;
+        assert_eq!((config.finished_max, config.finished_bytes_max), (7, 3 << 20));
+        assert!(told(&["--finished-max", "0"], &[]).is_err());
+        assert!(told(&["--constraint-values-max", "many"], &[]).is_err());
+    }
+
+    #[test]
     fn an_address_that_is_not_loopback_needs_its_door_named() {
         let refused = told(&["--workq", "0.0.0.0:9922"], &[]).unwrap_err();
         assert!(matches!(refused, ConfigError::NotLoopback { door: "workq", .. }));
@@ -362,7 +376,10 @@ mod tests {
     #[test]
     fn a_server_without_a_door_is_refused() {
         assert!(matches!(
-            told(&["--workq", "off", "--gearman", "off", "--http", "off"], &[]),
+            told(
+                &["--workq", "off", "--gearman", "off", "--http", "off", "--jobd-master", "off"],
+                &[]
+            ),
             Err(ConfigError::NoDoor)
         ));
     }

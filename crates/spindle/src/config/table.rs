@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use spindle_log::SyncPolicy;
+use spindle_webhook::{Hook, HookError};
 use tracing_subscriber::filter::LevelFilter;
 
 use super::address::parse_listen;
@@ -23,14 +24,28 @@ pub struct Config {
     pub segment_bytes: u64,
     /// Payloads and results kept in memory.
     pub payload_memory_bytes: u64,
+    /// Finished jobs kept; the oldest go first.
+    pub finished_max: usize,
+    /// What finished jobs may take on disk; the oldest go first.
+    pub finished_bytes_max: u64,
+    /// Values of one constraint's field that are told apart at a time.
+    pub constraint_values_max: usize,
     /// Where the Workq door listens; `None` is off.
     pub workq: Option<SocketAddr>,
     /// Where the Gearman door listens; `None` is off.
     pub gearman: Option<SocketAddr>,
     /// Where the HTTP door listens; `None` is off.
     pub http: Option<SocketAddr>,
+    /// Where the jobd master listens; `None` is off.
+    pub jobd_master: Option<SocketAddr>,
     /// Most leases of a Gearman job that says nothing itself; 0 is no limit.
     pub gearman_attempts_max: u32,
+    /// Jobs may be pushed to whatever address a LightJQ worker gives.
+    pub lightjq_allow_urls: bool,
+    /// Who is told of dead jobs and of queues that need somebody.
+    pub webhooks: Vec<Hook>,
+    /// Where the secret is that webhooks are signed with.
+    pub webhook_secret_file: Option<PathBuf>,
     /// Doors that may listen on an address that is not loopback.
     pub insecure: Vec<String>,
     /// How long answers under way may take at the end.
@@ -51,10 +66,17 @@ impl Config {
             sync: SyncPolicy::Always,
             segment_bytes: 0,
             payload_memory_bytes: 0,
+            finished_max: 0,
+            finished_bytes_max: 0,
+            constraint_values_max: 0,
             workq: None,
             gearman: None,
             http: None,
+            jobd_master: None,
             gearman_attempts_max: 0,
+            lightjq_allow_urls: false,
+            webhooks: Vec::new(),
+            webhook_secret_file: None,
             insecure: Vec::new(),
             shutdown_timeout: Duration::ZERO,
             connections_max: 0,
@@ -64,14 +86,19 @@ impl Config {
 
     /// Each door that is on, with its address.
     pub fn doors(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
-        [("workq", self.workq), ("gearman", self.gearman), ("http", self.http)]
-            .into_iter()
-            .filter_map(|(door, addr)| Some((door, addr?)))
+        [
+            ("workq", self.workq),
+            ("gearman", self.gearman),
+            ("http", self.http),
+            ("jobd-master", self.jobd_master),
+        ]
+        .into_iter()
+        .filter_map(|(door, addr)| Some((door, addr?)))
     }
 }
 
 /// The doors there are, as `--insecure` names them.
-pub const DOORS: &[&str] = &["workq", "gearman", "http"];
+pub const DOORS: &[&str] = &["workq", "gearman", "http", "jobd-master"];
 
 /// How a setting is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +128,11 @@ pub struct Setting {
     pub help: &'static str,
     /// Reads a value into the configuration. With several values it is called for each.
     pub apply: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "write a whole number from 1".to_owned())
 }
 
 /// All settings, in the order in which they are shown.
@@ -192,6 +224,46 @@ pub const TABLE: &[Setting] = &[
         },
     },
     Setting {
+        name: "finished-max",
+        value: "COUNT",
+        shape: Shape::One,
+        default: "5000000",
+        in_file: true,
+        help: "Keep at most so many finished jobs, done and dead ones together. The oldest go \
+               first, before their time; that is counted and logged once a minute. A queue can \
+               have a maximum of its own.",
+        apply: |config, text| {
+            config.finished_max = parse_count(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "finished-size-max",
+        value: "SIZE",
+        shape: Shape::One,
+        default: "8GiB",
+        in_file: true,
+        help: "Let finished jobs take at most this much of the disk with their payloads and \
+               results. The oldest go first, as with `finished-max`.",
+        apply: |config, text| {
+            config.finished_bytes_max = parse_size(text).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "constraint-values-max",
+        value: "COUNT",
+        shape: Shape::One,
+        default: "65536",
+        in_file: true,
+        help: "How many values a constraint that counts by a payload's field tells apart at a \
+               time. A job that would bring one more is refused.",
+        apply: |config, text| {
+            config.constraint_values_max = parse_count(text)?;
+            Ok(())
+        },
+    },
+    Setting {
         name: "workq",
         value: "ADDR",
         shape: Shape::One,
@@ -248,13 +320,67 @@ pub const TABLE: &[Setting] = &[
         },
     },
     Setting {
+        name: "jobd-master",
+        value: "ADDR",
+        shape: Shape::One,
+        default: "127.0.0.1:7081",
+        in_file: true,
+        help: "Where the jobd master listens, at which jobd's workers register and which their \
+               clients poke, or `off`. Port 0 takes any free port; the log says which.",
+        apply: |config, text| {
+            config.jobd_master = parse_listen(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "lightjq-allow-urls",
+        value: "",
+        shape: Shape::Switch,
+        default: "false",
+        in_file: true,
+        help: "Push jobs to whatever `url` a LightJQ worker gives, not only to the address it \
+               calls from: whoever reaches the HTTP door can then make this server call others.",
+        apply: |config, text| {
+            config.lightjq_allow_urls = parse_switch(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "webhook",
+        value: "HOOK",
+        shape: Shape::Many,
+        default: "",
+        in_file: true,
+        help: "Tell this URL what happens: `http://HOST:PORT/PATH`, then words, all in one value: \
+               `dead` (a job failed for good; so too without a word), `older=TIME` (the next job of \
+               a queue waits longer), `no-worker=TIME` (nobody takes its jobs), `queue=PATTERN` \
+               (only these). May be given again. docs/webhooks.md tells what is sent.",
+        apply: |config, text| {
+            config.webhooks.push(text.parse().map_err(|error: HookError| error.to_string())?);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "webhook-secret-file",
+        value: "FILE",
+        shape: Shape::One,
+        default: "",
+        in_file: true,
+        help: "The secret that webhooks are signed with, at least 16 bytes. Without it the one in \
+               SPINDLE_WEBHOOK_SECRET in the environment.",
+        apply: |config, text| {
+            config.webhook_secret_file = Some(PathBuf::from(text));
+            Ok(())
+        },
+    },
+    Setting {
         name: "insecure",
         value: "DOOR",
         shape: Shape::Many,
         default: "",
         in_file: true,
-        help: "Let this door (`workq`, `gearman`, `http`) listen on an address that is not loopback: \
-               whoever reaches it can do everything. May be given again.",
+        help: "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address that is \
+               not loopback: whoever reaches it can do everything. May be given again.",
         apply: |config, text| {
             if !DOORS.contains(&text) {
                 return Err(format!("there is no such door; there is {}", DOORS.join(", ")));
@@ -285,8 +411,7 @@ pub const TABLE: &[Setting] = &[
         help: "How many connections the other doors together hold, and how many the HTTP door. \
                The excess is closed at once.",
         apply: |config, text| {
-            let count = text.parse().ok().filter(|count| *count > 0);
-            config.connections_max = count.ok_or("write a whole number from 1")?;
+            config.connections_max = parse_count(text)?;
             Ok(())
         },
     },

@@ -197,7 +197,7 @@ fn jobs_asks_page_by_page_and_prints_tabs_between_columns() {
     let output = fake.spindle(&["jobs", "mail", "--limit", "120", "--offset", "10"]).unwrap();
     let text = stdout(&output);
     assert_eq!(text.lines().count(), 120);
-    let first = "ready again\t7\t1\t1\t2016-08-22T01:50:51Z\ta\\tb";
+    let first = "mail\tready\t7\t1\t1\t2016-08-22T01:50:51Z\ta\\tb";
     assert_eq!(text.lines().next().unwrap(), format!("{}\t{first}", id(10)));
     let asked: Vec<_> = fake.requests();
     let page =
@@ -223,12 +223,13 @@ fn scheduled_jobs_show_their_time() {
 fn a_job_is_shown_with_every_field() {
     let fake = Fake::start(|_| list(&[info(id(1))], encode::job));
     let output = fake.spindle(&["job", &id(1).to_string()]).unwrap();
-    for line in ["queue\tmail", "state\tready again", "max-attempts\tno limit", "ttl\t30d"] {
+    for line in ["queue\tmail", "status\tready", "attempts-max\tno limit", "ttl\t30d"] {
         assert!(stdout(&output).lines().any(|told| told == line), "{line}: {}", stdout(&output));
     }
     let output = fake.spindle(&["job", "--json", &id(1).to_string()]).unwrap();
-    assert!(stdout(&output).contains("\"attempts_max\":null"), "{}", stdout(&output));
-    assert!(stdout(&output).contains("\"payload\":\"a\\tb\""), "{}", stdout(&output));
+    let told: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&told["status"], &told["attempts_max"]), (&"ready".into(), &0.into()));
+    assert_eq!((&told["payload_text"], &told["payload_type"]), (&"a\tb".into(), &"bytes".into()));
 }
 
 #[test]
@@ -247,7 +248,7 @@ fn queues_are_listed_to_the_last_page() {
     assert_eq!(stdout(&output).lines().count(), 101);
     assert_eq!(stdout(&output).lines().last(), Some("q100\t100\t2"));
     let output = fake.spindle(&["queues", "--json"]).unwrap();
-    let line = "{\"queue\":\"q100\",\"ready\":100,\"scheduled\":2}";
+    let line = "{\"name\":\"q100\",\"jobs\":{\"ready\":100,\"scheduled\":2}}";
     assert_eq!(stdout(&output).lines().last(), Some(line));
 }
 
@@ -282,7 +283,7 @@ fn a_server_of_another_protocol_is_told() {
     let fake = Fake::start(|_| Answer::Bytes(b"HTTP/1.1 400 Bad Request\r\n".to_vec()));
     let output = fake.spindle(&["queues"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("really the address of a Workq door?"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("really the address of a Spindle's Workq door?"), "{}", stderr(&output));
 }
 
 #[test]

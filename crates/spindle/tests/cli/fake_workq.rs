@@ -88,6 +88,7 @@ impl Fake {
 pub fn spindle(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
     command.args(arguments).timeout(WITHIN).env_remove("SPINDLE_WORKQ");
+    command.env_remove("SPINDLE_URL");
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SPINDLE_SERVE_") {
             command.env_remove(name);
@@ -197,6 +198,11 @@ impl Said {
                 return line;
             }
         }
+    }
+
+    /// A line, if one comes soon.
+    pub fn next_line_within_a_moment(&self) -> Option<String> {
+        self.0.recv_timeout(Duration::from_millis(200)).ok()
     }
 
     /// Waits until the program and all that it started have closed their output.

@@ -4,6 +4,8 @@
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
 //! - `fake_workq`: that server
 //! - `http`: the server's HTTP door
+//! - `native`: the commands for people through it
+//! - `pages`: the examples of docs/commands.md and docs/webhooks.md
 //! - `serve`: the server itself, and a session with it
 //! - `verify`: what is said of the folders it leaves
 
@@ -13,6 +15,10 @@ mod clients;
 mod fake_workq;
 #[cfg(test)]
 mod http;
+#[cfg(test)]
+mod native;
+#[cfg(test)]
+mod pages;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]

@@ -36,6 +36,7 @@ fn serve_with(arguments: &[&str], environment: &[(&str, &str)]) -> Served {
         .args(arguments)
         .env("SPINDLE_SERVE_GEARMAN", "off")
         .env("SPINDLE_SERVE_HTTP", "off")
+        .env("SPINDLE_SERVE_JOBD_MASTER", "off")
         .envs(environment.iter().copied())
         .stderr(Stdio::piped())
         .spawn()
@@ -62,6 +63,12 @@ impl Served {
     pub fn address_of(&self, door: &str) -> String {
         let (_, after) = self.greeting.split_once(&format!("{door} on ")).unwrap();
         after.split(',').next().unwrap().to_owned()
+    }
+
+    /// Ends it without a word, as a crash does.
+    pub fn kill(&mut self) {
+        self.send(Signal::SIGKILL);
+        await_exit(&mut self.child);
     }
 
     /// Asks for the orderly end, without waiting for it.
@@ -101,14 +108,14 @@ fn a_session_at_the_shell() {
     let id = stdout(&served.spindle(&["add", "greet", "world"]).unwrap()).trim().to_owned();
     assert_eq!(stdout(&served.spindle(&["queues"]).unwrap()), "greet\t1\t0\n");
     let jobs = stdout(&served.spindle(&["jobs", "greet"]).unwrap());
-    assert!(jobs.starts_with(&format!("{id}\tready\t0\t0\t0\t")), "{jobs}");
+    assert!(jobs.starts_with(&format!("{id}\tgreet\tready\t0\t0\t0\t")), "{jobs}");
     let early = served.spindle(&["result", &id]).output().unwrap();
     assert_eq!(early.status.code(), Some(4));
     let script = "printf 'hello '; cat";
     served.spindle(&["work", "greet", "--once", "--", "sh", "-c", script]).assert().success();
     assert_eq!(stdout(&served.spindle(&["result", &id]).unwrap()), "hello world");
     let job = stdout(&served.spindle(&["job", &id]).unwrap());
-    assert!(job.contains("state\tdone\n"), "{job}");
+    assert!(job.contains("status\tdone\n"), "{job}");
     served.spindle(&["delete", &id]).assert().success();
     served.spindle(&["job", &id]).assert().code(3);
     assert_eq!(served.end().code(), Some(0));
@@ -119,8 +126,7 @@ fn what_was_added_is_there_after_a_restart() {
     let (_folder, data) = data();
     let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
     let id = stdout(&served.spindle(&["add", "q", "kept"]).unwrap()).trim().to_owned();
-    served.send(Signal::SIGKILL);
-    await_exit(&mut served.child);
+    served.kill();
     let served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
     let job = stdout(&served.spindle(&["job", &id]).unwrap());
     assert!(job.contains("payload\tkept\n"), "{job}");
@@ -141,8 +147,7 @@ fn a_worker_outlives_a_restart_of_the_server_and_delivers() {
         .unwrap();
     let said = Said::by(worker.stderr.take().unwrap());
     said.await_line("up");
-    served.send(Signal::SIGKILL);
-    await_exit(&mut served.child);
+    served.kill();
     fs::write(&go, "").unwrap();
     said.await_line("trying again");
     let served = serve(&["--workq", &address, "--data", &data]);
@@ -164,7 +169,7 @@ fn a_signal_ends_an_idle_worker_without_losing_its_next_job() {
     assert_eq!(await_exit(&mut worker).code(), Some(0));
     let id = stdout(&served.spindle(&["add", "q"]).unwrap()).trim().to_owned();
     let job = stdout(&served.spindle(&["job", &id]).unwrap());
-    assert!(job.contains("state\tready\n"), "{job}");
+    assert!(job.contains("status\tready\n"), "{job}");
 }
 
 #[test]
@@ -294,8 +299,8 @@ fn a_strange_name_in_the_environment_is_warned_of() {
 fn a_damaged_folder_is_refused_and_told_and_can_be_repaired() {
     let (_folder, data) = data();
     let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
-    for payload in ["first", "second", "third"] {
-        served.spindle(&["add", "q", payload]).assert().success();
+    for queue in ["first", "second", "third"] {
+        served.spindle(&["add", queue, "x"]).assert().success();
     }
     assert_eq!(served.end().code(), Some(0));
     let sound = spindle(&["verify", &data]).unwrap();
@@ -314,16 +319,16 @@ fn a_damaged_folder_is_refused_and_told_and_can_be_repaired() {
     let repaired = spindle(&["verify", "--repair", &data]).unwrap();
     assert!(stdout(&repaired).starts_with("verdict\trepaired\n"), "{}", stdout(&repaired));
     let served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
-    assert_eq!(stdout(&served.spindle(&["queues"]).unwrap()), "q\t1\t0\n");
+    assert_eq!(stdout(&served.spindle(&["queues"]).unwrap()), "first\t1\t0\n");
 }
 
-fn segment(data: &str) -> PathBuf {
+pub fn segment(data: &str) -> PathBuf {
     let mut names = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
     names.find(|path| path.extension().is_some_and(|is| is == "segment")).unwrap()
 }
 
 /// Changes one letter of a text that stands in a file.
-fn damage(file: &Path, text: &[u8]) {
+pub fn damage(file: &Path, text: &[u8]) {
     let mut bytes = Vec::new();
     fs::File::open(file).unwrap().read_to_end(&mut bytes).unwrap();
     let at = bytes.windows(text.len()).position(|window| window == text).unwrap();

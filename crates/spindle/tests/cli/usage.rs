@@ -6,12 +6,23 @@ use crate::fake_workq::{spindle, stderr, stdout};
 
 #[test]
 fn what_cannot_be_meant_is_a_usage_error() {
-    let long = "q".repeat(256);
+    let long = "q".repeat(513);
     let cases: &[&[&str]] = &[
         &[],
         &["frobnicate"],
         &["add"],
-        &["add", "no spaces"],
+        &["add", ""],
+        &["add", "q", "--workq", "127.0.0.1:1", "--url", "http://127.0.0.1:1"],
+        &["add", "q", "--if-taken", "existing"],
+        &["add", "q", "--type", "xml"],
+        &["queues", "--url", "nowhere"],
+        &["why", "not-a-job"],
+        &["retry"],
+        &["cancel"],
+        &["move", "7"],
+        &["pause"],
+        &["constraint"],
+        &["jobs", "q", "--status", "odd"],
         &["add", &long],
         &["add", "q", "--ttr", "0"],
         &["add", "q", "--ttr", "25h"],
@@ -22,7 +33,7 @@ fn what_cannot_be_meant_is_a_usage_error() {
         &["add", "q", "--max-attempts", "256"],
         &["add", "q", "--id", "not-a-uuid"],
         &["add", "q", "payload", "--lines", "-"],
-        &["result", "not-a-uuid"],
+        &["result", "not-a-job"],
         &["result", "6ba7b810-9dad-41d1-80b4-00c04fd430c4", "--wait", "soon"],
         &["work", "q"],
         &["work", "--", "true"],
@@ -37,9 +48,11 @@ fn what_cannot_be_meant_is_a_usage_error() {
         &["serve", "--connections-max", "0"],
         &["serve", "--log-level", "loud"],
         &["serve", "--workq", "9922"],
-        &["serve", "--workq", "off", "--gearman", "off", "--http", "off"],
+        &["serve", "--workq", "off", "--gearman", "off", "--http", "off", "--jobd-master", "off"],
         &["serve", "--gearman-job-retries", "-2"],
         &["serve", "--insecure", "gate"],
+        &["serve", "--webhook", "ftp://127.0.0.1/"],
+        &["serve", "--webhook", "http://127.0.0.1:1/"],
         &["serve", "--config", "/no/such/file"],
     ];
     for arguments in cases {
@@ -116,7 +129,7 @@ fn a_mistake_in_the_file_is_told_with_the_file_and_the_key() {
 fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let output = spindle(&["completions", shell]).unwrap();
-        for word in ["serve", "queues", "payload-memory", "max-attempts"] {
+        for word in ["serve", "queues", "payload-memory", "max-attempts", "constraint", "if-taken"] {
             assert!(stdout(&output).contains(word), "{shell}: {word}");
         }
     }

@@ -5,7 +5,7 @@ use spindle_log::{Ack, FileLog, FileLogOptions, Log, Record};
 
 use crate::{
     fake_workq::{spindle, stdout},
-    serve::{data, serve},
+    serve::{damage, data, segment, serve},
 };
 
 fn object(data: &str, code: i32) -> Value {
@@ -67,4 +67,37 @@ fn a_record_that_cannot_be_folded_is_named_and_the_frames_stay_sound() {
     assert_eq!(report["next"], at.0 + 1);
     let rows = stdout(&spindle(&["verify", &data]).output().unwrap());
     assert!(rows.contains(&format!("unreadable\trecord {at}: the record is malformed")), "{rows}");
+}
+
+#[test]
+fn a_damaged_payload_is_told_and_costs_its_job_and_nothing_else() {
+    let (_folder, data) = data();
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    for payload in ["the first one", "the second one", "the third one"] {
+        served.spindle(&["add", "mail", payload]).assert().success();
+    }
+    assert_eq!(served.end().code(), Some(0));
+    damage(&segment(&data), b"the second one");
+
+    let report = object(&data, 1);
+    assert_eq!((&report["verdict"], &report["sound"]), (&json!("payloads damaged"), &json!(false)));
+    assert_eq!(
+        (&report["damage"], &report["contents"]["jobs"]["ready"]),
+        (&Value::Null, &json!(3))
+    );
+    let job = &report["damaged_jobs"][0];
+    assert_eq!((&job["finished"], &job["bytes"]), (&json!(false), &json!("payload")));
+    assert_eq!(report["damaged_records"].as_array().unwrap().len(), 1);
+    let rows = stdout(&spindle(&["verify", &data]).output().unwrap());
+    let row = format!("damaged-job\t{}: its payload is damaged", job["id"]);
+    assert!(rows.contains(&row), "{rows}");
+
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    served.spindle(&["work", "mail", "--drain", "--", "cat"]).assert().success();
+    assert_eq!(stdout(&served.spindle(&["queues"]).unwrap()), "mail\t0\t0\n");
+    assert_eq!(served.end().code(), Some(0));
+    let report = object(&data, 1);
+    let jobs = &report["contents"]["jobs"];
+    assert_eq!((&jobs["done"], &jobs["dead"], &jobs["ready"]), (&json!(2), &json!(1), &json!(0)));
+    assert_eq!(report["damaged_jobs"], json!([]));
 }

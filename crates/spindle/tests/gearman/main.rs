@@ -1,6 +1,7 @@
 //! The real server and the clients people have, unmodified.
 //!
 //! - `across`: jobs that go from Workq's door to Gearman's and back
+//! - `settings`: what the API sets for a queue, and Gearman's jobs in it
 //! - `languages`: client libraries of C, Perl, PHP, Python and Node, each as worker and as client
 //! - `tools`: `gearman` and `gearadmin`
 //!
@@ -17,5 +18,7 @@ mod across;
 mod languages;
 #[cfg(test)]
 mod server;
+#[cfg(test)]
+mod settings;
 #[cfg(test)]
 mod tools;

@@ -21,13 +21,23 @@ pub struct Served {
     child: Child,
     pub gearman: String,
     pub workq: String,
+    /// Where HTTP is spoken, if it is.
+    pub http: Option<String>,
 }
 
 impl Served {
     pub fn new() -> Served {
+        Served::with_http_on("off")
+    }
+
+    pub fn with_http() -> Served {
+        Served::with_http_on("127.0.0.1:0")
+    }
+
+    fn with_http_on(http: &str) -> Served {
         let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
             .args(["serve", "--memory", "--gearman", "127.0.0.1:0", "--workq", "127.0.0.1:0"])
-            .args(["--http", "off"])
+            .args(["--http", http, "--jobd-master", "off"])
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -41,7 +51,8 @@ impl Served {
             let (_, behind) = greeting.split_once(&format!("{door} on ")).unwrap();
             behind.split(',').next().unwrap().to_owned()
         };
-        Served { gearman: address("gearman"), workq: address("workq"), child }
+        let http = (http != "off").then(|| address("http"));
+        Served { gearman: address("gearman"), workq: address("workq"), http, child }
     }
 
     pub fn gearman_port(&self) -> &str {

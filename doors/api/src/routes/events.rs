@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use axum::http::HeaderName;
 use axum::response::sse::{Event as Sse, KeepAlive, Sse as Stream};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use spindle_core::event::{Edited, Event, Leased, Requeued};
@@ -41,10 +41,14 @@ pub(crate) struct Asked {
     /// Begin behind this event; `Last-Event-ID` goes before it. `oldest` begins with the oldest
     /// event that is kept. If nothing is said, only what happens from now on is told.
     after: Option<String>,
+    /// Whether to go on with what happens from now on. If not, the stream ends with the newest
+    /// event there is; without `after` it then has none. True if not said.
+    follow: Option<bool>,
 }
 
 /// Follow what happens on this server: every durable event, in order. A stream that broke off is
-/// resumed by its last id. An event `gap` says that what came next is not kept any more.
+/// resumed by its last id; a stream that begins now says first, without an event, at which id. An
+/// event `gap` says that what came next is not kept any more.
 #[utoipa::path(get, path = "/api/v1/events", tag = "server",
     params(Asked, ("Last-Event-ID" = Option<String>, Header,
         description = "The id of the last event that was seen")),
@@ -65,14 +69,18 @@ pub(crate) async fn events(
         (None, Some(text)) => Some(read_id(text)?),
         (None, None) => Some(end_of(&api)),
     };
+    // Who sees no event before the stream breaks off knows where it began all the same.
+    let begins = from.map(|id| Ok(Sse::default().id(id.to_string())));
+    let begins = stream::iter(begins.filter(|_| resumed.is_none() && asked.after.is_none()));
     let stopping = api.stopping();
-    let follower = Follower { api, from, stopping, page: Vec::new().into_iter() };
+    let follow = asked.follow.unwrap_or(true);
+    let follower = Follower { api, from, follow, stopping, page: Vec::new().into_iter() };
     let events = stream::unfold(follower, |mut follower| async move {
         let event = follower.next().await?;
         Some((Ok::<_, Infallible>(event), follower))
     });
     let alive = KeepAlive::new().interval(KEEP_ALIVE);
-    Ok(Stream::new(events).keep_alive(alive).into_response())
+    Ok(Stream::new(begins.chain(events)).keep_alive(alive).into_response())
 }
 
 fn read_id(text: &str) -> Answered<FeedId> {
@@ -91,6 +99,8 @@ struct Follower {
     api: Api,
     /// None: the oldest.
     from: Option<FeedId>,
+    /// Whether to wait for more at the end.
+    follow: bool,
     stopping: watch::Receiver<bool>,
     page: std::vec::IntoIter<(FeedId, FeedEvent)>,
 }
@@ -111,6 +121,9 @@ impl Follower {
             }
             match self.api.engine().feed(self.from, PAGE) {
                 Ok(page) if page.events.is_empty() && Some(page.next) == self.from => {
+                    if !self.follow {
+                        return None;
+                    }
                     self.wait(page.next).await;
                 }
                 Ok(page) if page.events.is_empty() => self.from = Some(page.next),

@@ -54,8 +54,12 @@ pub(crate) async fn ready(State(api): State<Api>) -> Response {
     responses((status = 200, description = "The numbers", body = String,
         content_type = "application/openmetrics-text")))]
 pub(crate) async fn metrics(State(api): State<Api>) -> Response {
-    let connections = api.options().connections.load(Ordering::Relaxed);
-    let text = metrics::text(api.engine(), connections).await;
+    let options = api.options();
+    let own = [("http", &options.connections)];
+    let lines = options.line_connections.iter().map(|(door, open)| (*door, open));
+    let open = own.into_iter().chain(lines);
+    let open: Vec<_> = open.map(|(door, open)| (door, open.load(Ordering::Relaxed))).collect();
+    let text = metrics::text(api.engine(), &open).await;
     let kind =
         HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], text).into_response()

@@ -1,125 +1,22 @@
-//! Submitting, reading and changing jobs.
+//! Reading and changing one job.
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use spindle_core::command::{Command, Edit};
-use spindle_core::job::Key;
-use spindle_core::{JobId, Rejection, address};
-use spindle_engine::{NewJob, Refused, RetryError, Which};
+use spindle_core::{JobId, Rejection};
+use spindle_engine::{RetryError, Which};
 use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::extract::{JobPath, JsonBody, OptionalBody};
-use crate::submit::{NewJobBody, UniqueMode};
 use crate::typed::{self, Kind, present};
 use crate::view::Job;
-use crate::{instant, keys, naming, reading};
-use spindle_http::{Answered, Code, Problem, ProblemBody, no_job};
-
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
-/// A key can be free again when the job that had it is looked at: then the submit is made again.
-const SUBMIT_TRIES: usize = 4;
-
-/// A job that was taken.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Submitted {
-    /// Its number.
-    id: u64,
-    /// The UUID by which Workq's clients know it.
-    uuid: String,
-    /// The handle by which Gearman's clients know it.
-    handle: String,
-    /// It was there already: the same request came before, or another job has the unique key.
-    existing: bool,
-}
-
-/// Submit a job. The answer comes when the job is on disk.
-#[utoipa::path(post, path = "/api/v1/jobs", tag = "jobs", request_body = NewJobBody,
-    params(("Idempotency-Key" = Option<String>, Header,
-        description = "1 to 255 bytes. The same request with the same key makes one job, however \
-                       often it is sent, as long as that job is kept.")),
-    responses(
-        (status = 201, description = "The job is taken", body = Submitted),
-        (status = 200, description = "The job was there already", body = Submitted),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json"),
-        (status = "5XX", description = "Not now", body = ProblemBody,
-            content_type = "application/problem+json")))]
-pub(crate) async fn submit(
-    State(api): State<Api>,
-    headers: HeaderMap,
-    JsonBody { value, raw }: JsonBody<NewJobBody>,
-) -> Answered<Response> {
-    let mode = value.unique.as_ref().map(|unique| unique.mode).unwrap_or_default();
-    let mut job = value.into_new_job()?;
-    let once = match headers.get(IDEMPOTENCY_KEY) {
-        None => None,
-        Some(key) => {
-            keys::check("Idempotency-Key", key.as_bytes())?;
-            let once = keys::once(key.as_bytes(), &raw);
-            // First, so that it is the one a refusal names.
-            job.submit.keys.splice(0..0, once.clone());
-            Some(once)
-        }
-    };
-    for _ in 0..SUBMIT_TRIES {
-        match submit_once(&api, &job, once.as_ref(), mode).await? {
-            Some((id, existing)) => return taken(&api, id, existing).await,
-            None => continue,
-        }
-    }
-    Err(Problem::new(Code::Busy, "the key changes hands too fast"))
-}
-
-/// Submits, or finds the job that is the answer instead. None: it went meanwhile.
-async fn submit_once(
-    api: &Api,
-    job: &NewJob,
-    once: Option<&[Key; 2]>,
-    mode: UniqueMode,
-) -> Answered<Option<(JobId, bool)>> {
-    let refused = match api.desk().call(|engine| engine.submit(job.clone())).await {
-        Ok((id, gate)) => {
-            api.desk().durable(gate).await;
-            return Ok(Some((id, false)));
-        }
-        Err(refused) => refused,
-    };
-    let Refused::Rejected(Rejection::KeyTaken(other), _) = refused else {
-        return Err(refused.into());
-    };
-    let (image, gate) = api.engine().job(Which::Id(other))?;
-    api.desk().durable(gate).await;
-    let Some(image) = image else { return Ok(None) };
-    match once.and_then(|once| keys::is_same(&image, once)) {
-        Some(true) => Ok(Some((other, true))),
-        Some(false) => {
-            let detail = "the idempotency key came with another request before: use a new one";
-            Err(Problem::new(Code::KeyReused, detail).with("job", other.0))
-        }
-        None if mode == UniqueMode::Existing => Ok(Some((other, true))),
-        None => Err(refused.into()),
-    }
-}
-
-async fn taken(api: &Api, id: JobId, existing: bool) -> Answered<Response> {
-    // The API's own jobs have no UUID but the one every door computes. An existing one may.
-    let body = Submitted {
-        id: id.0,
-        uuid: naming::uuid_of(id, None),
-        handle: address::gearman_handle(&api.options().host, id),
-        existing,
-    };
-    let status = if existing { StatusCode::OK } else { StatusCode::CREATED };
-    let location = HeaderValue::try_from(format!("/api/v1/jobs/{id}"))
-        .expect("a path of ASCII letters and digits");
-    Ok((status, [(header::LOCATION, location)], Json(body)).into_response())
-}
+use crate::{instant, naming, reading};
+use spindle_http::{Answered, ProblemBody, no_job};
 
 /// A job with its payload and its result.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "jobs",
@@ -132,7 +29,7 @@ pub(crate) async fn show(State(api): State<Api>, JobPath(which): JobPath) -> Ans
     told(&api, which).await
 }
 
-async fn told(api: &Api, which: Which) -> Answered<Response> {
+pub(super) async fn told(api: &Api, which: Which) -> Answered<Response> {
     let (revision, job) = reading::job(api, which).await?;
     let tag = HeaderValue::try_from(etag(revision)).expect("digits in quotes");
     Ok(([(header::ETAG, tag)], Json(job)).into_response())
@@ -204,7 +101,7 @@ async fn change(api: &Api, which: Which, headers: &HeaderMap, edit: Edit) -> Ans
     told(api, Which::Id(id)).await
 }
 
-async fn find(api: &Api, which: Which) -> Answered<JobId> {
+pub(super) async fn find(api: &Api, which: Which) -> Answered<JobId> {
     let (found, gate) = api.engine().find(which);
     match found {
         Some((id, _)) => Ok(id),

@@ -17,7 +17,8 @@ use spindle_engine::{
 use utoipa::ToSchema;
 
 use crate::api::Api;
-use crate::extract::{JsonBody, LeasePath, OptionalBody};
+use crate::extract::{JobPath, JsonBody, LeasePath, OptionalBody};
+use crate::routes::jobs;
 use crate::typed::{self, Kind, present};
 use crate::{instant, naming};
 use spindle_http::{Answered, Code, Problem, ProblemBody};
@@ -229,7 +230,11 @@ pub(crate) async fn extend(
     LeasePath(claim): LeasePath,
     JsonBody { value, .. }: JsonBody<ExtendBody>,
 ) -> Answered<Json<Extended>> {
-    let ttr_ms = value.ttr_ms;
+    extended(&api, claim, value).await
+}
+
+async fn extended(api: &Api, claim: Claim, body: ExtendBody) -> Answered<Json<Extended>> {
+    let ttr_ms = body.ttr_ms;
     if !(1..=EXTEND_MS_MAX).contains(&ttr_ms) {
         let detail = format!("ttr_ms is 1 to {EXTEND_MS_MAX}");
         return Err(Problem::new(Code::OutOfRange, detail));
@@ -238,6 +243,25 @@ pub(crate) async fn extend(
     api.desk().change(|engine| engine.execute(&command)).await.map_err(lease_ended)?;
     let deadline_at = instant::shown(api.engine().now_ms().saturating_add(ttr_ms));
     Ok(Json(Extended { lease_ms: ttr_ms, deadline_at }))
+}
+
+/// Give whoever has a job more time: for people, who have no token.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/extend", tag = "jobs", request_body = ExtendBody,
+    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
+    responses(
+        (status = 200, description = "The lease lasts longer", body = Extended),
+        (status = "4XX", description = "No such job, or nobody has it", body = ProblemBody,
+            content_type = "application/problem+json")))]
+pub(crate) async fn extend_for(
+    State(api): State<Api>,
+    JobPath(which): JobPath,
+    JsonBody { value, .. }: JsonBody<ExtendBody>,
+) -> Answered<Json<Extended>> {
+    let id = jobs::find(&api, which).await?;
+    extended(&api, Claim::Unfinished { id }, value).await.map_err(|problem| match problem.code {
+        Code::LeaseNotLive => Problem::new(Code::LeaseNotLive, "no worker has the job"),
+        _ => problem,
+    })
 }
 
 /// In the words of a lease: its job's end is its end.

@@ -1,6 +1,9 @@
 //! The handlers, by what they are about.
 
+pub(crate) mod bulk;
 pub(crate) mod clock;
+#[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
+pub(crate) mod constraints;
 pub(crate) mod docs;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod events;
@@ -11,4 +14,8 @@ pub(crate) mod leases;
 pub(crate) mod list;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod queues;
+pub(crate) mod submit;
+pub(crate) mod wait;
 pub(crate) mod why;
+#[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
+pub(crate) mod workers;

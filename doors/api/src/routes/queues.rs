@@ -1,22 +1,37 @@
 //! Queues and their settings.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use spindle_core::queue::QueueSettings;
-use spindle_core::state::QueueListing;
-use spindle_core::{State as Core, Status};
-use spindle_engine::Which;
+use spindle_core::state::{QueueListing, Sought};
+use spindle_core::{JobId, State as Core, Status};
+use spindle_engine::{Engine, Sighted, Tally, Which};
+use tokio::select;
+use tokio::time::{Instant, sleep_until};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::{Args, JsonBody, QueuePath};
-use crate::naming;
 use crate::submit::Backoff;
+use crate::typed::Kind;
+use crate::{instant, naming, object};
 use spindle_http::{Answered, Code, Problem, ProblemBody};
 
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 512;
+/// Stretches of a walk for a queue's oldest job.
+const OLDEST_STRETCHES_MAX: usize = 16;
+/// A drain is waited for so long at most, in seconds.
+const WAIT_S_MAX: u64 = 300;
+/// Foreground jobs end in no record: a drain looks for itself this often.
+const DRAIN_LOOK: Duration = Duration::from_millis(250);
 
 /// A queue's numbers.
 #[derive(Serialize, ToSchema)]
@@ -35,7 +50,34 @@ pub(crate) struct Queue {
     /// is the oldest.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_ready_age_ms: Option<u64>,
+    /// What went through it in the last 50 to 60 seconds.
+    last_minute: Counted,
 }
+
+/// What went through a queue.
+#[derive(Default, Serialize, ToSchema)]
+pub(crate) struct Counted {
+    /// Jobs submitted.
+    submitted: u64,
+    /// Leases given.
+    leased: u64,
+    /// Jobs done.
+    completed: u64,
+    /// Attempts that ended and left their job to be tried again.
+    requeued: u64,
+    /// Jobs that died.
+    died: u64,
+}
+
+impl From<Tally> for Counted {
+    fn from(tally: Tally) -> Counted {
+        let Tally { submitted, leased, completed, requeued, died } = tally;
+        Counted { submitted, leased, completed, requeued, died }
+    }
+}
+
+/// A queue in full; its entity tag is that of its settings.
+type Told = ([(HeaderName, HeaderValue); 1], Json<QueueInFull>);
 
 /// Jobs by status.
 #[derive(Serialize, ToSchema)]
@@ -55,6 +97,14 @@ pub(crate) struct QueueInFull {
     queue: Queue,
     /// Clients of all doors that wait for a job of it now, up to 1,000.
     waiting_leases: usize,
+    /// When a worker last asked for its jobs, since the server began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_asked_at: Option<String>,
+    /// How long ago its oldest ready job was submitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest_ready_age_ms: Option<u64>,
+    /// What went through it since the server began.
+    since_start: Counted,
     settings: Settings,
 }
 
@@ -69,7 +119,11 @@ pub(crate) struct Settings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fails_max: Option<u32>,
     /// Wait between failures of a job that says nothing itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "object::optional"
+    )]
     backoff: Option<Backoff>,
     /// Lease length of a job without TTR, for workers that are not bound to a connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,6 +140,10 @@ pub(crate) struct Settings {
     /// Most finished jobs kept; the oldest go first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     finished_max: Option<u64>,
+    /// What payloads are that came as mere bytes (Workq, Gearman), for constraints that look into
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes_type: Option<Kind>,
 }
 
 impl Settings {
@@ -99,7 +157,16 @@ impl Settings {
             keep_dead_ms: settings.keep_dead_ms,
             jobs_max: settings.jobs_max,
             finished_max: settings.finished_max,
+            bytes_type: settings.bytes_type.map(Kind::of),
         }
+    }
+
+    /// What tells these settings from others.
+    fn tag(&self) -> HeaderValue {
+        let text = serde_json::to_vec(self).expect("numbers and words are JSON");
+        let sum = Sha256::digest(&text);
+        let hex: String = sum[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        HeaderValue::try_from(format!("\"{hex}\"")).expect("digits in quotes")
     }
 
     /// Everything the API knows of is replaced; what other doors set stays.
@@ -112,6 +179,7 @@ impl Settings {
         settings.keep_dead_ms = self.keep_dead_ms;
         settings.jobs_max = self.jobs_max;
         settings.finished_max = self.finished_max;
+        settings.bytes_type = self.bytes_type.map(|kind| kind.core() as i32);
     }
 }
 
@@ -149,16 +217,23 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
     }
     let after = asked.cursor.map(|text| naming::from_base64("cursor", &text)).transpose()?;
     let now_ms = api.engine().now_ms();
-    let (queues, last) = api.engine().look(|state| {
+    let (mut queues, last) = api.engine().look(|state| {
         let listed: Vec<QueueListing> = state
             .queues_from(after.as_deref().unwrap_or_default(), after.is_some())
             .take(limit + 1)
             .collect();
         let last = listed.get(limit).and(listed.get(limit - 1)).map(|queue| queue.name.clone());
-        let queues: Vec<Queue> =
-            listed.iter().take(limit).map(|queue| told(state, queue, now_ms)).collect();
+        let queues: Vec<(Bytes, Queue)> = listed
+            .iter()
+            .take(limit)
+            .map(|queue| (queue.name.clone(), told(state, queue, now_ms)))
+            .collect();
         (queues, last)
     });
+    for (name, queue) in &mut queues {
+        queue.last_minute = api.engine().traffic(name).last_minute.into();
+    }
+    let queues = queues.into_iter().map(|(_, queue)| queue).collect();
     Ok(Json(Page { queues, next_cursor: last.map(|name| naming::to_base64(&name)) }))
 }
 
@@ -179,7 +254,24 @@ fn told(state: &Core, queue: &QueueListing, now_ms: u64) -> Queue {
             dead: count(Status::Dead),
         },
         next_ready_age_ms: next.flatten().map(|job| now_ms.saturating_sub(job.created_ms())),
+        last_minute: Counted::default(),
     }
+}
+
+/// When the oldest ready job of a queue was submitted. None if there is none, or if it is not
+/// found without a long walk.
+pub(crate) fn oldest_ready_ms(engine: &Engine, queue: &Bytes) -> Option<u64> {
+    let sought =
+        Sought { statuses: vec![Status::Ready], queue: Some(queue.clone()), ..Sought::default() };
+    let mut from = Some(JobId(0));
+    for _ in 0..OLDEST_STRETCHES_MAX {
+        let sightings = engine.seek(from?, &sought, 1);
+        if let Some(Sighted::Live(image)) = sightings.found.first() {
+            return Some(image.created_ms);
+        }
+        from = sightings.next;
+    }
+    None
 }
 
 /// A queue with its settings. A queue that only has waiting workers counts too.
@@ -189,14 +281,11 @@ fn told(state: &Core, queue: &QueueListing, now_ms: u64) -> Queue {
         (status = 200, description = "The queue", body = QueueInFull),
         (status = "4XX", description = "No such queue", body = ProblemBody,
             content_type = "application/problem+json")))]
-pub(crate) async fn show(
-    State(api): State<Api>,
-    QueuePath(name): QueuePath,
-) -> Answered<Json<QueueInFull>> {
+pub(crate) async fn show(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
     shown(&api, &name).await
 }
 
-async fn shown(api: &Api, name: &[u8]) -> Answered<Json<QueueInFull>> {
+async fn shown(api: &Api, name: &Bytes) -> Answered<Told> {
     let (listing, gate) = api.engine().queue(name);
     api.desk().durable(gate).await;
     let Some(listing) = listing else {
@@ -207,8 +296,24 @@ async fn shown(api: &Api, name: &[u8]) -> Answered<Json<QueueInFull>> {
         let settings = state.queue(name).map(|queue| Settings::of(queue.settings()));
         (told(state, &listing, now_ms), settings.unwrap_or_default())
     });
-    let waiting_leases = api.engine().waiting_leases(name);
-    Ok(Json(QueueInFull { queue, waiting_leases, settings }))
+    Ok(in_full(api, name, queue, settings))
+}
+
+fn in_full(api: &Api, name: &Bytes, mut queue: Queue, settings: Settings) -> Told {
+    let engine = api.engine();
+    let traffic = engine.traffic(name);
+    queue.last_minute = traffic.last_minute.into();
+    let age = |ms: u64| engine.now_ms().saturating_sub(ms);
+    let tag = settings.tag();
+    let body = QueueInFull {
+        queue,
+        waiting_leases: engine.waiting_leases(name),
+        last_asked_at: traffic.asked_ms.map(instant::shown),
+        oldest_ready_age_ms: oldest_ready_ms(engine, name).map(age),
+        since_start: traffic.total.into(),
+        settings,
+    };
+    ([(header::ETAG, tag)], Json(body))
 }
 
 fn no_queue() -> Problem {
@@ -222,10 +327,7 @@ fn no_queue() -> Problem {
         (status = 200, description = "The queue as it is now", body = QueueInFull),
         (status = "4XX", description = "Refused", body = ProblemBody,
             content_type = "application/problem+json")))]
-pub(crate) async fn pause(
-    State(api): State<Api>,
-    QueuePath(name): QueuePath,
-) -> Answered<Json<QueueInFull>> {
+pub(crate) async fn pause(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
     change(&api, &name, |settings| settings.paused = true).await
 }
 
@@ -236,10 +338,7 @@ pub(crate) async fn pause(
         (status = 200, description = "The queue as it is now", body = QueueInFull),
         (status = "4XX", description = "Refused", body = ProblemBody,
             content_type = "application/problem+json")))]
-pub(crate) async fn resume(
-    State(api): State<Api>,
-    QueuePath(name): QueuePath,
-) -> Answered<Json<QueueInFull>> {
+pub(crate) async fn resume(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
     let (known, gate) = api.engine().queue(&name);
     if known.is_none() {
         api.desk().durable(gate).await;
@@ -249,29 +348,99 @@ pub(crate) async fn resume(
 }
 
 /// Replace a queue's settings; what is left out becomes the default. Pausing is not among them.
+/// With `If-Match` only if they are still what was read.
 #[utoipa::path(put, path = "/api/v1/queues/{name}/settings", tag = "queues",
     request_body = Settings,
-    params(("name" = String, Path, description = "Its name, percent-encoded")),
+    params(("name" = String, Path, description = "Its name, percent-encoded"),
+        ("If-Match" = Option<String>, Header,
+            description = "The ETag of the queue as it was read")),
     responses(
         (status = 200, description = "The queue as it is now", body = QueueInFull),
+        (status = 412, description = "They changed meanwhile", body = ProblemBody,
+            content_type = "application/problem+json"),
         (status = "4XX", description = "Refused", body = ProblemBody,
             content_type = "application/problem+json")))]
 pub(crate) async fn set(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
+    headers: HeaderMap,
     JsonBody { value, .. }: JsonBody<Settings>,
-) -> Answered<Json<QueueInFull>> {
+) -> Answered<Told> {
     if value.ttr_default_ms == Some(0) {
         return Err(Problem::new(Code::OutOfRange, "ttr_default_ms is at least 1"));
     }
-    change(&api, &name, |settings| value.put(settings)).await
+    let wanted = headers.get(header::IF_MATCH).filter(|tag| tag.as_bytes() != b"*");
+    let stale = AtomicBool::new(false);
+    let told = change(&api, &name, |settings| {
+        let is_stale = wanted.is_some_and(|tag| *tag != Settings::of(settings).tag());
+        stale.store(is_stale, Ordering::Relaxed);
+        if !is_stale {
+            value.put(settings);
+        }
+    })
+    .await;
+    if stale.load(Ordering::Relaxed) {
+        let detail = "the settings changed since they were read: read them again and decide anew";
+        return Err(Problem::new(Code::RevisionMismatch, detail));
+    }
+    told
 }
 
-async fn change(
-    api: &Api,
-    name: &bytes::Bytes,
-    change: impl Fn(&mut QueueSettings),
-) -> Answered<Json<QueueInFull>> {
+/// How long to wait for a drain.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DrainAsked {
+    /// In seconds, at most 300; 0, and what is not said, does not wait.
+    wait_s: Option<u64>,
+}
+
+/// How far a drain is.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Drained {
+    /// No worker has a job of the queue any more.
+    drained: bool,
+    /// So many still do.
+    leased: usize,
+}
+
+/// Pause a queue, and wait until no worker has a job of it any more. It stays paused, and its
+/// waiting jobs stay.
+#[utoipa::path(post, path = "/api/v1/queues/{name}/drain", tag = "queues",
+    params(("name" = String, Path, description = "Its name, percent-encoded"), DrainAsked),
+    responses(
+        (status = 200, description = "It is paused, and so far drained", body = Drained),
+        (status = "4XX", description = "Refused", body = ProblemBody,
+            content_type = "application/problem+json")))]
+pub(crate) async fn drain(
+    State(api): State<Api>,
+    QueuePath(name): QueuePath,
+    Args(asked): Args<DrainAsked>,
+) -> Answered<Json<Drained>> {
+    let wait_s = asked.wait_s.unwrap_or(0);
+    if wait_s > WAIT_S_MAX {
+        return Err(Problem::new(Code::OutOfRange, "wait_s is at most 300"));
+    }
+    let deadline = Instant::now() + Duration::from_secs(wait_s);
+    let (mut moves, mut stopping) = (api.desk().moves(), api.stopping());
+    let _: Told = change(&api, &name, |settings| settings.paused = true).await?;
+    loop {
+        let (listing, gate) = api.engine().queue(&name);
+        let leased = listing.map_or(0, |queue| queue.counts[Status::Leased as usize]);
+        let is_over = Instant::now() >= deadline || *stopping.borrow();
+        if leased == 0 || is_over {
+            api.desk().durable(gate).await;
+            return Ok(Json(Drained { drained: leased == 0, leased }));
+        }
+        let next_look = deadline.min(Instant::now() + DRAIN_LOOK);
+        select! {
+            _ = moves.changed() => {}
+            _ = stopping.changed() => {}
+            () = sleep_until(next_look) => {}
+        }
+    }
+}
+
+async fn change(api: &Api, name: &Bytes, change: impl Fn(&mut QueueSettings)) -> Answered<Told> {
     api.desk().change(|engine| engine.change_queue(name, &change)).await?;
     match shown(api, name).await {
         // Setting everything to its default lets an empty queue go: that is what it is now.
@@ -279,8 +448,7 @@ async fn change(
             let listing =
                 QueueListing { name: name.clone(), counts: [0; Status::ALL.len()], paused: false };
             let queue = api.engine().look(|state| told(state, &listing, 0));
-            let waiting_leases = api.engine().waiting_leases(name);
-            Ok(Json(QueueInFull { queue, waiting_leases, settings: Settings::default() }))
+            Ok(in_full(api, name, queue, Settings::default()))
         }
         other => other,
     }
@@ -305,7 +473,7 @@ pub(crate) async fn purge(
     QueuePath(name): QueuePath,
 ) -> Answered<Json<Purged>> {
     // Only what is there now: with producers at work it would never end.
-    let (_, gate) = api.engine().find(Which::Id(spindle_core::JobId(0)));
+    let (_, gate) = api.engine().find(Which::Id(JobId(0)));
     api.desk().durable(gate).await;
     let most = api.engine().queue(&name).0.map_or(0, |queue| {
         queue.counts[Status::Ready as usize] + queue.counts[Status::Scheduled as usize]

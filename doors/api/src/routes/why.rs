@@ -3,9 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use spindle_core::job::Label;
-use spindle_core::queue::Constraint;
 use spindle_core::{JobId, JobImage, State as Core, Status};
+use spindle_engine::{Held, held_back};
 use tokio::task::yield_now;
 use utoipa::ToSchema;
 
@@ -146,31 +145,23 @@ fn holding(state: &Core, image: &JobImage, now_ms: u64) -> Vec<Reason> {
     if state.queue(&image.queue).is_some_and(|queue| queue.settings().paused) {
         reasons.push(Reason::new("paused", "its queue is paused"));
     }
-    for label in &image.rare().labels {
-        let rule = state.constraints().find(|rule| rule.number == label.constraint);
-        reasons.extend(rule.and_then(|rule| closed(state, rule, *label, now_ms)));
-    }
+    let held = held_back(state, &image.rare().labels, now_ms);
+    reasons.extend(held.into_iter().map(constrained));
     reasons
 }
 
-/// Why a constraint lets no job with this label start now, if it does not.
-fn closed(state: &Core, rule: &Constraint, label: Label, now_ms: u64) -> Option<Reason> {
-    let bucket = state.bucket(label)?;
-    let name = String::from_utf8_lossy(&rule.name).into_owned();
-    let mut reason = if let Some(max) = rule.running_max.filter(|max| bucket.running() >= *max) {
-        let text = format!("constraint {name}: {max} of its jobs run, and no more may");
-        Reason::new("constraint", text)
-    } else {
-        let rate = rule.rate.as_ref()?;
-        let token = u128::from(rate.per_ms.max(1));
-        let missing = token.checked_sub(bucket.level_at(rule, now_ms)).filter(|left| *left > 0)?;
-        let wait_ms = missing.div_ceil(u128::from(rate.count.max(1)));
-        let free_ms = now_ms.saturating_add(u64::try_from(wait_ms).unwrap_or(u64::MAX));
-        let text = format!("constraint {name}: no more jobs may start for now");
-        Reason::new("constraint", text).until(Some(free_ms))
+/// A constraint lets no job with its label start now.
+fn constrained(held: Held) -> Reason {
+    let name = held.constraint;
+    let text = match held.running_max {
+        Some(max) => format!("constraint {name}: {max} of its jobs run, and no more may"),
+        None => format!("constraint {name}: no more jobs may start for now"),
     };
+    // A running job that ends frees it too, and when that is nobody knows.
+    let until = held.frees_ms.filter(|_| held.running_max.is_none());
+    let mut reason = Reason::new("constraint", text).until(until);
     reason.constraint = Some(name);
-    Some(reason)
+    reason
 }
 
 /// How many ready jobs of its queue come before it. Counted in steps, while the line moves.

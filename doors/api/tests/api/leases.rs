@@ -363,3 +363,22 @@ async fn more_waiters_than_may_wait_are_told_to_come_again() {
     let ended = tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap();
     assert_eq!(ended.unwrap().unwrap().status(), StatusCode::NO_CONTENT);
 }
+
+#[tokio::test]
+async fn a_person_gives_a_worker_more_time_without_its_token() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q", "ttr_ms": 1000 })).await;
+    let more = json!({ "ttr_ms": 60_000 });
+    let early = bench.post("/api/v1/jobs/1/extend", more.clone()).await;
+    early.is_problem(409, "lease_not_live");
+    bench.lease("q").await;
+    let told = bench.post("/api/v1/jobs/1/extend", more.clone()).await.json();
+    assert_eq!(told, json!({ "lease_ms": 60_000, "deadline_at": "2026-01-02T03:05:05.678Z" }));
+    bench.pass(30_000);
+    let job = bench.get("/api/v1/jobs/1").await.json();
+    assert_eq!(job["status"], "leased");
+    assert_eq!(job["lease"]["deadline_at"], "2026-01-02T03:05:05.678Z");
+    bench.post("/api/v1/jobs/2/extend", more).await.is_problem(404, "job_not_found");
+    let zero = bench.post("/api/v1/jobs/1/extend", json!({ "ttr_ms": 0 })).await;
+    zero.is_problem(400, "out_of_range");
+}

@@ -2,6 +2,10 @@
 
 use axum::http::Method;
 use serde_json::{Value, json};
+use spindle_core::command::Submit;
+use spindle_core::job::Origin;
+use spindle_core::{BytesRef, JobId, Type};
+use spindle_engine::NewJob;
 
 use crate::bench::Bench;
 
@@ -67,27 +71,28 @@ async fn pages_follow_each_other_without_a_gap() {
 }
 
 #[tokio::test]
-async fn a_long_walk_ends_with_a_cursor_and_finds_everything_in_the_end() {
+async fn one_among_many_is_found_at_once_by_what_is_indexed_and_step_by_step_by_its_tag() {
     let bench = Bench::new();
-    // More than one request walks: 40 steps of 512.
-    let count = 21_000;
-    let job = |queue: &'static str| {
-        let place = spindle_core::BytesRef::empty(spindle_core::Type::Bytes);
-        let origin = spindle_core::job::Origin::Api;
-        let id = spindle_core::JobId(0);
-        let submit = spindle_core::command::Submit::new(id, queue.as_bytes().into(), origin, place);
-        let kind = spindle_core::Type::Bytes;
-        spindle_engine::NewJob { submit, payload: b""[..].into(), kind }
+    let submit = |count: u64, queue: &'static [u8]| {
+        for _ in 0..count {
+            let empty = BytesRef::empty(Type::Bytes);
+            let mut submit = Submit::new(JobId(0), queue.into(), Origin::Workq, empty);
+            submit.tags = if queue == b"rare" { vec!["odd".into()] } else { Vec::new() };
+            bench.engine.submit(NewJob { submit, payload: "".into(), kind: Type::Bytes }).unwrap();
+        }
     };
-    for _ in 1..count {
-        bench.engine.submit(job("q")).unwrap();
-    }
-    bench.engine.submit(job("rare")).unwrap();
+    // More than a request looks through for a tag.
+    submit(27_000, b"q");
+    submit(1, b"rare");
     bench.engine.nudge();
-    let page = bench.get("/api/v1/jobs?queue=rare").await.json();
-    assert_eq!(page["jobs"], json!([]));
+    bench.call(Method::POST, "/api/v1/jobs/27001/park").await;
+    assert_eq!(ids(&bench, "?queue=rare").await, [27_001]);
+    assert_eq!(ids(&bench, "?status=parked").await, [27_001]);
+    assert_eq!(ids(&bench, "?door=api").await, [0; 0]);
+    let page = bench.get("/api/v1/jobs?tag=odd").await.json();
+    assert_eq!((&page["jobs"], &page["partial"]), (&json!([]), &json!(true)));
     let cursor = page["next_cursor"].as_str().expect("there is more to look through");
-    assert_eq!(ids(&bench, &format!("?queue=rare&cursor={cursor}")).await, [count]);
+    assert_eq!(ids(&bench, &format!("?tag=odd&cursor={cursor}")).await, [27_001]);
 }
 
 #[tokio::test]
@@ -112,4 +117,115 @@ async fn what_a_list_gets_wrong_is_told() {
         bench.get(&format!("/api/v1/jobs{query}")).await.is_problem(400, "bad_field");
     }
     assert_eq!(ids(&bench, "?limit=1000").await, [0; 0]);
+}
+
+#[tokio::test]
+async fn jobs_are_listed_by_door_time_and_key() {
+    let bench = Bench::new();
+    let key = json!({ "queue": "a", "unique": { "key": "k" } });
+    bench.submit(key).await;
+    let own = Submit::new(JobId(0), "a".into(), Origin::Workq, BytesRef::empty(Type::Bytes));
+    let foreign = NewJob { submit: own, payload: "x".into(), kind: Type::Bytes };
+    bench.engine.submit(foreign).unwrap();
+    bench.engine.nudge();
+    bench.pass(60_000);
+    bench.submit(json!({ "queue": "a" })).await;
+    bench.call(Method::POST, "/api/v1/jobs/3/cancel").await;
+    bench.pass(60_000);
+    bench.submit(json!({ "queue": "b" })).await;
+    assert_eq!(ids(&bench, "?door=workq").await, [2]);
+    assert_eq!(ids(&bench, "?door=api").await, [1, 3, 4]);
+    assert_eq!(ids(&bench, "?door=api&status=dead").await, [3]);
+    assert_eq!(ids(&bench, "?door=workq&status=dead").await, [0; 0]);
+    assert_eq!(ids(&bench, "?status=ready,dead&queue=a").await, [1, 2, 3]);
+    // 03:04:05.678, a minute later, and two.
+    assert_eq!(ids(&bench, "?created_from=2026-01-02T03:05:05.678Z").await, [3, 4]);
+    assert_eq!(ids(&bench, "?created_from=2026-01-02T03:05:05.679Z").await, [4]);
+    assert_eq!(ids(&bench, "?created_before=2026-01-02T03:05:05.678Z").await, [1, 2]);
+    let hour = "?created_from=2026-01-02T03:04:30Z&created_before=2026-01-02T03:05:30Z";
+    assert_eq!(ids(&bench, hour).await, [3]);
+    assert_eq!(ids(&bench, "?unique_key=k&queue=a").await, [1]);
+    assert_eq!(ids(&bench, "?unique_key=k&queue=b").await, [0; 0]);
+    assert_eq!(ids(&bench, "?unique_key=other&queue=a").await, [0; 0]);
+    assert_eq!(ids(&bench, "?unique_key=k&queue=a&status=done").await, [0; 0]);
+    for (query, code) in [
+        ("unique_key=k", "bad_field"),
+        ("door=front", "out_of_range"),
+        ("created_from=soon", "out_of_range"),
+        ("status=ready,", "out_of_range"),
+        ("text=", "out_of_range"),
+        ("colour=red", "bad_field"),
+        ("limit=0", "out_of_range"),
+        ("limit=ten", "bad_field"),
+        ("cursor=-1", "out_of_range"),
+    ] {
+        bench.get(&format!("/api/v1/jobs?{query}")).await.is_problem(400, code);
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_found_by_its_idempotency_key_also_when_it_is_done() {
+    let bench = Bench::new();
+    let mut request =
+        crate::bench::json(Method::POST, "/api/v1/jobs", &json!({ "queue": "a", "payload": 7 }));
+    request.headers_mut().insert("idempotency-key", "order 7".parse().unwrap());
+    bench.send(request).await;
+    bench.submit(json!({ "queue": "a" })).await;
+    assert_eq!(ids(&bench, "?idempotency_key=order%207").await, [1]);
+    bench.call(Method::POST, "/api/v1/jobs/1/cancel").await;
+    assert_eq!(ids(&bench, "?idempotency_key=order%207").await, [1]);
+    assert_eq!(ids(&bench, "?idempotency_key=order%208").await, [0; 0]);
+}
+
+#[tokio::test]
+async fn jobs_are_found_by_a_text_in_their_payload() {
+    let bench = Bench::new();
+    for name in ["Ann", "Bob", "Annika"] {
+        bench.submit(json!({ "queue": "a", "payload": { "name": name } })).await;
+    }
+    bench.submit(json!({ "queue": "b", "payload_base64": "QW5uAP8=" })).await;
+    bench.call(Method::POST, "/api/v1/jobs/3/cancel").await;
+    assert_eq!(ids(&bench, "?text=Ann").await, [1, 3, 4]);
+    assert_eq!(ids(&bench, "?text=Ann&queue=a&status=ready").await, [1]);
+    assert_eq!(ids(&bench, "?text=%22name%22:%22Bob%22").await, [2]);
+    assert_eq!(ids(&bench, "?text=ann").await, [0; 0], "byte for byte");
+}
+
+#[tokio::test]
+async fn a_search_through_more_than_one_request_may_goes_on_from_its_cursor() {
+    let bench = Bench::new();
+    let large = "x".repeat(900_000);
+    for batch in 0..10 {
+        let jobs: Vec<Value> = (0..8)
+            .map(|n| {
+                let hit = if (batch, n) == (9, 7) { "needle" } else { "" };
+                json!({ "queue": "a", "payload": format!("{large}{hit}") })
+            })
+            .collect();
+        let told = bench.post("/api/v1/jobs/batch", json!({ "jobs": jobs })).await.json();
+        assert_eq!(told["taken"], 8, "{told}");
+    }
+    let first = bench.get("/api/v1/jobs?text=needle").await.json();
+    assert_eq!((&first["partial"], &first["jobs"]), (&json!(true), &json!([])));
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let second = bench.get(&format!("/api/v1/jobs?text=needle&cursor={cursor}")).await.json();
+    assert_eq!(second["jobs"][0]["id"], 80);
+    assert_eq!((&second["partial"], &second["next_cursor"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test]
+async fn a_list_waits_for_what_it_tells_and_not_for_what_it_does_not() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "a" })).await;
+    bench.log.hold(true);
+    let own = Submit::new(JobId(0), "b".into(), Origin::Api, BytesRef::empty(Type::Bytes));
+    let undurable = NewJob { submit: own, payload: "x".into(), kind: Type::Bytes };
+    bench.engine.submit(undurable).unwrap();
+    assert_eq!(ids(&bench, "?queue=a").await, [1]);
+    let asked = ids(&bench, "?queue=b");
+    let mut asked = std::pin::pin!(asked);
+    let early = tokio::time::timeout(std::time::Duration::from_millis(50), &mut asked).await;
+    assert!(early.is_err(), "job 2 is not on disk yet");
+    bench.log.hold(false);
+    assert_eq!(asked.await, [2]);
 }

@@ -1,7 +1,15 @@
 //! The HTTP API over an engine in memory, route by route.
 
 #[cfg(test)]
+mod batch;
+#[cfg(test)]
 mod bench;
+#[cfg(test)]
+mod bulk;
+#[cfg(test)]
+mod constraints;
+#[cfg(test)]
+mod constraints_page;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
@@ -24,3 +32,5 @@ mod queues;
 mod strangers;
 #[cfg(test)]
 mod why;
+#[cfg(test)]
+mod workers;

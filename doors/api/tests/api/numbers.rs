@@ -47,6 +47,12 @@ async fn metrics_count_what_happened_and_what_is_there() {
         "spindle_queue_jobs{queue=\"q\\\"\\n\",status=\"done\"} 1",
         "spindle_queue_jobs{queue=\"q\\\"\\n\",status=\"ready\"} 1",
         "spindle_queue_next_ready_age_seconds{queue=\"q\\\"\\n\"} 2",
+        "spindle_queue_oldest_ready_age_seconds{queue=\"q\\\"\\n\"} 2",
+        "spindle_queue_submitted_total{queue=\"q\\\"\\n\"} 3",
+        "spindle_queue_leased_total{queue=\"q\\\"\\n\"} 3",
+        "spindle_queue_completed_total{queue=\"q\\\"\\n\"} 1",
+        "spindle_queue_requeued_total{queue=\"q\\\"\\n\"} 1",
+        "spindle_queue_died_total{queue=\"q\\\"\\n\"} 1",
         "# EOF",
     ] {
         has(&text, line);
@@ -71,6 +77,43 @@ async fn queues_beyond_the_largest_hundred_share_one_label() {
     assert_eq!(labels, 101 * 6);
     has(&text, "spindle_queue_jobs{queue=\"q102\",status=\"ready\"} 2");
     has(&text, "spindle_queue_jobs{queue=\"(others)\",status=\"ready\"} 3");
+}
+
+#[tokio::test]
+async fn what_takes_time_is_told_as_histograms() {
+    let bench = Bench::new();
+    let at = "2026-01-02T03:04:06.678Z";
+    bench.submit(json!({ "queue": "q", "run_at": at })).await;
+    bench.pass(1_030);
+    let text = metrics(&bench).await;
+    for line in [
+        "# TYPE spindle_schedule_lag_seconds histogram",
+        "spindle_schedule_lag_seconds_count 1",
+        "spindle_schedule_lag_seconds_sum 0.03",
+        "spindle_schedule_lag_seconds_bucket{le=\"0.016\"} 0",
+        "spindle_schedule_lag_seconds_bucket{le=\"0.032\"} 1",
+        "spindle_schedule_lag_seconds_bucket{le=\"+Inf\"} 1",
+        "# TYPE spindle_commit_seconds histogram",
+        "# TYPE spindle_commit_batch_bytes histogram",
+    ] {
+        has(&text, line);
+    }
+    let count = |name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}_count ")));
+        line.unwrap_or_else(|| panic!("{name} in\n{text}")).parse().unwrap()
+    };
+    assert!(count("spindle_commit_seconds") > 0);
+    assert_eq!(count("spindle_commit_seconds"), count("spindle_commit_batch_bytes"));
+}
+
+#[tokio::test]
+async fn connections_of_all_doors_are_told() {
+    let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(7));
+    let lines = vec![("workq", count)];
+    let bench = Bench::with(|options| options.line_connections = lines, Default::default());
+    let text = metrics(&bench).await;
+    has(&text, "spindle_connections{door=\"workq\"} 7");
+    has(&text, "spindle_connections{door=\"http\"} 0");
 }
 
 #[tokio::test]
@@ -126,20 +169,29 @@ async fn the_description_names_every_route_and_every_type() {
     assert_eq!(
         routes,
         [
+            "delete /api/v1/constraints/{name}",
             "delete /api/v1/jobs/{id}",
+            "get /api/v1/constraints",
+            "get /api/v1/constraints/{name}",
+            "get /api/v1/constraints/{name}/buckets",
             "get /api/v1/events",
             "get /api/v1/jobs",
             "get /api/v1/jobs/{id}",
+            "get /api/v1/jobs/{id}/wait",
             "get /api/v1/jobs/{id}/why",
             "get /api/v1/queues",
             "get /api/v1/queues/{name}",
+            "get /api/v1/workers",
             "get /healthz",
             "get /metrics",
             "get /readyz",
             "patch /api/v1/jobs/{id}",
             "post /api/v1/clock/accept",
             "post /api/v1/jobs",
+            "post /api/v1/jobs/batch",
+            "post /api/v1/jobs/bulk",
             "post /api/v1/jobs/{id}/cancel",
+            "post /api/v1/jobs/{id}/extend",
             "post /api/v1/jobs/{id}/park",
             "post /api/v1/jobs/{id}/release",
             "post /api/v1/jobs/{id}/retry",
@@ -148,9 +200,11 @@ async fn the_description_names_every_route_and_every_type() {
             "post /api/v1/leases/{token}/extend",
             "post /api/v1/leases/{token}/fail",
             "post /api/v1/leases/{token}/release",
+            "post /api/v1/queues/{name}/drain",
             "post /api/v1/queues/{name}/pause",
             "post /api/v1/queues/{name}/purge",
             "post /api/v1/queues/{name}/resume",
+            "put /api/v1/constraints/{name}",
             "put /api/v1/queues/{name}/settings",
         ]
     );

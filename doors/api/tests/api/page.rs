@@ -9,14 +9,14 @@ use crate::bench::{Bench, Reply};
 
 const PAGE: &str = include_str!("../../../../docs/api.md");
 
-struct Example<'a> {
-    request: &'a str,
-    answer: &'a str,
+pub struct Example<'a> {
+    pub request: &'a str,
+    pub answer: &'a str,
 }
 
 /// A block that begins with a method is a request, and the next one its answer.
-fn examples() -> Vec<Example<'static>> {
-    let mut blocks = PAGE
+pub fn examples(page: &'static str) -> Vec<Example<'static>> {
+    let mut blocks = page
         .split("```http\n")
         .skip(1)
         .map(|rest| rest.split_once("\n```").expect("every block ends").0);
@@ -29,7 +29,7 @@ fn examples() -> Vec<Example<'static>> {
     examples
 }
 
-fn read(text: &str) -> Request<Body> {
+pub fn read(text: &str) -> Request<Body> {
     let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
     let mut lines = head.lines();
     let (method, path) = lines.next().unwrap().split_once(' ').unwrap();
@@ -48,7 +48,7 @@ fn read(text: &str) -> Request<Body> {
 }
 
 #[track_caller]
-fn check(example: &Example<'_>, reply: &Reply) {
+pub fn check(example: &Example<'_>, reply: &Reply) {
     let (head, body) = example.answer.split_once("\n\n").unwrap_or((example.answer, ""));
     let mut lines = head.lines();
     let status = format!("HTTP/1.1 {}", reply.status);
@@ -69,7 +69,7 @@ fn check(example: &Example<'_>, reply: &Reply) {
 #[tokio::test]
 async fn every_example_gives_what_stands_below_it() {
     let bench = Bench::new();
-    let examples = examples();
+    let examples = examples(PAGE);
     assert!(examples.len() > 10);
     for example in &examples {
         let reply = bench.send(read(example.request)).await;
@@ -111,4 +111,30 @@ async fn every_metric_is_on_the_page() {
         count += 1;
     }
     assert!(count > 15);
+}
+
+/// The metrics that a text speaks of.
+fn spoken_of(text: &str) -> Vec<&str> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+    let words = text.split(|c: char| !is_part(c));
+    words.filter(|word| word.starts_with("spindle_")).collect()
+}
+
+#[tokio::test]
+async fn alerts_and_dashboard_speak_of_metrics_that_there_are() {
+    let bench = Bench::new();
+    bench.submit(serde_json::json!({ "queue": "q" })).await;
+    let told = bench.get("/metrics").await;
+    let samples: Vec<&str> =
+        told.text().lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
+    for (name, text) in [
+        ("alerts", include_str!("../../../../deploy/prometheus/alerts.yml")),
+        ("dashboard", include_str!("../../../../deploy/grafana/spindle.json")),
+    ] {
+        let wanted = spoken_of(text);
+        assert!(wanted.len() > 10, "{name}");
+        for metric in wanted {
+            assert!(samples.contains(&metric), "{name}: {metric}");
+        }
+    }
 }

@@ -28,13 +28,22 @@ async fn a_queue_counts_its_jobs_by_status() {
     let counts = json!({
         "scheduled": 1, "ready": 1, "leased": 1, "parked": 1, "done": 0, "dead": 1,
     });
-    let queue = json!({ "name": "q", "paused": false, "jobs": counts, "next_ready_age_ms": 1500 });
+    let through = json!({
+        "submitted": 5, "leased": 1, "completed": 0, "requeued": 0, "died": 1,
+    });
+    let queue = json!({
+        "name": "q", "paused": false, "jobs": counts, "next_ready_age_ms": 1500,
+        "last_minute": through,
+    });
     let list = bench.get("/api/v1/queues").await.json();
     assert_eq!(list, json!({ "queues": [queue] }));
     let mut told = bench.get("/api/v1/queues/q").await.json();
     let more = told.as_object_mut().unwrap();
     assert_eq!(more.remove("settings").unwrap(), json!({}));
     assert_eq!(more.remove("waiting_leases").unwrap(), json!(0));
+    assert_eq!(more.remove("since_start").unwrap(), through);
+    assert_eq!(more.remove("last_asked_at").unwrap(), json!("2026-01-02T03:04:05.678Z"));
+    assert_eq!(more.remove("oldest_ready_age_ms").unwrap(), json!(1500));
     assert_eq!(told, queue);
 }
 
@@ -138,4 +147,80 @@ async fn queues_are_listed_in_pages() {
     bench.get("/api/v1/queues?limit=513").await.is_problem(400, "out_of_range");
     bench.get("/api/v1/queues?limit=0").await.is_problem(400, "out_of_range");
     bench.get("/api/v1/queues?cursor=*").await.is_problem(400, "out_of_range");
+}
+
+#[tokio::test]
+async fn a_queue_tells_what_goes_through_it_and_who_asks() {
+    let bench = Bench::new();
+    for _ in 0..3 {
+        bench.submit(json!({ "queue": "a" })).await;
+    }
+    bench.submit(json!({ "queue": "a", "priority": 9 })).await;
+    let leased = bench.lease("a").await;
+    let token = leased["lease_token"].as_str().unwrap();
+    bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await;
+    bench.pass(5000);
+    bench.submit(json!({ "queue": "a", "priority": 9 })).await;
+    let told = bench.get("/api/v1/queues/a").await.json();
+    let counts = json!({
+        "submitted": 5, "leased": 1, "completed": 1, "requeued": 0, "died": 0,
+    });
+    assert_eq!((&told["last_minute"], &told["since_start"]), (&counts, &counts));
+    assert_eq!(told["last_asked_at"], "2026-01-02T03:04:05.678Z");
+    assert_eq!(told["next_ready_age_ms"], 0, "the urgent one is next");
+    assert_eq!(told["oldest_ready_age_ms"], 5000, "and others wait longer");
+    let list = bench.get("/api/v1/queues").await.json();
+    assert_eq!(list["queues"][0]["last_minute"], counts);
+    bench.pass(120_000);
+    let told = bench.get("/api/v1/queues/a").await.json();
+    assert_eq!(told["last_minute"]["submitted"], 0);
+    assert_eq!(told["since_start"], counts);
+}
+
+#[tokio::test]
+async fn settings_are_replaced_only_if_they_are_what_was_read() {
+    let bench = Bench::new();
+    let put = async |body: Value, tag: Option<&str>| {
+        let mut request = json_request(Method::PUT, "/api/v1/queues/a/settings", &body);
+        if let Some(tag) = tag {
+            request.headers_mut().insert("if-match", tag.parse().unwrap());
+        }
+        bench.send(request).await
+    };
+    let first = put(json!({ "fails_max": 3 }), None).await;
+    let tag = first.header("etag").to_owned();
+    assert_eq!(bench.get("/api/v1/queues/a").await.header("etag"), tag);
+    bench.call(Method::POST, "/api/v1/queues/a/pause").await;
+    let second = put(json!({ "fails_max": 4, "bytes_type": "json" }), Some(&tag)).await;
+    assert_eq!(second.status, 200, "{}", second.text());
+    assert_eq!(second.json()["settings"], json!({ "fails_max": 4, "bytes_type": "json" }));
+    assert_eq!(second.json()["paused"], true);
+    assert_ne!(second.header("etag"), tag);
+    put(json!({ "fails_max": 5 }), Some(&tag)).await.is_problem(412, "revision_mismatch");
+    let told = bench.get("/api/v1/queues/a").await.json();
+    assert_eq!(told["settings"]["fails_max"], 4);
+    assert_eq!(put(json!({ "fails_max": 5 }), Some("*")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_drain_pauses_and_waits_until_no_worker_has_a_job() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "a" })).await;
+    bench.submit(json!({ "queue": "a" })).await;
+    let leased = bench.lease("a").await;
+    let told = bench.call(Method::POST, "/api/v1/queues/a/drain").await;
+    assert_eq!(told.json(), json!({ "drained": false, "leased": 1 }));
+    let none = bench.post("/api/v1/lease", json!({ "queues": ["a"] })).await;
+    assert_eq!(none.status, 204, "it is paused");
+    let drain = bench.call(Method::POST, "/api/v1/queues/a/drain?wait_s=300");
+    let end = async {
+        let token = leased["lease_token"].as_str().unwrap();
+        bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await
+    };
+    let (told, _) = tokio::join!(drain, end);
+    assert_eq!(told.json(), json!({ "drained": true, "leased": 0 }));
+    let told = bench.get("/api/v1/queues/a").await.json();
+    assert_eq!((&told["paused"], &told["jobs"]["ready"]), (&json!(true), &json!(1)));
+    let long = bench.call(Method::POST, "/api/v1/queues/a/drain?wait_s=301").await;
+    long.is_problem(400, "out_of_range");
 }

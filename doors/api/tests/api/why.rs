@@ -1,13 +1,7 @@
 //! Why a job does not run.
 
 use axum::http::Method;
-use bytes::Bytes;
 use serde_json::{Value, json};
-use spindle_core::command::{Command, Submit};
-use spindle_core::job::{Label, Origin};
-use spindle_core::queue::{Constraint, Rate};
-use spindle_core::{BytesRef, JobId, Type};
-use spindle_engine::NewJob;
 use tower::ServiceExt;
 
 use crate::bench::{Bench, json as json_request};
@@ -81,28 +75,21 @@ async fn other_statuses_say_what_they_wait_for() {
     assert!(told["reasons"][0]["text"].as_str().unwrap().contains("cancelled"), "{told}");
 }
 
-/// A job under the only constraint, as the engine will label them once it matches.
-fn labelled() -> NewJob {
-    let place = BytesRef::empty(Type::Bytes);
-    let mut submit = Submit::new(JobId(0), Bytes::from_static(b"q"), Origin::Api, place);
-    submit.labels = vec![Label { constraint: 1, value: 0 }];
-    NewJob { submit, payload: Bytes::new(), kind: Type::Bytes }
-}
-
-fn constrain(bench: &Bench, rule: Constraint) {
-    let name = Bytes::from_static(b"slow");
-    let rule = Constraint { number: 0, name, ..rule };
-    bench.engine.execute(&Command::SetConstraint(rule)).unwrap();
+/// Two jobs under a constraint of their queue.
+async fn constrain(bench: &Bench, limits: Value) {
+    let mut body = json!({ "queue": "q" });
+    body.as_object_mut().unwrap().extend(limits.as_object().unwrap().clone());
+    let put = bench.send(json_request(Method::PUT, "/api/v1/constraints/slow", &body)).await;
+    assert_eq!(put.status, 201, "{}", put.text());
     for _ in 0..2 {
-        bench.engine.submit(labelled()).unwrap();
+        bench.submit(json!({ "queue": "q" })).await;
     }
-    bench.engine.nudge();
 }
 
 #[tokio::test]
 async fn a_constraint_that_holds_a_job_back_is_named() {
     let bench = Bench::new();
-    constrain(&bench, Constraint { running_max: Some(1), ..Constraint::default() });
+    constrain(&bench, json!({ "running_max": 1 })).await;
     assert_eq!(codes(&why(&bench, 1).await), ["position", "nobody_waits"]);
     bench.lease("q").await;
     let told = why(&bench, 2).await;
@@ -117,8 +104,7 @@ async fn a_constraint_that_holds_a_job_back_is_named() {
 #[tokio::test]
 async fn a_rate_says_when_it_frees() {
     let bench = Bench::new();
-    let rate = Rate { count: 1, per_ms: 2000, burst: 1 };
-    constrain(&bench, Constraint { rate: Some(rate), ..Constraint::default() });
+    constrain(&bench, json!({ "rate": { "count": 1, "per_ms": 2000 } })).await;
     bench.lease("q").await;
     bench.pass(500);
     let told = why(&bench, 2).await;

@@ -21,23 +21,29 @@ pub(super) fn key_of(function: &[u8], unique: &[u8], payload: &[u8]) -> Option<K
     }
 }
 
-/// The key of a job with a unique of its own.
-pub(super) fn unique_key(function: &[u8], unique: &[u8]) -> Key {
-    let mut name = BytesMut::with_capacity(function.len() + 1 + unique.len());
+/// The key of a job with a unique of its own. The unique stands first, so that its job is found
+/// without knowing the function.
+fn unique_key(function: &[u8], unique: &[u8]) -> Key {
+    let mut name = unique_prefix(unique);
     name.put_slice(function);
-    name.put_u8(0);
-    name.put_slice(unique);
     key(name)
+}
+
+/// What the keys of a unique begin with, whatever the function.
+pub(super) fn unique_prefix(unique: &[u8]) -> BytesMut {
+    let mut name = BytesMut::with_capacity(unique.len() + 64);
+    name.put_slice(unique);
+    // Neither function names nor uniques have NULs in them.
+    name.put_u8(0);
+    name
 }
 
 /// The key of a job whose payload is its name. Jobs without a payload are all different
 /// (recorded), so theirs is drawn.
 fn payload_key(function: &[u8], payload: &[u8]) -> Key {
-    let mut name = BytesMut::new();
+    // No unique begins with a NUL, so no unique of a client is this key.
+    let mut name = BytesMut::zeroed(1);
     name.put_slice(function);
-    name.put_u8(0);
-    name.put_slice(PAYLOAD_UNIQUE);
-    // No unique has a NUL in it, so no unique of a client is this key.
     name.put_u8(0);
     if payload.is_empty() {
         let mut drawn = [0; 16];
@@ -61,12 +67,10 @@ fn key(name: BytesMut) -> Key {
 pub(crate) fn shown_unique(keys: &[Key]) -> Bytes {
     let ours = |key: &&Key| key.namespace == Origin::Gearman as i32;
     let Some(key) = keys.iter().find(ours) else { return Bytes::new() };
-    // Neither function names nor uniques have NULs in them.
-    let Some(at) = memchr::memchr(0, &key.name) else { return Bytes::new() };
-    let unique = key.name.slice(at + 1..);
-    match memchr::memchr(0, &unique) {
-        Some(end) => unique.slice(..end),
-        None => unique,
+    match memchr::memchr(0, &key.name) {
+        Some(0) => Bytes::from_static(PAYLOAD_UNIQUE),
+        Some(end) => key.name.slice(..end),
+        None => Bytes::new(),
     }
 }
 

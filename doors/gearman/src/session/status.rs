@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use spindle_core::Status;
 use spindle_core::address::from_gearman_handle;
-use spindle_engine::{FoundInQueues, Gate, Outbox, Standing, Which};
+use spindle_core::job::Origin;
+use spindle_engine::{Gate, Outbox, Standing, Which};
 
 use super::GearmanSession;
-use super::naming::unique_key;
+use super::naming::unique_prefix;
 use crate::wire::{JobStatus, encode, parse_number};
 
 impl GearmanSession {
@@ -32,14 +33,10 @@ impl GearmanSession {
         if unique.is_empty() {
             return (None, Gate::OPEN);
         }
-        let mut after: Option<Bytes> = None;
-        loop {
-            let key_of = |queue: &Bytes| unique_key(queue, unique);
-            match self.engine.find_in_queues(after.as_deref(), key_of) {
-                FoundInQueues::Job(id) => return self.engine.standing(Which::Id(id)),
-                FoundInQueues::Further(queue) => after = Some(queue),
-                FoundInQueues::Nothing(gate) => return (None, gate),
-            }
+        let prefix = unique_prefix(unique);
+        match self.engine.find_by_key_prefix(Origin::Gearman, &prefix) {
+            (Some(id), _) => self.engine.standing(Which::Id(id)),
+            (None, gate) => (None, gate),
         }
     }
 }

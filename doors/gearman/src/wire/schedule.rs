@@ -86,7 +86,7 @@ impl Schedule {
     fn matches_day(&self, date: Date) -> bool {
         let [_, _, day, month, weekday] = self.fields;
         let is = |field: Option<u8>, value: i8| {
-            field.is_none_or(|field| i16::from(field) == value.into())
+            field.is_none_or(|field| i16::from(field) == i16::from(value))
         };
         is(day, date.day())
             && is(month, date.month())

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use spindle_core::command::{Carry, Claim, Edit, Extend, Lease, Submit};
 use spindle_core::job::{Cause, Label, Origin, Rare};
 use spindle_core::payload::BytesRef;
@@ -24,6 +25,8 @@ impl Model {
             Command::Release { claim, cause } => self.apply_release(*claim, *cause, now_ms),
             Command::HolderGone { holder } => self.apply_holder_gone(*holder, now_ms),
             Command::Retry { image, payload } => {
+                let labels = image.rare().labels.clone();
+                self.change(image.id).rare_mut().labels = labels;
                 self.apply_retry(JobId(image.id), payload.as_ref(), now_ms);
             }
             Command::Edit(edit) => self.apply_edit(edit, now_ms),
@@ -41,19 +44,15 @@ impl Model {
             Command::Persist { id, payload, keep_ms } => {
                 self.apply_persist(*id, payload, *keep_ms);
             }
-            Command::SetState { id, state, event, .. } => {
-                let job = self.change(id.0);
-                let rare = job.rare_mut();
-                rare.state = Some(state.clone());
-                rare.events.push(event.clone());
-                self.count_change(id.0);
+            Command::SetState { id, state, event, page, .. } => {
+                self.apply_touch(*id, Some(state), event, page.as_ref());
             }
-            Command::AddEvent { id, event } => {
-                let event = event.clone();
-                self.change(id.0).rare_mut().events.push(event);
-                self.count_change(id.0);
+            Command::AddEvent { id, event, page } => {
+                self.apply_touch(*id, None, event, page.as_ref());
             }
             Command::SetQueue { name, settings } => {
+                let typed_anew = self.settings(name).bytes_type != settings.bytes_type;
+                self.constraints_revision += u64::from(typed_anew && !self.rules.is_empty());
                 self.queues.insert(name.clone(), settings.clone());
                 self.queues.retain(|_, settings| !settings.is_default());
             }
@@ -63,7 +62,10 @@ impl Model {
                 self.forget_tokens(*number);
                 self.constraints_revision += 1;
             }
-            Command::Relabel { id, labels } => self.apply_relabel(*id, labels),
+            Command::Relabel { id, matched, .. } => self.apply_relabel(*id, &matched.labels),
+            Command::NoteRelabelled { revision, below } => {
+                self.relabelled = self.relabelled.max((*revision, below.0));
+            }
             Command::Start { epoch } => self.epoch = *epoch,
             Command::Recover { from, grace_ms } => self.apply_recover(*from, *grace_ms, now_ms),
             Command::ReserveIds { until } => {
@@ -73,6 +75,25 @@ impl Model {
             Command::Carry(item) => self.apply_carry(item),
             Command::RaiseFormat { version } => self.format = self.format.max(*version),
         }
+    }
+
+    fn apply_touch(
+        &mut self,
+        id: JobId,
+        state: Option<&Bytes>,
+        event: &Bytes,
+        page: Option<&BytesRef>,
+    ) {
+        let rare = self.change(id.0).rare_mut();
+        if let Some(state) = state {
+            rare.state = Some(state.clone());
+        }
+        if let Some(page) = page {
+            rare.events.clear();
+            rare.pages.push(page.clone());
+        }
+        rare.events.push(event.clone());
+        self.count_change(id.0);
     }
 
     fn apply_submit(&mut self, submit: &Submit, now_ms: u64) {
@@ -96,6 +117,7 @@ impl Model {
             keep_ms: submit.keep_ms,
             keep_read_ms: submit.keep_read_ms,
             drop_result: submit.drop_result,
+            ..Rare::NONE
         };
         let job = JobImage {
             id: submit.id.0,
@@ -132,7 +154,7 @@ impl Model {
         }
     }
 
-    fn apply_relabel(&mut self, id: JobId, labels: &[Label]) {
+    pub(crate) fn apply_relabel(&mut self, id: JobId, labels: &[Label]) {
         if self.jobs[&id.0].rare().labels != labels {
             self.change(id.0).rare_mut().labels = labels.to_vec();
             self.count_change(id.0);
@@ -253,6 +275,9 @@ impl Model {
             self.change(edit.id.0).order = order;
         }
         self.count_change(edit.id.0);
+        if let Some(matched) = &edit.matched {
+            self.apply_relabel(edit.id, &matched.labels);
+        }
     }
 
     fn apply_constraint(&mut self, rule: &Constraint, now_ms: u64) {
@@ -261,8 +286,8 @@ impl Model {
             rule.number = self.next_constraint;
             self.next_constraint += 1;
         }
-        if let Some(before) = self.rules.insert(rule.number, rule) {
-            self.keep_what_is_left(&before, now_ms);
+        if let Some(before) = self.rules.insert(rule.number, rule.clone()) {
+            self.keep_what_is_left(&before, &rule, now_ms);
         }
         self.constraints_revision += 1;
     }
@@ -291,6 +316,11 @@ impl Model {
 
     /// Telling something again changes nothing but places.
     fn apply_carry(&mut self, item: &Carry) {
+        if let Carry::Page { id, old, new } = item {
+            let pages = &mut self.change(id.0).rare_mut().pages;
+            *pages.iter_mut().find(|page| *page == old).expect("it is one of the job's") =
+                new.clone();
+        }
         let Carry::Job { id, payload, result, .. } = item else { return };
         let job = Rc::make_mut(self.jobs.get_mut(&id.0).expect("an accepted carry names a job"));
         if payload.is_some() {

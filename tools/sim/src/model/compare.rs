@@ -99,6 +99,8 @@ impl Model {
         same(0, "ids_until", &ids_until, &server.ids_until)?;
         same(0, "next_constraint", &self.next_constraint, &server.next_constraint)?;
         same(0, "constraints_revision", &self.constraints_revision, &server.constraints_revision)?;
+        let relabelled = (server.relabelled_revision, server.relabelled_below);
+        same(0, "relabelled", &self.relabelled, &relabelled)?;
         same(0, "format", &self.format, &server.format)?;
         let rules: Vec<_> = state.constraints().cloned().collect();
         if !rules.iter().eq(self.rules.values()) {
@@ -131,6 +133,7 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
     same(id, "labels", &rare.labels, &told.labels)?;
     same(id, "state", &rare.state, &told.state)?;
     same(id, "events", &rare.events, &told.events)?;
+    same(id, "pages", &rare.pages.len(), &told.pages.len())?;
     same(id, "foreground", &job.foreground, &image.foreground)?;
     same(id, "revision", &job.revision, &image.revision)?;
     same(id, "keep_ms", &rare.keep_ms, &told.keep_ms)?;

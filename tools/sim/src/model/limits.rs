@@ -78,8 +78,14 @@ impl Model {
         (must, !must && all.len() >= max && !sure.contains(&label))
     }
 
-    /// A changed rule begins with what is left, except where the old one had no more to give.
-    pub(crate) fn keep_what_is_left(&mut self, before: &Constraint, now_ms: u64) {
+    /// A changed rule begins with what is left, except where the old one had no more to give. Half
+    /// a token stays half a token.
+    pub(crate) fn keep_what_is_left(
+        &mut self,
+        before: &Constraint,
+        after: &Constraint,
+        now_ms: u64,
+    ) {
         let full = |tokens: &Tokens| {
             before.rate.is_none_or(|rate| {
                 tokens.now(&rate, now_ms) >= u128::from(rate.burst) * u128::from(rate.per_ms)
@@ -89,6 +95,11 @@ impl Model {
         let filled =
             self.tokens.extract_if(.., |label, tokens| label.constraint == number && full(tokens));
         self.filled.extend(filled.map(|(label, _)| label));
+        let (Some(old), Some(new)) = (before.rate, after.rate) else { return };
+        for (_, tokens) in self.tokens.iter_mut().filter(|(label, _)| label.constraint == number) {
+            let part = tokens.now(&old, now_ms) * u128::from(new.per_ms) / u128::from(old.per_ms);
+            *tokens = Tokens { fractions: part, at_ms: now_ms };
+        }
     }
 
     pub(crate) fn forget_tokens(&mut self, constraint: u32) {

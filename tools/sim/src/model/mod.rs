@@ -10,6 +10,7 @@ mod compare;
 mod finish;
 mod fold;
 mod limits;
+mod matching;
 mod refuse;
 mod tick;
 
@@ -42,6 +43,8 @@ pub struct Model {
     pub(crate) ids_until: Option<u64>,
     pub(crate) next_constraint: u32,
     pub(crate) constraints_revision: u64,
+    /// Up to which revision, and below which number, jobs were labelled anew.
+    pub(crate) relabelled: (u64, u64),
     pub(crate) format: u32,
     pub(crate) defaults: Defaults,
     next_order: u64,
@@ -79,6 +82,7 @@ impl Model {
             ids_until: Some(1),
             next_constraint: 1,
             constraints_revision: 0,
+            relabelled: (0, 0),
             format: 0,
             defaults,
             next_order: 1,

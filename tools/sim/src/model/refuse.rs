@@ -1,6 +1,6 @@
 //! Why a command may be refused.
 
-use spindle_core::command::{Carry, Claim, Edit, Lease, Select, Submit};
+use spindle_core::command::{Carry, Claim, Edit, Lease, Matched, Select, Submit};
 use spindle_core::job::{LABELS_MAX, Label};
 use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
 use spindle_core::{Command, JobId, JobImage, Rejection, Status};
@@ -91,9 +91,18 @@ impl Model {
                 reasons.add(!self.rules.contains_key(number), Rejection::NoConstraint);
                 reasons
             }
-            Command::Relabel { id, labels } => {
+            Command::Relabel { id, revision, matched } => {
                 let mut reasons = self.refuse_finished(*id);
-                reasons.add(!are_labels(labels), Rejection::OutOfRange("labels"));
+                let Some(job) = self.job(*id) else { return reasons };
+                let stale = revision.is_some_and(|revision| revision != job.revision);
+                reasons.add(stale, Rejection::Stale);
+                self.refuse_matched(matched, &mut reasons);
+                reasons
+            }
+            Command::NoteRelabelled { revision, .. } => {
+                let mut reasons = Refusals::default();
+                let stale = *revision != self.constraints_revision;
+                reasons.add(stale, Rejection::StaleConstraints);
                 reasons
             }
             Command::Start { epoch } => {
@@ -142,11 +151,7 @@ impl Model {
             }
         }
         reasons.add(self.is_full(&submit.queue, submit.priority), Rejection::QueueFull);
-        for label in &submit.labels {
-            let (must, may) = self.has_too_many_values(*label);
-            reasons.add(must, Rejection::TooManyValues);
-            reasons.may(may, Rejection::TooManyValues);
-        }
+        self.refuse_values(&submit.labels, &mut reasons);
         reasons
     }
 
@@ -203,6 +208,7 @@ impl Model {
         reasons.add(!job.status().is_finished(), Rejection::NotFinished);
         let damaged = job.payload.is_none() && !has_new_payload;
         reasons.add(damaged && reasons.is_empty(), Rejection::PayloadDamaged);
+        self.refuse_values(&image.rare().labels, &mut reasons);
         reasons
     }
 
@@ -214,7 +220,25 @@ impl Model {
         reasons.add(stale, Rejection::Stale);
         let bad_name = edit.queue.as_ref().is_some_and(|queue| !is_queue_name(queue));
         reasons.add(bad_name, Rejection::OutOfRange("queue name"));
+        if let Some(matched) = &edit.matched {
+            self.refuse_matched(matched, &mut reasons);
+        }
         reasons
+    }
+
+    fn refuse_matched(&self, matched: &Matched, reasons: &mut Refusals) {
+        reasons.add(!are_labels(&matched.labels), Rejection::OutOfRange("labels"));
+        let stale = matched.constraints_revision != self.constraints_revision;
+        reasons.add(stale, Rejection::StaleConstraints);
+        self.refuse_values(&matched.labels, reasons);
+    }
+
+    fn refuse_values(&self, labels: &[Label], reasons: &mut Refusals) {
+        for label in labels {
+            let (must, may) = self.has_too_many_values(*label);
+            reasons.add(must, Rejection::TooManyValues);
+            reasons.may(may, Rejection::TooManyValues);
+        }
     }
 
     fn refuse_state(&self, id: JobId, revision: Option<u32>) -> Refusals {
@@ -231,6 +255,12 @@ impl Model {
                 let Some(job) = self.job(*id) else { return reasons };
                 reasons.add(job.revision != *revision, Rejection::Stale);
                 reasons.add(job.foreground, Rejection::Foreground);
+                reasons
+            }
+            Carry::Page { id, old, .. } => {
+                let mut reasons = self.refuse_finished(*id);
+                let Some(job) = self.job(*id) else { return reasons };
+                reasons.add(!job.rare().pages.contains(old), Rejection::Stale);
                 reasons
             }
             Carry::Finished(image) => match self.job(JobId(image.id)) {

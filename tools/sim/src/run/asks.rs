@@ -17,7 +17,10 @@ impl Run {
         match command {
             // The engine does these itself.
             Command::Carry(_)
+            | Command::SetState { page: Some(_), .. }
+            | Command::AddEvent { page: Some(_), .. }
             | Command::Persist { .. }
+            | Command::NoteRelabelled { .. }
             | Command::ReserveIds { .. }
             | Command::Recover { .. }
             | Command::Tick { .. } => return Ok(()),
@@ -55,7 +58,8 @@ impl Run {
             }
             other => {
                 let reply = self.server.engine().execute(other);
-                self.judge(other, reply)?;
+                let matched = self.as_matched(other);
+                self.judge(&matched, reply)?;
             }
         }
         self.counts.commands += 1;
@@ -158,6 +162,10 @@ impl Run {
         last: JobId,
     ) -> Judged<Option<JobId>> {
         let mut submit = submit.clone();
+        if submit.constraints_revision == Submit::UNMATCHED {
+            submit.labels = self.model.labels_for(&submit.queue, &[]);
+            submit.constraints_revision = self.model.constraints_revision();
+        }
         submit.id = JobId(last.0.max(1) + 1);
         submit.payload.len = u32::try_from(len).expect("it is short");
         // Places are the engine's own: the model keeps what the bytes were made from instead.
@@ -340,7 +348,11 @@ impl Run {
     }
 
     fn retry(&mut self, id: JobId) -> Judged {
-        let image = self.model.job(id).cloned().unwrap_or_default();
+        let mut image = self.model.job(id).cloned().unwrap_or_default();
+        let labels = self.model.labels_for(&image.queue, &[]);
+        if labels != image.rare().labels {
+            image.rare_mut().labels = labels;
+        }
         let mut payload = None;
         if self.rng.random_ratio(1, 4) {
             let (salt, len) = (self.rng.random(), self.rng.random_range(1..2_000));

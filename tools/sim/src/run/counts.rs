@@ -37,6 +37,8 @@ counts! {
     persists_kept = "of those kept by a crash",
     /// Such joins that were not acknowledged yet, whose jobs a crash took.
     persists_cut = "taken by a crash before the answer",
+    /// Jobs that were there before a constraint and got other labels.
+    relabelled = "relabelled",
     /// News that watchers were told.
     news = "news",
     /// Ends that watchers were told.

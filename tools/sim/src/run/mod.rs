@@ -11,6 +11,7 @@ mod joins;
 mod large;
 mod options;
 mod reads;
+mod relabel;
 mod server;
 mod waits;
 
@@ -193,6 +194,9 @@ impl Run {
         }
         if self.rng.random_ratio(1, 4) {
             self.carry(1)?;
+        }
+        if self.rng.random_ratio(1, 6) && !self.server.is_dead() {
+            self.relabel()?;
         }
         if (self.slow || self.step.is_multiple_of(COMPARE_EVERY)) && !self.server.is_dead() {
             self.compare()?;

@@ -79,6 +79,7 @@ impl Server {
             segment_bytes: SEGMENT_BYTES,
             record_bytes_max: RECORD_BYTES_MAX,
             background: false,
+            parts_of: spindle_engine::record::checked_parts,
             fault_skip_tail_zeroing: self.planted.ghost_frame,
         };
         FileLog::open(Arc::new(self.disk.clone()), options)

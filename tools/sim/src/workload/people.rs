@@ -3,10 +3,12 @@
 use bytes::Bytes;
 use rand::Rng;
 use rand::seq::IndexedRandom;
-use spindle_core::command::{Carry, Edit};
+use spindle_core::command::{Carry, Edit, Matched};
 use spindle_core::job::{Backoff, Cause};
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{BytesRef, Command, JobId, Status, Type};
+
+use spindle_engine::{Matcher, QueuePattern, encode_matcher};
 
 use super::{View, Workload};
 
@@ -38,16 +40,33 @@ impl Workload {
             20 => Command::AddEvent {
                 id: self.any_job(view, |job| job.rare().state.is_some()),
                 event: Bytes::from_static(b"[\"noted\"]"),
+                page: self.page(),
             },
             21..24 => Command::SetQueue { name: self.queue(), settings: self.settings() },
             24 => self.set_constraint(view),
             25 => Command::RemoveConstraint { number: self.constraint(view) },
-            26 | 27 => Command::Relabel {
-                id: self.any_job(view, |job| !job.status().is_finished()),
-                labels: self.labels(view),
-            },
+            26 | 27 => self.relabel(view),
             _ => Command::Carry(self.carry(view)),
         }
+    }
+
+    fn relabel(&mut self, view: View<'_>) -> Command {
+        let revision = view.model.constraints_revision();
+        if self.one_in(6) {
+            let below = JobId(self.some(&[u64::MAX]).unwrap_or(self.next_id));
+            return Command::NoteRelabelled { revision, below };
+        }
+        let id = self.any_job(view, |job| !job.status().is_finished());
+        let known = view.model.job(id).map_or(0, |job| job.revision);
+        let wrong = u32::from(self.one_in(6));
+        let revision = self.one_in(2).then_some(known.wrapping_add(wrong));
+        Command::Relabel { id, revision, matched: self.matched(view) }
+    }
+
+    fn matched(&mut self, view: View<'_>) -> Matched {
+        let wrong = u64::from(self.one_in(30));
+        let constraints_revision = view.model.constraints_revision() + wrong;
+        Matched { labels: self.labels(view), constraints_revision }
     }
 
     fn retry(&mut self, view: View<'_>) -> Command {
@@ -65,6 +84,10 @@ impl Workload {
         let mut edit = Edit { id, ..Edit::default() };
         edit.revision = (!self.one_in(3)).then_some(revision.wrapping_sub(wrong));
         edit.queue = self.one_in(4).then(|| self.queue());
+        // Whoever asks the engine leaves that to it.
+        if view.finished.is_some() && edit.queue.is_some() && self.one_in(2) {
+            edit.matched = Some(self.matched(view));
+        }
         edit.priority = self.one_in(3).then(|| self.rng.random_range(-2..3));
         edit.parked = self.some(&[true, false]);
         if self.one_in(3) {
@@ -90,7 +113,13 @@ impl Workload {
             revision: self.one_in(2).then_some(revision.wrapping_add(wrong)),
             state: Bytes::from(format!("[\"STEP\",{}]", self.rng.random_range(0..4))),
             event: Bytes::from_static(b"[\"job_state_advanced\"]"),
+            page: self.page(),
         }
+    }
+
+    /// A place for the events so far. Pages are always written behind what their job needs.
+    fn page(&mut self) -> Option<BytesRef> {
+        self.one_in(8).then(|| BytesRef::logged(1 << 40, 64, 2, Type::Bytes))
     }
 
     fn settings(&mut self) -> QueueSettings {
@@ -113,7 +142,7 @@ impl Workload {
             keep_dead_ms: self.some(&[4_000]),
             jobs_max: self.some(&[3, 40]),
             finished_max: self.some(&[0, 2, 6]),
-            bytes_type: None,
+            bytes_type: self.some(&[Type::Json as i32, Type::Msgpack as i32]),
             jobs_max_by_class: self
                 .some(&[[9, 0, 4], [2, 6, 0]])
                 .map(Vec::from)
@@ -123,7 +152,8 @@ impl Workload {
 
     fn set_constraint(&mut self, view: View<'_>) -> Command {
         let known = view.model.rules().count();
-        let new = known == 0 || (known < 3 && self.one_in(2));
+        let most = if self.one_in(4) { 10 } else { 3 };
+        let new = known == 0 || (known < most && self.one_in(2));
         let number = if new { 0 } else { self.constraint(view) };
         let rate = Rate {
             count: self.rng.random_range(1..4),
@@ -133,10 +163,20 @@ impl Workload {
         Command::SetConstraint(Constraint {
             number,
             name: Bytes::from(format!("limit-{}", self.rng.random_range(0..9))),
-            matcher: Bytes::from_static(b"m"),
+            matcher: self.matcher(),
             rate: self.some(&[rate]),
             running_max: self.some(&[1, 2, 5]),
         })
+    }
+
+    /// For one queue, for all, or in words of a later version.
+    fn matcher(&mut self) -> Bytes {
+        let queue = match self.rng.random_range(0..8) {
+            0 => return Bytes::from_static(b"m"),
+            1 | 2 => QueuePattern::Any,
+            _ => QueuePattern::Exact(self.queue()),
+        };
+        encode_matcher(&Matcher { queue, ..Matcher::default() })
     }
 
     fn constraint(&mut self, view: View<'_>) -> u32 {
@@ -152,6 +192,11 @@ impl Workload {
             (2, ..) => Carry::Server,
             (_, Some(job), Some(image)) if job.status().is_finished() => {
                 Carry::Finished(Box::new(image.clone()))
+            }
+            (3, Some(job), _) if !job.rare().pages.is_empty() => {
+                let old = job.rare().pages[0].clone();
+                let new = BytesRef { offset: self.rng.random_range(64..99), ..old.clone() };
+                Carry::Page { id, old, new }
             }
             (_, Some(job), _) => Carry::Job {
                 id,

@@ -26,7 +26,11 @@ impl Workload {
         if self.one_in(40) {
             submit.constraints_revision = submit.constraints_revision.saturating_sub(1);
         }
-        submit.labels = self.labels(view);
+        if view.finished.is_none() && !self.one_in(5) {
+            submit.constraints_revision = Submit::UNMATCHED;
+        } else {
+            submit.labels = self.labels(view);
+        }
         if self.one_in(60) {
             let len = if self.one_in(2) { 0 } else { 513 };
             submit.queue = Bytes::from(vec![b'q'; len]);

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, OptsBuilder};
+use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, SslOpts};
 use tracing::warn;
 
 use super::session::{MysqlSession, answered, text_rows};
@@ -10,7 +10,8 @@ use crate::table::columns::{self, Column, Kind};
 use crate::table::fit::{Letters, Outlets, Room};
 use crate::table::names::quoted_table;
 use crate::table::session::{Dialect, Driver, Fault};
-use crate::table::settings::SqlServer;
+use crate::table::settings::{SqlServer, Tls, TlsMode};
+use crate::table::tls;
 
 /// Claims, writes and a client's `run-manual` at the same time.
 const SESSIONS_MAX: usize = 4;
@@ -29,18 +30,37 @@ impl Mysql {
     }
 
     fn opts(&self) -> Opts {
-        let SqlServer { host, port, user, password, database, .. } = &self.server;
+        let SqlServer { host, port, user, password, database, tls, .. } = &self.server;
         let opts = OptsBuilder::default()
             .user(Some(user))
             .pass(Some(password).filter(|password| !password.is_empty()))
             .db_name(Some(database))
             // Else the driver asks the server for its socket and connects a second time.
-            .prefer_socket(false);
+            .prefer_socket(false)
+            .ssl_opts(ssl_opts(tls));
         if host.starts_with('/') {
             return opts.socket(Some(host)).into();
         }
         opts.ip_or_hostname(host).tcp_port(*port).into()
     }
+}
+
+/// The driver takes the authorities that browsers trust by itself.
+fn ssl_opts(tls: &Tls) -> Option<SslOpts> {
+    if tls.mode == TlsMode::Disable {
+        return None;
+    }
+    tls::set_up();
+    let mut opts =
+        SslOpts::default().with_danger_accept_invalid_certs(tls.mode == TlsMode::Require);
+    if let Some(roots) = &tls.roots {
+        opts = opts.with_root_certs(vec![roots.clone().into()]).with_disable_built_in_roots(true);
+    }
+    if let Some((certificate, key)) = tls.identity.clone() {
+        let identity = ClientIdentity::new(certificate.into(), key.into());
+        opts = opts.with_client_identity(Some(identity));
+    }
+    Some(opts)
 }
 
 #[async_trait]
@@ -259,6 +279,7 @@ mod tests {
             password: "sesame".to_owned(),
             database: "app".to_owned(),
             table: "jobs".to_owned(),
+            tls: Tls::default(),
         };
         let mysql = Mysql::new(server);
         assert_eq!(mysql.describe(), "mysql app.jobs at db:3306");

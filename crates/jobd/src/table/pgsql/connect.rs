@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, NoTls, Row};
+use tokio_postgres_rustls::MakeRustlsConnect;
 use tracing::debug;
 
 use super::session::{Link, PgsqlSession, answered};
@@ -12,7 +14,8 @@ use crate::table::columns::{self, Column, Kind};
 use crate::table::fit::{Letters, Outlets, Room};
 use crate::table::names::quoted_table;
 use crate::table::session::{Dialect, Driver, Fault};
-use crate::table::settings::SqlServer;
+use crate::table::settings::{SqlServer, TlsMode};
+use crate::table::tls;
 
 /// Claims, writes and a client's `run-manual` at the same time.
 const SESSIONS_MAX: usize = 4;
@@ -42,6 +45,34 @@ impl Pgsql {
     }
 }
 
+impl Pgsql {
+    async fn connect(&self) -> Result<(Client, Link), Fault> {
+        let mut config = self.config();
+        let tls = &self.server.tls;
+        if tls.mode == TlsMode::Disable {
+            config.ssl_mode(SslMode::Disable);
+            let (client, connection) = answered(config.connect(NoTls)).await?;
+            return Ok((client, link(connection)));
+        }
+        config.ssl_mode(SslMode::Require);
+        let connector = MakeRustlsConnect::new(tls::client_config(tls).map_err(Fault::Schema)?);
+        let (client, connection) = answered(config.connect(connector)).await?;
+        Ok((client, link(connection)))
+    }
+}
+
+/// Has a connection do its work.
+fn link(
+    connection: impl Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
+) -> Link {
+    Link(tokio::spawn(async move {
+        if let Err(e) = connection.await {
+            // Whoever waits for an answer is told, too.
+            debug!(error = %e, "a connection to PostgreSQL ended");
+        }
+    }))
+}
+
 #[async_trait]
 impl Driver for Pgsql {
     type Session = PgsqlSession;
@@ -57,13 +88,7 @@ impl Driver for Pgsql {
 
     async fn open(&self) -> Result<PgsqlSession, Fault> {
         let table = quoted_table(&self.server.table, '"')?;
-        let (client, connection) = answered(self.config().connect(NoTls)).await?;
-        let link = Link(tokio::spawn(async move {
-            if let Err(e) = connection.await {
-                // Whoever waits for an answer is told, too.
-                debug!(error = %e, "a connection to PostgreSQL ended");
-            }
-        }));
+        let (client, link) = self.connect().await?;
         // Ten seconds are a long wait for a row somebody else has locked.
         answered(client.batch_execute("SET lock_timeout = '10s'; SET client_min_messages = error"))
             .await?;

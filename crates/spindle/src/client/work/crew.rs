@@ -2,12 +2,10 @@
 
 use std::{sync::Arc, thread};
 
-use spindle_workq::client::Client;
-
 use super::{orders::Orders, process::find, worker::Work};
 use crate::{
     cli::WorkArgs,
-    client::{progress::Progress, server::Server},
+    client::{progress::Progress, server::Server, session::Session},
     exit::{Code, Failure},
     signals,
 };
@@ -20,15 +18,16 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
         let told = format!("cannot run {}: there is no such program", program.display());
         return Err(Failure::with(Code::Error, told));
     }
-    let server = Server::of(&args.common);
+    let server = Server::of(&args.common)?;
     // A wrong address is told at once; later the server may go and come back.
-    let mut client = server.connect()?;
+    let mut session = server.open()?;
+    session.greet().map_err(|error| server.told(error, "server"))?;
     let progress = if args.drain && !args.common.json {
-        Progress::of(ready(&mut client, &args.queues))
+        Progress::of(ready(&mut *session, &args.queues))
     } else {
         Progress::hidden()
     };
-    drop(client);
+    drop(session);
     let jobs_max = if args.once { Some(1) } else { args.max_jobs };
     let orders = Arc::new(Orders::new(jobs_max));
     watch_signals(&orders)?;
@@ -63,8 +62,8 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
 }
 
 /// How many jobs there are to do; a queue that is not there has none.
-fn ready(client: &mut Client, queues: &[String]) -> u64 {
-    queues.iter().filter_map(|queue| client.inspect_queue(queue).ok()).map(|info| info.ready).sum()
+fn ready(session: &mut dyn Session, queues: &[String]) -> u64 {
+    queues.iter().filter_map(|queue| session.queue(queue).ok()).map(|queue| queue.jobs.ready).sum()
 }
 
 fn watch_signals(orders: &Arc<Orders>) -> anyhow::Result<()> {

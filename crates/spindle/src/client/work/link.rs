@@ -1,116 +1,74 @@
-//! A worker's connection, made anew when the server was away.
-
-use std::time::Duration;
+//! A worker's session, opened anew when the server was away.
 
 use bytes::Bytes;
-use spindle_workq::{
-    client::{Client, ClientError},
-    wire::{LeasedJob, Uuid},
-};
 
 use super::orders::Orders;
-use crate::client::server::Server;
+use crate::client::{
+    line::Line,
+    server::Server,
+    session::{AskError, Leased, Session},
+};
 
-const BACKOFF_FIRST: Duration = Duration::from_millis(100);
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
-
-/// Doubles from a tenth of a second to five seconds.
-#[derive(Debug)]
-pub struct Backoff(Duration);
-
-impl Backoff {
-    /// The first pause comes next.
-    pub fn new() -> Self {
-        Self(BACKOFF_FIRST)
-    }
-
-    /// The next pause.
-    pub fn next(&mut self) -> Duration {
-        let pause = self.0;
-        self.0 = (pause * 2).min(BACKOFF_MAX);
-        pause
-    }
-}
-
-/// A connection that may have to be made first.
-#[derive(Debug)]
+/// A session that may have to be opened first.
 pub struct Link<'a> {
     worker: usize,
     server: &'a Server,
     orders: &'a Orders,
-    client: Option<Client>,
+    open: Option<(Box<dyn Session>, Line)>,
 }
 
 impl<'a> Link<'a> {
-    /// No connection yet.
+    /// No session yet.
     pub fn new(worker: usize, server: &'a Server, orders: &'a Orders) -> Self {
-        Self { worker, server, orders, client: None }
+        Self { worker, server, orders, open: None }
     }
 
     /// Waits for a job. `Ok(None)` when there is none.
-    pub fn lease(
-        &mut self,
-        queues: &[String],
-        wait_timeout_ms: u32,
-    ) -> Result<Option<LeasedJob>, ClientError> {
-        let stream = self.client()?.stream().try_clone()?;
-        if !self.orders.begin_wait(self.worker, stream) {
+    pub fn lease(&mut self, queues: &[String], wait_ms: u32) -> Result<Option<Leased>, AskError> {
+        let line = self.open()?.1.clone();
+        if !self.orders.begin_wait(self.worker, line) {
             return Ok(None);
         }
-        let answer = self.ask(|client| client.lease(queues, wait_timeout_ms));
+        let answer = self.ask(|session| session.lease(queues, wait_ms));
         if self.orders.end_wait(self.worker) {
-            self.client = None;
+            self.open = None;
         }
         match answer {
-            Err(ClientError::Timeout) => Ok(None),
             // The server answered the half closed connection by closing it.
-            Err(ClientError::Io(_)) if self.orders.is_stopped() => Ok(None),
-            other => other.map(Some),
+            Err(error) if !error.is_answer() && self.orders.is_stopped() => Ok(None),
+            other => other,
         }
     }
 
     /// Lets a job run for `ttr_ms` from now.
-    pub fn extend(&mut self, id: Uuid, ttr_ms: u32) -> Result<(), ClientError> {
-        self.ask(|client| client.extend(id, ttr_ms))
+    pub fn extend(&mut self, job: &Leased, ttr_ms: u32) -> Result<(), AskError> {
+        self.ask(|session| session.extend(job, ttr_ms))
     }
 
     /// Finishes a job.
-    pub fn finish(&mut self, id: Uuid, success: bool, result: Bytes) -> Result<(), ClientError> {
-        self.ask(
-            |client| {
-                if success { client.complete(id, result) } else { client.fail(id, result) }
-            },
-        )
+    pub fn finish(&mut self, job: &Leased, success: bool, result: Bytes) -> Result<(), AskError> {
+        self.ask(|session| session.finish(job, success, result))
     }
 
-    fn client(&mut self) -> Result<&mut Client, ClientError> {
-        let client = match self.client.take() {
-            Some(client) => client,
-            None => self.server.try_connect()?,
+    fn open(&mut self) -> Result<&mut (Box<dyn Session>, Line), AskError> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let line = Line::default();
+                (self.server.try_open(&line)?, line)
+            }
         };
-        Ok(self.client.insert(client))
+        Ok(self.open.insert(open))
     }
 
     fn ask<T>(
         &mut self,
-        question: impl FnOnce(&mut Client) -> Result<T, ClientError>,
-    ) -> Result<T, ClientError> {
-        let answer = question(self.client()?);
+        question: impl FnOnce(&mut dyn Session) -> Result<T, AskError>,
+    ) -> Result<T, AskError> {
+        let answer = question(&mut *self.open()?.0);
         if answer.as_ref().is_err_and(|error| !error.is_answer()) {
-            self.client = None;
+            self.open = None;
         }
         answer
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_a_maximum() {
-        let mut backoff = Backoff::new();
-        let pauses: Vec<_> = (0..8).map(|_| backoff.next().as_millis()).collect();
-        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
     }
 }

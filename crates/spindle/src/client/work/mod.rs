@@ -3,7 +3,7 @@
 //! - `crew`: starts the workers, ends them, sums up
 //! - `orders`: what the workers share: whether to go on, who waits, what runs
 //! - `worker`: one worker: takes a job, has it run, delivers the result
-//! - `link`: its connection, made anew when the server was away
+//! - `link`: its session, opened anew when the server was away
 //! - `process`: the command for one job
 
 mod crew;

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    net::{Shutdown, TcpStream},
     process::Child,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -13,6 +12,8 @@ use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
 };
+
+use crate::client::line::Line;
 
 /// Whether to go on, who waits for a job, and what runs.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ struct State {
     killed: bool,
     /// Jobs taken, and those that workers are waiting to take.
     taken: u64,
-    waiting: BTreeMap<usize, TcpStream>,
+    waiting: BTreeMap<usize, Line>,
     /// The process groups of commands that run.
     groups: BTreeSet<i32>,
     completed: u64,
@@ -74,16 +75,16 @@ impl Orders {
         self.changed.notify_all();
     }
 
-    /// A worker begins to wait for a job on a connection. False when it must not.
-    pub fn begin_wait(&self, worker: usize, stream: TcpStream) -> bool {
+    /// A worker begins to wait for a job on a line. False when it must not.
+    pub fn begin_wait(&self, worker: usize, line: Line) -> bool {
         let mut state = self.state();
         if !state.stop {
-            state.waiting.insert(worker, stream);
+            state.waiting.insert(worker, line);
         }
         !state.stop
     }
 
-    /// A worker's wait is over. True when its connection was half closed meanwhile.
+    /// A worker's wait is over. True when its line was hung up meanwhile.
     pub fn end_wait(&self, worker: usize) -> bool {
         self.state().waiting.remove(&worker).is_none()
     }
@@ -93,9 +94,8 @@ impl Orders {
     pub fn stop(&self) -> usize {
         let mut state = self.state();
         state.stop = true;
-        for (_, stream) in std::mem::take(&mut state.waiting) {
-            // It fails when the server has gone, which ends the wait as well.
-            let _ = stream.shutdown(Shutdown::Write);
+        for line in std::mem::take(&mut state.waiting).into_values() {
+            line.hang_up();
         }
         self.changed.notify_all();
         state.groups.len()

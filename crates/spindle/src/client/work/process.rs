@@ -16,10 +16,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use spindle_workq::wire::LeasedJob;
 
 use super::orders::Orders;
-use crate::client::payload::block_bytes_max;
+use crate::client::{payload::block_bytes_max, session::Leased};
 
 /// How long output may still come once the command ended: a process that it left behind may hold
 /// the pipe open for ever.
@@ -53,7 +52,7 @@ pub fn find(program: &OsStr) -> Option<PathBuf> {
 /// `beat` said last, `first_beat` at the beginning.
 pub fn run(
     command: &[OsString],
-    job: &LeasedJob,
+    job: &Leased,
     orders: &Orders,
     first_beat: Duration,
     mut beat: impl FnMut() -> Duration,
@@ -75,12 +74,12 @@ pub fn run(
     Ok(Ended { status, output, is_cut })
 }
 
-fn spawn(command: &[OsString], job: &LeasedJob) -> io::Result<Child> {
+fn spawn(command: &[OsString], job: &Leased) -> io::Result<Child> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     Command::new(program)
         .args(arguments)
-        .env("SPINDLE_JOB_ID", job.id.to_string())
-        .env("SPINDLE_QUEUE", String::from_utf8_lossy(&job.name).as_ref())
+        .env("SPINDLE_JOB_ID", &job.id)
+        .env("SPINDLE_QUEUE", String::from_utf8_lossy(&job.queue).as_ref())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // A group of its own, so that Ctrl-C reaches us and not the command.
@@ -166,17 +165,17 @@ fn collect(mut stdout: impl Read, output: &Mutex<Output>, _closing: &Sender<()>)
 #[cfg(test)]
 mod tests {
     use nix::unistd::Pid;
-    use spindle_workq::wire::Uuid;
 
     use super::*;
 
     fn shell(script: &str, payload: &[u8]) -> Ended {
         let command = ["sh", "-c", script].map(OsString::from);
-        let job = LeasedJob {
-            id: Uuid::from_random([7; 16]),
-            name: Bytes::from_static(b"q"),
+        let job = Leased {
+            id: "7".to_owned(),
+            queue: Bytes::from_static(b"q"),
             ttr_ms: 1000,
             payload: Bytes::copy_from_slice(payload),
+            claim: String::new(),
         };
         let never = Duration::from_secs(3600);
         run(&command, &job, &Orders::new(None), never, || never).unwrap()
@@ -185,7 +184,7 @@ mod tests {
     #[test]
     fn a_command_gets_the_payload_and_its_output_comes_back() {
         let ended = shell("cat; printf %s $SPINDLE_QUEUE-$SPINDLE_JOB_ID; exit 3", b"in:\0");
-        assert_eq!(ended.output, b"in:\0q-07070707-0707-4707-8707-070707070707".as_slice());
+        assert_eq!(ended.output, b"in:\0q-7".as_slice());
         assert_eq!(ended.status.code(), Some(3));
     }
 

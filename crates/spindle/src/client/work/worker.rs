@@ -10,15 +10,19 @@ use std::{
 use anyhow::anyhow;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use spindle_workq::{client::ClientError, wire::LeasedJob};
 
 use super::{
-    link::{Backoff, Link},
+    link::Link,
     orders::Orders,
     process::{self, Ended},
 };
 use crate::{
-    client::{progress::Progress, server::Server},
+    client::{
+        backoff::Backoff,
+        progress::Progress,
+        server::Server,
+        session::{AskError, Leased},
+    },
     output::write_line,
 };
 
@@ -65,8 +69,8 @@ impl Work<'_> {
                     return;
                 }
                 Ok(None) => {}
-                Err(ClientError::Client(text)) => {
-                    self.orders.fail(anyhow!("the server refused to give a job: {text}"));
+                Err(error @ (AskError::Refused { .. } | AskError::Unable(_))) => {
+                    self.orders.fail(anyhow!("the server refused to give a job: {error}"));
                 }
                 Err(error) => {
                     let pause = backoff.next();
@@ -80,7 +84,7 @@ impl Work<'_> {
         }
     }
 
-    fn do_job(&self, link: &mut Link<'_>, job: &LeasedJob) {
+    fn do_job(&self, link: &mut Link<'_>, job: &Leased) {
         let started = Instant::now();
         let mut heart = Heart::of(job);
         let ended = process::run(self.command, job, self.orders, heart.interval, || {
@@ -102,15 +106,15 @@ impl Work<'_> {
         };
         self.orders.count(success);
         if !success && !self.json {
-            let queue = String::from_utf8_lossy(&job.name);
+            let queue = String::from_utf8_lossy(&job.queue);
             self.progress.tell(format_args!("job {} of {queue} failed: {exit}", job.id));
         }
         let is_delivered = self.deliver(link, job, success, &result);
         self.progress.advance(1);
         if self.json {
             let line = json!({
-                "id": job.id.to_string(),
-                "queue": String::from_utf8_lossy(&job.name),
+                "id": job.id,
+                "queue": String::from_utf8_lossy(&job.queue),
                 "success": success,
                 "exit_code": ended.as_ref().ok().and_then(|ended| ended.status.code()),
                 "signal": ended.as_ref().ok().and_then(|ended| ended.status.signal()),
@@ -132,21 +136,26 @@ impl Work<'_> {
 
     /// Brings a result to the server, however often that has to be tried. False when nobody wants
     /// it any more.
-    fn deliver(&self, link: &mut Link<'_>, job: &LeasedJob, success: bool, result: &Bytes) -> bool {
+    fn deliver(&self, link: &mut Link<'_>, job: &Leased, success: bool, result: &Bytes) -> bool {
         let mut backoff = Backoff::new();
         let mut is_first = true;
         loop {
-            match link.finish(job.id, success, result.clone()) {
+            match link.finish(job, success, result.clone()) {
                 Ok(()) => return true,
                 // The answer to an earlier try was lost on its way.
-                Err(ClientError::Client(text)) if text == DUPLICATE && !is_first => return true,
-                Err(ClientError::NotFound) => {
+                Err(AskError::LeaseEnded) if !is_first => return true,
+                Err(AskError::NotFound) => {
                     self.tell_dropped(job, "it was deleted, or its time to live is over");
                     return false;
                 }
-                Err(ClientError::Client(text)) => {
-                    let already = "another worker finished it first: it took longer than its TTR";
-                    self.tell_dropped(job, if text == DUPLICATE { already } else { &text });
+                Err(AskError::LeaseEnded) => {
+                    let why = "its lease ended before: it took longer than its TTR, or another \
+                               worker finished it first";
+                    self.tell_dropped(job, why);
+                    return false;
+                }
+                Err(AskError::Refused { text, .. } | AskError::Unable(text)) => {
+                    self.tell_dropped(job, &text);
                     return false;
                 }
                 Err(error) => {
@@ -160,21 +169,14 @@ impl Work<'_> {
         }
     }
 
-    fn tell_dropped(&self, job: &LeasedJob, why: &str) {
+    fn tell_dropped(&self, job: &Leased, why: &str) {
         self.progress.tell(format_args!("the result of job {} is dropped: {why}", job.id));
     }
 
-    fn tell_trouble(&self, doing: &str, error: &ClientError, pause: Duration) {
-        let cause = match error {
-            ClientError::Io(error) => error.to_string(),
-            other => other.to_string(),
-        };
-        self.progress.tell(format_args!("{doing}: {cause}; trying again in {pause:?}"));
+    fn tell_trouble(&self, doing: &str, error: &AskError, pause: Duration) {
+        self.progress.tell(format_args!("{doing}: {error}; trying again in {pause:?}"));
     }
 }
-
-/// What a server says to a result of a finished job.
-const DUPLICATE: &str = "Duplicate result";
 
 fn exit_of(ended: &Ended) -> String {
     match (ended.status.code(), ended.status.signal()) {
@@ -193,26 +195,26 @@ struct Heart {
 }
 
 impl Heart {
-    fn of(job: &LeasedJob) -> Self {
+    fn of(job: &Leased) -> Self {
         let ttr_ms = u32::try_from(job.ttr_ms).unwrap_or(u32::MAX);
         let interval = Duration::from_millis(job.ttr_ms / 3).max(BEAT_MIN);
         Self { interval, ttr_ms, is_still: false }
     }
 
     /// Extends the lease; says when to do it again.
-    fn beat(&mut self, link: &mut Link<'_>, job: &LeasedJob, progress: &Progress) -> Duration {
+    fn beat(&mut self, link: &mut Link<'_>, job: &Leased, progress: &Progress) -> Duration {
         if self.is_still {
             return self.interval;
         }
-        match link.extend(job.id, self.ttr_ms) {
+        match link.extend(job, self.ttr_ms) {
             Ok(()) => self.interval,
-            Err(ClientError::Client(text)) => {
+            Err(AskError::Refused { text, .. } | AskError::Unable(text)) => {
                 self.is_still = true;
                 let what = format!("the lease of job {} cannot be extended: {text}", job.id);
                 progress.tell(what);
                 self.interval
             }
-            Err(ClientError::NotFound) => {
+            Err(AskError::NotFound | AskError::LeaseEnded) => {
                 self.is_still = true;
                 let why = "was deleted, or its lease is lost";
                 progress.tell(format_args!("job {} {why}; its command runs on", job.id));

@@ -1,0 +1,28 @@
+//! What all HTTP doors share.
+//!
+//! A door gives an axum `Router` with its state applied and no fallback of its own; [`site`] puts
+//! the routers of all doors behind one guard that keeps strangers out, and [`listen`] serves them
+//! on one thread, with limits and an orderly end. A handler is a translation: it turns a request
+//! into calls of the engine through a [`Desk`], and answers once what the answer reveals is on
+//! disk.
+//!
+//! Start with `desk.rs` (how a request waits for the engine and the disk), then `guard.rs` (who may
+//! come in) and `listen.rs` (sockets).
+
+pub mod listen;
+
+mod body;
+mod constraint;
+mod desk;
+mod guard;
+mod mailbox;
+mod problem;
+mod site;
+mod stall;
+
+pub use body::{BodyError, BodyLimits, read_body, text_of};
+pub use constraint::{ConditionBody, ConstraintBody, ConstraintShown, Op, RateBody};
+pub use desk::{Desk, HandOut, HandedOut, Wait};
+pub use guard::Names;
+pub use problem::{Answered, Code, Problem, ProblemBody, no_job};
+pub use site::site;

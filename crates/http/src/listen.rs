@@ -1,0 +1,320 @@
+//! The HTTP listener: one thread, bounded connections, an orderly end.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::{Condvar, Mutex};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::select;
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+use crate::stall::Stall;
+
+/// Limits of the listener.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Connections at once. The excess is closed as it comes.
+    pub connections_max: usize,
+    /// A request's head comes whole within this time; a connection idles at most so long.
+    pub head_time: Duration,
+    /// The longest head of a request.
+    pub head_bytes_max: usize,
+    /// A client that takes no byte of its answers for this time loses its connection.
+    pub write_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections_max: 10_000,
+            head_time: Duration::from_secs(60),
+            head_bytes_max: 64 * 1024,
+            write_time: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A claimed address. Clients can connect already; they wait until [`Bound::start`].
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    local_addr: SocketAddr,
+}
+
+/// Claims an address.
+pub fn bind(addr: SocketAddr) -> io::Result<Bound> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    socket.set_tcp_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_TIME)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_RETRIES);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    let listener = TcpListener::from(socket);
+    let local_addr = listener.local_addr()?;
+    Ok(Bound { listener, local_addr })
+}
+
+const BACKLOG: i32 = 1024;
+/// A peer whose machine is gone is noticed after two minutes, as at the other doors.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_RETRIES: u32 = 4;
+/// After an accept that failed (no more file descriptors): to come again at once would only spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+impl Bound {
+    /// The address claimed: with port 0 asked for, the port the system chose.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Serves routes on a thread of its own. `connections` counts those that are open. Each
+    /// request carries its client's address, as axum's `ConnectInfo<SocketAddr>`.
+    pub fn start(
+        self,
+        router: Router,
+        limits: Limits,
+        connections: Arc<AtomicUsize>,
+    ) -> io::Result<Handle> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let inside = runtime.enter();
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        drop(inside);
+        let (stage, stages) = watch::channel(Stage::Serving);
+        let ended = Arc::<Ended>::default();
+        let server = Server { router, limits, connections, stages };
+        let ending = Arc::clone(&ended);
+        let thread = std::thread::Builder::new().name("spindle-http".to_owned());
+        let thread = thread.spawn(move || {
+            let _ending = Ending(ending);
+            drive(&runtime, server, listener);
+            // Dropping the runtime drops what is under way: its waits and leases go back.
+        })?;
+        Ok(Handle { stage, ended, thread: Some(thread), local_addr: self.local_addr })
+    }
+}
+
+/// Waits for a stage, or a later one. A handle that is gone has aborted.
+async fn reached(stages: &mut watch::Receiver<Stage>, wanted: Stage) {
+    // What it returns holds a lock: it is dropped here, not kept over an await.
+    drop(stages.wait_for(|stage| *stage >= wanted).await);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Stage {
+    Serving,
+    /// No new connections and requests; those under way are answered.
+    Stopping,
+    /// Everything ends now.
+    Aborted,
+}
+
+/// Whether the thread has ended.
+#[derive(Default)]
+struct Ended {
+    done: Mutex<bool>,
+    changed: Condvar,
+}
+
+struct Ending(Arc<Ended>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        *self.0.done.lock() = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// A listener at work. Dropping it aborts it.
+pub struct Handle {
+    stage: watch::Sender<Stage>,
+    ended: Arc<Ended>,
+    thread: Option<JoinHandle<()>>,
+    local_addr: SocketAddr,
+}
+
+impl Handle {
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Begins the orderly end: no new connections, each open one closes with its answer under way.
+    /// Does not wait.
+    pub fn begin_shutdown(&self) {
+        self.stage.send_if_modified(|stage| {
+            let serving = *stage == Stage::Serving;
+            if serving {
+                *stage = Stage::Stopping;
+            }
+            serving
+        });
+    }
+
+    /// Waits for the orderly end until the deadline, then closes what is left. True when nothing
+    /// was.
+    pub fn finish(&self, deadline: Instant) -> bool {
+        self.begin_shutdown();
+        let in_time = self.wait_until(Some(deadline));
+        if !in_time {
+            self.abort();
+            self.wait_until(None);
+        }
+        in_time
+    }
+
+    /// Closes everything now, unanswered: for a log that failed. Does not wait.
+    pub fn abort(&self) {
+        self.stage.send_replace(Stage::Aborted);
+    }
+
+    fn wait_until(&self, deadline: Option<Instant>) -> bool {
+        let mut done = self.ended.done.lock();
+        while !*done {
+            match deadline {
+                None => self.ended.changed.wait(&mut done),
+                Some(deadline) => {
+                    if self.ended.changed.wait_until(&mut done, deadline).timed_out() {
+                        return *done;
+                    }
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.abort();
+        if let Some(thread) = self.thread.take() {
+            // A panic of it was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Server {
+    router: Router,
+    limits: Limits,
+    connections: Arc<AtomicUsize>,
+    stages: watch::Receiver<Stage>,
+}
+
+fn drive(runtime: &Runtime, server: Server, listener: tokio::net::TcpListener) {
+    let mut stages = server.stages.clone();
+    runtime.block_on(async {
+        // The sender lives until the handle is dropped, which aborts.
+        select! {
+            () = server.serve(listener) => {}
+            () = reached(&mut stages, Stage::Aborted) => {}
+        }
+    });
+}
+
+impl Server {
+    /// Accepts until told to stop, then waits for the open connections.
+    async fn serve(self, listener: tokio::net::TcpListener) {
+        let open = Arc::<Open>::default();
+        let mut stages = self.stages.clone();
+        loop {
+            let accepted = select! {
+                accepted = listener.accept() => accepted,
+                () = reached(&mut stages, Stage::Stopping) => break,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    if self.connections.load(Ordering::Relaxed) < self.limits.connections_max {
+                        let guest = Guest::new(&self.connections, &open);
+                        tokio::spawn(self.clone().converse(stream, peer, guest));
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!("http: cannot accept a connection: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        while open.count.load(Ordering::Acquire) > 0 {
+            open.left.notified().await;
+        }
+    }
+
+    async fn converse(self, stream: TcpStream, peer: SocketAddr, guest: Guest) {
+        let mut stages = self.stages;
+        let router = self.router;
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(ConnectInfo(peer));
+            router.clone().oneshot(request)
+        });
+        let stream = TokioIo::new(Stall::new(stream, self.limits.write_time));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.head_time)
+            .max_buf_size(self.limits.head_bytes_max)
+            .serve_connection(stream, service);
+        let mut connection = pin!(connection);
+        let ended = select! {
+            ended = connection.as_mut() => ended,
+            () = reached(&mut stages, Stage::Stopping) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!("http: a connection broke off: {error}");
+        }
+        drop(guest);
+    }
+}
+
+/// The connections this listener has to wait for at its end.
+#[derive(Default)]
+struct Open {
+    count: AtomicUsize,
+    left: tokio::sync::Notify,
+}
+
+/// Counts one connection as open until it is dropped.
+struct Guest {
+    connections: Arc<AtomicUsize>,
+    open: Arc<Open>,
+}
+
+impl Guest {
+    fn new(connections: &Arc<AtomicUsize>, open: &Arc<Open>) -> Guest {
+        connections.fetch_add(1, Ordering::Relaxed);
+        open.count.fetch_add(1, Ordering::AcqRel);
+        Guest { connections: Arc::clone(connections), open: Arc::clone(open) }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        self.open.count.fetch_sub(1, Ordering::AcqRel);
+        self.open.left.notify_one();
+    }
+}

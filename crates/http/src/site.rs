@@ -1,0 +1,26 @@
+//! All doors' routes as one site.
+
+use axum::Router;
+use axum::http::Uri;
+use axum::middleware::from_fn_with_state;
+
+use crate::guard::{self, Names};
+use crate::problem::{Code, Problem};
+
+/// The routes of all doors, merged, behind the guard. What is at no door's path is a problem with
+/// code `not_found`; a door that answers wrong methods in a form of its own has said so to its
+/// routes before.
+pub fn site(routes: Router, names: Names) -> Router {
+    routes
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(names, guard::guard))
+}
+
+async fn nothing_here(uri: Uri) -> Problem {
+    Problem::new(Code::NotFound, format!("there is nothing at {}; see /api/docs", uri.path()))
+}
+
+async fn wrong_method() -> Problem {
+    Problem::new(Code::MethodNotAllowed, "this path does not take that method; see Allow")
+}

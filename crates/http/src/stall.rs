@@ -1,0 +1,93 @@
+//! A socket that gives up on a peer who takes nothing.
+
+use std::io;
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// A stream whose writes fail once the peer has taken no byte for a time.
+///
+/// A client that asks and never reads would else keep its connection, its buffers and whatever its
+/// answers hold for as long as it likes: its socket is alive, so keepalive does not see it.
+pub(crate) struct Stall<S> {
+    stream: S,
+    time: Duration,
+    /// Runs out when the peer has taken nothing for `time`; not there before the first wait.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// A write waits for the peer.
+    waits: bool,
+}
+
+impl<S> Stall<S> {
+    pub fn new(stream: S, time: Duration) -> Stall<S> {
+        Stall { stream, time, timer: None, waits: false }
+    }
+
+    /// What a write came to, or the end of patience.
+    fn judge<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        wrote: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if wrote.is_ready() {
+            self.waits = false;
+            return wrote;
+        }
+        let time = self.time;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(time)));
+        if !self.waits {
+            self.waits = true;
+            timer.as_mut().reset(Instant::now() + time);
+        }
+        ready!(timer.as_mut().poll(context));
+        let told = format!("the client took no byte of its answers for {} s", time.as_secs_f64());
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, told)))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Stall<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Stall<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.judge(context, wrote)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.judge(context, wrote)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.judge(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

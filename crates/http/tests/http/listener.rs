@@ -1,0 +1,112 @@
+//! Clients that behave badly, and what handlers learn of them.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::routing::get;
+use spindle_http::listen::{self, Handle, Limits};
+
+/// How long a test waits for something that must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// More than the buffers of a loopback connection take.
+const LARGE: usize = 64 << 20;
+
+struct Served {
+    handle: Handle,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Served {
+    fn new(limits: Limits) -> Served {
+        let routes = Router::new()
+            .route("/large", get(async || vec![b'x'; LARGE]))
+            .route("/small", get(async || "small"))
+            .route(
+                "/peer",
+                get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string()),
+            );
+        let connections = Arc::<AtomicUsize>::default();
+        let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let handle = bound.start(routes, limits, connections.clone()).unwrap();
+        Served { handle, connections }
+    }
+
+    fn ask(&self, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.handle.local_addr()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        stream
+    }
+
+    fn await_open(&self, count: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.connections.load(Ordering::SeqCst) != count {
+            assert!(Instant::now() < deadline, "it never came");
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_client_that_never_reads_its_answer_loses_its_connection() {
+    let limits = Limits { write_time: Duration::from_millis(200), ..Limits::default() };
+    let served = Served::new(limits);
+    let mut deaf = served.ask("/large");
+    served.await_open(1);
+    served.await_open(0);
+    let mut taken = Vec::new();
+    // A reset says the same as an end.
+    let _ = deaf.read_to_end(&mut taken);
+    assert!(taken.len() < LARGE, "the answer was cut off");
+}
+
+#[test]
+fn a_client_that_pipelines_and_never_reads_loses_its_connection() {
+    let limits = Limits { write_time: Duration::from_millis(200), ..Limits::default() };
+    let served = Served::new(limits);
+    let mut deaf = served.ask("/small");
+    deaf.set_write_timeout(Some(PATIENCE)).unwrap();
+    // It asks until the server takes no more, and is then closed for what it does not read.
+    let many = "GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
+    while deaf.write_all(many.as_bytes()).is_ok() {}
+    served.await_open(0);
+}
+
+#[test]
+fn a_client_that_reads_slowly_gets_its_whole_answer() {
+    let write_time = Duration::from_millis(500);
+    let served = Served::new(Limits { write_time, ..Limits::default() });
+    let mut slow = served.ask("/large");
+    let begun = Instant::now();
+    let mut bytes = vec![0; 256 << 10];
+    let mut taken = 0;
+    while taken < LARGE {
+        // Longer in all than a client may take nothing, but never so long at once.
+        if begun.elapsed() < write_time * 3 {
+            std::thread::sleep(write_time / 20);
+        }
+        let count = slow.read(&mut bytes).unwrap();
+        assert!(count > 0, "cut off after {taken}");
+        taken += count;
+    }
+    assert!(begun.elapsed() > write_time * 2, "it was no slow client");
+}
+
+#[test]
+fn handlers_learn_the_address_of_their_client() {
+    let served = Served::new(Limits::default());
+    let mut stream = served.ask("/peer");
+    let own = stream.local_addr().unwrap().to_string();
+    let mut told = String::new();
+    while !told.ends_with(&own) {
+        let mut bytes = [0; 1024];
+        let count = stream.read(&mut bytes).unwrap();
+        assert!(count > 0, "{told}");
+        told.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+    }
+}

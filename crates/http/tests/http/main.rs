@@ -1,0 +1,8 @@
+//! The listener and the site, over real sockets and without a door.
+
+#[cfg(test)]
+mod desk;
+#[cfg(test)]
+mod listener;
+#[cfg(test)]
+mod site;

@@ -1,0 +1,176 @@
+//! Requests to a Spindle server: JSON over HTTP/1.1, connections kept for the next one.
+
+use std::net::{Shutdown, TcpStream as Socket};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::table::settings::SpindleServer;
+
+/// How long the server may take to accept, and how long to answer what it need not wait for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an answer that is on its way may still take when nobody wants it any more.
+const LAST_ANSWER: Duration = Duration::from_secs(5);
+/// A payload of 64 MiB in base64, with room to spare.
+const ANSWER_BYTES_MAX: usize = 128 << 20;
+/// Connections kept open for the next request, and for how long: not until the server closes them,
+/// which it may do at the moment a request leaves.
+const IDLE_MAX: usize = 32;
+const IDLE_AGE_MAX: Duration = Duration::from_secs(20);
+
+/// What the server said.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub status: StatusCode,
+    pub body: Bytes,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) struct NoAnswer(pub String);
+
+type Answered = Result<Answer, NoAnswer>;
+
+fn because(error: impl std::fmt::Display) -> NoAnswer {
+    NoAnswer(error.to_string())
+}
+
+/// One connection.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    /// The same socket again, to end our half of it while an answer may be on its way.
+    socket: Socket,
+}
+
+/// The server, and the connections to it that wait for their next use.
+pub(super) struct Client {
+    server: SpindleServer,
+    idle: Mutex<Vec<(Connection, Instant)>>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Client").field(&self.server).finish()
+    }
+}
+
+impl Client {
+    pub fn new(server: SpindleServer) -> Self {
+        Self { server, idle: Mutex::default() }
+    }
+
+    pub fn server(&self) -> &SpindleServer {
+        &self.server
+    }
+
+    /// Asks and waits for the answer.
+    pub async fn ask(&self, method: Method, path: &str, body: Vec<u8>) -> Answered {
+        let asked = async {
+            let (mut connection, request) = self.begin(method, path, body).await?;
+            let answer = converse(&mut connection, request).await?;
+            self.keep(connection);
+            Ok(answer)
+        };
+        timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(silence(PATIENCE)))
+    }
+
+    /// Asks for something the server may wait for so long. When `recall` goes, our half of the
+    /// connection ends: either the server had not answered and takes back what it would have
+    /// given, or its answer is on the way and is still read. So nothing is ever given to nobody.
+    pub async fn ask_patiently(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        wait: Duration,
+        recall: oneshot::Receiver<()>,
+    ) -> Result<Option<Answer>, NoAnswer> {
+        let begun = timeout(PATIENCE, self.begin(Method::POST, path, body)).await;
+        let (mut connection, request) = begun.unwrap_or_else(|_| Err(silence(PATIENCE)))?;
+        let socket = connection.socket.try_clone().map_err(because)?;
+        let answered = {
+            let answer = timeout(wait + PATIENCE, converse(&mut connection, request));
+            tokio::pin!(answer);
+            tokio::select! {
+                answered = &mut answer => answered.unwrap_or_else(|_| Err(silence(wait))).map(Some),
+                _ = recall => {
+                    // It may be closed already.
+                    let _ = socket.shutdown(Shutdown::Write);
+                    let last = timeout(LAST_ANSWER, answer).await;
+                    return Ok(last.ok().and_then(Result::ok).and_then(Result::ok));
+                }
+            }
+        };
+        if answered.is_ok() {
+            self.keep(connection);
+        }
+        answered
+    }
+
+    /// A connection that is ready for a request, and the request.
+    async fn begin(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<(Connection, Request<Full<Bytes>>), NoAnswer> {
+        let server = &self.server;
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", server.path))
+            .header(HOST, server.authority());
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if let Some(token) = &server.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(Full::new(Bytes::from(body))).map_err(because)?;
+        Ok((self.connection().await?, request))
+    }
+
+    async fn connection(&self) -> Result<Connection, NoAnswer> {
+        // One that the server has closed meanwhile is of no use.
+        while let Some((mut kept, since)) = { self.idle.lock().pop() } {
+            if since.elapsed() < IDLE_AGE_MAX && kept.sender.ready().await.is_ok() {
+                return Ok(kept);
+            }
+        }
+        let address = (self.server.host.as_str(), self.server.port);
+        let stream = TcpStream::connect(address).await.map_err(because)?;
+        stream.set_nodelay(true).map_err(because)?;
+        let stream = stream.into_std().map_err(because)?;
+        let socket = stream.try_clone().map_err(because)?;
+        let stream = TcpStream::from_std(stream).map_err(because)?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(because)?;
+        // Whoever waits for an answer is told of its end, too.
+        tokio::spawn(connection);
+        Ok(Connection { sender, socket })
+    }
+
+    fn keep(&self, connection: Connection) {
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push((connection, Instant::now()));
+        }
+    }
+}
+
+async fn converse(connection: &mut Connection, request: Request<Full<Bytes>>) -> Answered {
+    let response = connection.sender.send_request(request).await.map_err(because)?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    Ok(Answer { status, body: body.map_err(because)?.to_bytes() })
+}
+
+fn silence(patience: Duration) -> NoAnswer {
+    NoAnswer(format!("no answer for {} seconds", patience.as_secs()))
+}

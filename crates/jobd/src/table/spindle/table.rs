@@ -1,0 +1,425 @@
+//! [`JobTable`] on a Spindle server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hyper::{Method, StatusCode};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tracing::{debug, warn};
+
+use super::client::{Answer, Client, NoAnswer};
+use super::holding::{Beat, Holdings};
+use super::messages::{End, Extend, Given, Job, Problem, Wish};
+use crate::table::contract::{JobTable, TableError};
+use crate::table::leases::{Fate, Leased, Leases};
+use crate::table::row::{
+    Claimed, Finish, Found, Judge, Mark, Owned, Pick, RowId, Status, Verdict, Written,
+};
+use crate::table::settings::SpindleServer;
+
+/// How long the server lets us wait for a job before we ask again.
+const WAIT_S: u64 = 30;
+/// Requests at the same time that need no waiting.
+const AT_ONCE: usize = 16;
+/// The most by which the server extends a lease.
+const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;
+/// How soon a heartbeat that did not arrive is sent again.
+const BEAT_AGAIN: Duration = Duration::from_secs(1);
+
+/// The queues of a Spindle server. A target is a queue, a row is a job, a parked job is `manual`.
+/// Whose a job is, is known by the token of its lease, not by the worker's mark.
+#[derive(Debug)]
+pub(in crate::table) struct SpindleTable {
+    shared: Arc<Shared>,
+    lost: tokio::sync::Mutex<mpsc::UnboundedReceiver<RowId>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    client: Client,
+    holdings: Mutex<Holdings>,
+    /// Told whenever a lease is held no more.
+    freed: Notify,
+    lost: mpsc::UnboundedSender<RowId>,
+}
+
+/// What a request came to.
+enum Said {
+    Yes(Answer),
+    /// The lease has ended, or the job is gone or in another state.
+    TooLate(Problem),
+}
+
+impl SpindleTable {
+    pub fn new(server: SpindleServer) -> Self {
+        let (tell_lost, lost) = mpsc::unbounded_channel();
+        let shared = Shared {
+            client: Client::new(server),
+            holdings: Mutex::default(),
+            freed: Notify::new(),
+            lost: tell_lost,
+        };
+        Self { shared: Arc::new(shared), lost: tokio::sync::Mutex::new(lost) }
+    }
+
+    /// Asks the same of each, several at a time; the answers come in any order.
+    async fn each<T, R, F>(
+        &self,
+        items: Vec<T>,
+        ask: impl Fn(Arc<Shared>, T) -> F,
+    ) -> Result<Vec<R>, TableError>
+    where
+        R: Send + 'static,
+        F: Future<Output = Result<R, TableError>> + Send + 'static,
+    {
+        let mut answers = Vec::with_capacity(items.len());
+        let mut outcome = Ok(());
+        let mut under_way = JoinSet::new();
+        for item in items {
+            while under_way.len() >= AT_ONCE {
+                note(under_way.join_next().await, &mut answers, &mut outcome);
+            }
+            under_way.spawn(ask(Arc::clone(&self.shared), item));
+        }
+        while let Some(ended) = under_way.join_next().await {
+            note(Some(ended), &mut answers, &mut outcome);
+        }
+        outcome.map(|()| answers)
+    }
+}
+
+type Joined<R> = Option<Result<Result<R, TableError>, tokio::task::JoinError>>;
+
+/// Keeps an answer, or the first error.
+fn note<R>(ended: Joined<R>, answers: &mut Vec<R>, outcome: &mut Result<(), TableError>) {
+    match ended {
+        Some(Ok(Ok(answer))) => answers.push(answer),
+        Some(Ok(Err(error))) if outcome.is_ok() => *outcome = Err(error),
+        // A panic was told where it happened.
+        _ => {}
+    }
+}
+
+impl Drop for SpindleTable {
+    /// Nothing keeps a lease alive for a worker that is gone.
+    fn drop(&mut self) {
+        self.shared.holdings.lock().clear();
+    }
+}
+
+impl Shared {
+    fn describe(&self) -> String {
+        format!("spindle at {:?}", self.client.server())
+    }
+
+    fn away(&self, reason: impl Into<String>) -> TableError {
+        TableError::Away { table: self.describe(), reason: reason.into() }
+    }
+
+    fn schema(&self, problem: impl Into<String>) -> TableError {
+        TableError::Schema { table: self.describe(), problem: problem.into() }
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Said, TableError> {
+        let answered = self.client.ask(method, path, body).await;
+        self.sort(answered.map_err(|NoAnswer(reason)| self.away(reason))?)
+    }
+
+    async fn post(&self, path: &str, body: &impl serde::Serialize) -> Result<Said, TableError> {
+        let body = serde_json::to_vec(body).expect("texts and numbers are JSON");
+        self.ask(Method::POST, path, body).await
+    }
+
+    /// What an answer means for a job table.
+    fn sort(&self, answer: Answer) -> Result<Said, TableError> {
+        if answer.status.is_success() {
+            return Ok(Said::Yes(answer));
+        }
+        let problem: Problem = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let reason = format!("{} {}", answer.status.as_u16(), problem.detail);
+        match answer.status {
+            StatusCode::CONFLICT | StatusCode::GONE => Ok(Said::TooLate(problem)),
+            StatusCode::NOT_FOUND if problem.code == "job_not_found" => Ok(Said::TooLate(problem)),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                Err(self.schema(format!("refuses this worker ({reason}); look at spindle_token")))
+            }
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+                Err(self.schema("that is not the HTTP address of a Spindle server"))
+            }
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Err(self.away(reason)),
+            status if status.is_client_error() => {
+                Err(TableError::Refused { table: self.describe(), reason })
+            }
+            _ => Err(self.away(reason)),
+        }
+    }
+
+    /// Whether the lease lives on.
+    async fn extend(&self, token: &str, lease_ms: u64) -> Result<bool, TableError> {
+        let body = Extend { ttr_ms: lease_ms.clamp(1, EXTEND_MS_MAX) };
+        let said = self.post(&format!("/api/v1/leases/{token}/extend"), &body).await?;
+        Ok(matches!(said, Said::Yes(_)))
+    }
+
+    /// Gives a job back untried.
+    async fn release(&self, token: &str) -> Result<(), TableError> {
+        let path = format!("/api/v1/leases/{token}/release");
+        self.ask(Method::POST, &path, Vec::new()).await.map(drop)
+    }
+
+    /// Reads a job; `None` when there is none.
+    async fn job(&self, id: RowId) -> Result<Option<Job>, TableError> {
+        match self.ask(Method::GET, &format!("/api/v1/jobs/{id}"), Vec::new()).await {
+            Ok(Said::Yes(answer)) => match serde_json::from_slice(&answer.body) {
+                Ok(job) => Ok(Some(job)),
+                Err(error) => Err(self.schema(format!("answers what is no job: {error}"))),
+            },
+            // A number that cannot be a job's is refused.
+            Ok(Said::TooLate(_)) | Err(TableError::Refused { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn forget(&self, ids: impl IntoIterator<Item = RowId>) {
+        let mut holdings = self.holdings.lock();
+        ids.into_iter().for_each(|id| holdings.remove(id));
+        drop(holdings);
+        self.freed.notify_waiters();
+    }
+
+    /// Writes the end of a job. Whether the server took it.
+    async fn finish(&self, id: RowId, token: &str, end: &End) -> Result<Option<RowId>, TableError> {
+        let path = format!("/api/v1/leases/{token}/{}", end.verb());
+        match self.post(&path, end).await? {
+            Said::Yes(_) => {
+                if let Some(holding) = self.holdings.lock().get_mut(id) {
+                    holding.is_written = true;
+                }
+                Ok(Some(id))
+            }
+            Said::TooLate(problem) => {
+                warn!(%id, reason = problem.detail, "the end of a job came too late");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Says again and again that a job is worked on, until its lease is held no more.
+async fn beat(shared: Arc<Shared>, id: RowId, token: String, lease_ms: u64) {
+    let interval = Duration::from_millis((lease_ms / 3).max(1));
+    let mut pause = interval;
+    loop {
+        sleep(pause).await;
+        match shared.extend(&token, lease_ms).await {
+            Ok(true) => pause = interval,
+            Ok(false) => {
+                shared.holdings.lock().lose(id);
+                // Nobody listens when the worker is gone.
+                let _ = shared.lost.send(id);
+                return;
+            }
+            Err(error) => {
+                debug!(%id, %error, "a heartbeat did not arrive");
+                pause = interval.min(BEAT_AGAIN);
+            }
+        }
+    }
+}
+
+impl SpindleTable {
+    fn hold(&self, given: &Given, target: &str) {
+        let (id, token) = (given.id(), given.lease_token.clone());
+        let beat = given.lease_ms.map(|lease_ms| {
+            let beat = beat(Arc::clone(&self.shared), id, token.clone(), lease_ms);
+            Beat(tokio::spawn(beat).abort_handle())
+        });
+        self.shared.holdings.lock().insert(id, token, target.to_owned(), beat);
+    }
+
+    /// A lease that was lost may come back to the same worker while its process still runs: the
+    /// new one waits for the old one's end. `false`: it did not live so long.
+    async fn await_former(&self, given: &Given) -> Result<bool, TableError> {
+        let lease_ms = given.lease_ms.unwrap_or(60_000);
+        loop {
+            let freed = self.shared.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if !self.shared.holdings.lock().contains(given.id()) {
+                return Ok(true);
+            }
+            tokio::select! {
+                () = freed => {}
+                () = sleep(Duration::from_millis((lease_ms / 3).max(1))) => {
+                    if !self.shared.extend(&given.lease_token, lease_ms).await? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Leases for SpindleTable {
+    async fn lease(
+        &self,
+        target: &str,
+        recall: oneshot::Receiver<()>,
+    ) -> Result<Option<Leased>, TableError> {
+        let shared = &self.shared;
+        let worker = &shared.client.server().worker;
+        let wish = Wish { queues: [target], wait_s: WAIT_S, worker };
+        let body = serde_json::to_vec(&wish).expect("texts and numbers are JSON");
+        let wait = Duration::from_secs(WAIT_S);
+        let asked = shared.client.ask_patiently("/api/v1/lease", body, wait, recall).await;
+        let answer = match asked {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return Ok(None),
+            Err(NoAnswer(reason)) => return Err(shared.away(reason)),
+        };
+        if answer.status == StatusCode::NO_CONTENT {
+            return Ok(None);
+        }
+        let Said::Yes(answer) = shared.sort(answer)? else { return Ok(None) };
+        let given: Given = serde_json::from_slice(&answer.body)
+            .map_err(|error| shared.schema(format!("answers what is no lease: {error}")))?;
+        if !self.await_former(&given).await? {
+            return Ok(None);
+        }
+        self.hold(&given, target);
+        Ok(Some(given.leased()))
+    }
+
+    async fn lost(&self) -> RowId {
+        match self.lost.lock().await.recv().await {
+            Some(id) => id,
+            // The sender lives as long as the table does.
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn fate(&self, id: RowId) -> Result<Fate, TableError> {
+        let job = self.shared.job(id).await?;
+        Ok(job.map_or(Fate::Gone, |job| job.finish().map_or(Fate::Open, Fate::Ended)))
+    }
+
+    fn receipt(&self, id: RowId) -> Option<String> {
+        self.shared.holdings.lock().token(id)
+    }
+
+    fn remember(&self, id: RowId, receipt: String) {
+        self.shared.holdings.lock().insert(id, receipt, String::new(), None);
+    }
+}
+
+#[async_trait]
+impl JobTable for SpindleTable {
+    fn describe(&self) -> String {
+        self.shared.describe()
+    }
+
+    async fn check(&self) -> Result<(), TableError> {
+        let said = self.shared.ask(Method::GET, "/api/v1/queues?limit=1", Vec::new()).await?;
+        let is_list = |answer: &Answer| {
+            let list: Result<serde_json::Value, _> = serde_json::from_slice(&answer.body);
+            list.is_ok_and(|list| list.get("queues").is_some())
+        };
+        match said {
+            Said::Yes(answer) if is_list(&answer) => Ok(()),
+            _ => Err(self.shared.schema("that is not the HTTP address of a Spindle server")),
+        }
+    }
+
+    /// Lets parked jobs go that are accepted, and touches no other.
+    async fn claim(
+        &self,
+        pick: Pick<'_>,
+        _: &Mark,
+        judge: &Judge<'_>,
+    ) -> Result<Vec<Claimed>, TableError> {
+        let Pick::Ids(ids) = pick else { return Ok(Vec::new()) };
+        let read = |shared: Arc<Shared>, id| async move { shared.job(id).await };
+        let jobs = self.each(ids.to_vec(), read).await?;
+        let mut claimed: Vec<Claimed> = jobs
+            .into_iter()
+            .flatten()
+            .map(|job| {
+                let row = Found { id: RowId(job.id), status: job.row_status(), target: job.queue };
+                let verdict = judge(&row);
+                Claimed { row, verdict }
+            })
+            .collect();
+        claimed.sort_unstable_by_key(|claimed| claimed.row.id);
+        let accepted =
+            claimed.iter().filter(|claimed| matches!(claimed.verdict, Verdict::Accept(_)));
+        let accepted: Vec<RowId> = accepted.map(|claimed| claimed.row.id).collect();
+        let let_go = |shared: Arc<Shared>, id: RowId| async move {
+            let path = format!("/api/v1/jobs/{id}/release");
+            let said = shared.ask(Method::POST, &path, Vec::new()).await?;
+            Ok((id, matches!(said, Said::Yes(_))))
+        };
+        for (id, was_parked) in self.each(accepted, let_go).await? {
+            let missed = claimed.iter_mut().find(|claimed| claimed.row.id == id && !was_parked);
+            if let Some(claimed) = missed {
+                // Somebody else was faster.
+                claimed.verdict = Verdict::Leave;
+                claimed.row.status = Status::Waiting;
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn write(
+        &self,
+        _: &Mark,
+        starts: &[RowId],
+        _: i64,
+        finishes: &[Finish],
+    ) -> Result<Written, TableError> {
+        let mut written = Written::default();
+        let mut to_write = Vec::new();
+        {
+            let mut holdings = self.shared.holdings.lock();
+            written.started = starts.iter().copied().filter(|id| holdings.start(*id)).collect();
+            for finish in finishes {
+                match holdings.to_finish(finish.id) {
+                    Some(holding) if holding.is_written => written.finished.push(finish.id),
+                    Some(holding) => {
+                        to_write.push((finish.id, holding.token().to_owned(), End::of(finish)));
+                    }
+                    None => {}
+                }
+            }
+        }
+        let finish = |shared: Arc<Shared>, (id, token, end): (RowId, String, End)| async move {
+            shared.finish(id, &token, &end).await
+        };
+        written.finished.extend(self.each(to_write, finish).await?.into_iter().flatten());
+        self.shared.forget(finishes.iter().map(|finish| finish.id));
+        Ok(written)
+    }
+
+    async fn owned(&self, _: &Mark) -> Result<Vec<Owned>, TableError> {
+        Ok(self.shared.holdings.lock().owned())
+    }
+
+    async fn give_back(&self, _: &Mark, ids: &[RowId]) -> Result<Vec<RowId>, TableError> {
+        let mut given = Vec::new();
+        for &id in ids {
+            let Some(token) = self.receipt(id) else { continue };
+            self.shared.release(&token).await?;
+            self.shared.forget([id]);
+            given.push(id);
+        }
+        Ok(given)
+    }
+
+    fn leases(&self) -> Option<&dyn Leases> {
+        Some(self)
+    }
+}

@@ -1,0 +1,334 @@
+//! The commands for jobs and workers.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use spindle_workq::wire::Uuid;
+
+use super::{
+    people::{
+        CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, MoveArgs, PurgeArgs, QueueArgs,
+        RetryArgs, WhyArgs, WorkersArgs,
+    },
+    values::{
+        JobName, PRIORITY_MAX, PRIORITY_MIN, parse_queue, parse_ttl, parse_ttr, parse_uuid,
+        parse_wait,
+    },
+};
+
+/// The commands that talk to a server, through its HTTP door or its Workq door.
+#[derive(Debug, Subcommand)]
+pub enum ClientCommand {
+    /// Add a job, or one for each line of a file, and print its id
+    Add(AddArgs),
+    /// Add a job, wait for its result and print it
+    Run(RunArgs),
+    /// Add a job for later and print its id
+    Schedule(ScheduleArgs),
+    /// Print a job's result
+    Result(ResultArgs),
+    /// Run a command once for each job of some queues
+    Work(WorkArgs),
+    /// Show a job
+    Job(JobArgs),
+    /// List jobs
+    Jobs(JobsArgs),
+    /// List the queues
+    Queues(QueuesArgs),
+    /// Delete jobs, whatever their state
+    Delete(DeleteArgs),
+    /// Say why a job is not running
+    Why(WhyArgs),
+    /// Let done or dead jobs run again
+    Retry(RetryArgs),
+    /// End jobs as dead; who waits for them is told
+    Cancel(CancelArgs),
+    /// Move waiting jobs to another queue
+    Move(MoveArgs),
+    /// Give out no more jobs of a queue; those that run go on
+    Pause(QueueArgs),
+    /// Give out a queue's jobs again
+    Resume(QueueArgs),
+    /// Delete a queue's ready and scheduled jobs
+    Purge(PurgeArgs),
+    /// List the workers and what they hold
+    Workers(WorkersArgs),
+    /// Limit how many jobs run, or how often
+    Constraint(ConstraintArgs),
+    /// Print what happens on the server
+    Events(EventsArgs),
+    /// Settle what the server's clock is, when it and the log disagree
+    Clock(ClockArgs),
+}
+
+/// What the commands share that any door can do.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// The server's HTTP address [env: SPINDLE_URL] [default: http://127.0.0.1:7420]
+    #[arg(long, value_name = "URL", conflicts_with = "workq")]
+    pub url: Option<String>,
+    /// Talk to the server's Workq door instead, at this address [env: SPINDLE_WORKQ]
+    #[arg(long, value_name = "ADDR")]
+    pub workq: Option<String>,
+    /// Print JSON: one object per line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What the bytes of a payload are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PayloadType {
+    /// Any bytes
+    Bytes,
+    /// JSON
+    Json,
+    /// MessagePack
+    Msgpack,
+}
+
+/// What happens when another job has the unique key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IfTaken {
+    /// The job is refused
+    Reject,
+    /// The other job's id is printed instead
+    Existing,
+    /// The job takes the other's place, if no worker has that one
+    Replace,
+}
+
+/// How a job is to be treated.
+#[derive(Debug, Args)]
+pub struct JobOptions {
+    /// How long a worker may take; after that the job is given out again
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_ttr)]
+    pub ttr: u32,
+    /// When the job and its result are forgotten, whatever its state
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_ttl)]
+    pub ttl: u64,
+    /// Higher goes first
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(i64).range(PRIORITY_MIN..=PRIORITY_MAX))]
+    pub priority: i64,
+    /// Give the job out at most so often, 1 to 255 [default: no limit]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..))]
+    pub max_attempts: Option<u8>,
+    /// Try again until the job failed so often, 1 to 255 [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..))]
+    pub max_fails: Option<u8>,
+    /// What the payload is; constraints look into JSON and MessagePack [default: bytes]
+    #[arg(long = "type", value_name = "TYPE")]
+    pub payload_type: Option<PayloadType>,
+    /// A word to find the job by; may be given again
+    #[arg(long = "tag", value_name = "WORD")]
+    pub tags: Vec<String>,
+    /// A key that at most one unfinished job of the queue has
+    #[arg(long, value_name = "KEY")]
+    pub unique: Option<String>,
+    /// What to do when another job has the key [default: reject]
+    #[arg(long, value_name = "WHAT", requires = "unique")]
+    pub if_taken: Option<IfTaken>,
+    /// With --workq: the job's id, a UUID; adding the same id twice is refused [default: random]
+    #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
+    pub id: Option<Uuid>,
+}
+
+/// `spindle add`.
+#[derive(Debug, Args)]
+pub struct AddArgs {
+    /// The queue
+    #[arg(value_parser = parse_queue)]
+    pub queue: String,
+    /// The payload: a text, - for standard input, @FILE for a file's bytes
+    #[arg(value_name = "PAYLOAD|-|@FILE", default_value = "", allow_negative_numbers = true)]
+    #[arg(hide_default_value = true)]
+    pub payload: OsString,
+    /// Add a job for each line of this file (- is standard input), its line end left out
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    #[arg(conflicts_with_all = ["payload", "id", "unique"])]
+    pub lines: Option<PathBuf>,
+    /// How to treat the job.
+    #[command(flatten)]
+    pub options: JobOptions,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `spindle run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The queue
+    #[arg(value_parser = parse_queue)]
+    pub queue: String,
+    /// The payload: a text, - for standard input, @FILE for a file's bytes
+    #[arg(value_name = "PAYLOAD|-|@FILE", default_value = "", allow_negative_numbers = true)]
+    #[arg(hide_default_value = true)]
+    pub payload: OsString,
+    /// How long to wait for a worker
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_wait)]
+    pub wait: u32,
+    /// How long the worker may take
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_ttr)]
+    pub ttr: u32,
+    /// Higher goes first
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(i64).range(PRIORITY_MIN..=PRIORITY_MAX))]
+    pub priority: i64,
+    /// What the payload is [default: bytes]
+    #[arg(long = "type", value_name = "TYPE")]
+    pub payload_type: Option<PayloadType>,
+    /// With --workq: the job's id, a UUID [default: random]
+    #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
+    pub id: Option<Uuid>,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `spindle schedule`.
+#[derive(Debug, Args)]
+pub struct ScheduleArgs {
+    /// The queue
+    #[arg(value_parser = parse_queue)]
+    pub queue: String,
+    /// When: 2030-01-31T08:00:00Z (or with an offset: +02:00), or +10m from now
+    pub time: String,
+    /// The payload: a text, - for standard input, @FILE for a file's bytes
+    #[arg(value_name = "PAYLOAD|-|@FILE", default_value = "", allow_negative_numbers = true)]
+    #[arg(hide_default_value = true)]
+    pub payload: OsString,
+    /// How to treat the job; its TTL counts from TIME.
+    #[command(flatten)]
+    pub options: JobOptions,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `spindle result`.
+#[derive(Debug, Args)]
+pub struct ResultArgs {
+    /// The job
+    #[arg(value_name = "JOB")]
+    pub id: JobName,
+    /// How long to wait for the job to finish
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_wait)]
+    pub wait: u32,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `spindle work`.
+#[derive(Debug, Args)]
+#[command(after_help = WORK_HELP)]
+pub struct WorkArgs {
+    /// The queues; through HTTP the job of the highest priority comes first, whatever its queue,
+    /// through Workq one queue that has work is drawn each time
+    #[arg(value_name = "QUEUE", required = true, num_args = 1.., value_parser = parse_queue)]
+    pub queues: Vec<String>,
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", required = true, last = true)]
+    #[arg(value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+    /// Run so many jobs at once
+    #[arg(short = 'j', long = "jobs-at-once", value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub at_once: u16,
+    /// Stop after one job
+    #[arg(long, conflicts_with = "max_jobs")]
+    pub once: bool,
+    /// Stop when the queues are empty
+    #[arg(long)]
+    pub drain: bool,
+    /// Stop after so many jobs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_jobs: Option<u64>,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+const WORK_HELP: &str = "\
+The command gets the job's payload on standard input and SPINDLE_JOB_ID and SPINDLE_QUEUE in its \
+environment. What it prints is the job's result (cut at 1 MiB); exit code 0 completes the job, \
+anything else fails it. The lease of a long job is extended while the command runs.
+
+SIGINT or SIGTERM lets running commands finish and takes no new job; a second one kills them: \
+their jobs are given out again when their time to run is over. With --once, --max-jobs or --drain \
+the exit code is 5 when a job failed.";
+
+/// `spindle job`.
+#[derive(Debug, Args)]
+pub struct JobArgs {
+    /// The job
+    #[arg(value_name = "JOB")]
+    pub id: JobName,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `spindle jobs`.
+#[derive(Debug, Args)]
+pub struct JobsArgs {
+    /// Only those of this queue (through Workq, which lists ready jobs, it must be given)
+    #[arg(value_parser = parse_queue)]
+    pub queue: Option<String>,
+    /// Only those of this status
+    #[arg(long, value_enum)]
+    pub status: Option<JobStatus>,
+    /// The same as --status scheduled
+    #[arg(long, conflicts_with = "status")]
+    pub scheduled: bool,
+    /// Only those with this tag
+    #[arg(long, value_name = "WORD")]
+    pub tag: Option<String>,
+    /// List at most so many
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
+    /// Pass over so many first
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub offset: u32,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Where a job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum JobStatus {
+    /// Its time has not come
+    Scheduled,
+    /// Any worker may have it
+    Ready,
+    /// A worker has it
+    Leased,
+    /// Kept aside
+    Parked,
+    /// Completed
+    Done,
+    /// Failed for good
+    Dead,
+}
+
+/// `spindle queues`.
+#[derive(Debug, Args)]
+pub struct QueuesArgs {
+    /// Which server, which form.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `spindle delete`.
+#[derive(Debug, Args)]
+pub struct DeleteArgs {
+    /// The jobs
+    #[arg(value_name = "JOB", required = true)]
+    pub ids: Vec<JobName>,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub common: Common,
+}

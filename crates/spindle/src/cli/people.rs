@@ -1,0 +1,185 @@
+//! The commands that change and explain what is there. They need the native API.
+
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand};
+
+use super::{
+    client::PayloadType,
+    values::{JobName, parse_queue},
+};
+
+/// What the commands share that only the native API can do.
+#[derive(Debug, Args)]
+pub struct Native {
+    /// The server's HTTP address [env: SPINDLE_URL] [default: http://127.0.0.1:7420]
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// Print JSON: one object per line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `spindle why`.
+#[derive(Debug, Args)]
+pub struct WhyArgs {
+    /// The job
+    #[arg(value_name = "JOB")]
+    pub id: JobName,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// `spindle retry`.
+#[derive(Debug, Args)]
+pub struct RetryArgs {
+    /// The job
+    #[arg(value_name = "JOB")]
+    pub id: JobName,
+    /// Another payload: a text, - for standard input, @FILE for a file's bytes
+    #[arg(value_name = "PAYLOAD|-|@FILE", allow_negative_numbers = true)]
+    pub payload: Option<OsString>,
+    /// What that payload is [default: bytes]
+    #[arg(long = "type", value_name = "TYPE", requires = "payload")]
+    pub payload_type: Option<PayloadType>,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// `spindle cancel`.
+#[derive(Debug, Args)]
+pub struct CancelArgs {
+    /// The jobs
+    #[arg(value_name = "JOB", required = true)]
+    pub ids: Vec<JobName>,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// `spindle move`.
+#[derive(Debug, Args)]
+pub struct MoveArgs {
+    /// The jobs
+    #[arg(value_name = "JOB", required = true)]
+    pub ids: Vec<JobName>,
+    /// The queue they go to
+    #[arg(long, value_name = "QUEUE", value_parser = parse_queue)]
+    pub to: String,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// `spindle pause` and `spindle resume`.
+#[derive(Debug, Args)]
+pub struct QueueArgs {
+    /// The queue
+    #[arg(value_parser = parse_queue)]
+    pub queue: String,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// `spindle purge`.
+#[derive(Debug, Args)]
+pub struct PurgeArgs {
+    /// The queue
+    #[arg(value_parser = parse_queue)]
+    pub queue: String,
+    /// Only say how many there are
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// `spindle workers`.
+#[derive(Debug, Args)]
+pub struct WorkersArgs {
+    /// Which server, which form.
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// `spindle constraint`.
+#[derive(Debug, Args)]
+pub struct ConstraintArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ConstraintCommand,
+}
+
+/// What `spindle constraint` can do.
+#[derive(Debug, Subcommand)]
+pub enum ConstraintCommand {
+    /// List the constraints
+    List {
+        /// Which server, which form.
+        #[command(flatten)]
+        native: Native,
+    },
+    /// Show a constraint
+    Show {
+        /// The constraint
+        name: String,
+        /// Which server, which form.
+        #[command(flatten)]
+        native: Native,
+    },
+    /// Set a constraint, new or changed, from its JSON
+    Put {
+        /// The constraint
+        name: String,
+        /// Its JSON: a text, - for standard input, @FILE for a file
+        #[arg(value_name = "JSON|-|@FILE")]
+        rule: OsString,
+        /// Which server, which form.
+        #[command(flatten)]
+        native: Native,
+    },
+    /// Remove a constraint; what it held back may run
+    Delete {
+        /// The constraint
+        name: String,
+        /// Which server, which form.
+        #[command(flatten)]
+        native: Native,
+    },
+}
+
+/// `spindle events`.
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Go on with what happens from now on; reconnects, and misses nothing meanwhile
+    #[arg(long)]
+    pub follow: bool,
+    /// Begin behind this event, or at `oldest` [default: oldest; with --follow: now]
+    #[arg(long, value_name = "ID")]
+    pub after: Option<String>,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// `spindle clock`.
+#[derive(Debug, Args)]
+pub struct ClockArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ClockCommand,
+    /// The server's HTTP address [env: SPINDLE_URL] [default: http://127.0.0.1:7420]
+    #[arg(long, value_name = "URL", global = true)]
+    pub url: Option<String>,
+}
+
+/// What `spindle clock` can do.
+#[derive(Debug, Subcommand)]
+pub enum ClockCommand {
+    /// Say that the machine's clock is right: time goes on from it, and TTLs count again
+    Accept,
+}

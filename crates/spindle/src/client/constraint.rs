@@ -1,0 +1,93 @@
+//! `spindle constraint`.
+
+use std::io;
+
+use serde_json::Value;
+use ureq::http::Method;
+
+use super::{
+    inspect::write_json,
+    native::Native,
+    payload,
+    view::text_of,
+    web::{Asking, encoded},
+};
+use crate::{
+    cli::{ConstraintArgs, ConstraintCommand},
+    exit::{Code, Failure},
+    output::Rows,
+};
+
+/// Does what `spindle constraint` was told.
+pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
+    match &args.command {
+        ConstraintCommand::List { native } => {
+            let asked = Native::of(native)?;
+            let constraints = asked.list("/api/v1/constraints", "constraints")?;
+            let mut out = io::stdout().lock();
+            if native.json {
+                constraints.iter().try_for_each(|rule| write_json(&mut out, rule))?;
+                return Ok(Code::Ok);
+            }
+            let mut rows = Rows::new(&["name", "queue", "running-max", "rate", "per"]);
+            for rule in &constraints {
+                let field = |name: &str| rule.get(name).map(text_of).unwrap_or_default();
+                let queue = [field("queue"), field("queue_glob")].concat();
+                rows.add([field("name"), queue, field("running_max"), rate(rule), field("per")]);
+            }
+            rows.print(&mut out)?;
+        }
+        ConstraintCommand::Show { name, native } => {
+            let asked = Native::of(native)?;
+            let told: Value = asked.ask(Asking::get(&path(name)), &about(name))?;
+            print(&told, native.json)?;
+        }
+        ConstraintCommand::Put { name, rule, native } => {
+            let asked = Native::of(native)?;
+            let text = payload::read(rule, asked.payload_bytes_max())?;
+            let rule: Value = serde_json::from_slice(&text).map_err(|error| {
+                Failure::with(Code::Usage, format!("the constraint is not JSON: {error}"))
+            })?;
+            let path = path(name);
+            let asking = Asking::of(Method::PUT, &path).with(&rule);
+            let told: Value = asked.ask(asking, &about(name))?;
+            if native.json {
+                print(&told, true)?;
+            }
+        }
+        ConstraintCommand::Delete { name, native } => {
+            let asked = Native::of(native)?;
+            asked.answer(Asking::of(Method::DELETE, &path(name)), &about(name))?;
+        }
+    }
+    Ok(Code::Ok)
+}
+
+fn path(name: &str) -> String {
+    format!("/api/v1/constraints/{}", encoded(name))
+}
+
+fn about(name: &str) -> String {
+    format!("constraint {name}")
+}
+
+/// `10 per 1000ms, burst 20`
+fn rate(rule: &Value) -> String {
+    let Some(rate) = rule.get("rate").filter(|rate| rate.is_object()) else {
+        return String::new();
+    };
+    let field = |name: &str| rate.get(name).map(text_of).unwrap_or_default();
+    format!("{} per {}ms, burst {}", field("count"), field("per_ms"), field("burst"))
+}
+
+fn print(told: &Value, as_json: bool) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    if as_json {
+        return Ok(write_json(&mut out, told)?);
+    }
+    let mut rows = Rows::new(&["field", "value"]);
+    for (name, value) in told.as_object().into_iter().flatten() {
+        rows.add([name.replace('_', "-"), text_of(value)]);
+    }
+    Ok(rows.print(&mut out)?)
+}

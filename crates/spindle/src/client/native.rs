@@ -1,0 +1,73 @@
+//! What only the native API can do: requests, with errors that are ready to be shown.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    line::Line,
+    server::Server,
+    session::AskError,
+    web::{Asking, Http, encoded},
+};
+use crate::cli;
+
+/// A server's native API, for one command.
+pub struct Native {
+    server: Server,
+    http: Http,
+}
+
+impl Native {
+    /// The server a command names.
+    pub fn of(native: &cli::Native) -> anyhow::Result<Self> {
+        Self::at(native.url.as_deref())
+    }
+
+    /// The server at a URL, or where the environment says.
+    pub fn at(url: Option<&str>) -> anyhow::Result<Self> {
+        let (server, authority) = Server::at(url)?;
+        Ok(Self { server, http: Http::new(&authority, &Line::default()) })
+    }
+
+    /// The requests themselves.
+    pub fn http(&self) -> &Http {
+        &self.http
+    }
+
+    /// Asks about something and reads the answer's JSON.
+    pub fn ask<T: DeserializeOwned>(&self, asking: Asking<'_>, about: &str) -> anyhow::Result<T> {
+        self.http.ask(asking).map_err(|error| self.told(error, about))
+    }
+
+    /// Asks about something that answers without words.
+    pub fn answer(&self, asking: Asking<'_>, about: &str) -> anyhow::Result<()> {
+        self.http.answer(asking).map_err(|error| self.told(error, about))?;
+        Ok(())
+    }
+
+    /// Everything of a list, page by page. `name` is the field that holds a page.
+    pub fn list(&self, path: &str, name: &str) -> anyhow::Result<Vec<Value>> {
+        let mut items = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let mut page: Value = self.ask(Asking::get(&format!("{path}{cursor}")), name)?;
+            if let Some(Value::Array(more)) = page.get_mut(name).map(Value::take) {
+                items.extend(more);
+            }
+            let Some(next) = page.get("next_cursor").and_then(Value::as_str) else {
+                return Ok(items);
+            };
+            cursor = format!("?cursor={}", encoded(next));
+        }
+    }
+
+    /// The most bytes of a payload that the server takes.
+    pub fn payload_bytes_max(&self) -> usize {
+        self.server.payload_bytes_max()
+    }
+
+    /// What a refusal means to a person.
+    pub fn told(&self, error: AskError, about: &str) -> anyhow::Error {
+        self.server.told(error, about)
+    }
+}

@@ -1,0 +1,170 @@
+//! What commands ask of a server, whichever of its doors they go through.
+
+use std::io;
+
+use bytes::Bytes;
+use spindle_workq::wire::Uuid;
+
+use super::view::{Job, Queue};
+use crate::cli::{IfTaken, JobName, JobStatus, PayloadType};
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The connection failed, was closed, or gave no answer in time.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// There is no such thing.
+    #[error("not found")]
+    NotFound,
+    /// It did not happen in time.
+    #[error("timed out")]
+    TimedOut,
+    /// The lease has ended: another worker finished the job, or has it now.
+    #[error("the lease has ended")]
+    LeaseEnded,
+    /// The server will not do it, now or later.
+    #[error("{text}")]
+    Refused {
+        /// What it says.
+        text: String,
+        /// Its stable code, through the native API.
+        code: Option<String>,
+    },
+    /// The server cannot do it now.
+    #[error("{0}")]
+    Failed(String),
+    /// What came back is no answer of that protocol.
+    #[error("{0}")]
+    Strange(String),
+    /// This door has no words for it.
+    #[error("{0}")]
+    Unable(String),
+}
+
+/// A job to add.
+#[derive(Debug, Clone)]
+pub struct NewJob {
+    /// Its queue.
+    pub queue: String,
+    /// What it carries.
+    pub payload: Bytes,
+    /// What that is.
+    pub payload_type: PayloadType,
+    /// How long a lease lasts.
+    pub ttr_ms: u32,
+    /// How long it lives, from `run_at_ms` or now.
+    pub ttl_ms: u64,
+    /// Higher goes first.
+    pub priority: i64,
+    /// Most leases.
+    pub attempts_max: Option<u8>,
+    /// Most failures.
+    pub fails_max: Option<u8>,
+    /// Not before this time.
+    pub run_at_ms: Option<u64>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// A key that at most one unfinished job of the queue has, and what happens when it is taken.
+    pub unique: Option<(String, IfTaken)>,
+    /// Its id in Workq.
+    pub id: Option<Uuid>,
+}
+
+/// How a job ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The job's id, as this door tells it.
+    pub id: String,
+    /// Completed, not failed.
+    pub success: bool,
+    /// The result's bytes.
+    pub result: Bytes,
+    /// What is said about it: message, error and code, as far as there are any.
+    pub remarks: Vec<(&'static str, String)>,
+}
+
+/// A job to work on.
+#[derive(Debug, Clone)]
+pub struct Leased {
+    /// The job's id, as this door tells it.
+    pub id: String,
+    /// Its queue.
+    pub queue: Bytes,
+    /// How long the lease lasts.
+    pub ttr_ms: u64,
+    /// What to work on.
+    pub payload: Bytes,
+    /// What names the lease when it is extended and ended.
+    pub claim: String,
+}
+
+/// Which jobs to list.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Only those of this queue.
+    pub queue: Option<String>,
+    /// Only those of this status.
+    pub status: Option<JobStatus>,
+    /// Other filters of the native API, by their names there.
+    pub filters: Vec<(&'static str, String)>,
+    /// So many first are passed over.
+    pub offset: u32,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// A conversation with a server.
+pub trait Session {
+    /// Makes sure that the server is there and speaks this protocol.
+    fn greet(&mut self) -> Result<(), AskError>;
+
+    /// Adds a job; its id.
+    fn add(&mut self, job: &NewJob) -> Result<String, AskError>;
+
+    /// Adds jobs, as many as possible in one go, and tells of each in their order. Fewer answers
+    /// than jobs: the connection broke, and the last one says how.
+    fn add_all(&mut self, jobs: &[NewJob]) -> Vec<Result<String, AskError>>;
+
+    /// Adds a job, waits so long for a worker and then for the result. After that the job is gone.
+    fn run(&mut self, job: &NewJob, wait_ms: u32) -> Result<Finished, AskError>;
+
+    /// The result of a job, waiting so long for it.
+    fn result(&mut self, job: JobName, wait_ms: u32) -> Result<Finished, AskError>;
+
+    /// A job with its payload.
+    fn job(&mut self, job: JobName) -> Result<Job, AskError>;
+
+    /// Some jobs.
+    fn jobs(&mut self, wanted: &Wanted) -> Result<Vec<Job>, AskError>;
+
+    /// All queues.
+    fn queues(&mut self) -> Result<Vec<Queue>, AskError>;
+
+    /// A queue.
+    fn queue(&mut self, name: &str) -> Result<Queue, AskError>;
+
+    /// Deletes a job.
+    fn delete(&mut self, job: JobName) -> Result<(), AskError>;
+
+    /// Waits so long for a job of these queues.
+    fn lease(&mut self, queues: &[String], wait_ms: u32) -> Result<Option<Leased>, AskError>;
+
+    /// Lets a lease last `ttr_ms` from now.
+    fn extend(&mut self, job: &Leased, ttr_ms: u32) -> Result<(), AskError>;
+
+    /// Ends a lease with a result.
+    fn finish(&mut self, job: &Leased, success: bool, result: Bytes) -> Result<(), AskError>;
+}
+
+impl AskError {
+    /// Whether the server answered, if not what was wished: the connection can still be used.
+    pub fn is_answer(&self) -> bool {
+        !matches!(self, Self::Io(_) | Self::Strange(_))
+    }
+
+    /// A refusal without a code.
+    pub fn refused(text: impl Into<String>) -> Self {
+        Self::Refused { text: text.into(), code: None }
+    }
+}

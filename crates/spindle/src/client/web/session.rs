@@ -1,0 +1,405 @@
+//! What commands ask, as requests to the native API.
+
+use std::time::{Duration, Instant};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use jiff::Timestamp;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json, value::RawValue};
+use ureq::http::Method;
+
+use super::http::{Asking, Http};
+use crate::{
+    cli::{IfTaken, JobName, JobStatus, PayloadType},
+    client::{
+        line::Line,
+        session::{AskError, Finished, Leased, NewJob, Session, Wanted},
+        view::{Job, Queue, bytes_of, present},
+    },
+};
+
+/// Jobs and queues of one page of a list.
+const PAGE: u32 = 500;
+/// One request waits at most so long, so that a server that went is noticed.
+const WAIT_MS_MAX: u64 = 20_000;
+/// What `run` adds has its result kept so long for whoever waits.
+const KEEP_RUN_MS: u64 = 60_000;
+
+/// A server's native API, one request after the other.
+pub struct WebSession {
+    http: Http,
+    line: Line,
+    worker: String,
+}
+
+/// What the API is told of a payload or a result.
+#[derive(Debug, Serialize)]
+struct Told {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_type: Option<&'static str>,
+}
+
+/// What the API is told of a job.
+#[derive(Debug, Serialize)]
+struct Submit<'a> {
+    queue: &'a str,
+    #[serde(flatten)]
+    told: Told,
+    priority: i64,
+    ttr_ms: u32,
+    ttl_ms: u64,
+    keep_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts_max: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fails_max: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_at: Option<String>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    tags: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Submitted {
+    id: u64,
+}
+
+#[derive(Deserialize)]
+struct Batch {
+    answers: Vec<BatchAnswer>,
+}
+
+/// Either an id or a problem.
+#[derive(Deserialize)]
+struct BatchAnswer {
+    id: Option<u64>,
+    problem: Option<BatchProblem>,
+}
+
+#[derive(Deserialize)]
+struct BatchProblem {
+    code: String,
+    detail: String,
+}
+
+#[derive(Deserialize)]
+struct LeaseAnswer {
+    id: u64,
+    queue: Option<String>,
+    queue_base64: Option<String>,
+    lease_token: String,
+    lease_ms: Option<u64>,
+    #[serde(default, deserialize_with = "present")]
+    payload: Option<Box<RawValue>>,
+    payload_base64: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct JobPage {
+    jobs: Vec<Job>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct QueuePage {
+    queues: Vec<Queue>,
+    next_cursor: Option<String>,
+}
+
+impl WebSession {
+    /// A session with the server at this address. Connects with the first request.
+    pub fn new(authority: &str, line: &Line) -> Self {
+        let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+        let worker = format!("{}:{}", host.unwrap_or_default(), std::process::id());
+        Self { http: Http::new(authority, line), line: line.clone(), worker }
+    }
+
+    /// The job as soon as it is done or dead, or as it is after that long.
+    fn await_end(&self, job: &str, until: Instant) -> Result<Job, AskError> {
+        loop {
+            let left_ms = until.saturating_duration_since(Instant::now()).as_millis();
+            // Rounded up: the server counts whole seconds.
+            let wait_s = left_ms.min(u128::from(WAIT_MS_MAX)).div_ceil(1000) as u64;
+            let path = format!("/api/v1/jobs/{job}/wait?wait_s={wait_s}");
+            let asking = Asking::get(&path).waiting(Duration::from_secs(wait_s));
+            let job: Job = self.http.ask(asking)?;
+            if is_finished(&job) || Instant::now() >= until {
+                return Ok(job);
+            }
+        }
+    }
+
+    fn leased(&self, answer: LeaseAnswer) -> Result<Leased, AskError> {
+        let odd = |error: anyhow::Error| AskError::Strange(error.to_string());
+        let payload = bytes_of(answer.payload.as_deref(), answer.payload_base64.as_deref());
+        let queue = match (answer.queue, answer.queue_base64) {
+            (Some(name), _) => Bytes::from(name),
+            (None, coded) => bytes_of(None, coded.as_deref()).map_err(odd)?.unwrap_or_default(),
+        };
+        Ok(Leased {
+            id: answer.id.to_string(),
+            queue,
+            ttr_ms: answer.lease_ms.unwrap_or(u64::MAX),
+            payload: payload.map_err(odd)?.unwrap_or_default(),
+            claim: answer.lease_token,
+        })
+    }
+}
+
+impl Session for WebSession {
+    fn greet(&mut self) -> Result<(), AskError> {
+        let _: QueuePage = self.http.ask(Asking::get("/api/v1/queues?limit=1"))?;
+        Ok(())
+    }
+
+    fn add(&mut self, job: &NewJob) -> Result<String, AskError> {
+        let asking = Asking::post("/api/v1/jobs").with(&submit(job)?);
+        let submitted: Submitted = self.http.ask(asking)?;
+        Ok(submitted.id.to_string())
+    }
+
+    fn add_all(&mut self, jobs: &[NewJob]) -> Vec<Result<String, AskError>> {
+        let spelled: Result<Vec<Submit<'_>>, AskError> = jobs.iter().map(submit).collect();
+        let asked = spelled.and_then(|jobs| {
+            let body = json!({ "jobs": jobs });
+            self.http.ask::<Batch>(Asking::post("/api/v1/jobs/batch").with(&body))
+        });
+        match asked {
+            Ok(batch) => batch.answers.into_iter().map(batch_answer).collect(),
+            Err(error) => vec![Err(error)],
+        }
+    }
+
+    fn run(&mut self, job: &NewJob, wait_ms: u32) -> Result<Finished, AskError> {
+        let mut spelled = submit(job)?;
+        // It goes with its waiter: if this program is killed, by its time to live.
+        spelled.ttl_ms = u64::from(wait_ms) + u64::from(job.ttr_ms) + KEEP_RUN_MS;
+        (spelled.keep_ms, spelled.attempts_max) = (KEEP_RUN_MS, Some(1));
+        let submitted: Submitted = self.http.ask(Asking::post("/api/v1/jobs").with(&spelled))?;
+        let id = submitted.id.to_string();
+        let begun = Instant::now();
+        let taken_by = begun + Duration::from_millis(wait_ms.into());
+        let mut job_now = self.await_end(&id, taken_by)?;
+        if job_now.status == "leased" {
+            let done_by = taken_by + Duration::from_millis(job.ttr_ms.into());
+            job_now = self.await_end(&id, done_by)?;
+        }
+        let is_over = is_finished(&job_now);
+        let path = format!("/api/v1/jobs/{id}");
+        match self.http.answer(Asking::of(Method::DELETE, &path)) {
+            Ok(_) | Err(AskError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        if is_over { finished(&job_now) } else { Err(AskError::TimedOut) }
+    }
+
+    fn result(&mut self, job: JobName, wait_ms: u32) -> Result<Finished, AskError> {
+        let until = Instant::now() + Duration::from_millis(wait_ms.into());
+        let job = self.await_end(&job.to_string(), until)?;
+        if is_finished(&job) { finished(&job) } else { Err(AskError::TimedOut) }
+    }
+
+    fn job(&mut self, job: JobName) -> Result<Job, AskError> {
+        self.http.ask(Asking::get(&format!("/api/v1/jobs/{job}")))
+    }
+
+    fn jobs(&mut self, wanted: &Wanted) -> Result<Vec<Job>, AskError> {
+        let mut query = String::new();
+        let queue = wanted.queue.as_deref().map(|queue| ("queue", queue));
+        let status = wanted.status.map(|status| ("status", status_word(status)));
+        let others = wanted.filters.iter().map(|(name, value)| (*name, value.as_str()));
+        for (name, value) in queue.into_iter().chain(status).chain(others) {
+            query += &format!("&{name}={}", encoded(value));
+        }
+        let most = wanted.offset.saturating_add(wanted.limit);
+        let mut jobs = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let left = most - jobs.len() as u32;
+            let path = format!("/api/v1/jobs?limit={}{query}{cursor}", left.min(PAGE));
+            let page: JobPage = self.http.ask(Asking::get(&path))?;
+            jobs.extend(page.jobs);
+            match page.next_cursor {
+                Some(next) if jobs.len() < most as usize => {
+                    cursor = format!("&cursor={}", encoded(&next));
+                }
+                _ => break,
+            }
+        }
+        jobs.drain(..jobs.len().min(wanted.offset as usize));
+        Ok(jobs)
+    }
+
+    fn queues(&mut self) -> Result<Vec<Queue>, AskError> {
+        let mut queues = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let path = format!("/api/v1/queues?limit={PAGE}{cursor}");
+            let page: QueuePage = self.http.ask(Asking::get(&path))?;
+            queues.extend(page.queues);
+            let Some(next) = page.next_cursor else { return Ok(queues) };
+            cursor = format!("&cursor={}", encoded(&next));
+        }
+    }
+
+    fn queue(&mut self, name: &str) -> Result<Queue, AskError> {
+        self.http.ask(Asking::get(&queue_path(name)))
+    }
+
+    fn delete(&mut self, job: JobName) -> Result<(), AskError> {
+        self.http.answer(Asking::of(Method::DELETE, &format!("/api/v1/jobs/{job}")))?;
+        Ok(())
+    }
+
+    fn lease(&mut self, queues: &[String], wait_ms: u32) -> Result<Option<Leased>, AskError> {
+        let wait_s = wait_ms.div_ceil(1000);
+        let body = json!({ "queues": queues, "wait_s": wait_s, "worker": self.worker });
+        let asking = Asking::post("/api/v1/lease").with(&body);
+        let asking = asking.waiting(Duration::from_secs(wait_s.into()));
+        let answer: Option<LeaseAnswer> = self.http.ask_for_any(asking)?;
+        answer.map(|answer| self.leased(answer)).transpose()
+    }
+
+    fn extend(&mut self, job: &Leased, ttr_ms: u32) -> Result<(), AskError> {
+        let path = format!("/api/v1/leases/{}/extend", job.claim);
+        self.http.answer(Asking::post(&path).with(&json!({ "ttr_ms": ttr_ms })))?;
+        Ok(())
+    }
+
+    fn finish(&mut self, job: &Leased, success: bool, result: Bytes) -> Result<(), AskError> {
+        let end = if success { "complete" } else { "fail" };
+        let path = format!("/api/v1/leases/{}/{end}", job.claim);
+        let body = json!({ "result_base64": BASE64_STANDARD.encode(&result) });
+        self.http.answer(Asking::post(&path).with(&body))?;
+        Ok(())
+    }
+}
+
+impl Drop for WebSession {
+    fn drop(&mut self) {
+        // Another session may use the line from now on.
+        self.line.forget();
+    }
+}
+
+fn submit(job: &NewJob) -> Result<Submit<'_>, AskError> {
+    if job.id.is_some() {
+        let text = "the native API numbers jobs itself: use --unique KEY, or --id with --workq";
+        return Err(AskError::Unable(text.to_owned()));
+    }
+    let run_at = job.run_at_ms.map(|ms| {
+        let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+        Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX).to_string()
+    });
+    let unique = job.unique.as_ref().map(|(key, if_taken)| {
+        let mode = match if_taken {
+            IfTaken::Reject => "reject",
+            IfTaken::Existing => "existing",
+            IfTaken::Replace => "replace",
+        };
+        json!({ "key": key, "mode": mode })
+    });
+    Ok(Submit {
+        queue: &job.queue,
+        told: told(&job.payload, job.payload_type)?,
+        priority: job.priority,
+        ttr_ms: job.ttr_ms,
+        ttl_ms: job.ttl_ms,
+        // As long as it would be kept unfinished: whoever adds a job wants its result.
+        keep_ms: job.ttl_ms,
+        attempts_max: job.attempts_max,
+        fails_max: job.fails_max,
+        run_at,
+        tags: &job.tags,
+        unique,
+    })
+}
+
+/// A payload as fields of a body.
+pub fn payload_fields(payload: &Bytes, kind: PayloadType) -> Result<Map<String, Value>, AskError> {
+    let told = serde_json::to_value(told(payload, kind)?);
+    match told {
+        Ok(Value::Object(fields)) => Ok(fields),
+        _ => Err(AskError::Unable("the payload cannot be told as JSON".to_owned())),
+    }
+}
+
+fn told(payload: &Bytes, kind: PayloadType) -> Result<Told, AskError> {
+    let coded = || Some(BASE64_STANDARD.encode(payload));
+    Ok(match kind {
+        PayloadType::Bytes if payload.is_empty() => {
+            Told { payload: None, payload_base64: None, payload_type: None }
+        }
+        PayloadType::Bytes => Told { payload: None, payload_base64: coded(), payload_type: None },
+        PayloadType::Msgpack => {
+            Told { payload: None, payload_base64: coded(), payload_type: Some("msgpack") }
+        }
+        PayloadType::Json => {
+            let text = str::from_utf8(payload).map_err(|error| not_json(&error))?;
+            let json = RawValue::from_string(text.trim().to_owned());
+            let payload = Some(json.map_err(|error| not_json(&error))?);
+            Told { payload, payload_base64: None, payload_type: None }
+        }
+    })
+}
+
+fn not_json(error: &dyn std::error::Error) -> AskError {
+    AskError::Unable(format!("the payload is not JSON: {error}"))
+}
+
+fn batch_answer(answer: BatchAnswer) -> Result<String, AskError> {
+    match (answer.id, answer.problem) {
+        (Some(id), _) => Ok(id.to_string()),
+        (None, Some(BatchProblem { code, detail })) => {
+            Err(AskError::Refused { text: detail, code: Some(code) })
+        }
+        (None, None) => Err(AskError::refused("the server told neither an id nor why not")),
+    }
+}
+
+fn is_finished(job: &Job) -> bool {
+    matches!(job.status.as_str(), "done" | "dead")
+}
+
+fn finished(job: &Job) -> Result<Finished, AskError> {
+    let id = job.id_text();
+    let Some(outcome) = &job.result else {
+        let success = job.status == "done";
+        return Ok(Finished { id, success, result: Bytes::new(), remarks: Vec::new() });
+    };
+    let result = outcome.result_bytes().map_err(|error| AskError::Strange(error.to_string()))?;
+    let remarks =
+        [("message", &outcome.message), ("error", &outcome.error), ("code", &outcome.code)];
+    let remarks = remarks.into_iter().filter(|(_, text)| !text.is_empty());
+    let remarks = remarks.map(|(name, text)| (name, text.clone())).collect();
+    Ok(Finished { id, success: job.status == "done", result, remarks })
+}
+
+fn status_word(status: JobStatus) -> &'static str {
+    match status {
+        JobStatus::Scheduled => "scheduled",
+        JobStatus::Ready => "ready",
+        JobStatus::Leased => "leased",
+        JobStatus::Parked => "parked",
+        JobStatus::Done => "done",
+        JobStatus::Dead => "dead",
+    }
+}
+
+/// A queue's path.
+pub fn queue_path(name: &str) -> String {
+    format!("/api/v1/queues/{}", encoded(name))
+}
+
+/// A text within a path or behind its question mark.
+pub fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}

@@ -1,0 +1,28 @@
+//! `spindle why`.
+
+use std::io;
+
+use serde_json::Value;
+
+use super::{inspect::write_json, native::Native, view::text_of, web::Asking};
+use crate::{cli::WhyArgs, exit::Code, output::Rows};
+
+/// Says why a job is not running.
+pub fn why(args: &WhyArgs) -> anyhow::Result<Code> {
+    let native = Native::of(&args.native)?;
+    let path = format!("/api/v1/jobs/{}/why", args.id);
+    let why: Value = native.ask(Asking::get(&path), &format!("job {}", args.id))?;
+    let mut out = io::stdout().lock();
+    if args.native.json {
+        write_json(&mut out, &why)?;
+        return Ok(Code::Ok);
+    }
+    let field = |value: &Value, name: &str| value.get(name).map(text_of).unwrap_or_default();
+    let mut rows = Rows::new(&["reason", "what is known", "until"]);
+    let reasons = why.get("reasons").and_then(Value::as_array);
+    for reason in reasons.into_iter().flatten() {
+        rows.add(["code", "text", "until"].map(|name| field(reason, name)));
+    }
+    rows.print(&mut out)?;
+    Ok(Code::Ok)
+}

@@ -1,0 +1,278 @@
+//! A session through the Workq door.
+
+use std::time::Duration;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::{Bytes, BytesMut};
+use jiff::Timestamp;
+use serde_json::{Map, json};
+use spindle_core::address;
+use spindle_workq::{
+    client::{Client, ClientError},
+    wire::{self, JobInfo, JobState, QueueInfo, ReplyKind, Request, Run, Uuid},
+};
+
+use super::{
+    line::Line,
+    session::{AskError, Finished, Leased, NewJob, Session, Wanted},
+    view::{Counts, Job, Queue},
+    when::now_ms,
+};
+use crate::cli::{JobName, JobStatus, PayloadType};
+
+/// How long an answer may take beyond what a command itself waits for.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// The most that one request lists.
+const PAGE: u32 = 100;
+/// What the server says to a result of a finished job.
+const DUPLICATE: &str = "Duplicate result";
+
+/// A connection to a Workq door.
+pub struct WorkqSession(Client);
+
+impl WorkqSession {
+    /// Connects.
+    pub fn open(address: &str, line: &Line) -> Result<Self, AskError> {
+        let client = Client::connect(address, ANSWER_WITHIN)?;
+        line.carries(client.stream().try_clone()?);
+        Ok(Self(client))
+    }
+
+    fn jobs_page(&mut self, wanted: &Wanted, listed: u32) -> Result<Vec<JobInfo>, AskError> {
+        let queue = wanted.queue.as_ref().ok_or_else(|| unable("lists jobs of one queue only"))?;
+        let offset = wanted.offset.saturating_add(listed);
+        let limit = (wanted.limit - listed).min(PAGE);
+        Ok(match wanted.status {
+            None | Some(JobStatus::Ready) => self.0.inspect_jobs(queue, offset, limit)?,
+            Some(JobStatus::Scheduled) => self.0.inspect_scheduled_jobs(queue, offset, limit)?,
+            Some(_) => return Err(unable("lists ready and scheduled jobs only")),
+        })
+    }
+}
+
+impl Session for WorkqSession {
+    fn greet(&mut self) -> Result<(), AskError> {
+        // It is connected; what speaks on the other side shows with the first command.
+        Ok(())
+    }
+
+    fn add(&mut self, job: &NewJob) -> Result<String, AskError> {
+        let spelled = spell(job)?;
+        match job.run_at_ms {
+            None => self.0.add(&spelled)?,
+            Some(time_ms) => self.0.schedule(&spelled, time_ms)?,
+        }
+        Ok(spelled.id.to_string())
+    }
+
+    fn add_all(&mut self, jobs: &[NewJob]) -> Vec<Result<String, AskError>> {
+        let mut batch = BytesMut::new();
+        let mut spelled = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            match spell(job) {
+                Ok(job) => {
+                    spelled.push(job.id);
+                    Request::Add(job).encode(&mut batch);
+                }
+                Err(error) => return vec![Err(error)],
+            }
+        }
+        if let Err(error) = self.0.send_raw(&batch) {
+            return vec![Err(error.into())];
+        }
+        let mut answers = Vec::with_capacity(jobs.len());
+        for id in spelled {
+            let answer = self.0.read_reply(ReplyKind::Ok, Duration::ZERO);
+            let is_last = answer.as_ref().is_err_and(|error| !error.is_answer());
+            answers.push(answer.map(|_| id.to_string()).map_err(AskError::from));
+            if is_last {
+                break;
+            }
+        }
+        answers
+    }
+
+    fn run(&mut self, job: &NewJob, wait_ms: u32) -> Result<Finished, AskError> {
+        let wire::NewJob { id, name, ttr_ms, priority, payload, .. } = spell(job)?;
+        let run = Run { id, name, ttr_ms, wait_timeout_ms: wait_ms, priority, payload };
+        Ok(finished(self.0.run(&run)?))
+    }
+
+    fn result(&mut self, job: JobName, wait_ms: u32) -> Result<Finished, AskError> {
+        Ok(finished(self.0.result(uuid(job), wait_ms)?))
+    }
+
+    fn job(&mut self, job: JobName) -> Result<Job, AskError> {
+        Ok(shown(&self.0.inspect_job(uuid(job))?))
+    }
+
+    fn jobs(&mut self, wanted: &Wanted) -> Result<Vec<Job>, AskError> {
+        if let Some((name, _)) = wanted.filters.first() {
+            return Err(unable(&format!("knows no --{name}")));
+        }
+        let mut jobs = Vec::new();
+        while jobs.len() < wanted.limit as usize {
+            let listed = jobs.len() as u32;
+            let page = self.jobs_page(wanted, listed)?;
+            let is_last = page.len() < (wanted.limit - listed).min(PAGE) as usize;
+            jobs.extend(page.iter().map(shown));
+            if is_last {
+                break;
+            }
+        }
+        Ok(jobs)
+    }
+
+    fn queues(&mut self) -> Result<Vec<Queue>, AskError> {
+        let mut queues = Vec::new();
+        loop {
+            let offset = u32::try_from(queues.len()).unwrap_or(u32::MAX);
+            let page = self.0.inspect_queues(offset, PAGE)?;
+            let is_last = page.len() < PAGE as usize;
+            queues.extend(page.into_iter().map(queue_shown));
+            if is_last {
+                return Ok(queues);
+            }
+        }
+    }
+
+    fn queue(&mut self, name: &str) -> Result<Queue, AskError> {
+        Ok(queue_shown(self.0.inspect_queue(name)?))
+    }
+
+    fn delete(&mut self, job: JobName) -> Result<(), AskError> {
+        Ok(self.0.delete(uuid(job))?)
+    }
+
+    fn lease(&mut self, queues: &[String], wait_ms: u32) -> Result<Option<Leased>, AskError> {
+        match self.0.lease(queues, wait_ms) {
+            Ok(job) => Ok(Some(Leased {
+                id: job.id.to_string(),
+                queue: job.name,
+                ttr_ms: job.ttr_ms,
+                payload: job.payload,
+                claim: job.id.to_string(),
+            })),
+            Err(ClientError::Timeout) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn extend(&mut self, job: &Leased, ttr_ms: u32) -> Result<(), AskError> {
+        Ok(self.0.extend(claimed(job)?, ttr_ms)?)
+    }
+
+    fn finish(&mut self, job: &Leased, success: bool, result: Bytes) -> Result<(), AskError> {
+        let id = claimed(job)?;
+        let told = if success { self.0.complete(id, result) } else { self.0.fail(id, result) };
+        Ok(told?)
+    }
+}
+
+impl From<ClientError> for AskError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Io(error) => Self::Io(error),
+            ClientError::Timeout => Self::TimedOut,
+            ClientError::NotFound => Self::NotFound,
+            ClientError::Client(text) if text == DUPLICATE => Self::LeaseEnded,
+            ClientError::Client(text) => Self::refused(text),
+            ClientError::Server(text) => Self::Failed(text),
+            ClientError::Protocol(text) => Self::Strange(text.to_owned()),
+        }
+    }
+}
+
+fn unable(what: &str) -> AskError {
+    AskError::Unable(format!(
+        "Workq {what}; leave --workq and SPINDLE_WORKQ out for the native API"
+    ))
+}
+
+/// The job in Workq's words.
+fn spell(job: &NewJob) -> Result<wire::NewJob, AskError> {
+    if job.payload_type != PayloadType::Bytes || !job.tags.is_empty() || job.unique.is_some() {
+        return Err(unable("knows no --type, --tag and --unique"));
+    }
+    if !wire::is_name(job.queue.as_bytes()) {
+        return Err(unable("takes names of 1 to 255 letters, digits, `_`, `-` and `.`"));
+    }
+    Ok(wire::NewJob {
+        id: job.id.unwrap_or_else(|| Uuid::from_bytes(uuid::Uuid::new_v4().into_bytes())),
+        name: Bytes::copy_from_slice(job.queue.as_bytes()),
+        ttr_ms: job.ttr_ms,
+        ttl_ms: job.ttl_ms,
+        priority: job.priority,
+        attempts_max: job.attempts_max.unwrap_or(0),
+        fails_max: job.fails_max.unwrap_or(0),
+        payload: job.payload.clone(),
+    })
+}
+
+/// Workq knows jobs of other doors by a UUID made from their number.
+fn uuid(job: JobName) -> Uuid {
+    match job {
+        JobName::Uuid(uuid) => uuid,
+        JobName::Number(id) => Uuid::from_bytes(address::foreign_uuid(id)),
+    }
+}
+
+fn claimed(job: &Leased) -> Result<Uuid, AskError> {
+    Uuid::parse(job.claim.as_bytes()).ok_or(AskError::LeaseEnded)
+}
+
+fn finished(result: wire::JobResult) -> Finished {
+    let wire::JobResult { id, success, result } = result;
+    Finished { id: id.to_string(), success, result, remarks: Vec::new() }
+}
+
+fn queue_shown(queue: QueueInfo) -> Queue {
+    Queue {
+        name: Some(String::from_utf8_lossy(&queue.name).into_owned()),
+        name_base64: None,
+        paused: None,
+        jobs: Counts { ready: queue.ready, scheduled: queue.scheduled, ..Counts::default() },
+        more: Map::new(),
+    }
+}
+
+fn shown(job: &JobInfo) -> Job {
+    Job {
+        id: json!(job.id.to_string()),
+        queue: Some(String::from_utf8_lossy(&job.name).into_owned()),
+        queue_base64: None,
+        status: status(job).to_owned(),
+        priority: job.priority,
+        created_at: time(job.created_ms),
+        run_at: job.time_ms.map(time),
+        ttr_ms: Some(job.ttr_ms),
+        ttl_ms: Some(job.ttl_ms),
+        attempts: job.attempts,
+        attempts_max: Some(job.attempts_max),
+        fails: job.fails,
+        fails_max: Some(job.fails_max.max(1)),
+        payload_type: "bytes".to_owned(),
+        payload_bytes: job.payload.len() as u64,
+        payload: None,
+        payload_base64: Some(BASE64_STANDARD.encode(&job.payload)),
+        payload_text: None,
+        result: None,
+        more: Map::new(),
+    }
+}
+
+/// The protocol numbers new jobs alike whether they wait for their time or for a worker.
+fn status(job: &JobInfo) -> &'static str {
+    match job.state {
+        JobState::New if job.time_ms.is_some_and(|time_ms| time_ms > now_ms()) => "scheduled",
+        JobState::New | JobState::Pending => "ready",
+        JobState::Leased => "leased",
+        JobState::Completed => "done",
+        JobState::Failed => "dead",
+    }
+}
+
+fn time(time_ms: u64) -> String {
+    let second = i64::try_from(time_ms / 1000).unwrap_or(i64::MAX);
+    Timestamp::from_second(second).unwrap_or(Timestamp::MAX).to_string()
+}

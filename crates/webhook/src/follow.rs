@@ -1,0 +1,289 @@
+//! The thread of a hook: it follows the feed at its receiver's pace.
+
+use std::{
+    fmt::Write,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use sha2::{Digest, Sha256};
+use spindle_engine::{Engine, FeedError, FeedId};
+use ureq::Agent;
+
+use crate::{
+    alert::Alert,
+    hook::Hook,
+    place::Place,
+    queues::Queues,
+    send::{Sender, Sent},
+    sign::Secret,
+};
+
+/// Events read from the feed at once.
+const PAGE: usize = 128;
+/// Without deliveries the place is written so often, so that the log does not trim it away unseen.
+const REMEMBER_EVERY: Duration = Duration::from_secs(60);
+
+/// How hooks are served.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The server's name, told with each alert.
+    pub server: String,
+    /// Where places in the feed are remembered; none: a restart begins with what comes then.
+    pub folder: Option<PathBuf>,
+    /// How often the feed is asked for something new.
+    pub poll_every: Duration,
+    /// How often queues are looked at.
+    pub look_every: Duration,
+    /// How long a receiver may take.
+    pub answer_within: Duration,
+    /// The first pause after a delivery that failed; it doubles.
+    pub pause_first: Duration,
+    /// The longest pause.
+    pub pause_max: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            server: "localhost".to_owned(),
+            folder: None,
+            poll_every: Duration::from_millis(500),
+            look_every: Duration::from_secs(5),
+            answer_within: Duration::from_secs(10),
+            pause_first: Duration::from_secs(1),
+            pause_max: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Why hooks cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The place of a hook cannot be read.
+    #[error("cannot read {path}, which remembers what a webhook was told")]
+    Place {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no thread to be had.
+    #[error("cannot start a thread for a webhook")]
+    Thread(#[source] io::Error),
+}
+
+/// Hooks at work. Dropping ends them.
+#[derive(Debug)]
+pub struct Webhooks {
+    stop: Arc<Stop>,
+    agents: Vec<Agent>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Webhooks {
+    /// Starts a thread for each hook. A hook without a remembered place begins now.
+    pub fn start(
+        engine: &Engine,
+        hooks: Vec<Hook>,
+        secret: &Secret,
+        options: &Options,
+    ) -> Result<Webhooks, StartError> {
+        let stop = Arc::<Stop>::default();
+        let mut webhooks = Webhooks { stop, agents: Vec::new(), threads: Vec::new() };
+        for hook in hooks {
+            let path = options.folder.as_ref().map(|folder| place_of(&hook, folder));
+            let place = Place::open(path.clone()).map_err(|source| StartError::Place {
+                path: path.unwrap_or_default(),
+                source,
+            })?;
+            let sender =
+                Sender::new(&hook, secret.clone(), options.server.clone(), options.answer_within);
+            webhooks.agents.push(sender.agent());
+            let from = place.now().unwrap_or_else(|| end_of(engine));
+            let mut follower = Follower {
+                engine: engine.clone(),
+                hook,
+                sender,
+                place,
+                from,
+                queues: Queues::default(),
+                stop: Arc::clone(&webhooks.stop),
+                options: options.clone(),
+            };
+            let thread = thread::Builder::new().name("webhook".to_owned());
+            let started = thread.spawn(move || follower.follow()).map_err(StartError::Thread)?;
+            webhooks.threads.push(started);
+        }
+        Ok(webhooks)
+    }
+}
+
+impl Drop for Webhooks {
+    fn drop(&mut self) {
+        self.stop.tell();
+        for agent in self.agents.drain(..) {
+            agent.shutdown();
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a webhook's thread panicked");
+            }
+        }
+    }
+}
+
+/// Another hook has another file.
+fn place_of(hook: &Hook, folder: &Path) -> PathBuf {
+    let mut name = "webhook-".to_owned();
+    for byte in Sha256::digest(hook.text.as_bytes()).iter().take(8) {
+        // Writing into a string cannot fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    folder.join(name + ".place")
+}
+
+/// The place behind everything durable.
+fn end_of(engine: &Engine) -> FeedId {
+    FeedId { position: engine.durable().0, index: 0 }
+}
+
+/// Says when it is time to end.
+#[derive(Debug, Default)]
+struct Stop {
+    is_told: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Stop {
+    fn tell(&self) {
+        *self.is_told.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.told.notify_all();
+    }
+
+    /// Waits. True when it is time to end.
+    fn pause(&self, time: Duration) -> bool {
+        let is_told = self.is_told.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.told.wait_timeout_while(is_told, time, |is_told| !*is_told);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+struct Follower {
+    engine: Engine,
+    hook: Hook,
+    sender: Sender,
+    place: Place,
+    /// Everything up to here was looked at.
+    from: FeedId,
+    queues: Queues,
+    stop: Arc<Stop>,
+    options: Options,
+}
+
+/// It is time to end.
+struct Ended;
+
+impl Follower {
+    fn follow(&mut self) {
+        let mut looked: Option<Instant> = None;
+        let mut remembered = Instant::now();
+        self.remember();
+        while !self.stop.pause(self.options.poll_every) {
+            if self.hook.dead && self.tell_dead().is_err() {
+                break;
+            }
+            if remembered.elapsed() >= REMEMBER_EVERY {
+                self.remember();
+                remembered = Instant::now();
+            }
+            let is_due = looked.is_none_or(|looked| looked.elapsed() >= self.options.look_every);
+            if self.hook.watches_queues() && is_due {
+                looked = Some(Instant::now());
+                let alerts = self.queues.look(&self.engine, &self.hook);
+                if alerts.iter().try_for_each(|alert| self.deliver(alert)).is_err() {
+                    break;
+                }
+            }
+        }
+        self.remember();
+    }
+
+    /// Tells of all dead jobs up to the end of the feed.
+    fn tell_dead(&mut self) -> Result<(), Ended> {
+        loop {
+            let page = match self.engine.feed(Some(self.from), PAGE) {
+                Ok(page) => page,
+                Err(FeedError::Gap { first }) => {
+                    self.from = FeedId { position: first, index: 0 };
+                    let gap = Alert::gap(self.engine.now_ms(), self.from);
+                    self.deliver(&gap)?;
+                    self.remember();
+                    continue;
+                }
+                Err(FeedError::Ahead { .. }) => {
+                    // Another log, or one that was cut: what it tells from now on.
+                    self.from = end_of(&self.engine);
+                    return Ok(());
+                }
+                Err(error) => {
+                    tracing::error!("webhook {}: {error}", self.hook);
+                    return Ok(());
+                }
+            };
+            for (id, event) in &page.events {
+                if let Some((alert, queue)) = Alert::of_event(*id, event)
+                    && self.hook.is_about(queue)
+                {
+                    self.deliver(&alert)?;
+                    self.from = *id;
+                    self.remember();
+                }
+            }
+            if page.next == self.from {
+                return Ok(());
+            }
+            self.from = page.next;
+            if self.stop.pause(Duration::ZERO) {
+                return Err(Ended);
+            }
+        }
+    }
+
+    /// Sends an alert until the receiver has it or refuses it for good.
+    fn deliver(&self, alert: &Alert) -> Result<(), Ended> {
+        let mut pause = self.options.pause_first;
+        loop {
+            match self.sender.send(alert) {
+                Sent::Taken => return Ok(()),
+                Sent::Refused(status) => {
+                    let Alert { id, event, .. } = alert;
+                    tracing::warn!(
+                        "webhook {}: it answered {event} {id} with status {status}; not told again",
+                        self.hook
+                    );
+                    return Ok(());
+                }
+                Sent::Again(why) => {
+                    if self.stop.pause(Duration::ZERO) {
+                        return Err(Ended);
+                    }
+                    tracing::warn!("webhook {}: {why}; trying again in {pause:?}", self.hook);
+                    if self.stop.pause(pause) {
+                        return Err(Ended);
+                    }
+                    pause = (pause * 2).min(self.options.pause_max);
+                }
+            }
+        }
+    }
+
+    fn remember(&mut self) {
+        if let Err(error) = self.place.move_to(self.from) {
+            tracing::warn!("webhook {}: cannot write its place down: {error}", self.hook);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What a hook is told to tell: an address and words, separated by blanks.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use ureq::http::Uri;
+
+use crate::glob;
+
+/// Where to tell what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// All of it as it was written, with one blank between the words.
+    pub text: String,
+    /// Where requests go.
+    pub url: String,
+    /// Whether to tell of dead jobs.
+    pub dead: bool,
+    /// Tell of a queue whose next job waits longer than this.
+    pub older: Option<Duration>,
+    /// Tell of a queue that has ready jobs, and for so long nobody who takes them.
+    pub no_worker: Option<Duration>,
+    /// Patterns of the queues it is about; none is all.
+    pub queues: Vec<String>,
+}
+
+/// Why a text is no hook.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HookError {
+    /// There is nothing.
+    #[error("write a URL, then what to tell: `http://127.0.0.1:9000/hook dead older=10m`")]
+    Empty,
+    /// The address is none.
+    #[error("`{0}` is no URL that can be called: write http://HOST:PORT/PATH, without a password")]
+    BadUrl(String),
+    /// TLS is not built in.
+    #[error("`{0}`: https is not spoken; let a proxy on this machine do it")]
+    NoTls(String),
+    /// A word is not known.
+    #[error("`{0}` is none of dead, older=TIME, no-worker=TIME, queue=PATTERN")]
+    UnknownWord(String),
+    /// A time is none.
+    #[error("`{0}`: write a time such as 90s, 10m or 2h, at least 1s")]
+    BadTime(String),
+}
+
+impl FromStr for Hook {
+    type Err = HookError;
+
+    fn from_str(text: &str) -> Result<Hook, HookError> {
+        let mut words = text.split_whitespace();
+        let url = checked_url(words.next().ok_or(HookError::Empty)?)?;
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (dead, older, no_worker) = (false, None, None);
+        let mut hook = Hook { text, url, dead, older, no_worker, queues: Vec::new() };
+        for word in words {
+            match word.split_once('=') {
+                None if word == "dead" => hook.dead = true,
+                Some(("older", time)) => hook.older = Some(parse_time(word, time)?),
+                Some(("no-worker", time)) => hook.no_worker = Some(parse_time(word, time)?),
+                Some(("queue", pattern)) if !pattern.is_empty() => {
+                    hook.queues.push(pattern.to_owned());
+                }
+                _ => return Err(HookError::UnknownWord(word.to_owned())),
+            }
+        }
+        if !hook.dead && hook.older.is_none() && hook.no_worker.is_none() {
+            hook.dead = true;
+        }
+        Ok(hook)
+    }
+}
+
+fn checked_url(text: &str) -> Result<String, HookError> {
+    let bad = || HookError::BadUrl(text.to_owned());
+    let uri: Uri = text.parse().map_err(|_| bad())?;
+    if uri.scheme_str() == Some("https") {
+        return Err(HookError::NoTls(text.to_owned()));
+    }
+    let authority = uri.authority().ok_or_else(bad)?;
+    if uri.scheme_str() != Some("http") || authority.as_str().contains('@') {
+        return Err(bad());
+    }
+    Ok(text.to_owned())
+}
+
+fn parse_time(word: &str, text: &str) -> Result<Duration, HookError> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (count, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => 0,
+    };
+    let count: u64 = count.parse().unwrap_or(0);
+    match count.checked_mul(seconds) {
+        None | Some(0) => Err(HookError::BadTime(word.to_owned())),
+        Some(seconds) => Ok(Duration::from_secs(seconds)),
+    }
+}
+
+impl Hook {
+    /// Whether the hook is about this queue.
+    pub fn is_about(&self, queue: &[u8]) -> bool {
+        let fits = |pattern: &String| glob::fits(pattern.as_bytes(), queue);
+        self.queues.is_empty() || self.queues.iter().any(fits)
+    }
+
+    /// Whether queues have to be looked at.
+    pub fn watches_queues(&self) -> bool {
+        self.older.is_some() || self.no_worker.is_some()
+    }
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What stands behind a question mark may be a password.
+        f.write_str(self.url.split('?').next().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_is_an_address_and_what_to_tell() {
+        let hook: Hook = "http://127.0.0.1:9000/x?k=1 dead older=10m queue=mail* queue=sms"
+            .parse()
+            .unwrap();
+        assert_eq!(hook.url, "http://127.0.0.1:9000/x?k=1");
+        assert_eq!(hook.to_string(), "http://127.0.0.1:9000/x");
+        assert_eq!((hook.dead, hook.older), (true, Some(Duration::from_secs(600))));
+        assert!(hook.is_about(b"mailing") && hook.is_about(b"sms") && !hook.is_about(b"x"));
+        let plain: Hook = "http://localhost/".parse().unwrap();
+        assert!(plain.dead && plain.is_about(b"anything") && !plain.watches_queues());
+        let idle: Hook = "http://localhost no-worker=90s".parse().unwrap();
+        assert_eq!((idle.dead, idle.no_worker), (false, Some(Duration::from_secs(90))));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for text in [
+            "",
+            "localhost:9000",
+            "/x",
+            "ftp://x/",
+            "https://x/",
+            "http://u:p@x/",
+            "http://x/ old",
+            "http://x/ older",
+            "http://x/ older=",
+            "http://x/ older=0s",
+            "http://x/ older=10",
+            "http://x/ no-worker=1w",
+            "http://x/ older=99999999999999999999s",
+            "http://x/ queue=",
+        ] {
+            assert!(text.parse::<Hook>().is_err(), "{text}");
+        }
+    }
+}

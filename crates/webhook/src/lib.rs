@@ -1,0 +1,28 @@
+//! Webhooks: POST requests to other programs when a job is dead or a queue needs somebody.
+//!
+//! Each hook is a thread of its own that follows the engine's feed at the receiver's pace. Nothing
+//! is queued in memory, so a receiver that is slow or away holds up nobody: the place in the feed
+//! waits, and is kept in a file, so that a restart goes on from there.
+//!
+//! - `hook`: what a hook is told to tell, as one line of text
+//! - `glob`: patterns of queue names
+//! - `follow`: the thread: dead jobs from the feed, queues by looking at them now and then
+//! - `queues`: when a queue needs somebody
+//! - `alert`: what is told
+//! - `sign`, `send`: the signature; deliveries and their repetition
+//! - `place`: the file that remembers the place in the feed
+//!
+//! What receivers read of it is in docs/webhooks.md.
+
+mod alert;
+mod follow;
+mod glob;
+mod hook;
+mod place;
+mod queues;
+mod send;
+mod sign;
+
+pub use follow::{Options, StartError, Webhooks};
+pub use hook::{Hook, HookError};
+pub use sign::{SIGNATURE_HEADER, Secret, SecretError};

@@ -1,0 +1,204 @@
+//! When a queue needs somebody. Looked at now and then, in bounded steps; told once when it begins
+//! and once when it is over.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde_json::{Map, Value, json};
+use spindle_core::Status;
+use spindle_engine::Engine;
+
+use crate::{
+    alert::{Alert, put_name},
+    hook::Hook,
+};
+
+/// Queues looked at in one hold of the lock.
+const STEP_QUEUES: usize = 256;
+/// Queues that are watched by one hook; what lies beyond, in the order of names, is not.
+const QUEUES_MAX: usize = 10_000;
+
+/// What is seen of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    ready: usize,
+    /// How long ago the ready job whose turn is next was submitted.
+    next_age_ms: u64,
+    /// Somebody waits for its jobs, or runs one.
+    is_attended: bool,
+}
+
+/// What is known of a queue that needs somebody, or may soon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Standing {
+    is_older: bool,
+    is_without_worker: bool,
+    unattended_since_ms: Option<u64>,
+}
+
+/// Whether something begins or is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Begins,
+    Ends,
+}
+
+/// The queues that need somebody.
+#[derive(Debug, Default)]
+pub struct Queues(BTreeMap<Vec<u8>, Standing>);
+
+impl Queues {
+    /// Looks at all queues a hook is about. What has changed since the last look.
+    pub fn look(&mut self, engine: &Engine, hook: &Hook) -> Vec<Alert> {
+        let now_ms = engine.now_ms();
+        let mut alerts = Vec::new();
+        let mut seen = see(engine, hook, now_ms);
+        // A queue that went has no ready job.
+        for name in self.0.keys() {
+            seen.entry(name.clone()).or_default();
+        }
+        for (name, seen) in seen {
+            let standing = self.0.remove(&name).unwrap_or_default();
+            let (standing, changes) = judge(hook, standing, seen, now_ms);
+            for (event, threshold, turn) in changes {
+                alerts.push(alert(&name, event, turn, threshold, seen, now_ms));
+            }
+            if standing != Standing::default() {
+                self.0.insert(name, standing);
+            }
+        }
+        alerts
+    }
+}
+
+fn see(engine: &Engine, hook: &Hook, now_ms: u64) -> BTreeMap<Vec<u8>, Seen> {
+    let mut all = BTreeMap::new();
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let from = after.clone().unwrap_or_default();
+        let (step, last) = engine.look(|state| {
+            let mut step = Vec::new();
+            let mut last = None;
+            let listed = state.queues_from(&from, after.is_some()).take(STEP_QUEUES);
+            for (number, queue) in listed.enumerate() {
+                if number + 1 == STEP_QUEUES {
+                    last = Some(queue.name.to_vec());
+                }
+                let ready = queue.counts[Status::Ready as usize];
+                if ready == 0 || !hook.is_about(&queue.name) {
+                    continue;
+                }
+                let next = state.ready_jobs(&queue.name, 0).next();
+                let next_age_ms = next.map_or(0, |job| now_ms.saturating_sub(job.created_ms()));
+                let is_attended = queue.counts[Status::Leased as usize] > 0;
+                step.push((queue.name.to_vec(), Seen { ready, next_age_ms, is_attended }));
+            }
+            (step, last)
+        });
+        for (name, mut seen) in step {
+            seen.is_attended |= engine.waiting_leases(&name) > 0 || engine.has_sleepers(&name);
+            all.insert(name, seen);
+        }
+        match last {
+            Some(last) if all.len() < QUEUES_MAX => after = Some(last),
+            _ => return all,
+        }
+    }
+}
+
+type Change = (&'static str, Duration, Turn);
+
+fn judge(hook: &Hook, old: Standing, seen: Seen, now_ms: u64) -> (Standing, Vec<Change>) {
+    let mut changes = Vec::new();
+    let mut new = Standing::default();
+    if let Some(threshold) = hook.older {
+        new.is_older = seen.ready > 0 && passed(seen.next_age_ms, threshold);
+        changes.extend(turn(old.is_older, new.is_older).map(|turn| ("queue_older", threshold, turn)));
+    }
+    if let Some(threshold) = hook.no_worker {
+        if seen.ready > 0 && !seen.is_attended {
+            let since_ms = old.unattended_since_ms.unwrap_or(now_ms);
+            new.unattended_since_ms = Some(since_ms);
+            new.is_without_worker = passed(now_ms.saturating_sub(since_ms), threshold);
+        }
+        let turn = turn(old.is_without_worker, new.is_without_worker);
+        changes.extend(turn.map(|turn| ("queue_no_worker", threshold, turn)));
+    }
+    (new, changes)
+}
+
+fn passed(ms: u64, threshold: Duration) -> bool {
+    u128::from(ms) >= threshold.as_millis()
+}
+
+fn turn(was: bool, is: bool) -> Option<Turn> {
+    match (was, is) {
+        (false, true) => Some(Turn::Begins),
+        (true, false) => Some(Turn::Ends),
+        _ => None,
+    }
+}
+
+fn alert(
+    name: &[u8],
+    event: &'static str,
+    turn: Turn,
+    threshold: Duration,
+    seen: Seen,
+    now_ms: u64,
+) -> Alert {
+    let state = match turn {
+        Turn::Begins => "begins",
+        Turn::Ends => "ends",
+    };
+    let mut more = Map::new();
+    put_name(&mut more, name);
+    more.insert("state".to_owned(), state.into());
+    more.insert("ready".to_owned(), seen.ready.into());
+    more.insert("next_ready_age_ms".to_owned(), seen.next_age_ms.into());
+    more.insert("threshold_s".to_owned(), json!(threshold.as_secs()));
+    let id = format!("{event}:{}:{state}:{now_ms}", String::from_utf8_lossy(name));
+    Alert::new(id, event, now_ms, Value::Object(more))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hook(text: &str) -> Hook {
+        format!("http://localhost/ {text}").parse().unwrap()
+    }
+
+    #[test]
+    fn a_queue_that_gets_too_old_is_told_once_and_so_is_its_end() {
+        let hook = hook("older=10s");
+        let seen = |next_age_ms| Seen { ready: 1, next_age_ms, is_attended: true };
+        let (standing, changes) = judge(&hook, Standing::default(), seen(9_999), 0);
+        assert!(changes.is_empty());
+        let (standing, changes) = judge(&hook, standing, seen(10_000), 0);
+        let ten = Duration::from_secs(10);
+        assert_eq!(changes, [("queue_older", ten, Turn::Begins)]);
+        let (standing, changes) = judge(&hook, standing, seen(20_000), 0);
+        assert!(changes.is_empty());
+        let (standing, changes) = judge(&hook, standing, Seen::default(), 0);
+        assert_eq!(changes, [("queue_older", ten, Turn::Ends)]);
+        assert_eq!(standing, Standing::default());
+    }
+
+    #[test]
+    fn a_queue_is_without_worker_when_nobody_was_seen_for_long_enough() {
+        let hook = hook("no-worker=1m");
+        let seen = |is_attended| Seen { ready: 3, next_age_ms: 0, is_attended };
+        let (standing, changes) = judge(&hook, Standing::default(), seen(false), 1_000);
+        assert!(changes.is_empty());
+        // Somebody came by: the minute begins anew.
+        let (standing, _) = judge(&hook, standing, seen(true), 30_000);
+        let (standing, _) = judge(&hook, standing, seen(false), 40_000);
+        let (standing, changes) = judge(&hook, standing, seen(false), 99_999);
+        assert!(changes.is_empty());
+        let (standing, changes) = judge(&hook, standing, seen(false), 100_000);
+        let minute = Duration::from_secs(60);
+        assert_eq!(changes, [("queue_no_worker", minute, Turn::Begins)]);
+        let (_, changes) = judge(&hook, standing, seen(true), 110_000);
+        assert_eq!(changes, [("queue_no_worker", minute, Turn::Ends)]);
+    }
+}

@@ -1,0 +1,94 @@
+//! Deliveries: one POST each, and what its answer means.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ureq::{Agent, http::header};
+
+use crate::{
+    alert::Alert,
+    hook::Hook,
+    sign::{SIGNATURE_HEADER, Secret},
+};
+
+/// What became of a delivery.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The receiver has it.
+    Taken,
+    /// The receiver will never take it.
+    Refused(u16),
+    /// To be tried again, for this reason.
+    Again(String),
+}
+
+/// Sends to one receiver.
+#[derive(Debug)]
+pub struct Sender {
+    agent: Agent,
+    url: String,
+    secret: Secret,
+    server: String,
+}
+
+impl Sender {
+    /// Sends what a hook tells; an answer comes within `answer_within` or counts as none.
+    pub fn new(hook: &Hook, secret: Secret, server: String, answer_within: Duration) -> Sender {
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_global(Some(answer_within))
+            .user_agent(concat!("spindle/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .new_agent();
+        Sender { agent, url: hook.url.clone(), secret, server }
+    }
+
+    /// What ends a request under way, from another thread.
+    pub fn agent(&self) -> Agent {
+        self.agent.clone()
+    }
+
+    /// Tries once.
+    pub fn send(&self, alert: &Alert) -> Sent {
+        let body = alert.body(&self.server);
+        // The time of this try: a receiver may refuse what is too old.
+        let signature = self.secret.sign(Timestamp::now().as_second(), &body);
+        let request = self
+            .agent
+            .post(&self.url)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("Spindle-Event", alert.event)
+            .header(SIGNATURE_HEADER, signature);
+        match request.send(&body[..]) {
+            Ok(response) => judged(response.status().as_u16()),
+            Err(error) => Sent::Again(error.to_string()),
+        }
+    }
+}
+
+fn judged(status: u16) -> Sent {
+    match status {
+        200..300 => Sent::Taken,
+        408 | 425 | 429 | 500.. => Sent::Again(format!("it answered with status {status}")),
+        _ => Sent::Refused(status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_pass_is_tried_again() {
+        assert_eq!(judged(204), Sent::Taken);
+        for status in [302, 400, 404, 410] {
+            assert_eq!(judged(status), Sent::Refused(status));
+        }
+        for status in [408, 429, 500, 503] {
+            assert!(matches!(judged(status), Sent::Again(_)), "{status}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! JSON objects that are nothing but objects.
+//!
+//! A struct that derives `Deserialize` also takes a list, as its fields in their order: `[1, 2]`
+//! for `{"base_ms": 1, "factor_thousandths": 2}`. Nobody who wrote that meant it.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// An object, or null, which is none.
+pub(crate) fn optional<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|object| object.0))
+}
+
+/// What was told as an object.
+pub(crate) struct Object<T>(pub T);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields(PhantomData)).map(Object)
+    }
+}
+
+struct Fields<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for Fields<T> {
+    type Value = T;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(fields))
+    }
+}

@@ -1,0 +1,223 @@
+//! The same action on all jobs that a filter means.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use spindle_core::command::{Command, Edit};
+use spindle_core::job::Cause;
+use spindle_core::{JobId, Status};
+use spindle_engine::{Engine, Gate, Refused, RetryError, Which};
+use spindle_http::{Answered, Code, Problem, ProblemBody};
+use utoipa::ToSchema;
+
+use crate::api::Api;
+use crate::extract::JsonBody;
+use crate::filter::{JobFilter, Walk};
+use crate::{instant, naming, object};
+
+/// After this long a request answers with what it has done, and where to go on.
+const TIME_MAX: Duration = Duration::from_secs(2);
+/// Jobs acted on between two looks at the clock and at who else waits.
+const STRETCH_JOBS: usize = 128;
+
+/// What to do with jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Action {
+    /// End them as dead, with code `cancelled`.
+    Cancel,
+    /// Delete them, whatever their status.
+    Delete,
+    /// Let done and dead ones run again, with all their tries.
+    Retry,
+    /// Keep waiting ones aside.
+    Park,
+    /// Let parked ones run when their time has come.
+    Release,
+    /// Change waiting ones: another `queue`, `priority` or `run_at`.
+    Edit,
+}
+
+/// An action on all jobs that a filter means.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BulkBody {
+    /// Which jobs: at least one field of it. Only jobs submitted before the first request count.
+    #[serde(default, deserialize_with = "object::optional")]
+    #[schema(required)]
+    filter: Option<JobFilter>,
+    /// What to do.
+    action: Action,
+    /// Do nothing, and count what would be done.
+    #[serde(default)]
+    dry_run: bool,
+    /// Where the last request ended: its `next_cursor`.
+    cursor: Option<String>,
+    /// With `edit`: another queue.
+    queue: Option<String>,
+    /// With `edit`: another queue, in base64.
+    queue_base64: Option<String>,
+    /// With `edit`: another priority.
+    priority: Option<i64>,
+    /// With `edit`: another time to run (RFC 3339), or `now`.
+    run_at: Option<String>,
+}
+
+/// What a bulk action did, or would do.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BulkAnswer {
+    /// Nothing was done.
+    dry_run: bool,
+    /// So many jobs are meant, as far as the walk went.
+    matched: usize,
+    /// So many are changed, or would be.
+    changed: usize,
+    /// Those that are meant and cannot be changed, by problem code.
+    refused: BTreeMap<&'static str, usize>,
+    /// Not all is done: where to go on, with the same body otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+/// Do the same to all jobs that a filter means, or count them. A request that would take more than
+/// about two seconds answers with what it has done and a `next_cursor` to go on from.
+#[utoipa::path(post, path = "/api/v1/jobs/bulk", tag = "jobs", request_body = BulkBody,
+    responses(
+        (status = 200, description = "What was done, and that is on disk", body = BulkAnswer),
+        (status = "4XX", description = "Nothing was done", body = ProblemBody,
+            content_type = "application/problem+json")))]
+pub(crate) async fn bulk(
+    State(api): State<Api>,
+    JsonBody { value, .. }: JsonBody<BulkBody>,
+) -> Answered<Json<BulkAnswer>> {
+    let filter = value.filter.clone().unwrap_or_default();
+    if filter == JobFilter::default() {
+        let detail = "filter needs at least one field, so that a slip does not change all jobs";
+        return Err(Problem::new(Code::OutOfRange, detail));
+    }
+    let edit = edit(&value)?;
+    let mut filter = filter.read(&api)?;
+    let cursor = value.cursor.as_deref().map(read_cursor).transpose()?;
+    if let Some((_, until)) = cursor {
+        filter.end_at(until);
+    }
+    let mut walk = Walk::new(filter, cursor.map(|(from, _)| from));
+    let mut answer = BulkAnswer {
+        dry_run: value.dry_run,
+        matched: 0,
+        changed: 0,
+        refused: BTreeMap::new(),
+        next_cursor: None,
+    };
+    let started = Instant::now();
+    let mut gate = Gate::OPEN;
+    while walk.next().is_some() && !walk.is_spent() && started.elapsed() < TIME_MAX {
+        let images = walk.stretch(&api, STRETCH_JOBS).await?;
+        answer.matched += images.len();
+        for image in &images {
+            let done = match may(value.action, image.status()) {
+                Err(code) => Err(Problem::new(code, "")),
+                Ok(()) if value.dry_run => Ok(Gate::OPEN),
+                Ok(()) => act(&api, JobId(image.id), value.action, &edit).await,
+            };
+            match done {
+                Ok(own) => {
+                    gate = gate.max(own);
+                    answer.changed += 1;
+                }
+                Err(problem) if problem.code.status().is_client_error() => {
+                    *answer.refused.entry(problem.code.as_str()).or_default() += 1;
+                }
+                // Not for this job's sake: what is done so far is told by the next request's count.
+                Err(problem) => {
+                    api.engine().nudge();
+                    return Err(problem);
+                }
+            }
+        }
+        api.engine().nudge();
+    }
+    api.desk().durable(gate.max(walk.gate())).await;
+    answer.next_cursor = walk.next().map(|next| format!("{}-{}", next.0, walk.until().0));
+    Ok(Json(answer))
+}
+
+fn edit(body: &BulkBody) -> Answered<Edit> {
+    let queue = match (&body.queue, &body.queue_base64) {
+        (None, None) => None,
+        (name, base64) => Some(naming::queue(name.as_deref(), base64.as_deref())?),
+    };
+    let run_at_ms = body.run_at.as_deref().map(|text| instant::read("run_at", text)).transpose()?;
+    let edit = Edit { queue, priority: body.priority, run_at_ms, ..Edit::default() };
+    match (body.action, edit == Edit::default()) {
+        (Action::Edit, true) => {
+            Err(Problem::new(Code::BadField, "edit needs queue, priority or run_at"))
+        }
+        (Action::Edit, false) | (_, true) => Ok(edit),
+        (_, false) => {
+            let detail = "queue, priority and run_at go with the action edit; to choose jobs by \
+                          their queue, put it into filter";
+            Err(Problem::new(Code::BadField, detail))
+        }
+    }
+}
+
+/// Whether a job of this status can be acted on, and if not, why. The engine says so too: this is
+/// how it is known beforehand.
+fn may(action: Action, status: Status) -> Result<(), Code> {
+    match action {
+        Action::Delete => Ok(()),
+        Action::Retry if status.is_finished() => Ok(()),
+        Action::Retry => Err(Code::JobNotFinished),
+        _ if status.is_finished() => Err(Code::JobFinished),
+        Action::Cancel => Ok(()),
+        Action::Park | Action::Release | Action::Edit if status == Status::Leased => {
+            Err(Code::JobLeased)
+        }
+        Action::Park | Action::Release | Action::Edit => Ok(()),
+    }
+}
+
+/// Acts on one job. Calls of a stretch go to the log together: whoever makes them nudges the engine
+/// at its end.
+async fn act(api: &Api, id: JobId, action: Action, edit: &Edit) -> Answered<Gate> {
+    match call(api.engine(), id, action, edit) {
+        Err(RetryError::Refused(Refused::Busy)) => {}
+        other => return other.map_err(Problem::from),
+    }
+    let waited = api.desk().call(|engine| match call(engine, id, action, edit) {
+        Err(RetryError::Refused(refused)) => Err(refused),
+        other => Ok(other),
+    });
+    Ok(waited.await??)
+}
+
+fn call(engine: &Engine, id: JobId, action: Action, edit: &Edit) -> Result<Gate, RetryError> {
+    let parked = match action {
+        Action::Retry => return engine.retry(Which::Id(id), None),
+        Action::Delete => {
+            let command = Command::Delete { id, cause: Cause::Deleted };
+            return Ok(engine.execute(&command)?);
+        }
+        Action::Cancel => return Ok(engine.execute(&Command::Cancel { id })?),
+        Action::Park => Some(true),
+        Action::Release => Some(false),
+        Action::Edit => None,
+    };
+    let edit = Edit { id, parked, ..edit.clone() };
+    Ok(engine.execute(&Command::Edit(Box::new(edit)))?)
+}
+
+fn read_cursor(text: &str) -> Answered<(JobId, JobId)> {
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| digits).map(JobId)
+    };
+    let read = text.split_once('-').and_then(|(from, until)| Some((number(from)?, number(until)?)));
+    read.ok_or_else(|| {
+        Problem::new(Code::OutOfRange, "cursor is the next_cursor of the request before")
+    })
+}

@@ -1,0 +1,167 @@
+//! Submitting jobs, one or many in one request.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use spindle_core::address;
+use spindle_core::job::Key;
+use spindle_http::{Answered, Code, Problem, ProblemBody};
+use utoipa::ToSchema;
+
+use crate::api::Api;
+use crate::extract::{JsonBody, RawBody, parse};
+use crate::submit::NewJobBody;
+use crate::taking::{Taken, Wanted, take_many};
+use crate::{keys, naming};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Jobs in one request.
+const BATCH_MAX: usize = 1_000;
+
+/// A job that was taken.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Submitted {
+    /// Its number.
+    id: u64,
+    /// The UUID by which Workq's clients know it.
+    uuid: String,
+    /// The handle by which Gearman's clients know it.
+    handle: String,
+    /// It was there already: the same request came before, or another job has the unique key.
+    existing: bool,
+}
+
+impl Submitted {
+    fn new(api: &Api, Taken { id, existing }: Taken) -> Submitted {
+        Submitted {
+            id: id.0,
+            // The API's own jobs have no UUID but the one every door computes.
+            uuid: naming::uuid_of(id, None),
+            handle: address::gearman_handle(&api.options().host, id),
+            existing,
+        }
+    }
+}
+
+/// Submit a job. The answer comes when the job is on disk.
+#[utoipa::path(post, path = "/api/v1/jobs", tag = "jobs", request_body = NewJobBody,
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "1 to 255 bytes. The same request with the same key makes one job, however \
+                       often it is sent, as long as that job is kept.")),
+    responses(
+        (status = 201, description = "The job is taken", body = Submitted),
+        (status = 200, description = "The job was there already", body = Submitted),
+        (status = "4XX", description = "Refused", body = ProblemBody,
+            content_type = "application/problem+json"),
+        (status = "5XX", description = "Not now", body = ProblemBody,
+            content_type = "application/problem+json")))]
+pub(crate) async fn submit(
+    State(api): State<Api>,
+    headers: HeaderMap,
+    JsonBody { value, raw }: JsonBody<NewJobBody>,
+) -> Answered<Response> {
+    let once = once_key(&headers)?.map(|key| keys::once(key, &raw));
+    let taken = Wanted::new(value, once)?.take(&api).await?;
+    let status = if taken.existing { StatusCode::OK } else { StatusCode::CREATED };
+    let location = HeaderValue::try_from(format!("/api/v1/jobs/{}", taken.id))
+        .expect("a path of ASCII letters and digits");
+    let body = Json(Submitted::new(&api, taken));
+    Ok((status, [(header::LOCATION, location)], body).into_response())
+}
+
+fn once_key(headers: &HeaderMap) -> Answered<Option<&[u8]>> {
+    let key = headers.get(IDEMPOTENCY_KEY).map(HeaderValue::as_bytes);
+    key.map_or(Ok(()), |key| keys::check("Idempotency-Key", key))?;
+    Ok(key)
+}
+
+/// Jobs to submit.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BatchBody<'a> {
+    /// 1 to 1,000 jobs, taken in this order.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<NewJobBody>)]
+    jobs: Vec<&'a RawValue>,
+}
+
+/// What became of each job of a batch.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BatchAnswer {
+    /// So many are taken, or were there already.
+    taken: usize,
+    /// So many are refused.
+    refused: usize,
+    /// One answer for each job, in the order of the request.
+    answers: Vec<OneAnswer>,
+}
+
+/// What became of one job of a batch.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum OneAnswer {
+    /// It is taken.
+    Submitted(Submitted),
+    /// It is refused; the others are not, for that.
+    Refused {
+        /// As the same job alone would have been refused.
+        problem: ProblemBody,
+    },
+}
+
+/// Submit up to 1,000 jobs at once. Each is taken or refused for itself, in the order of the
+/// request; the answer comes when all that are taken are on disk.
+#[utoipa::path(post, path = "/api/v1/jobs/batch", tag = "jobs", request_body = BatchBody,
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "1 to 255 bytes. The same job at the same place of a request with the same \
+                       key is one job, however often it is sent, as long as that job is kept.")),
+    responses(
+        (status = 200, description = "What became of each", body = BatchAnswer),
+        (status = "4XX", description = "None is taken", body = ProblemBody,
+            content_type = "application/problem+json")))]
+pub(crate) async fn batch(
+    State(api): State<Api>,
+    headers: HeaderMap,
+    RawBody(raw): RawBody,
+) -> Answered<Json<BatchAnswer>> {
+    let BatchBody { jobs } = parse(&raw)?;
+    if !(1..=BATCH_MAX).contains(&jobs.len()) {
+        return Err(Problem::new(Code::OutOfRange, "a batch has 1 to 1000 jobs"));
+    }
+    let once = once_key(&headers)?;
+    let read = |(place, job): (usize, &&RawValue)| {
+        let raw = job.get().as_bytes();
+        Wanted::new(parse(raw)?, once.map(|key| once_in_batch(key, place, raw)))
+    };
+    // What cannot be read keeps its place among the answers.
+    let mut wanted = Vec::with_capacity(jobs.len());
+    let mut unread = Vec::new();
+    for (place, job) in jobs.iter().enumerate() {
+        match read((place, job)) {
+            Ok(job) => wanted.push(job),
+            Err(problem) => unread.push((place, problem)),
+        }
+    }
+    let mut answers = take_many(&api, &wanted).await;
+    let taken = answers.iter().filter(|answer| answer.is_ok()).count();
+    for (place, problem) in unread {
+        answers.insert(place, Err(problem));
+    }
+    let refused = answers.len() - taken;
+    let told = |answer| match answer {
+        Ok(taken) => OneAnswer::Submitted(Submitted::new(&api, taken)),
+        Err(problem) => OneAnswer::Refused { problem: ProblemBody::from(problem) },
+    };
+    Ok(Json(BatchAnswer { taken, refused, answers: answers.into_iter().map(told).collect() }))
+}
+
+/// A batch's key names each of its jobs by its place. No header can contain the NUL in between, so
+/// no single request's key is one of these.
+fn once_in_batch(key: &[u8], place: usize, raw: &[u8]) -> [Key; 2] {
+    let key = [key, b"\0", place.to_string().as_bytes()].concat();
+    keys::once(&key, raw)
+}

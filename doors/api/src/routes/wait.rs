@@ -1,0 +1,54 @@
+//! Waiting for a job's end.
+
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+use spindle_http::{Answered, Code, Problem, ProblemBody};
+
+use super::jobs;
+use crate::api::Api;
+use crate::extract::{Args, JobPath};
+use crate::view::Job;
+
+/// The longest wait, in seconds: proxies and clients give up sooner.
+const WAIT_S_MAX: u64 = 300;
+
+/// How long to wait.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    #[serde(default)]
+    wait_s: u64,
+}
+
+/// Wait until a job is done or dead. The answer is the job as it is then, or as it is when the wait
+/// is over: its `status` says which.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/wait", tag = "jobs",
+    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle"),
+        ("wait_s" = Option<u64>, Query, maximum = 300,
+            description = "At most so many seconds; 0, as if not said, does not wait")),
+    responses(
+        (status = 200, description = "The job; ETag is its revision", body = Job),
+        (status = "4XX", description = "No such job, or it went meanwhile", body = ProblemBody,
+            content_type = "application/problem+json")))]
+pub(crate) async fn wait(
+    State(api): State<Api>,
+    JobPath(which): JobPath,
+    Args(asked): Args<Asked>,
+) -> Answered<Response> {
+    if asked.wait_s > WAIT_S_MAX {
+        return Err(Problem::new(Code::OutOfRange, "wait_s is at most 300"));
+    }
+    let id = jobs::find(&api, which).await?;
+    let desk = api.desk();
+    if asked.wait_s > 0 {
+        let caller = desk.caller();
+        let wait_ms = asked.wait_s * 1000;
+        let waits = desk.call(|engine| engine.wait_for_result(&caller, id, wait_ms, false)).await?;
+        if let Some(ticket) = waits {
+            let (_, gate) = desk.wait(caller, ticket).answered().await;
+            desk.durable(gate).await;
+        }
+    }
+    jobs::told(&api, which).await
+}

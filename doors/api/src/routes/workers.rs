@@ -1,0 +1,211 @@
+//! Who works, and on what.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::extract::State;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use spindle_core::job::{Lease, Origin};
+use spindle_core::state::Sought;
+use spindle_core::{JobId, JobImage, Status};
+use spindle_engine::{Gate, Sighted, WorkerView};
+use spindle_http::{Answered, Code, Problem, ProblemBody};
+use tokio::task::yield_now;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::api::Api;
+use crate::extract::Args;
+use crate::view::door_word;
+use crate::{instant, naming};
+
+/// Leased jobs looked at for one request.
+const HELD_MAX: usize = 20_000;
+/// Jobs of a stretch of the walk for them.
+const STRETCH_JOBS: usize = 128;
+/// Stretches of that walk.
+const STRETCHES_MAX: usize = 500;
+
+/// Which part of the list.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    /// Where the last page ended: its `next_cursor`.
+    cursor: Option<usize>,
+}
+
+/// A worker.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Worker {
+    /// Its name, as far as it gave one. Workers of the API that give none are one.
+    name: String,
+    /// The door it comes through.
+    door: &'static str,
+    /// Its connection, while its door knows it by that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connection: Option<u64>,
+    /// When it first asked for a job, since the server began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_seen_at: Option<String>,
+    /// When it last asked for a job. Not there for one that has a job from before the server began
+    /// and has not asked since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seen_at: Option<String>,
+    /// The queues it asked for last, at most 32 of them; base64 where a name is no UTF-8.
+    queues: Vec<String>,
+    /// How many it asked for.
+    queues_count: usize,
+    /// The jobs it has.
+    jobs: Vec<Held>,
+}
+
+/// A job a worker has.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Held {
+    /// Its number.
+    id: u64,
+    /// Its queue, base64 where the name is no UTF-8.
+    queue: String,
+    /// Which attempt it is.
+    attempt: u32,
+    /// When the lease was given.
+    started_at: String,
+    /// When it runs out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_at: Option<String>,
+}
+
+/// A page of workers.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Page {
+    /// Up to 256 of them, in no order; the last page also has those that only have jobs.
+    workers: Vec<Worker>,
+    /// Where to go on; not there at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+    /// There are more leased jobs than one request looks at: `jobs` may be incomplete.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    partial: bool,
+}
+
+/// Whom a lease, or a wish for one, is from.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Who {
+    door: i32,
+    holder: u64,
+    /// Of a worker known by its connection the name says nothing more.
+    name: Bytes,
+}
+
+impl Who {
+    fn new(door: Origin, holder: u64, name: &Bytes) -> Who {
+        let name = if holder == 0 { name.clone() } else { Bytes::new() };
+        Who { door: door as i32, holder, name }
+    }
+}
+
+/// List the workers that have asked for jobs through any door, and what each has. A list for
+/// people; after a restart a worker is on it again once it asks again.
+#[utoipa::path(get, path = "/api/v1/workers", tag = "workers", params(Asked),
+    responses(
+        (status = 200, description = "A page of workers", body = Page),
+        (status = "4XX", description = "Refused", body = ProblemBody,
+            content_type = "application/problem+json")))]
+pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> Answered<Json<Page>> {
+    let from = asked.cursor.unwrap_or(0);
+    if from > u32::MAX as usize {
+        let detail = "cursor is the next_cursor of the page before";
+        return Err(Problem::new(Code::OutOfRange, detail));
+    }
+    let (seen, next) = api.engine().workers(from);
+    let (mut held, gate, partial) = held(&api).await;
+    let mut workers: Vec<Worker> = seen
+        .iter()
+        .map(|worker| {
+            let who = Who::new(worker.door, worker.holder, &worker.name);
+            told(worker, held.remove(&who).map(|held| held.jobs).unwrap_or_default())
+        })
+        .collect();
+    // With more pages, whoever is left may be on one of them.
+    if from == 0 && next.is_none() {
+        let mut unseen: Vec<Worker> = held.into_iter().map(unseen).collect();
+        unseen.sort_by_key(|worker| worker.jobs.first().map(|job| job.id));
+        workers.extend(unseen);
+    }
+    api.desk().durable(gate).await;
+    Ok(Json(Page { workers, next_cursor: next.map(|next| next.to_string()), partial }))
+}
+
+struct Holding {
+    lease: Lease,
+    jobs: Vec<Held>,
+}
+
+/// All leased jobs by who has them, what must be durable before they are told, and whether there
+/// are more.
+async fn held(api: &Api) -> (HashMap<Who, Holding>, Gate, bool) {
+    let sought = Sought { statuses: vec![Status::Leased], ..Sought::default() };
+    let (mut by_who, mut gate, mut from): (HashMap<Who, Holding>, _, _) =
+        (HashMap::new(), Gate::OPEN, Some(JobId(0)));
+    let mut count = 0;
+    for _ in 0..STRETCHES_MAX {
+        let Some(start) = from.filter(|_| count < HELD_MAX) else { break };
+        let sightings = api.engine().seek(start, &sought, STRETCH_JOBS);
+        gate = gate.max(sightings.gate);
+        from = sightings.next;
+        for sighted in sightings.found {
+            let Sighted::Live(image) = sighted else { continue };
+            let Some(lease) = &image.lease else { continue };
+            let who = Who::new(lease.door(), lease.holder, &lease.worker);
+            let holding = by_who
+                .entry(who)
+                .or_insert_with(|| Holding { lease: (**lease).clone(), jobs: Vec::new() });
+            holding.jobs.push(job(&image, lease));
+            count += 1;
+        }
+        yield_now().await;
+    }
+    (by_who, gate, from.is_some())
+}
+
+fn job(image: &JobImage, lease: &Lease) -> Held {
+    Held {
+        id: image.id,
+        queue: name(&image.queue),
+        attempt: image.attempts,
+        started_at: instant::shown(lease.started_ms),
+        deadline_at: lease.deadline_ms.map(instant::shown),
+    }
+}
+
+fn name(queue: &[u8]) -> String {
+    let (text, base64) = naming::told(queue);
+    text.or(base64).unwrap_or_default()
+}
+
+fn told(worker: &WorkerView, jobs: Vec<Held>) -> Worker {
+    Worker {
+        name: String::from_utf8_lossy(&worker.name).into_owned(),
+        door: door_word(worker.door),
+        connection: (worker.holder != 0).then_some(worker.holder),
+        first_seen_at: Some(instant::shown(worker.first_asked_ms)),
+        seen_at: Some(instant::shown(worker.last_asked_ms)),
+        queues: worker.queues.iter().map(|queue| name(queue)).collect(),
+        queues_count: worker.queues_count,
+        jobs,
+    }
+}
+
+/// A worker that has jobs and was not seen: they are from before the server began.
+fn unseen((who, holding): (Who, Holding)) -> Worker {
+    Worker {
+        name: String::from_utf8_lossy(&holding.lease.worker).into_owned(),
+        door: door_word(holding.lease.door()),
+        connection: (who.holder != 0).then_some(who.holder),
+        first_seen_at: None,
+        seen_at: None,
+        queues: Vec::new(),
+        queues_count: 0,
+        jobs: holding.jobs,
+    }
+}

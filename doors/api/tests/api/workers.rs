@@ -1,0 +1,86 @@
+//! Who works, and on what.
+
+use serde_json::{Value, json};
+use spindle_core::command::{Lease, Select};
+use spindle_core::job::Origin;
+use spindle_engine::{Caller, ConnectionId, Mailbox};
+
+use crate::bench::Bench;
+
+async fn workers(bench: &Bench) -> Vec<Value> {
+    bench.get("/api/v1/workers").await.json()["workers"].as_array().unwrap().clone()
+}
+
+async fn lease_as(bench: &Bench, worker: &str, queues: Value) -> Value {
+    let told = bench.post("/api/v1/lease", json!({ "queues": queues, "worker": worker })).await;
+    serde_json::from_slice(&told.body).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn workers_are_told_with_what_they_ask_for_and_what_they_have() {
+    let bench = Bench::new();
+    assert_eq!(workers(&bench).await, [Value::Null; 0]);
+    for _ in 0..3 {
+        bench.submit(json!({ "queue": "a" })).await;
+    }
+    lease_as(&bench, "ann", json!(["a", "b"])).await;
+    lease_as(&bench, "ann", json!(["a", "b"])).await;
+    bench.pass(1000);
+    lease_as(&bench, "bob", json!(["c"])).await;
+    let told = workers(&bench).await;
+    let (ann, bob) = (&told[0], &told[1]);
+    assert_eq!((&ann["name"], &ann["door"]), (&json!("ann"), &json!("api")));
+    assert_eq!((&ann["queues"], &ann["queues_count"]), (&json!(["a", "b"]), &json!(2)));
+    assert_eq!(ann["seen_at"], "2026-01-02T03:04:05.678Z");
+    let held = json!({
+        "id": 1, "queue": "a", "attempt": 1, "started_at": "2026-01-02T03:04:05.678Z",
+        "deadline_at": "2026-01-02T03:05:05.678Z",
+    });
+    assert_eq!((&ann["jobs"][0], ann["jobs"].as_array().unwrap().len()), (&held, 2));
+    assert_eq!((&bob["name"], &bob["jobs"]), (&json!("bob"), &json!([])));
+    assert_eq!(bob["seen_at"], "2026-01-02T03:04:06.678Z");
+}
+
+#[tokio::test]
+async fn a_worker_of_another_door_is_known_by_its_connection_and_goes_with_it() {
+    struct Deaf;
+    impl Mailbox for Deaf {
+        fn deliver(&self, _: spindle_engine::Delivery) {}
+        fn durable_moved(&self) {}
+    }
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "a" })).await;
+    let wish = Lease {
+        queues: vec!["a".into()],
+        select: Select::ByPriority,
+        holder: 77,
+        bound: true,
+        timeout_ms: None,
+        door: Origin::Gearman,
+        worker: "perl".into(),
+        payload_bytes_max: u32::MAX,
+    };
+    let caller = Caller { connection: ConnectionId(77), mailbox: std::sync::Arc::new(Deaf) };
+    bench.engine.lease(&caller, wish, 0).unwrap();
+    bench.engine.nudge();
+    let told = workers(&bench).await;
+    assert_eq!((&told[0]["door"], &told[0]["connection"]), (&json!("gearman"), &json!(77)));
+    assert_eq!((&told[0]["name"], &told[0]["jobs"][0]["id"]), (&json!("perl"), &json!(1)));
+    bench.engine.connection_gone(ConnectionId(77), None);
+    bench.engine.nudge();
+    assert_eq!(workers(&bench).await, [Value::Null; 0]);
+}
+
+#[tokio::test]
+async fn who_has_a_job_and_was_forgotten_is_told_all_the_same() {
+    let bench = Bench::new();
+    let day_ms = 24 * 3_600_000;
+    bench.submit(json!({ "queue": "a", "ttr_ms": day_ms })).await;
+    lease_as(&bench, "ann", json!(["a"])).await;
+    bench.pass(2 * 3_600_000);
+    let told = workers(&bench).await;
+    assert_eq!(told.len(), 1);
+    assert_eq!((&told[0]["name"], &told[0]["seen_at"]), (&json!("ann"), &Value::Null));
+    assert_eq!(told[0]["jobs"][0]["id"], 1);
+    bench.get("/api/v1/workers?cursor=x").await.is_problem(400, "bad_field");
+}

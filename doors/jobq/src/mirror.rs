@@ -1,0 +1,394 @@
+//! A copy of Jobq's jobs in a private database of SQLite, which queries run on.
+//!
+//! Why a copy: to hand a hundred thousand jobs with their payloads from the engine to SQLite for
+//! every poll takes many times as long as SQLite's scan of them. The copy follows the engine's
+//! changes instead, so a poll costs what has changed since the last one, and one scan.
+//!
+//! It is bounded: a temporary database, of which SQLite keeps [`CACHE_KIB`] in memory and the rest
+//! in an unnamed file that goes with the process. It can be lost and made anew at any time, so
+//! nothing is synced.
+//!
+//! Rows lie in the order in which jobs were last touched: the longest untouched match is the first
+//! one a scan meets, and a changed job moves to the end.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use rusqlite::functions::FunctionFlags;
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{Error, ErrorCode};
+
+use crate::json;
+use crate::query::{Bound, Budget, Guard, Query};
+use crate::refusal::{Answered, Refusal};
+
+/// What SQLite may keep in memory.
+const CACHE_KIB: i32 = 64 * 1024;
+
+/// The longest value SQLite makes or keeps: a payload and then some.
+pub const VALUE_BYTES_MAX: usize = 20 << 20;
+
+/// A job as queries see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    pub id: i64,
+    /// Smaller is longer untouched; no two jobs have the same.
+    pub touch: i64,
+    pub revision: u32,
+    /// Polls pass over it: its state is not its users' to set.
+    pub fixed: bool,
+    /// In seconds.
+    pub modified: i64,
+    /// JSON; none for null.
+    pub state: Option<String>,
+    /// JSON; none for null. Outer none: as before.
+    pub payload: Option<Option<String>>,
+    /// JSON.
+    pub events: String,
+}
+
+/// A job a query has found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Match {
+    pub id: u64,
+    pub revision: u32,
+}
+
+/// Limits of a query.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueryLimits {
+    /// How long it may compute.
+    pub time: Duration,
+    /// Most bytes of an answer.
+    pub answer_bytes_max: usize,
+}
+
+/// The copy.
+pub struct Mirror {
+    db: Connection,
+    guard: Guard,
+    budget: Budget,
+    limits: QueryLimits,
+}
+
+impl Mirror {
+    /// An empty copy.
+    pub fn new(limits: QueryLimits) -> rusqlite::Result<Mirror> {
+        let mut db = Connection::open("")?;
+        db.execute_batch(&format!(
+            "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
+             PRAGMA cache_size = -{CACHE_KIB}; PRAGMA trusted_schema = OFF;
+             CREATE TABLE job (
+                 touch INTEGER PRIMARY KEY, id INTEGER NOT NULL, revision INTEGER NOT NULL,
+                 fixed INTEGER NOT NULL, modified INTEGER NOT NULL, state TEXT, payload TEXT,
+                 events TEXT NOT NULL);
+             CREATE UNIQUE INDEX job_by_id ON job (id);"
+        ))?;
+        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+        db.create_scalar_function("same_json", 2, flags, |context| {
+            let texts = (context.get_raw(0).as_str(), context.get_raw(1).as_str());
+            Ok(matches!(texts, (Ok(one), Ok(other)) if json::is_same(one, other)))
+        })?;
+        for (limit, value) in [
+            (Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX as i32),
+            (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 21),
+            (Limit::SQLITE_LIMIT_COLUMN, 64),
+            (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
+            (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 1),
+            (Limit::SQLITE_LIMIT_VDBE_OP, 100_000),
+            (Limit::SQLITE_LIMIT_FUNCTION_ARG, 32),
+            (Limit::SQLITE_LIMIT_ATTACHED, 0),
+            (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 256),
+            (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 256),
+            (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 1),
+            (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+        ] {
+            db.set_limit(limit, value)?;
+        }
+        let (guard, budget) = (Guard::default(), Budget::default());
+        guard.install(&mut db)?;
+        budget.install(&mut db)?;
+        Ok(Mirror { db, guard, budget, limits })
+    }
+
+    /// Forgets all jobs.
+    pub fn clear(&self) -> rusqlite::Result<()> {
+        self.db.execute_batch("DELETE FROM job")
+    }
+
+    /// Takes some changes in, all or none.
+    pub fn apply(&mut self, rows: &[Row], gone: &[i64]) -> rusqlite::Result<()> {
+        let change = self.db.transaction()?;
+        {
+            let mut delete = change.prepare_cached("DELETE FROM job WHERE id = ?1")?;
+            for id in gone {
+                delete.execute([id])?;
+            }
+            let mut update = change.prepare_cached(
+                "UPDATE job SET touch = ?1, revision = ?3, fixed = ?4, modified = ?5, state = ?6,
+                 events = ?7 WHERE id = ?2",
+            )?;
+            let mut insert = change.prepare_cached(
+                "INSERT OR REPLACE INTO job (touch, id, revision, fixed, modified, state, events,
+                 payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?;
+            for row in rows {
+                let Row { id, touch, revision, fixed, modified, state, payload, events } = row;
+                match payload {
+                    None => update
+                        .execute(params![touch, id, revision, fixed, modified, state, events])?,
+                    Some(payload) => insert.execute(params![
+                        touch, id, revision, fixed, modified, state, events, payload
+                    ])?,
+                };
+            }
+        }
+        change.commit()
+    }
+
+    /// Whether a job is in the copy.
+    pub fn has(&self, id: i64) -> rusqlite::Result<bool> {
+        let mut look = self.db.prepare_cached("SELECT 1 FROM job WHERE id = ?1")?;
+        Ok(look.query_row([id], |_| Ok(())).optional()?.is_some())
+    }
+
+    /// The jobs that match, by number: `{"id":...,"state":...}` in a row.
+    pub fn list(&self, query: &Query, limit: Option<u64>) -> Answered<String> {
+        let Bound { sql, values } = self.checked(query)?;
+        let sql = format!("SELECT j.id, j.state FROM job AS j WHERE {sql} ORDER BY j.id");
+        let limit = limit.unwrap_or(u64::MAX);
+        let mut listed = String::from("[");
+        let mut too_large = false;
+        self.run(|db| {
+            let mut statement = db.prepare_cached(&sql)?;
+            let mut rows = statement.query(params_from_iter(&values))?;
+            let mut count = 0;
+            while count < limit
+                && let Some(row) = rows.next()?
+            {
+                let id: i64 = row.get(0)?;
+                let state = row.get_ref(1)?.as_str_or_null()?.unwrap_or("null");
+                if listed.len() + state.len() > self.limits.answer_bytes_max {
+                    too_large = true;
+                    return Ok(());
+                }
+                let comma = if count > 0 { "," } else { "" };
+                listed.push_str(&format!("{comma}{{\"id\":{id},\"state\":{state}}}"));
+                count += 1;
+            }
+            Ok(())
+        })?;
+        if too_large {
+            let message = format!(
+                "the answer would be over {} bytes: give a `limit`, and go on with [\">\", \"id\", \
+                 LAST]",
+                self.limits.answer_bytes_max
+            );
+            return Err(Refusal::too_costly(message));
+        }
+        listed.push(']');
+        Ok(listed)
+    }
+
+    /// Tells the jobs that match and whose state may be set, the longest untouched one first, until
+    /// told to stop.
+    pub fn candidates(
+        &self,
+        query: &Query,
+        mut tell: impl FnMut(Match) -> ControlFlow<()>,
+    ) -> Answered<()> {
+        let Bound { sql, values } = self.checked(query)?;
+        let sql = format!(
+            "SELECT j.id, j.revision FROM job AS j WHERE ({sql}) AND NOT j.fixed ORDER BY j.touch"
+        );
+        self.run(|db| {
+            let mut statement = db.prepare_cached(&sql)?;
+            let mut rows = statement.query(params_from_iter(&values))?;
+            while let Some(row) = rows.next()? {
+                let id = row.get::<_, i64>(0)?.cast_unsigned();
+                if tell(Match { id, revision: row.get(1)? }).is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The query's condition, once SQLite has read it with the guard closed.
+    fn checked(&self, query: &Query) -> Answered<Bound> {
+        let bound = query.bound();
+        let sql = format!("SELECT 1 FROM job AS j WHERE {}", bound.sql);
+        let prepared = self.guard.closed(|| self.db.prepare(&sql).map(drop));
+        prepared.map_err(|error| refusal_of(error, false))?;
+        Ok(bound)
+    }
+
+    fn run(&self, run: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> Answered<()> {
+        let (ran, spent) = self.budget.within(self.limits.time, || run(&self.db));
+        ran.map_err(|error| match spent {
+            true => Refusal::too_costly(format!(
+                "the query computed for {} ms and was ended: make it simpler, or give it less to \
+                 look through",
+                self.limits.time.as_millis()
+            )),
+            false => refusal_of(error, true),
+        })
+    }
+}
+
+/// What went wrong, in SQLite's words.
+fn refusal_of(error: Error, ran: bool) -> Refusal {
+    let told = |message: &str| {
+        let when = if ran { "SQLite ended the query" } else { "SQLite does not take the query" };
+        Refusal::query(format!("{when}: {message}"))
+    };
+    match &error {
+        Error::SqlInputError { msg, .. } => told(msg),
+        Error::SqliteFailure(failure, message) => match failure.code {
+            ErrorCode::DiskFull
+            | ErrorCode::OutOfMemory
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::CannotOpen
+            | ErrorCode::DatabaseCorrupt => Refusal::mirror(error.to_string()),
+            _ => told(message.as_deref().unwrap_or("it failed")),
+        },
+        _ => told(&error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> QueryLimits {
+        QueryLimits { time: Duration::from_millis(200), answer_bytes_max: 1 << 20 }
+    }
+
+    fn row(id: i64, touch: i64, state: &str) -> Row {
+        Row {
+            id,
+            touch,
+            revision: 1,
+            fixed: false,
+            modified: 5,
+            state: Some(state.to_owned()),
+            payload: Some(Some(format!("{{\"n\": {id}}}"))),
+            events: "[]".to_owned(),
+        }
+    }
+
+    fn mirror(jobs: i64) -> Mirror {
+        let mut mirror = Mirror::new(limits()).unwrap();
+        let rows: Vec<Row> = (1..=jobs).map(|id| row(id, id, "[\"CREATED\"]")).collect();
+        mirror.apply(&rows, &[]).unwrap();
+        mirror
+    }
+
+    fn query(text: &str) -> Query {
+        Query::read(text).unwrap()
+    }
+
+    fn found(mirror: &Mirror, text: &str) -> Vec<u64> {
+        let mut ids = Vec::new();
+        mirror
+            .candidates(&query(text), |found| {
+                ids.push(found.id);
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        ids
+    }
+
+    #[test]
+    fn candidates_come_in_the_order_they_were_touched() {
+        let mut mirror = mirror(4);
+        let touched = Row { payload: None, ..row(2, 9, "[\"B\"]") };
+        let fixed = Row { fixed: true, payload: None, ..row(3, 3, "[\"READY\"]") };
+        mirror.apply(&[touched, fixed], &[4]).unwrap();
+        assert_eq!(found(&mirror, "[[\">\",\"id\",0]]"), [1, 2]);
+        assert_eq!(found(&mirror, "[[\"=\",\"payload->>'n'\",2]]"), [2], "the payload stayed");
+        let listed = mirror.list(&Query::default(), Some(2)).unwrap();
+        assert_eq!(listed, "[{\"id\":1,\"state\":[\"CREATED\"]},{\"id\":2,\"state\":[\"B\"]}]");
+    }
+
+    /// Each is refused, before or after SQLite has read it, and nothing is seen or changed.
+    #[test]
+    fn attacks_are_refused() {
+        let mirror = mirror(3);
+        let before = mirror.list(&Query::default(), None).unwrap();
+        for attack in [
+            "(select 1)", "EXISTS (SELECT 1)", "(VALUES (1))", "id IN (select id from job)",
+            "id IN job", "id IN sqlite_schema", "1 IN pragma_cache_size", "id IN json_each('[1]')",
+            "(\"sel\"\"ect\" 1)", "(WITH x AS (SELECT 1) SELECT 1)", "1) UNION SELECT (1",
+            "1; DELETE FROM job", "1); DELETE FROM job; --", "1 -- ", "1 /*", "?1", ":a", "@a", "$a",
+            "load_extension('x')", "randomblob(1000000000)", "zeroblob(1000000000)", "random()",
+            "sqlite_version()", "sqlite_source_id()", "sqlite_compileoption_get(1)", "changes()",
+            "last_insert_rowid()", "total_changes()", "fts3_tokenizer('simple')", "rtreecheck('job')",
+            "readfile('/etc/passwd')", "writefile('x', 1)", "edit('x')", "sqlite_log(1, 'x')",
+            "count(*)", "sum(id)", "max(id)", "group_concat(state)", "json_group_array(id)",
+            "row_number() OVER ()", "touch", "j.touch", "rowid", "_rowid_", "oid", "j.rowid",
+            "revision", "fixed", "sqlite_schema.sql", "main.job.touch", "temp.job.id", "job.id",
+            "raise(ABORT, 'x')", "id MATCH 'x'", "state REGEXP 'x'", "nosuch(1)", "nosuch",
+            "printf('%*d', 2000000000, 1)", "replace(payload, '', '')  LIMIT 1", "id ORDER BY id",
+            "id) AND (SELECT 1", "x'", "'", "[", "1 COLLATE nosuch", "CAST(id AS", "id = ",
+        ] {
+            let text = serde_json::json!([["=", attack, 1]]).to_string();
+            let refused = Query::read(&text).and_then(|query| mirror.list(&query, None));
+            assert!(
+                refused.as_ref().is_err_and(|refusal| refusal.status == 400),
+                "{attack}: {refused:?}"
+            );
+        }
+        assert_eq!(mirror.list(&Query::default(), None).unwrap(), before);
+    }
+
+    #[test]
+    fn expressions_of_all_kinds_are_taken() {
+        let mirror = mirror(3);
+        for (left, right) in [
+            ("json_extract(payload, '$.n')", "id"),
+            ("CASE WHEN id BETWEEN 1 AND 3 THEN 1 ELSE 0 END", "1"),
+            ("id IN (1, 2, 3)", "1"),
+            ("lower(state) LIKE '%created%'", "1"),
+            ("state ->> 0", "'CREATED'"),
+            ("CAST(id AS TEXT) || ''", "id || ''"),
+            ("json_array_length(events)", "0"),
+            ("j.modified % 2", "1"),
+            ("coalesce(NULL, iif(id > 0, 'x', 'y')) COLLATE NOCASE", "'X'"),
+            ("date('now') IS NOT NULL", "1"),
+        ] {
+            let text = serde_json::json!([["=", left, right]]).to_string();
+            assert_eq!(found(&mirror, &text), [1, 2, 3], "{left}");
+        }
+    }
+
+    #[test]
+    fn json_values_are_compared_by_what_they_mean() {
+        let mut mirror = mirror(1);
+        let null = Row { state: None, ..row(3, 3, "") };
+        mirror.apply(&[row(2, 2, "{\"b\": 1, \"a\": [2]}"), null], &[]).unwrap();
+        assert_eq!(found(&mirror, "[[\"=\",\"state\",{\"a\":[2.0],\"b\":1}]]"), [2]);
+        assert_eq!(found(&mirror, "[[\"!=\",\"state\",{\"a\":[2],\"b\":1}]]"), [1]);
+        assert_eq!(found(&mirror, "[[\"IS NOT\",\"state\",{\"a\":[2],\"b\":1}]]"), [1, 3]);
+        assert_eq!(found(&mirror, "[[\"IS\",\"state\",null]]"), [3]);
+    }
+
+    #[test]
+    fn a_query_that_takes_too_long_is_ended_and_the_next_one_runs() {
+        let mirror = mirror(20_000);
+        let slow = "[[\"=\",\"length(replace(hex(printf('%5000d', id)), '20', 'abc'))\",1]]";
+        let refusal = mirror.list(&query(slow), None).unwrap_err();
+        assert_eq!((refusal.status.as_u16(), refusal.code), (400, "query_too_costly"));
+        assert_eq!(found(&mirror, "[[\"=\",\"id\",7]]"), [7]);
+    }
+
+    #[test]
+    fn an_answer_that_grows_too_large_is_refused() {
+        let mut mirror = Mirror::new(QueryLimits { answer_bytes_max: 100, ..limits() }).unwrap();
+        mirror.apply(&[row(1, 1, "[1]"), row(2, 2, &"1".repeat(80))], &[]).unwrap();
+        assert!(mirror.list(&Query::default(), Some(1)).is_ok());
+        let refusal = mirror.list(&Query::default(), None).unwrap_err();
+        assert_eq!(refusal.code, "query_too_costly");
+    }
+}

@@ -1,0 +1,260 @@
+//! The routes: requests to calls of the engine, and back.
+
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Deserialize;
+use spindle_core::command::Submit;
+use spindle_core::job::{JOB_ID_END, Origin};
+use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
+use spindle_core::{BytesRef, JobId, JobImage, Rejection, Type};
+use spindle_engine::{Before, NewJob, Refused, Touch, Touched, Which};
+use spindle_http::read_body;
+
+use crate::bodies::{ListBody, NewBody, PollBody, StateBody};
+use crate::door::Jobq;
+use crate::json;
+use crate::refusal::{Answered, Refusal};
+use crate::show;
+use crate::story::Entry;
+
+/// The queue of jobs whose creator names none.
+const QUEUE: &str = "jobq";
+
+type AnsweredText = Answered<Response>;
+
+fn answer(text: String) -> Response {
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json)], text).into_response()
+}
+
+async fn body_of(door: &Jobq, request: Request) -> Answered<Bytes> {
+    Ok(read_body(request, door.options().body).await?)
+}
+
+/// `GET /api/v0/job`
+pub async fn list(State(door): State<Jobq>) -> AnsweredText {
+    listed(&door, ListBody::read(b"")?).await
+}
+
+/// `POST /api/v0/job`
+pub async fn query(State(door): State<Jobq>, request: Request) -> AnsweredText {
+    let body = body_of(&door, request).await?;
+    listed(&door, ListBody::read(&body)?).await
+}
+
+async fn listed(door: &Jobq, body: ListBody) -> AnsweredText {
+    let found = door.clerk().list(body).await?;
+    door.desk().durable(found.gate).await;
+    Ok(answer(found.body))
+}
+
+/// `POST /api/v0/job/poll`
+pub async fn poll(State(door): State<Jobq>, request: Request) -> AnsweredText {
+    let body = body_of(&door, request).await?;
+    let found = door.clerk().poll(PollBody::read(&body)?).await?;
+    door.desk().durable(found.gate).await;
+    Ok(answer(found.body))
+}
+
+/// What stands behind the question mark of a create.
+#[derive(Deserialize)]
+pub struct CreateArgs {
+    queue: Option<String>,
+    ready: Option<String>,
+}
+
+/// `POST /api/v0/job/create`
+pub async fn create(
+    State(door): State<Jobq>,
+    args: Result<Query<CreateArgs>, axum::extract::rejection::QueryRejection>,
+    request: Request,
+) -> AnsweredText {
+    let Query(args) = args.map_err(|error| Refusal::body(error.body_text()))?;
+    let queue = args.queue.unwrap_or_else(|| QUEUE.to_owned());
+    if !(1..=QUEUE_NAME_BYTES_MAX).contains(&queue.len()) {
+        let message = format!("a queue's name has 1 to {QUEUE_NAME_BYTES_MAX} bytes");
+        return Err(Refusal::body(message));
+    }
+    let ready = match args.ready.as_deref() {
+        None | Some("0" | "false") => false,
+        Some("" | "1" | "true") => true,
+        Some(_) => return Err(Refusal::body("`ready` is 1 or 0")),
+    };
+    let body = body_of(&door, request).await?;
+    let NewBody { payload, state } = NewBody::read(&body)?;
+    let empty = BytesRef::empty(Type::Json);
+    let mut submit = Submit::new(JobId(0), Bytes::from(queue), Origin::Jobq, empty);
+    if !ready {
+        submit.parked = true;
+        submit.state = Some(Bytes::copy_from_slice(state.as_bytes()));
+        submit.event = Some(Entry::created(door.desk().engine().now_ms()).encode());
+    }
+    let payload = Bytes::copy_from_slice(payload.as_bytes());
+    let job = NewJob { submit, payload, kind: Type::Json };
+    let (id, gate) = door.desk().call(|engine| engine.submit(job.clone())).await?;
+    door.desk().durable(gate).await;
+    Ok(answer(format!("{{\"id\":{id}}}\n")))
+}
+
+/// The job a path names. What is no number names none.
+fn job_id(path: &str) -> Answered<JobId> {
+    let digits = !path.is_empty() && path.bytes().all(|byte| byte.is_ascii_digit());
+    let id = path.parse::<u64>().ok().filter(|id| digits && *id > 0 && *id < JOB_ID_END);
+    id.map(JobId).ok_or_else(Refusal::no_job)
+}
+
+/// `GET /api/v0/job/<id>`
+pub async fn show(State(door): State<Jobq>, Path(id): Path<String>) -> AnsweredText {
+    let (image, gate) = door.desk().engine().job(Which::Id(job_id(&id)?))?;
+    door.desk().durable(gate).await;
+    shown(&door, image.ok_or_else(Refusal::no_job)?).await
+}
+
+/// A job in full, once what it reveals is durable.
+async fn shown(door: &Jobq, image: JobImage) -> AnsweredText {
+    let engine = door.desk().engine();
+    let shown = if image.rare().pages.is_empty() {
+        show::job(engine, image)
+    } else {
+        // Pages are read from the log: long, and not on the thread that serves everybody.
+        let engine = engine.clone();
+        let reading = tokio::task::spawn_blocking(move || show::job(&engine, image)).await;
+        reading.map_err(|_| Refusal::busy())?
+    };
+    Ok(answer(shown?.ok_or_else(Refusal::no_job)?))
+}
+
+/// Why a job's state stays.
+enum Declined {
+    /// It came through another door.
+    Foreign,
+    /// The engine drives it.
+    Driven,
+    /// It is another one than was expected: this.
+    Other(Bytes),
+}
+
+/// `POST /api/v0/job/<id>/state`
+pub async fn set_state(
+    State(door): State<Jobq>,
+    Path(id): Path<String>,
+    request: Request,
+) -> AnsweredText {
+    let id = job_id(&id)?;
+    let body = body_of(&door, request).await?;
+    let StateBody { old: expected, new } = StateBody::read(&body)?;
+    // As the job has it: compared letter by letter under the lock, by what it means out here.
+    let mut same = expected.map(|text| Bytes::copy_from_slice(text.as_bytes()));
+    loop {
+        let compose = |before: &Before<'_>| advanced(before, same.as_ref(), new);
+        match door.desk().call(|engine| engine.touch(id, None, compose)).await {
+            Ok(Touched::Done(image, gate)) => {
+                door.desk().durable(gate).await;
+                return shown(&door, *image).await;
+            }
+            Ok(Touched::Declined(declined, gate)) => {
+                door.desk().durable(gate).await;
+                let now = match declined {
+                    Declined::Other(now) => now,
+                    Declined::Foreign => return Err(foreign()),
+                    Declined::Driven => return Err(driven()),
+                };
+                let text = String::from_utf8_lossy(&now);
+                if !expected.is_some_and(|expected| json::is_same(expected, &text)) {
+                    let message = format!("the state is {text} by now");
+                    return Err(Refusal::conflict("state_conflict", message));
+                }
+                same = Some(now);
+            }
+            // Who expects a state finds another one at a job that is gone, as in the original.
+            Err(Refused::Rejected(Rejection::NotFound, _)) if expected.is_some() => {
+                return Err(Refusal::conflict("state_conflict", "there is no such job"));
+            }
+            Err(refused) => return Err(refused.into()),
+        }
+    }
+}
+
+fn advanced(before: &Before<'_>, same: Option<&Bytes>, new: &str) -> Result<Touch, Declined> {
+    if before.origin != Origin::Jobq {
+        return Err(Declined::Foreign);
+    }
+    let old = before.state.ok_or(Declined::Driven)?;
+    if same.is_some_and(|same| same != old) {
+        return Err(Declined::Other(old.clone()));
+    }
+    let event = Entry::advanced(&String::from_utf8_lossy(old), new, before.now_ms).encode();
+    Ok(Touch { state: Some(Bytes::copy_from_slice(new.as_bytes())), event })
+}
+
+fn foreign() -> Refusal {
+    let message = "the job came through another door: only its own clients change it";
+    Refusal::conflict("job_foreign", message)
+}
+
+fn driven() -> Refusal {
+    let message = "the job was created ready to be leased: the server sets its state";
+    Refusal::conflict("job_driven", message)
+}
+
+/// `POST /api/v0/job/<id>/event`
+pub async fn add_event(
+    State(door): State<Jobq>,
+    Path(id): Path<String>,
+    request: Request,
+) -> AnsweredText {
+    let id = job_id(&id)?;
+    let body = body_of(&door, request).await?;
+    let event = json::read(&body)?.get();
+    let compose = |before: &Before<'_>| {
+        let event = Entry::noted(event, before.now_ms).encode();
+        Ok::<_, std::convert::Infallible>(Touch { state: None, event })
+    };
+    let desk = door.desk();
+    let (image, gate) = match desk.call(|engine| engine.touch(id, None, compose)).await {
+        Ok(Touched::Done(image, gate)) => (*image, gate),
+        Ok(Touched::Declined(never, _)) => match never {},
+        Err(Refused::Rejected(Rejection::Finished, _)) => {
+            let event = Entry::noted(event, desk.engine().now_ms()).encode();
+            let noted = desk.engine().add_event_to_finished(id, &event)?;
+            desk.engine().nudge();
+            noted?
+        }
+        Err(refused) => return Err(refused.into()),
+    };
+    desk.durable(gate).await;
+    shown(&door, image).await
+}
+
+/// `DELETE /api/v0/job/<id>`
+pub async fn delete(State(door): State<Jobq>, Path(id): Path<String>) -> AnsweredText {
+    let desk = door.desk();
+    let id = job_id(&id)?;
+    let (image, gate) = desk.engine().job(Which::Id(id))?;
+    if image.is_some_and(|image| image.origin() != Origin::Jobq) {
+        desk.durable(gate).await;
+        return Err(foreign());
+    }
+    match desk.change(|engine| engine.delete(Which::Id(id))).await {
+        // It is as it should be.
+        Ok(()) | Err(Refused::Rejected(Rejection::NotFound, _)) => Ok(answer("{}\n".to_owned())),
+        Err(refused) => Err(refused.into()),
+    }
+}
+
+/// Any other path.
+pub async fn nothing_here(uri: Uri) -> Refusal {
+    Refusal::nothing_here(uri.path())
+}
+
+/// Any other method. OPTIONS is answered with what there is, as in the original.
+pub async fn wrong_method(method: Method) -> Response {
+    if method == Method::OPTIONS {
+        return StatusCode::OK.into_response();
+    }
+    let (status, code) = (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed");
+    let message = "this path does not take that method; see Allow".to_owned();
+    Refusal { status, code, message }.into_response()
+}

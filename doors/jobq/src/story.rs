@@ -1,0 +1,190 @@
+//! A job's events: those its users caused are kept with it, those the engine caused are told from
+//! what it remembers of the job's attempts.
+
+use bytes::Bytes;
+use spindle_core::job::{Cause, Origin};
+use spindle_core::{JobImage, Status};
+
+use crate::json::quoted;
+
+/// An event as it is kept with a job: when, in milliseconds, and then its JSON. Told are seconds,
+/// but those of two sources are put in order by this.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    pub at_ms: u64,
+    pub json: String,
+}
+
+impl Entry {
+    /// As it is kept.
+    pub fn encode(&self) -> Bytes {
+        let mut kept = Vec::with_capacity(8 + self.json.len());
+        kept.extend_from_slice(&self.at_ms.to_be_bytes());
+        kept.extend_from_slice(self.json.as_bytes());
+        kept.into()
+    }
+
+    /// What was kept. Of bytes that are none of this door's nothing is told.
+    pub fn decode(kept: &[u8]) -> Option<Entry> {
+        let (at_ms, json) = kept.split_first_chunk()?;
+        let json = String::from_utf8(json.to_vec()).ok()?;
+        Some(Entry { at_ms: u64::from_be_bytes(*at_ms), json })
+    }
+
+    /// The job came in.
+    pub fn created(at_ms: u64) -> Entry {
+        let json = format!("[\"job_created\",{{\"timestamp\":\"{}\"}}]", at_ms / 1000);
+        Entry { at_ms, json }
+    }
+
+    /// The job's state changed; both states are JSON.
+    pub fn advanced(old: &str, new: &str, at_ms: u64) -> Entry {
+        let seconds = at_ms / 1000;
+        let json = format!(
+            "[\"job_state_advanced\",{{\"new\":{new},\"old\":{old},\"timestamp\":\"{seconds}\"}}]"
+        );
+        Entry { at_ms, json }
+    }
+
+    /// A user noted something, which is JSON.
+    pub fn noted(event: &str, at_ms: u64) -> Entry {
+        let seconds = at_ms / 1000;
+        let json = format!("[\"user_event\",{{\"event\":{event},\"timestamp\":\"{seconds}\"}}]");
+        Entry { at_ms, json }
+    }
+}
+
+/// Whether users drive the job's state. The engine drives that of all others.
+pub fn is_user_driven(image: &JobImage) -> bool {
+    image.origin() == Origin::Jobq && image.rare().state.is_some()
+}
+
+/// The job's state, as JSON.
+pub fn state_of(image: &JobImage) -> String {
+    match image.rare().state.as_deref().map(std::str::from_utf8) {
+        Some(Ok(state)) if is_user_driven(image) => state.to_owned(),
+        _ => engine_state(image),
+    }
+}
+
+/// When the job changed last.
+pub fn modified_ms(image: &JobImage) -> u64 {
+    let touched = image.rare().touched_ms;
+    let times = [
+        Some(image.created_ms),
+        (touched > 0).then_some(touched),
+        image.lease.as_ref().map(|lease| lease.started_ms),
+        image.history.last().map(|attempt| attempt.ended_ms),
+        image.finished_ms,
+    ];
+    let user_driven = is_user_driven(image);
+    let times = times.into_iter().take(if user_driven { 2 } else { 5 });
+    times.flatten().max().unwrap_or_default()
+}
+
+/// The events of a job that are in memory, oldest first: all but those in pages.
+pub fn events_of(image: &JobImage) -> Vec<Entry> {
+    let kept = image.rare().events.iter().filter_map(|event| Entry::decode(event));
+    if is_user_driven(image) {
+        return kept.collect();
+    }
+    let mut told = engine_events(image);
+    told.extend(kept);
+    // Stable: what happened in the same millisecond stays as it is.
+    told.sort_by_key(|entry| entry.at_ms);
+    told
+}
+
+/// What the engine makes of a job's status.
+fn engine_state(image: &JobImage) -> String {
+    match image.status() {
+        Status::Scheduled => scheduled(image.rare().run_at_ms.unwrap_or_default()),
+        Status::Ready => ready(),
+        Status::Parked => "[\"PARKED\"]".to_owned(),
+        Status::Leased => image.lease.as_ref().map_or_else(ready, |lease| {
+            leased(lease.door(), &lease.worker, image.attempts, lease.started_ms)
+        }),
+        Status::Done | Status::Dead => finished(image),
+    }
+}
+
+/// What the engine did to a job, as far as it remembers: the first attempts and the last.
+fn engine_events(image: &JobImage) -> Vec<Entry> {
+    let mut told = vec![Entry::created(image.created_ms)];
+    let rare = image.rare();
+    let mut state = match rare.scheduled_ms.filter(|at| *at > image.created_ms) {
+        Some(at_ms) => scheduled(at_ms),
+        None if image.status() == Status::Parked && image.history.is_empty() => return told,
+        None => ready(),
+    };
+    let mut advance = |state: &mut String, new: String, at_ms: u64| {
+        if *state != new {
+            told.push(Entry::advanced(state, &new, at_ms));
+            *state = new;
+        }
+    };
+    for (index, attempt) in image.history.iter().enumerate() {
+        let (start_ms, end_ms) = (attempt.started_ms, attempt.ended_ms);
+        let now = leased(attempt.door(), &attempt.worker, attempt.attempt, start_ms);
+        advance(&mut state, now, start_ms);
+        let last = index + 1 == image.history.len();
+        let next = match attempt.cause() {
+            _ if last && image.status().is_finished() && image.finished_ms == Some(end_ms) => {
+                finished(image)
+            }
+            _ if last && image.status() == Status::Scheduled => engine_state(image),
+            Cause::Completed => finished(image),
+            _ => ready(),
+        };
+        advance(&mut state, next, end_ms);
+    }
+    if let Some(lease) = &image.lease {
+        advance(&mut state, engine_state(image), lease.started_ms);
+    }
+    if let Some(at_ms) = image.finished_ms {
+        advance(&mut state, finished(image), at_ms);
+    }
+    told
+}
+
+fn ready() -> String {
+    "[\"READY\"]".to_owned()
+}
+
+fn scheduled(at_ms: u64) -> String {
+    format!("[\"SCHEDULED\",{{\"run_at\":\"{}\"}}]", at_ms / 1000)
+}
+
+fn leased(door: Origin, worker: &[u8], attempt: u32, at_ms: u64) -> String {
+    let worker = quoted(&String::from_utf8_lossy(worker));
+    let (door, since) = (door_name(door), at_ms / 1000);
+    format!(
+        "[\"LEASED\",{{\"attempt\":{attempt},\"door\":\"{door}\",\"since\":\"{since}\",\
+         \"worker\":{worker}}}]"
+    )
+}
+
+fn finished(image: &JobImage) -> String {
+    let tag = if image.status() == Status::Done { "DONE" } else { "DEAD" };
+    let mut facts = format!("\"attempts\":{}", image.attempts);
+    if let Some(outcome) = &image.outcome {
+        for (name, text) in [("code", &outcome.code), ("message", &outcome.message)] {
+            if !text.is_empty() {
+                let text = quoted(&String::from_utf8_lossy(text));
+                facts.push_str(&format!(",\"{name}\":{text}"));
+            }
+        }
+    }
+    format!("[\"{tag}\",{{{facts}}}]")
+}
+
+fn door_name(door: Origin) -> &'static str {
+    match door {
+        Origin::Api => "api",
+        Origin::Workq => "workq",
+        Origin::Gearman => "gearman",
+        Origin::GearmanDraft => "gearman_draft",
+        Origin::Lightjq => "lightjq",
+        Origin::Jobq => "jobq",
+    }
+}

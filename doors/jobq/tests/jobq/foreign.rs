@@ -1,0 +1,166 @@
+//! Jobs of other doors, and jobs that any door may work.
+
+use axum::body::Body;
+use axum::http::Method;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use spindle_core::command::{Claim, Lease, Select, Submit};
+use spindle_core::job::Origin;
+use spindle_core::{BytesRef, JobId, Type};
+use spindle_engine::{LeaseReply, NewJob, WorkResult};
+
+use crate::bench::{Bench, START_S};
+
+fn submit(bench: &Bench, kind: Type, payload: &'static [u8]) -> u64 {
+    let queue = Bytes::from_static(b"mail");
+    let submit = Submit::new(JobId(0), queue, Origin::Workq, BytesRef::empty(kind));
+    let job = NewJob { submit, payload: Bytes::from_static(payload), kind };
+    let (id, _) = bench.engine.submit(job).unwrap();
+    bench.engine.nudge();
+    id.0
+}
+
+struct NoMail;
+
+impl spindle_engine::Mailbox for NoMail {
+    fn deliver(&self, _: spindle_engine::Delivery) {}
+    fn durable_moved(&self) {}
+}
+
+/// A worker of Workq's leases a job.
+pub fn lease(bench: &Bench, queue: &'static str) -> Claim {
+    let wish = Lease {
+        queues: vec![Bytes::from_static(queue.as_bytes())],
+        select: Select::ByPriority,
+        holder: 7,
+        bound: false,
+        timeout_ms: None,
+        door: Origin::Workq,
+        worker: Bytes::from_static(b"w"),
+        payload_bytes_max: u32::MAX,
+    };
+    let mailbox = std::sync::Arc::new(NoMail);
+    let connection = spindle_engine::ConnectionId(7);
+    let caller = spindle_engine::Caller { connection, mailbox };
+    let LeaseReply::Leased(job, _) = bench.engine.lease(&caller, wish, 0).unwrap() else {
+        panic!("there is no job in {queue}")
+    };
+    bench.engine.nudge();
+    Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt }
+}
+
+/// ... and completes it.
+pub fn complete(bench: &Bench, queue: &'static str) {
+    let claim = lease(bench, queue);
+    finish(bench, claim, true);
+}
+
+fn finish(bench: &Bench, claim: Claim, success: bool) {
+    let result = WorkResult { success, retry: true, ..WorkResult::default() };
+    bench.engine.finish(claim, result, Type::Bytes).unwrap();
+    bench.engine.nudge();
+}
+
+#[tokio::test]
+async fn a_foreign_job_is_shown_with_what_the_engine_did_to_it() {
+    let bench = Bench::new();
+    let id = submit(&bench, Type::Bytes, b"hello");
+    let job = bench.job(id).await;
+    let created = json!(["job_created", {"timestamp": START_S}]);
+    assert_eq!(job["payload"], "hello");
+    assert_eq!((&job["state"], &job["events"]), (&json!(["READY"]), &json!([created])));
+    bench.pass(2_000);
+    let claim = lease(&bench, "mail");
+    let leased = json!(["LEASED", {"attempt": 1, "door": "workq", "since": "1767323047",
+        "worker": "w"}]);
+    let job = bench.job(id).await;
+    let advanced = json!(["job_state_advanced", {"old": ["READY"], "new": leased,
+        "timestamp": "1767323047"}]);
+    assert_eq!((&job["state"], &job["events"]), (&leased, &json!([created, advanced])));
+    assert_eq!(job["modified"], 1_767_323_047);
+    bench.pass(3_000);
+    finish(&bench, claim, true);
+    let job = bench.job(id).await;
+    let done = json!(["DONE", {"attempts": 1}]);
+    let end = json!(["job_state_advanced", {"old": leased, "new": done,
+        "timestamp": "1767323050"}]);
+    assert_eq!((&job["state"], &job["events"]), (&done, &json!([created, advanced, end])));
+}
+
+#[tokio::test]
+async fn payloads_of_other_doors_are_shown_as_what_they_are() {
+    let bench = Bench::new();
+    for (kind, payload, shown) in [
+        (Type::Bytes, &b"{\"a\":1}"[..], json!("{\"a\":1}")),
+        (Type::Bytes, b"\xff", json!({"type": "bytes", "base64": "/w=="})),
+        (Type::Msgpack, b"\x81", json!({"type": "msgpack", "base64": "gQ=="})),
+        (Type::Json, b"[1]", json!([1])),
+        (Type::Bytes, b"", json!("")),
+    ] {
+        let id = submit(&bench, kind, payload);
+        assert_eq!(bench.job(id).await["payload"], shown);
+    }
+}
+
+#[tokio::test]
+async fn foreign_jobs_take_events_and_are_otherwise_not_jobqs() {
+    let bench = Bench::new();
+    let id = submit(&bench, Type::Bytes, b"hello");
+    bench.pass(1_000);
+    let job = bench.ok(&format!("/api/v0/job/{id}/event"), "\"seen\"").await;
+    assert_eq!(job["events"][1][1]["event"], "seen");
+    bench.pass(1_000);
+    complete(&bench, "mail");
+    let job = bench.job(id).await;
+    let tags: Vec<&Value> =
+        job["events"].as_array().unwrap().iter().map(|event| &event[0]).collect();
+    let advanced = "job_state_advanced";
+    assert_eq!(tags, ["job_created", "user_event", advanced, advanced]);
+    let other = submit(&bench, Type::Bytes, b"x");
+    assert_eq!(bench.matches("[]").await, [0; 0]);
+    let poll = "{\"query\": [[\">\", \"id\", 0]], \"state\": 1}";
+    bench.post("/api/v0/job/poll", poll).await.is_refused(404, "no_match");
+    let path = format!("/api/v0/job/{other}");
+    bench.post(&format!("{path}/state"), "1").await.is_refused(409, "job_foreign");
+    bench.send(Method::DELETE, &path, Body::empty()).await.is_refused(409, "job_foreign");
+    let path = format!("/api/v0/job/{id}");
+    bench.send(Method::DELETE, &path, Body::empty()).await.is_refused(409, "job_foreign");
+}
+
+#[tokio::test]
+async fn a_ready_job_is_worked_by_any_door_and_listed_with_what_the_engine_makes_of_it() {
+    let bench = Bench::new();
+    let created = bench.ok("/api/v0/job/create?queue=mail&ready=1", "{\"to\": \"a\"}").await;
+    let id = created["id"].as_u64().unwrap();
+    let list = async || bench.get("/api/v0/job").await.json()["jobs"][0]["state"].clone();
+    assert_eq!(list().await, json!(["READY"]));
+    let path = format!("/api/v0/job/{id}/state");
+    bench.post(&path, "[\"X\"]").await.is_refused(409, "job_driven");
+    let poll = "{\"query\": [[\">\", \"id\", 0]], \"state\": 1}";
+    bench.post("/api/v0/job/poll", poll).await.is_refused(404, "no_match");
+    let claim = lease(&bench, "mail");
+    assert_eq!(list().await[0], "LEASED");
+    assert_eq!(bench.matches("[[\"=\", \"state ->> 0\", \"LEASED\"]]").await, [id]);
+    finish(&bench, claim, false);
+    assert_eq!(list().await, json!(["DEAD", {"attempts": 1}]));
+    assert_eq!(bench.job(id).await["payload"], json!({"to": "a"}));
+    assert_eq!(bench.matches("[[\"=\", \"payload ->> 'to'\", \"a\"]]").await, [id]);
+    let reply =
+        bench.send(Method::DELETE, &format!("/api/v0/job/{id}"), Body::empty()).await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(bench.matches("[]").await, [0; 0]);
+}
+
+#[tokio::test]
+async fn a_parked_job_of_jobqs_is_leased_by_nobody() {
+    let bench = Bench::new();
+    bench.create("{}").await;
+    for ready in ["2", "yes"] {
+        let path = format!("/api/v0/job/create?ready={ready}");
+        bench.post(&path, "{}").await.is_refused(400, "bad_body");
+    }
+    let path = format!("/api/v0/job/create?queue={}", "x".repeat(513));
+    bench.post(&path, "{}").await.is_refused(400, "bad_body");
+    let ready = bench.engine.queue(b"jobq").0.unwrap().counts[spindle_core::Status::Ready as usize];
+    assert_eq!(ready, 0);
+}

@@ -1,0 +1,11 @@
+//! Jobq's door on a bench: its routes by the document and by what the original was recorded to
+//! answer, its queries, its events, and what other doors do to its jobs.
+
+mod bench;
+mod create;
+mod events;
+mod foreign;
+mod lists;
+mod page;
+mod polls;
+mod states;

@@ -1,0 +1,108 @@
+//! Bodies as requests bring them and answers take them, in either format.
+
+use axum::body::Body as HttpBody;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use spindle_http::{Answered, Code, Problem, read_body, text_of};
+
+use crate::door::LightJq;
+use crate::wire::{Format, WireError, answer_format, body_format, from_json, to_json_text};
+
+/// A request's body, as MessagePack whatever it came as.
+pub(crate) struct Body(pub Bytes);
+
+impl FromRequest<LightJq> for Body {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, door: &LightJq) -> Answered<Self> {
+        let said = text_of(request.headers(), &header::CONTENT_TYPE).map(str::to_owned);
+        let format = body_format(said.as_deref()).ok_or_else(|| {
+            let said = said.unwrap_or_default();
+            let detail =
+                format!("the body must be application/msgpack or application/json, not `{said}`");
+            Problem::new(Code::UnsupportedType, detail)
+        })?;
+        let bytes = read_body(request, door.options().body).await?;
+        Ok(Body(match format {
+            Format::Msgpack => bytes,
+            Format::Json => Bytes::from(from_json(&bytes).map_err(malformed)?),
+        }))
+    }
+}
+
+/// A body, or a field of it, is not what it must be.
+pub(crate) fn malformed(error: WireError) -> Problem {
+    let code = match error {
+        WireError::BadJson(_) => Code::BadJson,
+        WireError::Missing(_) | WireError::WrongType { .. } | WireError::Duplicate(_) => {
+            Code::BadField
+        }
+        WireError::OutOfRange { .. } => Code::OutOfRange,
+        _ => Code::BadRequest,
+    };
+    Problem::new(code, error.to_string())
+}
+
+/// The format the answer has to be in.
+pub(crate) struct Wanted(pub Format);
+
+impl FromRequestParts<LightJq> for Wanted {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
+        wanted(&parts.headers).map(Wanted).ok_or_else(|| {
+            let detail = "answers are application/msgpack or application/json; Accept takes neither";
+            Problem::new(Code::NotAcceptable, detail)
+        })
+    }
+}
+
+fn wanted(headers: &HeaderMap) -> Option<Format> {
+    let said = text_of(headers, &header::CONTENT_TYPE);
+    let own = said.and_then(|said| body_format(Some(said)));
+    answer_format(text_of(headers, &header::ACCEPT), own)
+}
+
+impl Wanted {
+    /// The bytes of an answer, in its format.
+    pub fn bytes(&self, packed: Vec<u8>) -> Answered<Bytes> {
+        Ok(Bytes::from(match self.0 {
+            Format::Msgpack => packed,
+            Format::Json => to_json_text(&packed)
+                .map_err(|error| Problem::new(Code::Unreadable, error.to_string()))?,
+        }))
+    }
+
+    /// An answer with this body.
+    pub fn answer(&self, status: StatusCode, packed: Vec<u8>) -> Answered<Response> {
+        Ok(self.with(status, HttpBody::from(self.bytes(packed)?)))
+    }
+
+    /// An answer whose bytes are in its format already.
+    pub fn with(&self, status: StatusCode, body: HttpBody) -> Response {
+        let kind = HeaderValue::from_static(self.0.content_type());
+        (status, [(header::CONTENT_TYPE, kind)], body).into_response()
+    }
+}
+
+/// Problems are written as JSON. Who speaks MessagePack is told the same in it.
+pub(crate) async fn problems_as_asked(request: Request, next: Next) -> Response {
+    let format = wanted(request.headers()).unwrap_or(Format::Msgpack);
+    let response = next.run(request).await;
+    let kind = text_of(response.headers(), &header::CONTENT_TYPE);
+    if format == Format::Json || kind != Some("application/problem+json") {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let text = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let packed = from_json(&text).unwrap_or_default();
+    let kind = HeaderValue::from_static(Format::Msgpack.content_type());
+    parts.headers.insert(header::CONTENT_TYPE, kind);
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, HttpBody::from(packed))
+}

@@ -1,0 +1,24 @@
+//! LightJQ: jobs in MessagePack over HTTP.
+//!
+//! Pushers submit jobs and ask for results; workers register and are pushed jobs to a server of
+//! their own, or ask for them by long poll. [`LightJq`] makes the routes for an engine.
+//!
+//! Start with `wire/` (the bytes, without sockets), then `door.rs` (the table of routes),
+//! `roll.rs` (who is registered, and has which jobs), `take.rs` (how a worker comes by a job) and
+//! `push.rs` (how jobs are brought to workers). What clients read of it is docs/lightjq.md.
+
+pub mod wire;
+
+mod body;
+mod door;
+mod names;
+mod push;
+mod roll;
+mod routes;
+mod sweep;
+mod take;
+mod target;
+mod worker_id;
+
+pub use door::{LightJq, Options};
+pub use roll::WorkerLine;

@@ -1,0 +1,81 @@
+//! The job names LightJQ's pushers use: what a worker takes that names none.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spindle_core::job::Origin;
+use spindle_core::{Found, JobId};
+use spindle_engine::Engine;
+use tokio::sync::watch;
+
+/// What one lease can ask for.
+const NAMES_MAX: usize = 1024;
+/// Jobs looked at in one hold of the engine's lock.
+const SLICE_JOBS: usize = 512;
+
+/// Names of jobs that came in through this door and may be there still.
+#[derive(Debug)]
+pub(crate) struct JobNames {
+    names: watch::Sender<Arc<BTreeSet<Bytes>>>,
+}
+
+impl JobNames {
+    pub fn new() -> JobNames {
+        JobNames { names: watch::Sender::default() }
+    }
+
+    /// The names, and what tells of new ones.
+    pub fn watch(&self) -> watch::Receiver<Arc<BTreeSet<Bytes>>> {
+        self.names.subscribe()
+    }
+
+    /// A job of this name came in. When there are as many as one lease can ask for, those that
+    /// have no jobs any more make room; if none does, only workers that name it are given it.
+    pub fn note(&self, engine: &Engine, name: &Bytes) {
+        if self.names.borrow().contains(name) {
+            return;
+        }
+        self.names.send_if_modified(|names| {
+            let names = Arc::make_mut(names);
+            if names.len() >= NAMES_MAX {
+                engine.look(|state| names.retain(|name| state.queue(name).is_some()));
+            }
+            if names.len() >= NAMES_MAX {
+                tracing::warn!(
+                    "lightjq: {NAMES_MAX} job names are in use; workers that name no jobs are not \
+                     given those of {}",
+                    String::from_utf8_lossy(name)
+                );
+                return false;
+            }
+            // A copy: the name shares its bytes with a whole request.
+            names.insert(Bytes::copy_from_slice(name))
+        });
+    }
+
+    /// Finds the names of jobs that were there before: those of an earlier run of the server.
+    pub async fn find(&self, engine: &Engine) {
+        let mut from = JobId(0);
+        loop {
+            let mut found = BTreeSet::new();
+            let mut last = None;
+            engine.look(|state| {
+                for job in state.jobs_from(from).take(SLICE_JOBS) {
+                    last = Some(job.id());
+                    if let Found::Live(job) = job
+                        && job.origin() == Origin::Lightjq
+                    {
+                        found.insert(job.queue().clone());
+                    }
+                }
+            });
+            for name in found {
+                self.note(engine, &name);
+            }
+            let Some(last) = last else { return };
+            from = JobId(last.0 + 1);
+            tokio::task::yield_now().await;
+        }
+    }
+}

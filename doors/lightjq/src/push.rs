@@ -1,0 +1,194 @@
+//! Bringing jobs to workers that have a server of their own.
+
+use std::time::Duration;
+
+use axum::http::{HeaderValue, Method, Request, StatusCode, header};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use spindle_core::command::Claim;
+use spindle_core::payload::Type;
+use spindle_engine::WorkResult;
+use tokio::select;
+use tokio::time::{sleep, timeout};
+
+use crate::door::LightJq;
+use crate::routes::done::WORKER_ID;
+use crate::take::Taken;
+use crate::target::Target;
+use crate::wire::Format;
+use crate::worker_id::WorkerId;
+
+/// One client for all workers; it follows no redirects.
+pub(crate) type Pusher = Client<HttpConnector, Full<Bytes>>;
+
+/// A connection nothing was pushed over for so long is closed.
+const IDLE_TIME: Duration = Duration::from_secs(30);
+/// An answer's body is read only so that the connection can be used again.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+pub(crate) fn pusher() -> Pusher {
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIME)
+        .build(HttpConnector::new())
+}
+
+/// What became of a push.
+enum Pushed {
+    /// The worker has the job.
+    Accepted,
+    /// It takes no jobs of this name.
+    Unknown,
+    /// It takes no such job: the argument is not what it should be.
+    Refused,
+    /// It did not take the job, which is certain.
+    NotTaken(String),
+    /// Nobody knows whether it has the job.
+    Unsure(String),
+}
+
+impl LightJq {
+    /// Pushes jobs to a worker as long as it is registered with an address.
+    pub(crate) async fn serve(self, id: WorkerId) {
+        let mut stopping = self.stopping();
+        loop {
+            if *stopping.borrow_and_update() || self.roll().target(id).is_none() {
+                return;
+            }
+            let misses = self.roll().misses(id);
+            if misses > 0 {
+                select! {
+                    () = sleep(self.pause(misses)) => {}
+                    _ = stopping.changed() => continue,
+                }
+            }
+            match self.take(id, None).await {
+                Ok(Some(taken)) => match self.roll().target(id) {
+                    Some(target) => drop(tokio::spawn(self.clone().bring(id, target, taken))),
+                    None => self.let_go(id, taken.job.id),
+                },
+                // The server stops, or too much waits for the disk: nothing to hurry for.
+                Ok(None) => sleep(self.options().pause_min).await,
+                Err(problem) => {
+                    tracing::debug!("lightjq: no job for worker {id}: {}", problem.detail);
+                    sleep(self.options().pause_min).await;
+                }
+            }
+        }
+    }
+
+    /// The wait after so many failures one after the other: it doubles.
+    fn pause(&self, misses: u32) -> Duration {
+        let options = self.options();
+        let doubled = options.pause_min.saturating_mul(1 << misses.saturating_sub(1).min(16));
+        doubled.min(options.pause_max)
+    }
+
+    /// Pushes one job.
+    async fn bring(self, id: WorkerId, target: Target, taken: Taken) {
+        let Taken { job, order, hand_out } = taken;
+        let (now_ms, drop_after_ms) = (self.engine().now_ms(), self.options().drop_after_ms);
+        let why = match self.push(id, &target, order, job.length_ms).await {
+            Pushed::Accepted => {
+                hand_out.done();
+                self.roll().reached(id, now_ms);
+                return;
+            }
+            Pushed::Unknown => {
+                self.roll().refuse(id, &job.queue);
+                drop(hand_out);
+                return self.let_go(id, job.id);
+            }
+            Pushed::Refused => {
+                hand_out.done();
+                self.roll().reached(id, now_ms);
+                let claim = Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt };
+                self.fail_refused(claim).await;
+                return self.let_go(id, job.id);
+            }
+            Pushed::NotTaken(why) => {
+                // No worker has seen it: the attempt never happened.
+                drop(hand_out);
+                why
+            }
+            Pushed::Unsure(why) => {
+                hand_out.done();
+                self.give_up_leases(id, &[job.id]).await;
+                why
+            }
+        };
+        tracing::debug!("lightjq: cannot push job {} to {}: {why}", job.id, target.url());
+        let is_lost = self.roll().missed(id, self.engine().now_ms(), drop_after_ms);
+        self.let_go(id, job.id);
+        if is_lost {
+            self.lose(id, &format!("pushes to {} fail: {why}", target.url())).await;
+        }
+    }
+
+    async fn push(
+        &self,
+        id: WorkerId,
+        target: &Target,
+        order: Vec<u8>,
+        lease_ms: Option<u64>,
+    ) -> Pushed {
+        let worker_id = HeaderValue::try_from(id.to_string()).expect("a UUID is ASCII");
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(target.uri())
+            .header(header::CONTENT_TYPE, Format::Msgpack.content_type())
+            .header(WORKER_ID, worker_id)
+            .body(Full::new(Bytes::from(order)))
+            .expect("the address was read as one");
+        let time = lease_ms.map_or(self.options().push_time, |ms| {
+            self.options().push_time.min(Duration::from_millis(ms))
+        });
+        let exchange = async {
+            let response = self.shared().pusher.request(request).await?;
+            let (head, body) = response.into_parts();
+            // What it says does not matter, nor that it breaks off.
+            let _ = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            Ok::<StatusCode, Error>(head.status)
+        };
+        match timeout(time, exchange).await {
+            Err(_) => Pushed::Unsure(format!("no answer within {} s", time.as_secs_f64())),
+            Ok(Err(error)) if error.is_connect() => Pushed::NotTaken(told(&error)),
+            Ok(Err(error)) => Pushed::Unsure(told(&error)),
+            Ok(Ok(status)) if status.is_success() => Pushed::Accepted,
+            Ok(Ok(StatusCode::NOT_FOUND)) => Pushed::Unknown,
+            Ok(Ok(StatusCode::BAD_REQUEST)) => Pushed::Refused,
+            Ok(Ok(status)) => Pushed::NotTaken(format!("it answers {status}")),
+        }
+    }
+
+    /// The worker says that the job is malformed: that is a failed attempt.
+    async fn fail_refused(&self, claim: Claim) {
+        let result = WorkResult {
+            retry: true,
+            message: Bytes::from_static(b"the worker refused the job as malformed (400)"),
+            code: Bytes::from_static(b"refused"),
+            ..WorkResult::default()
+        };
+        let failed = self.desk().change(|engine| {
+            engine.finish(claim, result.clone(), Type::Msgpack)
+        });
+        if let Err(refused) = failed.await {
+            tracing::debug!("lightjq: a refused job is not failed: {refused}");
+        }
+    }
+}
+
+/// An error with what is behind it.
+fn told(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

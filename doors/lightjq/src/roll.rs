@@ -1,0 +1,299 @@
+//! Who is registered, and which jobs each worker has. No sockets, no clock, no engine: times come
+//! in as arguments, and what has to happen to leases goes out as lists of jobs.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use bytes::Bytes;
+use spindle_core::JobId;
+use tokio::sync::watch;
+
+use crate::target::Target;
+use crate::worker_id::WorkerId;
+
+/// Workers at once. Each may keep a connection open, of which there are no more anyway.
+const WORKERS_MAX: usize = 10_000;
+
+/// What a worker says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Profile {
+    pub name: String,
+    pub max_jobs: u32,
+    /// Where jobs are pushed to.
+    pub target: Option<Target>,
+    /// The job names it takes; none said: all that LightJQ's pushers use.
+    pub names: Option<Vec<Bytes>>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    profile: Profile,
+    registered_ms: u64,
+    /// When it was heard of last, or had something to do last.
+    seen_ms: u64,
+    /// Slots that wait for a job.
+    asking: u32,
+    held: BTreeMap<JobId, Bytes>,
+    /// Names it has answered 404 for.
+    refused: BTreeSet<Bytes>,
+    failing: Option<Failing>,
+    /// Somebody pushes jobs to it.
+    is_served: bool,
+    /// Moves when a slot is free again, and when what it may be given changes.
+    changed: watch::Sender<()>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    since_ms: u64,
+    times: u32,
+}
+
+impl Worker {
+    fn is_full(&self) -> bool {
+        u64::from(self.asking) + self.held.len() as u64 >= u64::from(self.profile.max_jobs)
+    }
+
+    /// Does what may free a slot, and tells those who wait for one.
+    fn free(&mut self, now_ms: u64, change: impl FnOnce(&mut Worker)) {
+        let was_full = self.is_full();
+        change(self);
+        self.seen_ms = now_ms;
+        if was_full {
+            self.changed.send_replace(());
+        }
+    }
+}
+
+/// A worker as people see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkerLine {
+    /// Its worker-id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Most jobs it has at once.
+    pub max_jobs: u32,
+    /// Where jobs are pushed to; none for one that asks.
+    pub url: Option<String>,
+    /// The job names it takes; none for all.
+    pub names: Option<Vec<Bytes>>,
+    /// Job names it has answered 404 for.
+    pub refused: Vec<Bytes>,
+    /// The jobs it has, with their names.
+    pub jobs: Vec<(JobId, Bytes)>,
+    /// When it came.
+    pub registered_ms: u64,
+    /// When it was heard of last.
+    pub seen_ms: u64,
+    /// Since when pushes fail.
+    pub failing_since_ms: Option<u64>,
+}
+
+/// A worker that is gone, and the jobs it leaves behind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Lost {
+    pub id: WorkerId,
+    pub name: String,
+    pub jobs: Vec<JobId>,
+}
+
+/// What became of a registration.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    /// Nobody pushes to it yet: the caller has to.
+    pub to_serve: bool,
+    /// One with the same address: whoever listens there now knows nothing of its jobs.
+    pub replaced: Option<Lost>,
+}
+
+/// A free slot, and what may go into it.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub signature: Bytes,
+    pub names: Option<Vec<Bytes>>,
+    pub refused: BTreeSet<Bytes>,
+}
+
+/// All workers.
+#[derive(Debug, Default)]
+pub(crate) struct Roll {
+    workers: HashMap<WorkerId, Worker>,
+}
+
+impl Roll {
+    /// Registers a worker, or registers it anew: then it keeps its jobs. None: there are too many.
+    pub fn enter(&mut self, id: WorkerId, profile: Profile, now_ms: u64) -> Option<Entered> {
+        let replaced = self.at(profile.target.as_ref()).filter(|other| *other != id);
+        if self.workers.len() >= WORKERS_MAX && replaced.is_none() && !self.has(id) {
+            return None;
+        }
+        let replaced = replaced.and_then(|other| self.remove(other));
+        let worker = self.workers.entry(id).or_insert_with(|| Worker {
+            profile: profile.clone(),
+            registered_ms: now_ms,
+            seen_ms: now_ms,
+            asking: 0,
+            held: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            failing: None,
+            is_served: false,
+            changed: watch::Sender::new(()),
+        });
+        worker.profile = profile;
+        worker.seen_ms = now_ms;
+        worker.refused.clear();
+        worker.failing = None;
+        let to_serve = worker.profile.target.is_some() && !worker.is_served;
+        worker.is_served |= to_serve;
+        worker.changed.send_replace(());
+        Some(Entered { to_serve, replaced })
+    }
+
+    fn at(&self, target: Option<&Target>) -> Option<WorkerId> {
+        let target = target?;
+        let there = |worker: &Worker| worker.profile.target.as_ref() == Some(target);
+        self.workers.iter().find(|(_, worker)| there(worker)).map(|(id, _)| *id)
+    }
+
+    /// Whether a worker is registered.
+    pub fn has(&self, id: WorkerId) -> bool {
+        self.workers.contains_key(&id)
+    }
+
+    /// A worker was heard of.
+    pub fn seen(&mut self, id: WorkerId, now_ms: u64) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.seen_ms = now_ms;
+        }
+    }
+
+    /// A worker is gone. Who waits for a slot of it is told.
+    pub fn remove(&mut self, id: WorkerId) -> Option<Lost> {
+        let worker = self.workers.remove(&id)?;
+        let jobs = worker.held.into_keys().collect();
+        Some(Lost { id, name: worker.profile.name, jobs })
+    }
+
+    /// What tells of changes of a worker; ends when the worker is gone.
+    pub fn watch(&self, id: WorkerId) -> Option<watch::Receiver<()>> {
+        self.workers.get(&id).map(|worker| worker.changed.subscribe())
+    }
+
+    /// Takes a slot, if one is free. It ends with [`Roll::hold`] or [`Roll::give_back`].
+    pub fn reserve(&mut self, id: WorkerId) -> Option<Wish> {
+        let worker = self.workers.get_mut(&id).filter(|worker| !worker.is_full())?;
+        worker.asking += 1;
+        let names = worker.profile.names.clone();
+        let signature = id.signature(&worker.profile.name);
+        Some(Wish { signature, names, refused: worker.refused.clone() })
+    }
+
+    /// Nothing came for a slot.
+    pub fn give_back(&mut self, id: WorkerId, now_ms: u64) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.free(now_ms, |worker| worker.asking = worker.asking.saturating_sub(1));
+        }
+    }
+
+    /// A job came for a slot. False: the worker has gone, or has refused such jobs meanwhile; the
+    /// slot is still to be given back.
+    pub fn hold(&mut self, id: WorkerId, job: JobId, name: &Bytes) -> bool {
+        let Some(worker) = self.workers.get_mut(&id) else { return false };
+        if worker.refused.contains(name) {
+            return false;
+        }
+        worker.asking = worker.asking.saturating_sub(1);
+        worker.held.insert(job, Bytes::copy_from_slice(name));
+        true
+    }
+
+    /// A worker has a job no more.
+    pub fn let_go(&mut self, id: WorkerId, job: JobId, now_ms: u64) {
+        if let Some(worker) = self.workers.get_mut(&id)
+            && worker.held.contains_key(&job)
+        {
+            worker.free(now_ms, |worker| drop(worker.held.remove(&job)));
+        }
+    }
+
+    /// A worker takes no jobs of this name.
+    pub fn refuse(&mut self, id: WorkerId, name: &Bytes) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.refused.insert(Bytes::copy_from_slice(name));
+            worker.failing = None;
+            worker.changed.send_replace(());
+        }
+    }
+
+    /// A push was answered.
+    pub fn reached(&mut self, id: WorkerId, now_ms: u64) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.failing = None;
+            worker.seen_ms = now_ms;
+        }
+    }
+
+    /// A push failed. True when they have failed for so long that the worker is to be given up.
+    pub fn missed(&mut self, id: WorkerId, now_ms: u64, drop_after_ms: u64) -> bool {
+        let Some(worker) = self.workers.get_mut(&id) else { return false };
+        let failing = worker.failing.get_or_insert(Failing { since_ms: now_ms, times: 0 });
+        failing.times = failing.times.saturating_add(1);
+        let since_ms = failing.since_ms;
+        worker.changed.send_replace(());
+        now_ms.saturating_sub(since_ms) >= drop_after_ms
+    }
+
+    /// How many pushes have failed one after the other.
+    pub fn misses(&self, id: WorkerId) -> u32 {
+        let failing = self.workers.get(&id).and_then(|worker| worker.failing);
+        failing.map_or(0, |failing| failing.times)
+    }
+
+    /// Where jobs are pushed to. None: nowhere any more, and whoever pushes must end.
+    pub fn target(&mut self, id: WorkerId) -> Option<Target> {
+        let worker = self.workers.get_mut(&id)?;
+        worker.is_served = worker.profile.target.is_some();
+        worker.profile.target.clone()
+    }
+
+    /// Workers that ask for jobs, have none, and have not asked for so long.
+    pub fn silent(&self, now_ms: u64, lost_after_ms: u64) -> Vec<WorkerId> {
+        let silent = |worker: &Worker| {
+            worker.profile.target.is_none()
+                && worker.asking == 0
+                && worker.held.is_empty()
+                && now_ms.saturating_sub(worker.seen_ms) >= lost_after_ms
+        };
+        let silent = self.workers.iter().filter(|(_, worker)| silent(worker));
+        silent.map(|(id, _)| *id).collect()
+    }
+
+    /// Those who have jobs, and which.
+    pub fn holders(&self) -> Vec<(WorkerId, Vec<JobId>)> {
+        let holders = self.workers.iter().filter(|(_, worker)| !worker.held.is_empty());
+        holders.map(|(id, worker)| (*id, worker.held.keys().copied().collect())).collect()
+    }
+
+    /// All workers, in the order they came.
+    pub fn lines(&self) -> Vec<WorkerLine> {
+        let line = |(id, worker): (&WorkerId, &Worker)| WorkerLine {
+            id: id.to_string(),
+            name: worker.profile.name.clone(),
+            max_jobs: worker.profile.max_jobs,
+            url: worker.profile.target.as_ref().map(|target| target.url().to_owned()),
+            names: worker.profile.names.clone(),
+            refused: worker.refused.iter().cloned().collect(),
+            jobs: worker.held.iter().map(|(job, name)| (*job, name.clone())).collect(),
+            registered_ms: worker.registered_ms,
+            seen_ms: worker.seen_ms,
+            failing_since_ms: worker.failing.map(|failing| failing.since_ms),
+        };
+        let mut lines: Vec<WorkerLine> = self.workers.iter().map(line).collect();
+        lines.sort_by(|a, b| (a.registered_ms, &a.id).cmp(&(b.registered_ms, &b.id)));
+        lines
+    }
+}
+
+#[cfg(test)]
+#[path = "roll_tests.rs"]
+mod tests;

@@ -1,0 +1,96 @@
+//! How an attempt went, as its worker tells it.
+
+use axum::extract::State;
+use axum::http::{HeaderName, StatusCode};
+use bytes::Bytes;
+use spindle_core::Rejection;
+use spindle_core::command::Claim;
+use spindle_core::payload::Type;
+use spindle_engine::{Refused, WorkResult};
+use spindle_http::{Answered, Code, Problem, ProblemBody};
+
+use crate::body::{Body, malformed};
+use crate::door::LightJq;
+use crate::routes::schema;
+use crate::routes::workers::Caller;
+use crate::wire::{Done, Outcome};
+
+/// How a worker says who it is.
+pub(crate) const WORKER_ID: HeaderName = HeaderName::from_static("worker-id");
+
+/// The job is done, or has failed. Only who has it may say so, and only as long as its time lasts.
+#[utoipa::path(post, path = "/done", tag = "workers",
+    request_body(content((schema::Done = "application/msgpack"),
+        (schema::Done = "application/json"))),
+    params(("worker-id" = String, Header, description = "Who says so")),
+    responses(
+        (status = 204, description = "It is noted, and that is on disk"),
+        (status = 400, description = "Malformed",
+            content((ProblemBody = "application/msgpack"),
+                (ProblemBody = "application/problem+json"))),
+        (status = 404, description = "The worker does not have the job, any more",
+            content((ProblemBody = "application/msgpack"),
+                (ProblemBody = "application/problem+json"))),
+        (status = "4XX", description = "Refused",
+            content((ProblemBody = "application/msgpack"),
+                (ProblemBody = "application/problem+json")))))]
+pub(crate) async fn done(
+    State(door): State<LightJq>,
+    Caller(id): Caller,
+    Body(body): Body,
+) -> Answered<StatusCode> {
+    let done = Done::decode(&body).map_err(malformed)?;
+    let job = done.job.ok_or_else(not_held)?;
+    // The lease itself says whose it is: so it can be ended also by a worker of an earlier run.
+    let (claim, gate) = door.engine().claim_of(job, |lease| id.holds(lease));
+    let now_ms = door.engine().now_ms();
+    door.roll().seen(id, now_ms);
+    let Some(claim) = claim else {
+        door.let_go(id, job);
+        door.desk().durable(gate).await;
+        return Err(not_held());
+    };
+    finish(&door, claim, work_result(done)).await?;
+    door.let_go(id, job);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn not_held() -> Problem {
+    let detail = "this worker does not have that job (any more): its time ran out, it was given \
+                  back, or it is over; drop the work";
+    Problem::new(Code::JobNotFound, detail)
+}
+
+fn work_result(done: Done) -> WorkResult {
+    let worker_finished_at = done.finished_at;
+    match done.outcome {
+        Outcome::Success { result } => WorkResult {
+            success: true,
+            bytes: result,
+            worker_finished_at,
+            ..WorkResult::default()
+        },
+        Outcome::Failure { reason, should_retry, message, error } => WorkResult {
+            success: false,
+            retry: should_retry,
+            message,
+            error,
+            code: Bytes::from_static(reason.as_str().as_bytes()),
+            worker_finished_at,
+            ..WorkResult::default()
+        },
+    }
+}
+
+async fn finish(door: &LightJq, claim: Claim, result: WorkResult) -> Answered<()> {
+    let finished = door.desk().change(|engine| {
+        engine.finish(claim, result.clone(), Type::Msgpack)
+    });
+    finished.await.map_err(|refused| match refused {
+        Refused::Rejected(
+            Rejection::NotHeld | Rejection::NotFound | Rejection::Finished,
+            _,
+        ) => not_held(),
+        other => other.into(),
+    })
+}

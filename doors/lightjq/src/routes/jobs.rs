@@ -1,0 +1,110 @@
+//! What pushers do: submit jobs, ask for them, take them back.
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use spindle_core::command::Submit;
+use spindle_core::job::Origin;
+use spindle_core::payload::Type;
+use spindle_core::{BytesRef, JobId};
+use spindle_engine::{NewJob, Which};
+use spindle_http::{Answered, ProblemBody};
+
+use crate::body::{Body, Wanted, malformed};
+use crate::door::LightJq;
+use crate::routes::schema;
+use crate::routes::shown::{JobPath, Reads};
+use crate::wire::{self, Pack};
+
+/// A result that somebody wants, until it is read.
+const KEEP_MS: u64 = 24 * 3_600_000;
+/// The same after it was read, and a job without a result: that it was done can be asked so long.
+const KEEP_READ_MS: u64 = 5 * 60_000;
+
+/// Submit a job. The answer comes when the job is on disk.
+#[utoipa::path(post, path = "/job", tag = "pushers",
+    request_body(content((schema::NewJob = "application/msgpack"),
+        (schema::NewJob = "application/json"))),
+    responses(
+        (status = 201, description = "The job is taken",
+            content((schema::Submitted = "application/msgpack"),
+                (schema::Submitted = "application/json"))),
+        (status = "4XX", description = "Refused",
+            content((ProblemBody = "application/msgpack"),
+                (ProblemBody = "application/problem+json"))),
+        (status = "5XX", description = "Not now",
+            content((ProblemBody = "application/msgpack"),
+                (ProblemBody = "application/problem+json")))))]
+pub(crate) async fn submit(
+    State(door): State<LightJq>,
+    wanted: Wanted,
+    Body(body): Body,
+) -> Answered<Response> {
+    let job = new_job(wire::NewJob::decode(&body).map_err(malformed)?);
+    // Before the job: whoever takes all names is to wait for this one already.
+    door.shared().names.note(door.engine(), &job.submit.queue);
+    let (id, gate) = door.desk().call(|engine| engine.submit(job.clone())).await?;
+    door.desk().durable(gate).await;
+    let mut pack = Pack::new();
+    pack.map(1).text("job_id").text(&id.to_string());
+    let mut response = wanted.answer(StatusCode::CREATED, pack.into_bytes())?;
+    let location = HeaderValue::try_from(format!("/job/{id}")).expect("a path of ASCII");
+    response.headers_mut().insert(header::LOCATION, location);
+    Ok(response)
+}
+
+fn new_job(job: wire::NewJob) -> NewJob {
+    let tries = job.max_retry.map(|count| count.saturating_add(1));
+    let submit = Submit {
+        // Smaller goes first here, higher in the core.
+        priority: -i64::from(job.priority),
+        ttr_ms: Some(job.timeout_ms),
+        attempts_max: tries,
+        fails_max: tries,
+        keep_ms: Some(if job.keep_result { KEEP_MS } else { KEEP_READ_MS }),
+        keep_read_ms: job.keep_result.then_some(KEEP_READ_MS),
+        drop_result: !job.keep_result,
+        ..Submit::new(JobId(0), Bytes::new(), Origin::Lightjq, BytesRef::NONE)
+    };
+    let submit = Submit { queue: job.name, ..submit };
+    NewJob { submit, payload: job.argument, kind: Type::Msgpack }
+}
+
+/// A job as it stands.
+#[utoipa::path(get, path = "/job/{id}", tag = "pushers",
+    params(("id" = String, Path, description = "The job_id")),
+    responses(
+        (status = 200, description = "The job",
+            content((schema::Job = "application/msgpack"), (schema::Job = "application/json"))),
+        (status = "4XX", description = "No such job, or it is gone",
+            content((ProblemBody = "application/msgpack"),
+                (ProblemBody = "application/problem+json")))))]
+pub(crate) async fn show(
+    State(door): State<LightJq>,
+    JobPath(id): JobPath,
+    reads: Reads,
+    wanted: Wanted,
+) -> Answered<Response> {
+    let told = door.told(id, &reads).await?;
+    wanted.answer(StatusCode::OK, told.packed)
+}
+
+/// Take back a job that nobody works on.
+#[utoipa::path(delete, path = "/job/{id}", tag = "pushers",
+    params(("id" = String, Path, description = "The job_id")),
+    responses(
+        (status = 204, description = "It is gone"),
+        (status = 409, description = "A worker has it, or it is over",
+            content((ProblemBody = "application/msgpack"),
+                (ProblemBody = "application/problem+json"))),
+        (status = "4XX", description = "No such job, or it is gone",
+            content((ProblemBody = "application/msgpack"),
+                (ProblemBody = "application/problem+json")))))]
+pub(crate) async fn delete(
+    State(door): State<LightJq>,
+    JobPath(id): JobPath,
+) -> Answered<StatusCode> {
+    door.desk().change(|engine| engine.delete_waiting(Which::Id(id))).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

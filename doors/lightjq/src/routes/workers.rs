@@ -1,0 +1,151 @@
+//! What workers do: register, ask for jobs, leave.
+
+use std::net::SocketAddr;
+
+use axum::body::Body as HttpBody;
+use axum::extract::{ConnectInfo, Extension, FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use spindle_http::{Answered, Code, HandedOut, Problem, ProblemBody, text_of};
+use tokio::time::Instant;
+
+use crate::body::{Body, Wanted, malformed};
+use crate::door::LightJq;
+use crate::roll::Profile;
+use crate::routes::done::WORKER_ID;
+use crate::routes::polling::Patience;
+use crate::routes::schema;
+use crate::take::no_worker;
+use crate::target::{Target, TargetError};
+use crate::wire::{Pack, Registration};
+use crate::worker_id::WorkerId;
+
+/// The worker a request says it comes from.
+pub(crate) struct Caller(pub WorkerId);
+
+impl FromRequestParts<LightJq> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
+        let missing = || Problem::new(Code::BadRequest, "the request needs a worker-id header");
+        worker_id(&parts.headers)?.map(Caller).ok_or_else(missing)
+    }
+}
+
+/// What a request says in `worker-id`. Nobody has an id that is none of ours.
+fn worker_id(headers: &HeaderMap) -> Answered<Option<WorkerId>> {
+    if !headers.contains_key(WORKER_ID) {
+        return Ok(None);
+    }
+    let id = text_of(headers, &WORKER_ID).and_then(WorkerId::parse);
+    id.map(Some).ok_or_else(no_worker)
+}
+
+/// Register a worker. One that sends its worker-id keeps it, and its jobs, also when the server was
+/// started anew meanwhile.
+#[utoipa::path(post, path = "/worker", tag = "workers",
+    request_body(content((schema::NewWorker = "application/msgpack"),
+        (schema::NewWorker = "application/json"))),
+    params(("worker-id" = Option<String>, Header,
+        description = "The id it has already, if it has one")),
+    responses(
+        (status = 201, description = "It is registered",
+            content((schema::Registered = "application/msgpack"),
+                (schema::Registered = "application/json"))),
+        (status = 403, description = "The url is not the caller's own address",
+            content((ProblemBody = "application/msgpack"),
+                (ProblemBody = "application/problem+json"))),
+        (status = "4XX", description = "Refused",
+            content((ProblemBody = "application/msgpack"),
+                (ProblemBody = "application/problem+json")))))]
+pub(crate) async fn register(
+    State(door): State<LightJq>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    headers: HeaderMap,
+    wanted: Wanted,
+    Body(body): Body,
+) -> Answered<Response> {
+    let given = Registration::decode(&body).map_err(malformed)?;
+    let id = worker_id(&headers)?.unwrap_or_else(WorkerId::random);
+    let target = given.url.as_deref().map(|url| target(&door, url, peer.map(|it| it.0.0)));
+    let Registration { name, max_jobs, names, .. } = given;
+    let profile = Profile { name, max_jobs, names, target: target.transpose()? };
+    let now_ms = door.engine().now_ms();
+    let entered = door.roll().enter(id, profile, now_ms);
+    let Some(entered) = entered else {
+        return Err(Problem::new(Code::TooMany, "there are as many workers as there may be"));
+    };
+    door.begin_sweeping();
+    if let Some(lost) = entered.replaced {
+        tracing::info!("lightjq: worker {} ({}) is there anew, as {id}", lost.name, lost.id);
+        door.give_up_all(lost).await;
+    }
+    if entered.to_serve {
+        tokio::spawn(door.clone().serve(id));
+    }
+    let mut pack = Pack::new();
+    pack.map(1).text("worker_id").text(&id.to_string());
+    wanted.answer(StatusCode::CREATED, pack.into_bytes())
+}
+
+fn target(door: &LightJq, url: &str, peer: Option<SocketAddr>) -> Answered<Target> {
+    let read = if door.options().allow_urls {
+        Target::read(url, None)
+    } else {
+        let unknown = || Problem::new(Code::UrlNotOwn, "nobody knows where you call from");
+        Target::read(url, Some(peer.ok_or_else(unknown)?.ip()))
+    };
+    read.map_err(|error| {
+        let code = match error {
+            TargetError::Malformed => Code::OutOfRange,
+            TargetError::NotOwn(_) => Code::UrlNotOwn,
+        };
+        Problem::new(code, error.to_string())
+    })
+}
+
+/// Unregister a worker. The jobs it has go back.
+#[utoipa::path(delete, path = "/worker", tag = "workers",
+    params(("worker-id" = String, Header, description = "Which")),
+    responses(
+        (status = 204, description = "It is gone"),
+        (status = "4XX", description = "There is no such worker",
+            content((ProblemBody = "application/msgpack"),
+                (ProblemBody = "application/problem+json")))))]
+pub(crate) async fn leave(
+    State(door): State<LightJq>,
+    Caller(id): Caller,
+) -> Answered<StatusCode> {
+    let lost = door.roll().remove(id).ok_or_else(no_worker)?;
+    door.give_up_all(lost).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A job for a worker that has no server of its own. It has at most `max_jobs` at once.
+#[utoipa::path(get, path = "/worker/job", tag = "workers",
+    params(("worker-id" = String, Header, description = "Which"),
+        ("timeout" = Option<f64>, Query,
+            description = "How long to wait, in seconds, at most 300; 5 if not said")),
+    responses(
+        (status = 200, description = "A job",
+            content((schema::Order = "application/msgpack"),
+                (schema::Order = "application/json"))),
+        (status = 204, description = "Nothing to do"),
+        (status = "4XX", description = "There is no such worker: register again",
+            content((ProblemBody = "application/msgpack"),
+                (ProblemBody = "application/problem+json")))))]
+pub(crate) async fn next_job(
+    State(door): State<LightJq>,
+    Caller(id): Caller,
+    wanted: Wanted,
+    Patience(wait): Patience,
+) -> Answered<Response> {
+    let now_ms = door.engine().now_ms();
+    door.roll().seen(id, now_ms);
+    let Some(taken) = door.take(id, Some(Instant::now() + wait)).await? else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let body = HandedOut::new(wanted.bytes(taken.order)?, taken.hand_out);
+    Ok(wanted.with(StatusCode::OK, HttpBody::new(body)))
+}

@@ -1,0 +1,80 @@
+//! Workers that are gone, and jobs they have no more.
+
+use spindle_core::JobId;
+use spindle_engine::Engine;
+use tokio::select;
+use tokio::time::sleep;
+
+use crate::door::LightJq;
+use crate::roll::Lost;
+use crate::worker_id::WorkerId;
+
+/// Jobs looked at in one hold of the engine's lock.
+const SLICE_JOBS: usize = 64;
+
+impl LightJq {
+    /// Looks again and again who is lost, until the server stops. Begins with what an earlier run
+    /// of the server has left.
+    pub(crate) async fn sweep(self) {
+        let mut stopping = self.stopping();
+        self.shared().names.find(self.engine()).await;
+        loop {
+            select! {
+                () = sleep(self.options().sweep_every) => {}
+                _ = stopping.changed() => return,
+            }
+            self.forget_ended().await;
+            let now_ms = self.engine().now_ms();
+            let silent = self.roll().silent(now_ms, self.options().lost_after_ms);
+            for id in silent {
+                self.lose(id, "it has not asked for jobs").await;
+            }
+        }
+    }
+
+    /// Leases end without their worker: by time, by a person, with their job.
+    async fn forget_ended(&self) {
+        let holders = self.roll().holders();
+        for (id, jobs) in holders {
+            for jobs in jobs.chunks(SLICE_JOBS) {
+                self.forget_ended_of(id, jobs);
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn forget_ended_of(&self, id: WorkerId, jobs: &[JobId]) {
+        let live = self.engine().still_held(jobs, |lease| id.holds(lease));
+        for job in jobs.iter().filter(|job| !live.contains(job)) {
+            self.let_go(id, *job);
+        }
+        // What became due when the engine was asked goes to the log.
+        self.engine().nudge();
+    }
+
+    /// A worker is lost: its jobs go back.
+    pub(crate) async fn lose(&self, id: WorkerId, why: &str) {
+        let lost = self.roll().remove(id);
+        if let Some(lost) = lost {
+            tracing::warn!("lightjq: worker {} ({id}) is lost: {why}", lost.name);
+            self.give_up_all(lost).await;
+        }
+    }
+
+    /// Gives back what a worker that is gone leaves behind.
+    pub(crate) async fn give_up_all(&self, lost: Lost) {
+        for jobs in lost.jobs.chunks(SLICE_JOBS) {
+            self.give_up_leases(lost.id, jobs).await;
+        }
+    }
+
+    /// Ends a worker's leases of some jobs: the attempts count, as always when nobody knows how far
+    /// they came.
+    pub(crate) async fn give_up_leases(&self, id: WorkerId, jobs: &[JobId]) {
+        let give_up = |engine: &Engine| engine.holder_lost(jobs, |lease| id.holds(lease));
+        if let Err(refused) = self.desk().change(give_up).await {
+            // Then they end by time.
+            tracing::warn!("lightjq: leases of worker {id} are not ended: {refused}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! How workers are named: by a UUID, which stands in every lease they get. So a lease says itself
+//! whose it is, in any later run of the server as well.
+
+use std::fmt;
+
+use bytes::Bytes;
+use spindle_core::job::{Lease, Origin};
+use uuid::Uuid;
+
+/// The worker-id of the protocol.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct WorkerId(Uuid);
+
+/// A UUID with its hyphens.
+const TEXT_BYTES: usize = 36;
+
+impl WorkerId {
+    /// A new one, which nobody can guess.
+    pub fn random() -> WorkerId {
+        WorkerId(Uuid::new_v4())
+    }
+
+    /// The one a text says.
+    pub fn parse(text: &str) -> Option<WorkerId> {
+        Uuid::try_parse(text).ok().map(WorkerId)
+    }
+
+    /// What stands in a lease as its worker: the name for people, then the id.
+    pub fn signature(self, name: &str) -> Bytes {
+        Bytes::from(format!("{name} {self}"))
+    }
+
+    /// Whose signature this is.
+    pub fn of_signature(worker: &[u8]) -> Option<WorkerId> {
+        let (name, id) = worker.split_at_checked(worker.len().checked_sub(TEXT_BYTES)?)?;
+        name.ends_with(b" ").then(|| std::str::from_utf8(id).ok().and_then(WorkerId::parse))?
+    }
+
+    /// Whether a lease is this worker's.
+    pub fn holds(self, lease: &Lease) -> bool {
+        lease.door() == Origin::Lightjq && WorkerId::of_signature(&lease.worker) == Some(self)
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_says_whose_it_is_whatever_the_name() {
+        let id = WorkerId::random();
+        for name in ["", "resizer", "with spaces  ", "7370696e-646c-8000-8000-000000000001"] {
+            let signature = id.signature(name);
+            assert_eq!(WorkerId::of_signature(&signature), Some(id), "{name}");
+        }
+        for other in ["", "resizer", "7370696e-646c-8000-8000-000000000001", "é"] {
+            assert_eq!(WorkerId::of_signature(other.as_bytes()), None, "{other}");
+        }
+    }
+}

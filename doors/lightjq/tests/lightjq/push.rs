@@ -1,0 +1,320 @@
+//! Bringing jobs to workers that have a server of their own.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use spindle_lightjq::wire::to_json;
+use tokio::net::TcpListener;
+
+use crate::bench::{Bench, PATIENCE, by, packed, until};
+
+/// A worker's server, which notes what it is sent and answers as it was told.
+#[derive(Clone, Default)]
+struct Site(Arc<Mutex<Noted>>);
+
+#[derive(Default)]
+struct Noted {
+    orders: Vec<Value>,
+    heads: Vec<(Uri, HeaderMap)>,
+    /// By the job's name; 202 for others.
+    answers: HashMap<String, Answer>,
+}
+
+#[derive(Clone, Copy)]
+enum Answer {
+    Status(u16),
+    /// Goes away, to the address of this site.
+    Elsewhere(SocketAddr),
+    Never,
+}
+
+impl Site {
+    async fn start() -> (Site, SocketAddr) {
+        let site = Site::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let routes = Router::new().fallback(take_note).with_state(site.clone());
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        (site, addr)
+    }
+
+    fn answers(&self, name: &str, answer: Answer) {
+        self.0.lock().answers.insert(name.to_owned(), answer);
+    }
+
+    fn ids(&self) -> Vec<String> {
+        let noted = self.0.lock();
+        noted.orders.iter().map(|order| order["id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn has(&self, count: usize) {
+        until(|| self.0.lock().orders.len() >= count).await;
+    }
+}
+
+async fn take_note(State(site): State<Site>, uri: Uri, head: HeaderMap, body: Bytes) -> Response {
+    let answer = {
+        let mut noted = site.0.lock();
+        let order = to_json(&body).unwrap();
+        let answer = noted.answers.get(order["name"].as_str().unwrap()).copied();
+        noted.heads.push((uri, head));
+        noted.orders.push(order);
+        answer
+    };
+    match answer {
+        None => StatusCode::ACCEPTED.into_response(),
+        Some(Answer::Status(code)) => StatusCode::from_u16(code).unwrap().into_response(),
+        Some(Answer::Elsewhere(addr)) => {
+            let to = format!("http://{addr}/worker-job");
+            (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, to)]).into_response()
+        }
+        Some(Answer::Never) => std::future::pending().await,
+    }
+}
+
+async fn pushed_to(bench: &Bench, addr: SocketAddr, max_jobs: u32) -> String {
+    let url = format!("http://{addr}/base/");
+    bench.register(json!({ "name": "w", "max_jobs": max_jobs, "url": url })).await
+}
+
+#[tokio::test]
+async fn jobs_are_posted_below_the_workers_address_and_counted_when_they_are_done() {
+    let bench = Bench::new();
+    let (site, addr) = Site::start().await;
+    let worker = pushed_to(&bench, addr, 1).await;
+    let job = json!({"name": "n", "argument": {"a": 1}, "keep_result": true});
+    let id = bench.submit(job).await;
+    site.has(1).await;
+    let order = json!({"id": id, "job_id": id, "name": "n", "argument": {"a": 1}, "timeout": 30});
+    assert_eq!(site.0.lock().orders, [order]);
+    {
+        let noted = site.0.lock();
+        let (uri, head) = &noted.heads[0];
+        assert_eq!(uri.path(), "/base/worker-job");
+        assert_eq!(head[header::CONTENT_TYPE], "application/msgpack");
+        assert_eq!(head["worker-id"], worker);
+    }
+    assert_eq!(bench.job(&id).await["worker_id"], json!(worker));
+    bench.done(&worker, json!({"job_id": id, "type": "success", "result": 2})).await.is(204);
+    assert_eq!(bench.job(&id).await["result"], 2);
+}
+
+#[tokio::test]
+async fn a_worker_is_never_given_more_than_max_jobs_at_once() {
+    let bench = Bench::new();
+    let (site, addr) = Site::start().await;
+    let worker = pushed_to(&bench, addr, 3).await;
+    for _ in 0..10 {
+        bench.submit_plain("n").await;
+    }
+    for done in 0..10 {
+        site.has((done + 3).min(10)).await;
+        let running = site.ids().len() - done;
+        assert!(running <= 3, "{running} at once");
+        let id = site.ids()[done].clone();
+        bench.done(&worker, json!({"job_id": id, "type": "success"})).await.is(204);
+    }
+    let mut ids = site.ids();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 10, "each job once");
+}
+
+#[tokio::test]
+async fn a_worker_that_answers_404_is_not_asked_for_that_name_again_and_the_job_is_untried() {
+    let bench = Bench::new();
+    let (site, addr) = Site::start().await;
+    site.answers("unknown", Answer::Status(404));
+    pushed_to(&bench, addr, 5).await;
+    let id = bench.submit_plain("unknown").await;
+    site.has(1).await;
+    until(|| bench.door.workers()[0].refused == ["unknown"]).await;
+    until(|| bench.door.workers()[0].jobs.is_empty()).await;
+    let job = bench.job(&id).await;
+    assert_eq!((&job["status"], &job["retry_count"]), (&json!("queued"), &json!(0)));
+    bench.submit_plain("unknown").await;
+    bench.submit_plain("known").await;
+    site.has(2).await;
+    assert_eq!(site.0.lock().orders[1]["name"], "known");
+    // Another worker knows the name: it gets the job, and it is the first attempt.
+    let other = bench.worker(1).await;
+    assert_eq!(bench.take(&other).await["id"], json!(id));
+    assert_eq!(bench.job(&id).await["retry_count"], 0);
+    assert_eq!(site.ids().len(), 2);
+}
+
+#[tokio::test]
+async fn a_job_that_a_worker_calls_malformed_has_failed() {
+    let bench = Bench::new();
+    let (site, addr) = Site::start().await;
+    site.answers("n", Answer::Status(400));
+    pushed_to(&bench, addr, 1).await;
+    let id = bench.submit(json!({"name": "n", "argument": {}, "max_retry": 0})).await;
+    let reply = bench.get(&format!("/job/{id}/polling?timeout=60")).await;
+    assert_eq!(reply.told()["status"], "error");
+    assert!(reply.told()["message"].as_str().unwrap().contains("400"));
+}
+
+#[tokio::test]
+async fn a_worker_that_cannot_take_a_job_now_is_asked_again_and_the_job_keeps_its_tries() {
+    let bench = Bench::new();
+    let (site, addr) = Site::start().await;
+    site.answers("n", Answer::Status(503));
+    let worker = pushed_to(&bench, addr, 1).await;
+    let id = bench.submit(json!({"name": "n", "argument": {}, "max_retry": 0})).await;
+    site.has(3).await;
+    assert!(bench.door.workers()[0].failing_since_ms.is_some());
+    site.0.lock().answers.clear();
+    until(|| bench.door.workers()[0].failing_since_ms.is_none()).await;
+    bench.done(&worker, json!({"job_id": id, "type": "success"})).await.is(204);
+    assert_eq!(bench.job(&id).await["status"], "done");
+}
+
+#[tokio::test]
+async fn a_worker_that_nobody_can_reach_is_dropped_after_half_a_minute_and_its_jobs_go_back() {
+    let bench = Bench::new();
+    let (site, addr) = Site::start().await;
+    let worker = pushed_to(&bench, addr, 2).await;
+    let held = bench.submit(json!({"name": "n", "argument": {}, "timeout": 3600})).await;
+    site.has(1).await;
+    until(|| bench.door.workers()[0].jobs.len() == 1).await;
+    site.answers("m", Answer::Status(500));
+    let other = bench.submit_plain("m").await;
+    until(|| bench.door.workers()[0].failing_since_ms.is_some()).await;
+    bench.pass(29_999);
+    assert_eq!(bench.job(&held).await["status"], "running");
+    bench.pass(1);
+    until(|| bench.door.workers().is_empty()).await;
+    // What it had goes back at once, not when its hour is over.
+    until(|| status(&bench, &held) == spindle_core::Status::Scheduled).await;
+    assert_eq!(bench.job(&held).await["retry_count"], 0);
+    bench.done(&worker, json!({"job_id": held, "type": "success"})).await.is(404);
+    let pulling = bench.worker(2).await;
+    assert_eq!(bench.take(&pulling).await["id"], json!(other));
+    bench.pass(1_000);
+    assert_eq!(bench.take(&pulling).await["id"], json!(held));
+}
+
+#[tokio::test]
+async fn where_nobody_listens_a_job_is_not_tried() {
+    let bench = Bench::new();
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = free.local_addr().unwrap();
+    drop(free);
+    pushed_to(&bench, addr, 1).await;
+    let id = bench.submit(json!({"name": "n", "argument": {}, "max_retry": 0})).await;
+    until(|| bench.door.workers()[0].failing_since_ms.is_some()).await;
+    bench.pass(30_000);
+    until(|| bench.door.workers().is_empty()).await;
+    until(|| status(&bench, &id) == spindle_core::Status::Ready).await;
+    let job = bench.job(&id).await;
+    assert_eq!((&job["status"], &job["retry_count"]), (&json!("queued"), &json!(0)));
+}
+
+#[tokio::test]
+async fn a_worker_that_does_not_answer_may_have_the_job_so_that_was_an_attempt() {
+    let bench = Bench::with(|options| options.push_time = Duration::from_millis(20));
+    let (site, addr) = Site::start().await;
+    site.answers("n", Answer::Never);
+    pushed_to(&bench, addr, 1).await;
+    let id = bench.submit(json!({"name": "n", "argument": {}, "max_retry": 0})).await;
+    site.has(1).await;
+    until(|| status(&bench, &id).is_finished()).await;
+    let job = bench.job(&id).await;
+    assert_eq!((&job["status"], &job["message"]), (&json!("error"), &json!("worker_lost")));
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let bench = Bench::new();
+    let (site, addr) = Site::start().await;
+    let (elsewhere, there) = Site::start().await;
+    site.answers("n", Answer::Elsewhere(there));
+    pushed_to(&bench, addr, 1).await;
+    bench.submit_plain("n").await;
+    site.has(2).await;
+    assert!(bench.door.workers()[0].failing_since_ms.is_some());
+    assert_eq!(elsewhere.ids().len(), 0);
+}
+
+#[tokio::test]
+async fn only_the_callers_own_address_is_pushed_to_unless_all_are_allowed() {
+    let body = json!({"name": "w", "max_jobs": 1, "url": "http://10.1.2.3:80"});
+    let bench = Bench::new();
+    bench.post("/worker", body.clone()).await.is_problem(403, "url_not_own");
+    let mut stranger = packed("POST", "/worker", None, &body);
+    stranger.extensions_mut().clear();
+    bench.send(stranger).await.is_problem(403, "url_not_own");
+    let bench = Bench::with(|options| options.allow_urls = true);
+    bench.post("/worker", body).await.is(201);
+}
+
+#[tokio::test]
+async fn a_worker_that_starts_anew_at_its_address_replaces_itself_unless_it_says_its_id() {
+    let bench = Bench::new();
+    let (site, addr) = Site::start().await;
+    let first = pushed_to(&bench, addr, 1).await;
+    let id = bench.submit_plain("n").await;
+    site.has(1).await;
+    // It renews its registration: nothing changes.
+    let body = json!({"name": "w", "max_jobs": 1, "url": format!("http://{addr}/base")});
+    let again = bench.send(packed("POST", "/worker", Some(&first), &body)).await;
+    assert_eq!(again.told()["worker_id"], json!(first));
+    assert_eq!(bench.job(&id).await["status"], "running");
+    // It has lost its memory: what it had goes back.
+    let second = pushed_to(&bench, addr, 1).await;
+    assert_ne!(first, second);
+    assert_eq!(bench.job(&id).await["status"], "retrying");
+    bench.pass(1_000);
+    site.has(2).await;
+    assert_eq!(bench.job(&id).await["worker_id"], json!(second));
+    bench.next(&first, "0").await.is_problem(404, "worker_not_found");
+}
+
+#[tokio::test]
+async fn a_worker_may_ask_for_jobs_as_well_and_who_leaves_is_pushed_to_no_more() {
+    let bench = Bench::new();
+    let (site, addr) = Site::start().await;
+    let worker = pushed_to(&bench, addr, 1).await;
+    bench.submit_plain("n").await;
+    site.has(1).await;
+    bench.next(&worker, "0").await.is(204);
+    bench.send(by(crate::bench::ask("DELETE", "/worker"), &worker)).await.is(204);
+    let id = bench.submit_plain("n").await;
+    let other = bench.worker(1).await;
+    assert_eq!(bench.take(&other).await["id"], json!(id));
+    assert_eq!(site.ids().len(), 1);
+}
+
+fn status(bench: &Bench, id: &str) -> spindle_core::Status {
+    bench.engine.nudge();
+    let id = spindle_core::JobId(id.parse().unwrap());
+    bench.engine.find(spindle_engine::Which::Id(id)).0.unwrap().1
+}
+
+#[tokio::test]
+async fn a_slow_worker_holds_up_no_other() {
+    let bench = Bench::new();
+    let (slow, slow_addr) = Site::start().await;
+    let (quick, quick_addr) = Site::start().await;
+    slow.answers("n", Answer::Never);
+    pushed_to(&bench, slow_addr, 1).await;
+    bench.submit_plain("n").await;
+    slow.has(1).await;
+    let worker = pushed_to(&bench, quick_addr, 2).await;
+    for count in 1..=20 {
+        let id = bench.submit_plain("n").await;
+        tokio::time::timeout(PATIENCE, quick.has(count)).await.unwrap();
+        bench.done(&worker, json!({"job_id": id, "type": "success"})).await.is(204);
+    }
+    assert_eq!(slow.ids().len(), 1);
+}

@@ -1,0 +1,72 @@
+//! Jobs that were there before a constraint are matched by the engine, and by the model.
+
+use spindle_core::command::{Edit, Matched};
+use spindle_core::job::Label;
+use spindle_core::{Command, JobId};
+use spindle_engine::RelabelStep;
+
+use super::{Judged, Run};
+
+impl Run {
+    /// A command as the engine has it decided: a job that moves is matched in its new queue.
+    pub(super) fn as_matched(&self, command: &Command) -> Command {
+        let Command::Edit(edit) = command else { return command.clone() };
+        let (Some(queue), Some(job)) = (&edit.queue, self.model.job(edit.id)) else {
+            return command.clone();
+        };
+        let matched = Matched {
+            labels: self.model.labels_for(queue, &job.rare().labels),
+            constraints_revision: self.model.constraints_revision(),
+        };
+        Command::Edit(Box::new(Edit { matched: Some(matched), ..(**edit).clone() }))
+    }
+
+    /// Lets the engine match all jobs there are. Nobody must wait: who is handed a job on the way
+    /// is judged by what was so at that moment, which the model does not know.
+    pub(super) fn relabel(&mut self) -> Judged {
+        if self.waits.count() > 0 {
+            return Ok(());
+        }
+        // All of it in one record: a crash keeps all or nothing.
+        self.commit()?;
+        let done = loop {
+            match self.server.engine().relabel_step() {
+                RelabelStep::More => {}
+                RelabelStep::Done => break true,
+                RelabelStep::Later => break false,
+            }
+        };
+        if !done || self.server.is_dead() {
+            return Ok(());
+        }
+        let mut changed = Vec::new();
+        for job in self.model.jobs().filter(|job| !job.status().is_finished()) {
+            let id = JobId(job.id);
+            let current = &job.rare().labels;
+            let expected = self.model.labels_for(&job.queue, current);
+            let image = self.server.engine().look(|state| state.image(id));
+            let labels = image.map(|image| image.rare().labels.clone()).unwrap_or_default();
+            let right = labels.len() == expected.len()
+                && labels.iter().zip(&expected).all(|(is, should)| {
+                    let shared = Label { value: Label::OVERFLOW, ..*should };
+                    is == should || (*is == shared && self.model.may_share(*should))
+                });
+            if !right {
+                return Err(format!("job {id} has {labels:?}, and should have {expected:?}"));
+            }
+            if labels != *current {
+                changed.push((id, labels));
+            }
+        }
+        let revision = self.model.constraints_revision();
+        self.counts.relabelled += changed.len() as u64;
+        self.change(|model, _| {
+            for (id, labels) in &changed {
+                model.apply_relabel(*id, labels);
+            }
+            if revision > 0 {
+                model.relabelled = (revision, u64::MAX);
+            }
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! What each door acknowledged, job by job.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Where a job came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Door {
+    Workq,
+    Gearman,
+    Api,
+    Lightjq,
+    Jobq,
+}
+
+impl Door {
+    pub const ALL: [Self; 5] = [Self::Workq, Self::Gearman, Self::Api, Self::Lightjq, Self::Jobq];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Workq => "Workq",
+            Self::Gearman => "Gearman",
+            Self::Api => "API",
+            Self::Lightjq => "LightJQ",
+            Self::Jobq => "Jobq",
+        }
+    }
+}
+
+/// How far a finish is known to have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Finish {
+    No,
+    /// Sent, and not answered: either is right.
+    Doubted,
+    Acknowledged,
+}
+
+#[derive(Clone, Debug)]
+struct Account {
+    door: Door,
+    /// The server's name for it, once it acknowledged the job.
+    name: Option<String>,
+    finish: Finish,
+    /// Jobq's states as they were sent; those before `state` are past, the one there was
+    /// acknowledged last, those behind it are in doubt.
+    states: Vec<Value>,
+    state: usize,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Acknowledged submits, in the order of [`Door::ALL`].
+    pub submits: [u64; Door::ALL.len()],
+    pub finishes: u64,
+    pub states: u64,
+    pub doubted: u64,
+}
+
+/// The books of one run.
+#[derive(Debug, Default)]
+pub struct Books {
+    accounts: BTreeMap<u64, Account>,
+    complaints: Vec<String>,
+    tally: Tally,
+}
+
+impl Books {
+    /// A new job that is about to be submitted; its number.
+    pub fn submit_sent(&mut self, door: Door, first_state: Option<Value>) -> u64 {
+        let job = self.accounts.len() as u64 + 1;
+        let states = first_state.into_iter().collect();
+        let account = Account { door, name: None, finish: Finish::No, states, state: 0 };
+        self.accounts.insert(job, account);
+        job
+    }
+
+    pub fn submit_answered(&mut self, job: u64, name: String) {
+        if let Some(account) = self.accounts.get_mut(&job) {
+            self.tally.submits[account.door as usize] += 1;
+            account.name = Some(name);
+        }
+    }
+
+    /// A worker got a job.
+    pub fn delivered(&mut self, job: u64) {
+        let text = match self.accounts.get(&job) {
+            None => "was delivered and never submitted",
+            Some(account) if account.finish == Finish::Acknowledged => {
+                "was delivered after its finish was acknowledged"
+            }
+            Some(account) if account.door == Door::Jobq => "is parked and was delivered",
+            Some(_) => return,
+        };
+        self.complain(job, text);
+    }
+
+    pub fn finish_sent(&mut self, job: u64) {
+        if let Some(account) = self.accounts.get_mut(&job) {
+            account.finish = account.finish.max(Finish::Doubted);
+        }
+    }
+
+    pub fn finish_answered(&mut self, job: u64) {
+        if let Some(account) = self.accounts.get_mut(&job) {
+            account.finish = Finish::Acknowledged;
+            self.tally.finishes += 1;
+        }
+    }
+
+    /// A Jobq job is about to get a new state.
+    pub fn state_sent(&mut self, job: u64, state: Value) {
+        if let Some(account) = self.accounts.get_mut(&job) {
+            account.states.push(state);
+        }
+    }
+
+    pub fn state_answered(&mut self, job: u64) {
+        if let Some(account) = self.accounts.get_mut(&job) {
+            account.state = account.states.len() - 1;
+            self.tally.states += 1;
+        }
+    }
+
+    /// Jobs the server knows, with its names for them.
+    pub fn acknowledged(&self) -> Vec<(u64, Door, String)> {
+        let named = |(job, account): (&u64, &Account)| {
+            account.name.clone().map(|name| (*job, account.door, name))
+        };
+        self.accounts.iter().filter_map(named).collect()
+    }
+
+    /// How a job stands, by the API: `None` when it is not there.
+    pub fn observed(&mut self, job: u64, status: Option<&str>) {
+        let Some(account) = self.accounts.get_mut(&job) else { return };
+        let text = match (status, account.finish) {
+            (None, _) => "was acknowledged and is not there",
+            (Some("done"), Finish::No) => "is done, and nobody finished it",
+            (Some("done"), _) => {
+                self.tally.doubted += u64::from(account.finish == Finish::Doubted);
+                account.finish = Finish::Acknowledged;
+                return;
+            }
+            (Some("dead"), _) => "is dead, and nobody failed it",
+            (Some(_), Finish::Acknowledged) => "is unfinished after its finish was acknowledged",
+            (Some(_), _) => {
+                account.finish = Finish::No;
+                return;
+            }
+        };
+        self.complain(job, text);
+    }
+
+    /// The state of a Jobq job, by Jobq. What was in doubt is settled by it.
+    pub fn observed_state(&mut self, job: u64, found: &Value) {
+        let Some(account) = self.accounts.get_mut(&job) else { return };
+        let possible = account.states.get(account.state..).unwrap_or_default();
+        match possible.iter().position(|state| state == found) {
+            Some(at) => {
+                account.state += at;
+                account.states.truncate(account.state + 1);
+            }
+            None => self.complain(job, &format!("has the state {found}, none it can have")),
+        }
+    }
+
+    pub fn complain(&mut self, job: u64, text: &str) {
+        let door = self.accounts.get(&job).map_or("no door", |account| account.door.name());
+        self.complaints.push(format!("job {job} ({door}) {text}"));
+    }
+
+    pub fn complaints(&self) -> &[String] {
+        &self.complaints
+    }
+
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn books_with(door: Door) -> (Books, u64) {
+        let mut books = Books::default();
+        let job = books.submit_sent(door, Some(json!(0)));
+        books.submit_answered(job, "1".to_owned());
+        (books, job)
+    }
+
+    #[test]
+    fn an_acknowledged_job_that_is_gone_is_found_out() {
+        let (mut books, job) = books_with(Door::Gearman);
+        books.observed(job, Some("ready"));
+        assert_eq!(books.complaints(), [""; 0]);
+        books.observed(job, None);
+        assert_eq!(books.complaints(), ["job 1 (Gearman) was acknowledged and is not there"]);
+    }
+
+    #[test]
+    fn a_finish_without_an_answer_may_have_happened_or_not() {
+        for (status, then) in [("done", "ready"), ("ready", "done")] {
+            let (mut books, job) = books_with(Door::Api);
+            books.finish_sent(job);
+            books.observed(job, Some(status));
+            assert_eq!(books.complaints(), [""; 0]);
+            books.observed(job, Some(then));
+            assert_eq!(books.complaints().len(), 1, "{status}, then {then}");
+        }
+    }
+
+    #[test]
+    fn an_acknowledged_finish_lasts() {
+        let (mut books, job) = books_with(Door::Lightjq);
+        books.finish_sent(job);
+        books.finish_answered(job);
+        books.delivered(job);
+        books.observed(job, Some("leased"));
+        assert_eq!(books.complaints().len(), 2);
+    }
+
+    #[test]
+    fn a_state_is_the_last_acknowledged_one_or_one_in_doubt() {
+        let (mut books, job) = books_with(Door::Jobq);
+        books.state_sent(job, json!(1));
+        books.state_answered(job);
+        books.state_sent(job, json!(2));
+        books.observed_state(job, &json!(1));
+        assert_eq!(books.complaints(), [""; 0]);
+        books.observed_state(job, &json!(2));
+        assert_eq!(books.complaints().len(), 1, "it was settled that it did not come");
+        books.observed_state(job, &json!(0));
+        assert_eq!(books.complaints().len(), 2);
+    }
+}

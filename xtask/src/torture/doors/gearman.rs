@@ -1,0 +1,92 @@
+//! A blocking Gearman client and worker for the torture only, apart from the server's own code.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use crate::torture::client::{ANSWER_WITHIN, CONNECT_WITHIN, odd};
+
+const CAN_DO: u32 = 1;
+const JOB_CREATED: u32 = 8;
+const GRAB_JOB: u32 = 9;
+const NO_JOB: u32 = 10;
+const JOB_ASSIGN: u32 = 11;
+const WORK_COMPLETE: u32 = 13;
+const SUBMIT_JOB_BG: u32 = 18;
+/// Longer packets are none of this server's answers here.
+const PACKET_BYTES_MAX: usize = 8 << 20;
+
+/// One connection.
+pub struct Gearman(TcpStream);
+
+/// A job as a worker gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assigned {
+    pub handle: String,
+    pub payload: Vec<u8>,
+}
+
+impl Gearman {
+    pub fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, CONNECT_WITHIN)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+        Ok(Self(stream))
+    }
+
+    /// A background job; its handle.
+    pub fn submit(&mut self, function: &str, payload: &[u8]) -> io::Result<String> {
+        self.say(SUBMIT_JOB_BG, &[function.as_bytes(), b"", payload])?;
+        match self.hear()? {
+            (JOB_CREATED, handle) => Ok(String::from_utf8_lossy(&handle).into_owned()),
+            (kind, _) => Err(odd(&format!("packet {kind}"))),
+        }
+    }
+
+    pub fn can_do(&mut self, function: &str) -> io::Result<()> {
+        self.say(CAN_DO, &[function.as_bytes()])
+    }
+
+    /// A job, if there is one.
+    pub fn grab(&mut self) -> io::Result<Option<Assigned>> {
+        self.say(GRAB_JOB, &[])?;
+        match self.hear()? {
+            (NO_JOB, _) => Ok(None),
+            (JOB_ASSIGN, body) => {
+                let mut parts = body.splitn(3, |byte| *byte == 0);
+                let (handle, _, payload) = (parts.next(), parts.next(), parts.next());
+                let handle = String::from_utf8_lossy(handle.unwrap_or_default()).into_owned();
+                Ok(Some(Assigned { handle, payload: payload.unwrap_or_default().to_vec() }))
+            }
+            (kind, _) => Err(odd(&format!("packet {kind}"))),
+        }
+    }
+
+    /// Not answered by the protocol.
+    pub fn complete(&mut self, handle: &str, result: &[u8]) -> io::Result<()> {
+        self.say(WORK_COMPLETE, &[handle.as_bytes(), result])
+    }
+
+    fn say(&mut self, kind: u32, parts: &[&[u8]]) -> io::Result<()> {
+        let body = parts.join(&0);
+        let mut bytes = b"\0REQ".to_vec();
+        bytes.extend(kind.to_be_bytes());
+        bytes.extend((body.len() as u32).to_be_bytes());
+        bytes.extend(body);
+        self.0.write_all(&bytes)
+    }
+
+    fn hear(&mut self) -> io::Result<(u32, Vec<u8>)> {
+        let mut head = [0; 12];
+        self.0.read_exact(&mut head)?;
+        let number =
+            |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (kind, len) = (number(4), number(8) as usize);
+        if &head[..4] != b"\0RES" || len > PACKET_BYTES_MAX {
+            return Err(odd("no packet of an answer"));
+        }
+        let mut body = vec![0; len];
+        self.0.read_exact(&mut body)?;
+        Ok((kind, body))
+    }
+}
