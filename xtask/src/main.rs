@@ -3,6 +3,7 @@
 //! `test` is everything that has to pass. It shares one target folder and two profiles: tests are
 //! built for debugging, the programs they and the long runs start are release builds.
 
+mod api_properties;
 mod clients;
 mod packages;
 mod steps;
@@ -50,6 +51,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Test the API with requests made from its own OpenAPI document
+    ApiProperties,
     /// Kill the real server again and again under load and check what it acknowledged
     Torture(TortureArgs),
 }
@@ -93,6 +96,12 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Sim { args } => {
             build_release(&["spindle-sim"])?;
             call(release("spindle-sim")?, &args)
+        }
+        Chore::ApiProperties => {
+            api_properties::install_missing()?;
+            build_release(&["spindle"])?;
+            println!("{} cases, made from the API's own document", api_properties::run()?);
+            Ok(())
         }
         Chore::Torture(args) => torture(&args),
     }

@@ -56,8 +56,8 @@ impl Inner {
             return;
         };
         tracing::warn!(
-            "finished jobs went before their time: {queue} over their queues' maximum, {count} over \
-             --finished-max, {bytes} over --finished-size-max"
+            "finished jobs went before their time: {queue} over their queues' maximum, {count} \
+             over --finished-max, {bytes} over --finished-size-max"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Which jobs are hit when bytes of payloads and results have rotted on the disk.
 //!
-//! Such a record is folded all the same: its events are proven ([`checked_parts`]). What its damaged
-//! bytes are to whom, only the fold can tell: an unfinished job whose payload they are dies at the
+//! Such a record is folded all the same: its events are proven ([`checked_parts`]). What its
+//! damaged bytes are to whom, only the fold can tell: an unfinished job whose payload they are dies at the
 //! start, a finished one has lost its result.
 //!
 //! [`checked_parts`]: crate::record::checked_parts

@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::caps::DroppedNews;
 use crate::door::{ConnectionId, Delivery, Gate, LeaseRef, Ticket};
 use crate::feed::is_told;
-use crate::jobq::{JobqJobs, touched_bytes};
+use crate::jobq::{JobqJobs, long_bytes};
 use crate::meters::Meters;
 use crate::options::Options;
 use crate::recent::Recent;
@@ -311,7 +311,7 @@ impl Inner {
     /// Logs and folds one event.
     pub fn happen(&mut self, event: &Event, logged: bool) {
         let place = if logged {
-            self.make_room(EVENT_ROOM_BYTES + touched_bytes(event));
+            self.make_room(EVENT_ROOM_BYTES + long_bytes(event));
             let place = Place { position: self.open_position, offset: self.batch.next_offset() };
             let before = self.batch.len();
             self.batch.put_event(event);
@@ -363,10 +363,11 @@ impl Inner {
                 self.foreground_bytes = self.foreground_bytes.saturating_sub(len);
                 self.live_bytes += live_cost(image);
             }
-            Event::Carried(image) if self.state.status(JobId(image.id)).is_none() => {
-                if !image.status().is_finished() {
-                    self.live_bytes += live_cost(image);
-                }
+            Event::Carried(image)
+                if !image.status().is_finished()
+                    && self.state.status(JobId(image.id)).is_none() =>
+            {
+                self.live_bytes += live_cost(image);
             }
             Event::Submitted(image) | Event::Retried(image) => {
                 if image.foreground {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use spindle_core::command::Carry;
-use spindle_core::job::Origin;
+use spindle_core::job::{Origin, Outcome, Rare};
 use spindle_core::{BytesRef, Command, Event, Found, JobId, JobImage, Rejection, Type};
 
 use crate::door::Gate;
@@ -378,15 +378,26 @@ impl Inner {
 }
 
 /// What an event brings that may be long: so much room it needs in a record besides its fixed part.
-pub(crate) fn touched_bytes(event: &Event) -> usize {
-    if let Event::StateSet(set) = event {
-        return set.event.len() + set.state.as_ref().map_or(0, Bytes::len);
+pub(crate) fn long_bytes(event: &Event) -> usize {
+    match event {
+        Event::StateSet(set) => set.event.len() + set.state.as_ref().map_or(0, Bytes::len),
+        Event::Requeued(requeued) => requeued.outcome.as_deref().map_or(0, outcome_bytes),
+        _ => event.image().map_or(0, |image| {
+            let rare = image.rare.as_deref().map_or(0, rare_bytes);
+            rare + image.outcome.as_deref().map_or(0, outcome_bytes)
+        }),
     }
-    let rare = event.image().and_then(|image| image.rare.as_deref());
-    rare.map_or(0, |rare| {
-        let texts = rare.events.iter().map(|event| event.len() + 4).sum::<usize>();
-        texts + rare.state.as_ref().map_or(0, Bytes::len) + 32 * rare.pages.len()
-    })
+}
+
+fn outcome_bytes(outcome: &Outcome) -> usize {
+    let Outcome { message, error, code, worker_finished_at, .. } = outcome;
+    message.len() + error.len() + code.len() + worker_finished_at.len()
+}
+
+fn rare_bytes(rare: &Rare) -> usize {
+    let texts = rare.events.iter().chain(&rare.tags).chain(&rare.state);
+    let keys = rare.keys.iter().map(|key| &key.name);
+    texts.chain(keys).map(|text| text.len() + 16).sum::<usize>() + 32 * rare.pages.len()
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ mod options;
 mod read;
 mod recent;
 mod relabel;
+mod retry;
 mod seek;
 mod sleep;
 mod start;

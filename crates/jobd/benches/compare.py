@@ -13,6 +13,7 @@ process. Between them, a bare loop of posix_spawn with as many processes at a ti
 """
 
 import argparse
+import atexit
 import json
 import os
 import re
@@ -84,32 +85,36 @@ def compiled(folder, name, source):
     return path
 
 
-def await_port(port):
+def await_port(port, output=None, host="127.0.0.1"):
     give_up = time.time() + 60
     while time.time() < give_up:
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
+            socket.create_connection((host, port), 1).close()
             return
         except OSError:
             time.sleep(0.02)
-    sys.exit(f"nobody listens on port {port}")
+    sys.exit(f"nobody listens on port {port}: {open(output).read() if output else ''}")
+
+
+# The original does not look at mysql_port. A loopback address of its own keeps out of the way of a
+# database that uses the port already.
+DATABASE_HOST, DATABASE_PORT = "127.77.0.1", 3306
 
 
 class Database:
     """A MariaDB of our own, with its default durability."""
 
     def __init__(self, folder, schema):
-        self.port = free_port()
         data = os.path.join(folder, "data")
         subprocess.run(["mariadb-install-db", "--no-defaults", "--auth-root-authentication-method=normal",
                         "--skip-test-db", f"--datadir={data}", "--user=root"],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         log = open(os.path.join(folder, "mariadb.log"), "w")
         self.server = subprocess.Popen(
-            ["mariadbd", "--no-defaults", "--bind-address=127.0.0.1", f"--port={self.port}",
+            ["mariadbd", "--no-defaults", f"--bind-address={DATABASE_HOST}", f"--port={DATABASE_PORT}",
              f"--datadir={data}", f"--socket={folder}/socket", f"--pid-file={folder}/pid", "--user=root"],
             stdout=log, stderr=log)
-        await_port(self.port)
+        await_port(DATABASE_PORT, host=DATABASE_HOST)
         self.client = subprocess.Popen(
             ["mariadb", "--no-defaults", "-uroot", f"--socket={folder}/socket", "-N", "--unbuffered"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -175,17 +180,23 @@ class Daemons:
             file.write(f"host = 127.0.0.1\nport = {self.worker_port}\n"
                        f"master_host = 127.0.0.1\nmaster_port = {self.master_port}\n"
                        f"log_file = {path}worker.log\nlog_level_file = warn\nlog_level_console = error\n"
-                       f"mysql_host = 127.0.0.1\nmysql_port = {database.port}\nmysql_user = jobd\n"
+                       f"mysql_host = {DATABASE_HOST}\nmysql_port = {DATABASE_PORT}\nmysql_user = jobd\n"
                        "mysql_password = jobd\nmysql_database = jobd\nmysql_table = jobs\n"
                        f"mysql_fetch_limit = 100\nlauncher = {launcher}\n[targets]\nt = 20\n")
         env = dict(os.environ, STATE_DIRECTORY=folder)
-        out = open(path + "output", "a")
-        start = lambda program, config: subprocess.Popen(
-            [*commands[program], "--config", path + config], stdout=out, stderr=out, env=env)
+        self.output = path + "output"
+        out = open(self.output, "a")
+        def start(program, config):
+            process = subprocess.Popen(
+                [*commands[program], "--config", path + config], stdout=out, stderr=out, env=env)
+            # Nothing is left behind when a run fails half-way.
+            atexit.register(process.kill)
+            return process
+
         self.master = start("master", "master.conf")
-        await_port(self.master_port)
+        await_port(self.master_port, self.output)
         self.worker = start("worker", "worker.conf")
-        await_port(self.worker_port)
+        await_port(self.worker_port, self.output)
         give_up = time.time() + 30
         while not Peer(self.master_port).ask("status", {})["workers"]:
             if time.time() > give_up:

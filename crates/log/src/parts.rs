@@ -4,8 +4,8 @@
 //! A frame's checksum covers the whole record: one bad bit anywhere, and nothing in it is proven.
 //! But CRCs add up. Whoever writes the records may name ranges of bytes and what their checksums
 //! were; put in the place of the bytes as they are now, they give the checksum of the whole as it
-//! was. If that one fits, all bytes outside the ranges are proven, as strictly as ever, the lengths and
-//! checksums of the ranges themselves included. That costs nothing when a record is written and
+//! was. If that one fits, all bytes outside the ranges are proven, as strictly as ever, the lengths
+//! and checksums of the ranges themselves included. That costs nothing when a record is written and
 //! nothing when it is read sound, and it works on every folder there is.
 
 /// A range of a record's bytes and the CRC-32C it had when it was written.

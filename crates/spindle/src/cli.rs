@@ -1,10 +1,12 @@
 //! What can be typed.
 //!
 //! - `client`: the commands that talk to a server: those of jobs and workers
+//! - `filter`: which jobs they are about
 //! - `people`: those that change and explain what is there
 //! - `values`: what values look like
 
 mod client;
+mod filter;
 mod people;
 mod values;
 
@@ -13,7 +15,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-pub use self::{client::*, people::*, values::JobName};
+pub use self::{client::*, filter::*, people::*, values::JobName};
 use crate::config::SettingFlags;
 
 /// A durable job server, and the commands to use it.
@@ -28,6 +30,7 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, made once")]
 pub enum Command {
     /// Run the server
     Serve(SettingFlags),

@@ -56,8 +56,7 @@ impl Http {
         };
         let lightjq = LightJq::new(engine.clone(), lightjq);
         let api = Api::new(engine, options);
-        let routes =
-            Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
+        let routes = Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
         let routes = site(routes, Names::new(bound.local_addr().ip()));
         let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
         let handle =

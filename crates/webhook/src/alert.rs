@@ -66,9 +66,8 @@ fn job(image: &JobImage) -> Value {
     job.insert("fails".to_owned(), image.fails.into());
     job.insert("created_at".to_owned(), time(image.created_ms).into());
     let end = image.outcome.iter();
-    let texts = end.flat_map(|end| {
-        [("code", &end.code), ("message", &end.message), ("error", &end.error)]
-    });
+    let texts =
+        end.flat_map(|end| [("code", &end.code), ("message", &end.message), ("error", &end.error)]);
     for (name, bytes) in texts.filter(|(_, bytes)| !bytes.is_empty()) {
         let shown = bytes.get(..TEXT_BYTES_MAX).unwrap_or(bytes);
         job.insert(name.to_owned(), String::from_utf8_lossy(shown).into());

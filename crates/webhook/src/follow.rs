@@ -96,10 +96,8 @@ impl Webhooks {
         let mut webhooks = Webhooks { stop, agents: Vec::new(), threads: Vec::new() };
         for hook in hooks {
             let path = options.folder.as_ref().map(|folder| place_of(&hook, folder));
-            let place = Place::open(path.clone()).map_err(|source| StartError::Place {
-                path: path.unwrap_or_default(),
-                source,
-            })?;
+            let place = Place::open(path.clone())
+                .map_err(|source| StartError::Place { path: path.unwrap_or_default(), source })?;
             let sender =
                 Sender::new(&hook, secret.clone(), options.server.clone(), options.answer_within);
             webhooks.agents.push(sender.agent());

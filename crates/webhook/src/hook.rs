@@ -126,9 +126,8 @@ mod tests {
 
     #[test]
     fn a_hook_is_an_address_and_what_to_tell() {
-        let hook: Hook = "http://127.0.0.1:9000/x?k=1 dead older=10m queue=mail* queue=sms"
-            .parse()
-            .unwrap();
+        let hook: Hook =
+            "http://127.0.0.1:9000/x?k=1 dead older=10m queue=mail* queue=sms".parse().unwrap();
         assert_eq!(hook.url, "http://127.0.0.1:9000/x?k=1");
         assert_eq!(hook.to_string(), "http://127.0.0.1:9000/x");
         assert_eq!((hook.dead, hook.older), (true, Some(Duration::from_secs(600))));

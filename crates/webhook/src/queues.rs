@@ -112,7 +112,8 @@ fn judge(hook: &Hook, old: Standing, seen: Seen, now_ms: u64) -> (Standing, Vec<
     let mut new = Standing::default();
     if let Some(threshold) = hook.older {
         new.is_older = seen.ready > 0 && passed(seen.next_age_ms, threshold);
-        changes.extend(turn(old.is_older, new.is_older).map(|turn| ("queue_older", threshold, turn)));
+        changes
+            .extend(turn(old.is_older, new.is_older).map(|turn| ("queue_older", threshold, turn)));
     }
     if let Some(threshold) = hook.no_worker {
         if seen.ready > 0 && !seen.is_attended {

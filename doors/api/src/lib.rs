@@ -17,6 +17,7 @@ mod keys;
 mod metrics;
 mod naming;
 mod object;
+mod precise;
 mod reading;
 mod routes;
 mod submit;

@@ -1,6 +1,6 @@
-//! What Jobq's door costs, beside SQLite itself: `jobq_rate poll [JOBS]` compares a poll over so many
-//! jobs with one scan of the same rows by SQLite in memory; `jobq_rate change [COUNT] FOLDER` counts
-//! creates and state changes on a log in that folder, each synced, eight at a time;
+//! What Jobq's door costs, beside SQLite itself: `jobq_rate poll [JOBS]` compares a poll over so
+//! many jobs with one scan of the same rows by SQLite in memory; `jobq_rate change COUNT FOLDER`
+//! counts creates and state changes on a log in that folder, each synced, eight at a time;
 //! `jobq_rate serve ADDR` serves an empty door until it is killed.
 //!
 //! Numbers to compare before and after a change, not tests.
@@ -105,7 +105,8 @@ async fn poll(jobs: u64) -> Outcome {
             assert_eq!(status, if word == "LAST" { 200 } else { 404 }, "{answer}");
             let began = busy();
             let mut statement = plain.prepare(&scan)?;
-            let found: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            let found: Vec<i64> =
+                statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
             scans.push(busy().saturating_sub(began));
             assert_eq!(found.len(), usize::from(word == "LAST"));
         }

@@ -195,9 +195,14 @@ mod tests {
 
     #[test]
     fn a_poll_needs_a_query_and_a_state() {
-        for body in ["{}", "{\"query\":[[\"=\",\"id\",1]]}", "{\"state\":1}", "[]", "",
-            "{\"query\":[],\"state\":1}"]
-        {
+        for body in [
+            "{}",
+            "{\"query\":[[\"=\",\"id\",1]]}",
+            "{\"state\":1}",
+            "[]",
+            "",
+            "{\"query\":[],\"state\":1}",
+        ] {
             assert!(PollBody::read(body.as_bytes()).is_err(), "{body}");
         }
         let body = PollBody::read(b"{\"query\":[[\"=\",\"id\",1]],\"state\":null}").unwrap();

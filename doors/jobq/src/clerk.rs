@@ -1,8 +1,9 @@
-//! The thread that answers queries: it keeps the copy of Jobq's jobs up to date, lets SQLite look
-//! through it, and advances what polls find.
+//! The thread that answers queries: it has the copy of Jobq's jobs kept up to date, has SQLite look
+//! through it, and advances what polls find. Only this thread asks the engine, at the priority of
+//! all else: who holds the engine's lock must not wait for a processor.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use spindle_engine::{
 };
 use tokio::sync::oneshot;
 
+use crate::aside::Aside;
 use crate::bodies::{ListBody, PollBody};
 use crate::json::spaced;
 use crate::mirror::{Mirror, QueryLimits, Row, VALUE_BYTES_MAX};
@@ -24,10 +26,10 @@ use crate::story::{self, Entry};
 const WAITING_MAX: usize = 1_024;
 
 /// How often the copy follows the engine when nobody asks, so that who asks next waits less.
-const IDLE: Duration = Duration::from_millis(100);
+const IDLE: Duration = Duration::from_millis(250);
 
 /// Slices it follows then: some thousands of jobs a second, and little of a processor.
-const IDLE_SLICES: usize = 4;
+const IDLE_SLICES: usize = 8;
 
 /// Longer events are not shown to queries, nor are longer payloads.
 const COLUMN_BYTES_MAX: usize = VALUE_BYTES_MAX - 1024;
@@ -35,9 +37,9 @@ const COLUMN_BYTES_MAX: usize = VALUE_BYTES_MAX - 1024;
 /// What came of a query.
 #[derive(Debug)]
 pub struct Found {
-    /// The answer's body.
-    pub body: String,
-    /// What must be durable before it may be told.
+    /// The answer's body, or why there is none.
+    pub body: Answered<String>,
+    /// What must be durable before either may be told: that nothing matches tells something too.
     pub gate: Gate,
 }
 
@@ -48,7 +50,7 @@ enum Ask {
 
 struct Request {
     ask: Ask,
-    reply: oneshot::Sender<Answered<Found>>,
+    reply: oneshot::Sender<Found>,
 }
 
 /// Asks the thread. It ends when all of these are gone.
@@ -60,30 +62,31 @@ pub struct Clerk {
 impl Clerk {
     /// Starts the thread.
     pub fn start(engine: Engine, limits: QueryLimits) -> std::io::Result<Clerk> {
-        let mirror = Mirror::new(limits).map_err(std::io::Error::other)?;
+        let aside = Aside::start(limits)?;
         engine.jobq_forget_told();
         let (requests, asked) = sync_channel(WAITING_MAX);
-        let desk = Work { engine, mirror, in_round: false, broken: false };
+        let work = Work { engine, aside, in_round: false, broken: false };
         let thread = std::thread::Builder::new().name("spindle-jobq".to_owned());
-        thread.spawn(move || desk.serve(&asked))?;
+        thread.spawn(move || work.serve(&asked))?;
         Ok(Clerk { requests })
     }
 
     /// The jobs that match.
-    pub async fn list(&self, body: ListBody) -> Answered<Found> {
+    pub async fn list(&self, body: ListBody) -> Found {
         self.ask(Ask::List(body)).await
     }
 
     /// The longest untouched job that matches, advanced.
-    pub async fn poll(&self, body: PollBody) -> Answered<Found> {
+    pub async fn poll(&self, body: PollBody) -> Found {
         self.ask(Ask::Poll(body)).await
     }
 
-    async fn ask(&self, ask: Ask) -> Answered<Found> {
+    async fn ask(&self, ask: Ask) -> Found {
+        let busy = || Found { body: Err(Refusal::busy()), gate: Gate::OPEN };
         let (reply, replied) = oneshot::channel();
         match self.requests.try_send(Request { ask, reply }) {
-            Ok(()) => replied.await.unwrap_or_else(|_| Err(Refusal::busy())),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(Refusal::busy()),
+            Ok(()) => replied.await.unwrap_or_else(|_| busy()),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => busy(),
         }
     }
 }
@@ -91,7 +94,7 @@ impl Clerk {
 /// The thread's own.
 struct Work {
     engine: Engine,
-    mirror: Mirror,
+    aside: Aside,
     /// A round of telling changes is under way.
     in_round: bool,
     /// The copy has lost a change: it is made anew.
@@ -114,57 +117,67 @@ impl Work {
         if reply.is_closed() {
             return;
         }
-        let found = self.follow().and_then(|gate| match ask {
-            Ask::List(body) => {
-                let listed = self.mirror.list(&body.query, body.limit)?;
-                Ok(Found { body: format!("{{\"jobs\":{listed}}}\n"), gate })
-            }
-            Ask::Poll(body) => self.poll(&body, gate, &reply),
-        });
+        let mut gate = Gate::OPEN;
+        let body = match ask {
+            Ask::List(body) => self.list(body, &mut gate),
+            Ask::Poll(body) => self.poll(body, &mut gate, &reply),
+        };
         // Who asked may have gone.
-        let _ = reply.send(found);
+        let _ = reply.send(Found { body, gate });
+    }
+
+    fn list(&mut self, body: ListBody, gate: &mut Gate) -> Answered<String> {
+        *gate = self.follow()?;
+        let listed = self.ask(move |mirror| mirror.list(&body.query, body.limit))??;
+        Ok(format!("{{\"jobs\":{listed}}}\n"))
     }
 
     /// Advances the first candidate that still is what the copy says. What was lost to somebody
-    /// else is passed over; when none is left and some were lost, the copy is looked at anew.
+    /// else is passed over, and when none is left the copy is looked at anew.
     fn poll(
         &mut self,
-        body: &PollBody,
-        mut gate: Gate,
-        reply: &oneshot::Sender<Answered<Found>>,
-    ) -> Answered<Found> {
-        let mut lost_before = HashSet::new();
+        body: PollBody,
+        gate: &mut Gate,
+        reply: &oneshot::Sender<Found>,
+    ) -> Answered<String> {
+        let PollBody { query, state } = body;
+        let query = Arc::new(query);
+        let mut lost = HashSet::new();
+        // Mostly the first match is the one, and to look for a second could be to look at all.
+        let mut wanted = 1;
         loop {
-            let mut lost = HashSet::new();
-            let mut advanced = None;
-            let engine = &self.engine;
-            self.mirror.candidates(&body.query, |candidate| {
+            *gate = self.follow()?;
+            let asked = Arc::clone(&query);
+            let found = self.ask(move |mirror| mirror.candidates(&asked, wanted))??;
+            let mut all_lost_before = true;
+            for candidate in &found {
                 if reply.is_closed() {
-                    return ControlFlow::Break(());
+                    return Err(Refusal::no_match());
                 }
-                match advance(engine, JobId(candidate.id), candidate.revision, &body.state) {
-                    Ok(Some(gate)) => advanced = Some(Ok((candidate.id, gate))),
-                    Ok(None) => {
-                        lost.insert((candidate.id, candidate.revision));
-                        return ControlFlow::Continue(());
-                    }
-                    Err(refusal) => advanced = Some(Err(refusal)),
+                let id = JobId(candidate.id);
+                let advanced = advance(&self.engine, id, candidate.revision, &state);
+                self.engine.nudge();
+                if let Some(own) = advanced? {
+                    *gate = own.max(*gate);
+                    return Ok(format!("{{\"id\":{id},\"state\":{state}}}\n"));
                 }
-                ControlFlow::Break(())
-            })?;
-            self.engine.nudge();
-            if let Some(advanced) = advanced {
-                let (id, own) = advanced?;
-                let body = format!("{{\"id\":{id},\"state\":{}}}\n", body.state);
-                return Ok(Found { body, gate: gate.max(own) });
+                all_lost_before &= !lost.insert((candidate.id, candidate.revision));
             }
-            // A job lost twice as it was is none that can be advanced.
-            if lost.is_subset(&lost_before) {
-                return Err(Refusal::no_match());
+            if all_lost_before {
+                // A job lost twice as it was is none that can be advanced.
+                if found.len() < wanted {
+                    return Err(Refusal::no_match());
+                }
+                wanted *= 2;
             }
-            lost_before.extend(lost);
-            gate = self.follow()?;
         }
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        errand: impl FnOnce(&mut Mirror) -> T + Send + 'static,
+    ) -> Answered<T> {
+        self.aside.run(errand).ok_or_else(Refusal::busy)
     }
 
     /// Brings the copy to where the engine is now. Returns what an answer must wait for.
@@ -202,40 +215,44 @@ impl Work {
         // Until the slice is in the copy.
         self.broken = true;
         if restart {
-            self.mirror.clear().map_err(unkept)?;
+            self.ask(|mirror| mirror.clear())?.map_err(unkept)?;
         }
         let (mut rows, mut gone) = (Vec::with_capacity(changes.len()), Vec::new());
         for change in changes {
-            match self.row_of(change)? {
-                Ok(row) => rows.push(row),
-                Err(id) => gone.push(id.0.cast_signed()),
+            let (id, row) = match change {
+                JobqChange::Gone(id) => (id, None),
+                JobqChange::Live { image, payload_changed: false } => {
+                    (JobId(image.id), Some(row(&image, None)))
+                }
+                JobqChange::Live { image, payload_changed: true } => {
+                    (JobId(image.id), self.row_with_payload(*image)?)
+                }
+                JobqChange::Finished(id) => {
+                    (id, self.engine.job(Which::Id(id))?.0.map(|image| row(&image, None)))
+                }
+            };
+            match row {
+                Some(row) => rows.push(row),
+                None => gone.push(id.0.cast_signed()),
             }
         }
-        self.mirror.apply(&rows, &gone).map_err(unkept)?;
+        let unknown = self.ask(move |mirror| mirror.apply(&rows, &gone))?.map_err(unkept)?;
+        let mut rows = Vec::with_capacity(unknown.len());
+        for id in unknown {
+            if let (Some(image), _) = self.engine.job(Which::Id(JobId(id.cast_unsigned())))? {
+                rows.extend(self.row_with_payload(image)?);
+            }
+        }
+        if !rows.is_empty() {
+            self.ask(move |mirror| mirror.apply(&rows, &[]))?.map_err(unkept)?;
+        }
         self.broken = false;
         Ok(gate)
     }
 
-    /// A change as a row, or the job that is gone.
-    fn row_of(&self, change: JobqChange) -> Answered<Result<Row, JobId>> {
-        let (image, payload_changed) = match change {
-            JobqChange::Gone(id) => return Ok(Err(id)),
-            JobqChange::Live { image, payload_changed } => (*image, payload_changed),
-            JobqChange::Finished(id) => match self.engine.job(Which::Id(id))? {
-                (Some(image), _) => (image, false),
-                (None, _) => return Ok(Err(id)),
-            },
-        };
-        let id = image.id.cast_signed();
-        let known = !payload_changed && self.mirror.has(id).map_err(unkept)?;
-        let payload = match known {
-            true => None,
-            false => match self.payload(&image)? {
-                Some(payload) => Some(payload),
-                None => return Ok(Err(JobId(image.id))),
-            },
-        };
-        Ok(Ok(row(&image, payload)))
+    /// A job as a row that is new; none if the job is gone.
+    fn row_with_payload(&self, image: JobImage) -> Answered<Option<Row>> {
+        Ok(self.payload(&image)?.map(|payload| row(&image, Some(payload))))
     }
 
     /// A job's payload for queries; none if the job is gone.
@@ -286,12 +303,7 @@ fn column(json: &str) -> Option<String> {
 }
 
 /// Sets a job's state if it still is what the copy says. None: it is not.
-fn advance(
-    engine: &Engine,
-    id: JobId,
-    revision: u32,
-    state: &str,
-) -> Answered<Option<Gate>> {
+fn advance(engine: &Engine, id: JobId, revision: u32, state: &str) -> Answered<Option<Gate>> {
     let touched = engine.touch(id, Some(revision), |before| {
         let old = before.state.and_then(|old| std::str::from_utf8(old).ok()).ok_or(())?;
         let event = Entry::advanced(old, state, before.now_ms).encode();
@@ -300,10 +312,9 @@ fn advance(
     match touched {
         Ok(Touched::Done(_, gate)) => Ok(Some(gate)),
         Ok(Touched::Declined((), _)) => Ok(None),
-        Err(Refused::Rejected(
-            Rejection::Stale | Rejection::NotFound | Rejection::Finished,
-            _,
-        )) => Ok(None),
+        Err(Refused::Rejected(Rejection::Stale | Rejection::NotFound | Rejection::Finished, _)) => {
+            Ok(None)
+        }
         Err(refused) => Err(refused.into()),
     }
 }

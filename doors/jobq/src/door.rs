@@ -48,10 +48,8 @@ impl Jobq {
     /// The door to an engine; there is one at each. Starts the thread that answers queries, which
     /// ends with the door.
     pub fn new(engine: Engine, options: Options) -> io::Result<Jobq> {
-        let limits = QueryLimits {
-            time: options.query_time,
-            answer_bytes_max: options.answer_bytes_max,
-        };
+        let limits =
+            QueryLimits { time: options.query_time, answer_bytes_max: options.answer_bytes_max };
         let clerk = Clerk::start(engine.clone(), limits)?;
         Ok(Jobq(Arc::new(Shared { desk: Desk::new(engine), clerk, options })))
     }

@@ -45,17 +45,17 @@ pub async fn query(State(door): State<Jobq>, request: Request) -> AnsweredText {
 }
 
 async fn listed(door: &Jobq, body: ListBody) -> AnsweredText {
-    let found = door.clerk().list(body).await?;
+    let found = door.clerk().list(body).await;
     door.desk().durable(found.gate).await;
-    Ok(answer(found.body))
+    found.body.map(answer)
 }
 
 /// `POST /api/v0/job/poll`
 pub async fn poll(State(door): State<Jobq>, request: Request) -> AnsweredText {
     let body = body_of(&door, request).await?;
-    let found = door.clerk().poll(PollBody::read(&body)?).await?;
+    let found = door.clerk().poll(PollBody::read(&body)?).await;
     door.desk().durable(found.gate).await;
-    Ok(answer(found.body))
+    found.body.map(answer)
 }
 
 /// What stands behind the question mark of a create.
@@ -220,6 +220,9 @@ pub async fn add_event(
             let event = Entry::noted(event, desk.engine().now_ms()).encode();
             let noted = desk.engine().add_event_to_finished(id, &event)?;
             desk.engine().nudge();
+            if let Err(Refused::Rejected(_, gate)) = &noted {
+                desk.durable(*gate).await;
+            }
             noted?
         }
         Err(refused) => return Err(refused.into()),

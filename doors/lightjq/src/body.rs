@@ -56,7 +56,8 @@ impl FromRequestParts<LightJq> for Wanted {
 
     async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
         wanted(&parts.headers).map(Wanted).ok_or_else(|| {
-            let detail = "answers are application/msgpack or application/json; Accept takes neither";
+            let detail =
+                "answers are application/msgpack or application/json; Accept takes neither";
             Problem::new(Code::NotAcceptable, detail)
         })
     }

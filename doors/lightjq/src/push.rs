@@ -172,9 +172,8 @@ impl LightJq {
             code: Bytes::from_static(b"refused"),
             ..WorkResult::default()
         };
-        let failed = self.desk().change(|engine| {
-            engine.finish(claim, result.clone(), Type::Msgpack)
-        });
+        let failed =
+            self.desk().change(|engine| engine.finish(claim, result.clone(), Type::Msgpack));
         if let Err(refused) = failed.await {
             tracing::debug!("lightjq: a refused job is not failed: {refused}");
         }

@@ -38,8 +38,11 @@ struct Worker {
     failing: Option<Failing>,
     /// Somebody pushes jobs to it.
     is_served: bool,
-    /// Moves when a slot is free again, and when what it may be given changes.
+    /// Moves when what it may be given changes: who waits for a job has to ask anew.
     changed: watch::Sender<()>,
+    /// Moves when a slot is free again. Only who has none listens: else those who wait side by side
+    /// would wake each other without end.
+    freed: watch::Sender<()>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +62,7 @@ impl Worker {
         change(self);
         self.seen_ms = now_ms;
         if was_full {
-            self.changed.send_replace(());
+            self.freed.send_replace(());
         }
     }
 }
@@ -138,6 +141,7 @@ impl Roll {
             failing: None,
             is_served: false,
             changed: watch::Sender::new(()),
+            freed: watch::Sender::new(()),
         });
         worker.profile = profile;
         worker.seen_ms = now_ms;
@@ -146,6 +150,7 @@ impl Roll {
         let to_serve = worker.profile.target.is_some() && !worker.is_served;
         worker.is_served |= to_serve;
         worker.changed.send_replace(());
+        worker.freed.send_replace(());
         Some(Entered { to_serve, replaced })
     }
 
@@ -174,9 +179,10 @@ impl Roll {
         Some(Lost { id, name: worker.profile.name, jobs })
     }
 
-    /// What tells of changes of a worker; ends when the worker is gone.
-    pub fn watch(&self, id: WorkerId) -> Option<watch::Receiver<()>> {
-        self.workers.get(&id).map(|worker| worker.changed.subscribe())
+    /// What tells of changes of a worker, and of free slots; both end when the worker is gone.
+    pub fn watch(&self, id: WorkerId) -> Option<[watch::Receiver<()>; 2]> {
+        let worker = self.workers.get(&id)?;
+        Some([worker.changed.subscribe(), worker.freed.subscribe()])
     }
 
     /// Takes a slot, if one is free. It ends with [`Roll::hold`] or [`Roll::give_back`].
@@ -238,9 +244,7 @@ impl Roll {
         let Some(worker) = self.workers.get_mut(&id) else { return false };
         let failing = worker.failing.get_or_insert(Failing { since_ms: now_ms, times: 0 });
         failing.times = failing.times.saturating_add(1);
-        let since_ms = failing.since_ms;
-        worker.changed.send_replace(());
-        now_ms.saturating_sub(since_ms) >= drop_after_ms
+        now_ms.saturating_sub(failing.since_ms) >= drop_after_ms
     }
 
     /// How many pushes have failed one after the other.

@@ -41,13 +41,15 @@ fn who_waits_for_a_slot_is_told_when_one_is_free_and_when_the_worker_goes() {
     let id = entered(&mut roll, 1, None);
     roll.reserve(id).unwrap();
     roll.hold(id, JobId(1), &NAME);
-    let mut changed = roll.watch(id).unwrap();
-    assert!(!changed.has_changed().unwrap());
+    let [changed, mut freed] = roll.watch(id).unwrap();
+    assert!(!freed.has_changed().unwrap());
     roll.let_go(id, JobId(1), 0);
-    assert!(changed.has_changed().unwrap());
-    changed.borrow_and_update();
+    assert!(freed.has_changed().unwrap());
+    freed.borrow_and_update();
+    // Who has a slot and waits for a job is not disturbed by one that is free.
+    assert!(!changed.has_changed().unwrap());
     assert_eq!(roll.remove(id).unwrap().jobs, []);
-    assert!(changed.has_changed().is_err());
+    assert!(changed.has_changed().is_err() && freed.has_changed().is_err());
     assert!(roll.watch(id).is_none() && roll.reserve(id).is_none());
     assert!(!roll.hold(id, JobId(2), &NAME));
 }

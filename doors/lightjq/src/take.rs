@@ -1,5 +1,9 @@
 //! How a worker comes by a job: a slot of its own first, then a lease into it.
 
+use std::collections::BTreeSet;
+use std::future::pending;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use parking_lot::MutexGuard;
 use spindle_core::JobId;
@@ -9,6 +13,7 @@ use spindle_core::payload::Type;
 use spindle_engine::{Answer, FetchError, Gate, LeaseRef, LeaseReply, LeasedJob};
 use spindle_http::{Answered, Code, HandOut, Problem};
 use tokio::select;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::door::LightJq;
@@ -55,9 +60,61 @@ impl Drop for Slot<'_> {
 /// What a try to take came to.
 enum Tried {
     Leased(Box<LeasedJob>, Gate),
-    /// Something changed: try again.
-    Changed,
     Nothing(Gate),
+}
+
+/// What else than the worker, the time and the server's end matters to who waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Eye {
+    Worker,
+    /// It has no slot yet.
+    Slots,
+    /// It takes all names there are.
+    Names,
+}
+
+/// What a worker that waits for a job has an eye on meanwhile.
+struct Lookout {
+    /// The worker itself.
+    changed: watch::Receiver<()>,
+    /// Its slots.
+    freed: watch::Receiver<()>,
+    names: watch::Receiver<Arc<BTreeSet<Bytes>>>,
+    stopping: watch::Receiver<bool>,
+    deadline: Option<Instant>,
+}
+
+impl Lookout {
+    /// Takes note of how things are. True: it is time to try for the last time.
+    fn look(&mut self) -> Answered<bool> {
+        if self.changed.has_changed().is_err() {
+            return Err(no_worker());
+        }
+        self.changed.borrow_and_update();
+        self.freed.borrow_and_update();
+        self.names.borrow_and_update();
+        let is_late = self.deadline.is_some_and(|deadline| deadline <= Instant::now());
+        Ok(*self.stopping.borrow_and_update() || is_late)
+    }
+
+    /// Waits until something is not as it was, or the time is up.
+    async fn moved(&mut self, eye: Eye) {
+        let deadline = self.deadline;
+        let late = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => pending().await,
+            }
+        };
+        // A sender that is gone has moved as well: looking again tells.
+        select! {
+            _ = self.changed.changed() => {}
+            _ = self.freed.changed(), if eye == Eye::Slots => {}
+            _ = self.names.changed(), if eye == Eye::Names => {}
+            _ = self.stopping.changed() => {}
+            () = late => {}
+        }
+    }
 }
 
 /// There is no such worker, any more.
@@ -77,59 +134,35 @@ impl LightJq {
         id: WorkerId,
         deadline: Option<Instant>,
     ) -> Answered<Option<Taken>> {
-        let mut changed = self.roll().watch(id).ok_or_else(no_worker)?;
-        let mut names = self.shared().names.watch();
-        let mut stopping = self.stopping();
-        let late = async || match deadline {
-            Some(deadline) => sleep_until(deadline).await,
-            None => std::future::pending().await,
-        };
+        let [changed, freed] = self.roll().watch(id).ok_or_else(no_worker)?;
+        let (names, stopping) = (self.shared().names.watch(), self.stopping());
+        let mut lookout = Lookout { changed, freed, names, stopping, deadline };
         loop {
-            if changed.has_changed().is_err() {
-                return Err(no_worker());
-            }
-            changed.borrow_and_update();
-            let is_last = deadline.is_some_and(|deadline| deadline <= Instant::now())
-                || *stopping.borrow_and_update();
+            let is_last = lookout.look()?;
             let Some(wish) = self.roll().reserve(id) else {
                 if is_last {
                     return if self.roll().has(id) { Ok(None) } else { Err(no_worker()) };
                 }
-                select! {
-                    _ = changed.changed() => {}
-                    _ = stopping.changed() => {}
-                    () = late() => {}
-                }
+                lookout.moved(Eye::Slots).await;
                 continue;
             };
             let slot = Slot { door: self, id, is_open: true };
-            let is_wild = wish.names.is_none();
-            let queues = asked_for(&wish, names.borrow_and_update().iter());
-            let tried = if queues.is_empty() {
+            let eye = if wish.names.is_none() { Eye::Names } else { Eye::Worker };
+            let queues = asked_for(&wish, lookout.names.borrow().iter());
+            if queues.is_empty() {
                 if is_last {
                     return Ok(None);
                 }
-                select! {
-                    _ = changed.changed() => {}
-                    _ = names.changed(), if is_wild => {}
-                    _ = stopping.changed() => {}
-                    () = late() => {}
-                }
-                Tried::Changed
-            } else {
-                let wait_ms = if is_last { 0 } else { WAIT_MS };
-                let lease = lease_of(wish.signature, queues);
-                select! {
-                    biased;
-                    tried = self.lease(lease, wait_ms) => tried?,
-                    _ = changed.changed() => Tried::Changed,
-                    _ = names.changed(), if is_wild => Tried::Changed,
-                    _ = stopping.changed() => Tried::Changed,
-                    () = late() => Tried::Changed,
-                }
+                lookout.moved(eye).await;
+                continue;
+            }
+            let lease = lease_of(wish.signature, queues);
+            let tried = select! {
+                biased;
+                tried = self.lease(lease, if is_last { 0 } else { WAIT_MS }) => tried?,
+                () = lookout.moved(eye) => continue,
             };
             match tried {
-                Tried::Changed => {}
                 Tried::Nothing(gate) => {
                     self.desk().durable(gate).await;
                     return Ok(None);

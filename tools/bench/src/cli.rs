@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::gate::Gate;
-use crate::jobs::NUMBER_BYTES;
+use crate::jobs::NUMBER_LETTERS;
 use crate::target::{Door, Peer, loopback};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -37,6 +37,9 @@ pub(crate) enum Command {
     Suite(Suite),
     /// The bare echo server: answers every frame of a fixed length with the same bytes.
     EchoServer(EchoServer),
+    /// The bare HTTP server, as a process of its own.
+    #[command(hide = true)]
+    HttpServer(HttpServer),
 }
 
 /// Which servers are measured, in alternation.
@@ -63,6 +66,10 @@ pub(crate) struct Servers {
     /// Start the echo server so that it sends back the whole request (submits only).
     #[arg(long)]
     pub(crate) echo_whole: bool,
+    /// Start a bare axum handler that reads requests and answers as many bytes as the door does
+    /// (submits over HTTP only).
+    #[arg(long)]
+    pub(crate) axum: bool,
     /// Start the echo server so that it answers what is on disk only, one write and sync a turn
     /// (submits only): what a durable server can do at most.
     #[arg(long)]
@@ -271,6 +278,17 @@ pub(crate) struct EchoServer {
     pub(crate) synced: Option<PathBuf>,
 }
 
+/// Flags of the HTTP server.
+#[derive(Debug, Args)]
+pub(crate) struct HttpServer {
+    /// Where to listen; loopback only.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", value_parser = loopback)]
+    pub(crate) listen: SocketAddr,
+    /// Bytes of the answer to each request.
+    #[arg(long, value_name = "N")]
+    pub(crate) answer_bytes: usize,
+}
+
 fn bounded(text: &str, range: std::ops::RangeInclusive<u64>) -> Result<u64, String> {
     let number: u64 = text.parse().map_err(|error| format!("{error}"))?;
     if range.contains(&number) {
@@ -281,7 +299,7 @@ fn bounded(text: &str, range: std::ops::RangeInclusive<u64>) -> Result<u64, Stri
 }
 
 fn payload_bytes(text: &str) -> Result<usize, String> {
-    bounded(text, NUMBER_BYTES as u64..=1 << 20).map(|number| number as usize)
+    bounded(text, NUMBER_LETTERS as u64..=1 << 20).map(|number| number as usize)
 }
 
 fn frame_bytes(text: &str) -> Result<usize, String> {

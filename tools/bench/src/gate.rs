@@ -48,6 +48,15 @@ pub(crate) enum Gate {
     /// Gearman: latency of foreground round trips, 8 clients and 8 workers.
     #[value(name = "gearman-roundtrip-8")]
     GearmanRoundtrip8,
+    /// API: submits, 8 connections.
+    #[value(name = "api-submit-8")]
+    ApiSubmit8,
+    /// API: a hundred submits a request, 8 connections.
+    #[value(name = "api-batch-8")]
+    ApiBatch8,
+    /// LightJQ: submits, 8 connections.
+    #[value(name = "lightjq-submit-8")]
+    LightjqSubmit8,
 }
 
 /// What a figure must be.

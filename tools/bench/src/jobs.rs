@@ -4,16 +4,28 @@
 //! number, so that a job costs the load a copy and no arithmetic, no two payloads are equal, and a
 //! leased payload can be checked byte by byte.
 
+use crate::wire::http::{BATCH_JOBS, Submits};
 use crate::wire::{AddParts, Wire};
 use std::hash::{BuildHasher, Hasher};
 
 /// The bytes at the start of a payload that carry the job's number.
-pub(crate) const NUMBER_BYTES: usize = 8;
+const NUMBER_BYTES: usize = 8;
 /// Small enough to stay in the cache, large enough for a million different windows.
 const POOL_BYTES_MIN: usize = 1 << 20;
 const ID_BYTES: usize = 36;
+const LETTERS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
 /// In the order of [`Jobs::add_parts`].
-const WIRES: [Wire; 4] = [Wire::Workq, Wire::Beanstalkd, Wire::Gearman, Wire::GearmanForeground];
+const WIRES: [Wire; 7] = [
+    Wire::Workq,
+    Wire::Beanstalkd,
+    Wire::Gearman,
+    Wire::GearmanForeground,
+    Wire::Http(Submits::Api),
+    Wire::Http(Submits::Batch),
+    Wire::Http(Submits::Lightjq),
+];
+/// A number in letters, as it heads a payload that has to be text; no payload is shorter.
+pub(crate) const NUMBER_LETTERS: usize = 16;
 
 /// A family of jobs that share a queue and a prefix of their ids.
 pub(crate) struct Jobs {
@@ -21,8 +33,12 @@ pub(crate) struct Jobs {
     queue: String,
     payload_bytes: usize,
     pool: Vec<u8>,
-    /// How Workq, beanstalkd and Gearman (background, foreground) are submitted to.
-    add_parts: [AddParts; 4],
+    /// The same in letters that JSON takes as they are.
+    letters: Vec<u8>,
+    /// What stands between two payloads of a batch.
+    between: Vec<u8>,
+    /// How each of [`WIRES`] is submitted to.
+    add_parts: [AddParts; WIRES.len()],
 }
 
 impl Jobs {
@@ -33,7 +49,7 @@ impl Jobs {
     }
 
     fn seeded(seed: u64, payload_bytes: usize) -> Self {
-        assert!(payload_bytes >= NUMBER_BYTES, "a payload has room for its job's number");
+        assert!(payload_bytes >= NUMBER_LETTERS, "a payload has room for its job's number");
         let mut random = Random::seeded(seed);
         let prefix = random.next();
         let queue = format!("bench-{:08x}", random.next() >> 32);
@@ -42,8 +58,10 @@ impl Jobs {
         while pool.len() < pool_bytes {
             pool.extend_from_slice(&random.next().to_le_bytes());
         }
+        let letters = pool.iter().map(|byte| LETTERS[usize::from(byte % 64)]).collect();
+        let between = crate::wire::http::between(&queue);
         let add_parts = WIRES.map(|wire| wire.add_parts(&queue, payload_bytes));
-        Self { prefix, queue, payload_bytes, pool, add_parts }
+        Self { prefix, queue, payload_bytes, pool, letters, between, add_parts }
     }
 
     /// The queue (or tube) these jobs go to.
@@ -60,21 +78,46 @@ impl Jobs {
 
     /// Appends the request that submits job `number`.
     pub(crate) fn encode_add(&self, wire: Wire, number: u64, out: &mut Vec<u8>) {
-        let [workq, beanstalkd, gearman, gearman_foreground] = &self.add_parts;
+        let [workq, beanstalkd, gearman, gearman_foreground, api, batch, lightjq] = &self.add_parts;
         let parts = match wire {
             Wire::Workq | Wire::Frames(_) => workq,
             Wire::Beanstalkd => beanstalkd,
             Wire::Gearman => gearman,
             Wire::GearmanForeground => gearman_foreground,
+            Wire::Http(Submits::Api) => api,
+            Wire::Http(Submits::Batch) => batch,
+            Wire::Http(Submits::Lightjq) => lightjq,
         };
         out.extend_from_slice(&parts.head);
         if matches!(wire, Wire::Workq | Wire::Frames(_)) {
             out.extend_from_slice(&self.id(number));
         }
         out.extend_from_slice(&parts.tail);
-        out.extend_from_slice(&number.to_le_bytes());
-        out.extend_from_slice(self.filling(number));
+        match wire {
+            Wire::Http(Submits::Api) => self.put_letters(number, out),
+            Wire::Http(Submits::Batch) => {
+                for place in 0..BATCH_JOBS as u64 {
+                    if place > 0 {
+                        out.extend_from_slice(&self.between);
+                    }
+                    self.put_letters(number * BATCH_JOBS as u64 + place, out);
+                }
+            }
+            _ => {
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(self.filling(number));
+            }
+        }
         out.extend_from_slice(parts.end);
+    }
+
+    /// A payload that is text: the job's number, and letters.
+    fn put_letters(&self, number: u64, out: &mut Vec<u8>) {
+        let digits =
+            (0..NUMBER_LETTERS).rev().map(|at| LETTERS[(number >> (at * 4)) as usize & 15]);
+        out.extend(digits);
+        let window = self.window(number, self.payload_bytes - NUMBER_LETTERS);
+        out.extend_from_slice(&self.letters[window]);
     }
 
     /// The id of job `number`: a version 4 UUID, since some servers take no other.
@@ -103,10 +146,13 @@ impl Jobs {
 
     /// The window of the pool that fills up the payload of job `number`.
     fn filling(&self, number: u64) -> &[u8] {
-        let bytes = self.payload_bytes - NUMBER_BYTES;
+        &self.pool[self.window(number, self.payload_bytes - NUMBER_BYTES)]
+    }
+
+    fn window(&self, number: u64, bytes: usize) -> std::ops::Range<usize> {
         let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let from = spread as usize % (self.pool.len() - bytes);
-        &self.pool[from..from + bytes]
+        from..from + bytes
     }
 }
 

@@ -1,6 +1,6 @@
-//! `spindle-bench`: load over the Workq and the Gearman protocol against Spindle and, in the same
-//! run, against any other server of these protocols, against beanstalkd and gearmand, and against
-//! a bare TCP echo server as the limit of the machine.
+//! `spindle-bench`: load over Workq, Gearman and HTTP against Spindle and, in the same run, against
+//! any other server of these protocols, against beanstalkd and gearmand, and against a bare TCP
+//! echo server and a bare HTTP handler as the limits of the machine.
 //!
 //! It is a black-box tool: it knows the published protocols and nothing of Spindle's crates.
 //! One thread drives all connections through epoll, because load and server share a small
@@ -14,6 +14,7 @@ mod check;
 mod cli;
 mod echo;
 mod gate;
+mod http_server;
 mod jobs;
 mod load;
 mod machine;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         cli::Command::Roundtrip(args) => scenario::roundtrip(&args),
         cli::Command::Suite(args) => suite::run(&args),
         cli::Command::EchoServer(args) => echo::serve(&args),
+        cli::Command::HttpServer(args) => http_server::serve(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

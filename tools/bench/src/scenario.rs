@@ -45,6 +45,7 @@ impl<'a> Setting<'a> {
         (producers, workers): (usize, usize),
         count: u64,
     ) -> Result<Figures> {
+        ensure!(server.wire().has_workers(), "{} is only submitted to", server.name());
         let running = server.start(self.bounds)?;
         let play = |count| {
             let jobs = Jobs::fresh(self.payload_bytes);
@@ -110,6 +111,7 @@ impl<'a> Setting<'a> {
 
     /// Works off a backlog on a fresh server, each job exactly once.
     pub(crate) fn drain(&self, server: &Server, workers: usize, count: u64) -> Result<Figures> {
+        ensure!(server.wire().has_workers(), "{} is only submitted to", server.name());
         let running = server.start(self.bounds)?;
         let jobs = Jobs::fresh(self.payload_bytes);
         self.fill(&running, &jobs, 0, count)?;

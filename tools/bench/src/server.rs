@@ -4,6 +4,7 @@
 use crate::cli::{Bounds, Common, Peers};
 use crate::target::{Door, Peer};
 use crate::wire::Wire;
+use crate::wire::http::{BATCH_JOBS, Submits};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -53,6 +54,11 @@ pub(crate) enum Server {
         frame_bytes: usize,
         /// What it does with them.
         kind: Echo,
+    },
+    /// The bare HTTP server of this binary.
+    Axum {
+        /// What is submitted to it.
+        submits: Submits,
     },
     /// A server somebody else started.
     Peer {
@@ -104,6 +110,12 @@ impl Server {
                 chosen.push(Self::Echo { frame_bytes, kind });
             }
         }
+        if flags.axum {
+            let Wire::Http(submits) = flags.door.wire() else {
+                bail!("--axum is measured beside a door that speaks HTTP: --door api or lightjq")
+            };
+            chosen.push(Self::Axum { submits });
+        }
         chosen.extend(Self::peers(&flags.peers)?);
         ensure!(
             !chosen.is_empty(),
@@ -129,6 +141,7 @@ impl Server {
             Self::Echo { kind: Echo::Answer, .. } => "echo".to_owned(),
             Self::Echo { kind: Echo::Whole, .. } => "echo of the whole request".to_owned(),
             Self::Echo { kind: Echo::Synced, .. } => "echo that syncs".to_owned(),
+            Self::Axum { .. } => "bare axum".to_owned(),
             Self::Peer { peer, .. } => format!("peer {}", peer.address),
         }
     }
@@ -140,7 +153,7 @@ impl Server {
             Self::Beanstalkd { synced: false, .. } | Self::Gearmand { .. } => "memory".to_owned(),
             Self::Beanstalkd { synced: true, .. } => "-b -f 0".to_owned(),
             Self::Echo { kind: Echo::Synced, .. } => "each turn".to_owned(),
-            Self::Echo { .. } => "none".to_owned(),
+            Self::Echo { .. } | Self::Axum { .. } => "none".to_owned(),
             Self::Peer { .. } => "its own".to_owned(),
         }
     }
@@ -153,6 +166,7 @@ impl Server {
             Self::Echo { kind: Echo::Answer | Echo::Synced, .. } => Wire::Workq,
             Self::Echo { frame_bytes, kind: Echo::Whole } => Wire::Frames(*frame_bytes),
             Self::Beanstalkd { .. } => Wire::Beanstalkd,
+            Self::Axum { submits } => Wire::Http(*submits),
             Self::Peer { peer, .. } => peer.wire,
         }
     }
@@ -254,8 +268,23 @@ impl Server {
                 }
                 command
             }
+            Self::Axum { submits } => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.args(["http-server", "--listen", &address.to_string()]);
+                command.args(["--answer-bytes", &answer_bytes(*submits).to_string()]);
+                command
+            }
             Self::Peer { .. } => bail!("a peer is started by somebody else"),
         })
+    }
+}
+
+/// What Spindle answers to a submit.
+fn answer_bytes(submits: Submits) -> usize {
+    match submits {
+        Submits::Api => 105,
+        Submits::Batch => 105 * BATCH_JOBS,
+        Submits::Lightjq => 16,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Where load may go: loopback, and nowhere else.
 
 use crate::wire::Wire;
+use crate::wire::http::Submits;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use thiserror::Error;
@@ -35,6 +36,12 @@ pub(crate) enum Door {
     Workq,
     /// Gearman's protocol.
     Gearman,
+    /// The native API, submits only.
+    Api,
+    /// The native API, submits of a hundred jobs a request only.
+    ApiBatch,
+    /// LightJQ, submits only.
+    Lightjq,
 }
 
 impl Door {
@@ -43,6 +50,9 @@ impl Door {
         match self {
             Self::Workq => Wire::Workq,
             Self::Gearman => Wire::Gearman,
+            Self::Api => Wire::Http(Submits::Api),
+            Self::ApiBatch => Wire::Http(Submits::Batch),
+            Self::Lightjq => Wire::Http(Submits::Lightjq),
         }
     }
 
@@ -51,6 +61,7 @@ impl Door {
         match self {
             Self::Workq => "--workq",
             Self::Gearman => "--gearman",
+            Self::Api | Self::ApiBatch | Self::Lightjq => "--http",
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Nothing here does I/O, and an answer that is not complete yet is no error.
 
 mod gearman;
+pub(crate) mod http;
 
 use thiserror::Error;
 
@@ -25,6 +26,8 @@ pub(crate) enum Wire {
     Gearman,
     /// The same with foreground jobs: the submitter waits for the result.
     GearmanForeground,
+    /// HTTP, submits only.
+    Http(http::Submits),
     /// Requests in Workq's protocol to a server that sends each of this length back.
     Frames(usize),
 }
@@ -72,6 +75,7 @@ impl Wire {
             Self::Workq => decode_workq(input),
             Self::Beanstalkd => decode_beanstalkd(input),
             Self::Gearman | Self::GearmanForeground => gearman::decode(input),
+            Self::Http(_) => http::decode(input),
             Self::Frames(bytes) => Ok((input.len() >= bytes).then_some((Answer::Ok, bytes))),
         }
     }
@@ -81,10 +85,15 @@ impl Wire {
         matches!(self, Self::Gearman | Self::GearmanForeground)
     }
 
+    /// Whether jobs can be leased and finished by it, and not only submitted.
+    pub(crate) fn has_workers(self) -> bool {
+        !matches!(self, Self::Http(_) | Self::Frames(_))
+    }
+
     /// The requests that point a fresh connection at `queue`, one answer each.
     pub(crate) fn greetings(self, queue: &str, leases: bool) -> Vec<Vec<u8>> {
         match (self, leases) {
-            (Self::Workq | Self::Frames(_), _) => vec![],
+            (Self::Workq | Self::Frames(_) | Self::Http(_), _) => vec![],
             (Self::Gearman | Self::GearmanForeground, false) => vec![],
             (Self::Gearman | Self::GearmanForeground, true) => vec![gearman::greeting(queue)],
             (Self::Beanstalkd, false) => vec![format!("use {queue}\r\n").into_bytes()],
@@ -98,6 +107,7 @@ impl Wire {
     /// payload goes, and what follows it.
     pub(crate) fn add_parts(self, queue: &str, payload_bytes: usize) -> AddParts {
         let (head, tail, end) = match self {
+            Self::Http(submits) => return http::add_parts(submits, queue, payload_bytes),
             Self::Workq | Self::Frames(_) => {
                 let tail = format!(" {queue} {TTR_MS} {TTL_MS} {payload_bytes}\r\n");
                 (b"add ".to_vec(), tail.into_bytes(), b"\r\n".as_slice())
@@ -117,7 +127,7 @@ impl Wire {
     /// Appends a request for a job; `wait` is false for one that must not wait.
     pub(crate) fn encode_lease(self, queue: &str, wait: bool, out: &mut Vec<u8>) {
         match (self, wait) {
-            (Self::Workq | Self::Frames(_), _) => {
+            (Self::Workq | Self::Frames(_) | Self::Http(_), _) => {
                 out.extend_from_slice(b"lease ");
                 out.extend_from_slice(queue.as_bytes());
                 out.extend_from_slice(if wait { b" 60000\r\n" } else { b" 0\r\n" });
@@ -139,7 +149,7 @@ impl Wire {
         match self {
             Self::Gearman => gearman::encode_finish(id, b"", out),
             Self::GearmanForeground => gearman::encode_finish(id, &number.to_le_bytes(), out),
-            Self::Workq | Self::Frames(_) => {
+            Self::Workq | Self::Frames(_) | Self::Http(_) => {
                 out.extend_from_slice(b"complete ");
                 out.extend_from_slice(id);
                 out.extend_from_slice(b" 0\r\n\r\n");

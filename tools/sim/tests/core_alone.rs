@@ -22,5 +22,5 @@ fn a_few_seeds_cause_every_kind_of_event() {
             *told.entry(*name).or_insert(0) += count;
         }
     }
-    assert_eq!(told.len(), 22, "{told:?}");
+    assert_eq!(told.len(), 23, "{told:?}");
 }

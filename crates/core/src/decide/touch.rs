@@ -1,5 +1,5 @@
-//! Jobq's states and events. A user's state is data to the core: it changes nothing about when a job
-//! runs.
+//! Jobq's states and events. A user's state is data to the core: it changes nothing about when a
+//! job runs.
 
 use bytes::Bytes;
 

@@ -80,9 +80,9 @@ impl State {
         let mut at = self.by_id.walk_from(from.0);
         let (mut looked_at, mut passed) = (0, 0);
         while let Some((marks, slots)) = self.by_id.chunk(at) {
-            let first = slots.first().map(|handle| JobId(self.id_of(*handle)));
             if looked_at + passed / PASSED_PER_JOB >= jobs_max {
-                stretch.next = first;
+                // Only here: a job's number is far away in memory, its chunk's marks are not.
+                stretch.next = slots.first().map(|handle| JobId(self.id_of(*handle)));
                 return stretch;
             }
             if sieve.is_idle(marks) {

@@ -126,6 +126,33 @@ fn buckets_that_were_full_when_the_rule_changed_are_full_before_their_turn_comes
 }
 
 #[test]
+fn half_a_token_stays_half_a_token_whatever_a_token_takes_now() {
+    let mut server = Server::new();
+    let rate = |number, per_ms| {
+        let rate = Some(Rate { count: 1, per_ms, burst: 1 });
+        Command::SetConstraint(Constraint { number, rate, ..Constraint::default() })
+    };
+    server.given(rate(0, 10_000));
+    for id in 1..=3 {
+        server.given(labelled(id, 1, 7));
+    }
+    server.lease("mail").expect("its bucket is full");
+    server.pass(5_000);
+    server.given(rate(1, 1_000));
+    server.pass(499);
+    assert_eq!(server.lease("mail"), None);
+    server.pass(1);
+    server.lease("mail").expect("the other half has come");
+    server.pass(500);
+    server.given(rate(1, 3_600_000));
+    server.pass(1_799_999);
+    assert_eq!(server.lease("mail"), None);
+    server.restart();
+    server.pass(1);
+    assert!(server.lease("mail").is_some());
+}
+
+#[test]
 fn a_change_while_the_fold_still_settles_the_last_one_ends_the_same() {
     let mut server = many_empty_buckets();
     server.pass(500_000);

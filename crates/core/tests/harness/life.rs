@@ -1,7 +1,7 @@
 //! Random lives of a server, and properties that hold in any of them.
 //!
-//! A life is a list of moves, a move the choices it may draw from. A property that fails is tried on
-//! shorter lives with smaller choices until none fails any more; that one is printed, command by
+//! A life is a list of moves, a move the choices it may draw from. A property that fails is tried
+//! on shorter lives with smaller choices until none fails any more; that one is printed, command by
 //! command. The lives are the same in every run.
 
 use std::cell::Cell;

@@ -205,6 +205,45 @@ fn a_payload_nested_as_deep_as_it_is_long_overflows_nothing() {
 }
 
 #[test]
+fn any_bytes_are_a_document_or_not_one() {
+    let rules = when("/a/0", Test::Exists);
+    let pieces: [&[u8]; 12] = [
+        b"{\"a\":",
+        b"[",
+        b"1",
+        b"]",
+        b"}",
+        b",",
+        b"\x81\xa1a",
+        b"\x91",
+        b"\xdd\xff",
+        b"\xc7",
+        b"\"\\u",
+        b"\xff",
+    ];
+    let mut state = 7u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 33) % below
+    };
+    let mut found = 0;
+    for _ in 0..20_000 {
+        let count = next(9);
+        let bytes: Vec<u8> = (0..count)
+            .flat_map(|_| match next(16) {
+                piece @ 0..12 => pieces[piece as usize].to_vec(),
+                _ => vec![next(256) as u8],
+            })
+            .collect();
+        for kind in [Type::Json, Type::Msgpack] {
+            found += u32::from(matches(&rules, Document::new(&bytes, kind)));
+        }
+        decode_matcher(&Bytes::from(bytes)).ok();
+    }
+    assert!(found > 0, "nothing was found in any of them");
+}
+
+#[test]
 fn of_nine_constraints_the_eight_that_are_there_longest_hold() {
     let rules = set(&vec![Matcher::default(); LABELS_MAX + 1]);
     for _ in 0..2 {

@@ -6,6 +6,7 @@ mod commits;
 mod constraints;
 mod ends;
 mod feed;
+mod held;
 mod ids;
 mod jobq;
 mod join;

@@ -99,12 +99,15 @@ impl Claimer {
     }
 
     async fn recover(&self) -> Result<Done, TableError> {
-        // Before the question: a job that ends meanwhile is not to be taken for a stranger.
-        let held = self.held.lock().clone();
+        // Before the question and after: neither a job that ends meanwhile nor one that comes is to
+        // be taken for a stranger.
+        let before = self.held.lock().clone();
+        let owned = self.table.owned(&self.mark).await?;
+        let after = self.held.lock().clone();
         let mut accepted = Vec::new();
         let mut unfinished = Vec::new();
-        for row in self.table.owned(&self.mark).await? {
-            match (held.contains(&row.id), row.running) {
+        for row in owned {
+            match (before.contains(&row.id) || after.contains(&row.id), row.running) {
                 (true, _) => {}
                 (false, true) => unfinished.push(row),
                 (false, false) => accepted.push(row.id),

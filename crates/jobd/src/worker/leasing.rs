@@ -84,7 +84,11 @@ impl Daemon {
                 self.leasing.pause.reset();
                 self.trouble = None;
                 if let Some(row) = row {
+                    let id = row.id;
                     self.accept(row);
+                    if let Some(leases) = self.parts.table.leases() {
+                        leases.taken(id);
+                    }
                 }
             }
             // Several questions fail together; the first decides when they are asked again.

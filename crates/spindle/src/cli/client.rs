@@ -6,9 +6,10 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use spindle_workq::wire::Uuid;
 
 use super::{
+    filter::{Filter, Selection},
     people::{
-        CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, MoveArgs, PurgeArgs, QueueArgs,
-        RetryArgs, WhyArgs, WorkersArgs,
+        CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, MoveArgs, PauseArgs, PurgeArgs,
+        ResumeArgs, RetryArgs, WhyArgs, WorkersArgs,
     },
     values::{
         JobName, PRIORITY_MAX, PRIORITY_MIN, parse_queue, parse_ttl, parse_ttr, parse_uuid,
@@ -46,9 +47,9 @@ pub enum ClientCommand {
     /// Move waiting jobs to another queue
     Move(MoveArgs),
     /// Give out no more jobs of a queue; those that run go on
-    Pause(QueueArgs),
+    Pause(PauseArgs),
     /// Give out a queue's jobs again
-    Resume(QueueArgs),
+    Resume(ResumeArgs),
     /// Delete a queue's ready and scheduled jobs
     Purge(PurgeArgs),
     /// List the workers and what they hold
@@ -276,15 +277,12 @@ pub struct JobsArgs {
     /// Only those of this queue (through Workq, which lists ready jobs, it must be given)
     #[arg(value_parser = parse_queue)]
     pub queue: Option<String>,
-    /// Only those of this status
-    #[arg(long, value_enum)]
-    pub status: Option<JobStatus>,
+    /// What they must be like.
+    #[command(flatten)]
+    pub filter: Filter,
     /// The same as --status scheduled
     #[arg(long, conflicts_with = "status")]
     pub scheduled: bool,
-    /// Only those with this tag
-    #[arg(long, value_name = "WORD")]
-    pub tag: Option<String>,
     /// List at most so many
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -295,23 +293,6 @@ pub struct JobsArgs {
     /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
-}
-
-/// Where a job stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum JobStatus {
-    /// Its time has not come
-    Scheduled,
-    /// Any worker may have it
-    Ready,
-    /// A worker has it
-    Leased,
-    /// Kept aside
-    Parked,
-    /// Completed
-    Done,
-    /// Failed for good
-    Dead,
 }
 
 /// `spindle queues`.
@@ -325,9 +306,9 @@ pub struct QueuesArgs {
 /// `spindle delete`.
 #[derive(Debug, Args)]
 pub struct DeleteArgs {
-    /// The jobs
-    #[arg(value_name = "JOB", required = true)]
-    pub ids: Vec<JobName>,
+    /// Which jobs; all that match only through the native API.
+    #[command(flatten)]
+    pub selection: Selection,
     /// Which server, which form.
     #[command(flatten)]
     pub common: Common,

@@ -6,7 +6,8 @@ use clap::{Args, Subcommand};
 
 use super::{
     client::PayloadType,
-    values::{JobName, parse_queue},
+    filter::{Filter, Selection},
+    values::{JobName, parse_queue, parse_wait},
 };
 
 /// What the commands share that only the native API can do.
@@ -35,8 +36,21 @@ pub struct WhyArgs {
 #[derive(Debug, Args)]
 pub struct RetryArgs {
     /// The job
-    #[arg(value_name = "JOB")]
-    pub id: JobName,
+    #[arg(value_name = "JOB", required_unless_present = "all_matching")]
+    pub id: Option<JobName>,
+    /// All jobs that the filter means: at least one of --queue, --status, --door, --tag, --text,
+    /// --since and --before
+    #[arg(long, conflicts_with = "id")]
+    pub all_matching: bool,
+    /// Only those of this queue
+    #[arg(long, requires = "all_matching", conflicts_with = "id", value_parser = parse_queue)]
+    pub queue: Option<String>,
+    /// What they must be like.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Only say how many there are
+    #[arg(long, requires = "all_matching", conflicts_with = "id")]
+    pub dry_run: bool,
     /// Another payload: a text, - for standard input, @FILE for a file's bytes
     #[arg(value_name = "PAYLOAD|-|@FILE", allow_negative_numbers = true)]
     pub payload: Option<OsString>,
@@ -51,9 +65,9 @@ pub struct RetryArgs {
 /// `spindle cancel`.
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// The jobs
-    #[arg(value_name = "JOB", required = true)]
-    pub ids: Vec<JobName>,
+    /// Which jobs.
+    #[command(flatten)]
+    pub selection: Selection,
     /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
@@ -62,9 +76,9 @@ pub struct CancelArgs {
 /// `spindle move`.
 #[derive(Debug, Args)]
 pub struct MoveArgs {
-    /// The jobs
-    #[arg(value_name = "JOB", required = true)]
-    pub ids: Vec<JobName>,
+    /// Which jobs.
+    #[command(flatten)]
+    pub selection: Selection,
     /// The queue they go to
     #[arg(long, value_name = "QUEUE", value_parser = parse_queue)]
     pub to: String,
@@ -73,9 +87,23 @@ pub struct MoveArgs {
     pub native: Native,
 }
 
-/// `spindle pause` and `spindle resume`.
+/// `spindle pause`.
 #[derive(Debug, Args)]
-pub struct QueueArgs {
+pub struct PauseArgs {
+    /// The queue
+    #[arg(value_parser = parse_queue)]
+    pub queue: String,
+    /// Wait so long until no worker has a job of it any more [default: do not wait]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait)]
+    pub drain: Option<u32>,
+    /// Which server, which form.
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// `spindle resume`.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
     /// The queue
     #[arg(value_parser = parse_queue)]
     pub queue: String,

@@ -1,43 +1,50 @@
 //! `spindle retry`, `cancel`, `move`, `pause`, `resume` and `purge`.
 
-use std::io;
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use ureq::http::Method;
 
 use super::{
+    bulk::Bulk,
     inspect::write_json,
     native::Native,
     payload,
     session::AskError,
     view::{Job, Queue},
-    web::{Asking, payload_fields, queue_path},
+    web::{Asking, Told, queue_path, told},
 };
 use crate::{
-    cli::{self, CancelArgs, JobName, MoveArgs, PayloadType, PurgeArgs, QueueArgs, RetryArgs},
-    exit::{Code, whole},
+    cli::{
+        self, CancelArgs, JobName, MoveArgs, PauseArgs, PayloadType, PurgeArgs, ResumeArgs,
+        RetryArgs,
+    },
+    exit::{Code, Failure, whole},
     output::write_line,
 };
 
 /// Lets a job run again, with another payload if one is given.
 pub fn retry(args: &RetryArgs) -> anyhow::Result<Code> {
+    Bulk::check(&args.filter, args.id.is_some())?;
     let native = Native::of(&args.native)?;
-    let about = format!("job {}", args.id);
+    let Some(id) = args.id else {
+        let bulk = Bulk::new(args.queue.as_deref(), &args.filter, args.dry_run, "retry");
+        return bulk.run(&native, args.native.json);
+    };
+    let about = format!("job {id}");
     let body = match &args.payload {
-        None => Map::new(),
+        None => Told::default(),
         Some(argument) => {
             let payload = payload::read(argument, native.payload_bytes_max())?;
             let kind = args.payload_type.unwrap_or(PayloadType::Bytes);
-            let mut fields =
-                payload_fields(&payload, kind).map_err(|error| native.told(error, &about))?;
-            if fields.is_empty() {
-                // No bytes are another payload too.
-                fields.insert("payload_base64".to_owned(), json!(""));
-            }
-            fields
+            told(&payload, kind).map_err(|error| native.told(error, &about))?
         }
     };
-    let path = format!("/api/v1/jobs/{}/retry", args.id);
+    let path = format!("/api/v1/jobs/{id}/retry");
     let job: Job = native.ask(Asking::post(&path).with(&body), &about)?;
     if args.native.json {
         write_json(&mut io::stdout().lock(), &job.with_texts())?;
@@ -47,15 +54,28 @@ pub fn retry(args: &RetryArgs) -> anyhow::Result<Code> {
 
 /// Ends jobs as dead.
 pub fn cancel(args: &CancelArgs) -> anyhow::Result<Code> {
-    for_each(&args.native, &args.ids, |native, id| {
+    let selection = &args.selection;
+    Bulk::check(&selection.filter, !selection.all_matching)?;
+    if selection.all_matching {
+        let native = Native::of(&args.native)?;
+        return Bulk::of(selection, "cancel").run(&native, args.native.json);
+    }
+    for_each(&args.native, &selection.ids, |native, id| {
         native.http().ask(Asking::post(&format!("/api/v1/jobs/{id}/cancel")))
     })
 }
 
 /// Moves waiting jobs to another queue.
 pub fn move_to(args: &MoveArgs) -> anyhow::Result<Code> {
+    let selection = &args.selection;
+    Bulk::check(&selection.filter, !selection.all_matching)?;
+    if selection.all_matching {
+        let native = Native::of(&args.native)?;
+        let bulk = Bulk::of(selection, "edit").with("queue", &args.to);
+        return bulk.run(&native, args.native.json);
+    }
     let body = json!({ "queue": args.to });
-    for_each(&args.native, &args.ids, |native, id| {
+    for_each(&args.native, &selection.ids, |native, id| {
         let path = format!("/api/v1/jobs/{id}");
         native.http().ask(Asking::of(Method::PATCH, &path).with(&body))
     })
@@ -88,24 +108,60 @@ fn for_each(
     Ok(code)
 }
 
-/// Gives out no more jobs of a queue.
-pub fn pause(args: &QueueArgs) -> anyhow::Result<Code> {
-    change_queue(args, "pause")
+/// Gives out no more jobs of a queue; waits until nobody has one, if that is wished.
+pub fn pause(args: &PauseArgs) -> anyhow::Result<Code> {
+    let native = Native::of(&args.native)?;
+    change_queue(&native, &args.queue, "pause", args.native.json && args.drain.is_none())?;
+    let Some(wait_ms) = args.drain else { return Ok(Code::Ok) };
+    let until = Instant::now() + Duration::from_millis(wait_ms.into());
+    let drained = loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let wait_s = left.min(DRAIN_WAIT_MAX).as_millis().div_ceil(1000);
+        let path = format!("{}/drain?wait_s={wait_s}", queue_path(&args.queue));
+        let asking = Asking::post(&path).waiting(left.min(DRAIN_WAIT_MAX));
+        let drained: Drained = native.ask(asking, &format!("queue {}", args.queue))?;
+        if drained.drained || Instant::now() >= until {
+            break drained;
+        }
+    };
+    if args.native.json {
+        write_json(&mut io::stdout().lock(), &drained)?;
+    }
+    if drained.drained {
+        return Ok(Code::Ok);
+    }
+    let jobs = if drained.leased == 1 { "job is" } else { "jobs are" };
+    let told = format!(
+        "queue {} is paused, and {} {jobs} still at work; `spindle workers` tells whose",
+        args.queue, drained.leased
+    );
+    Err(Failure::with(Code::Timeout, told))
+}
+
+/// One request waits at most so long, so that a server that went is noticed.
+const DRAIN_WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// How far a drain is.
+#[derive(Serialize, Deserialize)]
+struct Drained {
+    drained: bool,
+    leased: u64,
 }
 
 /// Gives out a queue's jobs again.
-pub fn resume(args: &QueueArgs) -> anyhow::Result<Code> {
-    change_queue(args, "resume")
+pub fn resume(args: &ResumeArgs) -> anyhow::Result<Code> {
+    let native = Native::of(&args.native)?;
+    change_queue(&native, &args.queue, "resume", args.native.json)?;
+    Ok(Code::Ok)
 }
 
-fn change_queue(args: &QueueArgs, how: &str) -> anyhow::Result<Code> {
-    let native = Native::of(&args.native)?;
-    let path = format!("{}/{how}", queue_path(&args.queue));
-    let queue: Queue = native.ask(Asking::post(&path), &format!("queue {}", args.queue))?;
-    if args.native.json {
+fn change_queue(native: &Native, name: &str, how: &str, prints: bool) -> anyhow::Result<()> {
+    let path = format!("{}/{how}", queue_path(name));
+    let queue: Queue = native.ask(Asking::post(&path), &format!("queue {name}"))?;
+    if prints {
         write_json(&mut io::stdout().lock(), &queue)?;
     }
-    Ok(Code::Ok)
+    Ok(())
 }
 
 /// Deletes a queue's ready and scheduled jobs, or says how many there are.
@@ -113,7 +169,7 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<Code> {
     let native = Native::of(&args.native)?;
     let about = format!("queue {}", args.queue);
     let path = queue_path(&args.queue);
-    let (told, count) = if args.dry_run {
+    let (answer, count) = if args.dry_run {
         let queue: Queue = native.ask(Asking::get(&path), &about)?;
         let matching = queue.jobs.ready + queue.jobs.scheduled;
         (json!({ "queue": args.queue, "matching": matching }), matching)
@@ -124,7 +180,7 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<Code> {
     };
     let mut out = io::stdout().lock();
     match (args.native.json, args.dry_run) {
-        (true, _) => write_line(&mut out, told)?,
+        (true, _) => write_line(&mut out, answer)?,
         (false, true) => write_line(&mut out, format_args!("{count} jobs would be deleted"))?,
         (false, false) => write_line(&mut out, format_args!("{count} jobs deleted"))?,
     }

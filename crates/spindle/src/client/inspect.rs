@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{
+    bulk::Bulk,
+    native::Native,
     server::Server,
     session::{AskError, Wanted},
     view::{Job, text_of},
@@ -93,12 +95,11 @@ fn shown(value: &Value) -> String {
 /// Lists jobs.
 pub fn jobs(args: &JobsArgs) -> anyhow::Result<Code> {
     let server = Server::of(&args.common)?;
-    let mut filters = Vec::new();
-    filters.extend(args.tag.clone().map(|tag| ("tag", tag)));
+    let scheduled = args.scheduled.then_some(JobStatus::Scheduled);
     let wanted = Wanted {
         queue: args.queue.clone(),
-        status: if args.scheduled { Some(JobStatus::Scheduled) } else { args.status },
-        filters,
+        statuses: args.filter.status.iter().copied().chain(scheduled).collect(),
+        filters: args.filter.fields(),
         offset: args.offset,
         limit: args.limit,
     };
@@ -160,11 +161,17 @@ pub fn queues(args: &QueuesArgs) -> anyhow::Result<Code> {
 
 /// Deletes jobs. One that is not there does not keep the others from going.
 pub fn delete(args: &DeleteArgs) -> anyhow::Result<Code> {
+    let selection = &args.selection;
+    Bulk::check(&selection.filter, !selection.all_matching)?;
+    if selection.all_matching {
+        let native = Native::among(&args.common)?;
+        return Bulk::of(selection, "delete").run(&native, args.common.json);
+    }
     let server = Server::of(&args.common)?;
     let mut session = server.open()?;
     let mut code = Code::Ok;
     let mut out = io::stdout().lock();
-    for &id in &args.ids {
+    for &id in &selection.ids {
         let deleted = match session.delete(id) {
             Ok(()) => true,
             Err(AskError::NotFound) => {

@@ -5,11 +5,12 @@
 //!   what it tells; `workq` and `web` are the two doors, `line` the connection below
 //! - `native`: what only the native API can do
 //! - `add`, `lines`, `results`, `inspect`, `work`: jobs and workers
-//! - `change`, `constraint`, `events`, `why`, `workers`, `clock`: for who looks after a server
+//! - `bulk`, `change`, `constraint`, `events`, `why`, `workers`, `clock`: for who looks after a server
 //! - `payload`, `progress`, `when`, `backoff`: what is read, what is shown meanwhile, times, pauses
 
 mod add;
 mod backoff;
+mod bulk;
 mod change;
 mod clock;
 mod constraint;

@@ -9,7 +9,10 @@ use super::{
     session::AskError,
     web::{Asking, Http, encoded},
 };
-use crate::cli;
+use crate::{
+    cli,
+    exit::{Code, Failure},
+};
 
 /// A server's native API, for one command.
 pub struct Native {
@@ -21,6 +24,15 @@ impl Native {
     /// The server a command names.
     pub fn of(native: &cli::Native) -> anyhow::Result<Self> {
         Self::at(native.url.as_deref())
+    }
+
+    /// The server that a command names which any door could do, but not this form of it.
+    pub fn among(common: &cli::Common) -> anyhow::Result<Self> {
+        if common.workq.is_some() {
+            let told = "--all-matching needs the native API: leave --workq out";
+            return Err(Failure::with(Code::Usage, told));
+        }
+        Self::at(common.url.as_deref())
     }
 
     /// The server at a URL, or where the environment says.

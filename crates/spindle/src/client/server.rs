@@ -82,6 +82,9 @@ impl Server {
             AskError::LeaseEnded => {
                 Failure::with(Code::Error, format!("{about}: its lease has ended"))
             }
+            AskError::Finished => {
+                Failure::with(Code::Error, format!("{about}: it is finished already"))
+            }
             AskError::Refused { text, code } => {
                 let advice = code.as_deref().map(advice).unwrap_or_default();
                 let told = format!("{about}: the server refused: {text}{advice}");

@@ -20,9 +20,12 @@ pub enum AskError {
     /// It did not happen in time.
     #[error("timed out")]
     TimedOut,
-    /// The lease has ended: another worker finished the job, or has it now.
+    /// The lease has ended, and the job is not done by it.
     #[error("the lease has ended")]
     LeaseEnded,
+    /// The job is done or dead already: by this worker, or by another.
+    #[error("the job is finished already")]
+    Finished,
     /// The server will not do it, now or later.
     #[error("{text}")]
     Refused {
@@ -104,8 +107,8 @@ pub struct Leased {
 pub struct Wanted {
     /// Only those of this queue.
     pub queue: Option<String>,
-    /// Only those of this status.
-    pub status: Option<JobStatus>,
+    /// Only those of these statuses; none is all.
+    pub statuses: Vec<JobStatus>,
     /// Other filters of the native API, by their names there.
     pub filters: Vec<(&'static str, String)>,
     /// So many first are passed over.

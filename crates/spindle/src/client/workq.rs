@@ -42,10 +42,10 @@ impl WorkqSession {
         let queue = wanted.queue.as_ref().ok_or_else(|| unable("lists jobs of one queue only"))?;
         let offset = wanted.offset.saturating_add(listed);
         let limit = (wanted.limit - listed).min(PAGE);
-        Ok(match wanted.status {
-            None | Some(JobStatus::Ready) => self.0.inspect_jobs(queue, offset, limit)?,
-            Some(JobStatus::Scheduled) => self.0.inspect_scheduled_jobs(queue, offset, limit)?,
-            Some(_) => return Err(unable("lists ready and scheduled jobs only")),
+        Ok(match wanted.statuses[..] {
+            [] | [JobStatus::Ready] => self.0.inspect_jobs(queue, offset, limit)?,
+            [JobStatus::Scheduled] => self.0.inspect_scheduled_jobs(queue, offset, limit)?,
+            _ => return Err(unable("lists ready and scheduled jobs only")),
         })
     }
 }
@@ -108,7 +108,7 @@ impl Session for WorkqSession {
 
     fn jobs(&mut self, wanted: &Wanted) -> Result<Vec<Job>, AskError> {
         if let Some((name, _)) = wanted.filters.first() {
-            return Err(unable(&format!("knows no --{name}")));
+            return Err(unable(&format!("lists jobs by no {}", name.replace('_', " "))));
         }
         let mut jobs = Vec::new();
         while jobs.len() < wanted.limit as usize {
@@ -175,7 +175,7 @@ impl From<ClientError> for AskError {
             ClientError::Io(error) => Self::Io(error),
             ClientError::Timeout => Self::TimedOut,
             ClientError::NotFound => Self::NotFound,
-            ClientError::Client(text) if text == DUPLICATE => Self::LeaseEnded,
+            ClientError::Client(text) if text == DUPLICATE => Self::Finished,
             ClientError::Client(text) => Self::refused(text),
             ClientError::Server(text) => Self::Failed(text),
             ClientError::Protocol(text) => Self::Strange(text.to_owned()),

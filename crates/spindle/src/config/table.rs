@@ -379,8 +379,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::Many,
         default: "",
         in_file: true,
-        help: "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address that is \
-               not loopback: whoever reaches it can do everything. May be given again.",
+        help: "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address that \
+               is not loopback: whoever reaches it can do everything. May be given again.",
         apply: |config, text| {
             if !DOORS.contains(&text) {
                 return Err(format!("there is no such door; there is {}", DOORS.join(", ")));

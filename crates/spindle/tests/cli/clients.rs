@@ -283,7 +283,11 @@ fn a_server_of_another_protocol_is_told() {
     let fake = Fake::start(|_| Answer::Bytes(b"HTTP/1.1 400 Bad Request\r\n".to_vec()));
     let output = fake.spindle(&["queues"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("really the address of a Spindle's Workq door?"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("really the address of a Spindle's Workq door?"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]

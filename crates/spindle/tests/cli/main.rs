@@ -5,8 +5,9 @@
 //! - `fake_workq`: that server
 //! - `http`: the server's HTTP door
 //! - `native`: the commands for people through it
-//! - `pages`: the examples of docs/commands.md and docs/webhooks.md
+//! - `pages`: the examples of docs/commands.md
 //! - `serve`: the server itself, and a session with it
+//! - `webhook`: who is told of dead jobs
 //! - `verify`: what is said of the folders it leaves
 
 #[cfg(test)]
@@ -25,5 +26,7 @@ mod serve;
 mod usage;
 #[cfg(test)]
 mod verify;
+#[cfg(test)]
+mod webhook;
 #[cfg(test)]
 mod work;

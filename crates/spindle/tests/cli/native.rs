@@ -211,12 +211,31 @@ fn a_worker_outlives_a_restart_of_the_server_and_delivers() {
     let script = format!("echo up >&2; until [ -e {} ]; do sleep 0.01; done; cat", go.display());
     let (mut worker, said) = work(&first, &["q", "--once", "--", "sh", "-c", &script]);
     said.await_line("up");
+    // A lease is on disk with the next thing that is.
+    add(&first, &["other"]);
     first.kill();
     fs::write(&go, "").unwrap();
     said.await_line("trying again");
     let again = serve(&["--workq", "127.0.0.1:0", "--http", &address, "--data", &data]);
     assert_eq!(await_exit(&mut worker).code(), Some(0));
     assert_eq!(told(&again, &["result", "1"]), "x");
+}
+
+#[test]
+fn a_result_whose_lease_was_given_to_another_is_told_and_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let go = folder.path().join("go");
+    let served = served(&["--memory"]);
+    add(&served, &["q", "--ttr", "1h", "--max-attempts", "5"]);
+    let script = format!("echo up >&2; until [ -e {} ]; do sleep 0.01; done", go.display());
+    let (mut worker, said) = work(&served, &["q", "--once", "--", "sh", "-c", &script]);
+    said.await_line("up");
+    told(&served, &["cancel", "1"]);
+    told(&served, &["retry", "1"]);
+    fs::write(&go, "").unwrap();
+    said.await_line("the result of job 1 is dropped: its lease has ended");
+    await_exit(&mut worker);
+    assert_eq!(object(&told(&served, &["job", "1", "--json"]))["status"], "ready");
 }
 
 #[test]
@@ -296,9 +315,12 @@ fn why_retry_cancel_move_and_purge() {
 
     told(&served, &["move", "1", "2", "--to", "sms"]);
     assert_eq!(told(&served, &["purge", "sms", "--dry-run"]), "2 jobs would be deleted\n");
-    assert_eq!(object(&told(&served, &["purge", "sms", "--json"])), json!({
-        "queue": "sms", "deleted": 2
-    }));
+    assert_eq!(
+        object(&told(&served, &["purge", "sms", "--json"])),
+        json!({
+            "queue": "sms", "deleted": 2
+        })
+    );
     assert_eq!(told(&served, &["jobs"]), "");
 }
 
@@ -324,18 +346,15 @@ fn events_are_printed_and_followed_across_a_restart() {
     let said = Said::by(follower.stderr.take().unwrap());
     let lines = Said::by(follower.stdout.take().unwrap());
     // It follows from now on, and hears of the first thing that happens once it does.
-    let mut number = 1;
     while lines.next_line_within_a_moment().is_none() {
-        number += 1;
         add(&first, &["q", "again"]);
     }
     first.kill();
     said.await_line("connecting again");
     let again = serve(&["--workq", "127.0.0.1:0", "--http", &address, "--data", &data]);
     lines.await_line("\tstarted\t");
-    number += 1;
-    assert_eq!(add(&again, &["q", "after"]).parse::<u64>().unwrap(), number);
-    lines.await_line(&format!("job={number}"));
+    let id = add(&again, &["q", "after"]);
+    lines.await_line(&format!("job={id}"));
     follower.kill().unwrap();
     follower.wait().unwrap();
 }
@@ -387,4 +406,84 @@ fn the_flag_goes_before_the_environment_and_workq_before_the_native_api() {
 fn refused_by(command: &mut assert_cmd::Command) -> (i32, String) {
     let output = command.output().unwrap();
     (output.status.code().unwrap(), stderr(&output))
+}
+
+#[test]
+fn all_jobs_that_match_are_counted_and_changed() {
+    let served = served(&["--memory"]);
+    for number in 0..5 {
+        add(&served, &["mail", &format!("payload {number}"), "--tag", "news"]);
+    }
+    add(&served, &["other", "payload 1"]);
+    let all = |command: &str, filter: &[&str]| {
+        told(&served, &[&[command, "--all-matching"], filter].concat())
+    };
+    assert_eq!(all("delete", &["--tag", "news", "--dry-run"]), "5 jobs would be deleted\n");
+    assert_eq!(told(&served, &["jobs"]).lines().count(), 6);
+    assert_eq!(all("move", &["--text", "load 1", "--to", "sms"]), "2 jobs moved\n");
+    assert_eq!(all("cancel", &["--queue", "mail", "--status", "ready"]), "4 jobs cancelled\n");
+    let done = object(&all("retry", &["--tag", "news", "--json"]));
+    assert_eq!((&done["matched"], &done["changed"]), (&json!(5), &json!(4)), "{done}");
+    assert_eq!(done["refused"], json!({"job_not_finished": 1}));
+    assert_eq!(all("delete", &["--status", "ready", "--status", "dead"]), "6 jobs deleted\n");
+    let (code, said) = refused(&served, &["delete", "--all-matching"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("needs a filter"), "{said}");
+    let cases: [&[&str]; 5] = [
+        &["delete", "1", "--all-matching"],
+        &["delete", "1", "--dry-run"],
+        &["cancel", "1", "--queue", "mail"],
+        &["retry", "1", "--tag", "news"],
+        &["move", "1", "--to", "q", "--status", "ready"],
+    ];
+    for wrong in cases {
+        assert_eq!(refused(&served, wrong).0, 2, "{wrong:?}");
+    }
+}
+
+#[test]
+fn constraints_are_set_shown_and_removed() {
+    let served = served(&["--memory"]);
+    let rule = r#"{"queue": "mail", "running_max": 1}"#;
+    told(&served, &["constraint", "put", "one", rule]);
+    add(&served, &["mail", "--ttr", "1h"]);
+    add(&served, &["mail"]);
+    assert_eq!(told(&served, &["constraint", "list"]), "one\tmail\t1\t\t\n");
+    let shown = object(&told(&served, &["constraint", "show", "one", "--json"]));
+    assert_eq!(shown["running_max"], 1);
+    assert!(told(&served, &["constraint", "show", "one"]).contains("running-max\t1\n"));
+    // The first job runs for as long as its worker is not told to end.
+    let (mut worker, said) = work(&served, &["mail", "--", "sh", "-c", "echo up >&2; sleep 600"]);
+    said.await_line("up");
+    assert!(told(&served, &["why", "2"]).starts_with("constraint\tconstraint one"), "");
+    let workers = told(&served, &["workers"]);
+    assert!(workers.contains("\tapi\tmail\t") && workers.ends_with("\t1\n"), "{workers}");
+    told(&served, &["constraint", "delete", "one"]);
+    assert_eq!(refused(&served, &["constraint", "show", "one"]).0, 3);
+    kill(Pid::from_raw(worker.id() as i32), Signal::SIGINT).unwrap();
+    said.await_line("SIGINT");
+    kill(Pid::from_raw(worker.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(await_exit(&mut worker).code(), Some(130));
+    let (code, said) = refused(&served, &["constraint", "put", "bad", "{"]);
+    assert_eq!(code, 2, "{said}");
+    let (code, said) = refused(&served, &["constraint", "put", "bad", "{}"]);
+    assert_eq!(code, 1, "{said}");
+}
+
+#[test]
+fn a_pause_can_wait_until_nobody_is_at_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let go = folder.path().join("go");
+    let served = served(&["--memory"]);
+    add(&served, &["q"]);
+    let script = format!("echo up >&2; until [ -e {} ]; do sleep 0.01; done", go.display());
+    let (mut worker, said) = work(&served, &["q", "--once", "--", "sh", "-c", &script]);
+    said.await_line("up");
+    let (code, told) = refused(&served, &["pause", "q", "--drain", "100ms"]);
+    assert_eq!(code, 4, "{told}");
+    assert!(told.contains("queue q is paused, and 1 job is still at work"), "{told}");
+    fs::write(&go, "").unwrap();
+    let drained = at(&served, &["pause", "q", "--drain", "1m", "--json"]).unwrap();
+    assert_eq!(object(&stdout(&drained)), json!({"drained": true, "leased": 0}));
+    assert_eq!(await_exit(&mut worker).code(), Some(0));
 }

@@ -1,4 +1,4 @@
-//! What the API sets for a queue holds for Gearman's jobs in it, whose protocol knows no such thing.
+//! What the API sets for a queue holds for Gearman's jobs in it, whose protocol has no such thing.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -30,7 +30,7 @@ fn set(served: &Served, queue: &str, fails_max: u32, backoff_ms: u64) {
     let backoff = json!({ "base_ms": backoff_ms, "factor_thousandths": 1000,
         "cap_ms": backoff_ms, "jitter_thousandths": 0 });
     let settings = json!({ "fails_max": fails_max, "backoff": backoff }).to_string();
-    ask(served, &format!("PUT /api/v1/queues/{queue}"), &settings);
+    ask(served, &format!("PUT /api/v1/queues/{queue}/settings"), &settings);
 }
 
 fn submit(peer: &mut Peer, function: &'static str) -> Bytes {

@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use serde_json::{Value, json};
 
 use crate::{
-    server::{Served, lines, until},
+    server::{Served, lines, until, until_taken_back},
     worker::{connect, ended, stop, worker},
 };
 
@@ -81,7 +81,7 @@ async fn a_paused_target_takes_its_question_back() {
     until("it asks for as many as it has slots", || waits() == 3);
     let mut peer = connect(&worker);
     peer.data("pause", json!({"targets": ["q"]}));
-    until("it asks no more", || waits() == 0);
+    until_taken_back("it asks no more", || waits() == 0);
     let id = served.submit("q", json!({"payload": "x"}));
     assert_eq!(served.job(id)["attempts"], 0);
     peer.data("continue", json!({}));
@@ -121,7 +121,7 @@ async fn a_stopping_worker_ends_what_runs_and_takes_nothing_new() {
     let running = served.submit("q", json!({"payload": "wait"}));
     until("it runs", || lines(&served.file("runs")).len() == 1);
     worker.stop();
-    until("nobody asks any more", || {
+    until_taken_back("nobody asks any more", || {
         let (_, queue) = served.ask("GET /api/v1/queues/q", &Value::Null);
         queue["waiting_leases"] == 0
     });

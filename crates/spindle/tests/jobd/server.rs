@@ -186,8 +186,17 @@ impl Peer {
 }
 
 /// Waits until something is so.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let give_up = Instant::now() + WITHIN;
+pub fn until(what: &str, is_so: impl FnMut() -> bool) {
+    within(WITHIN, what, is_so);
+}
+
+/// Waits until something is so, less long than a worker's question to the server lasts by itself.
+pub fn until_taken_back(what: &str, is_so: impl FnMut() -> bool) {
+    within(Duration::from_secs(20), what, is_so);
+}
+
+fn within(time: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
+    let give_up = Instant::now() + time;
     while !is_so() {
         assert!(Instant::now() < give_up, "never came true: {what}");
         std::thread::sleep(Duration::from_millis(10));

@@ -88,8 +88,8 @@ fn a_thousand_jobs_with_failures_and_timeouts_all_come_to_the_end_they_should() 
     let served = Served::new(&folder.path().join("data"), "127.0.0.1:0");
     let marks = folder.path().join("marks");
     std::fs::create_dir(&marks).unwrap();
-    let _workers = ["pulling", "pulling", "pushed"]
-        .map(|role| Talker::worker(role, &served, &marks));
+    let _workers =
+        ["pulling", "pulling", "pushed"].map(|role| Talker::worker(role, &served, &marks));
     let said = Talker::start("pusher", &served, &marks).ended();
     assert_eq!(said, "1000 jobs: 800 plain, 100 failed once, 50 late once, 50 failed\n");
 }

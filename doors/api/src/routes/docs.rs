@@ -9,6 +9,7 @@ use serde_json::Value;
 use utoipa::openapi::OpenApi;
 
 use crate::api::Api;
+use crate::precise::precise;
 use spindle_http::Code;
 
 /// The page loads nothing, and runs nothing.
@@ -28,7 +29,10 @@ pub(crate) async fn docs(State(api): State<Api>) -> Response {
 
 /// The document as JSON.
 pub(crate) fn json(description: &OpenApi) -> String {
-    description.to_json().expect("the document is made of texts and maps")
+    let mut document =
+        serde_json::to_value(description).expect("the document is made of texts and maps");
+    precise(&mut document);
+    document.to_string()
 }
 
 /// The document for people.

@@ -14,7 +14,7 @@ use crate::extract::query;
 use crate::filter::{JobFilter, Walk};
 use crate::view::{Bodies, Job};
 
-const LIMIT: usize = 100;
+const LIMIT: usize = 50;
 const LIMIT_MAX: usize = 1_000;
 
 /// Which page of a list.
@@ -22,7 +22,7 @@ const LIMIT_MAX: usize = 1_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Paging {
-    /// At most so many, 1 to 1000; 100 if not said.
+    /// At most so many, 1 to 1000; 50 if not said.
     limit: Option<usize>,
     /// Where the last page ended: its `next_cursor`.
     cursor: Option<String>,
@@ -51,6 +51,7 @@ impl FromRequestParts<Api> for Asked {
 
 /// A page of jobs.
 #[derive(Serialize, ToSchema)]
+#[schema(as = JobPage)]
 pub(crate) struct Page {
     /// The jobs, oldest first, without payloads and results.
     jobs: Vec<Job>,

@@ -195,6 +195,7 @@ pub(crate) struct Asked {
 
 /// A page of queues.
 #[derive(Serialize, ToSchema)]
+#[schema(as = QueuePage)]
 pub(crate) struct Page {
     /// The queues, in the order of their names.
     queues: Vec<Queue>,

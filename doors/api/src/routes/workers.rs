@@ -77,6 +77,7 @@ pub(crate) struct Held {
 
 /// A page of workers.
 #[derive(Serialize, ToSchema)]
+#[schema(as = WorkerPage)]
 pub(crate) struct Page {
     /// Up to 256 of them, in no order; the last page also has those that only have jobs.
     workers: Vec<Worker>,

@@ -14,6 +14,8 @@ use crate::bench::{Bench, PATIENCE, request};
 struct Follower {
     body: BodyDataStream,
     text: String,
+    /// The place that was told without an event.
+    begins: String,
 }
 
 #[derive(Debug, PartialEq)]
@@ -28,7 +30,8 @@ impl Follower {
         let response = open(bench, query, last).await;
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Follower { body: response.into_body().into_data_stream(), text: String::new() }
+        let body = response.into_body().into_data_stream();
+        Follower { body, text: String::new(), begins: String::new() }
     }
 
     /// The next event; none at the end of the stream.
@@ -43,6 +46,7 @@ impl Follower {
                 let told = (field("id"), field("event"), field("data"));
                 self.text = rest.to_owned();
                 if told.2.is_empty() {
+                    self.begins.push_str(&told.0);
                     continue;
                 }
                 let data = serde_json::from_str(&told.2).unwrap();
@@ -175,4 +179,35 @@ async fn streams_end_when_the_server_stops_and_leave_no_wait_behind() {
     bench.waits(0).await;
     assert_eq!(bench.get("/readyz").await.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(bench.get("/healthz").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_stream_that_does_not_follow_ends_with_the_newest_event() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "a" })).await;
+    bench.submit(json!({ "queue": "b" })).await;
+    let mut follower = Follower::new(&bench, "?after=oldest&follow=false", None).await;
+    let mut kinds = Vec::new();
+    let mut last = String::new();
+    while let Some(told) = follower.next().await {
+        kinds.push(told.event);
+        last = told.id;
+    }
+    assert_eq!(kinds, ["started", "submitted", "submitted"]);
+    let mut rest = Follower::new(&bench, "?follow=false", Some(&last)).await;
+    assert_eq!(rest.next().await, None);
+}
+
+#[tokio::test]
+async fn a_stream_that_begins_now_says_where_that_is() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "before" })).await;
+    let mut follower = Follower::new(&bench, "?follow=false", None).await;
+    assert_eq!(follower.next().await, None);
+    let begins = follower.begins.clone();
+    bench.submit(json!({ "queue": "meanwhile" })).await;
+    let mut resumed = Follower::new(&bench, "?follow=false", Some(&begins)).await;
+    let told = resumed.next().await.expect("what happened since");
+    assert_eq!(told.data["queue"], "meanwhile");
+    assert_eq!(resumed.next().await, None);
 }

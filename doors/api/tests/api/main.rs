@@ -31,6 +31,8 @@ mod queues;
 #[cfg(test)]
 mod strangers;
 #[cfg(test)]
+mod wait;
+#[cfg(test)]
 mod why;
 #[cfg(test)]
 mod workers;

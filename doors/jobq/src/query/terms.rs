@@ -66,7 +66,11 @@ impl Query {
             let op = *known.ok_or_else(|| {
                 Refusal::query(format!("`{op}` is no operator; there are {}", OPS.join(", ")))
             })?;
-            terms.push(Term { op, left: Expr::read(left, false)?, right: Expr::read(right, true)? });
+            terms.push(Term {
+                op,
+                left: Expr::read(left, false)?,
+                right: Expr::read(right, true)?,
+            });
         }
         Ok(Query { terms })
     }
@@ -228,9 +232,17 @@ mod tests {
     #[test]
     fn other_forms_are_refused() {
         for query in [
-            "5", "\"id = 1\"", "[\"id = 1\"]", "[[\"true\"]]", "[[\"=\",1,2,3]]", "{}",
-            "[[\"FOO\",\"id\",\"1\"]]", "[[\"IN\",\"id\",\"(1)\"]]", "[[5,\"id\",\"1\"]]",
-            "[[\"=\",\"1) OR (1\",\"1\"]]", "[[\"=\",\"id\",\"1; delete from job\"]]",
+            "5",
+            "\"id = 1\"",
+            "[\"id = 1\"]",
+            "[[\"true\"]]",
+            "[[\"=\",1,2,3]]",
+            "{}",
+            "[[\"FOO\",\"id\",\"1\"]]",
+            "[[\"IN\",\"id\",\"(1)\"]]",
+            "[[5,\"id\",\"1\"]]",
+            "[[\"=\",\"1) OR (1\",\"1\"]]",
+            "[[\"=\",\"id\",\"1; delete from job\"]]",
         ] {
             assert!(Query::read(query).is_err(), "{query}");
         }

@@ -1,6 +1,6 @@
 //! A door on a bench: its engine, its clock, its log, and requests to it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 
 use axum::Router;
 use axum::body::Body;
@@ -11,7 +11,9 @@ use serde_json::Value;
 use spindle_engine::{Engine, ManualClock};
 use spindle_http::{Names, site};
 use spindle_jobq::{Jobq, Options};
-use spindle_log::MemoryLog;
+use spindle_log::{
+    Ack, Log, LogError, MemoryLog, Position, ReadError, Record, Space, StoredRecords, SubmitError,
+};
 use tower::ServiceExt;
 
 /// When the clocks of these tests start: 2026-01-02T03:04:05.678Z.
@@ -23,7 +25,7 @@ pub const START_S: &str = "1767323045";
 pub struct Bench {
     pub engine: Engine,
     pub clock: Arc<ManualClock>,
-    pub log: Arc<MemoryLog>,
+    pub log: Arc<HeldLog>,
     pub router: Router,
 }
 
@@ -34,10 +36,10 @@ impl Bench {
 
     pub fn with(options: Options) -> Bench {
         let clock = Arc::new(ManualClock::new(START_MS));
-        Bench::on(Arc::new(MemoryLog::new()), clock, options)
+        Bench::on(Arc::default(), clock, options)
     }
 
-    fn on(log: Arc<MemoryLog>, clock: Arc<ManualClock>, options: Options) -> Bench {
+    fn on(log: Arc<HeldLog>, clock: Arc<ManualClock>, options: Options) -> Bench {
         let engine_options = spindle_engine::Options::default();
         let engine = Engine::open(log.clone(), clock.clone(), engine_options).unwrap();
         engine.spawn(|failure| panic!("the log failed: {failure}")).unwrap();
@@ -111,6 +113,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
+        self.log.hold(false);
         self.engine.stop();
     }
 }
@@ -146,5 +149,79 @@ impl Reply {
         assert_eq!((self.status.as_u16(), told["code"].as_str()), (status, Some(code)), "{told}");
         assert_eq!(told["status"], status);
         assert!(!told["message"].as_str().unwrap().is_empty());
+    }
+}
+
+/// A log in memory whose commits can be held back.
+#[derive(Default)]
+pub struct HeldLog {
+    log: MemoryLog,
+    held: Mutex<bool>,
+    let_go: Condvar,
+}
+
+impl HeldLog {
+    pub fn hold(&self, held: bool) {
+        *self.held.lock().unwrap() = held;
+        self.let_go.notify_all();
+    }
+}
+
+impl Log for HeldLog {
+    fn first(&self) -> Position {
+        self.log.first()
+    }
+
+    fn next(&self) -> Position {
+        self.log.next()
+    }
+
+    fn submit(&self, at: Position, record: &Record) -> Result<(), SubmitError> {
+        self.log.submit(at, record)
+    }
+
+    fn next_ack(&self) -> Ack {
+        drop(self.let_go.wait_while(self.held.lock().unwrap(), |held| *held).unwrap());
+        self.log.next_ack()
+    }
+
+    fn read(&self, from: Position) -> Result<StoredRecords, ReadError> {
+        self.log.read(from)
+    }
+
+    fn read_at(&self, position: Position, offset: u32, len: u32) -> Result<Bytes, ReadError> {
+        self.log.read_at(position, offset, len)
+    }
+
+    fn trim_before(&self, position: Position) -> Result<(), LogError> {
+        self.log.trim_before(position)
+    }
+
+    fn record_bytes_max(&self) -> u32 {
+        self.log.record_bytes_max()
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.log.is_exclusive()
+    }
+
+    fn space(&self) -> Space {
+        self.log.space()
+    }
+
+    fn room_bytes(&self) -> u64 {
+        self.log.room_bytes()
+    }
+
+    fn bytes_on_disk(&self) -> u64 {
+        self.log.bytes_on_disk()
+    }
+
+    fn segment_end_before(&self, from: Position) -> Option<Position> {
+        self.log.segment_end_before(from)
+    }
+
+    fn bytes_between(&self, from: Position, to: Position) -> u64 {
+        self.log.bytes_between(from, to)
     }
 }

@@ -48,15 +48,17 @@ async fn the_log_is_complete_and_in_order_beyond_a_page_and_after_a_restart() {
     let check = |job: Value| {
         let events = job["events"].as_array().unwrap();
         assert_eq!(events.len(), 3_502);
-        assert_eq!((&events[0][0], &events[3_501][0]), (&json!("job_created"), &json!("job_state_advanced")));
+        assert_eq!(
+            (&events[0][0], &events[3_501][0]),
+            (&json!("job_created"), &json!("job_state_advanced"))
+        );
         let noted: Vec<u64> = noted(&job).iter().map(|n| n.as_u64().unwrap()).collect();
         assert!(noted.iter().copied().eq(0..3_500));
         assert_eq!(job["state"], json!(["X"]));
     };
     check(bench.job(1).await);
-    let in_memory = bench.engine.look(|state| {
-        state.image(spindle_core::JobId(1)).unwrap().rare().events.len()
-    });
+    let in_memory =
+        bench.engine.look(|state| state.image(spindle_core::JobId(1)).unwrap().rare().events.len());
     assert!(in_memory <= 1_000, "{in_memory} events in memory");
     let bench = bench.restarted();
     check(bench.job(1).await);

@@ -145,8 +145,7 @@ async fn a_ready_job_is_worked_by_any_door_and_listed_with_what_the_engine_makes
     assert_eq!(list().await, json!(["DEAD", {"attempts": 1}]));
     assert_eq!(bench.job(id).await["payload"], json!({"to": "a"}));
     assert_eq!(bench.matches("[[\"=\", \"payload ->> 'to'\", \"a\"]]").await, [id]);
-    let reply =
-        bench.send(Method::DELETE, &format!("/api/v0/job/{id}"), Body::empty()).await;
+    let reply = bench.send(Method::DELETE, &format!("/api/v0/job/{id}"), Body::empty()).await;
     assert_eq!(reply.status, 200);
     assert_eq!(bench.matches("[]").await, [0; 0]);
 }

@@ -30,7 +30,9 @@ async fn a_bare_body_is_the_new_state_and_the_whole_job_is_told() {
 async fn any_json_is_a_state() {
     let bench = Bench::new();
     bench.create("1").await;
-    for state in ["null", "{}", "{\"old\": 1}", "{\"new\": 1}", "{\"old\":1,\"new\":2,\"x\":3}", "7"] {
+    for state in
+        ["null", "{}", "{\"old\": 1}", "{\"new\": 1}", "{\"old\":1,\"new\":2,\"x\":3}", "7"]
+    {
         let job = bench.ok("/api/v0/job/1/state", state).await;
         assert_eq!(job["state"], serde_json::from_str::<serde_json::Value>(state).unwrap());
     }

@@ -64,12 +64,9 @@ fn not_held() -> Problem {
 fn work_result(done: Done) -> WorkResult {
     let worker_finished_at = done.finished_at;
     match done.outcome {
-        Outcome::Success { result } => WorkResult {
-            success: true,
-            bytes: result,
-            worker_finished_at,
-            ..WorkResult::default()
-        },
+        Outcome::Success { result } => {
+            WorkResult { success: true, bytes: result, worker_finished_at, ..WorkResult::default() }
+        }
         Outcome::Failure { reason, should_retry, message, error } => WorkResult {
             success: false,
             retry: should_retry,
@@ -83,14 +80,11 @@ fn work_result(done: Done) -> WorkResult {
 }
 
 async fn finish(door: &LightJq, claim: Claim, result: WorkResult) -> Answered<()> {
-    let finished = door.desk().change(|engine| {
-        engine.finish(claim, result.clone(), Type::Msgpack)
-    });
+    let finished = door.desk().change(|engine| engine.finish(claim, result.clone(), Type::Msgpack));
     finished.await.map_err(|refused| match refused {
-        Refused::Rejected(
-            Rejection::NotHeld | Rejection::NotFound | Rejection::Finished,
-            _,
-        ) => not_held(),
+        Refused::Rejected(Rejection::NotHeld | Rejection::NotFound | Rejection::Finished, _) => {
+            not_held()
+        }
         other => other.into(),
     })
 }

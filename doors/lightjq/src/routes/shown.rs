@@ -56,13 +56,18 @@ pub(crate) struct Told {
     pub packed: Vec<u8>,
 }
 
+/// A job, and its result in MessagePack if it has one.
+type Read = (JobImage, Option<Bytes>);
+
 impl LightJq {
     /// A job, once all that is told of it is durable. A result that is told counts as read.
     pub(crate) async fn told(&self, id: JobId, reads: &Reads) -> Answered<Told> {
         let (read, gate) = self.look(id)?;
         self.desk().durable(gate).await;
         let (image, result) = read.ok_or_else(no_job)?;
-        if let Some(keep_read_ms) = image.rare().keep_read_ms.filter(|_| reads.0 && result.is_some()) {
+        if let Some(keep_read_ms) =
+            image.rare().keep_read_ms.filter(|_| reads.0 && result.is_some())
+        {
             let command = Command::ResultRead { id, keep_read_ms };
             // It may be gone by now, or be told again by somebody else: nothing is lost by that.
             let _ = self.desk().call(|engine| engine.execute(&command)).await;
@@ -71,7 +76,7 @@ impl LightJq {
         Ok(Told { status, packed: shown(&image, result).encode() })
     }
 
-    fn look(&self, id: JobId) -> Answered<(Option<(JobImage, Option<Bytes>)>, Gate)> {
+    fn look(&self, id: JobId) -> Answered<(Option<Read>, Gate)> {
         let mut tries = 0;
         loop {
             tries += 1;

@@ -113,10 +113,7 @@ fn target(door: &LightJq, url: &str, peer: Option<SocketAddr>) -> Answered<Targe
         (status = "4XX", description = "There is no such worker",
             content((ProblemBody = "application/msgpack"),
                 (ProblemBody = "application/problem+json")))))]
-pub(crate) async fn leave(
-    State(door): State<LightJq>,
-    Caller(id): Caller,
-) -> Answered<StatusCode> {
+pub(crate) async fn leave(State(door): State<LightJq>, Caller(id): Caller) -> Answered<StatusCode> {
     let lost = door.roll().remove(id).ok_or_else(no_worker)?;
     door.give_up_all(lost).await;
     Ok(StatusCode::NO_CONTENT)

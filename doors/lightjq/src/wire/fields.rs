@@ -22,9 +22,8 @@ impl<'a> Fields<'a> {
                 return Err(WireError::KeyNotText);
             };
             let key = std::str::from_utf8(key).map_err(|_| WireError::KeyNotText)?;
-            let (value, behind) = behind
-                .split_at_checked(value_len(behind)?)
-                .ok_or(WireError::Truncated)?;
+            let (value, behind) =
+                behind.split_at_checked(value_len(behind)?).ok_or(WireError::Truncated)?;
             rest = behind;
             let Some(name) = names.iter().find(|name| **name == key) else { continue };
             if known.iter().any(|(other, _)| other == name) {
@@ -87,8 +86,10 @@ impl<'a> Fields<'a> {
     /// A field that is a time in seconds, whole or not, in milliseconds: rounded up, so that a
     /// little time is not none.
     pub fn seconds_ms(&self, name: &'static str, max_ms: u64) -> Result<Option<u64>, WireError> {
-        let out_of_range =
-            WireError::OutOfRange { field: name, wanted: "a number of seconds above 0, at most 49 days" };
+        let out_of_range = WireError::OutOfRange {
+            field: name,
+            wanted: "a number of seconds above 0, at most 49 days",
+        };
         let ms = match self.head(name)? {
             None => return Ok(None),
             Some((Head::Int(seconds), _)) => {
@@ -99,7 +100,9 @@ impl<'a> Fields<'a> {
                 Some((seconds * 1000.0).ceil() as u64)
             }
             Some((Head::Float(_), _)) => None,
-            Some(_) => return Err(WireError::WrongType { field: name, wanted: "a number of seconds" }),
+            Some(_) => {
+                return Err(WireError::WrongType { field: name, wanted: "a number of seconds" });
+            }
         };
         ms.filter(|ms| (1..=max_ms).contains(ms)).map(Some).ok_or(out_of_range)
     }

@@ -69,9 +69,7 @@ impl NewJob {
             priority,
             max_retry,
             keep_result: fields.bool("keep_result")?.unwrap_or(false),
-            timeout_ms: fields
-                .seconds_ms("timeout", TIMEOUT_MS_MAX)?
-                .unwrap_or(DEFAULT_TIMEOUT_MS),
+            timeout_ms: fields.seconds_ms("timeout", TIMEOUT_MS_MAX)?.unwrap_or(DEFAULT_TIMEOUT_MS),
         })
     }
 }

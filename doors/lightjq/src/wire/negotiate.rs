@@ -10,7 +10,8 @@ pub enum Format {
 }
 
 /// Names people have given MessagePack; the first one is what answers say.
-const MSGPACK: [&str; 3] = ["application/msgpack", "application/x-msgpack", "application/vnd.msgpack"];
+const MSGPACK: [&str; 3] =
+    ["application/msgpack", "application/x-msgpack", "application/vnd.msgpack"];
 const JSON: &str = "application/json";
 
 impl Format {

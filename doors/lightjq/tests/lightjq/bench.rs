@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
-use spindle_engine::{Engine, ManualClock};
+use spindle_engine::{Caller, ConnectionId, Delivery, Engine, Mailbox, ManualClock};
 use spindle_http::{Names, site};
 use spindle_lightjq::wire::{from_json, to_json};
 use spindle_lightjq::{LightJq, Options};
@@ -127,6 +127,17 @@ impl Bench {
 
     pub async fn done(&self, worker: &str, body: Value) -> Reply {
         self.send(packed("POST", "/done", Some(worker), &body)).await
+    }
+
+    /// The engine numbers all waits: this one takes a number, and is over at once.
+    pub fn next_ticket(&self) -> u64 {
+        struct Deaf;
+        impl Mailbox for Deaf {
+            fn deliver(&self, _: Delivery) {}
+            fn durable_moved(&self) {}
+        }
+        let caller = Caller { connection: ConnectionId(7), mailbox: Arc::new(Deaf) };
+        self.engine.wait_for_room(&caller).0
     }
 
     /// Waits until so many clients wait for the engine.

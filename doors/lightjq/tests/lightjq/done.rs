@@ -68,9 +68,8 @@ async fn without_retries_the_first_failure_is_the_last() {
 async fn a_job_that_takes_too_long_has_failed_with_timeout_and_its_worker_is_too_late() {
     let bench = Bench::new();
     let worker = bench.worker(1).await;
-    let id = bench
-        .submit(json!({"name": "n", "argument": {}, "max_retry": 1, "timeout": 0.5}))
-        .await;
+    let id =
+        bench.submit(json!({"name": "n", "argument": {}, "max_retry": 1, "timeout": 0.5})).await;
     for attempt in 1..=2 {
         assert_eq!(bench.take(&worker).await["timeout"], json!(0.5));
         bench.pass(500);
@@ -172,9 +171,11 @@ async fn jobs_and_ends_of_other_doors_are_told_in_this_ones_words() {
     let done = json!({"job_id": id.to_string(), "type": "success", "result": {"b": 1}});
     bench.done(&worker, done).await.is(204);
     assert_eq!(bench.job(&id.to_string()).await["result"], json!({"b": 1}));
-    for (queue, payload, kind) in
-        [("b", &b"\xff\0"[..], Type::Bytes), ("bad", b"\xc1", Type::Msgpack), ("bad", b"{", Type::Json)]
-    {
+    for (queue, payload, kind) in [
+        ("b", &b"\xff\0"[..], Type::Bytes),
+        ("bad", b"\xc1", Type::Msgpack),
+        ("bad", b"{", Type::Json),
+    ] {
         submit(queue, payload, kind);
         let reply = bench.next(&worker, "60").await;
         let bin = [&b"\xa8argument\xc4"[..], &[payload.len() as u8], payload].concat();

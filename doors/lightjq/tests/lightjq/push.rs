@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use spindle_lightjq::wire::to_json;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::bench::{Bench, PATIENCE, by, packed, until};
 
@@ -207,9 +207,10 @@ async fn a_worker_that_nobody_can_reach_is_dropped_after_half_a_minute_and_its_j
 #[tokio::test]
 async fn where_nobody_listens_a_job_is_not_tried() {
     let bench = Bench::new();
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = free.local_addr().unwrap();
-    drop(free);
+    // Bound and not listened on: nobody else gets the port meanwhile.
+    let silent = TcpSocket::new_v4().unwrap();
+    silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let addr = silent.local_addr().unwrap();
     pushed_to(&bench, addr, 1).await;
     let id = bench.submit(json!({"name": "n", "argument": {}, "max_retry": 0})).await;
     until(|| bench.door.workers()[0].failing_since_ms.is_some()).await;

@@ -9,7 +9,8 @@ use crate::bench::{Bench, ask, packed, with};
 #[tokio::test]
 async fn malformed_messagepack_gets_a_400_that_says_what_is_wrong() {
     let bench = Bench::new();
-    let deep = [&b"\x82\xa4name\xa1n\xa8argument"[..], &b"\x81\xa1a".repeat(1_000), b"\xc0"].concat();
+    let deep =
+        [&b"\x82\xa4name\xa1n\xa8argument"[..], &b"\x81\xa1a".repeat(1_000), b"\xc0"].concat();
     for (body, says) in [
         (Bytes::new(), "ends in the middle"),
         (Bytes::from_static(b"\xc1"), "0xc1"),

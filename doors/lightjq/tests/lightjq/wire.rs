@@ -53,7 +53,10 @@ proptest! {
     }
 
     #[test]
-    fn a_value_cut_off_anywhere_is_truncated(value in any_packed(), at in any::<prop::sample::Index>()) {
+    fn a_value_cut_off_anywhere_is_truncated(
+        value in any_packed(),
+        at in any::<prop::sample::Index>(),
+    ) {
         let bytes = pack(&value);
         let cut = at.index(bytes.len());
         prop_assert_eq!(value_len(&bytes[..cut]), Err(WireError::Truncated));
@@ -179,7 +182,8 @@ fn a_job_with_nothing_but_the_needed_has_the_documents_defaults() {
 #[test]
 fn a_job_says_all_there_is_to_say_and_its_argument_is_kept_byte_by_byte() {
     // Keys that are no texts, ext types, integers longer than they need be.
-    let argument = b"\x83\x01\xcd\x00\x01\xc0\xd6\xff\0\0\0\x01\xa1k\xcf\xff\xff\xff\xff\xff\xff\xff\xff";
+    let argument =
+        b"\x83\x01\xcd\x00\x01\xc0\xd6\xff\0\0\0\x01\xa1k\xcf\xff\xff\xff\xff\xff\xff\xff\xff";
     let mut pack = Pack::new();
     pack.map(7).text("name").text("n").text("argument").raw(argument);
     pack.text("priority").int(-2_147_483_648).text("max_retry").uint(0);
@@ -215,10 +219,9 @@ fn what_a_job_must_not_be_is_said() {
     for value in [Packed::from(-1), Packed::F64(1.0)] {
         refused(&[name(), argument(), ("max_retry", value)], "`max_retry` must be");
     }
-    for value in
-        [Packed::from(-1), Packed::from(0), Packed::F64(-0.5), Packed::F64(f64::NAN)]
-            .into_iter()
-            .chain([Packed::F64(f64::INFINITY), Packed::from(u64::MAX), Packed::from("5")])
+    for value in [Packed::from(-1), Packed::from(0), Packed::F64(-0.5), Packed::F64(f64::NAN)]
+        .into_iter()
+        .chain([Packed::F64(f64::INFINITY), Packed::from(u64::MAX), Packed::from("5")])
     {
         refused(&[name(), argument(), ("timeout", value)], "`timeout` must be");
     }
@@ -233,15 +236,15 @@ fn what_a_job_must_not_be_is_said() {
 
 #[test]
 fn a_great_many_retries_are_as_many_as_can_be() {
-    let many = [("name", "n".into()), ("argument", Packed::Map(vec![])), ("max_retry", u64::MAX.into())];
+    let many =
+        [("name", "n".into()), ("argument", Packed::Map(vec![])), ("max_retry", u64::MAX.into())];
     assert_eq!(NewJob::decode(&map(&many)).unwrap().max_retry, Some(u32::MAX));
 }
 
 #[test]
 fn a_worker_says_what_it_takes() {
     let plain = [("name", Packed::from("w")), ("max_jobs", Packed::from(3))];
-    let expected =
-        Registration { name: "w".to_owned(), max_jobs: 3, url: None, names: None };
+    let expected = Registration { name: "w".to_owned(), max_jobs: 3, url: None, names: None };
     assert_eq!(Registration::decode(&map(&plain)), Ok(expected.clone()));
     let names = Packed::Array(vec!["a".into(), "b".into()]);
     let full = [&plain[..], &[("url", "http://x".into()), ("names", names)]].concat();
@@ -359,11 +362,9 @@ fn a_job_is_told_with_all_six_of_its_fields() {
 fn an_order_names_its_job_twice_and_tells_seconds() {
     let order = |timeout_ms| Order { job: JobId(7), name: b"n", argument: b"\x80", timeout_ms };
     let head = b"\x85\xa2id\xa17\xa6job_id\xa17\xa4name\xa1n\xa8argument\x80\xa7timeout";
-    for (timeout_ms, tail) in [
-        (Some(30_000), &b"\x1e"[..]),
-        (Some(1_500), b"\xcb\x3f\xf8\0\0\0\0\0\0"),
-        (None, b"\xc0"),
-    ] {
+    for (timeout_ms, tail) in
+        [(Some(30_000), &b"\x1e"[..]), (Some(1_500), b"\xcb\x3f\xf8\0\0\0\0\0\0"), (None, b"\xc0")]
+    {
         assert_eq!(order(timeout_ms).encode(), [&head[..], tail].concat(), "{timeout_ms:?}");
     }
 }

@@ -241,3 +241,37 @@ async fn names_beyond_what_one_lease_asks_for_are_given_to_who_names_them_until_
     let all = bench.worker(2_000).await;
     assert_eq!(bench.take(&all).await["id"], json!(id));
 }
+
+#[tokio::test]
+async fn requests_of_one_worker_that_wait_side_by_side_leave_each_other_alone() {
+    let bench = Bench::new();
+    let worker = bench.worker(3).await;
+    bench.submit_plain("n").await;
+    let id = bench.take(&worker).await["id"].clone();
+    bench.done(&worker, json!({"job_id": id, "type": "success"})).await.is(204);
+    let waiting = async {
+        tokio::join!(
+            bench.next(&worker, "300"),
+            bench.next(&worker, "300"),
+            bench.next(&worker, "300")
+        )
+    };
+    let jobs = async {
+        bench.waits(3).await;
+        // A new name: each of them asks anew, once.
+        bench.register(json!({"name": "other", "max_jobs": 1})).await;
+        bench.submit_plain("m").await;
+        bench.waits(2).await;
+        let before = bench.next_ticket();
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(bench.next_ticket(), before + 1, "nobody but this test has asked");
+        bench.submit_plain("m").await;
+        bench.submit_plain("m").await;
+    };
+    let ((a, b, c), ()) = tokio::join!(waiting, jobs);
+    for reply in [a, b, c] {
+        reply.is(200);
+    }
+}

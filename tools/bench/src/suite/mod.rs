@@ -2,6 +2,7 @@
 
 mod gearman;
 mod heavy;
+mod http;
 mod plain;
 mod session;
 

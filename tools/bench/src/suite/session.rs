@@ -1,6 +1,6 @@
 //! One session of the suite: how large its runs are, and what it has found so far.
 
-use super::{gearman, heavy, plain};
+use super::{gearman, heavy, http, plain};
 use crate::cli;
 use crate::gate::{Gate, Judgement, Verdict};
 use crate::machine::{Machine, require_disk};
@@ -9,6 +9,7 @@ use crate::scenario::{Setting, echo_frame_bytes};
 use crate::server::{Echo, Server};
 use crate::target::Door;
 use crate::wire::Wire;
+use crate::wire::http::Submits;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
@@ -103,6 +104,9 @@ impl Session<'_> {
             Gate::GearmanLifecycle8 => gearman::lifecycle(self),
             Gate::GearmanMemory => gearman::memory(self),
             Gate::GearmanRoundtrip8 => gearman::roundtrip(self),
+            Gate::ApiSubmit8 => http::submits(self, Door::Api, Submits::Api),
+            Gate::ApiBatch8 => http::batches(self),
+            Gate::LightjqSubmit8 => http::submits(self, Door::Lightjq, Submits::Lightjq),
         }
     }
 

@@ -25,8 +25,10 @@ impl Model {
             Command::Release { claim, cause } => self.apply_release(*claim, *cause, now_ms),
             Command::HolderGone { holder } => self.apply_holder_gone(*holder, now_ms),
             Command::Retry { image, payload } => {
-                let labels = image.rare().labels.clone();
-                self.change(image.id).rare_mut().labels = labels;
+                // Matched anew, and its pages are where the image was carried to.
+                let rare = self.change(image.id).rare_mut();
+                rare.labels.clone_from(&image.rare().labels);
+                rare.pages.clone_from(&image.rare().pages);
                 self.apply_retry(JobId(image.id), payload.as_ref(), now_ms);
             }
             Command::Edit(edit) => self.apply_edit(edit, now_ms),

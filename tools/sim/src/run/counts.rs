@@ -53,6 +53,8 @@ counts! {
     carried = "carried",
     /// Such payloads read whole in a later life of the server.
     read_back = "read back after a restart",
+    /// Payloads that rotted on the disk while no server ran.
+    rotten = "rotten payloads",
     /// Submits refused because the disk was full.
     full_refusals = "submits refused by a full disk",
     /// Ends of jobs and deletes accepted while it was.

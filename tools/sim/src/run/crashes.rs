@@ -20,7 +20,7 @@ impl Run {
     /// The first start, or one after a crash, is in the model too.
     pub(super) fn started(&mut self) -> Judged {
         let grace_ms = self.server.grace_ms();
-        begin_epoch(&mut self.model, grace_ms, self.server.now_ms());
+        begin_epoch(&mut self.model, &self.rot.dying, grace_ms, self.server.now_ms());
         self.history.restart(&self.model, self.server.durable());
         self.seen_trims = 0;
         if self.model.epoch() <= self.told_epoch {
@@ -119,9 +119,12 @@ impl Run {
         survived.lose_memory();
         let folded = self.server.fold_of(&log);
         match folded {
-            Ok(state) => survived
-                .compare(&state)
-                .map_err(|why| format!("the log ends at {next} (durable {durable}), and {why}"))?,
+            Ok(state) => {
+                survived.compare(&state).map_err(|why| {
+                    format!("the log ends at {next} (durable {durable}), and {why}")
+                })?;
+                self.let_rot(&log, &state);
+            }
             Err(_) if !self.server.disk.is_powered() => return Ok(false),
             Err(why) => return Err(why),
         }
@@ -144,7 +147,8 @@ impl Run {
                 self.free_disk();
                 // Its first record may have made it.
                 let mut begun = self.model.clone();
-                begin_epoch(&mut begun, self.server.grace_ms(), self.server.now_ms());
+                let (grace_ms, now_ms) = (self.server.grace_ms(), self.server.now_ms());
+                begin_epoch(&mut begun, &self.rot.dying, grace_ms, now_ms);
                 self.history.record(&self.model, &begun, next + 1);
                 Ok(false)
             }
@@ -153,13 +157,20 @@ impl Run {
     }
 }
 
-/// A new epoch, and the leases of older ones ended or given time.
-fn begin_epoch(model: &mut Model, grace_ms: u64, now_ms: u64) {
+/// A new epoch, the leases of older ones ended or given time, and the jobs dead whose payloads are
+/// damaged.
+fn begin_epoch(model: &mut Model, dying: &[u64], grace_ms: u64, now_ms: u64) {
     let epoch = model.epoch() + 1;
     model.apply(&Command::Start { epoch }, now_ms, None);
     let ids: Vec<u64> = model.jobs().map(|job| job.id).collect();
     for window in ids.chunks(256) {
         let from = JobId(window[0]);
         model.apply(&Command::Recover { from, grace_ms }, now_ms, None);
+    }
+    for id in dying.iter().map(|id| JobId(*id)) {
+        // It may have died of the lease it lost.
+        if model.job(id).is_some_and(|job| !job.status().is_finished()) {
+            model.apply(&Command::PayloadDamaged { id }, now_ms, None);
+        }
     }
 }

@@ -12,6 +12,7 @@ mod large;
 mod options;
 mod reads;
 mod relabel;
+mod rot;
 mod server;
 mod waits;
 
@@ -29,6 +30,7 @@ use history::History;
 use joins::Persisted;
 use large::Large;
 pub use options::{FaultName, Planted};
+use rot::Rot;
 use server::Server;
 use waits::Waits;
 
@@ -67,6 +69,7 @@ pub struct Run {
     told_epoch: u64,
     persisted: Vec<Persisted>,
     large: Large,
+    rot: Rot,
     phases: Phases,
     /// What was accepted on a full disk and is not durable yet.
     full_changes_undurable: u64,
@@ -109,6 +112,7 @@ impl Run {
             told_epoch: 0,
             persisted: Vec::new(),
             large: Large::default(),
+            rot: Rot::new(seed),
             phases,
             full_changes_undurable: 0,
             planted,

@@ -24,7 +24,9 @@ impl Run {
     /// Lets the engine match all jobs there are. Nobody must wait: who is handed a job on the way
     /// is judged by what was so at that moment, which the model does not know.
     pub(super) fn relabel(&mut self) -> Judged {
-        if self.waits.count() > 0 {
+        // Once it is done, jobs keep what labels somebody brings with them.
+        let nothing_to_do = self.server.engine().look(|state| state.is_relabelled());
+        if self.waits.count() > 0 || nothing_to_do {
             return Ok(());
         }
         // All of it in one record: a crash keeps all or nothing.

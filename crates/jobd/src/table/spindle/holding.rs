@@ -11,6 +11,8 @@ use crate::table::row::{Owned, RowId};
 pub(super) struct Holding {
     token: String,
     target: String,
+    /// The worker has decided about it.
+    is_taken: bool,
     /// Its process was started.
     is_started: bool,
     /// It has ended against our will.
@@ -39,6 +41,7 @@ impl Holdings {
         let holding = Holding {
             token,
             target,
+            is_taken: false,
             is_started: false,
             is_lost: false,
             is_written: false,
@@ -65,6 +68,13 @@ impl Holdings {
 
     pub fn clear(&mut self) {
         self.0.clear();
+    }
+
+    /// The worker has decided about the job.
+    pub fn take(&mut self, id: RowId) {
+        if let Some(holding) = self.0.get_mut(&id) {
+            holding.is_taken = true;
+        }
     }
 
     /// Whether the job may start now. A lost one is forgotten instead.
@@ -99,7 +109,7 @@ impl Holdings {
         let mut owned: Vec<Owned> = self
             .0
             .iter()
-            .filter(|(_, holding)| !holding.is_lost)
+            .filter(|(_, holding)| holding.is_taken && !holding.is_lost)
             .map(|(id, holding)| Owned {
                 id: *id,
                 target: holding.target.clone(),
@@ -114,5 +124,41 @@ impl Holdings {
 impl Holding {
     pub fn token(&self) -> &str {
         &self.token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holdings() -> Holdings {
+        let mut holdings = Holdings::default();
+        for id in [2, 1] {
+            holdings.insert(RowId(id), format!("token{id}"), "q".to_owned(), None);
+        }
+        holdings
+    }
+
+    #[test]
+    fn a_row_on_its_way_is_nobodys_to_give_back() {
+        let mut holdings = holdings();
+        assert_eq!(holdings.owned(), []);
+        holdings.take(RowId(1));
+        holdings.take(RowId(2));
+        assert!(holdings.start(RowId(2)));
+        let owned = |id, running| Owned { id: RowId(id), target: "q".to_owned(), running };
+        assert_eq!(holdings.owned(), [owned(1, false), owned(2, true)]);
+    }
+
+    #[test]
+    fn a_lost_row_does_not_start_and_its_end_is_not_written() {
+        let mut holdings = holdings();
+        assert!(holdings.start(RowId(1)));
+        holdings.lose(RowId(1));
+        holdings.lose(RowId(2));
+        assert!(holdings.to_finish(RowId(1)).is_none());
+        assert!(holdings.contains(RowId(1)), "its process may still run");
+        assert!(!holdings.start(RowId(2)));
+        assert!(!holdings.contains(RowId(2)));
     }
 }

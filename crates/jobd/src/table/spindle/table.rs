@@ -295,6 +295,10 @@ impl Leases for SpindleTable {
         Ok(Some(given.leased()))
     }
 
+    fn taken(&self, id: RowId) {
+        self.shared.holdings.lock().take(id);
+    }
+
     async fn lost(&self) -> RowId {
         match self.lost.lock().await.recv().await {
             Some(id) => id,

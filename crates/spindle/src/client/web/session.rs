@@ -7,12 +7,12 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use ureq::http::Method;
 
 use super::http::{Asking, Http};
 use crate::{
-    cli::{IfTaken, JobName, JobStatus, PayloadType},
+    cli::{IfTaken, JobName, PayloadType},
     client::{
         line::Line,
         session::{AskError, Finished, Leased, NewJob, Session, Wanted},
@@ -35,8 +35,8 @@ pub struct WebSession {
 }
 
 /// What the API is told of a payload or a result.
-#[derive(Debug, Serialize)]
-struct Told {
+#[derive(Debug, Default, Serialize)]
+pub struct Told {
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -214,7 +214,9 @@ impl Session for WebSession {
     fn jobs(&mut self, wanted: &Wanted) -> Result<Vec<Job>, AskError> {
         let mut query = String::new();
         let queue = wanted.queue.as_deref().map(|queue| ("queue", queue));
-        let status = wanted.status.map(|status| ("status", status_word(status)));
+        let statuses: Vec<&str> = wanted.statuses.iter().map(|status| status.word()).collect();
+        let statuses = statuses.join(",");
+        let status = (!statuses.is_empty()).then_some(("status", statuses.as_str()));
         let others = wanted.filters.iter().map(|(name, value)| (*name, value.as_str()));
         for (name, value) in queue.into_iter().chain(status).chain(others) {
             query += &format!("&{name}={}", encoded(value));
@@ -278,8 +280,15 @@ impl Session for WebSession {
         let end = if success { "complete" } else { "fail" };
         let path = format!("/api/v1/leases/{}/{end}", job.claim);
         let body = json!({ "result_base64": BASE64_STANDARD.encode(&result) });
-        self.http.answer(Asking::post(&path).with(&body))?;
-        Ok(())
+        match self.http.answer(Asking::post(&path).with(&body)) {
+            Ok(_) => Ok(()),
+            // The API tells a lease that was lost from a job that is finished by its job.
+            Err(AskError::LeaseEnded) => {
+                let job: Job = self.http.ask(Asking::get(&format!("/api/v1/jobs/{}", job.id)))?;
+                Err(if is_finished(&job) { AskError::Finished } else { AskError::LeaseEnded })
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -323,21 +332,10 @@ fn submit(job: &NewJob) -> Result<Submit<'_>, AskError> {
     })
 }
 
-/// A payload as fields of a body.
-pub fn payload_fields(payload: &Bytes, kind: PayloadType) -> Result<Map<String, Value>, AskError> {
-    let told = serde_json::to_value(told(payload, kind)?);
-    match told {
-        Ok(Value::Object(fields)) => Ok(fields),
-        _ => Err(AskError::Unable("the payload cannot be told as JSON".to_owned())),
-    }
-}
-
-fn told(payload: &Bytes, kind: PayloadType) -> Result<Told, AskError> {
+/// A payload as a body's fields.
+pub fn told(payload: &Bytes, kind: PayloadType) -> Result<Told, AskError> {
     let coded = || Some(BASE64_STANDARD.encode(payload));
     Ok(match kind {
-        PayloadType::Bytes if payload.is_empty() => {
-            Told { payload: None, payload_base64: None, payload_type: None }
-        }
         PayloadType::Bytes => Told { payload: None, payload_base64: coded(), payload_type: None },
         PayloadType::Msgpack => {
             Told { payload: None, payload_base64: coded(), payload_type: Some("msgpack") }
@@ -381,17 +379,6 @@ fn finished(job: &Job) -> Result<Finished, AskError> {
     let remarks = remarks.into_iter().filter(|(_, text)| !text.is_empty());
     let remarks = remarks.map(|(name, text)| (name, text.clone())).collect();
     Ok(Finished { id, success: job.status == "done", result, remarks })
-}
-
-fn status_word(status: JobStatus) -> &'static str {
-    match status {
-        JobStatus::Scheduled => "scheduled",
-        JobStatus::Ready => "ready",
-        JobStatus::Leased => "leased",
-        JobStatus::Parked => "parked",
-        JobStatus::Done => "done",
-        JobStatus::Dead => "dead",
-    }
 }
 
 /// A queue's path.

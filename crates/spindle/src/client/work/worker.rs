@@ -143,14 +143,19 @@ impl Work<'_> {
             match link.finish(job, success, result.clone()) {
                 Ok(()) => return true,
                 // The answer to an earlier try was lost on its way.
-                Err(AskError::LeaseEnded) if !is_first => return true,
+                Err(AskError::Finished) if !is_first => return true,
                 Err(AskError::NotFound) => {
                     self.tell_dropped(job, "it was deleted, or its time to live is over");
                     return false;
                 }
+                Err(AskError::Finished) => {
+                    let why = "another worker finished it first: it took longer than its TTR";
+                    self.tell_dropped(job, why);
+                    return false;
+                }
                 Err(AskError::LeaseEnded) => {
-                    let why = "its lease ended before: it took longer than its TTR, or another \
-                               worker finished it first";
+                    let why = "its lease has ended, and the job is given out again: it took \
+                               longer than its TTR, or the server lost its power meanwhile";
                     self.tell_dropped(job, why);
                     return false;
                 }
@@ -214,7 +219,7 @@ impl Heart {
                 progress.tell(what);
                 self.interval
             }
-            Err(AskError::NotFound | AskError::LeaseEnded) => {
+            Err(AskError::NotFound | AskError::LeaseEnded | AskError::Finished) => {
                 self.is_still = true;
                 let why = "was deleted, or its lease is lost";
                 progress.tell(format_args!("job {} {why}; its command runs on", job.id));

@@ -1,0 +1,100 @@
+//! Which jobs a command is about: by name, or all that a filter means.
+
+use clap::{Args, ValueEnum};
+
+use super::values::{JobName, parse_queue};
+
+/// Where a job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum JobStatus {
+    /// Its time has not come
+    Scheduled,
+    /// Any worker may have it
+    Ready,
+    /// A worker has it
+    Leased,
+    /// Kept aside
+    Parked,
+    /// Completed
+    Done,
+    /// Failed for good
+    Dead,
+}
+
+impl JobStatus {
+    /// As the native API writes it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Ready => "ready",
+            Self::Leased => "leased",
+            Self::Parked => "parked",
+            Self::Done => "done",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// What a job must be like. All of what is said must hold.
+#[derive(Debug, Args)]
+pub struct Filter {
+    /// Only those of this status; may be given again
+    #[arg(long, value_enum)]
+    pub status: Vec<JobStatus>,
+    /// Only those that came through this door: api, workq, gearman, gearman_draft, lightjq, jobq
+    #[arg(long, value_name = "DOOR")]
+    pub door: Option<String>,
+    /// Only those with this tag
+    #[arg(long, value_name = "WORD")]
+    pub tag: Option<String>,
+    /// Only those with this text in their payload
+    #[arg(long, value_name = "TEXT")]
+    pub text: Option<String>,
+    /// Only those added at this time or later: 2030-01-31T08:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only those added before this time
+    #[arg(long, value_name = "TIME")]
+    pub before: Option<String>,
+}
+
+impl Filter {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.status.is_empty() && self.fields().is_empty()
+    }
+
+    /// Its fields, as the native API names them, but for status and queue.
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let fields = [
+            ("door", &self.door),
+            ("tag", &self.tag),
+            ("text", &self.text),
+            ("created_from", &self.since),
+            ("created_before", &self.before),
+        ];
+        let said = fields.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
+        said.collect()
+    }
+}
+
+/// Jobs by their names, or all that a filter means.
+#[derive(Debug, Args)]
+pub struct Selection {
+    /// The jobs
+    #[arg(value_name = "JOB", required_unless_present = "all_matching")]
+    pub ids: Vec<JobName>,
+    /// All jobs that the filter means: at least one of --queue, --status, --door, --tag, --text,
+    /// --since and --before
+    #[arg(long, conflicts_with = "ids")]
+    pub all_matching: bool,
+    /// Only those of this queue
+    #[arg(long, requires = "all_matching", conflicts_with = "ids", value_parser = parse_queue)]
+    pub queue: Option<String>,
+    /// What they must be like.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Only say how many there are
+    #[arg(long, requires = "all_matching", conflicts_with = "ids")]
+    pub dry_run: bool,
+}

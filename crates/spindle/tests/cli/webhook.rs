@@ -1,0 +1,91 @@
+//! `spindle serve --webhook`.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::{
+    fake_workq::{spindle, stderr, stdout},
+    serve::{data, serve},
+};
+
+const SECRET: &str = "nobody must read this";
+
+/// A receiver that takes everything: heads and bodies as they come.
+fn receiver() -> (String, Receiver<(String, Value)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook?key=hidden", listener.local_addr().unwrap());
+    let (sent, posts) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                stream.read_line(&mut head).unwrap();
+            }
+            let lower = head.to_lowercase();
+            let (_, length) = lower.split_once("content-length: ").unwrap();
+            let mut body = vec![0; length.lines().next().unwrap().parse().unwrap()];
+            stream.read_exact(&mut body).unwrap();
+            let answer = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+            stream.get_mut().write_all(answer).unwrap();
+            if sent.send((head, serde_json::from_slice(&body).unwrap())).is_err() {
+                return;
+            }
+        }
+    });
+    (url, posts)
+}
+
+#[test]
+fn a_dead_job_is_told_and_the_secret_to_nobody() {
+    let (folder, data) = data();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, format!("{SECRET}\n")).unwrap();
+    let (url, posts) = receiver();
+    let hook = format!("{url} dead queue=ma*");
+    let secret = secret.to_str().unwrap();
+    let flags = ["--webhook", &hook, "--webhook-secret-file", secret];
+    let arguments = ["--workq", "127.0.0.1:0", "--data", &data, "--log-level", "debug"];
+    let mut served = serve(&[&arguments[..], &flags].concat());
+    let id = stdout(&served.spindle(&["add", "mail"]).unwrap()).trim().to_owned();
+    served.spindle(&["work", "mail", "--once", "--", "false"]).assert().code(5);
+    let (head, told) = posts.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(head.starts_with("POST /hook?key=hidden HTTP/1.1\r\n"), "{head}");
+    assert!(head.to_lowercase().contains("spindle-signature: t="), "{head}");
+    assert_eq!((&told["event"], &told["job"]["queue"]), (&"job_dead".into(), &"mail".into()));
+    served.spindle(&["job", &id]).assert().success();
+    assert_eq!(served.end().code(), Some(0));
+    for file in fs::read_dir(&data).unwrap() {
+        let bytes = fs::read(file.unwrap().path()).unwrap();
+        let found = bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
+        assert!(!found, "the secret is in the data folder");
+    }
+    let shown = spindle(&["config"]).args(flags).env("SPINDLE_WEBHOOK_SECRET", SECRET).unwrap();
+    assert!(!stdout(&shown).contains(SECRET) && stdout(&shown).contains("queue=ma*"));
+}
+
+#[test]
+fn a_hook_without_a_good_secret_is_refused_before_anything_is_served() {
+    let (folder, data) = data();
+    let missing = folder.path().join("missing");
+    let arguments = ["serve", "--data", &data, "--webhook", "http://127.0.0.1:1/ dead"];
+    let without = spindle(&arguments).env_remove("SPINDLE_WEBHOOK_SECRET").output().unwrap();
+    assert_eq!(without.status.code(), Some(2));
+    assert!(stderr(&without).contains("--webhook-secret-file"), "{}", stderr(&without));
+    let short = spindle(&arguments).env("SPINDLE_WEBHOOK_SECRET", "short").output().unwrap();
+    assert_eq!(short.status.code(), Some(2));
+    assert!(!stderr(&short).contains("short"), "{}", stderr(&short));
+    let path = missing.to_str().unwrap();
+    let unread = spindle(&arguments).args(["--webhook-secret-file", path]).output().unwrap();
+    assert_eq!(unread.status.code(), Some(1));
+    assert!(stderr(&unread).contains(path), "{}", stderr(&unread));
+    assert!(!std::path::Path::new(&data).exists());
+}

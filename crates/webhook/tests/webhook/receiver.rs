@@ -1,0 +1,191 @@
+//! A receiver that answers as a test tells it to, and an engine with jobs to tell of.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
+    sync::{
+        Arc,
+        mpsc::{Receiver as Channel, RecvTimeoutError, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use serde_json::Value;
+use spindle_core::{
+    BytesRef, JobId, Type,
+    command::{Claim, Command, Lease, Select, Submit},
+    job::Origin,
+};
+use spindle_engine::{
+    Caller, ConnectionId, Delivery, Engine, LeaseReply, Mailbox, NewJob, Options as EngineOptions,
+    SystemClock, WorkResult,
+};
+use spindle_log::{Log, MemoryLog};
+use spindle_webhook::{Hook, Options, Secret, Webhooks};
+
+pub const SECRET: &[u8] = b"a secret of the tests";
+/// No condition of a test takes longer.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// A request as it came.
+#[derive(Debug)]
+pub struct Post {
+    pub head: Vec<String>,
+    pub body: Vec<u8>,
+}
+
+impl Post {
+    pub fn header(&self, name: &str) -> &str {
+        let prefix = format!("{}:", name.to_lowercase());
+        let found = self.head.iter().find(|line| line.to_lowercase().starts_with(&prefix));
+        found.unwrap_or_else(|| panic!("no {name} in {:?}", self.head))[prefix.len()..].trim()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+/// Answers each request with a status, or with nothing at all (0).
+pub struct Receiver {
+    pub url: String,
+    posts: Channel<Post>,
+}
+
+impl Receiver {
+    pub fn start(answers: impl Fn(usize) -> u16 + Send + 'static) -> Receiver {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/hook?token=hidden", listener.local_addr().unwrap());
+        let (sent, posts) = channel();
+        thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                let mut stream = BufReader::new(stream.unwrap());
+                let mut head = Vec::new();
+                loop {
+                    let mut line = String::new();
+                    if stream.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+                        break;
+                    }
+                    head.push(line.trim_end().to_owned());
+                }
+                let mut post = Post { head, body: Vec::new() };
+                let length = post.header("content-length").parse().unwrap();
+                post.body.resize(length, 0);
+                stream.read_exact(&mut post.body).unwrap();
+                let status = answers(number);
+                if sent.send(post).is_err() {
+                    return;
+                }
+                if status > 0 {
+                    let answer = format!(
+                        "HTTP/1.1 {status} X\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\
+                         Connection: close\r\n\r\n"
+                    );
+                    let _ = stream.get_mut().write_all(answer.as_bytes());
+                }
+            }
+        });
+        Receiver { url, posts }
+    }
+
+    /// The next request.
+    pub fn next(&self) -> Post {
+        self.posts.recv_timeout(WITHIN).expect("nothing was told")
+    }
+
+    /// Nothing comes, for a moment.
+    pub fn is_quiet(&self) -> bool {
+        let waited = self.posts.recv_timeout(Duration::from_millis(150));
+        matches!(waited, Err(RecvTimeoutError::Timeout))
+    }
+}
+
+struct Nobody;
+
+impl Mailbox for Nobody {
+    fn deliver(&self, _: Delivery) {}
+    fn durable_moved(&self) {}
+}
+
+/// An engine at work.
+pub fn engine(log: Arc<dyn Log>) -> Engine {
+    let clock = Arc::new(SystemClock::new());
+    let engine = Engine::open(log, clock, EngineOptions::default()).unwrap();
+    engine.spawn(|reason| panic!("the log failed: {reason}")).unwrap();
+    engine
+}
+
+pub fn memory() -> Engine {
+    engine(Arc::new(MemoryLog::new()))
+}
+
+pub fn submit(engine: &Engine, queue: &str) -> JobId {
+    let empty = BytesRef::empty(Type::Bytes);
+    let queue = Bytes::copy_from_slice(queue.as_bytes());
+    let submit = Submit::new(JobId(0), queue, Origin::Api, empty);
+    let job = NewJob { submit, payload: Bytes::new(), kind: Type::Bytes };
+    let (id, _) = engine.submit(job).unwrap();
+    engine.nudge();
+    id
+}
+
+/// A job that failed for good, and that is on disk.
+pub fn dead(engine: &Engine, queue: &str, message: &str) -> JobId {
+    let id = submit(engine, queue);
+    let claim = lease(engine, queue);
+    let result = WorkResult {
+        message: Bytes::copy_from_slice(message.as_bytes()),
+        code: Bytes::from_static(b"E42"),
+        ..WorkResult::default()
+    };
+    let gate = engine.finish(claim, result, Type::Bytes).unwrap();
+    engine.nudge();
+    while engine.durable() < gate {
+        thread::yield_now();
+    }
+    id
+}
+
+pub fn lease(engine: &Engine, queue: &str) -> Claim {
+    let caller = Caller { connection: ConnectionId(7), mailbox: Arc::new(Nobody) };
+    let wish = Lease {
+        queues: vec![Bytes::copy_from_slice(queue.as_bytes())],
+        select: Select::ByPriority,
+        holder: 0,
+        bound: false,
+        timeout_ms: None,
+        door: Origin::Api,
+        worker: Bytes::new(),
+        payload_bytes_max: u32::MAX,
+    };
+    let LeaseReply::Leased(job, _) = engine.lease(&caller, wish, 0).unwrap() else {
+        panic!("there is no job in {queue}")
+    };
+    Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt }
+}
+
+pub fn cancelled(engine: &Engine, queue: &str) {
+    let id = submit(engine, queue);
+    engine.execute(&Command::Cancel { id }).unwrap();
+    engine.nudge();
+}
+
+/// Fast enough for tests.
+pub fn options() -> Options {
+    Options {
+        server: "box".to_owned(),
+        poll_every: Duration::from_millis(5),
+        look_every: Duration::from_millis(5),
+        answer_within: Duration::from_secs(5),
+        pause_first: Duration::from_millis(5),
+        pause_max: Duration::from_millis(20),
+        ..Options::default()
+    }
+}
+
+pub fn start(engine: &Engine, receiver: &Receiver, words: &str, options: &Options) -> Webhooks {
+    let hook: Hook = format!("{} {words}", receiver.url).parse().unwrap();
+    Webhooks::start(engine, vec![hook], &Secret::new(SECRET).unwrap(), options).unwrap()
+}

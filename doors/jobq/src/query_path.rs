@@ -1,0 +1,48 @@
+//! The way of a query, without an engine: for the fuzzer, and for tests that ask very often.
+
+use std::time::Duration;
+
+use crate::bodies::{ListBody, PollBody};
+use crate::mirror::{Mirror, QueryLimits, Row};
+
+/// A few jobs, and what queries make of them.
+pub struct QueryPath {
+    mirror: Mirror,
+}
+
+impl QueryPath {
+    /// Three jobs of different states. None if SQLite cannot be had.
+    pub fn new() -> Option<QueryPath> {
+        let limits = QueryLimits { time: Duration::from_secs(1), answer_bytes_max: 1 << 20 };
+        let mut mirror = Mirror::new(limits).ok()?;
+        let states = [Some("[\"CREATED\"]"), None, Some("{\"a\": [1, null]}")];
+        let rows = states.iter().zip(1..).map(|(state, id)| Row {
+            id,
+            touch: id,
+            revision: 1,
+            fixed: false,
+            modified: 1_628_909_303,
+            state: state.map(str::to_owned),
+            payload: Some(Some("{\"msg\": \"Hello\"}".to_owned())),
+            events: "[[\"job_created\", {\"timestamp\": \"1628909303\"}]]".to_owned(),
+        });
+        let rows: Vec<Row> = rows.collect();
+        mirror.apply(&rows, &[]).ok()?;
+        Some(QueryPath { mirror })
+    }
+
+    /// What a list with this body answers: the jobs, or why not.
+    pub fn list(&self, body: &[u8]) -> Result<String, String> {
+        ListBody::read(body)
+            .and_then(|body| self.mirror.list(&body.query, body.limit))
+            .map_err(|refusal| refusal.message)
+    }
+
+    /// Which jobs a poll with this body would try, in their order.
+    pub fn candidates(&self, body: &[u8]) -> Result<Vec<u64>, String> {
+        PollBody::read(body)
+            .and_then(|body| self.mirror.candidates(&body.query, usize::MAX))
+            .map(|found| found.into_iter().map(|found| found.id).collect())
+            .map_err(|refusal| refusal.message)
+    }
+}
