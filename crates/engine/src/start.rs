@@ -143,6 +143,9 @@ pub(crate) fn start(
     inner.next_id = inner.state.server().ids_until;
     let first = inner.take_id();
     inner.return_id(first);
+    // First: whose lease ends now, and who has no tries left, would else die of that and be retried
+    // with the damaged payload.
+    bury(&damage, &mut inner)?;
     let mut from = JobId(0);
     loop {
         let grace_ms = inner.options.grace_ms;
@@ -154,7 +157,6 @@ pub(crate) fn start(
             _ => break,
         }
     }
-    bury(&damage, &mut inner)?;
     Ok(inner)
 }
 

@@ -157,20 +157,17 @@ impl Run {
     }
 }
 
-/// A new epoch, the leases of older ones ended or given time, and the jobs dead whose payloads are
-/// damaged.
+/// A new epoch, the jobs dead whose payloads are damaged, and the leases of older ones ended or
+/// given time.
 fn begin_epoch(model: &mut Model, dying: &[u64], grace_ms: u64, now_ms: u64) {
     let epoch = model.epoch() + 1;
     model.apply(&Command::Start { epoch }, now_ms, None);
+    for id in dying {
+        model.apply(&Command::PayloadDamaged { id: JobId(*id) }, now_ms, None);
+    }
     let ids: Vec<u64> = model.jobs().map(|job| job.id).collect();
     for window in ids.chunks(256) {
         let from = JobId(window[0]);
         model.apply(&Command::Recover { from, grace_ms }, now_ms, None);
-    }
-    for id in dying.iter().map(|id| JobId(*id)) {
-        // It may have died of the lease it lost.
-        if model.job(id).is_some_and(|job| !job.status().is_finished()) {
-            model.apply(&Command::PayloadDamaged { id }, now_ms, None);
-        }
     }
 }
