@@ -29,6 +29,11 @@ impl Answer {
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Refused(line) if line == "-SERVER-ERROR disk full")
     }
+
+    /// A server that stops takes no more jobs, and says so while connections are still open.
+    pub fn is_stopping(&self) -> bool {
+        matches!(self, Self::Refused(line) if line == "-TIMEOUT")
+    }
 }
 
 /// A job as a lease gives it.

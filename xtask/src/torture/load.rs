@@ -154,7 +154,8 @@ impl<'a> Load<'a> {
         let (job, terms) = self.books.next_job();
         self.books.open().add_sent(job, terms);
         let answer = send_add(client, job, &terms)?;
-        if self.small_disk && answer.is_disk_full() {
+        let stopping = self.ending.load(Ordering::SeqCst) && answer.is_stopping();
+        if stopping || self.small_disk && answer.is_disk_full() {
             self.books.open().add_refused(job);
         } else {
             self.books.open().add_answered(job, &answer);

@@ -219,7 +219,10 @@ impl Torture<'_> {
         let longest_ms = (self.options.seconds * 1_000.0) as u64;
         let time = Duration::from_millis(longest_ms / 4 + dice.below(longest_ms.max(2) * 3 / 4));
         let load = match end {
-            End::BreakDisk => Load::new(&self.books, address, ADDS_MAX * 10).until_it_ends(),
+            // A segment that could not be prepared is no room for new jobs, until the log fails.
+            End::BreakDisk => {
+                Load::new(&self.books, address, ADDS_MAX * 10).on_small_disk().until_it_ends()
+            }
             End::Kill | End::Terminate => Load::new(&self.books, address, ADDS_MAX),
         };
         let (ended, surprises) = load.run(dice.next(), time, || match end {
