@@ -188,7 +188,7 @@ async fn a_worker_that_nobody_can_reach_is_dropped_after_half_a_minute_and_its_j
     site.has(1).await;
     until(|| bench.door.workers()[0].jobs.len() == 1).await;
     site.answers("m", Answer::Status(500));
-    let other = bench.submit_plain("m").await;
+    let other = bench.submit(json!({"name": "m", "argument": {}, "timeout": 3600})).await;
     until(|| bench.door.workers()[0].failing_since_ms.is_some()).await;
     bench.pass(29_999);
     assert_eq!(bench.job(&held).await["status"], "running");
