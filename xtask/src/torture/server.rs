@@ -18,6 +18,7 @@ use super::client::Client;
 const START_WITHIN: Duration = Duration::from_secs(30);
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
+const QUOTED_BYTES: usize = 4_000;
 
 /// What happens to the bytes that were not synced when the server is killed.
 #[derive(Clone, Debug)]
@@ -242,9 +243,11 @@ impl Server {
 
     fn messages(&self) -> String {
         let text = fs::read_to_string(self.setup.messages()).unwrap_or_default();
-        let from = text.len().saturating_sub(4_000);
-        let tail = text.get(from..).unwrap_or(&text);
-        format!("--- the server's messages\n{tail}\n---")
+        // What a panic says comes first and is what tells; its backtrace is long.
+        let from = text.find("panicked at").unwrap_or(text.len().saturating_sub(QUOTED_BYTES));
+        let from = text.floor_char_boundary(from);
+        let to = text.floor_char_boundary(from + QUOTED_BYTES);
+        format!("--- the server's messages\n{}\n---", &text[from..to])
     }
 }
 

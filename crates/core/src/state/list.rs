@@ -220,6 +220,7 @@ impl<K: OrderKey> SlotList<K> {
         let fits = |next: &Chunk<K>| next.slots.len() + len <= CHUNK_MAX - CHUNK_SPARSE;
         if chunks.get(number + 1).is_some_and(fits) {
             let next = chunks.remove(number + 1);
+            chunks[number].slots.reserve_exact(next.slots.len());
             chunks[number].slots.extend_from_slice(&next.slots);
             chunks[number].marks |= next.marks;
         }
@@ -333,7 +334,7 @@ impl<K: OrderKey> SlotList<K> {
 /// Doubles small chunks as a vector would, but never beyond one chunk.
 fn grow(chunk: &mut Vec<u32>) {
     if chunk.len() == chunk.capacity() {
-        chunk.reserve_exact(chunk.len().clamp(4, CHUNK_MAX - chunk.len()));
+        chunk.reserve_exact(chunk.len().max(4).min(CHUNK_MAX - chunk.len()));
     }
 }
 
@@ -342,6 +343,38 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// Chunks that were joined have any capacity.
+    #[test]
+    fn a_chunk_grows_from_any_size_to_one_chunk_at_most() {
+        for len in 0..CHUNK_MAX {
+            let mut chunk = vec![7; len];
+            chunk.shrink_to_fit();
+            grow(&mut chunk);
+            assert!((len + 1..=CHUNK_MAX).contains(&chunk.capacity()), "{len}");
+        }
+    }
+
+    /// A short chunk before another, joined at every length, then filled up.
+    #[test]
+    fn joined_chunks_fill_up_again() {
+        let key_of = |slot: u32| u128::from(slot);
+        let (short, full) = (CHUNK_SPARSE as u32, CHUNK_MAX as u32);
+        for kept in 1..=full {
+            let mut list = SlotList::<u128>::default();
+            let spread = |number: u32| number * 10;
+            (short..short + full).for_each(|n| list.insert(key_of(spread(n)), spread(n), key_of));
+            (0..short).rev().for_each(|n| list.insert(key_of(spread(n)), spread(n), key_of));
+            let gone = (short + kept..short + full).chain([0]).map(spread);
+            gone.for_each(|slot| assert!(list.remove(key_of(slot), slot, key_of)));
+            let between = || (11..211).filter(|slot| slot % 10 != 0);
+            between().for_each(|slot| list.insert(key_of(slot), slot, key_of));
+            let model: BTreeSet<u32> = (1..short + kept).map(spread).chain(between()).collect();
+            assert_eq!(keys(&list), model.into_iter().collect::<Vec<_>>(), "{kept} kept");
+            let mut chunks = list.blocks.iter().flatten();
+            assert!(chunks.all(|chunk| chunk.slots.capacity() <= CHUNK_MAX), "{kept} kept");
+        }
+    }
 
     fn keys(list: &SlotList<u128>) -> Vec<u32> {
         list.iter_after(0).collect()
