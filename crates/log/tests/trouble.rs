@@ -264,9 +264,30 @@ struct SlowDisk {
 }
 
 struct Gate {
+    /// For syncs.
     closed: AtomicBool,
+    /// For the room of new files.
+    claims_closed: AtomicBool,
     entered: mpsc::SyncSender<()>,
     leave: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Gate {
+    /// An open one, what tells that somebody came when it was closed, and what lets them go.
+    fn new() -> (Arc<Gate>, mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let (entered, at_the_gate) = mpsc::sync_channel(1);
+        let (let_go, leave) = mpsc::channel();
+        let (closed, claims_closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let gate = Gate { closed, claims_closed, entered, leave: Mutex::new(leave) };
+        (Arc::new(gate), at_the_gate, let_go)
+    }
+
+    fn pass(&self, closed: &AtomicBool) {
+        if closed.load(Ordering::SeqCst) {
+            self.entered.send(()).expect("the test waits");
+            self.leave.lock().recv().expect("the test lets it go");
+        }
+    }
 }
 
 struct SlowFile {
@@ -282,13 +303,11 @@ impl DiskFile for SlowFile {
         self.file.write_at(bytes, offset)
     }
     fn claim(&self, len: u64) -> io::Result<()> {
+        self.gate.pass(&self.gate.claims_closed);
         self.file.claim(len)
     }
     fn sync(&self) -> io::Result<()> {
-        if self.gate.closed.load(Ordering::SeqCst) {
-            self.gate.entered.send(()).expect("the test waits");
-            self.gate.leave.lock().recv().expect("the test lets it go");
-        }
+        self.gate.pass(&self.gate.closed);
         self.file.sync()
     }
     fn len(&self) -> io::Result<u64> {
@@ -334,10 +353,7 @@ impl Disk for SlowDisk {
 
 #[test]
 fn nobody_waits_for_a_sync_but_its_acknowledgement() {
-    let (entered, at_the_gate) = mpsc::sync_channel(1);
-    let (let_go, leave) = mpsc::channel();
-    let gate = Gate { closed: AtomicBool::new(false), entered, leave: Mutex::new(leave) };
-    let gate = Arc::new(gate);
+    let (gate, at_the_gate, let_go) = Gate::new();
     let disk = SlowDisk { disk: SimDisk::new(1), gate: gate.clone() };
     let log = FileLog::open(Arc::new(disk), small()).expect("an empty folder");
     append_numbered(&log, 60, 100);
@@ -362,4 +378,43 @@ fn nobody_waits_for_a_sync_but_its_acknowledgement() {
     });
     assert!(matches!(log.next_ack(), Ack::Committed(p) if p == at.next()));
     append(&log, &numbered(log.next(), 100));
+}
+
+/// However long it takes to find out that the disk is full, half of the last segment is left then.
+#[test]
+fn nothing_uses_the_reserve_up_before_it_is_known_to_be_one() {
+    let (gate, at_the_gate, let_go) = Gate::new();
+    let sim = SimDisk::new(1);
+    let disk = SlowDisk { disk: sim.clone(), gate: gate.clone() };
+    let options = FileLogOptions { background: true, ..small() };
+    let log = FileLog::open(Arc::new(disk), options).expect("an empty folder");
+    append_numbered(&log, 60, 100);
+    gate.claims_closed.store(true, Ordering::SeqCst);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while log.space() == Space::Ample {
+                let at = log.next();
+                match log.submit(at, &numbered(at, 100)) {
+                    Ok(()) => assert!(matches!(log.next_ack(), Ack::Committed(_))),
+                    Err(error) => assert!(matches!(error, SubmitError::Full), "{error}"),
+                }
+            }
+        });
+        at_the_gate.recv_timeout(Duration::from_secs(20)).expect("another segment is prepared");
+        // Until nothing moves any more.
+        let mut next = log.next();
+        loop {
+            thread::sleep(Duration::from_millis(100));
+            if log.next() == next {
+                break;
+            }
+            next = log.next();
+        }
+        sim.set_capacity(Some(sim.used()));
+        gate.claims_closed.store(false, Ordering::SeqCst);
+        let_go.send(()).expect("it waits");
+    });
+    assert_eq!(log.space(), Space::ReserveOnly);
+    let room = log.room_bytes();
+    assert!((SEGMENT_BYTES / 4..SEGMENT_BYTES).contains(&room), "{room} bytes are left");
 }

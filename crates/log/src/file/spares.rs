@@ -2,7 +2,9 @@
 //! space for it is there.
 //!
 //! One spare is always kept. When the open segment ends and no further one could be prepared, the
-//! disk is full and the segment just begun is the reserve.
+//! disk is full and the segment just begun is the reserve. Its second half is written only when it
+//! is known whether it is one: otherwise what the disk has no room for could use the reserve up
+//! before the full disk is noticed.
 
 use std::{
     io,
@@ -97,7 +99,16 @@ impl Spares {
             if state.full || state.stopping || !background {
                 return None;
             }
-            self.hurry();
+            self.hurry_locked();
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Waits until it is known whether there is another segment to go on in.
+    pub(super) fn await_outlook(&self) {
+        let mut state = self.state.lock();
+        while state.ready.is_empty() && !state.full && !state.stopping {
+            self.hurry_locked();
             self.changed.wait(&mut state);
         }
     }
@@ -161,17 +172,24 @@ impl Spares {
         }
     }
 
-    /// The open segment is short or half full: the next one will be needed soon.
+    /// The next segment will be needed soon: whoever prepares it must not rest.
     pub(super) fn hurry(&self) {
-        self.hurry.store(true, Ordering::Relaxed);
+        if !self.hurry.load(Ordering::Relaxed) {
+            let _no_wakeup_is_lost = self.state.lock();
+            self.hurry_locked();
+        }
+    }
+
+    fn hurry_locked(&self) {
+        if !self.hurry.swap(true, Ordering::Relaxed) {
+            self.changed.notify_all();
+        }
     }
 
     fn rest(&self, busy: Duration) -> io::Result<()> {
         let mut state = self.state.lock();
-        if !self.hurry.load(Ordering::Relaxed) {
-            let going_on = |state: &mut State| !state.stopping;
-            self.changed.wait_while_for(&mut state, going_on, REST_MAX.min(busy * REST_FACTOR));
-        }
+        let idle = |state: &mut State| !state.stopping && !self.hurry.load(Ordering::Relaxed);
+        self.changed.wait_while_for(&mut state, idle, REST_MAX.min(busy * REST_FACTOR));
         if state.stopping { Err(io::Error::other("the log ends")) } else { Ok(()) }
     }
 

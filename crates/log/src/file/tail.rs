@@ -91,11 +91,14 @@ impl Shared {
         if (tail.capacity.saturating_sub(tail.offset) as usize) < frame_bytes(bytes) {
             self.move_on(&mut tail)?;
         }
+        if tail.offset > tail.capacity / 2 && self.options.background {
+            self.spares.await_outlook();
+        }
         // Taken now, not when the run is written: this much is durable already, so a frame never
         // vouches for one that is written together with it.
         tail.push(record, self.synced());
         self.positions.next.store(tail.next.0, Ordering::Release);
-        if tail.offset > tail.capacity / 2 || tail.capacity < self.spares.capacity {
+        if tail.offset > tail.capacity / 4 || tail.capacity < self.spares.capacity {
             self.spares.hurry();
         }
         Ok(())
