@@ -79,6 +79,8 @@ pub(crate) fn fold(log: &dyn Log, inner: &mut Inner) -> Result<DamageFinder, Sta
     let mut records = log.read(log.first())?;
     inner.open_position = log.next().0;
     inner.feed_end = inner.open_position;
+    // Of a churned log most jobs are gone at its end: their names need not come and go.
+    inner.state.defer_keys();
     let (full, filled) = sync_channel::<Result<Decoded, StartError>>(2);
     let (empty, emptied) = sync_channel::<Decoded>(4);
     std::thread::scope(|scope| {
@@ -111,6 +113,7 @@ pub(crate) fn fold(log: &dyn Log, inner: &mut Inner) -> Result<DamageFinder, Sta
             }
             empty.try_send(decoded).ok();
         }
+        inner.state.index_keys();
         Ok(reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }

@@ -272,6 +272,23 @@ impl State {
         }
     }
 
+    /// For the fold of a long log, which looks nothing up: from here on no job is entered under its
+    /// UUID, and none may be looked for by key or submitted, until [`State::index_keys`].
+    pub fn defer_keys(&mut self) {
+        self.keys.defer();
+    }
+
+    /// Enters all jobs under their UUIDs. Comes once after [`State::defer_keys`].
+    pub fn index_keys(&mut self) {
+        let State { slots, stubs, by_id, keys, .. } = self;
+        let seed = keys.seed();
+        keys.fill(|| {
+            let uuids = by_id.iter_after(0);
+            let uuids = uuids.filter_map(|handle| Some((uuid_of(slots, stubs, handle)?, handle)));
+            uuids.map(|(uuid, handle)| (seed.hash(Origin::Workq as u8, &uuid), handle))
+        });
+    }
+
     /// The job a key names, finished or not.
     pub(crate) fn find_key(&self, key: &Key) -> Option<u32> {
         match as_uuid(key) {

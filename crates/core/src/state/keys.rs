@@ -45,7 +45,7 @@ impl Entry {
 /// Handles of jobs by the hash of a key; the key itself stays with the job.
 #[derive(Debug, Clone)]
 pub struct KeyIndex {
-    /// Each in the order of the tags.
+    /// Each in the order of the tags. None at all while the index is [deferred](KeyIndex::defer).
     tables: Vec<Vec<Entry>>,
     seed: Seed,
 }
@@ -61,6 +61,11 @@ impl KeyIndex {
         self.seed.hash(namespace, name)
     }
 
+    /// What keys the hashes.
+    pub fn seed(&self) -> Seed {
+        self.seed.clone()
+    }
+
     /// The handle under this hash whose key `is_it` says it is.
     pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let table = &self.tables[table_of(hash)];
@@ -69,15 +74,34 @@ impl KeyIndex {
 
     /// Where the entry with this hash's tag is whose handle is the one looked for.
     fn place(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<usize> {
-        let (table, tag) = (&self.tables[table_of(hash)], tag_of(hash));
+        let (table, tag) = (self.tables.get(table_of(hash))?, tag_of(hash));
         let start = first_not_below(table, tag);
         let same = table[start..].iter().take_while(|entry| entry.tag() == tag);
         same.enumerate().find(|(_, entry)| is_it(entry.handle())).map(|(at, _)| start + at)
     }
 
+    /// Forgets all entries and takes no more until it is [filled](KeyIndex::fill). Nothing may be
+    /// looked for meanwhile.
+    pub fn defer(&mut self) {
+        self.tables = Vec::new();
+    }
+
+    /// Begins again with these entries, at the cost of two walks over them and no search.
+    pub fn fill<I: Iterator<Item = (u64, u32)>>(&mut self, entries: impl Fn() -> I) {
+        let mut counts = vec![0; TABLES];
+        entries().for_each(|(hash, _)| counts[table_of(hash)] += 1);
+        self.tables = counts.into_iter().map(Vec::with_capacity).collect();
+        for (hash, handle) in entries() {
+            let entry = Entry { tag: tag_of(hash).to_le_bytes(), handle: handle.to_le_bytes() };
+            self.tables[table_of(hash)].push(entry);
+        }
+        self.tables.iter_mut().for_each(|table| table.sort_unstable_by_key(|entry| entry.tag()));
+    }
+
     /// Adds a handle.
     pub fn insert(&mut self, hash: u64, handle: u32) {
-        let (table, tag) = (&mut self.tables[table_of(hash)], tag_of(hash));
+        let Some(table) = self.tables.get_mut(table_of(hash)) else { return };
+        let tag = tag_of(hash);
         if table.len() == table.capacity() {
             // Little more than what is there: a vector by itself would take twice as much.
             table.reserve_exact(table.len() / 8 + 4);
@@ -163,6 +187,36 @@ mod tests {
                 table.insert(at, Entry { tag: tag.to_le_bytes(), handle: [0; 4] });
             }
         }
+    }
+
+    #[test]
+    fn a_deferred_index_knows_all_when_it_was_filled() {
+        let hash = |handle: u32| u64::from(handle % 977).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut index = KeyIndex::new(7);
+        index.insert(hash(1), 1);
+        index.defer();
+        index.insert(hash(5), 5);
+        index.remove(hash(1), 1);
+        index.replace(hash(5), 5, 6);
+        index.fill(|| (2..5_000).map(|handle| (hash(handle), handle)));
+        for handle in 2..5_000 {
+            assert_eq!(index.find(hash(handle), |other| other == handle), Some(handle));
+        }
+        assert_eq!(index.find(hash(1), |other| other == 1), None);
+        assert!(index.tables.iter().all(|table| table.is_sorted_by_key(|entry| entry.tag())));
+        index.remove(hash(7), 7);
+        index.insert(hash(5_000), 5_000);
+        assert_eq!(index.find(hash(7), |other| other == 7), None);
+        assert_eq!(index.find(hash(5_000), |other| other == 5_000), Some(5_000));
+    }
+
+    #[test]
+    #[should_panic(expected = "index out of bounds")]
+    fn a_deferred_index_does_not_pretend_to_know() {
+        let mut index = KeyIndex::new(7);
+        index.insert(3, 1);
+        index.defer();
+        index.find(3, |_| true);
     }
 
     #[test]
