@@ -57,7 +57,7 @@ pub enum Refused {
     /// Foreground payloads fill their share of memory, or too many wait.
     #[error("too many {0}")]
     TooMany(&'static str),
-    /// The server stops.
+    /// The server stops: a job that lives in memory only would be lost. Others are still taken.
     #[error("the server is stopping")]
     Stopping,
 }
@@ -277,12 +277,12 @@ impl Engine {
         if len > max {
             return Err(Refused::TooLarge { bytes: len, max });
         }
-        if inner.stopping {
-            return Err(Refused::Stopping);
-        }
         self.check_room(inner)?;
         let foreground = job.submit.foreground;
         if foreground {
+            if inner.stopping {
+                return Err(Refused::Stopping);
+            }
             if inner.foreground_bytes + len > inner.options.foreground_bytes_max {
                 return Err(Refused::TooMany("foreground jobs in memory"));
             }
@@ -556,8 +556,9 @@ impl Engine {
 
     // ---- stopping ----
 
-    /// No leases are given from now on; those who wait for one, or for a result, are told that
-    /// their time is up.
+    /// No leases are given from now on, and no foreground jobs taken; those who wait for a lease,
+    /// or for a result, are told that their time is up. Jobs that are logged are still taken: what
+    /// clients had sent before they heard of it is served, and kept.
     pub fn stop_leasing(&self) {
         let mut inner = self.enter();
         inner.stopping = true;

@@ -47,7 +47,7 @@ impl Engine {
                 let watch = watcher.map(|caller| inner.add_watch(caller, id)).transpose()?;
                 return Ok(Joined { job: id, new: true, gate, watch });
             };
-            if inner.stopping {
+            if inner.stopping && job.submit.foreground {
                 return Err(Refused::Stopping);
             }
             if !job.submit.foreground && inner.state.is_foreground(found) {

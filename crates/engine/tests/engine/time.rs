@@ -2,7 +2,7 @@
 
 use spindle_core::Status;
 use spindle_core::command::{Claim, Command, Extend};
-use spindle_engine::{Answer, ConnectionId, LeaseReply, Which};
+use spindle_engine::{Answer, ConnectionId, LeaseReply, Refused, Which};
 
 use crate::bench::{Bench, START_MS, new_job, plain, wish};
 
@@ -200,7 +200,13 @@ fn an_engine_that_stops_leases_nothing_more_and_tells_those_who_wait() {
     let answers = bench.answers();
     assert!(matches!(&answers[..], [(told, Answer::TimedOut)] if *told == ticket));
     assert!(bench.lease("q").is_none());
-    assert!(bench.engine.submit(new_job(plain("q"), b"x")).is_err());
+    // What is logged outlives the server; what lives in memory would be lost.
+    let (id, _) = bench.engine.submit(new_job(plain("q"), b"x")).unwrap();
+    assert_eq!(bench.status(id), Some(Status::Ready));
+    let mut foreground = plain("q");
+    foreground.foreground = true;
+    let refused = bench.engine.submit_and_wait(&bench.caller(1), new_job(foreground, b"x"), 1_000);
+    assert!(matches!(refused, Err(Refused::Stopping)));
 }
 
 #[test]
