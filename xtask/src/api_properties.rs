@@ -1,58 +1,100 @@
-//! The API against its own OpenAPI document: a program that makes requests from the document, right
-//! and wrong ones, and holds every answer against it.
+//! The HTTP doors against their own OpenAPI documents: a program that makes requests from a
+//! document, right and wrong ones, and holds every answer against it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::workspace::{call, release, root, target};
+use crate::clients::SCHEMATHESIS_FOLDER;
+use crate::workspace::{release, root, target};
 
-/// The folder in the target folder.
-const FOLDER: &str = "schemathesis";
-const PACKAGE: &str = "schemathesis==4.32.5";
-/// Requests are made for so long. An operation that was not tested by then fails the step.
-const SECONDS_MAX: &str = "90";
 /// Fewer cases than this were no test.
 const CASES_MIN: u64 = 300;
+/// The phases that must have run and passed. The fourth, examples, has nothing to do where a
+/// document gives whole examples of no request.
+const PHASES: [&str; 3] = ["Coverage", "Fuzzing", "Stateful"];
+/// A run makes so many cases and no more; one that takes this long hangs.
+const PATIENCE: Duration = Duration::from_secs(600);
+const LOOK: Duration = Duration::from_millis(100);
 
-/// Installs the program if it is missing.
-pub fn install_missing() -> Result<()> {
-    let folder = target()?.join(FOLDER);
-    fs::create_dir_all(&folder)?;
-    if !folder.join("bin/python").exists() {
-        call("python3", &["-m", "venv", &folder.to_string_lossy()])?;
+/// What a server says about itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Document {
+    /// The native API.
+    Api,
+    /// LightJQ.
+    LightJq,
+}
+
+impl Document {
+    pub const ALL: [Document; 2] = [Document::Api, Document::LightJq];
+
+    /// Where the server has it.
+    pub fn path(self) -> &'static str {
+        match self {
+            Document::Api => "/api/openapi.json",
+            Document::LightJq => "/lightjq/openapi.json",
+        }
     }
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE];
-    call(folder.join("bin/python"), &pip)
 }
 
 /// Starts a server and tests it; how many cases there were.
-pub fn run() -> Result<u64> {
+pub fn run(document: Document, seed: u64) -> Result<u64> {
     let server = Server::start()?;
-    let config = root().join("xtask/schemathesis/schemathesis.toml");
-    let output = Command::new(target()?.join(FOLDER).join("bin/st"))
+    let ours = root().join("xtask/schemathesis");
+    let log = server.folder.path().join("told");
+    let child = Command::new(target()?.join(SCHEMATHESIS_FOLDER).join("bin/st"))
         .arg("--config-file")
-        .arg(&config)
-        .args(["--no-color", "run", "--max-time", SECONDS_MAX])
-        .arg(format!("http://{}/api/openapi.json", server.address))
+        .arg(ours.join("schemathesis.toml"))
+        .args(["--no-color", "run", "--seed", &seed.to_string()])
+        .arg(format!("http://{}{}", server.address, document.path()))
+        .env("SCHEMATHESIS_HOOKS", ours.join("hooks.py"))
         // Where it keeps what it learned; a run begins without.
         .current_dir(server.folder.path())
         .stdin(Stdio::null())
+        .stdout(File::create(&log)?)
         .stderr(Stdio::inherit())
-        .output()
+        .spawn()
         .context("starting schemathesis")?;
-    let told = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        bail!("schemathesis: {}\n{told}", output.status);
-    }
+    let status = Run(child).end()?;
+    let told = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+    let Some(status) = status else { bail!("schemathesis hangs\n{told}") };
+    ensure!(status.success(), "schemathesis, seed {seed}: {status}\n{told}");
     let cases = count(&told).with_context(|| format!("it tells no number of cases\n{told}"))?;
     ensure!(cases >= CASES_MIN, "{cases} cases only\n{told}");
     ensure!(all_were_tested(&told), "operations were left out\n{told}");
+    ensure!(all_phases_passed(&told), "phases were left out\n{told}");
     Ok(cases)
+}
+
+/// The program at work; dropping it kills it.
+struct Run(Child);
+
+impl Run {
+    /// How it ended; none if it did not.
+    fn end(mut self) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(Some(status));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Whether `Selected: 37/37` is followed by `Tested: 37`.
@@ -67,9 +109,19 @@ fn all_were_tested(told: &str) -> bool {
     selected.split_once('/').is_some_and(|(some, all)| some == all && tested == all)
 }
 
+/// Whether the summary has a line such as `✅ Fuzzing` for each.
+fn all_phases_passed(told: &str) -> bool {
+    let summary = told.split("Test Phases:").nth(1).unwrap_or_default();
+    let passed = |phase: &&str| {
+        let named = |line: &str| line.trim().strip_prefix('✅').map(str::trim) == Some(*phase);
+        summary.lines().any(named)
+    };
+    PHASES.iter().all(passed)
+}
+
 /// `1234` of `  1234 generated, 1234 passed`.
 fn count(told: &str) -> Option<u64> {
-    let line = told.lines().find(|line| line.contains(" generated"))?;
+    let line = told.lines().find(|line| line.contains(" generated,"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
@@ -141,5 +193,20 @@ mod tests {
         assert!(!all_were_tested("  Selected: 37/37\n  Tested: 12\n  Skipped: 25\n"));
         assert!(!all_were_tested("  Selected: 36/37\n  Tested: 36\n"));
         assert!(!all_were_tested(""));
+    }
+
+    #[test]
+    fn a_phase_that_did_not_run_is_seen() {
+        let told = |stateful: &str| {
+            let began = " ✅  Stateful (in 2.06s)";
+            format!(
+                "{began}\nTest Phases:\n  ⏭  Examples\n  ✅ Coverage\n  ✅ Fuzzing\n  {stateful}\n"
+            )
+        };
+        assert!(all_phases_passed(&told("✅ Stateful")));
+        for stateful in ["🚫 Stateful", "⏭  Stateful (disabled)", "❌ Stateful", ""] {
+            assert!(!all_phases_passed(&told(stateful)), "{stateful}");
+        }
+        assert!(!all_phases_passed(""));
     }
 }

@@ -11,8 +11,12 @@ use crate::workspace::{call, target};
 /// The folders in the target folder; the tests know their names.
 const FOLDER: &str = "gearman-clients";
 const LIGHTJQ_FOLDER: &str = "lightjq-clients";
+pub const SCHEMATHESIS_FOLDER: &str = "schemathesis";
 const PYTHON: [&str; 1] = ["python3-gearman==0.1.0"];
 const LIGHTJQ_PYTHON: [&str; 1] = ["msgpack==1.1.2"];
+/// Those of its parts that make values are pinned too: a seed is to give the same requests.
+const SCHEMATHESIS: [&str; 4] =
+    ["schemathesis==4.32.5", "hypothesis==6.170.15", "jsonschema_rs==0.60.3", "msgpack==1.1.2"];
 /// The library asks for any version of its logger and works with this one only.
 const NODE: [&str; 2] = ["gearmanode@0.9.2", "winston@2"];
 
@@ -24,7 +28,13 @@ pub fn install_missing() -> Result<()> {
     install_node(&folder)?;
     let lightjq = target()?.join(LIGHTJQ_FOLDER);
     fs::create_dir_all(&lightjq)?;
-    install_python(&lightjq.join("python"), &LIGHTJQ_PYTHON)
+    install_python(&lightjq.join("python"), &LIGHTJQ_PYTHON)?;
+    install_schemathesis()
+}
+
+/// Installs what tests the HTTP doors from their own documents, if it is missing.
+pub fn install_schemathesis() -> Result<()> {
+    install_python(&target()?.join(SCHEMATHESIS_FOLDER), &SCHEMATHESIS)
 }
 
 fn install_python(folder: &Path, packages: &[&str]) -> Result<()> {

@@ -16,9 +16,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 
+use api_properties::Document;
 use steps::Steps;
 use torture::{Mode, Options};
-use workspace::{build_release, call, cargo, release};
+use workspace::{build_release, call, cargo, release, root};
 
 /// The server, what is preloaded into it, the simulator.
 const RELEASED: [&str; 3] = ["spindle", "spindle-powercut", "spindle-sim"];
@@ -27,6 +28,7 @@ const MODES: [Mode; 6] =
 const SMOKE_CYCLES: u64 = 5;
 const SMOKE_SECONDS: f64 = 0.8;
 const SMOKE_SEEDS: &str = "200";
+const API_SEED: u64 = 1;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The project's chores")]
@@ -51,8 +53,12 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Test the API with requests made from its own OpenAPI document
-    ApiProperties,
+    /// Test the HTTP doors with requests made from their own OpenAPI documents
+    ApiProperties {
+        /// Another one makes other requests
+        #[arg(long, default_value_t = API_SEED)]
+        seed: u64,
+    },
     /// Kill the real server again and again under load and check what it acknowledged
     Torture(TortureArgs),
 }
@@ -97,11 +103,10 @@ fn run(chore: Chore) -> Result<()> {
             build_release(&["spindle-sim"])?;
             call(release("spindle-sim")?, &args)
         }
-        Chore::ApiProperties => {
-            api_properties::install_missing()?;
+        Chore::ApiProperties { seed } => {
+            clients::install_schemathesis()?;
             build_release(&["spindle"])?;
-            println!("{} cases, made from the API's own document", api_properties::run()?);
-            Ok(())
+            api_properties(seed)
         }
         Chore::Torture(args) => torture(&args),
     }
@@ -111,9 +116,11 @@ fn test() -> Result<()> {
     let mut steps = Steps::default();
     steps.run("Debian packages", packages::install_missing);
     steps.run("client libraries", clients::install_missing);
+    steps.run("alert rules", alert_rules);
     let built = steps.run("release build", || build_release(&RELEASED));
     steps.run("cargo test", || cargo(&["test", "--workspace", "--no-fail-fast"]));
     if built {
+        steps.run("API properties", || api_properties(API_SEED));
         steps.run("simulation", || call(release("spindle-sim")?, &["--seeds", SMOKE_SEEDS]));
         for mode in MODES {
             if let Some(reason) = mode.impossible_here() {
@@ -134,6 +141,23 @@ fn test() -> Result<()> {
         }
     }
     steps.finish()
+}
+
+/// What raises the alerts that come with the server, and what does not.
+fn alert_rules() -> Result<()> {
+    let folder = root().join("deploy/prometheus");
+    for (verb, file) in [("check", "alerts.yml"), ("test", "alerts_test.yml")] {
+        call("promtool", &[verb, "rules", &folder.join(file).to_string_lossy()])?;
+    }
+    Ok(())
+}
+
+fn api_properties(seed: u64) -> Result<()> {
+    for document in Document::ALL {
+        let cases = api_properties::run(document, seed)?;
+        println!("{cases} cases made from {}", document.path());
+    }
+    Ok(())
 }
 
 fn torture_step(mode: Mode) -> &'static str {

@@ -25,6 +25,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("python3 -m ensurepip --version", "python3-venv"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    ("promtool", "prometheus"),
 ];
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 

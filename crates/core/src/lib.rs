@@ -18,6 +18,7 @@ pub mod state;
 mod decide;
 mod put;
 mod rejection;
+mod told;
 
 pub use command::Command;
 pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX, decide};

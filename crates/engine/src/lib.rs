@@ -65,6 +65,8 @@ pub use jobq::{Before, JobqChange, JobqChanges, Touch, Touched};
 pub use join::Joined;
 pub use listing::{JobLine, QueueLine};
 pub use many::Taken;
+#[doc(hidden)]
+pub use matching::MatchPath;
 pub use matching::{
     Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, UnreadableMatcher,
     decode_matcher, encode_matcher,

@@ -1,10 +1,11 @@
 //! Finding jobs: stretches of a walk over all of them, each a short hold of the lock.
 
-use spindle_core::state::Sought;
+use spindle_core::state::{Sought, Stretch};
 use spindle_core::{Found, JobId, JobImage};
 
 use crate::door::Gate;
 use crate::engine::Engine;
+use crate::inner::Inner;
 use crate::read::{FetchError, Which};
 
 /// Jobs looked at in one hold of the lock.
@@ -34,22 +35,17 @@ impl Sighted {
 /// What one stretch of a walk found.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sightings {
-    /// In the order of their numbers.
+    /// In the order of their numbers; of a walk back, the highest first.
     pub found: Vec<Sighted>,
-    /// Where the next stretch begins; none at the end of the list.
+    /// Where the next stretch begins; none at the end of the walk.
     pub next: Option<JobId>,
     /// What must be durable before anybody is told of them. That a job is *not* among them waits
     /// for nothing: a list is as of a moment ago.
     pub gate: Gate,
 }
 
-impl Engine {
-    /// Jobs from a number on that are what is sought, at most `limit`, as far as one hold of the
-    /// lock may see.
-    pub fn seek(&self, from: JobId, sought: &Sought, limit: usize) -> Sightings {
-        let mut inner = self.enter();
-        let limit = limit.clamp(1, IMAGES_PER_HOLD);
-        let stretch = inner.state.seek(from, sought, limit, JOBS_PER_HOLD);
+impl Sightings {
+    fn of(inner: &Inner, stretch: Stretch) -> Sightings {
         let mut sightings = Sightings { found: Vec::new(), next: stretch.next, gate: Gate::OPEN };
         for id in stretch.found {
             let Some(found) = inner.state.job(id) else { continue };
@@ -66,6 +62,26 @@ impl Engine {
             }
         }
         sightings
+    }
+}
+
+impl Engine {
+    /// Jobs from a number on that are what is sought, at most `limit`, as far as one hold of the
+    /// lock may see.
+    pub fn seek(&self, from: JobId, sought: &Sought, limit: usize) -> Sightings {
+        let mut inner = self.enter();
+        let limit = limit.clamp(1, IMAGES_PER_HOLD);
+        let stretch = inner.state.seek(from, sought, limit, JOBS_PER_HOLD);
+        Sightings::of(&inner, stretch)
+    }
+
+    /// The same from the newest on: jobs below a number, the highest first. What is next is the
+    /// number below which the next stretch looks.
+    pub fn seek_back(&self, below: JobId, sought: &Sought, limit: usize) -> Sightings {
+        let mut inner = self.enter();
+        let limit = limit.clamp(1, IMAGES_PER_HOLD);
+        let stretch = inner.state.seek_back(below, sought, limit, JOBS_PER_HOLD);
+        Sightings::of(&inner, stretch)
     }
 
     /// The number from which on jobs were submitted at this time or later. Numbers rise with time,

@@ -29,8 +29,8 @@ impl Threading {
     /// For so many cores.
     #[must_use]
     pub fn on(cores: usize) -> Threading {
-        /// A submit is two entries.
-        const TURN_ENTRIES_MAX: usize = 64;
+        /// A submit is two entries: what eight connections ask for in one turn is large.
+        const TURN_ENTRIES_MAX: usize = 16;
         const READS_PER_COMMIT: usize = 8;
         if cores <= FEW_CORES {
             return Threading {

@@ -12,6 +12,7 @@ use spindle_engine::{
 use utoipa::ToSchema;
 
 use crate::problem::{Answered, Code, Problem};
+use crate::whole::{whole, whole_or_null};
 
 /// A constraint to put. It needs a rate, `running_max`, or both.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
@@ -36,6 +37,7 @@ pub struct ConstraintBody {
     #[schema(value_type = Option<RateBody>)]
     pub rate: Option<RateBody>,
     /// Most leased at once; 0 lets none start.
+    #[serde(default, deserialize_with = "whole_or_null")]
     pub running_max: Option<u64>,
 }
 
@@ -88,10 +90,13 @@ pub enum Op {
 #[serde(deny_unknown_fields)]
 pub struct RateBody {
     /// Starts that every period allows.
+    #[serde(deserialize_with = "whole")]
     pub count: u64,
     /// The period.
+    #[serde(deserialize_with = "whole")]
     pub per_ms: u64,
     /// Most starts at once; `count` if not said.
+    #[serde(default, deserialize_with = "whole_or_null")]
     pub burst: Option<u64>,
 }
 

@@ -9,7 +9,9 @@
 //! Start with `desk.rs` (how a request waits for the engine and the disk), then `guard.rs` (who may
 //! come in) and `listen.rs` (sockets).
 
+pub mod document;
 pub mod listen;
+pub mod msgpack;
 
 mod body;
 mod constraint;
@@ -19,6 +21,7 @@ mod mailbox;
 mod problem;
 mod site;
 mod stall;
+mod whole;
 
 pub use body::{BodyError, BodyLimits, read_body, text_of};
 pub use constraint::{ConditionBody, ConstraintBody, ConstraintShown, Op, RateBody};
@@ -26,3 +29,4 @@ pub use desk::{Desk, HandOut, HandedOut, Wait};
 pub use guard::Names;
 pub use problem::{Answered, Code, Problem, ProblemBody, no_job};
 pub use site::site;
+pub use whole::{Integer, whole, whole_or_null};

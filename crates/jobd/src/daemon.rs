@@ -133,13 +133,21 @@ fn tell_manager(state: NotifyState<'_>) {
     }
 }
 
+/// A thread that starts a process waits until the process has begun. On a busy machine with two
+/// cores both would often wait, and nobody talk to the database.
+const THREADS_MIN: usize = 4;
+
 /// `jobd` from its first word to its exit code.
 pub fn worker_main() -> ExitCode {
     let flags = WorkerFlags::parse();
     if let Some(WorkerCommand::Schema { kind }) = flags.command {
         return print_schema(kind);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.max(THREADS_MIN))
+        .enable_all()
+        .build();
     exit(runtime.context("cannot start").and_then(|runtime| runtime.block_on(work(&flags.common))))
 }
 

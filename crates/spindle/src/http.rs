@@ -48,7 +48,12 @@ impl Http {
             line_connections,
             ..Options::default()
         };
-        let jobq = Jobq::new(engine.clone(), spindle_jobq::Options::default())
+        let jobq = spindle_jobq::Options {
+            query_time: config.jobq_query_time,
+            answer_bytes_max: config.jobq_list_bytes_max,
+            ..spindle_jobq::Options::default()
+        };
+        let jobq = Jobq::new(engine.clone(), jobq)
             .context("jobq: cannot start the thread that answers queries")?;
         let lightjq = spindle_lightjq::Options {
             allow_urls: config.lightjq_allow_urls,

@@ -27,7 +27,7 @@ const READS_MAX: usize = 2_000;
 const TEXT_BYTES_MAX: usize = 64 << 20;
 /// Payloads looked through for one request.
 const TEXT_READS_MAX: usize = 5_000;
-const TEXT_MAX: usize = 1024;
+const TEXT_CHARS_MAX: usize = 1024;
 
 /// Which jobs are meant: those that are all of what is said. All fields may be left out.
 #[derive(Clone, Default, PartialEq, Deserialize, IntoParams, ToSchema)]
@@ -36,7 +36,7 @@ const TEXT_MAX: usize = 1024;
 pub(crate) struct JobFilter {
     /// Only those of this queue.
     pub queue: Option<String>,
-    /// Only those of this queue, its name in base64.
+    /// Only those of this queue, its name in base64. Both: they must be the same.
     pub queue_base64: Option<String>,
     /// Only those of these statuses, parted by commas: `scheduled`, `ready`, `leased`, `parked`,
     /// `done`, `dead`.
@@ -48,7 +48,7 @@ pub(crate) struct JobFilter {
     pub created_from: Option<String>,
     /// Only those submitted before this time (RFC 3339).
     pub created_before: Option<String>,
-    /// Only the unfinished job of `queue` that has this unique key.
+    /// Only unfinished jobs that have this unique key: one at most in a queue.
     pub unique_key: Option<String>,
     /// Only the job that was submitted with this idempotency key.
     pub idempotency_key: Option<String>,
@@ -62,6 +62,7 @@ pub(crate) struct JobFilter {
 pub(crate) struct Filter {
     sought: Sought,
     tag: Option<Bytes>,
+    unique: Option<String>,
     text: Option<Finder<'static>>,
     from: JobId,
     until: JobId,
@@ -70,10 +71,10 @@ pub(crate) struct Filter {
 impl JobFilter {
     /// Reads it. Jobs submitted after this are not meant.
     pub fn read(&self, api: &Api) -> Answered<Filter> {
-        let queue = match (&self.queue, &self.queue_base64) {
-            (None, None) => None,
-            (name, base64) => Some(naming::queue(name.as_deref(), base64.as_deref())?),
-        };
+        let queue = self.queue.as_deref().map(|name| naming::queue(Some(name), None));
+        let queue = queue.transpose()?;
+        let coded = self.queue_base64.as_deref().map(|name| naming::queue(None, Some(name)));
+        let coded = coded.transpose()?;
         let statuses = self.status.as_deref().map(read_statuses).transpose()?.unwrap_or_default();
         let door = self.door.as_deref().map(read_door).transpose()?;
         let text = self.text.as_deref().map(read_text).transpose()?;
@@ -85,24 +86,28 @@ impl JobFilter {
         if let Some(time) = &self.created_before {
             until = api.engine().first_created(instant::read("created_before", time)?)?.min(until);
         }
+        if coded.is_some() && queue.is_some() && coded != queue {
+            // No job is in two queues.
+            until = from;
+        }
+        let queue = queue.or(coded);
         for key in self.keys(queue.as_deref())? {
             let found = api.engine().look(|state| state.job_by_key(&key).map(|job| job.id()));
             let id = found.unwrap_or(JobId(0));
             from = from.max(id);
             until = until.min(JobId(id.0 + 1));
         }
-        Ok(Filter { sought: Sought { statuses, door, queue }, tag, text, from, until })
+        // With its queue it was found by its key already.
+        let unique = self.unique_key.clone().filter(|_| queue.is_none());
+        Ok(Filter { sought: Sought { statuses, door, queue }, tag, unique, text, from, until })
     }
 
     fn keys(&self, queue: Option<&[u8]>) -> Answered<Vec<Key>> {
         let mut wanted = Vec::new();
         if let Some(key) = &self.unique_key {
             keys::check("unique_key", key.as_bytes())?;
-            let Some(queue) = queue else {
-                let detail = "unique_key goes with queue: a key counts in its queue";
-                return Err(Problem::new(Code::BadField, detail));
-            };
-            wanted.push(keys::unique(queue, key.as_bytes()));
+            // A key counts in its queue: without one, jobs are looked through.
+            wanted.extend(queue.map(|queue| keys::unique(queue, key.as_bytes())));
         }
         if let Some(key) = &self.idempotency_key {
             keys::check("idempotency_key", key.as_bytes())?;
@@ -138,10 +143,10 @@ fn read_door(word: &str) -> Answered<Origin> {
 }
 
 fn read_text(text: &str) -> Answered<Finder<'static>> {
-    if (1..=TEXT_MAX).contains(&text.len()) {
+    if (1..=TEXT_CHARS_MAX).contains(&text.chars().count()) {
         return Ok(Finder::new(text.as_bytes()).into_owned());
     }
-    Err(Problem::new(Code::OutOfRange, "text has 1 to 1024 bytes"))
+    Err(Problem::new(Code::OutOfRange, "text has 1 to 1024 characters"))
 }
 
 impl Filter {
@@ -152,23 +157,39 @@ impl Filter {
 
     /// The walk itself finds nothing that is not meant, as far as unfinished jobs go.
     fn is_by_index(&self) -> bool {
-        self.tag.is_none() && self.text.is_none()
+        self.tag.is_none() && self.unique.is_none() && self.text.is_none()
     }
 
     /// As far as only the image of a finished job can say.
     fn takes(&self, image: &JobImage) -> bool {
         let Sought { statuses, door, queue } = &self.sought;
         let tag = self.tag.as_ref().is_none_or(|tag| image.rare().tags.contains(tag));
-        tag && queue.as_ref().is_none_or(|queue| image.queue == queue)
+        let holds_it = || keys::unique_of(image) == self.unique && !image.status().is_finished();
+        let unique = self.unique.is_none() || holds_it();
+        tag && unique
+            && queue.as_ref().is_none_or(|queue| image.queue == queue)
             && door.is_none_or(|door| image.origin() == door)
             && (statuses.is_empty() || statuses.contains(&image.status()))
     }
 }
 
-/// A walk over the jobs a filter means, in the order of their numbers.
+/// Which way a list goes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// The oldest first.
+    #[default]
+    Asc,
+    /// The newest first.
+    Desc,
+}
+
+/// A walk over the jobs a filter means, in the order of their numbers or against it.
 pub(crate) struct Walk {
     filter: Filter,
-    from: Option<JobId>,
+    order: Order,
+    /// The number it goes on from, up; the one it goes on below, down. None at its end.
+    at: Option<JobId>,
     gate: Gate,
     stretches: usize,
     reads: usize,
@@ -178,23 +199,44 @@ pub(crate) struct Walk {
 
 impl Walk {
     /// From the beginning, or from where a cursor says.
-    pub fn new(filter: Filter, cursor: Option<JobId>) -> Walk {
-        let from = Some(cursor.map_or(filter.from, |cursor| cursor.max(filter.from)));
-        let from = from.filter(|from| *from < filter.until);
-        Walk {
+    pub fn new(filter: Filter, order: Order, cursor: Option<JobId>) -> Walk {
+        let begin = match order {
+            Order::Asc => cursor.map_or(filter.from, |cursor| cursor.max(filter.from)),
+            Order::Desc => cursor.map_or(filter.until, |cursor| cursor.min(filter.until)),
+        };
+        let mut walk = Walk {
             filter,
-            from,
+            order,
+            at: None,
             gate: Gate::OPEN,
             stretches: 0,
             reads: 0,
             text_reads: 0,
             text_bytes: 0,
-        }
+        };
+        walk.go_on(Some(begin));
+        walk
+    }
+
+    fn go_on(&mut self, at: Option<JobId>) {
+        let Filter { from, until, .. } = &self.filter;
+        self.at = at.filter(|at| match self.order {
+            Order::Asc => at < until,
+            Order::Desc => at > from,
+        });
+    }
+
+    /// The next request begins with this job.
+    fn leave(&mut self, first: JobId) {
+        self.at = Some(match self.order {
+            Order::Asc => first,
+            Order::Desc => JobId(first.0 + 1),
+        });
     }
 
     /// Where the next request goes on; none at the end.
     pub fn next(&self) -> Option<JobId> {
-        self.from
+        self.at
     }
 
     /// What must be durable before what was found is told.
@@ -217,7 +259,7 @@ impl Walk {
 
     /// The jobs of the next stretch, at most `limit`; there may be none on it.
     pub async fn stretch(&mut self, api: &Api, limit: usize) -> Answered<Vec<JobImage>> {
-        let Some(from) = self.from else { return Ok(Vec::new()) };
+        let Some(at) = self.at else { return Ok(Vec::new()) };
         if self.stretches > 0 {
             yield_now().await;
         }
@@ -225,17 +267,20 @@ impl Walk {
         let engine = api.engine();
         // What is looked for among them makes fewer of many.
         let wanted = if self.filter.is_by_index() { limit } else { usize::MAX };
-        let sightings = engine.seek(from, &self.filter.sought, wanted);
+        let sightings = match self.order {
+            Order::Asc => engine.seek(at, &self.filter.sought, wanted),
+            Order::Desc => engine.seek_back(at, &self.filter.sought, wanted),
+        };
         self.gate = self.gate.max(sightings.gate);
-        self.from = sightings.next.filter(|next| *next < self.filter.until);
+        self.go_on(sightings.next);
         let mut images = Vec::new();
         for sighted in sightings.found {
             let id = sighted.id();
-            if id >= self.filter.until {
+            if !(self.filter.from..self.filter.until).contains(&id) {
                 break;
             }
             if self.reads >= READS_MAX {
-                self.from = Some(id);
+                self.leave(id);
                 break;
             }
             let image = match sighted {
@@ -251,7 +296,7 @@ impl Walk {
             images = self.with_text(engine, text, images).await?;
         }
         if let Some(first_left) = images.get(limit) {
-            self.from = Some(JobId(first_left.id));
+            self.leave(JobId(first_left.id));
             images.truncate(limit);
         }
         Ok(images)
@@ -292,8 +337,8 @@ impl Walk {
         })?;
         self.text_reads += reads;
         self.text_bytes += bytes;
-        if cut.is_some() {
-            self.from = cut;
+        if let Some(first_left) = cut {
+            self.leave(first_left);
             // What is left of the budget is too little for the next one.
             self.text_bytes = TEXT_BYTES_MAX;
         }

@@ -14,14 +14,17 @@ mod extract;
 mod filter;
 mod instant;
 mod keys;
+mod links;
 mod metrics;
 mod naming;
 mod object;
 mod precise;
+mod precondition;
 mod reading;
 mod routes;
 mod submit;
 mod taking;
+mod together;
 mod typed;
 mod view;
 

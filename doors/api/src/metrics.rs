@@ -35,6 +35,11 @@ struct QueueLabel {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct CapLabel {
+    cap: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct DoorLabel {
     door: &'static str,
 }
@@ -63,13 +68,22 @@ fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str
             stats.requeued,
         ),
         ("jobs_expired", "Unfinished jobs whose TTL passed", stats.expired_unfinished),
-        ("finished_dropped", "Finished jobs dropped for a cap", stats.finished_dropped),
         ("payloads_damaged", "Payloads that failed their checksum", stats.payloads_damaged),
     ] {
         let counter: Counter = Counter::default();
         counter.inc_by(value);
         registry.register(name, format!("{help}, since the start"), counter);
     }
+    let dropped: Family<CapLabel, Counter> = Family::default();
+    for (cap, count) in [
+        ("queue", stats.finished_over_queue),
+        ("count", stats.finished_over_count),
+        ("bytes", stats.finished_over_bytes),
+    ] {
+        dropped.get_or_create(&CapLabel { cap }).inc_by(count);
+    }
+    let help = "Finished jobs dropped for a cap, since the start, by the cap";
+    registry.register("finished_dropped", help, dropped);
     let now = engine.gauges();
     for (name, help, value) in [
         ("log_first_position", "The oldest record kept", now.log_first),
@@ -91,6 +105,8 @@ fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str
         registry.register_with_unit(name, help, Unit::Bytes, gauge(value));
     };
     bytes(registry, "log", "What the kept records take", now.log_bytes);
+    let help = "What done and dead jobs take, within an eighth";
+    bytes(registry, "finished", help, now.finished_bytes);
     bytes(registry, "undurable", "Decided and not on disk yet", now.undurable_bytes as u64);
     let open: Family<DoorLabel, Gauge> = Family::default();
     for (door, count) in connections {

@@ -1,32 +1,48 @@
 //! What the types of the handlers cannot say: which texts are names of jobs, tokens and places, how
-//! large numbers may be. One table, so that the OpenAPI document promises what the handlers take.
+//! large numbers may be, which fields go together. Tables, so that the OpenAPI document promises
+//! what the handlers take, and nothing else.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use spindle_http::document::{complete, put};
+
+use crate::together;
 
 /// A job by its number, its Gearman handle or its UUID.
 const JOB: &str = "^([1-9][0-9]{0,14}|H:[A-Za-z0-9._-]{1,64}:[1-9][0-9]{0,14}|\
                    [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$";
 /// Twenty bytes in base64 without padding: the last letter has two bits left over.
 const TOKEN: &str = "^[A-Za-z0-9_-]{26}[AEIMQUYcgkosw048]$";
-const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$";
-const FEED: &str = "^[0-9]{1,15}\\.[0-9]{1,9}$";
+/// Standard base64 with padding; what is left over in the last letter is zero.
+pub(crate) const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|\
+                                 [A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
+/// The same of 1 to 512 bytes: the name of a queue.
+const NAME_BASE64: &str = "^([A-Za-z0-9+/]{4}){0,170}([A-Za-z0-9+/]{4}|\
+                           [A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)$";
+/// An empty one is none.
+const FEED: &str = "^([0-9]{1,15}\\.[0-9]{1,9})?$";
 const FEED_OR_OLDEST: &str = "^(oldest|[0-9]{1,15}\\.[0-9]{1,9})$";
-const TAG: &str = "^(\\*|\"[0-9]{1,9}\")$";
-const KEY: &str = "^[!-~]{1,255}$";
-const TIME: &str = "^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):\
-                    [0-5][0-9]:[0-5][0-9](\\.[0-9]{1,3})?Z$";
+const TAG: &str = "^(\\*|(W/)?\"[!#-~]*\")$";
+const KEY: &str = "^[!-~]([ -~]{0,253}[!-~])?$";
 const STATUSES: &str = "^(scheduled|ready|leased|parked|done|dead)\
-                        (,(scheduled|ready|leased|parked|done|dead)){0,5}$";
+                        (,(scheduled|ready|leased|parked|done|dead))*$";
 const DOORS: [&str; 6] = ["api", "workq", "gearman", "gearman_draft", "lightjq", "jobq"];
 
 /// Makes a document say it.
 pub(crate) fn precise(document: &mut Value) {
+    complete(document);
     let paths = document.get_mut("paths").and_then(Value::as_object_mut);
     for (path, operations) in paths.into_iter().flatten() {
         for operation in operations.as_object_mut().into_iter().flatten().map(|(_, it)| it) {
             let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
             for parameter in parameters.into_iter().flatten() {
-                refine_parameter(path, parameter);
+                let name = parameter["name"].as_str().unwrap_or_default();
+                let more = of_parameter(path, name);
+                if let (Some(schema), Some(more)) = (parameter.get_mut("schema"), more) {
+                    put(schema, more);
+                }
+            }
+            if let Some(body) = operation.pointer_mut("/requestBody/content/application~1json") {
+                refine_body(body);
             }
         }
     }
@@ -34,44 +50,25 @@ pub(crate) fn precise(document: &mut Value) {
     for (name, schema) in schemas.into_iter().flatten() {
         let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
         for (property, schema) in properties.into_iter().flatten() {
-            refine_number(schema);
             if let Some(more) = of_property(name, property) {
                 put(schema, more);
             }
         }
-        if let Some(more) = of_schema(name) {
+        if let Some(more) = together::of_schema(name, schema) {
             put(schema, more);
         }
     }
 }
 
-fn refine_parameter(path: &str, parameter: &mut Value) {
-    let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let Some(schema) = parameter.get_mut("schema") else { return };
-    // A parameter is there or not; no text of it is null.
-    if let Some(Value::Array(types)) = schema.get_mut("type") {
-        types.retain(|kind| kind != "null");
-        if let [only] = &types[..] {
-            schema["type"] = only.clone();
-        }
-    }
-    refine_number(schema);
-    if let Some(more) = of_parameter(path, &name) {
-        put(schema, more);
-    }
-}
-
-/// Unsigned numbers are told as signed ones of 64 bits, which have another maximum.
-fn refine_number(schema: &mut Value) {
-    let Some(schema) = schema.as_object_mut() else { return };
-    let is_unsigned = schema.get("minimum").is_some_and(|minimum| *minimum == 0);
-    let most = match schema.get("format").and_then(Value::as_str) {
-        Some("int64") if is_unsigned => json!(u64::MAX),
-        Some("int32") if is_unsigned => json!(u32::MAX),
-        _ => return,
+/// A body that may be left out is left out, and not null.
+fn refine_body(body: &mut Value) {
+    let Some(choices) = body.pointer_mut("/schema/oneOf").and_then(Value::as_array_mut) else {
+        return;
     };
-    schema.remove("format");
-    schema.entry("maximum").or_insert(most);
+    choices.retain(|choice| choice["type"] != "null");
+    if let [only] = &choices[..] {
+        body["schema"] = only.clone();
+    }
 }
 
 fn of_parameter(path: &str, name: &str) -> Option<Value> {
@@ -85,48 +82,69 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         "limit" => json!({ "minimum": 1, "maximum": 512 }),
         "cursor" if path == "/api/v1/jobs" => json!({ "pattern": "^[0-9]{1,15}$" }),
         "cursor" if path == "/api/v1/queues" => json!({ "pattern": BASE64 }),
+        "cursor" if path == "/api/v1/workers" => json!({ "maximum": u32::MAX }),
         "cursor" if is_of("/buckets") => json!({ "pattern": "^[0-9a-fA-F]{16}$" }),
         "wait_s" => json!({ "minimum": 0, "maximum": 300 }),
         "after" => json!({ "pattern": FEED_OR_OLDEST }),
-        "Last-Event-ID" => json!({ "pattern": FEED }),
-        "Idempotency-Key" => json!({ "pattern": KEY }),
-        "If-Match" => json!({ "pattern": TAG }),
-        "queue" | "unique_key" | "idempotency_key" | "text" => {
-            json!({ "minLength": 1, "maxLength": 255 })
+        "Last-Event-ID" => {
+            json!({ "format": "feed-id", "pattern": FEED, "examples": ["16.0"] })
         }
-        "queue_base64" => json!({ "pattern": BASE64, "minLength": 4, "maxLength": 680 }),
+        "Idempotency-Key" => json!({ "pattern": KEY, "examples": ["order-4711"] }),
+        "If-Match" => {
+            json!({ "format": "entity-tag", "pattern": TAG, "examples": ["\"7\""] })
+        }
+        "If-None-Match" => json!({ "enum": ["*"] }),
+        "queue" => json!({ "minLength": 1, "maxLength": 512 }),
+        "queue_base64" => json!({ "pattern": NAME_BASE64 }),
+        "unique_key" | "idempotency_key" => json!({ "minLength": 1, "maxLength": 255 }),
+        "text" => json!({ "minLength": 1, "maxLength": 1024 }),
         "status" => json!({ "pattern": STATUSES }),
         "door" => json!({ "enum": DOORS }),
-        "created_from" | "created_before" => json!({ "format": "date-time", "pattern": TIME }),
+        "created_from" | "created_before" => time_or_now(),
         _ => return None,
     })
 }
 
+/// What is said of a field here goes before what its type says.
 fn of_property(schema: &str, property: &str) -> Option<Value> {
     Some(match (schema, property) {
-        (_, "queue_base64") => json!({ "pattern": BASE64, "minLength": 4, "maxLength": 680 }),
-        (_, "payload_base64" | "result_base64") => json!({ "pattern": BASE64 }),
-        (_, "created_from" | "created_before") => json!({ "pattern": TIME }),
-        ("NewJobBody" | "EditBody" | "BulkBody", "run_at") => json!({ "pattern": TIME }),
+        ("JobFilter", "created_from" | "created_before")
+        | ("NewJobBody" | "EditBody" | "BulkBody", "run_at") => time_or_now_or_null(),
+        ("JobFilter", "unique_key" | "idempotency_key") => {
+            json!({ "minLength": 1, "maxLength": 255 })
+        }
+        ("JobFilter", "text") => json!({ "minLength": 1, "maxLength": 1024 }),
+        ("JobFilter", "status") => json!({ "pattern": STATUSES }),
+        ("JobFilter", "door") => {
+            let words = DOORS.into_iter().map(Value::from).chain([Value::Null]);
+            json!({ "enum": words.collect::<Value>() })
+        }
+        (_, "queue_base64" | "name_base64") => json!({ "pattern": NAME_BASE64 }),
+        (_, "payload_base64" | "result_base64" | "base64") => {
+            json!({ "contentEncoding": "base64", "pattern": BASE64 })
+        }
         ("NewJobBody" | "EditBody" | "BulkBody" | "JobFilter", "queue") => {
             json!({ "minLength": 1, "maxLength": 512 })
         }
-        ("JobFilter", "status") => json!({ "pattern": STATUSES }),
         ("NewJobBody", "tags") => {
             json!({ "maxItems": 64,
                 "items": { "type": "string", "minLength": 1, "maxLength": 128 } })
         }
-        ("NewJobBody", "ttr_ms") => json!({ "minimum": 1, "maximum": u32::MAX }),
+        ("NewJobBody", "ttr_ms") => json!({ "minimum": 1, "maximum": u32::MAX - 1 }),
+        ("NewJobBody", "ttl_ms") => json!({ "minimum": 1 }),
         ("Unique", "key") => json!({ "minLength": 1, "maxLength": 255 }),
         ("BulkBody", "cursor") => json!({ "pattern": "^[0-9]{1,15}-[0-9]{1,15}$" }),
-        ("BatchBody", "jobs") => json!({ "minItems": 1, "maxItems": 1000 }),
+        ("BatchBody", "jobs") => {
+            let job = json!({ "$ref": "#/components/schemas/NewJobBody" });
+            let other = json!({ "description": "Refused for itself" });
+            json!({ "minItems": 1, "maxItems": 1000, "items": { "anyOf": [job, other] } })
+        }
         ("LeaseBody", "queues") => {
             json!({ "maxItems": 1024,
                 "items": { "type": "string", "minLength": 1, "maxLength": 512 } })
         }
         ("LeaseBody", "queues_base64") => {
-            let name = json!({ "type": "string", "pattern": BASE64, "minLength": 4 });
-            json!({ "maxItems": 1024, "items": name })
+            json!({ "maxItems": 1024, "items": { "type": "string", "pattern": NAME_BASE64 } })
         }
         ("LeaseBody", "wait_s") => json!({ "maximum": 300 }),
         ("LeaseBody", "timeout_ms") => json!({ "minimum": 1 }),
@@ -139,25 +157,15 @@ fn of_property(schema: &str, property: &str) -> Option<Value> {
     })
 }
 
-/// Of two fields that say the same in two ways one may be there, or must.
-fn of_schema(schema: &str) -> Option<Value> {
-    Some(match schema {
-        "NewJobBody" => json!({ "oneOf": [has("queue"), has("queue_base64")] }),
-        "JobFilter" => json!({ "minProperties": 1 }),
-        _ => return None,
-    })
+/// RFC 3339, or the word.
+fn time_or_now() -> Value {
+    json!({ "anyOf": [{ "format": "date-time" }, { "const": "now" }] })
 }
 
-fn has(field: &str) -> Value {
-    let mut properties = Map::new();
-    properties.insert(field.to_owned(), json!({ "type": "string" }));
-    json!({ "required": [field], "properties": properties })
-}
-
-fn put(schema: &mut Value, more: Value) {
-    if let (Some(schema), Value::Object(more)) = (schema.as_object_mut(), more) {
-        schema.extend(more);
-    }
+fn time_or_now_or_null() -> Value {
+    json!({ "anyOf": [
+        { "type": "string", "format": "date-time" }, { "const": "now" }, { "type": "null" },
+    ] })
 }
 
 #[cfg(test)]
@@ -167,12 +175,9 @@ mod tests {
     #[test]
     fn a_document_tells_what_a_name_is_and_how_far_numbers_go() {
         let number = json!({ "type": ["integer", "null"], "format": "int64", "minimum": 0 });
-        let mut document = json!({
-            "paths": { "/api/v1/jobs": { "get": { "parameters": [
-                { "name": "limit", "schema": number }, { "name": "door", "schema": {} },
-            ] } } },
-            "components": { "schemas": { "X": { "properties": { "count": number } } } },
-        });
+        let mut document = json!({ "paths": { "/api/v1/jobs": { "get": { "parameters": [
+            { "name": "limit", "schema": number }, { "name": "door", "schema": {} },
+        ] } } } });
         precise(&mut document);
         let parameters = document.pointer("/paths/~1api~1v1~1jobs/get/parameters").unwrap();
         assert_eq!(
@@ -180,8 +185,16 @@ mod tests {
             json!({ "type": "integer", "minimum": 1, "maximum": 1000 })
         );
         assert_eq!(parameters[1]["schema"]["enum"][0], "api");
-        let count = document.pointer("/components/schemas/X/properties/count").unwrap();
-        assert_eq!(count["maximum"], u64::MAX);
-        assert_eq!(count["type"], json!(["integer", "null"]));
+    }
+
+    #[test]
+    fn a_body_that_may_be_left_out_is_not_null() {
+        let one = json!({ "$ref": "#/components/schemas/X" });
+        let mut document = json!({ "paths": { "/x": { "post": { "requestBody": { "content": {
+            "application/json": { "schema": { "oneOf": [{ "type": "null" }, one] } },
+        } } } } } });
+        precise(&mut document);
+        let body = document.pointer("/paths/~1x/post/requestBody/content/application~1json");
+        assert_eq!(body.unwrap(), &json!({ "schema": one }));
     }
 }

@@ -11,11 +11,11 @@ use utoipa::ToSchema;
 
 use crate::typed::{self, Kind, present};
 use crate::{instant, keys, naming, object};
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::{Answered, Code, Problem, whole, whole_or_null};
 
 /// Words to search by: so many, each so long.
 const TAGS_MAX: usize = 64;
-const TAG_BYTES_MAX: usize = 128;
+const TAG_CHARS_MAX: usize = 128;
 
 /// A job to submit. Everything but the queue may be left out.
 #[derive(Deserialize, ToSchema)]
@@ -32,31 +32,36 @@ pub(crate) struct NewJobBody {
     payload: Option<Box<RawValue>>,
     /// The payload in base64.
     payload_base64: Option<String>,
-    /// What `payload_base64` is; `bytes` if not said.
+    /// What `payload_base64` is; `bytes` if not said. `json` is taken if it is JSON.
     payload_type: Option<Kind>,
     /// Higher goes first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     priority: i64,
     /// Not before this time (RFC 3339).
     #[schema(example = "2030-01-31T08:00:00Z")]
     run_at: Option<String>,
     /// How long a lease lasts; if not said, the queue's setting, or a minute.
+    #[serde(default, deserialize_with = "whole_or_null")]
     ttr_ms: Option<u64>,
     /// Goes after this time, from `run_at` or now, whatever its status.
+    #[serde(default, deserialize_with = "whole_or_null")]
     ttl_ms: Option<u64>,
     /// Most leases; 0 is no limit.
+    #[serde(default, deserialize_with = "whole_or_null")]
     attempts_max: Option<u32>,
     /// Most failures; 0 is no limit. If not said, the queue's setting, or 1.
+    #[serde(default, deserialize_with = "whole_or_null")]
     fails_max: Option<u32>,
     /// Wait between failures.
     #[serde(default, deserialize_with = "object::optional")]
     backoff: Option<Backoff>,
     /// How long the job is kept once done; if not said, the queue's setting, or an hour.
+    #[serde(default, deserialize_with = "whole_or_null")]
     keep_ms: Option<u64>,
     /// Kept aside until released.
     #[serde(default)]
     parked: bool,
-    /// Words to search by: at most 64, each 1 to 128 bytes.
+    /// Words to search by: at most 64, each of 1 to 128 characters.
     #[serde(default)]
     tags: Vec<String>,
     /// A key that at most one unfinished job of the queue holds.
@@ -69,15 +74,16 @@ pub(crate) struct NewJobBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Backoff {
     /// Wait after the first failure.
+    #[serde(deserialize_with = "whole")]
     base_ms: u64,
     /// Growth per failure, in thousandths: 2000 doubles.
-    #[serde(default = "no_growth")]
+    #[serde(default = "no_growth", deserialize_with = "whole")]
     factor_thousandths: u32,
     /// Never longer than this.
-    #[serde(default = "an_hour")]
+    #[serde(default = "an_hour", deserialize_with = "whole")]
     cap_ms: u64,
     /// Up to this share of the wait, in thousandths, is taken off.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     jitter_thousandths: u32,
 }
 
@@ -130,7 +136,7 @@ impl From<Backoff> for job::Backoff {
 
 impl NewJobBody {
     /// The engine's words for it.
-    pub fn into_new_job(self) -> Answered<NewJob> {
+    pub fn into_new_job(self, now_ms: u64) -> Answered<NewJob> {
         let queue = naming::queue(self.queue.as_deref(), self.queue_base64.as_deref())?;
         let base64 = self.payload_base64.as_deref();
         let (payload, kind) = typed::read("payload", self.payload, base64, self.payload_type)?;
@@ -142,7 +148,8 @@ impl NewJobBody {
             .run_at
             .map(|text| instant::read("run_at", &text))
             .transpose()?
-            .filter(|ms| *ms > 0);
+            // A time that has passed is now: a TTL counts from when the job may run.
+            .filter(|ms| *ms > now_ms);
         submit.ttr_ms = self.ttr_ms;
         submit.ttl_ms = self.ttl_ms;
         submit.attempts_max = self.attempts_max;
@@ -160,10 +167,11 @@ impl NewJobBody {
 }
 
 fn check_tags(tags: &[String]) -> Answered<()> {
-    let fits = |tag: &String| (1..=TAG_BYTES_MAX).contains(&tag.len());
+    let fits = |tag: &String| (1..=TAG_CHARS_MAX).contains(&tag.chars().count());
     if tags.len() <= TAGS_MAX && tags.iter().all(fits) {
         return Ok(());
     }
-    let detail = format!("a job has at most {TAGS_MAX} tags, each of 1 to {TAG_BYTES_MAX} bytes");
+    let detail =
+        format!("a job has at most {TAGS_MAX} tags, each of 1 to {TAG_CHARS_MAX} characters");
     Err(Problem::new(Code::OutOfRange, detail))
 }

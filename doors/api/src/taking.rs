@@ -28,9 +28,9 @@ pub(crate) struct Taken {
 
 impl Wanted {
     /// `once` is the idempotency key and what was asked with it.
-    pub fn new(body: NewJobBody, once: Option<[Key; 2]>) -> Answered<Wanted> {
+    pub fn new(body: NewJobBody, once: Option<[Key; 2]>, now_ms: u64) -> Answered<Wanted> {
         let mode = body.unique.as_ref().map(|unique| unique.mode).unwrap_or_default();
-        let mut job = body.into_new_job()?;
+        let mut job = body.into_new_job(now_ms)?;
         if let Some(once) = &once {
             // First, so that it is the one a refusal names.
             job.submit.keys.splice(0..0, once.clone());

@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use spindle_core::job::{Attempt, Cause, Lease, Origin, Outcome};
-use spindle_core::{JobId, JobImage, Status, address};
+use spindle_core::{JobId, JobImage, Status, Type, address};
 use spindle_engine::Engine;
+use spindle_http::msgpack::to_json;
 use utoipa::ToSchema;
 
 use crate::instant;
@@ -153,10 +155,14 @@ pub(crate) struct Result {
     /// The result in base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     base64: Option<String>,
+    /// What a result says that is MessagePack, as JSON. `base64` has it exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    as_json: Option<Value>,
     /// For people.
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
-    /// The error, as the worker gave it.
+    /// The error, as the worker gave it. One that is MessagePack and no text is told as JSON.
     #[serde(skip_serializing_if = "String::is_empty")]
     error: String,
     /// A code, as the worker gave it, or of the server: `timeout`, `worker_lost`, `cancelled`.
@@ -234,7 +240,10 @@ impl Job {
             payload,
             payload_base64,
             payload_damaged: bodies.payload_damaged,
-            result: image.outcome.as_ref().map(|outcome| result(outcome, bodies.result.as_ref())),
+            result: image
+                .outcome
+                .as_ref()
+                .map(|outcome| result(image, outcome, bodies.result.as_ref())),
             history: image.history.iter().map(attempt_shown).collect(),
         }
     }
@@ -262,9 +271,10 @@ fn lease_shown(lease: &Lease, attempt: u32) -> LeaseShown {
     }
 }
 
-fn result(outcome: &Outcome, bytes: Option<&Bytes>) -> Result {
+fn result(image: &JobImage, outcome: &Outcome, bytes: Option<&Bytes>) -> Result {
     let kind = Kind::of(outcome.bytes.as_ref().map_or(0, |bytes| bytes.kind));
     let shown = bytes.filter(|_| outcome.bytes.as_ref().is_some_and(|place| place.len > 0));
+    let as_json = shown.filter(|_| kind == Kind::Msgpack).and_then(|bytes| to_json(bytes).ok());
     let (value, base64) = shown.map(|bytes| typed::shown(bytes, kind)).unwrap_or_default();
     Result {
         success: outcome.success,
@@ -272,9 +282,21 @@ fn result(outcome: &Outcome, bytes: Option<&Bytes>) -> Result {
         bytes: outcome.bytes.as_ref().map_or(0, |bytes| bytes.len),
         value,
         base64,
+        as_json,
         message: text(&outcome.message),
-        error: text(&outcome.error),
+        error: error(image, outcome),
         code: text(&outcome.code),
+    }
+}
+
+/// An error for people: a text as it is, a MessagePack value as what it says.
+fn error(image: &JobImage, outcome: &Outcome) -> String {
+    let is_packed = !outcome.error.is_empty() && image.error_type() == Type::Msgpack;
+    match is_packed.then(|| to_json(&outcome.error)) {
+        Some(Ok(Value::String(text))) => text,
+        Some(Ok(value)) => value.to_string(),
+        // Whoever ended the job for that worker told a text.
+        Some(Err(_)) | None => text(&outcome.error),
     }
 }
 

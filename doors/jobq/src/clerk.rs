@@ -128,7 +128,7 @@ impl Work {
 
     fn list(&mut self, body: ListBody, gate: &mut Gate) -> Answered<String> {
         *gate = self.follow()?;
-        let listed = self.ask(move |mirror| mirror.list(&body.query, body.limit))??;
+        let listed = self.query(move |mirror| mirror.list(&body.query, body.limit))?;
         Ok(format!("{{\"jobs\":{listed}}}\n"))
     }
 
@@ -148,7 +148,7 @@ impl Work {
         loop {
             *gate = self.follow()?;
             let asked = Arc::clone(&query);
-            let found = self.ask(move |mirror| mirror.candidates(&asked, wanted))??;
+            let found = self.query(move |mirror| mirror.candidates(&asked, wanted))?;
             let mut all_lost_before = true;
             for candidate in &found {
                 if reply.is_closed() {
@@ -174,10 +174,17 @@ impl Work {
     }
 
     fn ask<T: Send + 'static>(
-        &self,
+        &mut self,
         errand: impl FnOnce(&mut Mirror) -> T + Send + 'static,
     ) -> Answered<T> {
         self.aside.run(errand).ok_or_else(Refusal::busy)
+    }
+
+    fn query<T: Send + 'static>(
+        &mut self,
+        ask: impl Fn(&Mirror) -> Answered<T> + Send + Sync + 'static,
+    ) -> Answered<T> {
+        self.aside.query(ask).unwrap_or_else(|| Err(Refusal::busy()))
     }
 
     /// Brings the copy to where the engine is now. Returns what an answer must wait for.

@@ -3,7 +3,7 @@
 //!
 //! [`Jobq`] makes the routes for an engine. What changes a job goes to the engine at once; what
 //! looks through many jobs goes to a thread of its own (`clerk.rs`), which has a copy of Jobq's
-//! jobs kept in a private database (`mirror.rs`), on a second thread of low priority (`aside.rs`).
+//! jobs kept in a private database (`mirror.rs`), on threads of low priority (`aside.rs`).
 //! There SQLite evaluates the expressions, behind a guard (`query/`), and nobody holds the engine's
 //! lock meanwhile. A poll advances its match by compare-and-set, so an old copy can cost a second
 //! try and nothing else.

@@ -11,6 +11,7 @@
 //! Rows lie in the order in which jobs were last touched: the longest untouched match is the first
 //! one a scan meets, and a changed job moves to the end.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use rusqlite::functions::FunctionFlags;
@@ -19,7 +20,7 @@ use rusqlite::{Connection, params, params_from_iter};
 use rusqlite::{Error, ErrorCode};
 
 use crate::json;
-use crate::query::{Bound, Budget, Guard, Query};
+use crate::query::{Bound, Budget, End, Guard, Query, Try};
 use crate::refusal::{Answered, Refusal};
 
 /// What SQLite may keep in memory.
@@ -69,6 +70,9 @@ pub struct Mirror {
     guard: Guard,
     budget: Budget,
     limits: QueryLimits,
+    /// Which try the next query is, and how the last one ended.
+    one: Cell<Try>,
+    end: Cell<End>,
 }
 
 impl Mirror {
@@ -109,7 +113,8 @@ impl Mirror {
         let (guard, budget) = (Guard::default(), Budget::default());
         guard.install(&mut db)?;
         budget.install(&mut db)?;
-        Ok(Mirror { db, guard, budget, limits })
+        let (one, end) = (Cell::new(Try::Whole), Cell::new(End::Own));
+        Ok(Mirror { db, guard, budget, limits, one, end })
     }
 
     /// Forgets all jobs.
@@ -151,6 +156,15 @@ impl Mirror {
         }
         change.commit()?;
         Ok(unknown)
+    }
+
+    /// Makes one try at a query. None: the try was over before there was an answer.
+    pub fn try_to<T>(&self, one: Try, ask: impl Fn(&Mirror) -> Answered<T>) -> Option<Answered<T>> {
+        self.one.set(one);
+        self.end.set(End::Own);
+        let answer = ask(self);
+        self.one.set(Try::Whole);
+        (self.end.get() != End::Cut).then_some(answer)
     }
 
     /// The jobs that match, by number: `{"id":...,"state":...}` in a row.
@@ -222,15 +236,27 @@ impl Mirror {
     }
 
     fn run(&self, run: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> Answered<()> {
-        let (ran, spent) = self.budget.within(self.limits.time, || run(&self.db));
-        ran.map_err(|error| match spent {
-            true => Refusal::too_costly(format!(
+        let (limit, one) = (self.limits.time, self.one.get());
+        let (ran, end) = self.budget.within(limit, one, || run(&self.db));
+        self.end.set(end);
+        ran.map_err(|error| match end {
+            End::Spent => Refusal::too_costly(format!(
                 "the query computed for {} ms and was ended: make it simpler, or give it less to \
                  look through",
-                self.limits.time.as_millis()
+                limit.as_millis()
             )),
-            false => refusal_of(error, true),
+            // Nobody is told this of a try that was cut short.
+            End::Own | End::Cut => refusal_of(error, true),
         })
+    }
+}
+
+#[cfg(test)]
+impl Mirror {
+    /// So many jobs, for tests of how long queries take.
+    pub fn fill_for_tests(&mut self, jobs: i64) {
+        let rows: Vec<Row> = (1..=jobs).map(|id| tests::row(id, id, "[\"CREATED\"]")).collect();
+        assert_eq!(self.apply(&rows, &[]), Ok(Vec::new()));
     }
 }
 
@@ -262,7 +288,7 @@ mod tests {
         QueryLimits { time: Duration::from_millis(200), answer_bytes_max: 1 << 20 }
     }
 
-    fn row(id: i64, touch: i64, state: &str) -> Row {
+    pub fn row(id: i64, touch: i64, state: &str) -> Row {
         Row {
             id,
             touch,
@@ -277,8 +303,7 @@ mod tests {
 
     fn mirror(jobs: i64) -> Mirror {
         let mut mirror = Mirror::new(limits()).unwrap();
-        let rows: Vec<Row> = (1..=jobs).map(|id| row(id, id, "[\"CREATED\"]")).collect();
-        mirror.apply(&rows, &[]).unwrap();
+        mirror.fill_for_tests(jobs);
         mirror
     }
 

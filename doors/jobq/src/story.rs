@@ -112,7 +112,8 @@ fn engine_state(image: &JobImage) -> String {
 fn engine_events(image: &JobImage) -> Vec<Entry> {
     let mut told = vec![Entry::created(image.created_ms)];
     let rare = image.rare();
-    let mut state = match rare.scheduled_ms.filter(|at| *at > image.created_ms) {
+    let waited_until = rare.scheduled_ms.filter(|at| *at > image.created_ms);
+    let mut state = match waited_until {
         Some(at_ms) => scheduled(at_ms),
         None if image.status() == Status::Parked && image.history.is_empty() => return told,
         None => ready(),
@@ -123,6 +124,14 @@ fn engine_events(image: &JobImage) -> Vec<Entry> {
             *state = new;
         }
     };
+    let first_start = image.history.first().map(|attempt| attempt.started_ms);
+    let first_start = first_start.or(image.lease.as_ref().map(|lease| lease.started_ms));
+    if let Some(at_ms) = waited_until
+        && (first_start.is_some() || image.status() == Status::Ready)
+    {
+        // Its time may have been brought forward.
+        advance(&mut state, ready(), at_ms.min(first_start.unwrap_or(at_ms)));
+    }
     for (index, attempt) in image.history.iter().enumerate() {
         let (start_ms, end_ms) = (attempt.started_ms, attempt.ended_ms);
         let now = leased(attempt.door(), &attempt.worker, attempt.attempt, start_ms);

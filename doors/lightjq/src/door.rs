@@ -16,11 +16,11 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::body;
 use crate::names::JobNames;
 use crate::push::{Pusher, pusher};
 use crate::roll::{Roll, WorkerLine};
 use crate::routes::{constraints, done, jobs, polling, workers};
+use crate::{body, document};
 
 /// What the door is told at its start. Tests shorten the times.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl LightJq {
             pusher: pusher(),
             stopping: watch::Sender::new(false),
             is_swept: std::sync::Once::new(),
-            description: description.to_json().expect("the document is made of texts and maps"),
+            description: document::json(&description),
         }))
     }
 

@@ -10,6 +10,7 @@
 pub mod wire;
 
 mod body;
+mod document;
 mod door;
 mod names;
 mod push;

@@ -240,6 +240,9 @@ pub(crate) struct Suite {
     /// The program to start as gearmand.
     #[arg(long, value_name = "PROGRAM", default_value = "gearmand")]
     pub(crate) gearmand_program: PathBuf,
+    /// The program to start as Python, whose sqlite3 Jobq is measured beside.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub(crate) python: PathBuf,
     #[command(flatten)]
     pub(crate) peers: Peers,
     /// Only these gates.

@@ -57,6 +57,16 @@ pub(crate) enum Gate {
     /// LightJQ: submits, 8 connections.
     #[value(name = "lightjq-submit-8")]
     LightjqSubmit8,
+    /// Jobq: creates over 8 connections against Python's sqlite3.
+    #[value(name = "jobq-create-8")]
+    JobqCreate8,
+    /// Jobq: changes of state over 8 connections against Python's sqlite3.
+    #[value(name = "jobq-state-8")]
+    JobqState8,
+    /// Jobq: polls over 100,000 jobs against a scan of SQLite's, and other doors meanwhile.
+    JobqPoll,
+    /// API: lists out of a million jobs against a get, under load.
+    ListMillion,
 }
 
 /// What a figure must be.

@@ -4,7 +4,7 @@
 //! number, so that a job costs the load a copy and no arithmetic, no two payloads are equal, and a
 //! leased payload can be checked byte by byte.
 
-use crate::wire::http::{BATCH_JOBS, Submits};
+use crate::wire::http::{BATCH_JOBS, Submits, encode_state};
 use crate::wire::{AddParts, Wire};
 use std::hash::{BuildHasher, Hasher};
 
@@ -15,7 +15,7 @@ const POOL_BYTES_MIN: usize = 1 << 20;
 const ID_BYTES: usize = 36;
 const LETTERS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
 /// In the order of [`Jobs::add_parts`].
-const WIRES: [Wire; 7] = [
+const WIRES: [Wire; 8] = [
     Wire::Workq,
     Wire::Beanstalkd,
     Wire::Gearman,
@@ -23,6 +23,7 @@ const WIRES: [Wire; 7] = [
     Wire::Http(Submits::Api),
     Wire::Http(Submits::Batch),
     Wire::Http(Submits::Lightjq),
+    Wire::Http(Submits::JobqCreate),
 ];
 /// A number in letters, as it heads a payload that has to be text; no payload is shorter.
 pub(crate) const NUMBER_LETTERS: usize = 16;
@@ -78,7 +79,8 @@ impl Jobs {
 
     /// Appends the request that submits job `number`.
     pub(crate) fn encode_add(&self, wire: Wire, number: u64, out: &mut Vec<u8>) {
-        let [workq, beanstalkd, gearman, gearman_foreground, api, batch, lightjq] = &self.add_parts;
+        let [workq, beanstalkd, gearman, gearman_foreground, api, batch, lightjq, jobq] =
+            &self.add_parts;
         let parts = match wire {
             Wire::Workq | Wire::Frames(_) => workq,
             Wire::Beanstalkd => beanstalkd,
@@ -87,6 +89,8 @@ impl Jobs {
             Wire::Http(Submits::Api) => api,
             Wire::Http(Submits::Batch) => batch,
             Wire::Http(Submits::Lightjq) => lightjq,
+            Wire::Http(Submits::JobqCreate) => jobq,
+            Wire::Http(Submits::JobqState) => return encode_state(number, out),
         };
         out.extend_from_slice(&parts.head);
         if matches!(wire, Wire::Workq | Wire::Frames(_)) {
@@ -94,7 +98,7 @@ impl Jobs {
         }
         out.extend_from_slice(&parts.tail);
         match wire {
-            Wire::Http(Submits::Api) => self.put_letters(number, out),
+            Wire::Http(Submits::Api | Submits::JobqCreate) => self.put_letters(number, out),
             Wire::Http(Submits::Batch) => {
                 for place in 0..BATCH_JOBS as u64 {
                     if place > 0 {

@@ -10,6 +10,7 @@
 //! address; [`scenario`] makes plans out of the sub-commands; [`suite`] plays the gates of the
 //! project and judges them; [`server`] starts and stops what is measured.
 
+mod ask;
 mod check;
 mod cli;
 mod echo;

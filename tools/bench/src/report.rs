@@ -2,7 +2,7 @@
 
 use crate::gate::{Bound, Judgement, Verdict};
 use crate::machine::Machine;
-use crate::stats::{Percentiles, Spread};
+use crate::stats::{Latencies, Percentiles, Spread};
 use anyhow::{Context, Result};
 use comfy_table::{Table, presets};
 use serde::Serialize;
@@ -30,6 +30,29 @@ pub(crate) struct Figures {
     pub(crate) resident_kib: Option<u64>,
     /// The most it ever had, in KiB.
     pub(crate) resident_peak_kib: Option<u64>,
+}
+
+impl Figures {
+    /// So many jobs took so long, and nothing else was looked at.
+    pub(crate) fn of_rate(jobs: u64, elapsed_s: f64) -> Self {
+        Self {
+            jobs,
+            elapsed_s,
+            rate_per_s: jobs as f64 / elapsed_s,
+            add: None,
+            lease: None,
+            finish: None,
+            server_cpu_us_per_job: None,
+            resident_kib: None,
+            resident_peak_kib: None,
+        }
+    }
+
+    /// Requests of one kind, asked for one after the other.
+    pub(crate) fn of_latencies(latencies: &Latencies) -> Self {
+        let figures = Self::of_rate(latencies.count(), latencies.total().as_secs_f64());
+        Self { add: latencies.percentiles(), ..figures }
+    }
 }
 
 /// All runs against one server.

@@ -154,7 +154,8 @@ impl<'a> Setting<'a> {
     }
 }
 
-fn warm_up(count: u64) -> u64 {
+/// How many jobs a server gets before those that count.
+pub(crate) fn warm_up(count: u64) -> u64 {
     (count / 20).max(WARM_UP_JOBS_MIN)
 }
 
@@ -164,7 +165,7 @@ pub(crate) fn unchecked() -> Checker {
 }
 
 /// Plays a plan that must deliver and finish each of `count` jobs exactly once and leave none.
-fn exactly_once(running: &Running, plan: &Plan<'_>, count: u64) -> Result<Figures> {
+pub(crate) fn exactly_once(running: &Running, plan: &Plan<'_>, count: u64) -> Result<Figures> {
     let mut checker = Checker::default();
     let figures = measure(running, plan, &mut checker)?;
     checker.verdict(count)?;
@@ -192,17 +193,12 @@ pub(crate) fn measure(
 
 fn figures_of(plan: &Plan<'_>, outcome: &Outcome, cpu: Option<Duration>) -> Figures {
     let jobs = plan.adds.max(plan.finishes);
-    let elapsed_s = outcome.elapsed.as_secs_f64();
     Figures {
-        jobs,
-        elapsed_s,
-        rate_per_s: jobs as f64 / elapsed_s,
         add: outcome.add.percentiles(),
         lease: outcome.lease.percentiles(),
         finish: outcome.finish.percentiles(),
         server_cpu_us_per_job: cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / jobs as f64),
-        resident_kib: None,
-        resident_peak_kib: None,
+        ..Figures::of_rate(jobs, outcome.elapsed.as_secs_f64())
     }
 }
 

@@ -35,6 +35,13 @@ pub(crate) enum Server {
         sync: String,
         /// The door that gets the load.
         door: Door,
+        /// Another door that is open, at an address of its own.
+        beside: Option<Door>,
+    },
+    /// A script of the bench that works on SQLite through Python, and is no server.
+    PythonSqlite {
+        /// The interpreter.
+        python: PathBuf,
     },
     /// beanstalkd, started by the bench.
     Beanstalkd {
@@ -87,7 +94,8 @@ impl Server {
         let program = || flags.beanstalkd_program.clone();
         let mut chosen = vec![];
         if let Some(program) = flags.spindle.clone() {
-            chosen.push(Self::Spindle { program, sync: flags.sync.clone(), door: flags.door });
+            let (sync, door) = (flags.sync.clone(), flags.door);
+            chosen.push(Self::Spindle { program, sync, door, beside: None });
         }
         if flags.beanstalkd {
             chosen.push(Self::Beanstalkd { program: program(), synced: false });
@@ -136,6 +144,7 @@ impl Server {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Spindle { .. } => "spindle".to_owned(),
+            Self::PythonSqlite { .. } => "Python's sqlite3".to_owned(),
             Self::Beanstalkd { .. } => "beanstalkd".to_owned(),
             Self::Gearmand { .. } => "gearmand".to_owned(),
             Self::Echo { kind: Echo::Answer, .. } => "echo".to_owned(),
@@ -150,6 +159,7 @@ impl Server {
     pub(crate) fn sync_mode(&self) -> String {
         match self {
             Self::Spindle { sync, .. } => format!("--sync {sync}"),
+            Self::PythonSqlite { .. } => "each change".to_owned(),
             Self::Beanstalkd { synced: false, .. } | Self::Gearmand { .. } => "memory".to_owned(),
             Self::Beanstalkd { synced: true, .. } => "-b -f 0".to_owned(),
             Self::Echo { kind: Echo::Synced, .. } => "each turn".to_owned(),
@@ -162,6 +172,7 @@ impl Server {
     pub(crate) fn wire(&self) -> Wire {
         match self {
             Self::Spindle { door, .. } => door.wire(),
+            Self::PythonSqlite { .. } => Wire::Http(Submits::JobqCreate),
             Self::Gearmand { .. } => Wire::Gearman,
             Self::Echo { kind: Echo::Answer | Echo::Synced, .. } => Wire::Workq,
             Self::Echo { frame_bytes, kind: Echo::Whole } => Wire::Frames(*frame_bytes),
@@ -176,6 +187,7 @@ impl Server {
         if let Self::Peer { peer, pid } = self {
             return Ok(Running {
                 address: peer.address,
+                beside: None,
                 pid: *pid,
                 process: None,
                 folder: None,
@@ -187,9 +199,10 @@ impl Server {
             .tempdir_in(bounds.folder())
             .with_context(|| format!("cannot make a folder in {}", bounds.folder().display()))?;
         fs::create_dir(data_of(folder.path()))?;
-        let (process, address) = self.launch(folder.path())?;
+        let (process, address, beside) = self.launch(folder.path())?;
         Ok(Running {
             address,
+            beside,
             pid: Some(process.0.id()),
             process: Some(process),
             folder: Some(folder),
@@ -197,7 +210,7 @@ impl Server {
         })
     }
 
-    fn launch(&self, folder: &Path) -> Result<(Process, SocketAddr)> {
+    fn launch(&self, folder: &Path) -> Result<Launched> {
         let mut last = None;
         for _ in 0..START_TRIES {
             match self.launch_once(folder) {
@@ -208,10 +221,16 @@ impl Server {
         Err(last.context("no try was made")?.context(format!("cannot start {}", self.name())))
     }
 
-    fn launch_once(&self, folder: &Path) -> Result<(Process, SocketAddr)> {
+    fn launch_once(&self, folder: &Path) -> Result<Launched> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let beside = match self {
+            Self::Spindle { beside: Some(door), .. } => {
+                Some((*door, TcpListener::bind("127.0.0.1:0")?.local_addr()?))
+            }
+            _ => None,
+        };
         let log = folder.join("output");
-        let mut command = self.command(&data_of(folder), address)?;
+        let mut command = self.command(&data_of(folder), address, beside)?;
         command.stdin(Stdio::null()).stdout(File::create(&log)?);
         command.stderr(File::options().append(true).open(&log)?);
         let program = command.get_program().to_owned();
@@ -219,7 +238,8 @@ impl Server {
             command.spawn().with_context(|| format!("cannot run {}", program.to_string_lossy()))?;
         let mut process = Process(child);
         let began = Instant::now();
-        while TcpStream::connect(address).is_err() {
+        let beside = beside.map(|(_, address)| address);
+        while [Some(address), beside].iter().flatten().any(|at| TcpStream::connect(at).is_err()) {
             if let Some(status) = process.0.try_wait()? {
                 let said = fs::read_to_string(&log).unwrap_or_default();
                 bail!("it ended with {status} before it answered; it said: {}", tail(&said));
@@ -227,16 +247,25 @@ impl Server {
             ensure!(began.elapsed() < START_TIME_MAX, "it does not answer on {address}");
             sleep(POLL_PAUSE);
         }
-        Ok((process, address))
+        Ok((process, address, beside))
     }
 
-    fn command(&self, data: &Path, address: SocketAddr) -> Result<Command> {
+    fn command(
+        &self,
+        data: &Path,
+        address: SocketAddr,
+        beside: Option<(Door, SocketAddr)>,
+    ) -> Result<Command> {
         Ok(match self {
-            Self::Spindle { program, sync, door } => {
+            Self::Spindle { program, sync, door, .. } => {
                 let mut command = Command::new(program);
                 command.arg("serve").arg("--data").arg(data).arg("--sync").arg(sync);
-                command.arg(door.flag()).arg(address.to_string());
-                for other in other_doors(program, *door)? {
+                let mut open = vec![(*door, address)];
+                open.extend(beside);
+                for (door, address) in &open {
+                    command.arg(door.flag()).arg(address.to_string());
+                }
+                for other in other_doors(program, &open)? {
                     command.args([other, "off"]);
                 }
                 command
@@ -275,6 +304,7 @@ impl Server {
                 command
             }
             Self::Peer { .. } => bail!("a peer is started by somebody else"),
+            Self::PythonSqlite { .. } => bail!("a script is no server"),
         })
     }
 }
@@ -285,12 +315,13 @@ fn answer_bytes(submits: Submits) -> usize {
         Submits::Api => 105,
         Submits::Batch => 105 * BATCH_JOBS,
         Submits::Lightjq => 16,
+        Submits::JobqCreate | Submits::JobqState => 11,
     }
 }
 
 /// The flags of doors that this Spindle has and the bench does not use: their default ports may
 /// be taken.
-fn other_doors(program: &Path, door: Door) -> Result<Vec<&'static str>> {
+fn other_doors(program: &Path, open: &[(Door, SocketAddr)]) -> Result<Vec<&'static str>> {
     let help = Command::new(program)
         .args(["serve", "--help"])
         .stdin(Stdio::null())
@@ -299,7 +330,8 @@ fn other_doors(program: &Path, door: Door) -> Result<Vec<&'static str>> {
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     let doors = ["--workq", "--gearman", "--http", "--jobd-master"];
     let has = |flag: &str| help.split([' ', '\n', '=']).any(|word| word == flag);
-    Ok(doors.into_iter().filter(|flag| *flag != door.flag() && has(flag)).collect())
+    let is_open = |flag: &str| open.iter().any(|(door, _)| door.flag() == flag);
+    Ok(doors.into_iter().filter(|flag| !is_open(flag) && has(flag)).collect())
 }
 
 fn data_of(folder: &Path) -> PathBuf {
@@ -310,6 +342,9 @@ fn tail(text: &str) -> &str {
     let from = text.len().saturating_sub(2_000);
     text.get(from..).unwrap_or(text).trim()
 }
+
+/// The process, its address, and that of the door beside.
+type Launched = (Process, SocketAddr, Option<SocketAddr>);
 
 /// A child that does not outlive its handle.
 struct Process(Child);
@@ -325,6 +360,8 @@ impl Drop for Process {
 pub(crate) struct Running {
     /// Where.
     pub(crate) address: SocketAddr,
+    /// Where its other door is, if it has one.
+    pub(crate) beside: Option<SocketAddr>,
     /// Its process, when known.
     pub(crate) pid: Option<u32>,
     // Before the folder, so that the process is gone when the folder goes.
@@ -363,7 +400,7 @@ impl Running {
     /// its first answer.
     pub(crate) fn restart(&mut self, limit: Duration) -> Result<Duration> {
         let folder = self.folder.as_ref().context("only servers of ours are started again")?;
-        let mut command = self.server.command(&data_of(folder.path()), self.address)?;
+        let mut command = self.server.command(&data_of(folder.path()), self.address, None)?;
         let log = folder.path().join("output");
         command.stdin(Stdio::null()).stdout(File::create(&log)?);
         command.stderr(File::options().append(true).open(&log)?);

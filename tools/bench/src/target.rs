@@ -42,6 +42,8 @@ pub(crate) enum Door {
     ApiBatch,
     /// LightJQ, submits only.
     Lightjq,
+    /// Jobq, creates only.
+    Jobq,
 }
 
 impl Door {
@@ -53,6 +55,7 @@ impl Door {
             Self::Api => Wire::Http(Submits::Api),
             Self::ApiBatch => Wire::Http(Submits::Batch),
             Self::Lightjq => Wire::Http(Submits::Lightjq),
+            Self::Jobq => Wire::Http(Submits::JobqCreate),
         }
     }
 
@@ -61,7 +64,7 @@ impl Door {
         match self {
             Self::Workq => "--workq",
             Self::Gearman => "--gearman",
-            Self::Api | Self::ApiBatch | Self::Lightjq => "--http",
+            Self::Api | Self::ApiBatch | Self::Lightjq | Self::Jobq => "--http",
         }
     }
 }

@@ -267,6 +267,15 @@ impl<K: OrderKey> SlotList<K> {
         if is_last { (block + 1, 0) } else { (block, number + 1) }
     }
 
+    /// Where a walk goes on before a chunk; none at the beginning.
+    pub fn before(&self, (block, number): ChunkAt) -> Option<ChunkAt> {
+        if let Some(number) = number.checked_sub(1) {
+            return Some((block, number));
+        }
+        let block = block.checked_sub(1)?;
+        Some((block, self.blocks.get(block)?.len().checked_sub(1)?))
+    }
+
     /// What is in a chunk, found out by looking at all of it.
     pub fn set_marks(&mut self, (block, number): ChunkAt, marks: u128) {
         if let Some(chunk) = self.blocks.get_mut(block).and_then(|chunks| chunks.get_mut(number)) {

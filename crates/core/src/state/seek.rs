@@ -6,6 +6,8 @@
 //! job and, in a list of a million, a few microseconds. Marks are set as jobs come and change; they
 //! are taken away when a walk looks at all of a chunk and finds that they are no longer true.
 
+mod back;
+
 use bytes::Bytes;
 
 use super::*;

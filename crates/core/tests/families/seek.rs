@@ -24,6 +24,22 @@ fn found(state: &mut State, sought: &Sought, limit: usize, jobs_max: usize) -> V
     ids
 }
 
+/// The same from the newest to the oldest, told in the order of their numbers.
+fn found_back(state: &mut State, sought: &Sought, limit: usize, jobs_max: usize) -> Vec<u64> {
+    let mut ids = Vec::new();
+    let mut below = Some(JobId(u64::MAX));
+    while let Some(end) = below {
+        let stretch = state.seek_back(end, sought, limit, jobs_max);
+        assert!(stretch.found.len() <= limit);
+        assert!(stretch.next.is_none_or(|next| next < end), "every stretch gets further");
+        ids.extend(stretch.found.iter().map(|id| id.0));
+        below = stretch.next;
+    }
+    assert!(ids.is_sorted_by(|one, other| one > other), "{ids:?}");
+    ids.reverse();
+    ids
+}
+
 fn by_status(status: Status) -> Sought {
     Sought { statuses: vec![status], ..Sought::default() }
 }
@@ -61,6 +77,11 @@ fn few_among_many_are_found_by_what_they_are() {
         assert_eq!(found(state, &in_queue("nowhere"), limit, jobs_max), [0; 0]);
         let both = Sought { statuses: vec![Status::Ready], ..in_queue("rare") };
         assert_eq!(found(state, &both, limit, jobs_max), [0; 0]);
+        let all = [by_status(Status::Parked), in_queue("mail"), in_queue("nowhere"), door, both];
+        for sought in all.iter().chain([&Sought::default()]) {
+            let forth = found(state, sought, limit, jobs_max);
+            assert_eq!(found_back(state, sought, limit, jobs_max), forth, "{sought:?}");
+        }
     }
 }
 
@@ -115,4 +136,8 @@ fn a_walk_for_few_among_many_does_not_look_at_all() {
     // Five chunks with 128 jobs each have one; the other three are passed over.
     let stretch = server.state.seek(JobId(0), &parked, EVERYTHING, 5 * 128 + 1);
     assert_eq!(stretch.next, None, "{stretch:?}");
+    let back = server.state.seek_back(JobId(u64::MAX), &parked, EVERYTHING, 5 * 128 + 1);
+    assert_eq!((back.next, back.found.len()), (None, stretch.found.len()), "{back:?}");
+    let below = server.state.seek_back(JobId(600), &parked, 1, EVERYTHING);
+    assert_eq!((below.found, below.next), (vec![JobId(400)], Some(JobId(201))));
 }

@@ -9,14 +9,18 @@ mod fields;
 mod glob;
 mod json;
 mod msgpack;
+mod path;
 mod rules;
 mod spec;
 mod value;
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;
 
 pub use encoding::{UnreadableMatcher, decode_matcher, encode_matcher};
+pub use path::MatchPath;
 pub use rules::{Document, RuleSet};
 pub use spec::{
     Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, check_name,

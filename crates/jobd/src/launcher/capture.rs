@@ -2,10 +2,11 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, PipeWriter, Read},
     os::fd::OwnedFd,
 };
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::net::unix::pipe::Receiver;
 
 /// What the system keeps in a pipe at most: a process may enlarge its own so far (`pipe(7)`).
@@ -33,10 +34,14 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Reads from this end of a pipe.
-    pub(super) fn new(pipe: OwnedFd, bytes_max: usize) -> io::Result<Self> {
-        let pipe = Receiver::from_owned_fd(pipe)?;
-        Ok(Self { pipe: Some(pipe), bytes: Vec::new(), bytes_max, is_cut: false })
+    /// One that reads what is written to the other end of its pipe.
+    pub(super) fn new(bytes_max: usize) -> io::Result<(Self, PipeWriter)> {
+        let (pipe, other_end) = io::pipe()?;
+        // Only ours: a process expects to wait when it writes.
+        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let pipe = Receiver::from_owned_fd_unchecked(OwnedFd::from(pipe))?;
+        let capture = Self { pipe: Some(pipe), bytes: Vec::new(), bytes_max, is_cut: false };
+        Ok((capture, other_end))
     }
 
     /// Waits for something to read and reads it. Never ready once the output has ended. Nothing

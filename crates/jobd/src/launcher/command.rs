@@ -45,6 +45,9 @@ pub enum LauncherError {
 #[derive(Clone, Debug)]
 pub struct Launcher {
     words: Vec<String>,
+    /// Those of [`OWN_VARIABLES`] that the daemon has. To take out any, all of the environment is
+    /// copied for every job.
+    hidden: Vec<&'static str>,
     pub(super) settings: LauncherSettings,
 }
 
@@ -66,7 +69,9 @@ impl Launcher {
         if !words.iter().any(|word| word.contains(ID)) {
             return Err(LauncherError::NoId);
         }
-        Ok(Self { words, settings })
+        let is_set = |name: &&str| std::env::var_os(name).is_some();
+        let hidden = OWN_VARIABLES.into_iter().filter(is_set).collect();
+        Ok(Self { words, hidden, settings })
     }
 
     /// Program and arguments for this job.
@@ -75,16 +80,15 @@ impl Launcher {
         self.words.iter().map(move |word| word.replace(ID, &id))
     }
 
+    /// The command, but for its outputs.
     pub(super) fn command(&self, id: RowId, input: &Input) -> Command {
         let mut words = self.words(id);
         let mut command = Command::new(words.next().unwrap_or_default());
         command
             .args(words)
             .stdin(if input.payload.is_empty() { Stdio::null() } else { Stdio::piped() })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
             .process_group(0);
-        for name in OWN_VARIABLES {
+        for name in &self.hidden {
             command.env_remove(name);
         }
         let configured = self.settings.environment.iter();

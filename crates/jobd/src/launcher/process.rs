@@ -65,21 +65,12 @@ impl Launcher {
         input: Input,
         mut signals: mpsc::Receiver<SignalRequest>,
     ) -> Ending {
-        let mut child = match self.command(id, &input).spawn() {
-            Ok(child) => child,
+        let (mut child, mut stdout, mut stderr) = match self.start(id, &input) {
+            Ok(started) => started,
             Err(error) => {
                 let program = self.words(id).next().unwrap_or_default();
                 warn!(%id, program, %error, "cannot start the launcher");
                 return Ending::not_started(format!("cannot start {program}: {error}"));
-            }
-        };
-        let (mut stdout, mut stderr) = match self.captures(&mut child) {
-            Ok(captures) => captures,
-            Err(error) => {
-                // It runs already and nobody could hear it.
-                self.send(&child, Signal::SIGKILL);
-                let _ = child.wait().await;
-                return Ending::not_started(format!("cannot read the launcher's output: {error}"));
             }
         };
         // Ends with this function.
@@ -113,12 +104,13 @@ impl Launcher {
         }
     }
 
-    fn captures(&self, child: &mut Child) -> std::io::Result<(Capture, Capture)> {
-        let bytes_max = self.settings.output_bytes_max;
-        let missing = || std::io::Error::other("no pipe");
-        let stdout = child.stdout.take().ok_or_else(missing)?.into_owned_fd()?;
-        let stderr = child.stderr.take().ok_or_else(missing)?.into_owned_fd()?;
-        Ok((Capture::new(stdout, bytes_max)?, Capture::new(stderr, bytes_max)?))
+    /// The pipes are our own: the runtime's would have to be taken apart and registered again.
+    fn start(&self, id: RowId, input: &Input) -> std::io::Result<(Child, Capture, Capture)> {
+        let (stdout, its_stdout) = Capture::new(self.settings.output_bytes_max)?;
+        let (stderr, its_stderr) = Capture::new(self.settings.output_bytes_max)?;
+        // Our copies of its ends are closed with the command.
+        let child = self.command(id, input).stdout(its_stdout).stderr(its_stderr).spawn()?;
+        Ok((child, stdout, stderr))
     }
 
     /// Sends a signal to a child that has not been waited for, so that its id is still its own.

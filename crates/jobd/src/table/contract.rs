@@ -68,7 +68,8 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// commits, and may be called again when a transaction is repeated inside.
     ///
     /// An accepted row gets `status = 'accepted'` and `sig = mark.text(origin)` and nothing else;
-    /// an ignored one gets `status = 'ignored'` and nothing else.
+    /// a started one `status = 'running'`, the mark and `time_started`; an ignored one gets
+    /// `status = 'ignored'` and nothing else.
     ///
     /// The answer has every row found, in order of id.
     ///
@@ -108,13 +109,22 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// As [`TableError`] tells.
     async fn owned(&self, mark: &Mark) -> Result<Vec<Owned>, TableError>;
 
-    /// Gives back those of the rows that are `accepted` and carry the mark: `status` becomes
-    /// `waiting` or `manual` by the origin in the mark, `sig` NULL. Other ids are passed over.
-    /// There may be thousands. Answers the ids given back.
+    /// Gives back those of `accepted` that are `accepted`, and those of `unstarted` that are
+    /// `accepted` or `running`, if they carry the mark: `status` becomes `waiting` or `manual` by
+    /// the origin in the mark, `sig` NULL, the `time_started` of a running one 0. Other ids are
+    /// passed over. There may be thousands. Answers the ids given back, in order.
+    ///
+    /// It MUST wait for a transaction that has one of the rows: that may be a claim of ours whose
+    /// connection was lost and whose COMMIT is still on its way.
     ///
     /// # Errors
     /// As [`TableError`] tells. It may have been committed; repeating it is harmless.
-    async fn give_back(&self, mark: &Mark, ids: &[RowId]) -> Result<Vec<RowId>, TableError>;
+    async fn give_back(
+        &self,
+        mark: &Mark,
+        accepted: &[RowId],
+        unstarted: &[RowId],
+    ) -> Result<Vec<RowId>, TableError>;
 
     /// How its rows are leased, if they are. Most tables have rows that are claimed.
     fn leases(&self) -> Option<&dyn Leases> {

@@ -20,6 +20,7 @@ mod sql;
 mod sqlite;
 mod statements;
 mod tls;
+mod transaction;
 
 pub use contract::{JobTable, TableError};
 pub use leases::{Fate, Input, Leased, Leases};

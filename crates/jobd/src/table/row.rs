@@ -154,6 +154,14 @@ pub struct Found {
 pub enum Verdict {
     /// It becomes `accepted` and carries the worker's mark with this origin.
     Accept(Origin),
+    /// It becomes `running` at once and carries the worker's mark: there is a slot for it, and a
+    /// second commit before its process may start would only cost time.
+    Start {
+        /// What the mark says it was.
+        origin: Origin,
+        /// `time_started`, in seconds since 1970.
+        started_s: i64,
+    },
     /// It becomes `ignored`.
     Ignore,
     /// It stays as it is.

@@ -49,14 +49,14 @@ pub(super) trait Session: Send + 'static {
     /// What its columns for output can take.
     fn outlets(&self) -> &Outlets;
 
-    /// Runs a statement without parameters.
+    /// Runs statements without parameters, with `;` between them, to the first that fails.
     async fn execute(&mut self, sql: &str) -> Result<(), Fault>;
 
-    /// Runs a query without parameters.
-    async fn rows(&mut self, sql: &str) -> Result<Vec<TextRow>, Fault>;
+    /// Runs a query without parameters, after other statements, if there are any.
+    async fn rows(&mut self, first: &str, query: &str) -> Result<Vec<TextRow>, Fault>;
 
     /// The lowest ids above `after` that are waiting for one of the targets, at most `limit`. It
-    /// locks nothing.
+    /// locks nothing, and may be asked before a transaction begins.
     async fn waiting(
         &mut self,
         targets: &[String],
@@ -64,7 +64,7 @@ pub(super) trait Session: Send + 'static {
         limit: u32,
     ) -> Result<Vec<RowId>, Fault>;
 
-    /// Makes these rows `done`.
+    /// Makes these rows `done`, whatever was printed.
     async fn finish(&mut self, ids: &[RowId], ending: &Ending<'_>) -> Result<(), Fault>;
 }
 

@@ -57,7 +57,9 @@ impl SpindleServer {
     pub fn parse(url: &str, token: Option<String>, worker: &str) -> Result<Self, &'static str> {
         const WANTED: &str = "the URL of a Spindle server, such as http://127.0.0.1:7420";
         if url.starts_with("https:") {
-            return Err("a URL with http: TLS to a Spindle server is not supported yet");
+            return Err("a URL that begins with http:. TLS to a Spindle server is not supported \
+                        yet: let a tunnel on this machine speak it (ssh -L, stunnel) and write \
+                        the tunnel's address, such as http://127.0.0.1:7420");
         }
         let rest = url.strip_prefix("http://").ok_or(WANTED)?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -187,7 +189,7 @@ mod tests {
         for wrong in ["http://u:p@a:1", "http://a/?x", "http://a:70000"] {
             assert!(parts(wrong).is_err(), "{wrong}");
         }
-        assert!(parts("https://a:1").unwrap_err().contains("TLS"));
+        assert!(parts("https://a:1").unwrap_err().contains("let a tunnel on this machine"));
     }
 
     #[test]

@@ -15,10 +15,8 @@ use super::row::{
 use super::session::{Driver, Fault, Session, TextRow};
 use super::slots::Slots;
 use super::statements::Sig;
+use super::transaction::{IDS_MAX, Transaction};
 
-/// The most ids in one statement. Above 1,000 MariaDB reads a list as a table of its own and may
-/// walk, and lock, everything to compare.
-const IDS_MAX: usize = 500;
 /// How often a transaction that was in another one's way is run again.
 const CONFLICTS_MAX: u32 = 8;
 /// A connection idle for longer is asked whether it still leads to a server.
@@ -84,7 +82,7 @@ impl<D: Driver> SqlTable<D> {
 
     /// A session that has been idle, or a new one when its server has gone.
     async fn trusted(&self, mut session: D::Session) -> Result<D::Session, TableError> {
-        match session.rows("SELECT 1").await {
+        match session.rows("", "SELECT 1").await {
             Ok(_) => Ok(session),
             Err(_) => {
                 self.slots.clear();
@@ -198,8 +196,13 @@ impl<D: Driver> JobTable for SqlTable<D> {
         self.attempt(&ReadOwned { mark }).await
     }
 
-    async fn give_back(&self, mark: &Mark, ids: &[RowId]) -> Result<Vec<RowId>, TableError> {
-        self.attempt(&GiveBack { mark, ids }).await
+    async fn give_back(
+        &self,
+        mark: &Mark,
+        accepted: &[RowId],
+        unstarted: &[RowId],
+    ) -> Result<Vec<RowId>, TableError> {
+        self.attempt(&GiveBack { mark, accepted, unstarted }).await
     }
 }
 
@@ -211,10 +214,8 @@ impl<S: Session> Work<S> for Check {
     type Out = ();
 
     async fn run(&self, session: &mut S) -> Result<(), Fault> {
-        begin(session).await?;
-        let lock = session.dialect().lock_ids(&[RowId(-1)]);
-        session.rows(&lock).await?;
-        let probe = session.dialect().probe();
+        let (lock, probe) = (session.dialect().lock_ids(&[RowId(-1)]), session.dialect().probe());
+        Transaction::new(session).rows(&lock).await?;
         session.execute(&probe).await?;
         session.execute("ROLLBACK").await
     }
@@ -231,23 +232,29 @@ impl<S: Session> Work<S> for Claim<'_> {
     type Out = Vec<Claimed>;
 
     async fn run(&self, session: &mut S) -> Result<Vec<Claimed>, Fault> {
-        begin(session).await?;
+        let mut transaction = Transaction::new(session);
         let found = match self.pick {
-            Pick::Waiting { targets, limit } => lock_waiting(session, targets, limit).await?,
-            Pick::Ids(ids) => lock_ids(session, ids).await?,
+            Pick::Waiting { targets, limit } => {
+                lock_waiting(&mut transaction, targets, limit).await?
+            }
+            Pick::Ids(ids) => lock_ids(&mut transaction, ids).await?,
         };
         let claimed: Vec<Claimed> =
             found.into_iter().map(|row| Claimed { verdict: (self.judge)(&row), row }).collect();
-        let judged = |verdict| {
-            let rows = claimed.iter().filter(move |claimed| claimed.verdict == verdict);
-            rows.map(|claimed| claimed.row.id).collect::<Vec<RowId>>()
-        };
-        for origin in [Origin::Background, Origin::Manual] {
-            let accepted = judged(Verdict::Accept(origin));
-            set_status(session, &accepted, &Status::Accepted, Sig::Set(self.mark, origin)).await?;
+        for (verdict, ids) in by_verdict(&claimed) {
+            let (status, sig) = match verdict {
+                Verdict::Leave => continue,
+                Verdict::Ignore => (Status::Ignored, Sig::Keep),
+                Verdict::Accept(origin) => (Status::Accepted, Sig::Set(self.mark, origin)),
+                Verdict::Start { origin, .. } => (Status::Running, Sig::Set(self.mark, origin)),
+            };
+            let started_s = match verdict {
+                Verdict::Start { started_s, .. } => Some(started_s),
+                _ => None,
+            };
+            transaction.set_status(&ids, &status, sig, started_s);
         }
-        set_status(session, &judged(Verdict::Ignore), &Status::Ignored, Sig::Keep).await?;
-        session.execute("COMMIT").await?;
+        transaction.commit().await?;
         Ok(claimed)
     }
 }
@@ -265,26 +272,21 @@ impl<S: Session> Work<S> for Write<'_> {
     type Out = Written;
 
     async fn run(&self, session: &mut S) -> Result<Written, Fault> {
-        begin(session).await?;
+        let outlets = *session.outlets();
+        let mut transaction = Transaction::new(session);
         let ids: Vec<RowId> =
             self.starts.iter().copied().chain(self.finishes.iter().map(|f| f.id)).collect();
-        let marked = lock_marked(session, self.mark, &ids).await?;
+        let marked = lock_marked(&mut transaction, self.mark, &ids).await?;
         let here = |id: &RowId| marked.binary_search_by_key(id, |row| row.id).is_ok();
         let started: Vec<RowId> = self.starts.iter().copied().filter(here).collect();
-        for ids in started.chunks(IDS_MAX) {
-            let start = session.dialect().start(ids, self.started_s);
-            session.execute(&start).await?;
-        }
         let finishes: Vec<&Finish> = self.finishes.iter().filter(|f| here(&f.id)).collect();
-        let outlets = *session.outlets();
         for (finish, ids) in alike(&finishes) {
             let ending = self.care.ending(finish, &outlets);
             note_what_was_cut(&ids, finish, ending.stdout.as_deref(), ending.stderr.as_deref());
-            for ids in ids.chunks(IDS_MAX) {
-                session.finish(ids, &ending).await?;
-            }
+            transaction.finish(&ids, &ending).await?;
         }
-        session.execute("COMMIT").await?;
+        transaction.set_status(&started, &Status::Running, Sig::Keep, Some(self.started_s));
+        transaction.commit().await?;
         let finished = finishes.iter().map(|finish| finish.id).collect();
         Ok(Written { started, finished })
     }
@@ -300,7 +302,7 @@ impl<S: Session> Work<S> for ReadOwned<'_> {
 
     async fn run(&self, session: &mut S) -> Result<Vec<Owned>, Fault> {
         let query = session.dialect().owned(self.mark);
-        let rows = session.rows(&query).await?;
+        let rows = session.rows("", &query).await?;
         let mut owned = Vec::with_capacity(rows.len());
         for row in rows {
             // A collation may find more than the mark: letters of another case.
@@ -315,7 +317,8 @@ impl<S: Session> Work<S> for ReadOwned<'_> {
 
 struct GiveBack<'a> {
     mark: &'a Mark,
-    ids: &'a [RowId],
+    accepted: &'a [RowId],
+    unstarted: &'a [RowId],
 }
 
 #[async_trait]
@@ -323,17 +326,35 @@ impl<S: Session> Work<S> for GiveBack<'_> {
     type Out = Vec<RowId>;
 
     async fn run(&self, session: &mut S) -> Result<Vec<RowId>, Fault> {
-        begin(session).await?;
-        let marked = lock_marked(session, self.mark, self.ids).await?;
-        let of = |origin| {
-            let rows = marked.iter().filter(move |row| !row.running && row.origin == origin);
-            rows.map(|row| row.id).collect::<Vec<RowId>>()
-        };
-        set_status(session, &of(Origin::Background), &Status::Waiting, Sig::Clear).await?;
-        set_status(session, &of(Origin::Manual), &Status::Manual, Sig::Clear).await?;
-        session.execute("COMMIT").await?;
-        Ok(marked.iter().filter(|row| !row.running).map(|row| row.id).collect())
+        let mut transaction = Transaction::new(session);
+        let ids = [self.accepted, self.unstarted].concat();
+        let mut marked = lock_marked(&mut transaction, self.mark, &ids).await?;
+        let unstarted = in_order(self.unstarted);
+        marked.retain(|row| !row.running || unstarted.binary_search(&row.id).is_ok());
+        for (origin, status) in
+            [(Origin::Background, Status::Waiting), (Origin::Manual, Status::Manual)]
+        {
+            for (was_running, started_s) in [(false, None), (true, Some(0))] {
+                let is_it = |row: &&Marked| row.origin == origin && row.running == was_running;
+                let ids: Vec<RowId> = marked.iter().filter(is_it).map(|row| row.id).collect();
+                transaction.set_status(&ids, &status, Sig::Clear, started_s);
+            }
+        }
+        transaction.commit().await?;
+        Ok(marked.iter().map(|row| row.id).collect())
     }
+}
+
+/// The rows of each verdict, in the order in which the verdicts first came.
+fn by_verdict(claimed: &[Claimed]) -> Vec<(Verdict, Vec<RowId>)> {
+    let mut groups: Vec<(Verdict, Vec<RowId>)> = Vec::new();
+    for Claimed { row, verdict } in claimed {
+        match groups.iter_mut().find(|(of, _)| of == verdict) {
+            Some((_, ids)) => ids.push(row.id),
+            None => groups.push((*verdict, vec![row.id])),
+        }
+    }
+    groups
 }
 
 /// An accepted or running row with the mark.
@@ -357,15 +378,10 @@ impl Marked {
     }
 }
 
-async fn begin<S: Session>(session: &mut S) -> Result<(), Fault> {
-    let begin = session.dialect().begin;
-    session.execute(begin).await
-}
-
 /// Looks for waiting rows without locking, then locks what it found by id. So no more rows are
 /// locked than are taken, however the database finds them, and several workers share a table.
 async fn lock_waiting<S: Session>(
-    session: &mut S,
+    transaction: &mut Transaction<'_, S>,
     targets: &[String],
     limit: u32,
 ) -> Result<Vec<Found>, Fault> {
@@ -375,11 +391,11 @@ async fn lock_waiting<S: Session>(
     let mut after = i64::MIN;
     let mut missing = limit;
     while missing > 0 {
-        let ids = session.waiting(targets, after, page).await?;
+        let ids = transaction.session.waiting(targets, after, page).await?;
         let Some(last) = ids.last() else { break };
         after = last.0;
-        let lock = session.dialect().lock_waiting(&ids, missing.min(page));
-        found.extend(found_rows(&session.rows(&lock).await?)?);
+        let lock = transaction.session.dialect().lock_waiting(&ids, missing.min(page));
+        found.extend(found_rows(&transaction.rows(&lock).await?)?);
         missing = limit.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
         if ids.len() < page as usize {
             break;
@@ -389,42 +405,32 @@ async fn lock_waiting<S: Session>(
     Ok(found)
 }
 
-async fn lock_ids<S: Session>(session: &mut S, ids: &[RowId]) -> Result<Vec<Found>, Fault> {
+async fn lock_ids<S: Session>(
+    transaction: &mut Transaction<'_, S>,
+    ids: &[RowId],
+) -> Result<Vec<Found>, Fault> {
     let mut found = Vec::new();
     for ids in in_order(ids).chunks(IDS_MAX) {
-        let lock = session.dialect().lock_ids(ids);
-        found.extend(found_rows(&session.rows(&lock).await?)?);
+        let lock = transaction.session.dialect().lock_ids(ids);
+        found.extend(found_rows(&transaction.rows(&lock).await?)?);
     }
     Ok(found)
 }
 
 /// In order of id.
 async fn lock_marked<S: Session>(
-    session: &mut S,
+    transaction: &mut Transaction<'_, S>,
     mark: &Mark,
     ids: &[RowId],
 ) -> Result<Vec<Marked>, Fault> {
     let mut marked = Vec::new();
     for ids in in_order(ids).chunks(IDS_MAX) {
-        let lock = session.dialect().lock_marks(ids);
-        for row in session.rows(&lock).await? {
+        let lock = transaction.session.dialect().lock_marks(ids);
+        for row in transaction.rows(&lock).await? {
             marked.extend(Marked::read(&row, mark)?);
         }
     }
     Ok(marked)
-}
-
-async fn set_status<S: Session>(
-    session: &mut S,
-    ids: &[RowId],
-    status: &Status,
-    sig: Sig<'_>,
-) -> Result<(), Fault> {
-    for ids in ids.chunks(IDS_MAX) {
-        let update = session.dialect().set_status(ids, status, sig);
-        session.execute(&update).await?;
-    }
-    Ok(())
 }
 
 /// Everybody locks from low to high, so that two transactions rarely wait for each other.

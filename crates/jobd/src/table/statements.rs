@@ -2,7 +2,7 @@
 
 use super::names::id_list;
 use super::row::{Mark, Origin, RowId, Status};
-use super::session::Dialect;
+use super::session::{Dialect, Ending};
 
 /// What a change of status does to `sig`.
 #[derive(Debug, Clone, Copy)]
@@ -56,29 +56,43 @@ impl Dialect {
         )
     }
 
-    /// Changes the status of rows that are locked.
-    pub fn set_status(&self, ids: &[RowId], status: &Status, sig: Sig<'_>) -> String {
+    /// Changes the status of rows that are locked, and `time_started` if it is given.
+    pub fn set_status(
+        &self,
+        ids: &[RowId],
+        status: &Status,
+        sig: Sig<'_>,
+        started_s: Option<i64>,
+    ) -> String {
         let Self { table, by_id, .. } = self;
         let sig = match sig {
             Sig::Keep => String::new(),
             Sig::Set(mark, origin) => format!(", sig = '{}'", mark.text(origin)),
             Sig::Clear => ", sig = NULL".to_owned(),
         };
+        let started = started_s.map_or(String::new(), |at| format!(", time_started = {at}"));
         format!(
-            "UPDATE {table}{by_id} SET status = '{}'{sig} WHERE id IN ({})",
+            "UPDATE {table}{by_id} SET status = '{}'{sig}{started} WHERE id IN ({})",
             status.word(),
             id_list(ids)
         )
     }
 
-    /// Makes rows that are locked `running`.
-    pub fn start(&self, ids: &[RowId], started_s: i64) -> String {
+    /// Makes rows that are locked `done`, if their output is short and means itself between quotes
+    /// everywhere.
+    pub fn finish(&self, ids: &[RowId], ending: &Ending<'_>) -> Option<String> {
         let Self { table, by_id, .. } = self;
-        format!(
-            "UPDATE {table}{by_id} SET status = 'running', time_started = {started_s} \
-             WHERE id IN ({})",
+        let Ending { finished_s, result, code, .. } = ending;
+        let code = code.map_or("NULL".to_owned(), |code| code.to_string());
+        let sig = quoted(ending.sig.as_deref())?;
+        let (stdout, stderr) =
+            (quoted(ending.stdout.as_deref())?, quoted(ending.stderr.as_deref())?);
+        Some(format!(
+            "UPDATE {table}{by_id} SET status = 'done', time_finished = {finished_s}, \
+             result = '{result}', return_code = {code}, sig = {sig}, stdout = {stdout}, \
+             stderr = {stderr} WHERE id IN ({})",
             id_list(ids)
-        )
+        ))
     }
 
     /// Changes nothing, and fails as a real change would without the rights to it.
@@ -89,5 +103,31 @@ impl Dialect {
              time_finished = time_finished, result = result, return_code = return_code, \
              stdout = stdout, stderr = stderr WHERE id = -1"
         )
+    }
+}
+
+/// A text between quotes, if it is short and has nothing in it that could mean something to a
+/// database: ASCII without controls (but the end of a line), quotes and backslashes.
+fn quoted(text: Option<&str>) -> Option<String> {
+    const BYTES_MAX: usize = 256;
+    let Some(text) = text else { return Some("NULL".to_owned()) };
+    let is_plain = |byte: u8| {
+        matches!(byte, b'\n' | b' '..=b'~') && !matches!(byte, b'\'' | b'"' | b'`' | b'\\')
+    };
+    (text.len() <= BYTES_MAX && text.bytes().all(is_plain)).then(|| format!("'{text}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_text_that_means_itself_is_quoted() {
+        assert_eq!(quoted(None).as_deref(), Some("NULL"));
+        assert_eq!(quoted(Some("")).as_deref(), Some("''"));
+        assert_eq!(quoted(Some("a; -- b\n%_$1?")).as_deref(), Some("'a; -- b\n%_$1?'"));
+        for text in ["it's", "a\\", "\"", "`", "é", "\0", "\r", "\u{7f}", &"x".repeat(257)] {
+            assert_eq!(quoted(Some(text)), None, "{text:?}");
+        }
     }
 }

@@ -1,12 +1,18 @@
 //! What the daemon does with the table besides writing: taking rows and giving them back. Never
 //! two of these at a time, so that none of them sees the other's rows half taken.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 use tracing::info;
 
-use super::{daemon::Event, writer::Pause};
+use super::{
+    daemon::Event,
+    writer::{Pause, now_s},
+};
 use crate::table::{
     Claimed, Found, JobTable, Mark, Origin, Owned, Pick, RowId, Status, TableError, Verdict,
 };
@@ -30,9 +36,20 @@ pub(super) enum Claim {
 /// What was done.
 #[derive(Debug)]
 pub(super) enum Done {
-    Recovered { given_back: Vec<RowId>, unfinished: Vec<Owned> },
-    Manual { asked: Vec<RowId>, rows: Vec<Claimed> },
-    Fetched { targets: Vec<String>, rows: Vec<Claimed> },
+    /// `settled`: rows of which it was not known whether they are ours, and now is.
+    Recovered {
+        given_back: Vec<RowId>,
+        unfinished: Vec<Owned>,
+        settled: Vec<RowId>,
+    },
+    Manual {
+        asked: Vec<RowId>,
+        rows: Vec<Claimed>,
+    },
+    Fetched {
+        targets: Vec<String>,
+        rows: Vec<Claimed>,
+    },
 }
 
 /// When the next claim may go.
@@ -43,6 +60,10 @@ pub(super) struct Turn {
     pub(super) must_check: bool,
     pub(super) must_recover: bool,
     pub(super) manual: Vec<RowId>,
+    /// Rows that may say `running` with our mark although no process was started for them: those
+    /// of claims whose outcome is not known, and those whose slot was gone when the claim was
+    /// done. They are given back unless they are queued here.
+    pub(super) unstarted: HashSet<RowId>,
     pub(super) pause: Pause,
 }
 
@@ -53,6 +74,7 @@ impl Turn {
             must_check: true,
             must_recover: true,
             manual: Vec::new(),
+            unstarted: HashSet::new(),
             pause: Pause::new(),
         }
     }
@@ -67,13 +89,42 @@ pub(super) struct Claimer {
     pub(super) served: HashSet<String>,
     pub(super) fetch_limit: u32,
     pub(super) must_check: bool,
+    /// As [`Turn::unstarted`].
+    pub(super) unstarted: Vec<RowId>,
+    pub(super) judged: Mutex<Judged>,
+}
+
+/// What was said about rows so far. A transaction that is run again asks again.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    free_slots: HashMap<String, usize>,
+    started: HashSet<RowId>,
+    taken: HashSet<RowId>,
+}
+
+impl Judged {
+    /// So many rows of each target can start at once.
+    pub(super) fn new(free_slots: HashMap<String, usize>) -> Mutex<Self> {
+        Mutex::new(Self { free_slots, ..Self::default() })
+    }
+
+    fn take(&mut self, found: &Found, origin: Origin) -> Verdict {
+        self.taken.insert(found.id);
+        if !self.started.contains(&found.id) {
+            let free = self.free_slots.get_mut(&found.target).filter(|free| **free > 0);
+            let Some(free) = free else { return Verdict::Accept(origin) };
+            *free -= 1;
+            self.started.insert(found.id);
+        }
+        Verdict::Start { origin, started_s: now_s() }
+    }
 }
 
 impl Claimer {
     pub(super) async fn perform(self, claim: Claim) -> Event {
         match self.attempt(&claim).await {
             Ok(done) => Event::Claimed(done),
-            Err(error) => Event::ClaimFailed(claim, error),
+            Err(error) => Event::ClaimFailed(claim, error, self.judged.into_inner().taken),
         }
     }
 
@@ -104,21 +155,27 @@ impl Claimer {
         let before = self.held.lock().clone();
         let owned = self.table.owned(&self.mark).await?;
         let after = self.held.lock().clone();
+        let is_held = |id: &RowId| before.contains(id) || after.contains(id);
+        let unstarted: Vec<RowId> =
+            self.unstarted.iter().copied().filter(|id| !is_held(id)).collect();
         let mut accepted = Vec::new();
         let mut unfinished = Vec::new();
         for row in owned {
-            match (before.contains(&row.id) || after.contains(&row.id), row.running) {
-                (true, _) => {}
-                (false, true) => unfinished.push(row),
-                (false, false) => accepted.push(row.id),
+            if is_held(&row.id) || unstarted.contains(&row.id) {
+                continue;
+            }
+            if row.running {
+                unfinished.push(row);
+            } else {
+                accepted.push(row.id);
             }
         }
-        let given_back = if accepted.is_empty() {
+        let given_back = if accepted.is_empty() && unstarted.is_empty() {
             Vec::new()
         } else {
-            self.table.give_back(&self.mark, &accepted).await?
+            self.table.give_back(&self.mark, &accepted, &unstarted).await?
         };
-        Ok(Done::Recovered { given_back, unfinished })
+        Ok(Done::Recovered { given_back, unfinished, settled: unstarted })
     }
 
     fn judge_waiting(&self, found: &Found) -> Verdict {
@@ -128,7 +185,7 @@ impl Claimer {
         }
         // A database that compares without case may find rows of targets that are not ours.
         if self.served.contains(&found.target) {
-            Verdict::Accept(Origin::Background)
+            self.judged.lock().take(found, Origin::Background)
         } else {
             Verdict::Ignore
         }
@@ -140,7 +197,7 @@ impl Claimer {
         }
         match found.status {
             Status::Manual if self.served.contains(&found.target) => {
-                Verdict::Accept(Origin::Manual)
+                self.judged.lock().take(found, Origin::Manual)
             }
             Status::Manual | Status::Waiting => Verdict::Ignore,
             _ => Verdict::Leave,

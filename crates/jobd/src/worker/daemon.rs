@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use super::{
-    claims::{Claim, Claimer, Done, Held, Turn, refusal},
+    claims::{Claim, Claimer, Done, Held, Judged, Turn, refusal},
     leasing::Leasing,
     manual::Tickets,
     queues::Queues,
@@ -33,8 +33,8 @@ pub(super) enum Event {
     Request(Request, Responder),
     /// A claim is done.
     Claimed(Done),
-    /// A claim failed; it may have been committed all the same.
-    ClaimFailed(Claim, TableError),
+    /// A claim failed; it may have been committed all the same, and these rows be ours.
+    ClaimFailed(Claim, TableError, HashSet<RowId>),
     /// The pause after a failed claim is over.
     ClaimAgain,
     /// A row that was asked for came, or none did, or it cannot be asked for.
@@ -164,7 +164,7 @@ impl Daemon {
                 self.trouble = None;
                 self.claimed(done);
             }
-            Event::ClaimFailed(claim, error) => self.claim_failed(claim, &error),
+            Event::ClaimFailed(claim, error, taken) => self.claim_failed(claim, &error, taken),
             Event::ClaimAgain => self.turn.is_taken = false,
             Event::Leased(target, outcome) => self.leased(&target, outcome),
             Event::LeaseAgain => self.leasing.is_pausing = false,
@@ -220,6 +220,9 @@ impl Daemon {
         let Some(claim) = self.next_claim() else { return };
         debug!(?claim, "claim");
         self.turn.is_taken = true;
+        // A row that is leased is started when its lease comes.
+        let is_leasing = self.parts.table.leases().is_some();
+        let free_slots = if is_leasing { HashMap::new() } else { self.queues.free_slots() };
         let claimer = Claimer {
             table: Arc::clone(&self.parts.table),
             mark: self.parts.mark.clone(),
@@ -227,6 +230,8 @@ impl Daemon {
             served: self.queues.names().into_iter().collect(),
             fetch_limit: self.parts.fetch_limit,
             must_check: self.turn.must_check,
+            unstarted: self.turn.unstarted.iter().copied().collect(),
+            judged: Judged::new(free_slots),
         };
         let events = self.parts.events.clone();
         tokio::spawn(async move {
@@ -249,8 +254,9 @@ impl Daemon {
 
     fn claimed(&mut self, done: Done) {
         match done {
-            Done::Recovered { given_back, unfinished } => {
+            Done::Recovered { given_back, unfinished, settled } => {
                 self.turn.must_recover = false;
+                self.turn.unstarted.retain(|id| !settled.contains(id));
                 self.recovered(&given_back, unfinished);
             }
             Done::Manual { asked, rows } => self.manual_claimed(asked, rows),
@@ -259,7 +265,7 @@ impl Daemon {
                 self.queues.fetched(&targets, more);
                 for claimed in rows {
                     match claimed.verdict {
-                        Verdict::Accept(_) => self.accept_claimed(claimed),
+                        Verdict::Accept(_) | Verdict::Start { .. } => self.accept_claimed(claimed),
                         Verdict::Ignore => {
                             warn!(id = %claimed.row.id, target = claimed.row.target,
                                 "ignored: no such target here");
@@ -290,7 +296,7 @@ impl Daemon {
         missing.retain(|id| !found.contains(id));
         let mut let_go = Vec::new();
         for claimed in rows {
-            if !matches!(claimed.verdict, Verdict::Accept(_)) {
+            if matches!(claimed.verdict, Verdict::Ignore | Verdict::Leave) {
                 self.tickets.failed(claimed.row.id, refusal(&claimed));
             } else if self.parts.table.leases().is_some() {
                 let_go.push(claimed.row.id);
@@ -305,8 +311,17 @@ impl Daemon {
     }
 
     fn accept_claimed(&mut self, claimed: Claimed) {
-        let (id, target) = (claimed.row.id, claimed.row.target);
-        self.accept(Leased { id, target, input: Input::default() });
+        let (id, target, input) = (claimed.row.id, claimed.row.target, Input::default());
+        if matches!(claimed.verdict, Verdict::Start { .. }) {
+            self.turn.unstarted.insert(id);
+            // Meanwhile the target may have been paused or removed, or its concurrency lowered.
+            if self.stopping.is_none() && self.queues.take_slot(&target) {
+                self.held.lock().insert(id);
+                self.jobs.insert(id, Job { target, stage: Stage::Starting, input });
+                return self.launch(id);
+            }
+        }
+        self.accept(Leased { id, target, input });
     }
 
     /// A row is ours: into its queue, or back to where it came from when that is gone.
@@ -329,8 +344,8 @@ impl Daemon {
         format!("target '{target}' not found (job id={id})")
     }
 
-    fn claim_failed(&mut self, claim: Claim, error: &TableError) {
-        // Its rows may be ours all the same.
+    fn claim_failed(&mut self, claim: Claim, error: &TableError, taken: HashSet<RowId>) {
+        self.turn.unstarted.extend(taken);
         self.turn.must_recover = true;
         match claim {
             Claim::Recover => {}
@@ -352,6 +367,7 @@ impl Daemon {
         }
         for id in report.refused {
             warn!(%id, "not started: somebody else changed or deleted the row");
+            self.turn.unstarted.remove(&id);
             let reason = format!("job {id} was changed before it started");
             self.drop_unstarted(id, reason);
         }
@@ -377,6 +393,7 @@ impl Daemon {
 
     fn launch(&mut self, id: RowId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        self.turn.unstarted.remove(&id);
         let (send, signals) = mpsc::channel(8);
         job.stage = Stage::Running(send);
         let input = std::mem::take(&mut job.input);

@@ -1,6 +1,6 @@
 //! The targets, their queues and their polls. Pure bookkeeping: no clock, no I/O.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -218,6 +218,27 @@ impl Queues {
         None
     }
 
+    /// How many rows of each served target could start now, if any.
+    pub fn free_slots(&self) -> HashMap<String, usize> {
+        let free = |target: &Target| {
+            let is_open = !target.paused && !target.leaving;
+            let taken = target.length() + target.asked;
+            if is_open { (target.concurrency.value() as usize).saturating_sub(taken) } else { 0 }
+        };
+        let each = self.targets.iter().map(|(name, target)| (name.clone(), free(target)));
+        each.filter(|(_, free)| *free > 0).collect()
+    }
+
+    /// Takes a slot for a row that needs no place in the queue, until [`Queues::ended`]. `false`
+    /// when none is free.
+    #[must_use]
+    pub fn take_slot(&mut self, name: &str) -> bool {
+        let Some(target) = self.targets.get_mut(name) else { return false };
+        let is_free = target.has_slot() && target.queued.is_empty();
+        target.active += usize::from(is_free);
+        is_free
+    }
+
     /// A started row's slot is free again.
     pub fn ended(&mut self, name: &str) {
         let Some(target) = self.targets.get_mut(name) else { return };
@@ -335,6 +356,23 @@ mod tests {
         assert_eq!(queues.next_start(), Some(RowId(2)));
         queues.set_concurrency("low", limit(2)).unwrap();
         assert_eq!(queues.next_start(), Some(RowId(3)));
+    }
+
+    #[test]
+    fn a_slot_is_taken_past_the_queue_only_when_nobody_waits_for_it() {
+        let mut queues = queues();
+        assert_eq!(queues.free_slots(), [("low".to_owned(), 1), ("normal".to_owned(), 3)].into());
+        assert!(queues.take_slot("low") && !queues.take_slot("low") && !queues.take_slot("gone"));
+        assert_eq!(queues.free_slots(), [("normal".to_owned(), 3)].into());
+        assert!(queues.push("normal", RowId(1)));
+        assert!(!queues.take_slot("normal"), "row 1 is first");
+        queues.next_start().unwrap();
+        assert_eq!(queues.free_slots()["normal"], 2);
+        queues.pause(None).unwrap();
+        queues.ended("low");
+        assert!(queues.free_slots().is_empty() && !queues.take_slot("low"));
+        queues.resume(None).unwrap();
+        assert!(queues.take_slot("low"));
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct FakeTable {
     /// Rows whose output the database refuses, and those it refuses altogether.
     pub refused_outputs: Mutex<HashSet<i64>>,
     pub refused_rows: Mutex<HashSet<i64>>,
+    /// Whoever has it lets no claim answer.
+    pub claim_answers: tokio::sync::RwLock<()>,
     pub claims: AtomicUsize,
     pub writes: AtomicUsize,
 }
@@ -90,6 +92,41 @@ impl FakeTable {
     fn is_there(&self) -> Result<(), TableError> {
         if self.away.load(Ordering::SeqCst) { Err(self.fail("away")) } else { Ok(()) }
     }
+
+    fn take(&self, pick: Pick<'_>, mark: &Mark, judge: &Judge<'_>) -> Vec<Claimed> {
+        let mut rows = self.rows.lock();
+        let is_picked = |id: i64, row: &Row| match pick {
+            Pick::Waiting { targets, .. } => {
+                row.status == Status::Waiting && targets.contains(&row.target)
+            }
+            Pick::Ids(ids) => ids.contains(&RowId(id)),
+        };
+        let limit = match pick {
+            Pick::Waiting { limit, .. } => limit as usize,
+            Pick::Ids(ids) => ids.len(),
+        };
+        let mut claimed = Vec::new();
+        for (&id, row) in rows.iter_mut().filter(|(id, row)| is_picked(**id, row)).take(limit) {
+            let found =
+                Found { id: RowId(id), target: row.target.clone(), status: row.status.clone() };
+            let verdict = judge(&found);
+            match verdict {
+                Verdict::Accept(origin) => {
+                    row.status = Status::Accepted;
+                    row.sig = Some(mark.text(origin));
+                }
+                Verdict::Start { origin, started_s } => {
+                    row.status = Status::Running;
+                    row.sig = Some(mark.text(origin));
+                    row.started_s = started_s;
+                }
+                Verdict::Ignore => row.status = Status::Ignored,
+                Verdict::Leave => {}
+            }
+            claimed.push(Claimed { row: found, verdict });
+        }
+        claimed
+    }
 }
 
 fn is_marked(row: &Row, mark: &Mark) -> bool {
@@ -114,33 +151,8 @@ impl JobTable for FakeTable {
     ) -> Result<Vec<Claimed>, TableError> {
         self.is_there()?;
         self.claims.fetch_add(1, Ordering::SeqCst);
-        let mut rows = self.rows.lock();
-        let is_picked = |id: i64, row: &Row| match pick {
-            Pick::Waiting { targets, .. } => {
-                row.status == Status::Waiting && targets.contains(&row.target)
-            }
-            Pick::Ids(ids) => ids.contains(&RowId(id)),
-        };
-        let limit = match pick {
-            Pick::Waiting { limit, .. } => limit as usize,
-            Pick::Ids(ids) => ids.len(),
-        };
-        let mut claimed = Vec::new();
-        for (&id, row) in rows.iter_mut().filter(|(id, row)| is_picked(**id, row)).take(limit) {
-            let found =
-                Found { id: RowId(id), target: row.target.clone(), status: row.status.clone() };
-            let verdict = judge(&found);
-            match verdict {
-                Verdict::Accept(origin) => {
-                    row.status = Status::Accepted;
-                    row.sig = Some(mark.text(origin));
-                }
-                Verdict::Ignore => row.status = Status::Ignored,
-                Verdict::Leave => {}
-            }
-            claimed.push(Claimed { row: found, verdict });
-        }
-        drop(rows);
+        let claimed = self.take(pick, mark, judge);
+        drop(self.claim_answers.read().await);
         self.answer(claimed)
     }
 
@@ -201,21 +213,28 @@ impl JobTable for FakeTable {
         Ok(owned.collect())
     }
 
-    async fn give_back(&self, mark: &Mark, ids: &[RowId]) -> Result<Vec<RowId>, TableError> {
+    async fn give_back(
+        &self,
+        mark: &Mark,
+        accepted: &[RowId],
+        unstarted: &[RowId],
+    ) -> Result<Vec<RowId>, TableError> {
         self.is_there()?;
         let mut given = Vec::new();
-        for id in ids {
+        for id in accepted.iter().chain(unstarted) {
             let mut rows = self.rows.lock();
             let Some(row) = rows.get_mut(&id.0) else { continue };
             let Some(origin) = row.sig.as_ref().and_then(|sig| mark.origin_of(sig)) else {
                 continue;
             };
-            if row.status == Status::Accepted {
+            let was_running = row.status == Status::Running && unstarted.contains(id);
+            if row.status == Status::Accepted || was_running {
                 row.status = match origin {
                     spindle_jobd::table::Origin::Background => Status::Waiting,
                     spindle_jobd::table::Origin::Manual => Status::Manual,
                 };
                 row.sig = None;
+                row.started_s = if was_running { 0 } else { row.started_s };
                 given.push(*id);
             }
         }

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod ctl;
+mod examples;
 mod fake_table;
 mod master;
 mod pages;
@@ -12,7 +13,9 @@ mod peer;
 mod php;
 mod programs;
 mod recovery;
+mod service;
 mod stand_in;
+mod starts;
 mod together;
 mod trouble;
 mod worker;

@@ -135,7 +135,7 @@ pub async fn many_ids_and_targets_are_found_at_once(database: &impl Database) {
     let manual = |_: &Found| Verdict::Accept(Origin::Manual);
     let claimed = table.claim(Pick::Ids(&asked), &us(), &manual).await.unwrap();
     assert_eq!(ids(&claimed), (1..=1_300).collect::<Vec<i64>>());
-    let given_back = table.give_back(&us(), &asked).await.unwrap();
+    let given_back = table.give_back(&us(), &asked, &[]).await.unwrap();
     assert_eq!(given_back.len(), 1_300);
 
     database.run("UPDATE jobs SET status = 'waiting'").await;
@@ -237,7 +237,7 @@ pub async fn owned_rows_are_told_and_accepted_ones_given_back(database: &impl Da
     assert_eq!(table.owned(&us()).await.unwrap(), expected);
 
     let asked: Vec<RowId> = [6, 5, 3, 2, 1].map(RowId).to_vec();
-    let given_back = table.give_back(&us(), &asked).await.unwrap();
+    let given_back = table.give_back(&us(), &asked, &[]).await.unwrap();
     assert_eq!(given_back, [1, 2].map(RowId));
     let rows = database.rows().await;
     assert_eq!(rows[&1], Row::new("low", WAITING));
@@ -246,7 +246,46 @@ pub async fn owned_rows_are_told_and_accepted_ones_given_back(database: &impl Da
     assert_eq!(rows[&4].sig.as_deref(), Some("@worker001"));
     assert_eq!(rows[&5].sig.as_deref(), Some("#worker002"));
     assert_eq!(rows[&6], Row::new("low", WAITING));
-    assert_eq!(table.give_back(&us(), &asked).await.unwrap(), []);
+    assert_eq!(table.give_back(&us(), &asked, &[]).await.unwrap(), []);
+}
+
+pub async fn a_row_may_start_in_its_claim_and_be_given_back_unstarted(database: &impl Database) {
+    let rows: Vec<(i64, &str, &str)> = (1..=5).map(|id| (id, "low", WAITING)).collect();
+    database.add(&rows).await;
+    let table = database.table();
+    let judge = |found: &Found| match found.id.0 {
+        1 => Verdict::Start { origin: Origin::Background, started_s: 11 },
+        2 => Verdict::Start { origin: Origin::Manual, started_s: 12 },
+        3 => Verdict::Start { origin: Origin::Background, started_s: 13 },
+        _ => Verdict::Accept(Origin::Background),
+    };
+    let all: Vec<RowId> = (1..=5).map(RowId).collect();
+    let claimed = table.claim(Pick::Ids(&all), &us(), &judge).await.unwrap();
+    assert!(claimed.iter().all(|claimed| claimed.verdict == judge(&claimed.row)));
+    let row = |status: &str, started_s, sig: &str| Row {
+        times: [7, started_s, 0],
+        sig: Some(sig.to_owned()),
+        ..Row::new("low", status)
+    };
+    let expected = BTreeMap::from([
+        (1, row("running", 11, "#worker001")),
+        (2, row("running", 12, "@worker001")),
+        (3, row("running", 13, "#worker001")),
+        (4, row("accepted", 0, "#worker001")),
+        (5, row("accepted", 0, "#worker001")),
+    ]);
+    assert_eq!(database.rows().await, expected);
+
+    database.run("UPDATE jobs SET sig = '#worker002' WHERE id = 3").await;
+    let accepted = [4, 1].map(RowId);
+    let unstarted = [5, 3, 2].map(RowId);
+    let given_back = table.give_back(&us(), &accepted, &unstarted).await.unwrap();
+    assert_eq!(given_back, [2, 4, 5].map(RowId));
+    let rows = database.rows().await;
+    assert_eq!(rows[&1], expected[&1], "it was not said to be unstarted");
+    assert_eq!(rows[&2], Row::new("low", "manual"));
+    assert_eq!(rows[&3].sig.as_deref(), Some("#worker002"));
+    assert_eq!((&rows[&4], &rows[&5]), (&Row::new("low", WAITING), &Row::new("low", WAITING)));
 }
 
 pub async fn columns_of_the_owner_stay_as_they_are(database: &impl Database) {

@@ -29,6 +29,7 @@ macro_rules! suite {
                 a_started_row_runs_and_a_finished_one_is_done,
                 only_rows_with_the_mark_are_written,
                 owned_rows_are_told_and_accepted_ones_given_back,
+                a_row_may_start_in_its_claim_and_be_given_back_unstarted,
                 columns_of_the_owner_stay_as_they_are,
             );
             suite!(@checks $database, output,

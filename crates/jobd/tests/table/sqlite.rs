@@ -76,7 +76,7 @@ async fn a_table_that_stays_locked_is_away_and_comes_back() {
     let owner = database.connect();
     owner.execute_batch("BEGIN IMMEDIATE").unwrap();
     let ids = [spindle_jobd::table::RowId(1)];
-    let outcome = table.give_back(&crate::conformance::us(), &ids).await;
+    let outcome = table.give_back(&crate::conformance::us(), &ids, &[]).await;
     assert!(matches!(outcome, Err(TableError::Away { .. })), "{outcome:?}");
     owner.execute_batch("COMMIT").unwrap();
     assert_eq!(claim_all(&*table, "low").await.len(), 1);

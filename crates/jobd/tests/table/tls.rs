@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::database::{Database, Mariadb, Pgsql};
 use crate::servers::{Kind, Server};
 
-/// A certificate for `localhost` that signs itself, and one of somebody else.
+/// A certificate for `localhost` that signs itself, one of a client, and one of somebody else.
 struct Certificates {
     folder: TempDir,
 }
@@ -18,7 +18,7 @@ struct Certificates {
 impl Certificates {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["server", "other"] {
+        for name in ["server", "client", "other"] {
             let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
             fs::write(folder.path().join(format!("{name}.pem")), made.cert.pem()).unwrap();
             let key = folder.path().join(format!("{name}.key"));
@@ -37,7 +37,8 @@ impl Certificates {
         if nix::unistd::geteuid().is_root() {
             let postgres = nix::unistd::User::from_name("postgres").unwrap().unwrap();
             let (uid, gid) = (postgres.uid.as_raw(), postgres.gid.as_raw());
-            for file in [self.folder.path(), &self.file("server.pem"), &self.file("server.key")] {
+            let files = ["server.pem", "server.key", "client.pem"].map(|name| self.file(name));
+            for file in std::iter::once(self.folder.path()).chain(files.iter().map(|f| &**f)) {
                 chown(file, Some(uid), Some(gid)).unwrap();
             }
         }
@@ -45,6 +46,12 @@ impl Certificates {
 
     fn tls(&self, mode: TlsMode, roots: &str) -> Tls {
         Tls { mode, roots: Some(self.file(roots)), identity: None }
+    }
+
+    /// The server is who it should be, and we are whose certificate and key these are.
+    fn tls_as(&self, certificate: &str, key: &str) -> Tls {
+        let identity = Some((self.file(certificate), self.file(key)));
+        Tls { identity, ..self.tls(TlsMode::VerifyFull, "server.pem") }
     }
 }
 
@@ -84,17 +91,42 @@ async fn each_mode_checks_what_it_says(certificates: &Certificates, settings: &T
     }
 }
 
+/// The server knows the client's certificate and lets this user in with no other.
+async fn only_the_clients_own_certificate_opens(
+    certificates: &Certificates,
+    settings: &TableSettings,
+) {
+    let outcome = checked(settings, "localhost", certificates.tls_as("client.pem", "client.key"));
+    let outcome = outcome.await;
+    assert!(outcome.is_ok(), "{outcome:?}");
+    for tls in [
+        certificates.tls(TlsMode::VerifyFull, "server.pem"),
+        certificates.tls_as("other.pem", "other.key"),
+        certificates.tls_as("client.pem", "other.key"),
+        certificates.tls_as("client.pem", "missing.key"),
+    ] {
+        let outcome = checked(settings, "localhost", tls.clone()).await;
+        assert!(outcome.is_err(), "{tls:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mariadb_is_reached_encrypted() {
     let certificates = Certificates::new();
     let options = [
         option("--ssl-cert", &certificates.file("server.pem")),
         option("--ssl-key", &certificates.file("server.key")),
+        option("--ssl-ca", &certificates.file("client.pem")),
     ];
     let server = Server::start_with(Kind::Mariadb, &options.each_ref().map(String::as_str));
     let database = Mariadb::on(server.port, None).await;
+    database.run("CREATE USER known@'%' REQUIRE X509").await;
+    database.run("GRANT ALL ON *.* TO known@'%'").await;
     database.run("SET GLOBAL require_secure_transport = 1").await;
-    each_mode_checks_what_it_says(&certificates, &database.settings_of("jobs")).await;
+    let TableSettings::Mysql(own) = database.settings_of("jobs") else { unreachable!() };
+    each_mode_checks_what_it_says(&certificates, &TableSettings::Mysql(own.clone())).await;
+    let known = SqlServer { user: "known".to_owned(), password: String::new(), ..own };
+    only_the_clients_own_certificate_opens(&certificates, &TableSettings::Mysql(known)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,7 +136,9 @@ async fn postgresql_is_reached_encrypted() {
     let file = |name: &str, file: &str| option(name, &certificates.file(file));
     let rules = certificates.file("rules");
     // Only what this test does itself goes in plain text.
-    let rule = "hostnossl postgres jobd 127.0.0.1/32 trust\nhostssl all all all trust\n";
+    let rule = "hostnossl postgres jobd 127.0.0.1/32 trust\n\
+                hostssl all known all trust clientcert=verify-ca\n\
+                hostssl all all all trust\n";
     fs::write(&rules, rule).unwrap();
     fs::set_permissions(&rules, fs::Permissions::from_mode(0o644)).unwrap();
     let options = [
@@ -115,12 +149,17 @@ async fn postgresql_is_reached_encrypted() {
         "-c".to_owned(),
         file("ssl_key_file", "server.key"),
         "-c".to_owned(),
+        file("ssl_ca_file", "client.pem"),
+        "-c".to_owned(),
         file("hba_file", "rules"),
     ];
     let server = Server::start_with(Kind::Pgsql, &options.each_ref().map(String::as_str));
     let database = Pgsql::on(server.port, None).await;
-    database.run("CREATE ROLE sealed LOGIN SUPERUSER").await;
+    for user in ["sealed", "known"] {
+        database.run(&format!("CREATE ROLE {user} LOGIN SUPERUSER")).await;
+    }
     let TableSettings::Pgsql(own) = database.settings_of("jobs") else { unreachable!() };
-    let sealed = TableSettings::Pgsql(SqlServer { user: "sealed".to_owned(), ..own });
-    each_mode_checks_what_it_says(&certificates, &sealed).await;
+    let of = |user: &str| TableSettings::Pgsql(SqlServer { user: user.to_owned(), ..own.clone() });
+    each_mode_checks_what_it_says(&certificates, &of("sealed")).await;
+    only_the_clients_own_certificate_opens(&certificates, &of("known")).await;
 }

@@ -42,6 +42,10 @@ pub struct Config {
     pub gearman_attempts_max: u32,
     /// Jobs may be pushed to whatever address a LightJQ worker gives.
     pub lightjq_allow_urls: bool,
+    /// How long a Jobq query may compute.
+    pub jobq_query_time: Duration,
+    /// Most bytes of a Jobq list.
+    pub jobq_list_bytes_max: usize,
     /// Who is told of dead jobs and of queues that need somebody.
     pub webhooks: Vec<Hook>,
     /// Where the secret is that webhooks are signed with.
@@ -75,6 +79,8 @@ impl Config {
             jobd_master: None,
             gearman_attempts_max: 0,
             lightjq_allow_urls: false,
+            jobq_query_time: Duration::ZERO,
+            jobq_list_bytes_max: 0,
             webhooks: Vec::new(),
             webhook_secret_file: None,
             insecure: Vec::new(),
@@ -346,6 +352,38 @@ pub const TABLE: &[Setting] = &[
         },
     },
     Setting {
+        name: "jobq-query-time",
+        value: "TIME",
+        shape: Shape::One,
+        default: "2s",
+        in_file: true,
+        help: "How long a query or a poll of Jobq may compute before it is refused, from 1ms to \
+               10m. Queries run one at a time: the others wait meanwhile.",
+        apply: |config, text| {
+            let time = parse_duration(text).map_err(|error| error.to_string())?;
+            if !JOBQ_QUERY_TIME.contains(&time) {
+                return Err("use 1ms to 10m".to_owned());
+            }
+            config.jobq_query_time = time;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "jobq-list-size",
+        value: "SIZE",
+        shape: Shape::One,
+        default: "64MiB",
+        in_file: true,
+        help: "How long the answer to a list of Jobq may be, from 1KiB to 1GiB; a longer one is \
+               refused. It is made in memory.",
+        apply: |config, text| {
+            let bytes = parse_size(text).map_err(|error| error.to_string())?;
+            let bytes = usize::try_from(bytes).ok().filter(|size| JOBQ_LIST_BYTES.contains(size));
+            config.jobq_list_bytes_max = bytes.ok_or_else(|| "use 1KiB to 1GiB".to_owned())?;
+            Ok(())
+        },
+    },
+    Setting {
         name: "webhook",
         value: "HOOK",
         shape: Shape::Many,
@@ -479,6 +517,12 @@ fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
 /// Less would not hold the largest event, more is not addressed.
 const SEGMENT_BYTES: RangeInclusive<u64> = (64 << 10)..=(2 << 30);
 
+const JOBQ_QUERY_TIME: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_mins(10);
+
+/// Less would not hold one job.
+const JOBQ_LIST_BYTES: RangeInclusive<usize> = (1 << 10)..=(1 << 30);
+
 /// An hour: who wants less often wants `os`.
 const INTERVAL_MS_MAX: u64 = 3_600_000;
 
@@ -515,6 +559,25 @@ mod tests {
         for text in ["0", "63KiB", "3GiB", "much"] {
             assert!((setting.apply)(&mut config, text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn limits_of_jobqs_queries_have_limits_themselves() {
+        let mut config = Config::blank();
+        for (name, fitting, others) in [
+            ("jobq-query-time", ["1ms", "10m"], ["0", "11m", "2"]),
+            ("jobq-list-size", ["1KiB", "1GiB"], ["0", "1025MiB", "much"]),
+        ] {
+            let setting = Setting::named(name).unwrap();
+            for text in fitting {
+                (setting.apply)(&mut config, text).unwrap();
+            }
+            for text in others {
+                assert!((setting.apply)(&mut config, text).is_err(), "{name} {text}");
+            }
+        }
+        let last = (config.jobq_query_time, config.jobq_list_bytes_max);
+        assert_eq!(last, (Duration::from_mins(10), 1 << 30));
     }
 
     #[test]

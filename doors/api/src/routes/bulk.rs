@@ -10,12 +10,12 @@ use spindle_core::command::{Command, Edit};
 use spindle_core::job::Cause;
 use spindle_core::{JobId, Status};
 use spindle_engine::{Engine, Gate, Refused, RetryError, Which};
-use spindle_http::{Answered, Code, Problem, ProblemBody};
+use spindle_http::{Answered, Code, Problem, ProblemBody, whole_or_null};
 use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::extract::JsonBody;
-use crate::filter::{JobFilter, Walk};
+use crate::filter::{JobFilter, Order, Walk};
 use crate::{instant, naming, object};
 
 /// After this long a request answers with what it has done, and where to go on.
@@ -47,7 +47,7 @@ pub(crate) enum Action {
 pub(crate) struct BulkBody {
     /// Which jobs: at least one field of it. Only jobs submitted before the first request count.
     #[serde(default, deserialize_with = "object::optional")]
-    #[schema(required)]
+    #[schema(required, value_type = JobFilter)]
     filter: Option<JobFilter>,
     /// What to do.
     action: Action,
@@ -61,6 +61,7 @@ pub(crate) struct BulkBody {
     /// With `edit`: another queue, in base64.
     queue_base64: Option<String>,
     /// With `edit`: another priority.
+    #[serde(default, deserialize_with = "whole_or_null")]
     priority: Option<i64>,
     /// With `edit`: another time to run (RFC 3339), or `now`.
     run_at: Option<String>,
@@ -84,7 +85,8 @@ pub(crate) struct BulkAnswer {
 
 /// Do the same to all jobs that a filter means, or count them. A request that would take more than
 /// about two seconds answers with what it has done and a `next_cursor` to go on from.
-#[utoipa::path(post, path = "/api/v1/jobs/bulk", tag = "jobs", request_body = BulkBody,
+#[utoipa::path(post, path = "/api/v1/jobs/bulk",
+    operation_id = "change_jobs", tag = "jobs", request_body = BulkBody,
     responses(
         (status = 200, description = "What was done, and that is on disk", body = BulkAnswer),
         (status = "4XX", description = "Nothing was done", body = ProblemBody,
@@ -104,7 +106,7 @@ pub(crate) async fn bulk(
     if let Some((_, until)) = cursor {
         filter.end_at(until);
     }
-    let mut walk = Walk::new(filter, cursor.map(|(from, _)| from));
+    let mut walk = Walk::new(filter, Order::Asc, cursor.map(|(from, _)| from));
     let mut answer = BulkAnswer {
         dry_run: value.dry_run,
         matched: 0,

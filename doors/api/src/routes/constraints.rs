@@ -2,19 +2,18 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use spindle_core::{Rejection, State as Core, Status};
 use spindle_engine::{BucketLine, ConstraintView, Expected, Held, Refused, held_back};
-use spindle_http::{
-    Answered, Code, ConstraintBody, ConstraintShown, Problem, ProblemBody, text_of,
-};
+use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Problem, ProblemBody};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::{Args, ConstraintPath, JsonBody};
 use crate::instant;
+use crate::precondition::{if_match, if_none_match};
 
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 512;
@@ -99,6 +98,7 @@ impl HeldBy {
 /// Which page of a list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Paging {
     /// At most so many, 1 to 512; 100 if not said.
     limit: Option<usize>,
@@ -137,7 +137,8 @@ pub(crate) struct Buckets {
 }
 
 /// List the constraints, with their first buckets.
-#[utoipa::path(get, path = "/api/v1/constraints", tag = "constraints", params(Paging),
+#[utoipa::path(get, path = "/api/v1/constraints",
+    operation_id = "list_constraints", tag = "constraints", params(Paging),
     responses(
         (status = 200, description = "A page of constraints", body = Constraints),
         (status = "4XX", description = "Refused", body = ProblemBody,
@@ -170,7 +171,8 @@ fn cursor(value: u64) -> String {
 }
 
 /// A constraint.
-#[utoipa::path(get, path = "/api/v1/constraints/{name}", tag = "constraints",
+#[utoipa::path(get, path = "/api/v1/constraints/{name}",
+    operation_id = "show_constraint", tag = "constraints",
     params(("name" = String, Path, description = "Its name, percent-encoded")),
     responses(
         (status = 200, description = "The constraint; ETag is its revision",
@@ -199,7 +201,8 @@ fn no_constraint() -> Problem {
 
 /// Put a constraint, new or changed. Jobs that come from now on fall under it; those that are there
 /// are matched one after the other (`relabelled`, `remaining`).
-#[utoipa::path(put, path = "/api/v1/constraints/{name}", tag = "constraints",
+#[utoipa::path(put, path = "/api/v1/constraints/{name}",
+    operation_id = "put_constraint", tag = "constraints",
     request_body = ConstraintBody,
     params(
         ("name" = String, Path, description = "Its name, 1 to 255 bytes, percent-encoded"),
@@ -232,7 +235,8 @@ pub(crate) async fn put(
 }
 
 /// Remove a constraint. Jobs it holds back may start.
-#[utoipa::path(delete, path = "/api/v1/constraints/{name}", tag = "constraints",
+#[utoipa::path(delete, path = "/api/v1/constraints/{name}",
+    operation_id = "remove_constraint", tag = "constraints",
     params(
         ("name" = String, Path, description = "Its name, percent-encoded"),
         ("If-Match" = Option<String>, Header,
@@ -256,28 +260,21 @@ pub(crate) async fn remove(
 
 /// What the request says must be there.
 fn expected(api: &Api, name: &str, headers: &HeaderMap) -> Answered<Expected> {
-    let said = |header: &HeaderName| {
-        headers.get(header).map(|_| text_of(headers, header).unwrap_or_default().trim())
-    };
-    match (said(&header::IF_MATCH), said(&header::IF_NONE_MATCH)) {
-        (None, None) => Ok(Expected::Any),
-        (None, Some("*")) => Ok(Expected::Nothing),
-        (Some("*"), None) => {
+    match (if_match(headers)?, if_none_match(headers)?) {
+        (None, false) => Ok(Expected::Any),
+        (None, true) => Ok(Expected::Nothing),
+        // There cannot be one, and none.
+        (Some(_), true) => Err(changed()),
+        (Some("*"), false) => {
             let there = api.engine().constraint(name).0.map(|view| view.revision);
             there.map(Expected::Revision).ok_or_else(changed)
         }
-        (Some(tag), None) => {
+        (Some(tag), false) => {
             let digits = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
             let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
             let revision = digits.and_then(|text| text.parse().ok());
-            revision.map(Expected::Revision).ok_or_else(|| {
-                let detail = "If-Match is the ETag of the constraint as it was read, or *";
-                Problem::new(Code::BadField, detail)
-            })
-        }
-        _ => {
-            let detail = "give If-Match or If-None-Match: *, not both";
-            Err(Problem::new(Code::BadField, detail))
+            // A tag that never was one of ours matches nothing.
+            revision.map(Expected::Revision).ok_or_else(changed)
         }
     }
 }
@@ -296,7 +293,8 @@ fn refused(refused: Refused) -> Problem {
 }
 
 /// List a constraint's buckets. A list for people: the numbers may be a moment ahead of the disk.
-#[utoipa::path(get, path = "/api/v1/constraints/{name}/buckets", tag = "constraints",
+#[utoipa::path(get, path = "/api/v1/constraints/{name}/buckets",
+    operation_id = "list_buckets", tag = "constraints",
     params(("name" = String, Path, description = "Its name, percent-encoded"), Paging),
     responses(
         (status = 200, description = "A page of buckets", body = Buckets),

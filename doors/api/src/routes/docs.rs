@@ -9,6 +9,7 @@ use serde_json::Value;
 use utoipa::openapi::OpenApi;
 
 use crate::api::Api;
+use crate::links::link;
 use crate::precise::precise;
 use spindle_http::Code;
 
@@ -32,6 +33,7 @@ pub(crate) fn json(description: &OpenApi) -> String {
     let mut document =
         serde_json::to_value(description).expect("the document is made of texts and maps");
     precise(&mut document);
+    link(&mut document);
     document.to_string()
 }
 

@@ -16,14 +16,13 @@ use spindle_core::{JobImage, Status};
 use spindle_engine::{FeedError, FeedEvent, FeedId, Refused};
 use tokio::select;
 use tokio::sync::watch;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::Args;
 use crate::instant;
 use crate::naming;
 use crate::view::{cause_word, door_word, status_word};
-use spindle_http::text_of;
 use spindle_http::{Answered, Code, Problem, ProblemBody};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -37,6 +36,7 @@ const CROWDED_PAUSE: Duration = Duration::from_secs(1);
 /// Where to begin.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
     /// Begin behind this event; `Last-Event-ID` goes before it. `oldest` begins with the oldest
     /// event that is kept. If nothing is said, only what happens from now on is told.
@@ -46,14 +46,28 @@ pub(crate) struct Asked {
     follow: Option<bool>,
 }
 
+/// One event of the stream.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only described: events are written line by line")]
+pub(crate) struct StreamEvent {
+    /// Its place in the feed, for `after` and `Last-Event-ID`.
+    #[schema(example = "16.0")]
+    id: Option<String>,
+    /// What happened, the same as `type` in `data`.
+    #[schema(example = "submitted")]
+    event: Option<String>,
+    /// A JSON object: `type`, when it was (`at`), and what it is about.
+    data: Option<String>,
+}
+
 /// Follow what happens on this server: every durable event, in order. A stream that broke off is
 /// resumed by its last id; a stream that begins now says first, without an event, at which id. An
 /// event `gap` says that what came next is not kept any more.
-#[utoipa::path(get, path = "/api/v1/events", tag = "server",
+#[utoipa::path(get, path = "/api/v1/events", operation_id = "follow_events", tag = "server",
     params(Asked, ("Last-Event-ID" = Option<String>, Header,
         description = "The id of the last event that was seen")),
     responses(
-        (status = 200, description = "Events, without end", body = String,
+        (status = 200, description = "Events, without end", body = StreamEvent,
             content_type = "text/event-stream"),
         (status = "4XX", description = "Refused", body = ProblemBody,
             content_type = "application/problem+json")))]
@@ -62,7 +76,9 @@ pub(crate) async fn events(
     Args(asked): Args<Asked>,
     headers: HeaderMap,
 ) -> Answered<Response> {
-    let resumed = text_of(&headers, &LAST_EVENT_ID).filter(|id| !id.is_empty());
+    // One that is no text is no id, and is refused as such.
+    let resumed = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or("\u{fffd}"));
+    let resumed = resumed.filter(|id| !id.is_empty());
     let from = match (resumed, asked.after.as_deref()) {
         (Some(text), _) => Some(read_id(text)?),
         (None, Some("oldest")) => None,

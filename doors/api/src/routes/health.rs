@@ -25,7 +25,7 @@ fn health(status: &'static str) -> Response {
 }
 
 /// Whether the server lives. 503 when its log has failed, after which it ends.
-#[utoipa::path(get, path = "/healthz", tag = "server",
+#[utoipa::path(get, path = "/healthz", operation_id = "alive", tag = "server",
     responses((status = 200, description = "It lives", body = Health),
         (status = 503, description = "Its log has failed", body = Health)))]
 pub(crate) async fn alive(State(api): State<Api>) -> Response {
@@ -33,7 +33,7 @@ pub(crate) async fn alive(State(api): State<Api>) -> Response {
 }
 
 /// Whether the server takes jobs: not while it stops, and not on a full disk.
-#[utoipa::path(get, path = "/readyz", tag = "server",
+#[utoipa::path(get, path = "/readyz", operation_id = "ready", tag = "server",
     responses((status = 200, description = "It takes jobs", body = Health),
         (status = 503, description = "It does not, and why", body = Health)))]
 pub(crate) async fn ready(State(api): State<Api>) -> Response {
@@ -50,7 +50,7 @@ pub(crate) async fn ready(State(api): State<Api>) -> Response {
 }
 
 /// Numbers for Prometheus, in the OpenMetrics text format.
-#[utoipa::path(get, path = "/metrics", tag = "server",
+#[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "server",
     responses((status = 200, description = "The numbers", body = String,
         content_type = "application/openmetrics-text")))]
 pub(crate) async fn metrics(State(api): State<Api>) -> Response {

@@ -13,13 +13,14 @@ use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::extract::{JobPath, JsonBody, OptionalBody};
+use crate::precondition::if_match;
 use crate::typed::{self, Kind, present};
 use crate::view::Job;
 use crate::{instant, naming, reading};
-use spindle_http::{Answered, ProblemBody, no_job};
+use spindle_http::{Answered, ProblemBody, no_job, whole_or_null};
 
 /// A job with its payload and its result.
-#[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "jobs",
+#[utoipa::path(get, path = "/api/v1/jobs/{id}", operation_id = "show_job", tag = "jobs",
     params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
     responses(
         (status = 200, description = "The job; ETag is its revision", body = Job),
@@ -48,13 +49,15 @@ pub(crate) struct EditBody {
     /// Another queue, in base64.
     queue_base64: Option<String>,
     /// Another priority.
+    #[serde(default, deserialize_with = "whole_or_null")]
     priority: Option<i64>,
     /// Another time to run (RFC 3339), or `now`.
     run_at: Option<String>,
 }
 
 /// Change a job that no worker has. With `If-Match` only if it is still what was read.
-#[utoipa::path(patch, path = "/api/v1/jobs/{id}", tag = "jobs", request_body = EditBody,
+#[utoipa::path(patch, path = "/api/v1/jobs/{id}",
+    operation_id = "edit_job", tag = "jobs", request_body = EditBody,
     params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle"),
         ("If-Match" = Option<String>, Header, description = "The ETag of the job as it was read")),
     responses(
@@ -79,22 +82,16 @@ pub(crate) async fn edit(
 }
 
 /// The revision a request insists on.
-fn if_match(headers: &HeaderMap) -> Answered<Option<u32>> {
-    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
-    if value.as_bytes() == b"*" {
-        return Ok(None);
-    }
-    let revision = value
-        .to_str()
-        .ok()
-        .and_then(|text| text.strip_prefix('"')?.strip_suffix('"'))
-        .and_then(|text| text.parse().ok());
+fn revision_wanted(headers: &HeaderMap) -> Answered<Option<u32>> {
+    let Some(tag) = if_match(headers)?.filter(|tag| *tag != "*") else { return Ok(None) };
+    let inside = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let revision = inside.and_then(|text| text.parse().ok());
     // A tag that never was one of ours matches nothing.
     revision.map(Some).ok_or_else(|| Rejection::Stale.into())
 }
 
 async fn change(api: &Api, which: Which, headers: &HeaderMap, edit: Edit) -> Answered<Response> {
-    let revision = if_match(headers)?;
+    let revision = revision_wanted(headers)?;
     let id = find(api, which).await?;
     let command = Command::Edit(Box::new(Edit { id, revision, ..edit }));
     api.desk().change(|engine| engine.execute(&command)).await?;
@@ -113,7 +110,7 @@ pub(super) async fn find(api: &Api, which: Which) -> Answered<JobId> {
 }
 
 /// Delete a job, whatever its status. A worker that has it finds its lease gone.
-#[utoipa::path(delete, path = "/api/v1/jobs/{id}", tag = "jobs",
+#[utoipa::path(delete, path = "/api/v1/jobs/{id}", operation_id = "delete_job", tag = "jobs",
     params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
     responses(
         (status = 204, description = "It is gone"),
@@ -128,7 +125,7 @@ pub(crate) async fn delete(
 }
 
 /// End a job as dead, with code `cancelled`. Those who wait for it are told.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", tag = "jobs",
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", operation_id = "cancel_job", tag = "jobs",
     params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
@@ -150,12 +147,12 @@ pub(crate) struct RetryBody {
     payload: Option<Box<RawValue>>,
     /// The new payload in base64.
     payload_base64: Option<String>,
-    /// What `payload_base64` is; `bytes` if not said.
+    /// What `payload_base64` is; `bytes` if not said. `json` is taken if it is JSON.
     payload_type: Option<Kind>,
 }
 
 /// Let a done or dead job run again, with all its tries; with another payload if one is given.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", tag = "jobs",
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", operation_id = "retry_job", tag = "jobs",
     request_body = Option<RetryBody>,
     params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
     responses(
@@ -185,7 +182,7 @@ pub(crate) async fn retry(
 }
 
 /// Keep a waiting job aside until it is released.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/park", tag = "jobs",
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/park", operation_id = "park_job", tag = "jobs",
     params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle"),
         ("If-Match" = Option<String>, Header, description = "The ETag of the job as it was read")),
     responses(
@@ -201,7 +198,7 @@ pub(crate) async fn park(
 }
 
 /// Let a parked job run when its time has come.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/release", tag = "jobs",
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/release", operation_id = "release_job", tag = "jobs",
     params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle"),
         ("If-Match" = Option<String>, Header, description = "The ETag of the job as it was read")),
     responses(

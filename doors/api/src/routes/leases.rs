@@ -21,18 +21,18 @@ use crate::extract::{JobPath, JsonBody, LeasePath, OptionalBody};
 use crate::routes::jobs;
 use crate::typed::{self, Kind, present};
 use crate::{instant, naming};
-use spindle_http::{Answered, Code, Problem, ProblemBody};
-use spindle_http::{HandOut, HandedOut};
+use spindle_http::{Answered, Code, HandOut, HandedOut, Problem, ProblemBody};
+use spindle_http::{whole, whole_or_null};
 
 /// Queues one lease may name.
 const QUEUES_MAX: usize = 1024;
 /// The longest wait, in seconds: proxies and clients give up sooner.
 const WAIT_S_MAX: u64 = 300;
 /// A worker's name.
-const WORKER_BYTES_MAX: usize = 256;
+const WORKER_CHARS_MAX: usize = 256;
 /// Texts that come with the end of an attempt.
-const MESSAGE_BYTES_MAX: usize = 4096;
-const CODE_BYTES_MAX: usize = 64;
+const MESSAGE_CHARS_MAX: usize = 4096;
+const CODE_CHARS_MAX: usize = 64;
 /// A lease is extended by at most this much at once; more than a month is no lease.
 const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;
 
@@ -40,7 +40,8 @@ const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LeaseBody {
-    /// The queues, at most 1,024 in all. The job of the highest priority is given, then the oldest.
+    /// The queues, at most 1,024; with `queues_base64`, at most 512 of each. The job of the highest
+    /// priority is given, then the oldest.
     #[serde(default)]
     #[schema(example = json!(["mail"]))]
     queues: Vec<String>,
@@ -48,11 +49,12 @@ pub(crate) struct LeaseBody {
     #[serde(default)]
     queues_base64: Vec<String>,
     /// How long to wait for a job, in seconds, at most 300; 0 does not wait.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     wait_s: u64,
     /// The worker's own limit: the lease lasts at most so long.
+    #[serde(default, deserialize_with = "whole_or_null")]
     timeout_ms: Option<u64>,
-    /// The worker's name, for people.
+    /// The worker's name, for people, at most 256 characters.
     #[serde(default)]
     worker: String,
 }
@@ -94,7 +96,8 @@ pub(crate) struct Leased {
 }
 
 /// Lease a job, or wait for one. A worker that hangs up while it waits gets none.
-#[utoipa::path(post, path = "/api/v1/lease", tag = "leases", request_body = LeaseBody,
+#[utoipa::path(post, path = "/api/v1/lease",
+    operation_id = "lease_job", tag = "leases", request_body = LeaseBody,
     responses(
         (status = 200, description = "A job", body = Leased),
         (status = 204, description = "Nothing to do"),
@@ -128,9 +131,14 @@ pub(crate) async fn lease(
 
 fn wish(body: LeaseBody) -> Answered<Lease> {
     let out_of_range = |detail: &str| Err(Problem::new(Code::OutOfRange, detail));
-    let named = body.queues.len() + body.queues_base64.len();
-    if !(1..=QUEUES_MAX).contains(&named) {
-        return out_of_range("a lease names 1 to 1024 queues");
+    let fits = match (body.queues.len(), body.queues_base64.len()) {
+        (0, 0) => false,
+        (one, 0) | (0, one) => one <= QUEUES_MAX,
+        (one, other) => one.max(other) <= QUEUES_MAX / 2,
+    };
+    if !fits {
+        let detail = "a lease names 1 to 1024 queues, in two lists up to 512 each";
+        return out_of_range(detail);
     }
     if body.wait_s > WAIT_S_MAX {
         return out_of_range("wait_s is at most 300");
@@ -138,8 +146,8 @@ fn wish(body: LeaseBody) -> Answered<Lease> {
     if body.timeout_ms == Some(0) {
         return out_of_range("timeout_ms is at least 1");
     }
-    if body.worker.len() > WORKER_BYTES_MAX {
-        return out_of_range("worker has at most 256 bytes");
+    if body.worker.chars().count() > WORKER_CHARS_MAX {
+        return out_of_range("worker has at most 256 characters");
     }
     let plain = body.queues.iter().map(|name| naming::queue(Some(name), None));
     let coded = body.queues_base64.iter().map(|name| naming::queue(None, Some(name)));
@@ -205,6 +213,7 @@ fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, hand_out: HandOut) -> 
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExtendBody {
     /// The lease lasts so long from now.
+    #[serde(deserialize_with = "whole")]
     ttr_ms: u64,
 }
 
@@ -218,7 +227,8 @@ pub(crate) struct Extended {
 }
 
 /// Let a lease last longer: a heartbeat.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/extend", tag = "leases",
+#[utoipa::path(post, path = "/api/v1/leases/{token}/extend",
+    operation_id = "extend_lease", tag = "leases",
     request_body = ExtendBody,
     params(("token" = String, Path, description = "The lease's token")),
     responses(
@@ -246,7 +256,8 @@ async fn extended(api: &Api, claim: Claim, body: ExtendBody) -> Answered<Json<Ex
 }
 
 /// Give whoever has a job more time: for people, who have no token.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/extend", tag = "jobs", request_body = ExtendBody,
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/extend",
+    operation_id = "extend_job", tag = "jobs", request_body = ExtendBody,
     params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
     responses(
         (status = 200, description = "The lease lasts longer", body = Extended),
@@ -287,12 +298,13 @@ pub(crate) struct CompleteBody {
     result: Option<Box<RawValue>>,
     /// The result in base64.
     result_base64: Option<String>,
-    /// What `result_base64` is; `bytes` if not said.
+    /// What `result_base64` is; `bytes` if not said. `json` is taken if it is JSON.
     result_type: Option<Kind>,
 }
 
 /// The job is done.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/complete", tag = "leases",
+#[utoipa::path(post, path = "/api/v1/leases/{token}/complete",
+    operation_id = "complete_lease", tag = "leases",
     request_body = Option<CompleteBody>,
     params(("token" = String, Path, description = "The lease's token")),
     responses(
@@ -304,10 +316,8 @@ pub(crate) async fn complete(
     LeasePath(claim): LeasePath,
     OptionalBody(body): OptionalBody<CompleteBody>,
 ) -> Answered<StatusCode> {
-    let base64 = body.result_base64.as_deref();
-    let (bytes, kind) = typed::read("result", body.result, base64, body.result_type)?;
-    let result = WorkResult { success: true, bytes, ..WorkResult::default() };
-    finish(&api, claim, result, kind).await
+    let given = (body.result, body.result_base64, body.result_type);
+    finish(&api, claim, WorkResult { success: true, ..WorkResult::default() }, given).await
 }
 
 /// How an attempt failed. Everything may be left out.
@@ -317,13 +327,13 @@ pub(crate) struct FailBody {
     /// Whether the job may be tried again, as far as it has tries left.
     #[serde(default = "yes")]
     retry: bool,
-    /// For people, at most 4096 bytes.
+    /// For people, at most 4096 characters.
     #[serde(default)]
     message: String,
-    /// The error, at most 4096 bytes.
+    /// The error, at most 4096 characters.
     #[serde(default)]
     error: String,
-    /// A code for programs, at most 64 bytes.
+    /// A code for programs, at most 64 characters.
     #[serde(default)]
     code: String,
     /// What the attempt gave all the same: any JSON value.
@@ -332,7 +342,7 @@ pub(crate) struct FailBody {
     result: Option<Box<RawValue>>,
     /// The same in base64.
     result_base64: Option<String>,
-    /// What `result_base64` is; `bytes` if not said.
+    /// What `result_base64` is; `bytes` if not said. `json` is taken if it is JSON.
     result_type: Option<Kind>,
 }
 
@@ -341,7 +351,8 @@ fn yes() -> bool {
 }
 
 /// The attempt failed. The job is tried again, or dead when it has no tries left.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/fail", tag = "leases",
+#[utoipa::path(post, path = "/api/v1/leases/{token}/fail",
+    operation_id = "fail_lease", tag = "leases",
     request_body = Option<FailBody>,
     params(("token" = String, Path, description = "The lease's token")),
     responses(
@@ -354,41 +365,45 @@ pub(crate) async fn fail(
     OptionalBody(body): OptionalBody<FailBody>,
 ) -> Answered<StatusCode> {
     let texts = [
-        ("message", &body.message, MESSAGE_BYTES_MAX),
-        ("error", &body.error, MESSAGE_BYTES_MAX),
-        ("code", &body.code, CODE_BYTES_MAX),
+        ("message", &body.message, MESSAGE_CHARS_MAX),
+        ("error", &body.error, MESSAGE_CHARS_MAX),
+        ("code", &body.code, CODE_CHARS_MAX),
     ];
-    if let Some((name, _, max)) = texts.iter().find(|(_, text, max)| text.len() > *max) {
-        let detail = format!("{name} has at most {max} bytes");
+    if let Some((name, _, max)) = texts.iter().find(|(_, text, max)| text.chars().count() > *max) {
+        let detail = format!("{name} has at most {max} characters");
         return Err(Problem::new(Code::OutOfRange, detail));
     }
-    let base64 = body.result_base64.as_deref();
-    let (bytes, kind) = typed::read("result", body.result, base64, body.result_type)?;
     let result = WorkResult {
-        success: false,
         retry: body.retry,
-        bytes,
         message: Bytes::from(body.message),
         error: Bytes::from(body.error),
         code: Bytes::from(body.code),
-        worker_finished_at: Bytes::new(),
+        ..WorkResult::default()
     };
-    finish(&api, claim, result, kind).await
+    let given = (body.result, body.result_base64, body.result_type);
+    finish(&api, claim, result, given).await
 }
 
+/// The fields in which a body brings a result.
+type Given = (Option<Box<RawValue>>, Option<String>, Option<Kind>);
+
+/// Ends an attempt, well or not.
 async fn finish(
     api: &Api,
     claim: Claim,
     result: WorkResult,
-    kind: spindle_core::Type,
+    (json, base64, kind): Given,
 ) -> Answered<StatusCode> {
+    let (bytes, kind) = typed::read("result", json, base64.as_deref(), kind)?;
+    let result = WorkResult { bytes, ..result };
     let finished = api.desk().change(|engine| engine.finish(claim, result.clone(), kind)).await;
     finished.map_err(lease_ended)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Give a job back untried. The attempt counts all the same.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/release", tag = "leases",
+#[utoipa::path(post, path = "/api/v1/leases/{token}/release",
+    operation_id = "release_lease", tag = "leases",
     params(("token" = String, Path, description = "The lease's token")),
     responses(
         (status = 204, description = "Others may have it"),

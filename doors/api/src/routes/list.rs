@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::query;
-use crate::filter::{JobFilter, Walk};
+use crate::filter::{JobFilter, Order, Walk};
 use crate::view::{Bodies, Job};
 
 const LIMIT: usize = 50;
@@ -24,8 +24,12 @@ const LIMIT_MAX: usize = 1_000;
 pub(crate) struct Paging {
     /// At most so many, 1 to 1000; 50 if not said.
     limit: Option<usize>,
-    /// Where the last page ended: its `next_cursor`.
+    /// Where the last page ended: its `next_cursor`, with the same `order`.
     cursor: Option<String>,
+    /// `asc`, as if not said, begins with the oldest job, `desc` with the newest.
+    #[serde(default)]
+    #[param(inline)]
+    order: Order,
 }
 
 /// Which jobs to list, and which page of them.
@@ -39,7 +43,8 @@ impl FromRequestParts<Api> for Asked {
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
         let pairs = parts.uri.query().unwrap_or_default().split('&');
-        let is_paging = |pair: &&str| matches!(pair.split('=').next(), Some("limit" | "cursor"));
+        let is_paging =
+            |pair: &&str| matches!(pair.split('=').next(), Some("limit" | "cursor" | "order"));
         let (paging, filter): (Vec<&str>, Vec<&str>) = pairs.partition(is_paging);
         let part = |pairs: Vec<&str>| -> Answered<Uri> {
             let text = format!("/?{}", pairs.join("&"));
@@ -53,7 +58,7 @@ impl FromRequestParts<Api> for Asked {
 #[derive(Serialize, ToSchema)]
 #[schema(as = JobPage)]
 pub(crate) struct Page {
-    /// The jobs, oldest first, without payloads and results.
+    /// The jobs by number, without payloads and results.
     jobs: Vec<Job>,
     /// Where to go on. Not there at the end of the list.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,9 +69,10 @@ pub(crate) struct Page {
     partial: bool,
 }
 
-/// List jobs by number. What is told of a job is on disk; whether one is missing that came or
-/// changed this very moment is not waited for.
-#[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", params(JobFilter, Paging),
+/// List jobs by number, the oldest or the newest first. What is told of a job is on disk; whether
+/// one is missing that came or changed this very moment is not waited for.
+#[utoipa::path(get, path = "/api/v1/jobs",
+    operation_id = "list_jobs", tag = "jobs", params(JobFilter, Paging),
     responses(
         (status = 200, description = "A page of jobs", body = Page),
         (status = "4XX", description = "Refused", body = ProblemBody,
@@ -77,7 +83,7 @@ pub(crate) async fn list(State(api): State<Api>, asked: Asked) -> Answered<Json<
         return Err(Problem::new(Code::OutOfRange, "limit is 1 to 1000"));
     }
     let cursor = asked.paging.cursor.as_deref().map(read_cursor).transpose()?;
-    let mut walk = Walk::new(asked.filter.read(&api)?, cursor);
+    let mut walk = Walk::new(asked.filter.read(&api)?, asked.paging.order, cursor);
     let mut jobs = Vec::new();
     while jobs.len() < limit && walk.next().is_some() && !walk.is_spent() {
         let images = walk.stretch(&api, limit - jobs.len()).await?;

@@ -19,10 +19,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::{Args, JsonBody, QueuePath};
+use crate::precondition::if_match;
 use crate::submit::Backoff;
 use crate::typed::Kind;
 use crate::{instant, naming, object};
-use spindle_http::{Answered, Code, Problem, ProblemBody};
+use spindle_http::{Answered, Code, Problem, ProblemBody, whole_or_null};
 
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 512;
@@ -113,10 +114,10 @@ pub(crate) struct QueueInFull {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
     /// Most leases of a job that says nothing itself; 0 is no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
     attempts_max: Option<u32>,
     /// Most failures of a job that says nothing itself; 0 is no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
     fails_max: Option<u32>,
     /// Wait between failures of a job that says nothing itself.
     #[serde(
@@ -126,19 +127,19 @@ pub(crate) struct Settings {
     )]
     backoff: Option<Backoff>,
     /// Lease length of a job without TTR, for workers that are not bound to a connection.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
     ttr_default_ms: Option<u64>,
     /// How long done jobs are kept that say nothing themselves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
     keep_ms: Option<u64>,
     /// How long dead jobs are kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
     keep_dead_ms: Option<u64>,
     /// Most unfinished jobs; a submit above it is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
     jobs_max: Option<u64>,
     /// Most finished jobs kept; the oldest go first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
     finished_max: Option<u64>,
     /// What payloads are that came as mere bytes (Workq, Gearman), for constraints that look into
     /// them.
@@ -186,6 +187,7 @@ impl Settings {
 /// Which queues to list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
     /// At most so many, 1 to 512; 100 if not said.
     limit: Option<usize>,
@@ -206,7 +208,8 @@ pub(crate) struct Page {
 
 /// List the queues that have jobs or settings, by name. A list for people: the numbers may be a
 /// moment ahead of the disk.
-#[utoipa::path(get, path = "/api/v1/queues", tag = "queues", params(Asked),
+#[utoipa::path(get, path = "/api/v1/queues",
+    operation_id = "list_queues", tag = "queues", params(Asked),
     responses(
         (status = 200, description = "A page of queues", body = Page),
         (status = "4XX", description = "Refused", body = ProblemBody,
@@ -276,7 +279,7 @@ pub(crate) fn oldest_ready_ms(engine: &Engine, queue: &Bytes) -> Option<u64> {
 }
 
 /// A queue with its settings. A queue that only has waiting workers counts too.
-#[utoipa::path(get, path = "/api/v1/queues/{name}", tag = "queues",
+#[utoipa::path(get, path = "/api/v1/queues/{name}", operation_id = "show_queue", tag = "queues",
     params(("name" = String, Path, description = "Its name, percent-encoded")),
     responses(
         (status = 200, description = "The queue", body = QueueInFull),
@@ -322,7 +325,8 @@ fn no_queue() -> Problem {
 }
 
 /// Give out no more jobs of a queue. Those that are leased go on.
-#[utoipa::path(post, path = "/api/v1/queues/{name}/pause", tag = "queues",
+#[utoipa::path(post, path = "/api/v1/queues/{name}/pause",
+    operation_id = "pause_queue", tag = "queues",
     params(("name" = String, Path, description = "Its name, percent-encoded")),
     responses(
         (status = 200, description = "The queue as it is now", body = QueueInFull),
@@ -333,7 +337,8 @@ pub(crate) async fn pause(State(api): State<Api>, QueuePath(name): QueuePath) ->
 }
 
 /// Give out a queue's jobs again.
-#[utoipa::path(post, path = "/api/v1/queues/{name}/resume", tag = "queues",
+#[utoipa::path(post, path = "/api/v1/queues/{name}/resume",
+    operation_id = "resume_queue", tag = "queues",
     params(("name" = String, Path, description = "Its name, percent-encoded")),
     responses(
         (status = 200, description = "The queue as it is now", body = QueueInFull),
@@ -350,7 +355,8 @@ pub(crate) async fn resume(State(api): State<Api>, QueuePath(name): QueuePath) -
 
 /// Replace a queue's settings; what is left out becomes the default. Pausing is not among them.
 /// With `If-Match` only if they are still what was read.
-#[utoipa::path(put, path = "/api/v1/queues/{name}/settings", tag = "queues",
+#[utoipa::path(put, path = "/api/v1/queues/{name}/settings",
+    operation_id = "set_queue", tag = "queues",
     request_body = Settings,
     params(("name" = String, Path, description = "Its name, percent-encoded"),
         ("If-Match" = Option<String>, Header,
@@ -370,10 +376,10 @@ pub(crate) async fn set(
     if value.ttr_default_ms == Some(0) {
         return Err(Problem::new(Code::OutOfRange, "ttr_default_ms is at least 1"));
     }
-    let wanted = headers.get(header::IF_MATCH).filter(|tag| tag.as_bytes() != b"*");
+    let wanted = if_match(&headers)?.filter(|tag| *tag != "*");
     let stale = AtomicBool::new(false);
     let told = change(&api, &name, |settings| {
-        let is_stale = wanted.is_some_and(|tag| *tag != Settings::of(settings).tag());
+        let is_stale = wanted.is_some_and(|tag| Settings::of(settings).tag() != tag);
         stale.store(is_stale, Ordering::Relaxed);
         if !is_stale {
             value.put(settings);
@@ -390,6 +396,7 @@ pub(crate) async fn set(
 /// How long to wait for a drain.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct DrainAsked {
     /// In seconds, at most 300; 0, and what is not said, does not wait.
     wait_s: Option<u64>,
@@ -406,7 +413,8 @@ pub(crate) struct Drained {
 
 /// Pause a queue, and wait until no worker has a job of it any more. It stays paused, and its
 /// waiting jobs stay.
-#[utoipa::path(post, path = "/api/v1/queues/{name}/drain", tag = "queues",
+#[utoipa::path(post, path = "/api/v1/queues/{name}/drain",
+    operation_id = "drain_queue", tag = "queues",
     params(("name" = String, Path, description = "Its name, percent-encoded"), DrainAsked),
     responses(
         (status = 200, description = "It is paused, and so far drained", body = Drained),
@@ -463,7 +471,8 @@ pub(crate) struct Purged {
 }
 
 /// Delete a queue's ready and scheduled jobs. Leased, parked and finished ones stay.
-#[utoipa::path(post, path = "/api/v1/queues/{name}/purge", tag = "queues",
+#[utoipa::path(post, path = "/api/v1/queues/{name}/purge",
+    operation_id = "purge_queue", tag = "queues",
     params(("name" = String, Path, description = "Its name, percent-encoded")),
     responses(
         (status = 200, description = "They are gone", body = Purged),

@@ -48,10 +48,11 @@ impl Submitted {
 }
 
 /// Submit a job. The answer comes when the job is on disk.
-#[utoipa::path(post, path = "/api/v1/jobs", tag = "jobs", request_body = NewJobBody,
+#[utoipa::path(post, path = "/api/v1/jobs",
+    operation_id = "submit_job", tag = "jobs", request_body = NewJobBody,
     params(("Idempotency-Key" = Option<String>, Header,
-        description = "1 to 255 bytes. The same request with the same key makes one job, however \
-                       often it is sent, as long as that job is kept.")),
+        description = "1 to 255 printable ASCII characters. The same request with the same key \
+                       makes one job, however often it is sent, as long as that job is kept.")),
     responses(
         (status = 201, description = "The job is taken", body = Submitted),
         (status = 200, description = "The job was there already", body = Submitted),
@@ -65,7 +66,7 @@ pub(crate) async fn submit(
     JsonBody { value, raw }: JsonBody<NewJobBody>,
 ) -> Answered<Response> {
     let once = once_key(&headers)?.map(|key| keys::once(key, &raw));
-    let taken = Wanted::new(value, once)?.take(&api).await?;
+    let taken = Wanted::new(value, once, api.engine().now_ms())?.take(&api).await?;
     let status = if taken.existing { StatusCode::OK } else { StatusCode::CREATED };
     let location = HeaderValue::try_from(format!("/api/v1/jobs/{}", taken.id))
         .expect("a path of ASCII letters and digits");
@@ -74,16 +75,23 @@ pub(crate) async fn submit(
 }
 
 fn once_key(headers: &HeaderMap) -> Answered<Option<&[u8]>> {
-    let key = headers.get(IDEMPOTENCY_KEY).map(HeaderValue::as_bytes);
-    key.map_or(Ok(()), |key| keys::check("Idempotency-Key", key))?;
-    Ok(key)
+    let mut given = headers.get_all(IDEMPOTENCY_KEY).iter().map(HeaderValue::as_bytes);
+    let Some(key) = given.next() else { return Ok(None) };
+    let is_plain = key.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    if !is_plain || given.next().is_some() {
+        let detail = "Idempotency-Key is there once, and is ASCII that can be printed";
+        return Err(Problem::new(Code::OutOfRange, detail));
+    }
+    keys::check("Idempotency-Key", key)?;
+    Ok(Some(key))
 }
 
 /// Jobs to submit.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BatchBody<'a> {
-    /// 1 to 1,000 jobs, taken in this order.
+    /// 1 to 1,000 jobs, taken in this order. What is no job is refused, and its answer says why;
+    /// the others are taken all the same.
     #[serde(borrow)]
     #[schema(value_type = Vec<NewJobBody>)]
     jobs: Vec<&'a RawValue>,
@@ -115,10 +123,12 @@ pub(crate) enum OneAnswer {
 
 /// Submit up to 1,000 jobs at once. Each is taken or refused for itself, in the order of the
 /// request; the answer comes when all that are taken are on disk.
-#[utoipa::path(post, path = "/api/v1/jobs/batch", tag = "jobs", request_body = BatchBody,
+#[utoipa::path(post, path = "/api/v1/jobs/batch",
+    operation_id = "submit_jobs", tag = "jobs", request_body = BatchBody,
     params(("Idempotency-Key" = Option<String>, Header,
-        description = "1 to 255 bytes. The same job at the same place of a request with the same \
-                       key is one job, however often it is sent, as long as that job is kept.")),
+        description = "1 to 255 printable ASCII characters. The same job at the same place of a \
+                       request with the same key is one job, however often it is sent, as \
+                       long as that job is kept.")),
     responses(
         (status = 200, description = "What became of each", body = BatchAnswer),
         (status = "4XX", description = "None is taken", body = ProblemBody,
@@ -133,9 +143,10 @@ pub(crate) async fn batch(
         return Err(Problem::new(Code::OutOfRange, "a batch has 1 to 1000 jobs"));
     }
     let once = once_key(&headers)?;
+    let now_ms = api.engine().now_ms();
     let read = |(place, job): (usize, &&RawValue)| {
         let raw = job.get().as_bytes();
-        Wanted::new(parse(raw)?, once.map(|key| once_in_batch(key, place, raw)))
+        Wanted::new(parse(raw)?, once.map(|key| once_in_batch(key, place, raw)), now_ms)
     };
     // What cannot be read keeps its place among the answers.
     let mut wanted = Vec::with_capacity(jobs.len());

@@ -23,7 +23,7 @@ pub(crate) struct Asked {
 
 /// Wait until a job is done or dead. The answer is the job as it is then, or as it is when the wait
 /// is over: its `status` says which.
-#[utoipa::path(get, path = "/api/v1/jobs/{id}/wait", tag = "jobs",
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/wait", operation_id = "wait_for_job", tag = "jobs",
     params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle"),
         ("wait_s" = Option<u64>, Query, maximum = 300,
             description = "At most so many seconds; 0, as if not said, does not wait")),

@@ -76,7 +76,7 @@ impl Reason {
 }
 
 /// Why a job is not running: its status, its queue, what comes before it, what holds it back.
-#[utoipa::path(get, path = "/api/v1/jobs/{id}/why", tag = "jobs",
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/why", operation_id = "explain_job", tag = "jobs",
     params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
     responses(
         (status = 200, description = "What is known", body = Why),

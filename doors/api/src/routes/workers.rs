@@ -29,6 +29,7 @@ const STRETCHES_MAX: usize = 500;
 /// Which part of the list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
     /// Where the last page ended: its `next_cursor`.
     cursor: Option<usize>,
@@ -107,7 +108,8 @@ impl Who {
 
 /// List the workers that have asked for jobs through any door, and what each has. A list for
 /// people; after a restart a worker is on it again once it asks again.
-#[utoipa::path(get, path = "/api/v1/workers", tag = "workers", params(Asked),
+#[utoipa::path(get, path = "/api/v1/workers",
+    operation_id = "list_workers", tag = "workers", params(Asked),
     responses(
         (status = 200, description = "A page of workers", body = Page),
         (status = "4XX", description = "Refused", body = ProblemBody,

@@ -114,6 +114,11 @@ async fn two_people_who_edit_find_out() {
     assert_eq!((reply.status, reply.header("etag")), (StatusCode::OK, "\"2\""));
     put_if(&bench, "c", ("If-Match", "\"1\""), one()).await.is_problem(412, "revision_mismatch");
     put_if(&bench, "c", ("If-Match", "x"), one()).await.is_problem(400, "bad_field");
+    put_if(&bench, "c", ("If-None-Match", "\"1\""), one()).await.is_problem(400, "bad_field");
+    let mut both = json_request(Method::PUT, "/api/v1/constraints/c", &one());
+    both.headers_mut().insert("if-match", "*".parse().unwrap());
+    both.headers_mut().insert("if-none-match", "*".parse().unwrap());
+    bench.send(both).await.is_problem(412, "revision_mismatch");
     put_if(&bench, "d", ("If-Match", "*"), one()).await.is_problem(412, "revision_mismatch");
     assert_eq!(put_if(&bench, "c", ("If-Match", "*"), two).await.status, StatusCode::OK);
     let remove = |tag: &'static str| {

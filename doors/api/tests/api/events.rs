@@ -1,7 +1,7 @@
 //! Server-sent events.
 
 use axum::body::{Body, BodyDataStream};
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -71,6 +71,18 @@ async fn open(bench: &Bench, query: &str, last: Option<&str>) -> Response {
         request.headers_mut().insert("last-event-id", last.parse().unwrap());
     }
     bench.router.clone().oneshot(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_id_that_is_none_is_refused_and_an_empty_one_is_not_there() {
+    let bench = Bench::new();
+    for last in [&b"x"[..], b"1", b"\xc2\x84", b"oldest"] {
+        let mut request = request(Method::GET, "/api/v1/events").body(Body::empty()).unwrap();
+        request.headers_mut().insert("last-event-id", HeaderValue::from_bytes(last).unwrap());
+        bench.send(request).await.is_problem(400, "out_of_range");
+    }
+    let told = open(&bench, "?follow=false", Some("")).await;
+    assert_eq!(told.status(), 200);
 }
 
 #[tokio::test]

@@ -101,7 +101,8 @@ async fn an_integer_may_be_written_with_a_fraction_of_zero() {
     let told = job(&bench, id).await;
     assert_eq!((&told["priority"], &told["ttr_ms"]), (&json!(-5), &json!(60_000)));
     assert_eq!(told["backoff"]["base_ms"], 1000);
-    let leased = bench.post("/api/v1/lease", json!({ "queues": ["q"], "wait_s": 0.0 })).await.json();
+    let leased =
+        bench.post("/api/v1/lease", json!({ "queues": ["q"], "wait_s": 0.0 })).await.json();
     let token = leased["lease_token"].as_str().unwrap();
     let extend = format!("/api/v1/leases/{token}/extend");
     let told = bench.post(&extend, json!({ "ttr_ms": 94152.0 })).await;

@@ -113,7 +113,7 @@ async fn what_a_list_gets_wrong_is_told() {
         assert_eq!(told.json()["code"], "out_of_range", "{query}");
         told.is_problem(400, "out_of_range");
     }
-    for query in ["?limit=many", "?colour=red", "?queue=a&queue_base64=YQ=="] {
+    for query in ["?limit=many", "?colour=red", "?queue=a&queue=b"] {
         bench.get(&format!("/api/v1/jobs{query}")).await.is_problem(400, "bad_field");
     }
     assert_eq!(ids(&bench, "?limit=1000").await, [0; 0]);
@@ -148,8 +148,10 @@ async fn jobs_are_listed_by_door_time_and_key() {
     assert_eq!(ids(&bench, "?unique_key=k&queue=b").await, [0; 0]);
     assert_eq!(ids(&bench, "?unique_key=other&queue=a").await, [0; 0]);
     assert_eq!(ids(&bench, "?unique_key=k&queue=a&status=done").await, [0; 0]);
+    assert_eq!(ids(&bench, "?queue=a&queue_base64=YQ==").await, [1, 2, 3]);
+    assert_eq!(ids(&bench, "?queue=a&queue_base64=Yg==").await, [0; 0], "no job is in two");
     for (query, code) in [
-        ("unique_key=k", "bad_field"),
+        ("unique_key=", "out_of_range"),
         ("door=front", "out_of_range"),
         ("created_from=soon", "out_of_range"),
         ("status=ready,", "out_of_range"),
@@ -161,6 +163,66 @@ async fn jobs_are_listed_by_door_time_and_key() {
     ] {
         bench.get(&format!("/api/v1/jobs?{query}")).await.is_problem(400, code);
     }
+}
+
+/// All pages of a list, page by page.
+async fn pages(bench: &Bench, query: &str) -> Vec<u64> {
+    let mut all = Vec::new();
+    let mut cursor = String::new();
+    for _ in 0..1000 {
+        let told = bench.get(&format!("/api/v1/jobs{query}{cursor}")).await.json();
+        let jobs = told["jobs"].as_array().unwrap();
+        all.extend(jobs.iter().map(|job| job["id"].as_u64().unwrap()));
+        let Some(next) = told["next_cursor"].as_str() else { return all };
+        cursor = format!("&cursor={next}");
+    }
+    panic!("{query} has no end: {all:?}");
+}
+
+#[tokio::test]
+async fn a_list_may_begin_with_the_newest_job() {
+    let bench = Bench::new();
+    for number in 1..=400 {
+        let tags = if number % 7 == 0 { vec!["seventh"] } else { vec![] };
+        bench.submit(json!({ "queue": "q", "payload": number % 5, "tags": tags })).await;
+    }
+    for id in [3, 399] {
+        bench.call(Method::POST, &format!("/api/v1/jobs/{id}/cancel")).await;
+    }
+    assert_eq!(ids(&bench, "?order=desc&limit=3").await, [400, 399, 398]);
+    assert_eq!(ids(&bench, "?order=desc&limit=3&cursor=398").await, [397, 396, 395]);
+    assert_eq!(ids(&bench, "?order=asc&limit=2").await, [1, 2]);
+    for query in ["", "&status=dead", "&status=ready", "&tag=seventh", "&text=4", "&queue=no"] {
+        for limit in [1, 7, 150, 1000] {
+            let query = format!("{query}&limit={limit}");
+            let mut back = pages(&bench, &format!("?order=desc{query}")).await;
+            back.reverse();
+            assert_eq!(back, pages(&bench, &format!("?order=asc{query}")).await, "{query}");
+        }
+    }
+    bench.pass(60_000);
+    bench.submit(json!({ "queue": "q" })).await;
+    let recent = "&created_from=2026-01-02T03:05:00Z";
+    assert_eq!(pages(&bench, &format!("?order=desc{recent}")).await, [401]);
+    let older = "&created_before=2026-01-02T03:05:00Z&limit=2";
+    assert_eq!(ids(&bench, &format!("?order=desc{older}")).await, [400, 399]);
+    bench.get("/api/v1/jobs?order=down").await.is_problem(400, "bad_field");
+}
+
+#[tokio::test]
+async fn a_unique_key_is_found_in_every_queue_that_has_it() {
+    let bench = Bench::new();
+    for queue in ["a", "b", "c"] {
+        bench.submit(json!({ "queue": queue })).await;
+        bench.submit(json!({ "queue": queue, "unique": { "key": "k" } })).await;
+    }
+    bench.call(Method::POST, "/api/v1/jobs/4/cancel").await;
+    assert_eq!(ids(&bench, "?unique_key=k").await, [2, 6], "a dead job holds no key");
+    assert_eq!(ids(&bench, "?unique_key=k&limit=1&cursor=3").await, [6]);
+    assert_eq!(ids(&bench, "?unique_key=other").await, [0; 0]);
+    let body = json!({ "filter": { "unique_key": "k" }, "action": "park" });
+    let told = bench.post("/api/v1/jobs/bulk", body).await.json();
+    assert_eq!((&told["matched"], &told["changed"]), (&json!(2), &json!(2)));
 }
 
 #[tokio::test]

@@ -25,6 +25,8 @@ mod lists;
 #[cfg(test)]
 mod numbers;
 #[cfg(test)]
+mod packed;
+#[cfg(test)]
 mod page;
 #[cfg(test)]
 mod queues;

@@ -3,7 +3,7 @@
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, json as json_request};
 
 async fn metrics(bench: &Bench) -> String {
     let told = bench.get("/metrics").await;
@@ -63,6 +63,27 @@ async fn metrics_count_what_happened_and_what_is_there() {
     };
     assert_eq!(value("spindle_log_durable_position"), bench.engine.durable().0);
     assert!(value("spindle_log_bytes") > 0);
+    assert_eq!(value("spindle_finished_bytes"), bench.engine.gauges().finished_bytes);
+    assert!(value("spindle_finished_bytes") > 0);
+}
+
+#[tokio::test]
+async fn finished_jobs_that_are_dropped_are_told_by_the_cap_that_did_it() {
+    let bench = Bench::new();
+    let settings =
+        json_request(Method::PUT, "/api/v1/queues/q/settings", &json!({ "finished_max": 1 }));
+    assert_eq!(bench.send(settings).await.status, StatusCode::OK);
+    for _ in 0..3 {
+        bench.submit(json!({ "queue": "q" })).await;
+        let leased = bench.lease("q").await;
+        let token = leased["lease_token"].as_str().unwrap();
+        bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await;
+    }
+    bench.pass(1);
+    let text = metrics(&bench).await;
+    has(&text, "spindle_finished_dropped_total{cap=\"queue\"} 2");
+    has(&text, "spindle_finished_dropped_total{cap=\"count\"} 0");
+    has(&text, "spindle_finished_dropped_total{cap=\"bytes\"} 0");
 }
 
 #[tokio::test]

@@ -138,3 +138,36 @@ async fn alerts_and_dashboard_speak_of_metrics_that_there_are() {
         }
     }
 }
+
+/// Every operation has a name of its own, by which links and generated clients know it, and every
+/// link leads to one that takes its parameter.
+#[tokio::test]
+async fn operations_have_names_and_links_lead_to_them() {
+    let bench = Bench::new();
+    let document: Value = serde_json::from_str(bench.api.openapi()).unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    let operations = || paths.values().flat_map(|path| path.as_object().unwrap().values());
+    let mut names = std::collections::BTreeMap::new();
+    for operation in operations() {
+        let name = operation["operationId"].as_str().unwrap();
+        assert!(names.insert(name, operation).is_none(), "{name} is there twice");
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let place = parameter["in"].as_str().unwrap();
+            assert!(matches!(place, "path" | "query" | "header"), "{name}");
+        }
+    }
+    let mut links = 0;
+    for operation in operations() {
+        let answers = operation["responses"].as_object().unwrap().values();
+        for link in
+            answers.filter_map(|answer| answer["links"].as_object()).flat_map(|it| it.values())
+        {
+            let target = names[link["operationId"].as_str().unwrap()];
+            let given = link["parameters"].as_object().unwrap().keys().next().unwrap();
+            let taken = target["parameters"].as_array().unwrap();
+            assert!(taken.iter().any(|parameter| parameter["name"] == *given), "{link}");
+            links += 1;
+        }
+    }
+    assert_eq!(links, 16);
+}

@@ -11,6 +11,6 @@ mod keywords;
 mod scan;
 mod terms;
 
-pub use budget::Budget;
+pub use budget::{Budget, End, Try};
 pub use guard::Guard;
 pub use terms::{Bound, Query};

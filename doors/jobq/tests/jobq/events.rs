@@ -1,5 +1,7 @@
 //! The log of events.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, START_S};
@@ -63,6 +65,57 @@ async fn the_log_is_complete_and_in_order_beyond_a_page_and_after_a_restart() {
     let bench = bench.restarted();
     check(bench.job(1).await);
     assert_eq!(bench.matches("[[\"=\", \"state\", [\"X\"]]]").await, [1]);
+}
+
+/// Setters, pollers and those who note something all at once: each of their events is in the log
+/// once, in one order that all of it agrees with.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_many_do_to_one_job_at_once_is_told_in_one_order() {
+    const EACH: usize = 20;
+    let bench = Arc::new(Bench::new());
+    bench.create("{}").await;
+    let clients: Vec<_> = (0..12)
+        .map(|client| {
+            let bench = Arc::clone(&bench);
+            tokio::spawn(async move {
+                for n in 0..EACH {
+                    let word = format!("[\"BY\", {client}, {n}]");
+                    match client % 3 {
+                        0 => drop(bench.ok("/api/v0/job/1/event", &word).await),
+                        1 => drop(bench.ok("/api/v0/job/1/state", &word).await),
+                        _ => {
+                            let poll =
+                                format!("{{\"query\": [[\"=\", \"id\", 1]], \"state\": {word}}}");
+                            drop(bench.ok("/api/v0/job/poll", &poll).await);
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+    let job = bench.job(1).await;
+    let events = job["events"].as_array().unwrap();
+    assert_eq!(events.len(), 1 + 12 * EACH);
+    let mut state = json!(["CREATED"]);
+    let mut by_client = vec![Vec::new(); 12];
+    for event in &events[1..] {
+        let word = if event[0] == "user_event" {
+            &event[1]["event"]
+        } else {
+            assert_eq!((&event[0], &event[1]["old"]), (&json!("job_state_advanced"), &state));
+            state = event[1]["new"].clone();
+            &event[1]["new"]
+        };
+        by_client[word[1].as_u64().unwrap() as usize].push(word[2].as_u64().unwrap());
+    }
+    assert_eq!(job["state"], state);
+    for numbers in by_client {
+        assert!(numbers.iter().copied().eq(0..EACH as u64), "{numbers:?}");
+    }
+    assert_eq!(Arc::into_inner(bench).unwrap().restarted().job(1).await, job);
 }
 
 fn add(engine: &spindle_engine::Engine, n: u64) {

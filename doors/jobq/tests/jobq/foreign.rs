@@ -12,8 +12,20 @@ use spindle_engine::{LeaseReply, NewJob, WorkResult};
 use crate::bench::{Bench, START_S};
 
 fn submit(bench: &Bench, kind: Type, payload: &'static [u8]) -> u64 {
+    submit_as(bench, Origin::Workq, kind, payload, |_| {})
+}
+
+/// A job of some door's, with whatever else is said of it.
+fn submit_as(
+    bench: &Bench,
+    door: Origin,
+    kind: Type,
+    payload: &'static [u8],
+    say: impl FnOnce(&mut Submit),
+) -> u64 {
     let queue = Bytes::from_static(b"mail");
-    let submit = Submit::new(JobId(0), queue, Origin::Workq, BytesRef::empty(kind));
+    let mut submit = Submit::new(JobId(0), queue, door, BytesRef::empty(kind));
+    say(&mut submit);
     let job = NewJob { submit, payload: Bytes::from_static(payload), kind };
     let (id, _) = bench.engine.submit(job).unwrap();
     bench.engine.nudge();
@@ -85,6 +97,60 @@ async fn a_foreign_job_is_shown_with_what_the_engine_did_to_it() {
     let end = json!(["job_state_advanced", {"old": leased, "new": done,
         "timestamp": "1767323050"}]);
     assert_eq!((&job["state"], &job["events"]), (&done, &json!([created, advanced, end])));
+}
+
+/// What each event says: its tag, or the tags of the states it leads from and to.
+fn told(job: &Value) -> Vec<String> {
+    let events = job["events"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    events
+        .map(|event| match &event[1]["new"] {
+            Value::Null => text(&event[0]),
+            new => format!("{} > {}", text(&event[1]["old"][0]), text(&new[0])),
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn jobs_of_every_other_door_tell_how_they_waited_failed_and_ended() {
+    let bench = Bench::new();
+    let (in_10_s, second) = (crate::bench::START_MS + 10_000, 1_000);
+    for door in [Origin::Api, Origin::Workq, Origin::Gearman, Origin::GearmanDraft, Origin::Lightjq]
+    {
+        let run_at_ms = bench.engine.now_ms() + 10_000;
+        assert!(run_at_ms >= in_10_s);
+        let id = submit_as(&bench, door, Type::Bytes, b"x", |submit| {
+            submit.run_at_ms = Some(run_at_ms);
+            (submit.fails_max, submit.attempts_max) = (Some(2), Some(0));
+        });
+        let job = bench.job(id).await;
+        let scheduled = json!(["SCHEDULED", {"run_at": (run_at_ms / 1000).to_string()}]);
+        assert_eq!((&job["state"], told(&job)), (&scheduled, vec!["job_created".to_owned()]));
+        bench.pass(10_000);
+        let job = bench.job(id).await;
+        assert_eq!((&job["state"], told(&job).len()), (&json!(["READY"]), 2));
+        assert_eq!(job["events"][1][1]["timestamp"], (run_at_ms / 1000).to_string());
+        for _ in 0..2 {
+            bench.pass(second);
+            let claim = lease(&bench, "mail");
+            bench.pass(second);
+            finish(&bench, claim, false);
+        }
+        let job = bench.job(id).await;
+        assert_eq!(job["state"][0], "DEAD", "{door:?}");
+        let expected = [
+            "job_created",
+            "SCHEDULED > READY",
+            "READY > LEASED",
+            "LEASED > READY",
+            "READY > LEASED",
+            "LEASED > DEAD",
+        ];
+        assert_eq!(told(&job), expected, "{door:?}");
+        let parked = submit_as(&bench, door, Type::Bytes, b"x", |submit| submit.parked = true);
+        let job = bench.job(parked).await;
+        assert_eq!((&job["state"], told(&job).len()), (&json!(["PARKED"]), 1), "{door:?}");
+    }
 }
 
 #[tokio::test]

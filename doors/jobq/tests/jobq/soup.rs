@@ -1,4 +1,5 @@
-//! Expressions made of SQL's words at random: each is answered or refused, and nothing else happens.
+//! Expressions made of SQL's words at random, and bodies spoilt at random: each is answered or
+//! refused, and nothing else happens. The fuzz target `jobq_queries` asks the same of more bytes.
 
 use spindle_jobq::QueryPath;
 
@@ -130,4 +131,46 @@ fn any_words_are_answered_or_refused_and_change_nothing() {
     }
     assert_eq!(path.list(b"").unwrap(), before);
     assert!(answered > 200, "only {answered} were expressions");
+}
+
+const BODIES: &[&str] = &[
+    r#"{"query": [["IS", "json_extract(state, '$[0]')", "CREATED"]]}"#,
+    r#"{"query": [["IS", "j.state", null]], "state":["ASSIGNED", {"node": 1}]}"#,
+    r#"{"query": [["=", "state", {"a": [1, null]}], [">=", "modified + 60", 1.5e3]], "limit": 2}"#,
+    r#"{"query": [["NOT LIKE", "payload ->> 'msg'", "'%\u00e9%'"], ["<", "id", true]], "state": 1}"#,
+    r#"{"query": [], "limit": 0, "state": null}"#,
+];
+
+const BYTES: &[u8] = b"\"\\,:[]{}()'0-eE.ntf\xc3\0";
+
+#[test]
+fn spoilt_bodies_are_answered_or_refused_and_change_nothing() {
+    let path = QueryPath::new().unwrap();
+    let before = path.list(b"").unwrap();
+    let (mut state, mut answered, mut refused) = (11, 0, 0);
+    for round in 0..20_000 {
+        let mut body = BODIES[round % BODIES.len()].as_bytes().to_vec();
+        for _ in 0..next(&mut state) % 4 {
+            let at = next(&mut state) % body.len();
+            match next(&mut state) % 4 {
+                0 => body[at] = next(&mut state) as u8,
+                1 => body.insert(at, BYTES[next(&mut state) % BYTES.len()]),
+                2 => drop(body.remove(at)),
+                _ => {
+                    let end = at + (body.len() - at).min(next(&mut state) % 12);
+                    body.extend_from_within(at..end);
+                }
+            }
+        }
+        let told = (path.list(&body), path.candidates(&body));
+        if let (Ok(listed), Ok(candidates)) = &told {
+            answered += 1;
+            assert!(candidates.iter().all(|id| (1..=3).contains(id)));
+            // Lists may have a limit.
+            assert!(listed.matches("{\"id\":").count() <= candidates.len());
+        }
+        refused += usize::from(told.0.is_err());
+    }
+    assert_eq!(path.list(b"").unwrap(), before);
+    assert!(answered > 1_000 && refused > 1_000, "{answered} answered, {refused} refused");
 }

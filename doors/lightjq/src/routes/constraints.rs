@@ -38,10 +38,12 @@ fn no_constraint() -> Problem {
 }
 
 /// Put a constraint, new or changed. Jobs that are there already are matched one after the other.
-#[utoipa::path(put, path = "/constraint/{name}", tag = "constraints",
+#[utoipa::path(put, path = "/constraint/{name}", operation_id = "put_constraint",
+    tag = "constraints",
     request_body(content((ConstraintBody = "application/msgpack"),
         (ConstraintBody = "application/json"))),
-    params(("name" = String, Path, description = "What people call it, 1 to 255 bytes")),
+    params(("name" = String, Path, description = "What people call it, 1 to 255 bytes",
+        min_length = 1, max_length = 255)),
     responses(
         (status = 201, description = "It is new",
             content((ConstraintShown = "application/msgpack"),
@@ -75,8 +77,9 @@ pub(crate) async fn put(
 }
 
 /// A constraint as it stands.
-#[utoipa::path(get, path = "/constraint/{name}", tag = "constraints",
-    params(("name" = String, Path, description = "Which")),
+#[utoipa::path(get, path = "/constraint/{name}", operation_id = "show_constraint",
+    tag = "constraints",
+    params(("name" = String, Path, description = "Which", min_length = 1, max_length = 255)),
     responses(
         (status = 200, description = "The constraint",
             content((ConstraintShown = "application/msgpack"),
@@ -95,8 +98,9 @@ pub(crate) async fn show(
 }
 
 /// Remove a constraint. Jobs it held back start.
-#[utoipa::path(delete, path = "/constraint/{name}", tag = "constraints",
-    params(("name" = String, Path, description = "Which")),
+#[utoipa::path(delete, path = "/constraint/{name}", operation_id = "remove_constraint",
+    tag = "constraints",
+    params(("name" = String, Path, description = "Which", min_length = 1, max_length = 255)),
     responses(
         (status = 204, description = "It is gone"),
         (status = "4XX", description = "There is no such constraint",

@@ -19,7 +19,7 @@ use crate::wire::{Done, Outcome};
 pub(crate) const WORKER_ID: HeaderName = HeaderName::from_static("worker-id");
 
 /// The job is done, or has failed. Only who has it may say so, and only as long as its time lasts.
-#[utoipa::path(post, path = "/done", tag = "workers",
+#[utoipa::path(post, path = "/done", operation_id = "done", tag = "workers",
     request_body(content((schema::Done = "application/msgpack"),
         (schema::Done = "application/json"))),
     params(("worker-id" = String, Header, description = "Who says so")),

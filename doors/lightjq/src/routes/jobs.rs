@@ -23,7 +23,7 @@ const KEEP_MS: u64 = 24 * 3_600_000;
 const KEEP_READ_MS: u64 = 5 * 60_000;
 
 /// Submit a job. The answer comes when the job is on disk.
-#[utoipa::path(post, path = "/job", tag = "pushers",
+#[utoipa::path(post, path = "/job", operation_id = "submit_job", tag = "pushers",
     request_body(content((schema::NewJob = "application/msgpack"),
         (schema::NewJob = "application/json"))),
     responses(
@@ -72,8 +72,9 @@ fn new_job(job: wire::NewJob) -> NewJob {
 }
 
 /// A job as it stands.
-#[utoipa::path(get, path = "/job/{id}", tag = "pushers",
-    params(("id" = String, Path, description = "The job_id")),
+#[utoipa::path(get, path = "/job/{id}", operation_id = "show_job", tag = "pushers",
+    params(("id" = String, Path, description = "The job_id",
+        pattern = "^[1-9][0-9]{0,15}$")),
     responses(
         (status = 200, description = "The job",
             content((schema::Job = "application/msgpack"), (schema::Job = "application/json"))),
@@ -91,8 +92,9 @@ pub(crate) async fn show(
 }
 
 /// Take back a job that nobody works on.
-#[utoipa::path(delete, path = "/job/{id}", tag = "pushers",
-    params(("id" = String, Path, description = "The job_id")),
+#[utoipa::path(delete, path = "/job/{id}", operation_id = "delete_job", tag = "pushers",
+    params(("id" = String, Path, description = "The job_id",
+        pattern = "^[1-9][0-9]{0,15}$")),
     responses(
         (status = 204, description = "It is gone"),
         (status = 409, description = "A worker has it, or it is over",

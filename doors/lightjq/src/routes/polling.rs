@@ -43,9 +43,10 @@ impl FromRequestParts<LightJq> for Patience {
 }
 
 /// A job as it stands once it is done, or failed for good.
-#[utoipa::path(get, path = "/job/{id}/polling", tag = "pushers",
-    params(("id" = String, Path, description = "The job_id"),
-        ("timeout" = Option<f64>, Query,
+#[utoipa::path(get, path = "/job/{id}/polling", operation_id = "poll_job", tag = "pushers",
+    params(("id" = String, Path, description = "The job_id",
+        pattern = "^[1-9][0-9]{0,15}$"),
+        ("timeout" = Option<f64>, Query, minimum = 0, maximum = 300,
             description = "How long to wait, in seconds, at most 300; 5 if not said")),
     responses(
         (status = 200, description = "The job, which is over",

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 #[derive(ToSchema)]
 pub(crate) struct NewJob {
     /// The kind of job, 1 to 512 bytes; the queue it goes to.
-    #[schema(example = "resize")]
+    #[schema(example = "resize", min_length = 1, max_length = 512)]
     name: String,
     /// What the worker needs to know: a map.
     #[schema(value_type = Object, example = json!({"width": 320}))]
@@ -20,12 +20,12 @@ pub(crate) struct NewJob {
     priority: Option<i32>,
     /// How often it is tried again after the first time.
     #[schema(default = 10, minimum = 0)]
-    max_retry: Option<u32>,
+    max_retry: Option<u64>,
     /// Whether somebody will come for the result.
     #[schema(default = false)]
     keep_result: Option<bool>,
-    /// How long one attempt may take, in seconds; above 0.
-    #[schema(default = 30, exclusive_minimum = 0)]
+    /// How long one attempt may take, in seconds; above 0, and at most 49 days.
+    #[schema(default = 30, exclusive_minimum = 0, maximum = 4294967)]
     timeout: Option<f64>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Job {
 #[derive(ToSchema)]
 pub(crate) struct NewWorker {
     /// For people, 1 to 200 bytes.
-    #[schema(example = "resizer")]
+    #[schema(example = "resizer", min_length = 1, max_length = 200)]
     name: String,
     /// Most jobs it has at once.
     #[schema(minimum = 1, maximum = 10000)]

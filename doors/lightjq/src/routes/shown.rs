@@ -7,7 +7,8 @@ use axum::http::HeaderName;
 use axum::http::request::Parts;
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
-use spindle_core::job::{Cause, Origin, Outcome};
+use spindle_core::job::Outcome;
+use spindle_core::payload::Type;
 use spindle_core::{Command, JobId, JobImage, Status, address};
 use spindle_engine::{FetchError, Gate, Which};
 use spindle_http::{Answered, Problem, no_job};
@@ -131,9 +132,7 @@ fn error_of(image: &JobImage, outcome: &Outcome) -> Option<Vec<u8>> {
     if outcome.error.is_empty() {
         return None;
     }
-    let failed = image.history.iter().rev().find(|attempt| attempt.cause() == Cause::Failed);
-    let is_own = failed.is_some_and(|attempt| attempt.door() == Origin::Lightjq);
-    if is_own && check(&outcome.error).is_ok() {
+    if image.error_type() == Type::Msgpack && check(&outcome.error).is_ok() {
         return Some(outcome.error.to_vec());
     }
     let mut pack = Pack::new();

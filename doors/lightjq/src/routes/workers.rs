@@ -44,7 +44,7 @@ fn worker_id(headers: &HeaderMap) -> Answered<Option<WorkerId>> {
 
 /// Register a worker. One that sends its worker-id keeps it, and its jobs, also when the server was
 /// started anew meanwhile.
-#[utoipa::path(post, path = "/worker", tag = "workers",
+#[utoipa::path(post, path = "/worker", operation_id = "register_worker", tag = "workers",
     request_body(content((schema::NewWorker = "application/msgpack"),
         (schema::NewWorker = "application/json"))),
     params(("worker-id" = Option<String>, Header,
@@ -106,7 +106,7 @@ fn target(door: &LightJq, url: &str, peer: Option<SocketAddr>) -> Answered<Targe
 }
 
 /// Unregister a worker. The jobs it has go back.
-#[utoipa::path(delete, path = "/worker", tag = "workers",
+#[utoipa::path(delete, path = "/worker", operation_id = "leave", tag = "workers",
     params(("worker-id" = String, Header, description = "Which")),
     responses(
         (status = 204, description = "It is gone"),
@@ -120,9 +120,9 @@ pub(crate) async fn leave(State(door): State<LightJq>, Caller(id): Caller) -> An
 }
 
 /// A job for a worker that has no server of its own. It has at most `max_jobs` at once.
-#[utoipa::path(get, path = "/worker/job", tag = "workers",
+#[utoipa::path(get, path = "/worker/job", operation_id = "next_job", tag = "workers",
     params(("worker-id" = String, Header, description = "Which"),
-        ("timeout" = Option<f64>, Query,
+        ("timeout" = Option<f64>, Query, minimum = 0, maximum = 300,
             description = "How long to wait, in seconds, at most 300; 5 if not said")),
     responses(
         (status = 200, description = "A job",

@@ -2,10 +2,7 @@
 
 use bytes::Bytes;
 use spindle_core::{JobId, address};
-
-use super::error::WireError;
-use super::fields::Fields;
-use super::pack::Pack;
+use spindle_http::msgpack::{Fields, Pack, WireError};
 
 /// Names of jobs: the server's limit on names of queues, which they are.
 pub const NAME_BYTES_MAX: usize = 512;
@@ -18,9 +15,9 @@ const JOBS_MAX: i128 = 10_000;
 /// Job names a worker may list: what one lease can ask for.
 const NAMES_MAX: usize = 1024;
 /// `finished_at` is an ISO 8601 time, which is never this long.
-const TIME_BYTES_MAX: usize = 64;
-/// The longest a lease lasts, about 49 days.
-const TIMEOUT_MS_MAX: u64 = u32::MAX as u64 - 1;
+const TIME_CHARS_MAX: usize = 64;
+/// The longest a lease lasts, in whole seconds: about 49 days.
+const TIMEOUT_MS_MAX: u64 = 4_294_967_000;
 
 const DEFAULT_TIMEOUT_MS: u64 = 30_000;
 
@@ -194,7 +191,7 @@ impl Done {
         )?;
         let job = fields.text("job_id")?.ok_or(WireError::Missing("job_id"))?;
         let finished_at = fields.text("finished_at")?.unwrap_or_default();
-        if finished_at.len() > TIME_BYTES_MAX {
+        if finished_at.chars().count() > TIME_CHARS_MAX {
             let wanted = "a time in ISO 8601";
             return Err(WireError::OutOfRange { field: "finished_at", wanted });
         }

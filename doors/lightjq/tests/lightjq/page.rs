@@ -129,3 +129,15 @@ async fn the_document_tells_of_every_field_the_door_reads() {
         }
     }
 }
+
+#[tokio::test]
+async fn every_operation_has_a_name_of_its_own() {
+    let bench = Bench::new();
+    let document = described(&bench);
+    let paths = document["paths"].as_object().unwrap().values();
+    let operations = paths.flat_map(|path| path.as_object().unwrap().values());
+    let names: Vec<&str> =
+        operations.map(|operation| operation["operationId"].as_str().unwrap()).collect();
+    let distinct: BTreeSet<&str> = names.iter().copied().collect();
+    assert_eq!((names.len(), distinct.len()), (11, 11), "{names:?}");
+}

@@ -216,12 +216,13 @@ fn what_a_job_must_not_be_is_said() {
     for value in [Packed::from(1i64 << 31), Packed::from(-(1i64 << 31) - 1), Packed::from("1")] {
         refused(&[name(), argument(), ("priority", value)], "`priority` must be");
     }
-    for value in [Packed::from(-1), Packed::F64(1.0)] {
+    for value in [Packed::from(-1), Packed::F64(-1.0), Packed::F64(1.5), Packed::F64(1e300)] {
         refused(&[name(), argument(), ("max_retry", value)], "`max_retry` must be");
     }
     for value in [Packed::from(-1), Packed::from(0), Packed::F64(-0.5), Packed::F64(f64::NAN)]
         .into_iter()
         .chain([Packed::F64(f64::INFINITY), Packed::from(u64::MAX), Packed::from("5")])
+        .chain([Packed::F64(4_294_967.000_000_001), Packed::from(4_294_968)])
     {
         refused(&[name(), argument(), ("timeout", value)], "`timeout` must be");
     }
@@ -239,6 +240,14 @@ fn a_great_many_retries_are_as_many_as_can_be() {
     let many =
         [("name", "n".into()), ("argument", Packed::Map(vec![])), ("max_retry", u64::MAX.into())];
     assert_eq!(NewJob::decode(&map(&many)).unwrap().max_retry, Some(u32::MAX));
+    let whole = [
+        ("name", "n".into()),
+        ("argument", Packed::Map(vec![])),
+        ("max_retry", Packed::F64(3.0)),
+        ("priority", Packed::F32(-2.0)),
+    ];
+    let job = NewJob::decode(&map(&whole)).unwrap();
+    assert_eq!((job.max_retry, job.priority), (Some(3), -2), "a float may be an integer");
 }
 
 #[test]

@@ -3,7 +3,10 @@
 mod gearman;
 mod heavy;
 mod http;
+mod jobq;
+mod lists;
 mod plain;
+mod polls;
 mod session;
 
 pub(crate) use session::run;

@@ -1,6 +1,7 @@
 //! One session of the suite: how large its runs are, and what it has found so far.
 
-use super::{gearman, heavy, http, plain};
+use super::jobq::Change;
+use super::{gearman, heavy, http, jobq, lists, plain, polls};
 use crate::cli;
 use crate::gate::{Gate, Judgement, Verdict};
 use crate::machine::{Machine, require_disk};
@@ -29,6 +30,8 @@ pub(super) struct Sizes {
     pub(super) churn: u64,
     pub(super) waiting: u64,
     pub(super) waiting_few: u64,
+    /// Jobs of Jobq that polls look through.
+    pub(super) polled: u64,
 }
 
 impl Sizes {
@@ -43,6 +46,7 @@ impl Sizes {
             churn: lifecycle * 5,
             waiting: if args.quick { 20_000 } else { 1_000_000 },
             waiting_few: 1_000,
+            polled: if args.quick { 5_000 } else { 100_000 },
         }
     }
 }
@@ -107,6 +111,10 @@ impl Session<'_> {
             Gate::ApiSubmit8 => http::submits(self, Door::Api, Submits::Api),
             Gate::ApiBatch8 => http::batches(self),
             Gate::LightjqSubmit8 => http::submits(self, Door::Lightjq, Submits::Lightjq),
+            Gate::JobqCreate8 => jobq::changes(self, Change::Create),
+            Gate::JobqState8 => jobq::changes(self, Change::State),
+            Gate::JobqPoll => polls::polls(self),
+            Gate::ListMillion => lists::lists(self),
         }
     }
 
@@ -117,7 +125,18 @@ impl Session<'_> {
 
     /// The same at another door, with another sync mode.
     pub(super) fn spindle_at(&self, door: Door, sync: &str) -> Server {
-        Server::Spindle { program: self.args.spindle.clone(), sync: sync.to_owned(), door }
+        self.spindle_beside(door, sync, None)
+    }
+
+    /// The same with another door beside.
+    pub(super) fn spindle_beside(&self, door: Door, sync: &str, beside: Option<Door>) -> Server {
+        let program = self.args.spindle.clone();
+        Server::Spindle { program, sync: sync.to_owned(), door, beside }
+    }
+
+    /// Python's sqlite3, which is run and no server.
+    pub(super) fn python_sqlite(&self) -> Server {
+        Server::PythonSqlite { python: self.args.python.clone() }
     }
 
     /// gearmand, in memory.

@@ -17,6 +17,25 @@ pub(crate) enum Submits {
     Batch,
     /// LightJQ, in MessagePack.
     Lightjq,
+    /// Jobq, in JSON.
+    JobqCreate,
+    /// Jobq: the state of a job that is there is set. On a fresh server jobs are numbered from 1
+    /// on, in the order they came.
+    JobqState,
+}
+
+/// The state that [`Submits::JobqState`] sets.
+const STATE: &str = "[\"ASSIGNED\"]";
+
+/// Appends the request that sets the state of the `number`th job.
+pub(crate) fn encode_state(number: u64, out: &mut Vec<u8>) {
+    let request = format!(
+        "POST /api/v0/job/{}/state HTTP/1.1\r\nHost: localhost\r\nContent-Type: \
+         application/json\r\nContent-Length: {}\r\n\r\n{STATE}",
+        number + 1,
+        STATE.len()
+    );
+    out.extend_from_slice(request.as_bytes());
 }
 
 /// The request around payloads of that size. In JSON a payload is a string of as many letters.
@@ -25,6 +44,7 @@ pub(super) fn add_parts(submits: Submits, queue: &str, payload_bytes: usize) -> 
         Submits::Api => (api_job(queue).into_bytes(), b"\"}"),
         Submits::Batch => (b"{\"jobs\":[".to_vec(), b"\"}]}"),
         Submits::Lightjq => (lightjq_job(queue, payload_bytes), b""),
+        Submits::JobqCreate | Submits::JobqState => (b"{\"d\":\"".to_vec(), b"\"}"),
     };
     let bytes = match submits {
         Submits::Batch => {
@@ -32,12 +52,13 @@ pub(super) fn add_parts(submits: Submits, queue: &str, payload_bytes: usize) -> 
             let each = between(queue).len() + payload_bytes;
             body.len() + payload_bytes + (BATCH_JOBS - 1) * each + end.len()
         }
-        Submits::Api | Submits::Lightjq => body.len() + payload_bytes + end.len(),
+        _ => body.len() + payload_bytes + end.len(),
     };
     let (path, kind) = match submits {
         Submits::Api => ("/api/v1/jobs", "json"),
         Submits::Batch => ("/api/v1/jobs/batch", "json"),
         Submits::Lightjq => ("/job", "msgpack"),
+        Submits::JobqCreate | Submits::JobqState => ("/api/v0/job/create", "json"),
     };
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/{kind}\r\n\
@@ -116,7 +137,7 @@ mod tests {
 
     #[test]
     fn requests_say_their_own_length() {
-        for submits in [Submits::Api, Submits::Batch, Submits::Lightjq] {
+        for submits in [Submits::Api, Submits::Batch, Submits::Lightjq, Submits::JobqCreate] {
             let parts = add_parts(submits, "q", 32);
             let payloads = match submits {
                 Submits::Batch => {
@@ -129,11 +150,19 @@ mod tests {
                 }
                 _ => vec![b'x'; 32],
             };
-            let request = [&parts.head, payloads.as_slice(), parts.end].concat();
-            let end = request.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-            let head = String::from_utf8(request[..end].to_vec()).unwrap();
-            let len = format!("Content-Length: {}", request.len() - end - 4);
-            assert!(head.contains(&len), "{head} is not {len}");
+            check_length(&[&parts.head, payloads.as_slice(), parts.end].concat());
         }
+        let mut state = vec![];
+        encode_state(6, &mut state);
+        assert!(state.starts_with(b"POST /api/v0/job/7/state "));
+        check_length(&state);
+    }
+
+    #[track_caller]
+    fn check_length(request: &[u8]) {
+        let end = request.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(request[..end].to_vec()).unwrap();
+        let len = format!("Content-Length: {}", request.len() - end - 4);
+        assert!(head.contains(&len), "{head} is not {len}");
     }
 }

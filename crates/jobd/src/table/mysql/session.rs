@@ -25,9 +25,17 @@ pub(super) async fn answered<T>(
     }
 }
 
-/// The answer to a query, as text.
+/// The answer to the last of some statements, as text.
 pub(super) async fn text_rows(conn: &mut Conn, sql: &str) -> Result<Vec<TextRow>, Fault> {
-    let rows: Vec<Row> = answered(conn.query(sql)).await?;
+    let rows = async {
+        let mut results = conn.query_iter(sql).await?;
+        let mut rows: Vec<Row> = Vec::new();
+        while !results.is_empty() {
+            rows = results.collect().await?;
+        }
+        Ok(rows)
+    };
+    let rows = answered(rows).await?;
     Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
 }
 
@@ -68,8 +76,11 @@ impl Session for MysqlSession {
         answered(self.conn.query_drop(sql)).await
     }
 
-    async fn rows(&mut self, sql: &str) -> Result<Vec<TextRow>, Fault> {
-        text_rows(&mut self.conn, sql).await
+    async fn rows(&mut self, first: &str, query: &str) -> Result<Vec<TextRow>, Fault> {
+        if first.is_empty() {
+            return text_rows(&mut self.conn, query).await;
+        }
+        text_rows(&mut self.conn, &format!("{first}; {query}")).await
     }
 
     /// One walk along the index for each target: with a list of targets the server would sort, or

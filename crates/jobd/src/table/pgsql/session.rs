@@ -74,8 +74,9 @@ impl Session for PgsqlSession {
         answered(self.client.batch_execute(sql)).await
     }
 
-    async fn rows(&mut self, sql: &str) -> Result<Vec<TextRow>, Fault> {
-        let messages = answered(self.client.simple_query(sql)).await?;
+    async fn rows(&mut self, first: &str, query: &str) -> Result<Vec<TextRow>, Fault> {
+        let statements = format!("{first}; {query}");
+        let messages = answered(self.client.simple_query(&statements)).await?;
         let rows = messages.iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(row),
             _ => None,

@@ -412,9 +412,14 @@ impl JobTable for SpindleTable {
         Ok(self.shared.holdings.lock().owned())
     }
 
-    async fn give_back(&self, _: &Mark, ids: &[RowId]) -> Result<Vec<RowId>, TableError> {
+    async fn give_back(
+        &self,
+        _: &Mark,
+        accepted: &[RowId],
+        unstarted: &[RowId],
+    ) -> Result<Vec<RowId>, TableError> {
         let mut given = Vec::new();
-        for &id in ids {
+        for &id in accepted.iter().chain(unstarted) {
             let Some(token) = self.receipt(id) else { continue };
             self.shared.release(&token).await?;
             self.shared.forget([id]);

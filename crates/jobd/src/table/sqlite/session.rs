@@ -66,10 +66,11 @@ impl Session for SqliteSession {
         self.with(move |connection| connection.execute_batch(&sql)).await
     }
 
-    async fn rows(&mut self, sql: &str) -> Result<Vec<TextRow>, Fault> {
-        let sql = sql.to_owned();
+    async fn rows(&mut self, first: &str, query: &str) -> Result<Vec<TextRow>, Fault> {
+        let (first, query) = (first.to_owned(), query.to_owned());
         self.with(move |connection| {
-            let mut statement = connection.prepare(&sql)?;
+            connection.execute_batch(&first)?;
+            let mut statement = connection.prepare(&query)?;
             let columns = statement.column_count();
             let rows = statement.query_map([], |row| {
                 (0..columns).map(|at| row.get(at).map(text)).collect::<rusqlite::Result<TextRow>>()

@@ -56,11 +56,17 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A field that is an integer.
+    /// A field that is an integer. JSON, and languages with one type of numbers, may write it
+    /// with a fraction of zero.
     pub fn int(&self, name: &'static str) -> Result<Option<i128>, WireError> {
+        // Beyond these a float stands for many integers.
+        let sure = i64::MIN as f64 + 1.0..u64::MAX as f64;
         match self.head(name)? {
             None => Ok(None),
             Some((Head::Int(value), _)) => Ok(Some(value)),
+            Some((Head::Float(value), _)) if value.fract() == 0.0 && sure.contains(&value) => {
+                Ok(Some(value as i128))
+            }
             Some(_) => Err(WireError::WrongType { field: name, wanted: "an integer" }),
         }
     }

@@ -1,0 +1,87 @@
+//! A transaction whose statements travel together where nobody waits for their answers one by one:
+//! on a server, every answer costs as much as a small statement.
+
+use super::row::{RowId, Status};
+use super::session::{Ending, Fault, Session, TextRow};
+use super::statements::Sig;
+
+/// The most ids in one statement. Above 1,000 MariaDB reads a list as a table of its own and may
+/// walk, and lock, everything to compare.
+pub(super) const IDS_MAX: usize = 500;
+
+/// An open transaction. One that is dropped is not committed; its session rolls it back.
+pub(super) struct Transaction<'a, S> {
+    pub session: &'a mut S,
+    /// Statements to be sent with the next question, or with the commit.
+    unsent: Vec<String>,
+    is_open: bool,
+}
+
+impl<'a, S: Session> Transaction<'a, S> {
+    /// Begins with the first statement.
+    pub fn new(session: &'a mut S) -> Self {
+        Self { session, unsent: Vec::new(), is_open: false }
+    }
+
+    fn open(&mut self) {
+        if !std::mem::replace(&mut self.is_open, true) {
+            self.unsent.push(self.session.dialect().begin.to_owned());
+        }
+    }
+
+    fn push(&mut self, statement: String) {
+        self.open();
+        self.unsent.push(statement);
+    }
+
+    fn take_unsent(&mut self) -> String {
+        std::mem::take(&mut self.unsent).join("; ")
+    }
+
+    /// Asks something, after the changes so far.
+    pub async fn rows(&mut self, query: &str) -> Result<Vec<TextRow>, Fault> {
+        self.open();
+        let first = self.take_unsent();
+        self.session.rows(&first, query).await
+    }
+
+    /// Changes the status of rows that are locked, and `time_started` if it is given.
+    pub fn set_status(
+        &mut self,
+        ids: &[RowId],
+        status: &Status,
+        sig: Sig<'_>,
+        started_s: Option<i64>,
+    ) {
+        for ids in ids.chunks(IDS_MAX) {
+            self.push(self.session.dialect().set_status(ids, status, sig, started_s));
+        }
+    }
+
+    /// Makes rows that are locked `done`.
+    pub async fn finish(&mut self, ids: &[RowId], ending: &Ending<'_>) -> Result<(), Fault> {
+        for ids in ids.chunks(IDS_MAX) {
+            if let Some(statement) = self.session.dialect().finish(ids, ending) {
+                self.push(statement);
+                continue;
+            }
+            self.open();
+            if !self.unsent.is_empty() {
+                let statements = self.take_unsent();
+                self.session.execute(&statements).await?;
+            }
+            self.session.finish(ids, ending).await?;
+        }
+        Ok(())
+    }
+
+    /// Commits; what fails on the way is told and leaves the transaction open.
+    pub async fn commit(mut self) -> Result<(), Fault> {
+        if !self.is_open {
+            return Ok(());
+        }
+        self.push("COMMIT".to_owned());
+        let statements = self.take_unsent();
+        self.session.execute(&statements).await
+    }
+}

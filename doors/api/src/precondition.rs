@@ -1,0 +1,72 @@
+//! What a request insists on: `If-Match` and `If-None-Match`.
+//!
+//! A header that is no entity tag at all is a slip, and says so; a tag that is not the one of what
+//! is there now is a precondition that does not hold.
+
+use axum::http::{HeaderMap, HeaderName, header};
+use spindle_http::{Answered, Code, Problem};
+
+/// What `If-Match` says: one entity tag as it was told, or `*`. A weak tag is one like any other,
+/// and matches nothing, for no tag that is told is weak.
+pub(crate) fn if_match(headers: &HeaderMap) -> Answered<Option<&str>> {
+    let Some(value) = one(headers, &header::IF_MATCH)? else { return Ok(None) };
+    let text = value.filter(|text| *text == "*" || is_entity_tag(text)).ok_or_else(|| {
+        Problem::new(Code::BadField, "If-Match is the ETag as it was read, quotes included, or *")
+    })?;
+    Ok(Some(text))
+}
+
+/// Whether `If-None-Match` says that there must be none.
+pub(crate) fn if_none_match(headers: &HeaderMap) -> Answered<bool> {
+    match one(headers, &header::IF_NONE_MATCH)? {
+        None => Ok(false),
+        Some(Some("*")) => Ok(true),
+        Some(_) => Err(Problem::new(Code::BadField, "If-None-Match can only be *")),
+    }
+}
+
+/// A header that may be there once; the inner one is none if it is no text.
+fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Answered<Option<Option<&'a str>>> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next().map(|value| value.to_str().ok().map(str::trim));
+    if values.next().is_some() {
+        return Err(Problem::new(Code::BadField, format!("{name} is there twice")));
+    }
+    Ok(first)
+}
+
+fn is_entity_tag(text: &str) -> bool {
+    let tag = text.strip_prefix("W/").unwrap_or(text);
+    let inside = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inside.is_some_and(|inside| inside.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: HeaderName, values: &[&'static str]) -> HeaderMap {
+        values.iter().map(|value| (name.clone(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn one_entity_tag_or_a_star_is_taken() {
+        for text in ["*", "\"7\"", "\"\"", "W/\"7\"", "\"a-b!\""] {
+            let headers = headers(header::IF_MATCH, &[text]);
+            assert_eq!(if_match(&headers), Ok(Some(text)));
+        }
+        assert_eq!(if_match(&HeaderMap::new()), Ok(None));
+        assert_eq!(if_none_match(&headers(header::IF_NONE_MATCH, &["*"])), Ok(true));
+        assert_eq!(if_none_match(&HeaderMap::new()), Ok(false));
+    }
+
+    #[test]
+    fn what_is_no_entity_tag_is_refused() {
+        for text in ["", "7", "\"", "\"7", "w/\"7\"", "\"a b\"", "\"1\", \"2\"", "**", "\"\"\""] {
+            let headers = headers(header::IF_MATCH, &[text]);
+            assert_eq!(if_match(&headers).unwrap_err().code, Code::BadField, "{text}");
+        }
+        assert!(if_match(&headers(header::IF_MATCH, &["\"1\"", "\"2\""])).is_err());
+        assert!(if_none_match(&headers(header::IF_NONE_MATCH, &["\"1\""])).is_err());
+    }
+}

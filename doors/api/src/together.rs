@@ -1,0 +1,74 @@
+//! Which fields of a body go together: of two that say the same in two ways one may be there, what
+//! an action needs, what an operator takes. As far as JSON Schema can say it, the document does.
+
+use serde_json::{Value, json};
+use spindle_http::document::{branch, put, said, unsaid};
+
+use crate::precise::BASE64;
+
+/// What is said of a whole schema.
+pub(crate) fn of_schema(name: &str, schema: &Value) -> Option<Value> {
+    let one_queue = json!({ "oneOf": [said("queue", "string"), said("queue_base64", "string")] });
+    let queue_once = json!({ "anyOf": [unsaid(&["queue"]), unsaid(&["queue_base64"])] });
+    Some(match name {
+        "NewJobBody" => json!({ "allOf": [one_queue, { "oneOf": bytes("payload") }] }),
+        "RetryBody" => json!({ "oneOf": bytes("payload") }),
+        "CompleteBody" | "FailBody" => json!({ "oneOf": bytes("result") }),
+        "EditBody" => queue_once,
+        "BulkBody" => json!({ "anyOf": bulk() }),
+        "JobFilter" => {
+            let fields = schema["properties"].as_object().into_iter().flatten();
+            let any: Vec<Value> = fields.map(|(field, _)| said(field, "string")).collect();
+            json!({ "anyOf": any })
+        }
+        "LeaseBody" => {
+            let lists = |plain: [u32; 2], coded: [u32; 2]| {
+                let list = |[least, most]: [u32; 2]| json!({ "minItems": least, "maxItems": most });
+                json!({ "queues": list(plain), "queues_base64": list(coded) })
+            };
+            json!({ "anyOf": [
+                branch(&["queues"], lists([1, 1024], [0, 0])),
+                branch(&["queues_base64"], lists([0, 0], [1, 1024])),
+                branch(&["queues", "queues_base64"], lists([1, 512], [1, 512])),
+            ] })
+        }
+        _ => return None,
+    })
+}
+
+/// Bytes come as JSON, in base64, or not at all, and their type goes with that. JSON in base64 is
+/// taken as well; no schema can say which that is, so this promises less.
+fn bytes(name: &str) -> Vec<Value> {
+    let (coded, kind) = (format!("{name}_base64"), format!("{name}_type"));
+    let none = json!({ "type": "null" });
+    let text = json!({ "type": "string", "contentEncoding": "base64", "pattern": BASE64 });
+    vec![
+        branch(&[name], json!({ &coded: none, &kind: { "enum": ["json", null] } })),
+        branch(
+            &[&coded],
+            json!({ name: false, &coded: text, &kind: { "enum": ["bytes", "msgpack", null] } }),
+        ),
+        branch(&[], json!({ name: false, &coded: none, &kind: none })),
+    ]
+}
+
+/// An edit says what to change, and nothing else does.
+fn bulk() -> Vec<Value> {
+    let edit = |field: &str, kind: &str, others: &[&str]| {
+        let mut way = unsaid(others);
+        put(&mut way["properties"], json!({ field: { "type": kind } }));
+        put(&mut way["properties"], json!({ "action": { "const": "edit" } }));
+        way["required"] = json!([field]);
+        way
+    };
+    let mut others = unsaid(&["queue", "queue_base64", "priority", "run_at"]);
+    others["properties"]["action"] =
+        json!({ "enum": ["cancel", "delete", "retry", "park", "release"] });
+    vec![
+        edit("queue", "string", &["queue_base64"]),
+        edit("queue_base64", "string", &["queue"]),
+        edit("priority", "integer", &["queue", "queue_base64"]),
+        edit("run_at", "string", &["queue", "queue_base64", "priority"]),
+        others,
+    ]
+}

@@ -1,0 +1,79 @@
+//! What LightJQ's workers tell in MessagePack, as the API shows it.
+
+use serde_json::{Value, json};
+use spindle_core::Type;
+use spindle_core::command::{Claim, Lease, Select};
+use spindle_core::job::Origin;
+use spindle_engine::{Caller, ConnectionId, LeaseReply, Mailbox, WorkResult};
+use spindle_http::msgpack::from_json;
+
+use crate::bench::Bench;
+
+struct Deaf;
+
+impl Mailbox for Deaf {
+    fn deliver(&self, _: spindle_engine::Delivery) {}
+    fn durable_moved(&self) {}
+}
+
+/// A job of this door's worker that ends like this, as the API shows its result.
+async fn ended(bench: &Bench, door: Origin, end: WorkResult) -> Value {
+    let id = bench.submit(json!({ "queue": "q" })).await;
+    let wish = Lease {
+        queues: vec!["q".into()],
+        select: Select::ByPriority,
+        holder: 0,
+        bound: false,
+        timeout_ms: None,
+        door,
+        worker: "w".into(),
+        payload_bytes_max: u32::MAX,
+    };
+    let caller = Caller { connection: ConnectionId(7), mailbox: std::sync::Arc::new(Deaf) };
+    let LeaseReply::Leased(job, _) = bench.engine.lease(&caller, wish, 0).unwrap() else {
+        panic!("the job is there");
+    };
+    let claim = Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt };
+    bench.engine.finish(claim, end, Type::Msgpack).unwrap();
+    bench.engine.nudge();
+    bench.get(&format!("/api/v1/jobs/{id}")).await.json()["result"].clone()
+}
+
+fn packed(value: &Value) -> bytes::Bytes {
+    from_json(value.to_string().as_bytes()).unwrap().into()
+}
+
+fn failure(error: bytes::Bytes) -> WorkResult {
+    WorkResult { error, ..WorkResult::default() }
+}
+
+#[tokio::test]
+async fn a_result_is_told_exactly_and_as_what_it_says() {
+    let bench = Bench::new();
+    let bytes = packed(&json!({ "bytes": 4711 }));
+    let end = WorkResult { success: true, bytes, ..WorkResult::default() };
+    let told = ended(&bench, Origin::Lightjq, end).await;
+    assert_eq!((&told["type"], &told["base64"]), (&json!("msgpack"), &json!("gaVieXRlc80SZw==")));
+    assert_eq!((&told["as_json"], &told["value"]), (&json!({ "bytes": 4711 }), &Value::Null));
+    let broken = WorkResult { success: true, bytes: "\u{1}\u{2}".into(), ..WorkResult::default() };
+    let told = ended(&bench, Origin::Lightjq, broken).await;
+    assert_eq!((&told["base64"], told.get("as_json")), (&json!("AQI="), None));
+}
+
+#[tokio::test]
+async fn an_error_is_told_as_what_it_says_where_its_door_writes_messagepack() {
+    let bench = Bench::new();
+    for (error, shown) in [
+        (json!("no such file"), "no such file"),
+        (json!({ "code": 5, "of": ["disk"] }), r#"{"code":5,"of":["disk"]}"#),
+        (json!(-7), "-7"),
+    ] {
+        let told = ended(&bench, Origin::Lightjq, failure(packed(&error))).await;
+        assert_eq!(told["error"], shown);
+    }
+    // The same bytes of another door's worker are a text: nobody guesses.
+    let told = ended(&bench, Origin::Api, failure(packed(&json!("x")))).await;
+    assert_eq!(told["error"], "\u{fffd}x");
+    let told = ended(&bench, Origin::Lightjq, failure("plain words".into())).await;
+    assert_eq!(told["error"], "plain words", "what is no MessagePack is not hidden");
+}
