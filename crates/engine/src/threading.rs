@@ -29,7 +29,7 @@ impl Threading {
     /// For so many cores.
     #[must_use]
     pub fn on(cores: usize) -> Threading {
-        /// A submit is two entries: what eight connections ask for in one turn is large.
+        /// A submit is two entries: what more than eight connections ask for in a turn is large.
         const TURN_ENTRIES_MAX: usize = 16;
         const READS_PER_COMMIT: usize = 8;
         if cores <= FEW_CORES {

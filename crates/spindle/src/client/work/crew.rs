@@ -46,6 +46,10 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
             scope.spawn(move || work.go(worker));
         }
     });
+    while orders.is_killed() {
+        // The thread that killed the commands ends the process, with the code that says so.
+        thread::park();
+    }
     progress.end();
     let summary = orders.sum_up();
     let is_bounded = args.drain || jobs_max.is_some();
