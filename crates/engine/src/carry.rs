@@ -248,7 +248,8 @@ impl Engine {
         let kept_back = log.bytes_between(first, segment_end) / 8;
         let undurable = self.shared.inner.lock().undurable_bytes as u64;
         let room = log.room_bytes().saturating_sub(undurable);
-        bytes as u64 + kept_back <= room || rest() as u64 <= room / 2
+        // How much is left is an estimate, what comes now is not.
+        bytes as u64 + kept_back <= room || (rest().max(bytes) as u64) <= room / 2
     }
 
     /// Carries the next few jobs.

@@ -235,6 +235,18 @@ impl Engine {
         Ok(())
     }
 
+    /// On a full disk a large result may take half of what is left of the reserve: a record that
+    /// does not fit would keep all behind it waiting, the deletes that make room included.
+    fn check_reserve(&self, inner: &Inner, len: usize) -> Result<(), Refused> {
+        const SMALL_BYTES: usize = 4096;
+        let log = &self.shared.log;
+        let fits = || (inner.undurable_bytes + len) as u64 <= log.room_bytes() / 2;
+        if len > SMALL_BYTES && log.space() == Space::ReserveOnly && !fits() {
+            return Err(Refused::DiskFull);
+        }
+        Ok(())
+    }
+
     // ---- submit ----
 
     /// Submits a job. The answer must wait for the gate.
@@ -403,6 +415,9 @@ impl Engine {
         }
         self.check_room(&inner)?;
         let foreground = inner.state.is_foreground(claim.id());
+        if !foreground {
+            self.check_reserve(&inner, len)?;
+        }
         let place = if foreground {
             BytesRef::in_memory(result.bytes.clone(), kind)
         } else {
