@@ -318,6 +318,10 @@ impl Run {
         };
         let mut told = finish.clone();
         told.result = Some(BytesRef::logged(1, 9, len as u32, Type::Bytes));
+        // Small results are always taken, large ones where they fit.
+        let foreground = self.model.job(id).is_some_and(|job| job.foreground);
+        let may_not_fit = self.server.is_full() && !foreground && len > 4_096;
+        let cannot_fit = may_not_fit && len as u64 > self.server.room_bytes() / 2;
         let engine = self.server.engine();
         let reply = match finish.claim {
             Claim::Unfinished { id } => {
@@ -325,6 +329,11 @@ impl Run {
             }
             claim => engine.finish(claim, result, Type::Bytes),
         };
+        match reply {
+            Err(Refused::DiskFull) if may_not_fit => return self.judge_full(),
+            Ok(_) if cannot_fit => return Err("a result was taken that fits nowhere".into()),
+            _ => {}
+        }
         self.judge(&Command::Finish(Box::new(told)), reply)
     }
 
