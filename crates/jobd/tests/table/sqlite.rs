@@ -34,6 +34,21 @@ async fn a_file_that_is_not_there_is_made_with_the_named_table() {
 }
 
 #[tokio::test]
+async fn a_new_file_somebody_writes_to_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = rusqlite::Connection::open(folder.path().join("new.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let table = open_table(&settings(folder.path(), "new.db", "jobs"));
+    let check = tokio::spawn(async move { table.check().await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!check.is_finished());
+    other.execute_batch("COMMIT").unwrap();
+    check.await.unwrap().unwrap();
+    let mode: String = other.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+}
+
+#[tokio::test]
 async fn a_file_that_is_something_else_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let letter = folder.path().join("letter.txt");

@@ -1,10 +1,11 @@
 //! Opening a file, and learning what its table is like.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
 use super::faults::fault;
 use super::session::{SqliteSession, blocking};
@@ -17,6 +18,8 @@ use crate::table::settings::TableKind;
 
 /// How long a transaction waits for another process's.
 const BUSY_MAX: Duration = Duration::from_secs(10);
+/// How long until what SQLite itself does not wait for is tried again.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// A row may have one gigabyte.
 const FIELD_BYTES_MAX: usize = 256 << 20;
 
@@ -40,9 +43,7 @@ impl Sqlite {
         }
         let connection = Connection::open(&self.file).map_err(fault)?;
         connection.busy_timeout(BUSY_MAX).map_err(fault)?;
-        if is_empty(&connection)? {
-            connection.execute_batch(&self.create(&table)).map_err(fault)?;
-        }
+        self.create_if_empty(&connection, &table).map_err(fault)?;
         // Says what is wrong when there is no such table.
         connection.execute_batch(&format!("SELECT 1 FROM {table} WHERE 0")).map_err(fault)?;
         columns::check(&self.columns(&connection)?, "sqlite")?;
@@ -57,6 +58,26 @@ impl Sqlite {
             lock_free_ones: "",
         };
         Ok((connection, dialect))
+    }
+
+    /// Several workers may come to a new file at once. Changing the journal mode is the one
+    /// statement that does not wait for the others' transactions, so the waiting is done here.
+    fn create_if_empty(&self, connection: &Connection, table: &str) -> rusqlite::Result<()> {
+        let deadline = Instant::now() + BUSY_MAX;
+        loop {
+            let outcome = is_empty(connection).and_then(|is_empty| {
+                if is_empty { connection.execute_batch(&self.create(table)) } else { Ok(()) }
+            });
+            match outcome {
+                Err(e)
+                    if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                        && Instant::now() < deadline =>
+                {
+                    thread::sleep(BUSY_PAUSE);
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// The schema as it is printed, with the configured name.
@@ -83,9 +104,9 @@ impl Sqlite {
     }
 }
 
-fn is_empty(connection: &Connection) -> Result<bool, Fault> {
+fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     let query = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)";
-    connection.query_row(query, [], |row| row.get(0)).map_err(fault)
+    connection.query_row(query, [], |row| row.get(0))
 }
 
 #[async_trait]
