@@ -235,9 +235,10 @@ impl Engine {
         Ok(())
     }
 
-    /// On a full disk a large result may take half of what is left of the reserve: a record that
-    /// does not fit would keep all behind it waiting, the deletes that make room included.
-    fn check_reserve(&self, inner: &Inner, len: usize) -> Result<(), Refused> {
+    /// On a full disk a large result, state or event may take half of what is left of the reserve:
+    /// a record that does not fit would keep all behind it waiting, the deletes that make room
+    /// included.
+    pub(crate) fn check_reserve(&self, inner: &Inner, len: usize) -> Result<(), Refused> {
         const SMALL_BYTES: usize = 4096;
         let log = &self.shared.log;
         let fits = || (inner.undurable_bytes + len) as u64 <= log.room_bytes() / 2;

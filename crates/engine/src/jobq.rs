@@ -211,8 +211,12 @@ impl Engine {
             Ok(touch) => touch,
             Err(declined) => return Ok(Touched::Declined(declined, gate)),
         };
-        let full = inner.state.full_page(id).filter(|_| !inner.state.is_foreground(id));
-        let full = full.map(page_of);
+        let foreground = inner.state.is_foreground(id);
+        let full = inner.state.full_page(id).filter(|_| !foreground).map(page_of);
+        if !foreground {
+            let long = [Some(&event), state.as_ref(), full.as_ref()];
+            self.check_reserve(&inner, long.into_iter().flatten().map(Bytes::len).sum())?;
+        }
         let crc = full.as_ref().map_or(0, |page| crc32c::crc32c(page));
         let page = full.as_ref().map(|page| inner.place_for(page.len(), Type::Bytes));
         let command = match state {
@@ -226,7 +230,6 @@ impl Engine {
         });
         match run {
             Ok(()) => {
-                let foreground = inner.state.is_foreground(id);
                 let gate = if foreground { Gate::OPEN } else { inner.own_gate() };
                 let image = inner.state.image(id).expect("it was there, and no event removes it");
                 Ok(Touched::Done(Box::new(image), gate))
@@ -270,6 +273,9 @@ impl Engine {
             let rare = image.rare_mut();
             rare.events.push(event.clone());
             rare.touched_ms = now_ms;
+            if let Err(refused) = self.check_reserve(&inner, rare.touched_bytes() as usize) {
+                return Ok(Err(refused));
+            }
             let carried = Command::Carry(Carry::Finished(Box::new(image.clone())));
             return Ok(match inner.run(&carried) {
                 Ok(()) => {

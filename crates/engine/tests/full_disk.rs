@@ -6,7 +6,9 @@ use bytes::Bytes;
 use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
-use spindle_engine::{Committed, Engine, ManualClock, NewJob, Options, Refused, Which, WorkResult};
+use spindle_engine::{
+    Committed, Engine, ManualClock, NewJob, Options, Refused, Touch, Touched, Which, WorkResult,
+};
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, Space};
 
@@ -178,5 +180,56 @@ fn a_result_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() {
     assert_eq!(engine.commit_once(), Committed::Some);
     finish(&engine, 1, 4_096).unwrap();
     engine.delete(Which::Uuid(uuid(2))).unwrap();
+    assert_eq!(engine.commit_once(), Committed::Some);
+}
+
+/// Sets the state of one of Jobq's jobs.
+fn set_state(engine: &Engine, id: JobId, bytes: usize) -> Result<(), Refused> {
+    let text = Bytes::from(format!("\"{}\"", "s".repeat(bytes - 2)));
+    let touch = Touch { state: Some(text), event: Bytes::from_static(b"[]") };
+    match engine.touch(id, None, |_| Ok::<_, ()>(touch.clone()))? {
+        Touched::Done(..) => Ok(()),
+        Touched::Declined(..) => unreachable!("it always says yes"),
+    }
+}
+
+/// Appends to the events of one of Jobq's jobs.
+fn append_event(engine: &Engine, id: JobId, bytes: usize) -> Result<(), Refused> {
+    let touch = Touch { state: None, event: Bytes::from(vec![b'1'; bytes]) };
+    engine.touch(id, None, |_| Ok::<_, ()>(touch.clone())).map(drop)
+}
+
+#[test]
+fn a_state_or_event_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() {
+    let disk = SimDisk::new(1);
+    let (engine, log) = start(&disk);
+    let mut parked = Submit::new(
+        JobId(0),
+        Bytes::from_static(b"jobq"),
+        Origin::Jobq,
+        BytesRef::empty(Type::Json),
+    );
+    parked.parked = true;
+    parked.state = Some(Bytes::from_static(b"[]"));
+    let payload = Bytes::from_static(b"{}");
+    let jobq = NewJob { submit: parked, payload, kind: Type::Json };
+    let (id, _) = engine.submit(jobq.clone()).unwrap();
+    let (ended, _) = engine.submit(jobq).unwrap();
+    let done = WorkResult { success: true, ..Default::default() };
+    engine.finish_unfinished(Which::Id(ended), done, Type::Bytes).unwrap();
+    engine.commit_once();
+    disk.set_capacity(Some(disk.used() + 10 * SEGMENT_BYTES));
+    fill(&engine, &log);
+    let too_large = log.room_bytes() as usize / 2 + 1;
+    assert_eq!(set_state(&engine, id, too_large), Err(Refused::DiskFull));
+    assert_eq!(append_event(&engine, id, too_large), Err(Refused::DiskFull));
+    let event = Bytes::from(vec![b'1'; too_large]);
+    let refused = engine.add_event_to_finished(ended, &event).unwrap().map(drop).unwrap_err();
+    assert_eq!(refused, Refused::DiskFull);
+    assert_eq!(engine.commit_once(), Committed::Nothing);
+    set_state(&engine, id, 4_000).unwrap();
+    append_event(&engine, id, 4_096).unwrap();
+    assert_eq!(engine.commit_once(), Committed::Some);
+    engine.delete(Which::Id(id)).unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
 }

@@ -12,23 +12,17 @@ const VALUE_BYTES_MAX: usize = 1024;
 /// Tells what a document says of constraints, and bounds the integers of all its schemas and
 /// parameters.
 pub fn complete(document: &mut Value) {
-    let paths = document.get_mut("paths").and_then(Value::as_object_mut);
-    for path in paths.into_iter().flatten().map(|(_, path)| path) {
-        for operation in path.as_object_mut().into_iter().flatten().map(|(_, it)| it) {
-            let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
-            parameters.into_iter().flatten().filter_map(|it| it.get_mut("schema")).for_each(plain);
-        }
+    for (_, operation) in operations(document) {
+        parameters(operation).filter_map(|it| it.get_mut("schema")).for_each(plain);
     }
-    let schemas = document.pointer_mut("/components/schemas").and_then(Value::as_object_mut);
-    for (name, schema) in schemas.into_iter().flatten() {
-        let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-        for (property, schema) in properties.into_iter().flatten() {
+    for (name, schema) in schemas(document) {
+        for (property, schema) in properties(schema) {
             bound(schema);
             if let Some(more) = of_constraint(name, property) {
                 put(schema, more);
             }
         }
-        match name.as_str() {
+        match name {
             "ConstraintBody" => {
                 let queue_once = json!({ "anyOf": [unsaid(&["queue"]), unsaid(&["queue_glob"])] });
                 let limits = [said("rate", "object"), said("running_max", "integer")];
@@ -38,6 +32,32 @@ pub fn complete(document: &mut Value) {
             _ => {}
         }
     }
+}
+
+/// All operations of a document, each with its path.
+pub fn operations(document: &mut Value) -> impl Iterator<Item = (&str, &mut Value)> {
+    let paths = entries(document.get_mut("paths"));
+    paths.flat_map(|(path, item)| entries(Some(item)).map(move |(_, it)| (path, it)))
+}
+
+/// The parameters of an operation.
+pub fn parameters(operation: &mut Value) -> impl Iterator<Item = &mut Value> {
+    operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// The named schemas of a document.
+pub fn schemas(document: &mut Value) -> impl Iterator<Item = (&str, &mut Value)> {
+    entries(document.pointer_mut("/components/schemas"))
+}
+
+/// The properties of a schema.
+pub fn properties(schema: &mut Value) -> impl Iterator<Item = (&str, &mut Value)> {
+    entries(schema.get_mut("properties"))
+}
+
+fn entries(map: Option<&mut Value>) -> impl Iterator<Item = (&str, &mut Value)> {
+    let entries = map.and_then(Value::as_object_mut).into_iter().flatten();
+    entries.map(|(name, value)| (name.as_str(), value))
 }
 
 /// A parameter is there or not; no text of it is null.

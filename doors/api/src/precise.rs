@@ -3,7 +3,7 @@
 //! what the handlers take, and nothing else.
 
 use serde_json::{Value, json};
-use spindle_http::document::{complete, put};
+use spindle_http::document::{complete, operations, parameters, properties, put, schemas};
 
 use crate::together;
 
@@ -30,26 +30,20 @@ const DOORS: [&str; 6] = ["api", "workq", "gearman", "gearman_draft", "lightjq",
 /// Makes a document say it.
 pub(crate) fn precise(document: &mut Value) {
     complete(document);
-    let paths = document.get_mut("paths").and_then(Value::as_object_mut);
-    for (path, operations) in paths.into_iter().flatten() {
-        for operation in operations.as_object_mut().into_iter().flatten().map(|(_, it)| it) {
-            let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
-            for parameter in parameters.into_iter().flatten() {
-                let name = parameter["name"].as_str().unwrap_or_default();
-                let more = of_parameter(path, name);
-                if let (Some(schema), Some(more)) = (parameter.get_mut("schema"), more) {
-                    put(schema, more);
-                }
-            }
-            if let Some(body) = operation.pointer_mut("/requestBody/content/application~1json") {
-                refine_body(body);
+    for (path, operation) in operations(document) {
+        for parameter in parameters(operation) {
+            let name = parameter["name"].as_str().unwrap_or_default();
+            let more = of_parameter(path, name);
+            if let (Some(schema), Some(more)) = (parameter.get_mut("schema"), more) {
+                put(schema, more);
             }
         }
+        if let Some(body) = operation.pointer_mut("/requestBody/content/application~1json") {
+            refine_body(body);
+        }
     }
-    let schemas = document.pointer_mut("/components/schemas").and_then(Value::as_object_mut);
-    for (name, schema) in schemas.into_iter().flatten() {
-        let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-        for (property, schema) in properties.into_iter().flatten() {
+    for (name, schema) in schemas(document) {
+        for (property, schema) in properties(schema) {
             if let Some(more) = of_property(name, property) {
                 put(schema, more);
             }

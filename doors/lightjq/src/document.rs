@@ -1,7 +1,7 @@
 //! The OpenAPI document, with what types cannot say.
 
 use serde_json::{Value, json};
-use spindle_http::document::{complete, put};
+use spindle_http::document::{complete, operations, parameters, properties, put, schemas};
 use utoipa::openapi::OpenApi;
 
 /// A plain address: no user, no query, a port there is.
@@ -14,21 +14,13 @@ pub(crate) fn json(description: &OpenApi) -> String {
     let mut document =
         serde_json::to_value(description).expect("the document is made of texts and maps");
     complete(&mut document);
-    let paths = document.get_mut("paths").and_then(Value::as_object_mut);
-    for path in paths.into_iter().flatten().map(|(_, path)| path) {
-        for operation in path.as_object_mut().into_iter().flatten().map(|(_, it)| it) {
-            let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
-            for parameter in parameters.into_iter().flatten() {
-                if parameter["name"] == "worker-id" {
-                    put(&mut parameter["schema"], json!({ "format": "uuid" }));
-                }
-            }
+    for (_, operation) in operations(&mut document) {
+        for parameter in parameters(operation).filter(|it| it["name"] == "worker-id") {
+            put(&mut parameter["schema"], json!({ "format": "uuid" }));
         }
     }
-    let schemas = document.pointer_mut("/components/schemas").and_then(Value::as_object_mut);
-    for (name, schema) in schemas.into_iter().flatten() {
-        let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-        for (property, schema) in properties.into_iter().flatten() {
+    for (name, schema) in schemas(&mut document) {
+        for (property, schema) in properties(schema) {
             if let Some(more) = of_property(name, property) {
                 put(schema, more);
             }

@@ -6,8 +6,6 @@
 //! job and, in a list of a million, a few microseconds. Marks are set as jobs come and change; they
 //! are taken away when a walk looks at all of a chunk and finds that they are no longer true.
 
-mod back;
-
 use bytes::Bytes;
 
 use super::*;
@@ -53,7 +51,7 @@ pub struct Sought {
 /// Jobs found on a stretch of the way.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stretch {
-    /// In the order of their numbers.
+    /// In the order of the walk.
     pub found: Vec<JobId>,
     /// Where the next stretch begins; none at the end of the list.
     pub next: Option<JobId>,
@@ -73,41 +71,98 @@ impl Sieve {
     }
 }
 
+/// Which way a walk goes, and from where.
+#[derive(Clone, Copy)]
+enum Way {
+    /// To higher numbers, from this one on.
+    Up(JobId),
+    /// To lower numbers, from below this one.
+    Down(JobId),
+}
+
+impl Way {
+    fn is_passed_by(self, id: JobId) -> bool {
+        match self {
+            Way::Up(from) => id < from,
+            Way::Down(below) => id >= below,
+        }
+    }
+
+    /// What the next stretch is asked with so that it begins at a job.
+    fn again_at(self, id: JobId) -> JobId {
+        match self {
+            Way::Up(_) => id,
+            Way::Down(_) => JobId(id.0 + 1),
+        }
+    }
+
+    fn next_of<T>(self, mut entries: impl DoubleEndedIterator<Item = T>) -> Option<T> {
+        match self {
+            Way::Up(_) => entries.next(),
+            Way::Down(_) => entries.next_back(),
+        }
+    }
+}
+
 impl State {
     /// Looks for jobs from a number on. Ends with the list, with `limit` jobs found, or when it has
     /// looked at `jobs_max` jobs, so that nobody has to wait long for it.
     pub fn seek(&mut self, from: JobId, sought: &Sought, limit: usize, jobs_max: usize) -> Stretch {
+        self.walk(Way::Up(from), sought, limit, jobs_max)
+    }
+
+    /// Looks for jobs below a number, the highest first, and ends as [`State::seek`] does. What is
+    /// next is the number below which the next stretch looks.
+    pub fn seek_back(
+        &mut self,
+        below: JobId,
+        sought: &Sought,
+        limit: usize,
+        jobs_max: usize,
+    ) -> Stretch {
+        self.walk(Way::Down(below), sought, limit, jobs_max)
+    }
+
+    fn walk(&mut self, way: Way, sought: &Sought, limit: usize, jobs_max: usize) -> Stretch {
         let mut stretch = Stretch::default();
         let Some(sieve) = self.sieve(sought) else { return stretch };
-        let mut at = self.by_id.walk_from(from.0);
+        let mut at = Some(self.by_id.walk_from(match way {
+            Way::Up(from) => from.0,
+            Way::Down(below) => below.0.saturating_sub(1),
+        }));
         let (mut looked_at, mut passed) = (0, 0);
-        while let Some((marks, slots)) = self.by_id.chunk(at) {
+        while let Some((here, (marks, slots))) = at.and_then(|at| Some((at, self.by_id.chunk(at)?)))
+        {
             if looked_at + passed / PASSED_PER_JOB >= jobs_max {
                 // Only here: a job's number is far away in memory, its chunk's marks are not.
-                stretch.next = slots.first().map(|handle| JobId(self.id_of(*handle)));
+                let first = way.next_of(slots.iter());
+                stretch.next = first.map(|handle| way.again_at(JobId(self.id_of(*handle))));
                 return stretch;
             }
             if sieve.is_idle(marks) {
                 passed += 1;
             } else {
-                let mut exact = 0;
-                for handle in slots {
+                let (mut exact, mut slots_left) = (0, slots.iter());
+                while let Some(handle) = way.next_of(slots_left.by_ref()) {
                     let id = JobId(self.id_of(*handle));
                     let (own, fits) = self.sift(&sieve, *handle, marks);
                     exact |= own;
-                    if !fits || id < from {
+                    if !fits || way.is_passed_by(id) {
                         continue;
                     }
                     if stretch.found.len() == limit {
-                        stretch.next = Some(id);
+                        stretch.next = Some(way.again_at(id));
                         return stretch;
                     }
                     stretch.found.push(id);
                 }
                 looked_at += slots.len();
-                self.by_id.set_marks(at, exact);
+                self.by_id.set_marks(here, exact);
             }
-            at = self.by_id.after(at);
+            at = match way {
+                Way::Up(_) => Some(self.by_id.after(here)),
+                Way::Down(_) => self.by_id.before(here),
+            };
         }
         stretch
     }
