@@ -14,6 +14,7 @@ use spindle_engine::{
     Answer, Caller, ConnectionId, Delivery, Engine, Gate, LeaseRef, Mailbox, Refused, Ticket,
 };
 use tokio::sync::{oneshot, watch};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use crate::mailbox::Post;
@@ -54,7 +55,7 @@ impl Desk {
         let deadline = Instant::now() + ROOM_WAIT;
         loop {
             let called = call(&self.engine);
-            self.engine.nudge();
+            self.end_turn().await;
             match called {
                 Err(Refused::Busy) => {
                     let caller = self.caller();
@@ -73,6 +74,14 @@ impl Desk {
         }
     }
 
+    /// Ends a turn after a call: first all other requests that are here already make theirs, so
+    /// that what they decide goes to the log together, in one hand-over and one sync.
+    async fn end_turn(&self) {
+        let ending = EndOfTurn(&self.engine);
+        yield_now().await;
+        drop(ending);
+    }
+
     /// As [`Desk::call`], for calls that change something: what they did is durable when this
     /// returns.
     pub async fn change(
@@ -87,6 +96,9 @@ impl Desk {
     /// Waits until all records below a gate are durable. If the log fails that never comes: the
     /// connection is closed unanswered, and the process ends.
     pub async fn durable(&self, gate: Gate) {
+        if self.engine.durable() >= gate {
+            return;
+        }
         let mut moves = self.post.moves();
         if self.engine.durable() < gate {
             // What was looked at may have been due, and be in the open batch.
@@ -124,6 +136,15 @@ impl Desk {
     /// A lease that is undone unless its bytes are handed to the socket.
     pub fn hand_out(&self, lease: LeaseRef) -> HandOut {
         HandOut { engine: self.engine.clone(), lease: Some(lease) }
+    }
+}
+
+/// Ends a turn when it is dropped: also when nobody waits for the answer any more.
+struct EndOfTurn<'a>(&'a Engine);
+
+impl Drop for EndOfTurn<'_> {
+    fn drop(&mut self) {
+        self.0.nudge();
     }
 }
 
