@@ -1,9 +1,9 @@
 //! The gates of the HTTP doors' submits, against a bare axum handler that keeps nothing.
 
-use super::plain::compare_rates;
+use super::plain::{compare_rates, compare_rates_beside_echo};
 use super::session::Session;
 use crate::scenario::alternate;
-use crate::server::Server;
+use crate::server::{Echo, Server};
 use crate::target::Door;
 use crate::wire::http::{BATCH_JOBS, Submits};
 use anyhow::Result;
@@ -14,13 +14,18 @@ const CONNECTIONS: usize = 8;
 pub(super) fn submits(session: &mut Session<'_>, door: Door, submits: Submits) -> Result<()> {
     let count = session.sizes.submit / 2;
     let name = format!("{submits:?} submits over HTTP, {CONNECTIONS} connections");
-    let servers = [session.spindle_at(door, "always"), Server::Axum { submits }];
+    let spindle = session.spindle_at(door, "always");
+    let servers = [spindle, Server::Axum { submits }, session.echo(Echo::Synced)];
     let setting = session.setting;
     let scenario = alternate(&format!("{count} {name}"), &servers, session.runs, |server| {
         setting.submit(server, (CONNECTIONS, 1), count)
     })?;
-    let [ours, bare] = scenario.series.as_slice() else { anyhow::bail!("a series is missing") };
-    session.judgements.push(compare_rates(&format!("{name} / bare axum"), ours, bare, 0.6)?);
+    let [ours, bare, echo] = scenario.series.as_slice() else {
+        anyhow::bail!("a series is missing");
+    };
+    let (gate, series) = (format!("{name} / bare axum"), [ours, bare, echo]);
+    let judgement = compare_rates_beside_echo(&gate, series, CONNECTIONS, 0.6)?;
+    session.judgements.push(judgement);
     session.scenarios.push(scenario);
     Ok(())
 }

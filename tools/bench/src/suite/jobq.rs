@@ -1,10 +1,10 @@
 //! The gates of what changes a job of Jobq's, against a script that does the same with Python's
 //! sqlite3: one process, one table, each change committed as SQLite does unless told otherwise.
 
-use super::plain::compare_rates;
+use super::plain::compare_rates_beside_echo;
 use super::session::Session;
 use crate::jobs::Jobs;
-use crate::report::{Figures, spread_text};
+use crate::report::Figures;
 use crate::scenario::{Setting, alternate, measure, unchecked, warm_up};
 use crate::server::{Echo, Server};
 use crate::target::Door;
@@ -56,12 +56,8 @@ pub(super) fn changes(session: &mut Session<'_>, change: Change) -> Result<()> {
         anyhow::bail!("a series is missing");
     };
     let gate = format!("{name} / Python's sqlite3");
-    let most = compare_rates(&gate, echo, script, AT_LEAST)?;
-    let judgement = compare_rates(&gate, ours, script, AT_LEAST)?.noting(format!(
-        "an echo of lines that syncs each turn before it answers, the most that {CONNECTIONS} \
-         connections can have of this disk: {} x the script",
-        spread_text(Some(most.figure), 1)
-    ));
+    let series = [ours, script, echo];
+    let judgement = compare_rates_beside_echo(&gate, series, CONNECTIONS, AT_LEAST)?;
     session.judgements.push(judgement);
     session.scenarios.push(scenario);
     Ok(())

@@ -136,6 +136,22 @@ pub(super) fn compare_rates(
     Ok(judgement.between(&ours.sync, with_unit(&our, 0, "/s"), with_unit(&their, 0, "/s")))
 }
 
+/// A gate of rates that names the bound of the disk beside it: what an echo of lines that syncs
+/// each turn before it answers reaches over so many connections.
+pub(super) fn compare_rates_beside_echo(
+    gate: &str,
+    [ours, theirs, echo]: [&Series; 3],
+    connections: usize,
+    at_least: f64,
+) -> Result<Judgement> {
+    let most = compare_rates(gate, echo, theirs, at_least)?;
+    Ok(compare_rates(gate, ours, theirs, at_least)?.noting(format!(
+        "an echo of lines that syncs each turn before it answers, the most that {connections} \
+         connections can have of this disk: {} x",
+        spread_text(Some(most.figure), 2)
+    )))
+}
+
 pub(super) fn with_unit(figures: &[f64], digits: usize, unit: &str) -> String {
     format!("{} {unit}", spread_text(Spread::of(figures.iter().copied()), digits))
 }
