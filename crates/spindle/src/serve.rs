@@ -143,11 +143,11 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     let (events, inbox) = channel();
     watch_signals(&events).context("cannot watch for signals")?;
     raise_file_limit(config.connections_max);
-    let secret = webhooks::secret(config)?;
+    let hooks = webhooks::prepare(config)?;
     let log = open_log(config)?;
     let started = start_engine(log, config, LogFailure(events.clone()))?;
     let Started { doors, engine, stop_leasing, close } = started;
-    let hooks = secret.map(|secret| webhooks::start(&engine, config, &secret, host_name()));
+    let hooks = hooks.map(|prepared| webhooks::start(&engine, config, prepared, host_name()));
     let hooks = hooks.transpose()?;
     let server = open_doors(doors, engine, config)?;
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));

@@ -4,7 +4,7 @@ use std::{env, fs};
 
 use anyhow::Context;
 use spindle_engine::Engine;
-use spindle_webhook::{Options, Secret, Webhooks};
+use spindle_webhook::{Authorities, Options, Secret, Webhooks};
 
 use crate::{
     config::Config,
@@ -13,11 +13,22 @@ use crate::{
 
 const SECRET_NAME: &str = "SPINDLE_WEBHOOK_SECRET";
 
-/// The secret that webhooks are signed with; none if there are no webhooks.
-pub fn secret(config: &Config) -> anyhow::Result<Option<Secret>> {
+/// What webhooks need that is in files.
+pub struct Prepared {
+    secret: Secret,
+    authorities: Authorities,
+}
+
+/// Reads what webhooks need; none if there are no webhooks.
+pub fn prepare(config: &Config) -> anyhow::Result<Option<Prepared>> {
     if config.webhooks.is_empty() {
         return Ok(None);
     }
+    Ok(Some(Prepared { secret: secret(config)?, authorities: authorities(config)? }))
+}
+
+/// The secret that they are signed with.
+fn secret(config: &Config) -> anyhow::Result<Secret> {
     let text = match &config.webhook_secret_file {
         Some(path) => fs::read(path)
             .with_context(|| format!("cannot read --webhook-secret-file {}", path.display()))?,
@@ -30,18 +41,25 @@ pub fn secret(config: &Config) -> anyhow::Result<Option<Secret>> {
         );
         return Err(Failure::with(Code::Usage, told));
     }
-    let secret = Secret::new(&text);
-    secret.map(Some).map_err(|error| Failure::with(Code::Usage, error.to_string()))
+    Secret::new(&text).map_err(|error| Failure::with(Code::Usage, error.to_string()))
+}
+
+/// Who vouches for receivers over TLS.
+fn authorities(config: &Config) -> anyhow::Result<Authorities> {
+    let Some(path) = &config.webhook_ca_file else { return Ok(Authorities::Public) };
+    let told = || format!("cannot read --webhook-ca-file {}", path.display());
+    let text = fs::read(path).with_context(told)?;
+    Authorities::of_pem(&text).with_context(told)
 }
 
 /// Starts the webhooks. They end when the answer is dropped.
 pub fn start(
     engine: &Engine,
     config: &Config,
-    secret: &Secret,
+    Prepared { secret, authorities }: Prepared,
     server: String,
 ) -> anyhow::Result<Webhooks> {
     let folder = (!config.memory).then(|| config.data.clone());
-    let options = Options { server, folder, ..Options::default() };
-    Ok(Webhooks::start(engine, config.webhooks.clone(), secret, &options)?)
+    let options = Options { server, folder, authorities, ..Options::default() };
+    Ok(Webhooks::start(engine, config.webhooks.clone(), &secret, &options)?)
 }

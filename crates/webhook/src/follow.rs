@@ -15,6 +15,7 @@ use ureq::Agent;
 
 use crate::{
     alert::Alert,
+    authorities::Authorities,
     hook::Hook,
     place::Place,
     queues::Queues,
@@ -34,6 +35,8 @@ pub struct Options {
     pub server: String,
     /// Where places in the feed are remembered; none: a restart begins with what comes then.
     pub folder: Option<PathBuf>,
+    /// Whose certificates receivers over TLS may have.
+    pub authorities: Authorities,
     /// How often the feed is asked for something new.
     pub poll_every: Duration,
     /// How often queues are looked at.
@@ -51,6 +54,7 @@ impl Default for Options {
         Options {
             server: "localhost".to_owned(),
             folder: None,
+            authorities: Authorities::Public,
             poll_every: Duration::from_millis(500),
             look_every: Duration::from_secs(5),
             answer_within: Duration::from_secs(10),
@@ -98,8 +102,7 @@ impl Webhooks {
             let path = options.folder.as_ref().map(|folder| place_of(&hook, folder));
             let place = Place::open(path.clone())
                 .map_err(|source| StartError::Place { path: path.unwrap_or_default(), source })?;
-            let sender =
-                Sender::new(&hook, secret.clone(), options.server.clone(), options.answer_within);
+            let sender = Sender::new(&hook, secret.clone(), options);
             webhooks.agents.push(sender.agent());
             let from = place.now().unwrap_or_else(|| end_of(engine));
             let mut follower = Follower {

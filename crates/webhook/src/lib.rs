@@ -10,11 +10,13 @@
 //! - `queues`: when a queue needs somebody
 //! - `alert`: what is told
 //! - `sign`, `send`: the signature; deliveries and their repetition
+//! - `authorities`: whose certificates receivers over TLS may have
 //! - `place`: the file that remembers the place in the feed
 //!
 //! What receivers read of it is in docs/webhooks.md.
 
 mod alert;
+mod authorities;
 mod follow;
 mod glob;
 mod hook;
@@ -23,6 +25,7 @@ mod queues;
 mod send;
 mod sign;
 
+pub use authorities::{Authorities, AuthoritiesError};
 pub use follow::{Options, StartError, Webhooks};
 pub use hook::{Hook, HookError};
 pub use sign::{SIGNATURE_HEADER, Secret, SecretError};

@@ -1,12 +1,11 @@
 //! Deliveries: one POST each, and what its answer means.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
-use ureq::{Agent, http::header};
+use ureq::{Agent, http::header, tls::TlsConfig};
 
 use crate::{
     alert::Alert,
+    follow::Options,
     hook::Hook,
     sign::{SIGNATURE_HEADER, Secret},
 };
@@ -33,17 +32,19 @@ pub struct Sender {
 
 impl Sender {
     /// Sends what a hook tells; an answer comes within `answer_within` or counts as none.
-    pub fn new(hook: &Hook, secret: Secret, server: String, answer_within: Duration) -> Sender {
+    pub fn new(hook: &Hook, secret: Secret, options: &Options) -> Sender {
+        let tls = TlsConfig::builder().root_certs(options.authorities.roots()).build();
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
             .max_redirects_will_error(false)
-            .timeout_global(Some(answer_within))
+            .timeout_global(Some(options.answer_within))
+            .tls_config(tls)
             .user_agent(concat!("spindle/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
-        Sender { agent, url: hook.url.clone(), secret, server }
+        Sender { agent, url: hook.url.clone(), secret, server: options.server.clone() }
     }
 
     /// What ends a request under way, from another thread.

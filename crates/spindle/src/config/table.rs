@@ -50,6 +50,8 @@ pub struct Config {
     pub webhooks: Vec<Hook>,
     /// Where the secret is that webhooks are signed with.
     pub webhook_secret_file: Option<PathBuf>,
+    /// Where the authorities are that vouch for receivers over TLS; none: the public ones do.
+    pub webhook_ca_file: Option<PathBuf>,
     /// Doors that may listen on an address that is not loopback.
     pub insecure: Vec<String>,
     /// How long answers under way may take at the end.
@@ -83,6 +85,7 @@ impl Config {
             jobq_list_bytes_max: 0,
             webhooks: Vec::new(),
             webhook_secret_file: None,
+            webhook_ca_file: None,
             insecure: Vec::new(),
             shutdown_timeout: Duration::ZERO,
             connections_max: 0,
@@ -389,8 +392,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::Many,
         default: "",
         in_file: true,
-        help: "Tell this URL what happens: `http://HOST:PORT/PATH`, then words, all in one value: \
-               `dead` (a job failed for good; so too without a word), `older=TIME` (the next job of \
+        help: "Tell this URL what happens: `http://HOST:PORT/PATH` or `https://HOST/PATH`, then words, all in \
+               one value: `dead` (a job failed for good; so too without a word), `older=TIME` (the next job of \
                a queue waits longer), `no-worker=TIME` (nobody takes its jobs), `queue=PATTERN` \
                (only these). May be given again. docs/webhooks.md tells what is sent.",
         apply: |config, text| {
@@ -408,6 +411,19 @@ pub const TABLE: &[Setting] = &[
                SPINDLE_WEBHOOK_SECRET in the environment.",
         apply: |config, text| {
             config.webhook_secret_file = Some(PathBuf::from(text));
+            Ok(())
+        },
+    },
+    Setting {
+        name: "webhook-ca-file",
+        value: "FILE",
+        shape: Shape::One,
+        default: "",
+        in_file: true,
+        help: "Certificates in PEM: receivers of webhooks over https must be vouched for by one of \
+               these, instead of by a public authority.",
+        apply: |config, text| {
+            config.webhook_ca_file = Some(PathBuf::from(text));
             Ok(())
         },
     },

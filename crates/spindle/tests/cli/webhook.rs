@@ -89,3 +89,22 @@ fn a_hook_without_a_good_secret_is_refused_before_anything_is_served() {
     assert!(stderr(&unread).contains(path), "{}", stderr(&unread));
     assert!(!std::path::Path::new(&data).exists());
 }
+
+#[test]
+fn a_file_without_authorities_is_refused_before_anything_is_served() {
+    let (folder, data) = data();
+    let empty = folder.path().join("authorities.pem");
+    std::fs::write(&empty, "no certificate\n").unwrap();
+    let missing = folder.path().join("missing.pem");
+    let arguments = ["serve", "--data", &data, "--webhook", "https://127.0.0.1:1/ dead"];
+    for (file, why) in [(empty, "it holds no certificate"), (missing, "No such file")] {
+        let path = file.to_str().unwrap();
+        let mut serve = spindle(&arguments);
+        serve.args(["--webhook-ca-file", path]).env("SPINDLE_WEBHOOK_SECRET", SECRET);
+        let refused = serve.output().unwrap();
+        assert_eq!(refused.status.code(), Some(1));
+        let told = stderr(&refused);
+        assert!(told.contains(path) && told.contains(why), "{told}");
+    }
+    assert!(!std::path::Path::new(&data).exists());
+}

@@ -8,7 +8,7 @@ use std::{
 use serde_json::json;
 use spindle_core::Type;
 use spindle_engine::WorkResult;
-use spindle_webhook::{Options, SIGNATURE_HEADER};
+use spindle_webhook::{Authorities, Options, SIGNATURE_HEADER};
 
 use crate::receiver::{
     Post, Receiver, SECRET, cancelled, dead, lease, memory, options, start, submit,
@@ -35,6 +35,43 @@ fn a_dead_job_is_told_with_what_its_worker_said() {
     assert!(receiver.is_quiet(), "a cancelled job is no alarm");
     drop(hooks);
     engine.stop();
+}
+
+#[test]
+fn a_receiver_over_tls_is_told_when_its_certificate_is_vouched_for() {
+    let engine = memory();
+    let (receiver, certificate) = Receiver::start_encrypted(|_| 204);
+    let authorities = Authorities::of_pem(certificate.as_bytes()).unwrap();
+    let hooks = start(&engine, &receiver, "dead", &Options { authorities, ..options() });
+    dead(&engine, "mail", "no such address");
+    let post = receiver.next();
+    assert_eq!(post.head[0], "POST /hook?token=hidden HTTP/1.1");
+    assert_eq!(post.json()["job"]["message"], "no such address");
+    drop(hooks);
+    engine.stop();
+}
+
+#[test]
+fn a_receiver_whose_certificate_nobody_vouches_for_is_told_nothing() {
+    let engine = memory();
+    let (receiver, _) = Receiver::start_encrypted(|_| 204);
+    let (_, other) = Receiver::start_encrypted(|_| 204);
+    let other = Authorities::of_pem(other.as_bytes()).unwrap();
+    for authorities in [Authorities::Public, other] {
+        let hooks = start(&engine, &receiver, "dead", &Options { authorities, ..options() });
+        dead(&engine, "mail", "no such address");
+        assert!(receiver.is_quiet());
+        drop(hooks);
+    }
+    engine.stop();
+}
+
+#[test]
+fn what_names_no_authority_is_refused() {
+    for text in ["", "no certificate", "-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----"]
+    {
+        assert!(Authorities::of_pem(text.as_bytes()).is_err(), "{text}");
+    }
 }
 
 /// The signature by another program, from what the page of webhooks says.

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::{
         Arc,
         mpsc::{Receiver as Channel, RecvTimeoutError, channel},
@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use rustls::{ServerConfig, ServerConnection, StreamOwned, pki_types::PrivatePkcs8KeyDer};
 use serde_json::Value;
 use spindle_core::{
     BytesRef, JobId, Type,
@@ -54,26 +55,49 @@ pub struct Receiver {
     posts: Channel<Post>,
 }
 
+/// A connection, encrypted or not.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
 impl Receiver {
     pub fn start(answers: impl Fn(usize) -> u16 + Send + 'static) -> Receiver {
+        Receiver::listen("http", answers, |stream| Box::new(stream))
+    }
+
+    /// Over TLS, with a certificate for `localhost` that nobody but itself vouches for: the
+    /// certificate in PEM is the second.
+    pub fn start_encrypted(answers: impl Fn(usize) -> u16 + Send + 'static) -> (Receiver, String) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key.into());
+        let config = Arc::new(config.unwrap());
+        let receiver = Receiver::listen("https", answers, move |stream| {
+            let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            Box::new(StreamOwned::new(connection, stream))
+        });
+        (receiver, made.cert.pem())
+    }
+
+    fn listen(
+        scheme: &str,
+        answers: impl Fn(usize) -> u16 + Send + 'static,
+        open: impl Fn(TcpStream) -> Box<dyn Stream> + Send + 'static,
+    ) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/hook?token=hidden", listener.local_addr().unwrap());
+        let port = listener.local_addr().unwrap().port();
+        let url = format!("{scheme}://localhost:{port}/hook?token=hidden");
         let (sent, posts) = channel();
         thread::spawn(move || {
             for (number, stream) in listener.incoming().enumerate() {
-                let mut stream = BufReader::new(stream.unwrap());
-                let mut head = Vec::new();
-                loop {
-                    let mut line = String::new();
-                    if stream.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
-                        break;
-                    }
-                    head.push(line.trim_end().to_owned());
-                }
-                let mut post = Post { head, body: Vec::new() };
-                let length = post.header("content-length").parse().unwrap();
-                post.body.resize(length, 0);
-                stream.read_exact(&mut post.body).unwrap();
+                let mut stream = BufReader::new(open(stream.unwrap()));
+                // Nothing, when a client does not like the certificate.
+                let Some(post) = read_post(&mut stream) else { continue };
                 let status = answers(number);
                 if sent.send(post).is_err() {
                     return;
@@ -100,6 +124,25 @@ impl Receiver {
         let waited = self.posts.recv_timeout(Duration::from_millis(150));
         matches!(waited, Err(RecvTimeoutError::Timeout))
     }
+}
+
+fn read_post(stream: &mut impl BufRead) -> Option<Post> {
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+            break;
+        }
+        head.push(line.trim_end().to_owned());
+    }
+    if head.is_empty() {
+        return None;
+    }
+    let mut post = Post { head, body: Vec::new() };
+    let length = post.header("content-length").parse().unwrap();
+    post.body.resize(length, 0);
+    stream.read_exact(&mut post.body).unwrap();
+    Some(post)
 }
 
 struct Nobody;
