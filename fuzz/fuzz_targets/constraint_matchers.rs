@@ -5,6 +5,7 @@
 
 #![no_main]
 
+use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -18,7 +19,7 @@ fn matcher(pointer: &str, queue: QueuePattern, test: Test) -> Matcher {
 
 fuzz_target!(|data: &[u8]| {
     // A matcher comes back from a log as whatever its bytes are by then.
-    let _ = decode_matcher(data);
+    let _ = decode_matcher(&Bytes::copy_from_slice(data));
     let mut lines = data.splitn(3, |byte| *byte == b'\n');
     let (Some(pointer), Some(pattern), Some(payload)) = (lines.next(), lines.next(), lines.next())
     else {
