@@ -226,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_grandchild_that_keeps_the_outputs_open_does_not_hold_the_job() {
-        let ending = run(&script("sleep 1000 & echo $!; exit 4", |_| {})).await;
+        let ending = run(&script("sleep 100 & echo $!; exit 4", |_| {})).await;
         assert_eq!(ending.code, Some(4));
         let grandchild: i32 = ending.stdout.text.trim().parse().unwrap();
         kill(Pid::from_raw(grandchild), Signal::SIGKILL).expect("it was still there");
@@ -253,7 +253,7 @@ mod tests {
     #[tokio::test]
     async fn a_job_that_does_not_read_its_payload_ends_all_the_same() {
         let input = Input { payload: vec![0; 1_000_000].into(), ..Input::default() };
-        let ending = run_with(&script("sleep 1000 & echo $!; exit 5", |_| {}), input).await;
+        let ending = run_with(&script("sleep 100 & echo $!; exit 5", |_| {}), input).await;
         assert_eq!(ending.code, Some(5));
         let grandchild: i32 = ending.stdout.text.trim().parse().unwrap();
         kill(Pid::from_raw(grandchild), Signal::SIGKILL).expect("it was still there");
@@ -291,13 +291,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_signal_reaches_the_process() {
-        let ending = signalled("sleep 1000", SignalNumber::KILL, false).await;
+        let ending = signalled("sleep 100", SignalNumber::KILL, false).await;
         assert_eq!(ending.signal.as_deref(), Some("SIGKILL"));
     }
 
     #[tokio::test]
     async fn a_group_signal_reaches_what_the_process_started() {
-        let ending = signalled("sleep 1000 | sleep 1000", SignalNumber::TERM, true).await;
+        let ending = signalled("sleep 100 | sleep 100", SignalNumber::TERM, true).await;
         assert_eq!(ending.signal.as_deref(), Some("SIGTERM"));
     }
 }

@@ -56,7 +56,7 @@ fn children(parent: u32) -> usize {
 
 #[tokio::test]
 async fn processes_that_have_ended_are_reaped() {
-    let folder = Folder::new("while [ ! -e $1/go ]; do sleep 0.02; done");
+    let folder = Folder::new("while [ ! -e $1/go ] && [ -e $1/job.sh ]; do sleep 0.02; done");
     let mut jobd = Program::jobd(&folder.options("a", &["targets.mail=8"]));
     let address = jobd.address();
     folder.has_table().await;

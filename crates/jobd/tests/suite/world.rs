@@ -21,15 +21,15 @@ use crate::{
 
 /// 3: error text and exit code 3. 4: kills itself. 5: waits until the file `go` is there. 6: runs
 /// until SIGTERM, and says so. 7: 2,000,000 bytes. Others: a word on each output. Every run leaves
-/// a line in the file `runs`.
+/// a line in the file `runs`. None outlives the folder.
 const LAUNCHER: &str = r#"cd "$1" || exit 99
 id=$2
 echo "$id" >> runs
 case $id in
 *3) echo "err $id" >&2; exit 3 ;;
 *4) echo "start $id"; kill -KILL $$ ;;
-*5) while [ ! -e go ]; do sleep 0.02; done; echo "slow $id" ;;
-*6) trap 'echo term; exit 0' TERM; : > trapped; echo "long $id"; while :; do sleep 0.02; done ;;
+*5) while [ ! -e go ] && [ -e job.sh ]; do sleep 0.02; done; echo "slow $id" ;;
+*6) trap 'echo term; exit 0' TERM; : > trapped; echo "long $id"; while [ -e job.sh ]; do sleep 0.02; done ;;
 *7) head -c 2000000 /dev/zero | tr '\0' x ;;
 *) echo "hello $id"; printf "e$id" >&2 ;;
 esac

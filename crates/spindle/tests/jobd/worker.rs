@@ -12,13 +12,14 @@ use tokio::time::timeout;
 use crate::server::{Peer, Served, WITHIN};
 
 /// What a job does is the first word of its payload. Every run leaves a line in the file `runs`.
+/// None outlives the folder.
 const LAUNCHER: &str = r#"cd "$1" || exit 99
 echo "$2" >> runs
 payload=$(cat)
 case $payload in
 *fail*) echo "out"; echo "no luck" >&2; exit 3 ;;
-*wait*) while [ ! -e go ]; do sleep 0.02; done; echo "waited" ;;
-*trap*) trap 'echo term >> signals; exit 0' TERM; : > trapped; while :; do sleep 0.02; done ;;
+*wait*) while [ ! -e go ] && [ -e job.sh ]; do sleep 0.02; done; echo "waited" ;;
+*trap*) trap 'echo term >> signals; exit 0' TERM; : > trapped; while [ -e job.sh ]; do sleep 0.02; done ;;
 *slow*) sleep 1; echo "slow" ;;
 *) printf '%s|%s|%s|%s|%s' "$payload" "$2" "$SPINDLE_JOB_ID" "$SPINDLE_QUEUE" "$SPINDLE_ATTEMPT" ;;
 esac
