@@ -15,7 +15,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-pub use self::{client::*, filter::*, people::*, values::JobName};
+pub use self::{
+    client::*,
+    filter::*,
+    people::*,
+    values::{JobName, Rate},
+};
 use crate::config::SettingFlags;
 
 /// A durable job server, and the commands to use it.

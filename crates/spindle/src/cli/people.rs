@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::{
     client::PayloadType,
     filter::{Filter, Selection},
-    values::{JobName, parse_queue, parse_wait},
+    values::{JobName, Rate, parse_queue, parse_wait},
 };
 
 /// What the commands share that only the native API can do.
@@ -159,13 +159,17 @@ pub enum ConstraintCommand {
         #[command(flatten)]
         native: Native,
     },
-    /// Set a constraint, new or changed, from its JSON
+    /// Set a constraint, new or changed: from options, or all that it can say from its JSON
     Put {
         /// The constraint
         name: String,
         /// Its JSON: a text, - for standard input, @FILE for a file
-        #[arg(value_name = "JSON|-|@FILE")]
-        rule: OsString,
+        #[arg(value_name = "JSON|-|@FILE", conflicts_with = "Limits")]
+        #[arg(required_unless_present_any = ["running_max", "rate"])]
+        rule: Option<OsString>,
+        /// The same in options.
+        #[command(flatten)]
+        limits: Limits,
         /// Which server, which form.
         #[command(flatten)]
         native: Native,
@@ -178,6 +182,29 @@ pub enum ConstraintCommand {
         #[command(flatten)]
         native: Native,
     },
+}
+
+/// What a constraint says, as far as options can.
+#[derive(Debug, Args)]
+pub struct Limits {
+    /// Only jobs of this queue
+    #[arg(long, conflicts_with = "queue_glob", value_parser = parse_queue)]
+    pub queue: Option<String>,
+    /// Only jobs of queues whose name fits; * is any number of bytes, ? one character
+    #[arg(long, value_name = "PATTERN", value_parser = parse_queue)]
+    pub queue_glob: Option<String>,
+    /// A JSON Pointer: every value of that field of the payload has limits of its own
+    #[arg(long, value_name = "POINTER")]
+    pub per: Option<String>,
+    /// Most jobs that run at once; 0 lets none start
+    #[arg(long, value_name = "COUNT")]
+    pub running_max: Option<u64>,
+    /// Most starts in a time, such as 10/s or 600/1h
+    #[arg(long, value_name = "COUNT/TIME")]
+    pub rate: Option<Rate>,
+    /// Most starts at once [default: the rate's count]
+    #[arg(long, value_name = "COUNT", requires = "rate")]
+    pub burst: Option<u64>,
 }
 
 /// `spindle events`.

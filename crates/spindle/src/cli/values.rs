@@ -40,6 +40,30 @@ impl fmt::Display for JobName {
     }
 }
 
+/// So many in a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// So many.
+    pub count: u64,
+    /// The time.
+    pub per_ms: u64,
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    /// Reads `10/s`, `600/1h` or `5/500ms`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || "write COUNT/TIME, such as 10/s or 600/1h".to_owned();
+        let (count, time) = text.split_once('/').ok_or_else(bad)?;
+        let count = count.trim().parse().map_err(|_| bad())?;
+        let time = time.trim();
+        let one = if time.starts_with(|letter: char| letter.is_ascii_digit()) { "" } else { "1" };
+        let per_ms = parse_duration_ms(&format!("{one}{time}")).map_err(|e| e.to_string())?;
+        Ok(Self { count, per_ms })
+    }
+}
+
 pub(super) const PRIORITY_MIN: i64 = i32::MIN as i64;
 /// What every door takes and shows.
 pub(super) const PRIORITY_MAX: i64 = i32::MAX as i64;
@@ -75,6 +99,19 @@ pub(super) fn parse_uuid(text: &str) -> Result<Uuid, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_is_a_count_and_a_time() {
+        for (text, count, per_ms) in
+            [("10/s", 10, 1_000), ("600/1h", 600, 3_600_000), ("5 / 500ms", 5, 500), ("0/0", 0, 0)]
+        {
+            assert_eq!(text.parse(), Ok(Rate { count, per_ms }), "{text}");
+        }
+        for text in ["", "10", "/s", "10/", "x/s", "-1/s", "10/5", "10/1w", "1/99999999999999999d"]
+        {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_job_goes_by_the_names_of_every_door() {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use ureq::http::Method;
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
     web::{Asking, encoded},
 };
 use crate::{
-    cli::{ConstraintArgs, ConstraintCommand},
+    cli::{ConstraintArgs, ConstraintCommand, Limits, Rate},
     exit::{Code, Failure},
     output::Rows,
 };
@@ -42,12 +42,17 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
             let told: Value = asked.ask(Asking::get(&path(name)), &about(name))?;
             print(&told, native.json)?;
         }
-        ConstraintCommand::Put { name, rule, native } => {
+        ConstraintCommand::Put { name, rule, limits, native } => {
             let asked = Native::of(native)?;
-            let text = payload::read(rule, asked.payload_bytes_max())?;
-            let rule: Value = serde_json::from_slice(&text).map_err(|error| {
-                Failure::with(Code::Usage, format!("the constraint is not JSON: {error}"))
-            })?;
+            let rule = match rule {
+                Some(rule) => {
+                    let text = payload::read(rule, asked.payload_bytes_max())?;
+                    serde_json::from_slice(&text).map_err(|error| {
+                        Failure::with(Code::Usage, format!("the constraint is not JSON: {error}"))
+                    })?
+                }
+                None => rule_of(limits),
+            };
             let path = path(name);
             let asking = Asking::of(Method::PUT, &path).with(&rule);
             let told: Value = asked.ask(asking, &about(name))?;
@@ -61,6 +66,17 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
         }
     }
     Ok(Code::Ok)
+}
+
+/// What the options say, as the API takes it. What is null there is not said.
+fn rule_of(limits: &Limits) -> Value {
+    let Limits { queue, queue_glob, per, running_max, rate, burst } = limits;
+    let rate = rate
+        .map(|Rate { count, per_ms }| json!({ "count": count, "per_ms": per_ms, "burst": burst }));
+    json!({
+        "queue": queue, "queue_glob": queue_glob, "per": per, "running_max": running_max,
+        "rate": rate,
+    })
 }
 
 fn path(name: &str) -> String {

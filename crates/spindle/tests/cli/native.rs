@@ -460,6 +460,7 @@ fn constraints_are_set_shown_and_removed() {
     assert!(workers.contains("\tapi\tmail\t") && workers.ends_with("\t1\n"), "{workers}");
     told(&served, &["constraint", "delete", "one"]);
     assert_eq!(refused(&served, &["constraint", "show", "one"]).0, 3);
+    constraints_in_options(&served);
     kill(Pid::from_raw(worker.id() as i32), Signal::SIGINT).unwrap();
     said.await_line("SIGINT");
     kill(Pid::from_raw(worker.id() as i32), Signal::SIGINT).unwrap();
@@ -468,6 +469,32 @@ fn constraints_are_set_shown_and_removed() {
     assert_eq!(code, 2, "{said}");
     let (code, said) = refused(&served, &["constraint", "put", "bad", "{}"]);
     assert_eq!(code, 1, "{said}");
+}
+
+fn constraints_in_options(served: &Served) {
+    fn put<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&["constraint", "put", "two"], more].concat()
+    }
+    let rate = ["--queue-glob", "mail.*", "--per", "/user", "--rate", "600/m", "--burst", "20"];
+    told(served, &put(&rate));
+    assert_eq!(
+        told(served, &["constraint", "list"]),
+        "two\tmail.*\t\t600 per 60000ms, burst 20\t/user\n"
+    );
+    told(served, &put(&["--queue", "mail", "--running-max", "0"]));
+    assert_eq!(told(served, &["constraint", "list"]), "two\tmail\t0\t\t\n");
+    for wrong in [
+        &["--queue", "mail"][..],
+        &["--rate", "10"],
+        &["--running-max", "1", "--burst", "2"],
+        &["--running-max", "1", "--queue", "a", "--queue-glob", "b"],
+        &["{}", "--running-max", "1"],
+        &[],
+    ] {
+        assert_eq!(refused(served, &put(wrong)).0, 2, "{wrong:?}");
+    }
+    assert_eq!(refused(served, &put(&["--rate", "0/s"])).0, 1);
+    told(served, &["constraint", "delete", "two"]);
 }
 
 #[test]

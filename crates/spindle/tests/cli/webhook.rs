@@ -94,7 +94,7 @@ fn a_hook_without_a_good_secret_is_refused_before_anything_is_served() {
 fn a_file_without_authorities_is_refused_before_anything_is_served() {
     let (folder, data) = data();
     let empty = folder.path().join("authorities.pem");
-    std::fs::write(&empty, "no certificate\n").unwrap();
+    fs::write(&empty, "no certificate\n").unwrap();
     let missing = folder.path().join("missing.pem");
     let arguments = ["serve", "--data", &data, "--webhook", "https://127.0.0.1:1/ dead"];
     for (file, why) in [(empty, "it holds no certificate"), (missing, "No such file")] {
