@@ -48,6 +48,8 @@ impl Desk {
 
     /// Makes a call and ends its turn. While the log has no room, waits and makes it again. What is
     /// refused is refused for good: the refusal is durable when this returns.
+    ///
+    /// Dropping this may drop what the call gave: for leases and tickets there is [`Desk::take`].
     pub async fn call<T>(
         &self,
         mut call: impl FnMut(&Engine) -> Result<T, Refused>,
@@ -56,21 +58,47 @@ impl Desk {
         loop {
             let called = call(&self.engine);
             self.end_turn().await;
-            match called {
-                Err(Refused::Busy) => {
-                    let caller = self.caller();
-                    let ticket = self.engine.wait_for_room(&caller);
-                    let wait = self.wait(caller, ticket);
-                    if timeout_at(deadline, wait.answered()).await.is_err() {
-                        return Err(Refused::Busy);
-                    }
-                }
-                Err(Refused::Rejected(rejection, gate)) => {
-                    self.durable(gate).await;
-                    return Err(Refused::Rejected(rejection, gate));
-                }
-                other => return other,
+            if let Some(told) = self.tried(called, deadline).await {
+                return told;
             }
+        }
+    }
+
+    /// As [`Desk::call`], for calls that give something to hold on to, a lease or a ticket. Nothing
+    /// is awaited between the call and the return: whoever drops this has been given nothing.
+    pub async fn take<T>(
+        &self,
+        mut call: impl FnMut(&Engine) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let deadline = Instant::now() + ROOM_WAIT;
+        loop {
+            let called = call(&self.engine);
+            self.engine.nudge();
+            if let Some(told) = self.tried(called, deadline).await {
+                return told;
+            }
+        }
+    }
+
+    /// What came of a call. None: there was no room, and now there is.
+    async fn tried<T>(
+        &self,
+        called: Result<T, Refused>,
+        deadline: Instant,
+    ) -> Option<Result<T, Refused>> {
+        match called {
+            Err(Refused::Busy) => {
+                let caller = self.caller();
+                let ticket = self.engine.wait_for_room(&caller);
+                let wait = self.wait(caller, ticket);
+                let in_time = timeout_at(deadline, wait.answered()).await.is_ok();
+                (!in_time).then_some(Err(Refused::Busy))
+            }
+            Err(Refused::Rejected(rejection, gate)) => {
+                self.durable(gate).await;
+                Some(Err(Refused::Rejected(rejection, gate)))
+            }
+            other => Some(other),
         }
     }
 

@@ -180,7 +180,7 @@ impl LightJq {
     async fn lease(&self, wish: Lease, wait_ms: u64) -> Answered<Tried> {
         let desk = self.desk();
         let caller = desk.caller();
-        let reply = desk.call(|engine| engine.lease(&caller, wish.clone(), wait_ms)).await?;
+        let reply = desk.take(|engine| engine.lease(&caller, wish.clone(), wait_ms)).await?;
         Ok(match reply {
             LeaseReply::Leased(job, gate) => Tried::Leased(job, gate),
             LeaseReply::Nothing(gate) => Tried::Nothing(gate),

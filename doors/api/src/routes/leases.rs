@@ -170,7 +170,7 @@ type Got = (Option<(LeasedJob, HandOut)>, Gate);
 async fn lease_once(api: &Api, wish: &Lease, wait_ms: u64) -> Answered<Got> {
     let desk = api.desk();
     let caller = desk.caller();
-    let reply = desk.call(|engine| engine.lease(&caller, wish.clone(), wait_ms)).await?;
+    let reply = desk.take(|engine| engine.lease(&caller, wish.clone(), wait_ms)).await?;
     let (job, gate) = match reply {
         LeaseReply::Leased(job, gate) => (*job, gate),
         LeaseReply::Nothing(gate) => return Ok((None, gate)),

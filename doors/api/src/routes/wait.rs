@@ -44,7 +44,7 @@ pub(crate) async fn wait(
     if asked.wait_s > 0 {
         let caller = desk.caller();
         let wait_ms = asked.wait_s * 1000;
-        let waits = desk.call(|engine| engine.wait_for_result(&caller, id, wait_ms, false)).await?;
+        let waits = desk.take(|engine| engine.wait_for_result(&caller, id, wait_ms, false)).await?;
         if let Some(ticket) = waits {
             let (_, gate) = desk.wait(caller, ticket).answered().await;
             desk.durable(gate).await;

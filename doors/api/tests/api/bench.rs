@@ -1,6 +1,8 @@
 //! An API on a bench: its engine, its clock, its log, and requests to it.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use axum::Router;
@@ -11,7 +13,9 @@ use http_body_util::BodyExt;
 use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 use spindle_api::{Api, Options};
-use spindle_engine::{Engine, ManualClock};
+use spindle_core::JobId;
+use spindle_core::job::Status;
+use spindle_engine::{Engine, ManualClock, Which};
 use spindle_http::{Names, site};
 use spindle_log::{
     Ack, Log, LogError, MemoryLog, Position, ReadError, Record, Space, StoredRecords, SubmitError,
@@ -59,6 +63,26 @@ impl Bench {
 
     pub async fn send(&self, request: Request<Body>) -> Reply {
         Reply::of(self.router.clone().oneshot(request).await.unwrap()).await
+    }
+
+    /// Waits until a job is ready for whoever comes.
+    pub async fn ready(&self, id: u64) {
+        until(|| {
+            let (image, _) = self.engine.job(Which::Id(JobId(id))).unwrap();
+            image.is_some_and(|image| image.status() == Status::Ready)
+        })
+        .await;
+    }
+
+    /// Sends a request, and hangs up after so many steps of what is done for it.
+    pub async fn hang_up_after(&self, request: Request<Body>, steps: usize) {
+        let mut asked = pin!(self.router.clone().oneshot(request));
+        for _ in 0..steps {
+            if asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     /// A request without a body.

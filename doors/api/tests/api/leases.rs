@@ -382,3 +382,26 @@ async fn a_person_gives_a_worker_more_time_without_its_token() {
     let zero = bench.post("/api/v1/jobs/1/extend", json!({ "ttr_ms": 0 })).await;
     zero.is_problem(400, "out_of_range");
 }
+
+#[tokio::test]
+async fn a_worker_that_hangs_up_at_any_moment_keeps_no_job() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q" })).await;
+    for steps in 1..16 {
+        let asked = json!({ "queues": ["q"], "wait_s": 300 });
+        bench.hang_up_after(json_request(Method::POST, "/api/v1/lease", &asked), steps).await;
+        bench.ready(1).await;
+        bench.waits(0).await;
+    }
+    assert_eq!(bench.lease("q").await["id"], 1);
+}
+
+#[tokio::test]
+async fn a_worker_that_waits_in_vain_and_hangs_up_leaves_no_wait() {
+    let bench = Bench::new();
+    for steps in 1..16 {
+        let asked = json!({ "queues": ["q"], "wait_s": 300 });
+        bench.hang_up_after(json_request(Method::POST, "/api/v1/lease", &asked), steps).await;
+        bench.waits(0).await;
+    }
+}

@@ -1,10 +1,11 @@
 //! Waiting for a job's end.
 
+use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use serde_json::json;
 use tokio::join;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, request};
 
 #[tokio::test]
 async fn a_waiter_is_told_the_job_as_it_ended() {
@@ -53,4 +54,16 @@ async fn a_job_that_goes_meanwhile_is_not_found() {
     bench.get("/api/v1/jobs/1/wait?wait_s=1").await.is_problem(404, "job_not_found");
     bench.get("/api/v1/jobs/1/wait?wait_s=301").await.is_problem(400, "out_of_range");
     bench.get("/api/v1/jobs/1/wait?wait_s=x").await.is_problem(400, "bad_field");
+}
+
+#[tokio::test]
+async fn who_hangs_up_at_any_moment_leaves_no_wait() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q" })).await;
+    for steps in 1..16 {
+        let path = "/api/v1/jobs/1/wait?wait_s=300";
+        let asked = request(Method::GET, path).body(Body::empty()).unwrap();
+        bench.hang_up_after(asked, steps).await;
+        bench.waits(0).await;
+    }
 }

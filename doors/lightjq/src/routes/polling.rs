@@ -74,7 +74,7 @@ pub(crate) async fn polling(
         let left_ms = until_ms.saturating_sub(door.engine().now_ms());
         let caller = door.desk().caller();
         let waiting =
-            door.desk().call(|engine| engine.wait_for_result(&caller, id, left_ms, false));
+            door.desk().take(|engine| engine.wait_for_result(&caller, id, left_ms, false));
         // None: it has ended since it was looked at.
         let Some(ticket) = waiting.await? else { continue };
         let (answer, gate) = door.desk().wait(caller, ticket).answered().await;

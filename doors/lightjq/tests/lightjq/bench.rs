@@ -1,7 +1,9 @@
 //! A door on a bench: its engine, its clock, its log, and requests to it.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use axum::Router;
@@ -12,7 +14,9 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
-use spindle_engine::{Caller, ConnectionId, Delivery, Engine, Mailbox, ManualClock};
+use spindle_core::JobId;
+use spindle_core::job::Status;
+use spindle_engine::{Caller, ConnectionId, Delivery, Engine, Mailbox, ManualClock, Which};
 use spindle_http::{Names, site};
 use spindle_lightjq::wire::{from_json, to_json};
 use spindle_lightjq::{LightJq, Options};
@@ -70,6 +74,26 @@ impl Bench {
 
     pub async fn send(&self, request: Request<Body>) -> Reply {
         Reply::of(self.router.clone().oneshot(request).await.unwrap()).await
+    }
+
+    /// Waits until a job is ready for whoever comes.
+    pub async fn ready(&self, id: u64) {
+        until(|| {
+            let (image, _) = self.engine.job(Which::Id(JobId(id))).unwrap();
+            image.is_some_and(|image| image.status() == Status::Ready)
+        })
+        .await;
+    }
+
+    /// Sends a request, and hangs up after so many steps of what is done for it.
+    pub async fn hang_up_after(&self, request: Request<Body>, steps: usize) {
+        let mut asked = pin!(self.router.clone().oneshot(request));
+        for _ in 0..steps {
+            if asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     pub async fn get(&self, path: &str) -> Reply {

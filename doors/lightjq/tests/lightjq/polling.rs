@@ -109,3 +109,13 @@ async fn who_hangs_up_waits_no_more() {
     }
     assert_eq!(bench.engine.gauges().waits, 0);
 }
+
+#[tokio::test]
+async fn who_hangs_up_at_any_moment_leaves_no_wait() {
+    let bench = Bench::new();
+    let id = bench.submit_plain("n").await;
+    for steps in 1..16 {
+        bench.hang_up_after(poll(&id, "300"), steps).await;
+        bench.waits(0).await;
+    }
+}

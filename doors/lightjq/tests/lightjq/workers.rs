@@ -275,3 +275,16 @@ async fn requests_of_one_worker_that_wait_side_by_side_leave_each_other_alone() 
         reply.is(200);
     }
 }
+
+#[tokio::test]
+async fn a_worker_that_hangs_up_at_any_moment_keeps_no_job_and_no_slot() {
+    let bench = Bench::new();
+    let worker = bench.worker(1).await;
+    let id = bench.submit_plain("n").await;
+    for steps in 1..16 {
+        bench.hang_up_after(by(ask("GET", "/worker/job?timeout=300"), &worker), steps).await;
+        bench.ready(id.parse().unwrap()).await;
+        bench.waits(0).await;
+    }
+    assert_eq!(bench.take(&worker).await["id"], json!(id));
+}
