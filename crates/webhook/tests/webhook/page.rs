@@ -1,8 +1,8 @@
 //! The examples of docs/webhooks.md.
 
-use std::{path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
-use spindle_webhook::{Hook, Secret};
+use spindle_webhook::{Authorities, Hook, Options, Secret};
 
 use crate::receiver::{Receiver, SECRET, dead, memory, options, start};
 
@@ -13,7 +13,7 @@ fn blocks<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
 
 fn page() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/webhooks.md");
-    std::fs::read_to_string(path).unwrap()
+    fs::read_to_string(path).unwrap()
 }
 
 #[test]
@@ -50,6 +50,24 @@ fn a_receiver_written_as_the_page_says_finds_the_signature_right() {
     assert_eq!(check(SECRET, &post.body), "True\n");
     assert_eq!(check(b"another secret of 16", &post.body), "False\n");
     assert_eq!(check(SECRET, b"{}"), "False\n");
+    drop(hooks);
+    engine.stop();
+}
+
+#[test]
+fn a_certificate_made_as_the_page_says_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = blocks(&page(), "sh")[0].replace("hooks.internal", "localhost");
+    let made = Command::new("sh").args(["-ec", &command]).current_dir(&folder).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let read = |name| fs::read_to_string(folder.path().join(name)).unwrap();
+    let (certificate, key) = (read("hook.pem"), read("hook.key"));
+    let receiver = Receiver::start_with(&certificate, &key, |_| 200);
+    let authorities = Authorities::of_pem(certificate.as_bytes()).unwrap();
+    let engine = memory();
+    let hooks = start(&engine, &receiver, "dead", &Options { authorities, ..options() });
+    let id = dead(&engine, "q", "x");
+    assert_eq!(receiver.next().json()["job"]["id"], id.0);
     drop(hooks);
     engine.stop();
 }

@@ -12,7 +12,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use rustls::{ServerConfig, ServerConnection, StreamOwned, pki_types::PrivatePkcs8KeyDer};
+use rustls::{
+    ServerConfig, ServerConnection, StreamOwned,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
 use serde_json::Value;
 use spindle_core::{
     BytesRef, JobId, Type,
@@ -69,19 +72,29 @@ impl Receiver {
     /// certificate in PEM is the second.
     pub fn start_encrypted(answers: impl Fn(usize) -> u16 + Send + 'static) -> (Receiver, String) {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        (Receiver::start_with(&certificate, &key, answers), certificate)
+    }
+
+    /// Over TLS, with a certificate and its key in PEM.
+    pub fn start_with(
+        certificate: &str,
+        key: &str,
+        answers: impl Fn(usize) -> u16 + Send + 'static,
+    ) -> Receiver {
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key.into());
+            .with_single_cert(vec![certificate], key);
         let config = Arc::new(config.unwrap());
-        let receiver = Receiver::listen("https", answers, move |stream| {
+        Receiver::listen("https", answers, move |stream| {
             let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
             Box::new(StreamOwned::new(connection, stream))
-        });
-        (receiver, made.cert.pem())
+        })
     }
 
     fn listen(
