@@ -26,6 +26,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("node", "nodejs"),
     ("npm", "npm"),
     ("promtool", "prometheus"),
+    ("openssl", "openssl"),
 ];
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
