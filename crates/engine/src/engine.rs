@@ -114,6 +114,14 @@ pub struct WorkResult {
     pub worker_finished_at: Bytes,
 }
 
+impl WorkResult {
+    /// What it takes in a record besides the result itself.
+    fn words_bytes(&self) -> usize {
+        let words = [&self.message, &self.error, &self.code, &self.worker_finished_at];
+        words.into_iter().map(Bytes::len).sum()
+    }
+}
+
 pub(crate) type FailureReport = Box<dyn Fn(Failure) + Send + Sync>;
 
 pub(crate) struct Shared {
@@ -226,26 +234,6 @@ impl Engine {
             self.shared.work.notify_one();
         }
         self.shared.timer.ring_if_before(deadline_ms);
-    }
-
-    pub(crate) fn check_room(&self, inner: &Inner) -> Result<(), Refused> {
-        if inner.undurable_bytes > inner.options.undurable_bytes_max {
-            return Err(Refused::Busy);
-        }
-        Ok(())
-    }
-
-    /// On a full disk a large result, state or event may take half of what is left of the reserve:
-    /// a record that does not fit would keep all behind it waiting, the deletes that make room
-    /// included.
-    pub(crate) fn check_reserve(&self, inner: &Inner, len: usize) -> Result<(), Refused> {
-        const SMALL_BYTES: usize = 4096;
-        let log = &self.shared.log;
-        let fits = || (inner.undurable_bytes + len) as u64 <= log.room_bytes() / 2;
-        if len > SMALL_BYTES && log.space() == Space::ReserveOnly && !fits() {
-            return Err(Refused::DiskFull);
-        }
-        Ok(())
     }
 
     // ---- submit ----
@@ -417,7 +405,7 @@ impl Engine {
         self.check_room(&inner)?;
         let foreground = inner.state.is_foreground(claim.id());
         if !foreground {
-            self.check_reserve(&inner, len)?;
+            self.check_reserve(&inner, len + result.words_bytes())?;
         }
         let place = if foreground {
             BytesRef::in_memory(result.bytes.clone(), kind)

@@ -38,6 +38,7 @@ mod read;
 mod recent;
 mod relabel;
 mod retry;
+mod room;
 mod seek;
 mod sleep;
 mod start;

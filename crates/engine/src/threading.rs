@@ -15,8 +15,8 @@ pub struct Threading {
     pub turn_entries_max: usize,
 }
 
-/// On so few cores a reactor and the log's thread would only take turns on a core: there the
-/// reactor reads its turn to the end and commits a large one itself.
+/// On so few cores a reactor, or the HTTP thread, and the log's thread would only take turns on a
+/// core: there a turn is read to its end, and whoever ends a large one commits it.
 const FEW_CORES: usize = 2;
 
 impl Threading {

@@ -175,6 +175,11 @@ fn a_result_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() {
     let room = log.room_bytes() as usize;
     assert_eq!(finish(&engine, 0, room), Err(Refused::DiskFull));
     assert_eq!(finish(&engine, 0, room / 2 + 1), Err(Refused::DiskFull));
+    let words = vec![b'e'; room / 4 + 1];
+    let failed =
+        WorkResult { message: words.clone().into(), error: words.into(), ..WorkResult::default() };
+    let refused = engine.finish_unfinished(Which::Uuid(uuid(0)), failed, Type::Bytes);
+    assert_eq!(refused.map(drop), Err(Refused::DiskFull));
     assert_eq!(engine.commit_once(), Committed::Nothing);
     finish(&engine, 0, room / 2).unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);

@@ -1,0 +1,29 @@
+//! Whether there is room for what a call would add to the log.
+
+use spindle_log::Space;
+
+use crate::engine::{Engine, Refused};
+use crate::inner::Inner;
+
+impl Engine {
+    /// More than so much may not wait for the disk at once.
+    pub(crate) fn check_room(&self, inner: &Inner) -> Result<(), Refused> {
+        if inner.undurable_bytes > inner.options.undurable_bytes_max {
+            return Err(Refused::Busy);
+        }
+        Ok(())
+    }
+
+    /// On a full disk a large result, state or event may take half of what is left of the reserve:
+    /// a record that does not fit would keep all behind it waiting, the deletes that make room
+    /// included.
+    pub(crate) fn check_reserve(&self, inner: &Inner, len: usize) -> Result<(), Refused> {
+        const SMALL_BYTES: usize = 4096;
+        let log = &self.shared.log;
+        let fits = || (inner.undurable_bytes + len) as u64 <= log.room_bytes() / 2;
+        if len > SMALL_BYTES && log.space() == Space::ReserveOnly && !fits() {
+            return Err(Refused::DiskFull);
+        }
+        Ok(())
+    }
+}
