@@ -20,7 +20,8 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::listing::{Listing, Piece, too_large};
 use crate::query::{
-    Bound, Budget, End, Guard, NAMES_MAX, PATTERN_BYTES_MAX, Query, Try, install_functions,
+    Bound, Budget, End, Guard, NAMES_MAX, PATTERN_BYTES_MAX, Query, TERMS_MAX, Try,
+    install_functions,
 };
 use crate::refusal::{Answered, Refusal};
 
@@ -110,7 +111,8 @@ impl Mirror {
             (Limit::SQLITE_LIMIT_LENGTH, ROW_BYTES_MAX as i32),
             (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 21),
             (Limit::SQLITE_LIMIT_COLUMN, 64),
-            (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
+            // Of the terms and what stands between them, and of a term.
+            (Limit::SQLITE_LIMIT_EXPR_DEPTH, 2 * TERMS_MAX as i32 + 200),
             (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 1),
             (Limit::SQLITE_LIMIT_VDBE_OP, 100_000),
             (Limit::SQLITE_LIMIT_FUNCTION_ARG, 32),

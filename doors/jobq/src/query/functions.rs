@@ -58,6 +58,9 @@ pub fn install(db: &Connection, budget: &Budget, text_bytes_max: usize) -> rusql
         tools.add(db, "ltrim", arguments, |tools, context| trim(tools, context, true, false))?;
         tools.add(db, "rtrim", arguments, |tools, context| trim(tools, context, false, true))?;
     }
+    tools.add(db, "unhex", 2, |_, _| -> rusqlite::Result<bool> {
+        Err(refused("unhex() takes one argument here"))
+    })?;
     tools.add(db, "same_json", 2, same_json)?;
     // Not deterministic: to be called for each job.
     let Tools { budget, .. } = tools;
@@ -201,8 +204,7 @@ fn replace(tools: &Tools, context: &Context<'_>) -> rusqlite::Result<Option<Text
 
 /// What SQLite says of a text beyond its limit.
 fn too_long() -> Error {
-    let failure = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_TOOBIG);
-    Error::SqliteFailure(failure, Some("string or blob too big".to_owned()))
+    Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_TOOBIG), None)
 }
 
 fn trim(
