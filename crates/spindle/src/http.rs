@@ -24,6 +24,7 @@ use crate::config::Config;
 /// The HTTP door at work. Dropping it closes it at once.
 pub struct Http {
     api: Api,
+    jobq: Jobq,
     lightjq: LightJq,
     handle: Handle,
 }
@@ -66,7 +67,7 @@ impl Http {
         let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
         let handle =
             bound.start(routes, limits, connections).context("http: cannot start serving")?;
-        Ok(Http { api, lightjq, handle })
+        Ok(Http { api, jobq, lightjq, handle })
     }
 
     /// Where it listens.
@@ -74,9 +75,10 @@ impl Http {
         self.handle.local_addr()
     }
 
-    /// Begins the orderly end: event streams end, answers under way are given. Does not wait.
+    /// Begins the orderly end: event streams and Jobq's queries end, answers under way are given. Does not wait.
     pub fn begin_shutdown(&self) {
         self.api.stop();
+        self.jobq.stop();
         self.lightjq.stop();
         self.handle.begin_shutdown();
     }
