@@ -21,6 +21,7 @@
 //! taken on only while little is unsent, and news of jobs are dropped, or the connection, when
 //! their reader has stopped reading.
 
+mod abilities;
 mod naming;
 mod opening;
 mod status;
@@ -37,12 +38,13 @@ use spindle_engine::{
     Answer, Caller, Engine, Flow, Gate, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
-use crate::admin::Walk;
+use crate::admin::{STEPS_PER_TURN, Walk};
 use crate::door::Common;
 use crate::wire::{Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, Request, WireError, encode};
+use abilities::Abilities;
 pub(crate) use naming::shown_unique;
 pub(crate) use opening::Opening;
-use work::{Abilities, Held};
+use work::Held;
 
 /// Answers in the outbox above which further packets wait until the peer has read some.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -91,6 +93,7 @@ impl GearmanSession {
         number: u64,
     ) -> GearmanSession {
         let decoder = Decoder::new(common.limits);
+        let wants_exceptions = common.exceptions;
         GearmanSession {
             engine,
             common,
@@ -98,7 +101,7 @@ impl GearmanSession {
             number,
             decoder,
             id: Bytes::new(),
-            wants_exceptions: false,
+            wants_exceptions,
             abilities: Abilities::default(),
             held: HashMap::new(),
             excepted: VecDeque::new(),
@@ -114,9 +117,13 @@ impl GearmanSession {
 
     /// Works through what came until the log is behind, the outbox is full, or no more is there.
     fn work(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
+        if self.room.is_some() {
+            return Flow::Wait;
+        }
         if std::mem::take(&mut self.marked) {
             input.advance(1);
         }
+        let mut steps = 0;
         loop {
             if self.room.is_some() {
                 return Flow::Wait;
@@ -127,6 +134,12 @@ impl GearmanSession {
                 return Flow::Continue;
             }
             if self.walk.is_some() {
+                if steps == STEPS_PER_TURN {
+                    self.mark(input);
+                    self.wait_for_room(None);
+                    continue;
+                }
+                steps += 1;
                 self.walk_on(out);
                 continue;
             }
@@ -185,8 +198,8 @@ impl GearmanSession {
             Request::CanDoTimeout { function, timeout_ms } => {
                 self.can_do(function, Some(timeout_ms), out);
             }
-            Request::CantDo { function } => self.cant_do(&function, out),
-            Request::ResetAbilities => self.reset_abilities(out),
+            Request::CantDo { function } => self.cant_do(&function),
+            Request::ResetAbilities => self.reset_abilities(),
             Request::PreSleep => self.pre_sleep(out),
             Request::AllYours => {}
             Request::WorkStatus { .. } | Request::WorkData { .. } | Request::WorkWarning { .. } => {
@@ -234,6 +247,8 @@ impl Session for GearmanSession {
         if let Some((_, again)) = self.room.take_if(|(expected, _)| *expected == ticket) {
             match again {
                 Some(incoming) => self.take(*incoming, out),
+                // A list goes on with what it left in the input.
+                None if self.marked => {}
                 None => self.walk_on(out),
             }
         } else if self.asleep == Some(ticket) {
