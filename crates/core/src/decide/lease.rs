@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::command::{Extend, Lease, Select};
+use crate::command::{Claim, Extend, Lease, Select};
 use crate::decide::finish::{lose, tries};
 use crate::decide::{Blocked, Decision, claimed, is_logged};
 use crate::event::{Event, Extended, Leased};
@@ -59,12 +59,7 @@ pub(super) fn lease(
         lose(state, chosen.slot, Cause::Limit, now_ms, out);
         return Ok(());
     }
-    let queue = state.queue_at(slot.queue);
-    let ttr_ms = state.view(chosen.slot).ttr_ms().or_else(|| {
-        let default = queue.and_then(|queue| queue.settings().ttr_default_ms);
-        (!wish.bound).then(|| default.unwrap_or(state.defaults().ttr_ms))
-    });
-    let length_ms = match (ttr_ms, wish.timeout_ms) {
+    let length_ms = match (ttr_ms(state, chosen.slot, wish.bound), wish.timeout_ms) {
         (Some(ttr), Some(timeout)) => Some(ttr.min(timeout)),
         (ttr, timeout) => ttr.or(timeout),
     };
@@ -96,6 +91,15 @@ pub(super) fn lease(
     let attempts = slot.attempts.saturating_add(1);
     out.tell(Event::Leased(Leased { id: slot.id.get(), attempts, lease, buckets }), logged);
     Ok(())
+}
+
+/// How long a job may be held. Bound holders may hold one without TTR as long as they are there.
+fn ttr_ms(state: &State, number: u32, bound: bool) -> Option<u64> {
+    state.view(number).ttr_ms().or_else(|| {
+        let queue = state.queue_at(state.slot(number).queue);
+        let default = queue.and_then(|queue| queue.settings().ttr_default_ms);
+        (!bound).then(|| default.unwrap_or(state.defaults().ttr_ms))
+    })
 }
 
 fn select(state: &State, wish: Wish<'_>, now_ms: u64, out: &mut Decision) -> Option<Candidate> {
@@ -247,6 +251,24 @@ pub(super) fn extend(
     let lease = slot.lease().filter(|_| slot.status() == Status::Leased);
     let lease = lease.ok_or(Rejection::NotHeld)?;
     let deadline_ms = Some(now_ms.saturating_add(extend.ttr_ms));
+    let event = Extended { id: slot.id.get(), deadline_ms, epoch: lease.epoch };
+    out.tell(Event::Extended(event), is_logged(slot));
+    Ok(())
+}
+
+pub(super) fn drop_timeout(
+    state: &State,
+    claim: Claim,
+    out: &mut Decision,
+) -> Result<(), Rejection> {
+    let number = claimed(state, claim)?;
+    let slot = state.slot(number);
+    let lease = slot.lease().filter(|_| slot.status() == Status::Leased);
+    let lease = lease.ok_or(Rejection::NotHeld)?;
+    let full_ms =
+        ttr_ms(state, number, lease.bound).map(|ttr| lease.started_ms.saturating_add(ttr));
+    // It may have been extended meanwhile: nobody has less time than before.
+    let deadline_ms = lease.deadline_ms.zip(full_ms).map(|(deadline, full)| deadline.max(full));
     let event = Extended { id: slot.id.get(), deadline_ms, epoch: lease.epoch };
     out.tell(Event::Extended(event), is_logged(slot));
     Ok(())

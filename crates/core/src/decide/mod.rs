@@ -84,6 +84,7 @@ pub fn decide(
         }
         Command::Lease(wish) => lease::lease(state, wish, &Reservations::NONE, now_ms, out),
         Command::Extend(extend) => lease::extend(state, extend, now_ms, out),
+        Command::DropTimeout { claim } => lease::drop_timeout(state, *claim, out),
         Command::Finish(finish) => finish::finish(state, finish, now_ms, out),
         Command::Release { claim, cause } => finish::release(state, *claim, *cause, now_ms, out),
         Command::HolderGone { holder } => finish::holder_gone(state, *holder, now_ms, out),
