@@ -124,6 +124,9 @@ pub(crate) struct Inner {
     pub woken: BTreeSet<Bytes>,
     pub now_ms: u64,
     pub options: Options,
+    /// Leases decided, those included that were only looked for.
+    #[cfg(test)]
+    pub decided: u64,
 }
 
 /// What an item takes in the log besides its payload, roughly.
@@ -163,6 +166,8 @@ impl Inner {
             woken: BTreeSet::new(),
             now_ms: 0,
             options,
+            #[cfg(test)]
+            decided: 0,
         }
     }
 

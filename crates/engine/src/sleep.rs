@@ -240,6 +240,10 @@ impl Inner {
                 Leave::Reserved => &self.calls.reserved,
                 Leave::Called => &self.calls.called,
             };
+            #[cfg(test)]
+            {
+                self.decided += 1;
+            }
             let decided = decide_lease(&self.state, wish, reserved, self.now_ms, decision);
             if decision.blocked.is_empty() {
                 self.calls.left.extend(decision.left.drain(..));
@@ -295,5 +299,141 @@ impl Inner {
         if any {
             self.dispatch();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use spindle_core::command::Submit;
+    use spindle_core::{BytesRef, Type};
+    use spindle_log::MemoryLog;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::constraints::{Expected, PutConstraint};
+    use crate::door::{Delivery, Mailbox};
+    use crate::engine::{LeaseReply, NewJob};
+    use crate::matching::{ConstraintSpec, Matcher};
+    use crate::options::Options;
+
+    #[derive(Default)]
+    struct Letters(Mutex<Vec<Delivery>>);
+
+    impl Mailbox for Letters {
+        fn deliver(&self, delivery: Delivery) {
+            self.0.lock().unwrap().push(delivery);
+        }
+
+        fn durable_moved(&self) {}
+    }
+
+    struct Bench {
+        engine: Engine,
+        letters: Arc<Letters>,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let clock = Arc::new(ManualClock::new(1_000_000));
+            let engine = Engine::open(Arc::new(MemoryLog::new()), clock, Options::default());
+            Bench { engine: engine.unwrap(), letters: Arc::default() }
+        }
+
+        fn caller(&self, connection: u64) -> Caller {
+            let mailbox = self.letters.clone() as Arc<dyn Mailbox>;
+            Caller { connection: ConnectionId(connection), mailbox }
+        }
+
+        fn add(&self, queue: &Bytes) {
+            let payload = BytesRef::empty(Type::Bytes);
+            let submit = Submit::new(JobId(0), queue.clone(), Origin::Gearman, payload);
+            let job = NewJob { submit, payload: Bytes::new(), kind: Type::Bytes };
+            self.engine.submit(job).unwrap();
+        }
+
+        fn lease(&self, connection: u64, queue: &Bytes, wait_ms: u64) -> LeaseReply {
+            let wish = Lease {
+                queues: vec![queue.clone()],
+                select: Select::ByPriority,
+                holder: connection,
+                bound: true,
+                timeout_ms: None,
+                door: Origin::Gearman,
+                worker: Bytes::new(),
+                payload_bytes_max: u32::MAX,
+            };
+            self.engine.lease(&self.caller(connection), wish, wait_ms).unwrap()
+        }
+
+        /// Leases decided while this is done.
+        fn decided(&self, done: impl FnOnce()) -> u64 {
+            let before = self.engine.shared.inner.lock().decided;
+            done();
+            self.engine.shared.inner.lock().decided - before
+        }
+
+        fn heard(&self) -> Vec<u64> {
+            let letters = std::mem::take(&mut *self.letters.0.lock().unwrap());
+            letters.into_iter().map(|letter| letter.connection.0).collect()
+        }
+    }
+
+    #[test]
+    fn a_job_costs_the_same_however_many_names_are_slept_for() {
+        const NAMES: u64 = 100_000;
+        const PER_WORKER: u64 = 1000;
+        let bench = Bench::new();
+        let name = |number: u64| Bytes::from(format!("function {number}"));
+        for worker in 0..NAMES / PER_WORKER {
+            let first = worker * PER_WORKER;
+            let caller = bench.caller(worker);
+            let slept = bench.engine.sleep(&caller, vec![name(first)], u32::MAX);
+            let Ok(Slept::Asleep(ticket)) = slept else { panic!("there is nothing to do yet") };
+            let learns = |number| {
+                let slept = bench.engine.sleep_also(ticket, name(number));
+                assert_eq!(slept, Ok(Slept::Asleep(ticket)));
+            };
+            assert_eq!(bench.decided(|| (first + 1..first + PER_WORKER).for_each(learns)), 0);
+        }
+        for number in [0, 41_234, NAMES - 1] {
+            let decided = bench.decided(|| bench.add(&name(number)));
+            assert!(decided <= 2, "{decided} leases were decided");
+            assert_eq!(bench.heard(), [number / PER_WORKER]);
+        }
+        // One who is gone is called for none of its thousand names.
+        let gone = ConnectionId(7);
+        assert_eq!(bench.decided(|| bench.engine.connection_gone(gone, None)), 0);
+        bench.add(&name(7 * PER_WORKER + 5));
+        assert_eq!(bench.heard(), [0; 0]);
+        let waits = &bench.engine.shared.inner.lock().waits;
+        assert!((0..PER_WORKER).all(|number| !waits.has_asleep(&name(7 * PER_WORKER + number))));
+    }
+
+    #[test]
+    fn a_job_that_cannot_be_leased_costs_no_walk_along_those_who_wait_and_sleep() {
+        let bench = Bench::new();
+        let queue = Bytes::from_static(b"q");
+        let spec = ConstraintSpec { matcher: Matcher::default(), rate: None, running_max: Some(1) };
+        let PutConstraint { .. } =
+            bench.engine.put_constraint("one", &spec, Expected::Any).unwrap();
+        bench.add(&queue);
+        assert!(matches!(bench.lease(1, &queue, 0), LeaseReply::Leased(..)));
+        for connection in (2..2000).step_by(2) {
+            assert!(matches!(bench.lease(connection, &queue, 60_000), LeaseReply::Waiting(_)));
+            let caller = bench.caller(connection + 1);
+            let slept = bench.engine.sleep(&caller, vec![queue.clone()], u32::MAX);
+            assert!(matches!(slept, Ok(Slept::Asleep(_))));
+        }
+        for _ in 0..3 {
+            let decided = bench.decided(|| bench.add(&queue));
+            assert!(decided <= 8, "{decided} leases were decided");
+            assert_eq!(bench.heard(), [0; 0]);
+        }
+        // One goes, one is served.
+        let decided = bench.decided(|| bench.engine.connection_gone(ConnectionId(1), None));
+        assert!(decided <= 8, "{decided} leases were decided");
+        assert_eq!(bench.heard(), [2]);
     }
 }

@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | SUBMIT_JOB* | `submit_or_join` | JOB_CREATED | its record; foreground: its ids' block |
 //! | GRAB_JOB* | `lease`, not waiting | JOB_ASSIGN*, NO_JOB | what it reveals; the tail |
-//! | PRE_SLEEP | `sleep` | NOOP, when called | none: it promises nothing |
+//! | PRE_SLEEP | `sleep`, `DropTimeout` | NOOP, when called | none: it promises nothing |
 //! | WORK_STATUS, -DATA, -WARNING | `report` | none, or ERROR | |
 //! | WORK_COMPLETE, -FAIL, -EXCEPTION | `finish`, `finish_told` | none, or ERROR | |
 //! | GET_STATUS* | `standing` | STATUS_RES* | the job's last event; the tail |
@@ -29,7 +29,7 @@ mod submit;
 mod watch;
 mod work;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -68,6 +68,10 @@ pub struct GearmanSession {
     abilities: Abilities,
     /// Jobs this connection has grabbed.
     held: HashMap<JobId, Held>,
+    /// Those of them that have a timeout of this worker.
+    timed: BTreeSet<JobId>,
+    /// PRE_SLEEP is done but for the timeouts, which wait for room in the log.
+    stops_timers: bool,
     /// Jobs it ended with WORK_EXCEPTION last: workers may send WORK_FAIL as well.
     excepted: VecDeque<JobId>,
     /// It has sent PRE_SLEEP and neither grabbed nor been called since.
@@ -104,6 +108,8 @@ impl GearmanSession {
             wants_exceptions,
             abilities: Abilities::default(),
             held: HashMap::new(),
+            timed: BTreeSet::new(),
+            stops_timers: false,
             excepted: VecDeque::new(),
             sleeps: false,
             asleep: None,
@@ -200,7 +206,7 @@ impl GearmanSession {
             }
             Request::CantDo { function } => self.cant_do(&function),
             Request::ResetAbilities => self.reset_abilities(),
-            Request::PreSleep => self.pre_sleep(out),
+            Request::PreSleep => return self.pre_sleep(out),
             Request::AllYours => {}
             Request::WorkStatus { .. } | Request::WorkData { .. } | Request::WorkWarning { .. } => {
                 self.report(request, out);

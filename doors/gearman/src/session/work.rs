@@ -68,11 +68,34 @@ impl GearmanSession {
 
     // ---- sleep ----
 
-    pub(super) fn pre_sleep(&mut self, out: &mut Outbox) {
-        if !self.sleeps {
+    /// Returns the request if it must be tried again.
+    pub(super) fn pre_sleep(&mut self, out: &mut Outbox) -> Option<Request> {
+        if !self.sleeps && !std::mem::take(&mut self.stops_timers) {
             self.sleeps = true;
             self.fall_asleep(out);
+            if !self.sleeps {
+                // It comes for another job, and the time of those it has goes on.
+                return None;
+            }
         }
+        self.stops_timers = !self.stop_timers();
+        self.stops_timers.then_some(Request::PreSleep)
+    }
+
+    /// A worker that holds a job and sleeps works on it in the background, as libgearman's does that
+    /// grabs ahead. gearmand stops the job's timer then; if it ran out, the worker would be woken
+    /// for its own job without end. False if the log is too far behind to say so.
+    fn stop_timers(&mut self) -> bool {
+        while let Some(id) = self.timed.first() {
+            if let Some(held) = self.held.get(id) {
+                let command = Command::DropTimeout { claim: held.claim(*id) };
+                if let Err(Refused::Busy) = self.engine.execute(&command) {
+                    return false;
+                }
+            }
+            self.timed.pop_first();
+        }
+        true
     }
 
     fn fall_asleep(&mut self, out: &mut Outbox) {
@@ -193,6 +216,9 @@ impl GearmanSession {
             return Handed::Busy;
         }
         self.held.insert(job.id, held);
+        if self.abilities.timeout_ms(&job.queue).is_some() {
+            self.timed.insert(job.id);
+        }
         self.abilities.last = Some(job.queue.clone());
         let handle = self.common.handles.handle(job.id.0);
         let (handle, function) = (handle.as_bytes(), &job.queue[..]);
@@ -236,6 +262,12 @@ impl GearmanSession {
         self.held.get(&id).map(|held| (id, *held))
     }
 
+    /// This connection no longer holds a job.
+    fn let_go(&mut self, id: JobId) {
+        self.held.remove(&id);
+        self.timed.remove(&id);
+    }
+
     pub(super) fn report(&mut self, request: Request, out: &mut Outbox) {
         let (handle, news, unknown) = match request {
             Request::WorkStatus { handle, numerator, denominator } => {
@@ -260,7 +292,7 @@ impl GearmanSession {
             }
             Ok(()) => {}
             Err(Refused::Rejected(Rejection::NotHeld, gate)) => {
-                self.held.remove(&id);
+                self.let_go(id);
                 error(out, gate, unknown);
             }
             Err(refused) => refuse(out, &refused),
@@ -293,7 +325,7 @@ impl GearmanSession {
         };
         match self.tell_engine(id, held, result) {
             Ok(_) => {
-                self.held.remove(&id);
+                self.let_go(id);
                 if matches!(request, Request::WorkException { .. }) {
                     self.excepted.push_back(id);
                     self.excepted.drain(..self.excepted.len().saturating_sub(EXCEPTED_MAX));
@@ -301,7 +333,7 @@ impl GearmanSession {
             }
             Err(Refused::Busy) => return Some(request),
             Err(Refused::Rejected(_, gate)) => {
-                self.held.remove(&id);
+                self.let_go(id);
                 error(out, gate, unknown);
             }
             Err(refused) => refuse(out, &refused),
