@@ -104,6 +104,7 @@ fn start_engine(
         let options = spindle_gearman::Options {
             host: host_name(),
             verbose: gearman_level(config.log_level),
+            exceptions: config.gearman_exceptions,
             ..spindle_gearman::Options::default()
         };
         doors.push((Arc::new(GearmanDoor::new(engine.clone(), options)), addr));
