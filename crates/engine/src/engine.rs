@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
-use spindle_core::command::{Claim, Finish, Lease, Submit};
+use spindle_core::command::{Claim, Extend, Finish, Lease, Submit};
 use spindle_core::job::Cause;
 use spindle_core::{BytesRef, Command, JobId, Rejection, Type};
 use spindle_log::{Log, LogError, Space};
@@ -351,6 +351,7 @@ impl Engine {
                     return Err(Refused::TooMany("waiting clients"));
                 }
                 let deadline_ms = Some(inner.now_ms.saturating_add(wait_ms));
+                inner.workers.begins_to_wait(&wish);
                 let wish = Wish::Lease(Arc::new(wish));
                 let wait = Wait { caller: caller.clone(), wish, deadline_ms };
                 Ok(LeaseReply::Waiting(inner.waits.add(wait)))
@@ -407,6 +408,7 @@ impl Engine {
         if !foreground {
             self.check_reserve(&inner, len + result.words_bytes())?;
         }
+        inner.note_claim(claim);
         let place = if foreground {
             BytesRef::in_memory(result.bytes.clone(), kind)
         } else {
@@ -462,6 +464,9 @@ impl Engine {
     pub(crate) fn execute_as_is(&self, command: &Command) -> Result<Gate, Refused> {
         let mut inner = self.enter();
         self.check_room(&inner)?;
+        if let Command::Extend(Extend { claim, .. }) | Command::Release { claim, .. } = command {
+            inner.note_claim(*claim);
+        }
         match inner.run(command) {
             Ok(()) => {
                 self.wake_relabelling(&inner);

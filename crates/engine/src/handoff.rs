@@ -184,7 +184,7 @@ impl Inner {
         match answer {
             Some(answer) => self.deliver(ticket, answer, gate),
             None => {
-                self.waits.remove(ticket);
+                self.remove_wait(ticket);
             }
         }
         let Some(job) = job else { return };

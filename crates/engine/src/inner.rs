@@ -479,7 +479,7 @@ impl Inner {
 
     /// Ends a wait with an answer.
     pub fn deliver(&mut self, ticket: Ticket, answer: Answer, gate: Gate) {
-        if let Some(wait) = self.waits.remove(ticket) {
+        if let Some(wait) = self.remove_wait(ticket) {
             let connection = wait.caller.connection;
             wait.caller.mailbox.deliver(Delivery { connection, ticket, answer, gate });
         }

@@ -1,11 +1,13 @@
 //! What can be typed.
 //!
 //! - `client`: the commands that talk to a server: those of jobs and workers
+//! - `edit`: those that change waiting jobs
 //! - `filter`: which jobs they are about
 //! - `people`: those that change and explain what is there
 //! - `values`: what values look like
 
 mod client;
+mod edit;
 mod filter;
 mod people;
 mod values;
@@ -17,9 +19,10 @@ use clap_complete::Shell;
 
 pub use self::{
     client::*,
+    edit::*,
     filter::*,
     people::*,
-    values::{JobName, Rate},
+    values::{JobName, Rate, Sort, SortKey},
 };
 use crate::config::SettingFlags;
 

@@ -30,23 +30,26 @@ pub struct Http {
 }
 
 impl Http {
-    /// Claims the address and serves it. `line_connections` are those open at the other doors, for
-    /// the metrics.
+    /// Claims the address and serves it. `line_connections` are those open at the other doors,
+    /// `addresses` where those listen.
     pub fn open(
         engine: Engine,
         addr: SocketAddr,
         host: String,
         config: &Config,
         line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
+        mut addresses: Vec<(&'static str, SocketAddr)>,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?;
         let connections = Arc::<AtomicUsize>::default();
+        addresses.push(("http", bound.local_addr()));
         let options = Options {
             host,
             connections: Arc::clone(&connections),
             line_connections,
+            addresses,
             ..Options::default()
         };
         let jobq = spindle_jobq::Options {

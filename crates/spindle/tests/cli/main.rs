@@ -6,6 +6,7 @@
 //! - `http`: the server's HTTP door
 //! - `native`: the commands for people through it
 //! - `pages`: the examples of docs/commands.md
+//! - `people`: what people see and are asked, some of it on a `terminal`
 //! - `serve`: the server itself, and a session with it
 //! - `webhook`: who is told of dead jobs
 //! - `verify`: what is said of the folders it leaves
@@ -21,7 +22,11 @@ mod native;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
+mod people;
+#[cfg(test)]
 mod serve;
+#[cfg(test)]
+mod terminal;
 #[cfg(test)]
 mod usage;
 #[cfg(test)]

@@ -13,5 +13,5 @@ mod session;
 pub use self::{
     events::{Event, EventStream},
     http::{Asking, Http, authority},
-    session::{Told, WebSession, encoded, queue_path, told},
+    session::{Told, WebSession, encoded, told},
 };

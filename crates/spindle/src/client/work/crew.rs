@@ -7,6 +7,7 @@ use crate::{
     cli::WorkArgs,
     client::{progress::Progress, server::Server, session::Session},
     exit::{Code, Failure},
+    queue_name::QueueName,
     signals,
 };
 
@@ -66,7 +67,7 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
 }
 
 /// How many jobs there are to do; a queue that is not there has none.
-fn ready(session: &mut dyn Session, queues: &[String]) -> u64 {
+fn ready(session: &mut dyn Session, queues: &[QueueName]) -> u64 {
     queues.iter().filter_map(|queue| session.queue(queue).ok()).map(|queue| queue.jobs.ready).sum()
 }
 

@@ -18,7 +18,10 @@ use std::{
 use bytes::Bytes;
 
 use super::orders::Orders;
-use crate::client::{payload::block_bytes_max, session::Leased};
+use crate::{
+    client::{payload::block_bytes_max, session::Leased},
+    queue_name::QueueName,
+};
 
 /// How long output may still come once the command ended: a process that it left behind may hold
 /// the pipe open for ever.
@@ -79,7 +82,7 @@ fn spawn(command: &[OsString], job: &Leased) -> io::Result<Child> {
     Command::new(program)
         .args(arguments)
         .env("SPINDLE_JOB_ID", &job.id)
-        .env("SPINDLE_QUEUE", String::from_utf8_lossy(&job.queue).as_ref())
+        .env("SPINDLE_QUEUE", QueueName::of(job.queue.clone()).to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // A group of its own, so that Ctrl-C reaches us and not the command.

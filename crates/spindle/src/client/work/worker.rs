@@ -24,6 +24,7 @@ use crate::{
         session::{AskError, Leased},
     },
     output::write_line,
+    queue_name::QueueName,
 };
 
 /// How long one `lease` waits: short enough that a dead server is noticed.
@@ -36,7 +37,7 @@ const BEAT_MIN: Duration = Duration::from_millis(20);
 /// What all workers do.
 pub struct Work<'a> {
     /// The queues to take jobs from.
-    pub queues: &'a [String],
+    pub queues: &'a [QueueName],
     /// What to run.
     pub command: &'a [OsString],
     /// Whether to stop when the queues are empty.
@@ -106,7 +107,7 @@ impl Work<'_> {
         };
         self.orders.count(success);
         if !success && !self.json {
-            let queue = String::from_utf8_lossy(&job.queue);
+            let queue = QueueName::of(job.queue.clone());
             self.progress.tell(format_args!("job {} of {queue} failed: {exit}", job.id));
         }
         let is_delivered = self.deliver(link, job, success, &result);
