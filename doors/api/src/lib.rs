@@ -10,6 +10,7 @@
 
 mod accept;
 mod api;
+mod exposition;
 mod extract;
 mod filter;
 mod instant;
