@@ -1,10 +1,12 @@
 //! Handing out jobs.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::command::{Extend, Lease, Select};
 use crate::decide::finish::{lose, tries};
-use crate::decide::{Blocked, Decision, claimed, is_logged};
+use crate::decide::{Blocked, Decision, Hold, claimed, is_logged};
 use crate::event::{Event, Extended, Leased};
 use crate::job::{self, Cause, Status};
 use crate::rejection::Rejection;
@@ -133,24 +135,34 @@ fn best_of(
     if queue.settings().paused && !state.faults().paused_queue_leased {
         return None;
     }
-    let small = best_in_lane(state, number, queue, 0, wish, now_ms, out);
+    let line = Line { number, queue, unmatched: state.unmatched_in(name) };
+    let small = best_in_lane(state, &line, 0, wish, now_ms, out);
     let large = (wish.payload_bytes_max > LARGE_PAYLOAD_BYTES)
-        .then(|| best_in_lane(state, number, queue, 1, wish, now_ms, out))
+        .then(|| best_in_lane(state, &line, 1, wish, now_ms, out))
         .flatten();
     let (key, slot) = small.into_iter().chain(large).min()?;
     Some(Candidate { key, slot, at })
 }
 
+/// A queue that a lease looks into.
+struct Line<'a> {
+    number: u32,
+    queue: &'a Queue,
+    /// Numbers of jobs that are still to be matched against a constraint that lets none start.
+    unmatched: Vec<Range<u64>>,
+}
+
 /// The best admitted head of one size class. Blocked ones are noted, so that they are met once.
 fn best_in_lane(
     state: &State,
-    number: u32,
-    queue: &Queue,
+    line: &Line<'_>,
     lane: usize,
     wish: &Lease,
     now_ms: u64,
     out: &mut Decision,
 ) -> Option<(u128, u32)> {
+    let Line { number, queue, unmatched } = line;
+    let mut block = |group: u32, by: Hold| out.blocked.push(Blocked { queue: *number, group, by });
     for (key, group_number) in &queue.heads[lane] {
         let Some(group) = queue.group(*group_number) else { continue };
         let closed = group.labels.iter().find(|label| {
@@ -159,10 +171,15 @@ fn best_in_lane(
             rule.zip(bucket).is_some_and(|(rule, bucket)| !bucket.admits(rule, now_ms))
         });
         if let Some(label) = closed {
-            out.blocked.push(Blocked { queue: number, group: *group_number, label: *label });
+            block(*group_number, Hold::Bucket(*label));
             continue;
         }
         let slot = group.ready.first()?;
+        let id = state.slot(slot).id.get();
+        if unmatched.iter().any(|range| range.contains(&id)) && !state.faults().unmatched_leased {
+            block(*group_number, Hold::Unmatched);
+            continue;
+        }
         if state.slot(slot).payload_len <= wish.payload_bytes_max {
             return Some((*key, slot));
         }
