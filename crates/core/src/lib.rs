@@ -10,6 +10,7 @@
 pub mod address;
 pub mod command;
 pub mod event;
+pub mod glob;
 pub mod job;
 pub mod payload;
 pub mod queue;

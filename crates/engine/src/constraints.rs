@@ -4,7 +4,7 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 use spindle_core::job::{JobId, Label};
 use spindle_core::queue::{Constraint, Rate};
-use spindle_core::{Command, Rejection, State};
+use spindle_core::{Command, JobImage, Rejection, State};
 
 use crate::door::Gate;
 use crate::engine::{Engine, Refused};
@@ -78,6 +78,8 @@ pub struct Held {
     pub running_max: Option<u64>,
     /// When a token comes, if it is tokens that are missing.
     pub frees_ms: Option<u64>,
+    /// It lets none of its jobs start, and whether this one is among them is still to be found out.
+    pub unmatched: bool,
 }
 
 impl Engine {
@@ -210,9 +212,11 @@ fn whole_tokens(level: u128, rate: Rate) -> u64 {
     u64::try_from(level / u128::from(rate.per_ms.max(1))).unwrap_or(u64::MAX)
 }
 
-/// Which constraints would keep a job with these labels from starting now.
+/// Which constraints would keep a job from starting now.
 #[must_use]
-pub fn held_back(state: &State, labels: &[Label], now_ms: u64) -> Vec<Held> {
+pub fn held_back(state: &State, image: &JobImage, now_ms: u64) -> Vec<Held> {
+    let name = |rule: &Constraint| String::from_utf8_lossy(&rule.name).into_owned();
+    let labels = &image.rare().labels;
     let held = |label: &Label| {
         let rule = state.constraint(label.constraint)?;
         let bucket = state.bucket(*label)?;
@@ -220,12 +224,21 @@ pub fn held_back(state: &State, labels: &[Label], now_ms: u64) -> Vec<Held> {
             return None;
         }
         Some(Held {
-            constraint: String::from_utf8_lossy(&rule.name).into_owned(),
+            constraint: name(rule),
             running_max: rule.running_max.filter(|max| bucket.running() >= *max),
             frees_ms: bucket.admits_at(rule, now_ms),
+            unmatched: false,
         })
     };
-    labels.iter().filter_map(held).collect()
+    let labelled = |rule: &Constraint| labels.iter().any(|label| label.constraint == rule.number);
+    let unmatched = state.unmatched_by(&image.queue, JobId(image.id));
+    let unmatched = unmatched.filter(|rule| !labelled(rule)).map(|rule| Held {
+        constraint: name(rule),
+        running_max: rule.running_max,
+        frees_ms: None,
+        unmatched: true,
+    });
+    labels.iter().filter_map(held).chain(unmatched).collect()
 }
 
 impl Inner {

@@ -11,6 +11,7 @@
 mod accept;
 mod api;
 mod count;
+mod exposition;
 mod extract;
 mod filter;
 mod instant;

@@ -142,7 +142,8 @@ impl State {
             }
         }
         for (number, kept) in &self.constraints {
-            let told = format!("{number} {} {:?}\n", kept.revision, kept.rule);
+            let unmatched = self.unmatched_below(*number);
+            let told = format!("{number} {} {:?} {unmatched}\n", kept.revision, kept.rule);
             out.extend_from_slice(told.as_bytes());
         }
         for (label, bucket) in &self.buckets {

@@ -74,6 +74,9 @@ pub(crate) struct HeldBy {
     /// So many of its jobs run, and no more may: it frees when one of them ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_max: Option<u64>,
+    /// It lets none of its jobs start, and whether this one is among them is still to be found out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unmatched: bool,
     /// When it lets one start by time alone, as far as its rate goes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frees_at: Option<String>,
@@ -81,8 +84,8 @@ pub(crate) struct HeldBy {
 
 impl HeldBy {
     fn of(held: Held) -> HeldBy {
-        let Held { constraint, running_max, frees_ms } = held;
-        HeldBy { constraint, running_max, frees_at: frees_ms.map(instant::shown) }
+        let Held { constraint, running_max, frees_ms, unmatched } = held;
+        HeldBy { constraint, running_max, unmatched, frees_at: frees_ms.map(instant::shown) }
     }
 
     /// What holds a job back that might start.
@@ -91,7 +94,7 @@ impl HeldBy {
         if !waits {
             return Vec::new();
         }
-        held_back(state, &image.rare().labels, now_ms).into_iter().map(HeldBy::of).collect()
+        held_back(state, image, now_ms).into_iter().map(HeldBy::of).collect()
     }
 }
 

@@ -145,7 +145,7 @@ fn holding(state: &Core, image: &JobImage, now_ms: u64) -> Vec<Reason> {
     if state.queue(&image.queue).is_some_and(|queue| queue.settings().paused) {
         reasons.push(Reason::new("paused", "its queue is paused"));
     }
-    let held = held_back(state, &image.rare().labels, now_ms);
+    let held = held_back(state, image, now_ms);
     reasons.extend(held.into_iter().map(constrained));
     reasons
 }
@@ -154,6 +154,10 @@ fn holding(state: &Core, image: &JobImage, now_ms: u64) -> Vec<Reason> {
 fn constrained(held: Held) -> Reason {
     let name = held.constraint;
     let text = match held.running_max {
+        _ if held.unmatched => format!(
+            "constraint {name} lets none of its jobs start, and whether this job is one of them is \
+             still to be found out"
+        ),
         Some(max) => format!("constraint {name}: {max} of its jobs run, and no more may"),
         None => format!("constraint {name}: no more jobs may start for now"),
     };

@@ -102,6 +102,11 @@ impl Model {
         let relabelled = (server.relabelled_revision, server.relabelled_below);
         same(0, "relabelled", &self.relabelled, &relabelled)?;
         same(0, "format", &self.format, &server.format)?;
+        let below = |number: &u32| self.stops.get(number).map_or(0, |(below, _)| *below);
+        for number in self.rules.keys() {
+            let unmatched = state.unmatched_below(*number);
+            same(0, "unmatched_below", &(number, below(number)), &(number, unmatched))?;
+        }
         let rules: Vec<_> = state.constraints().cloned().collect();
         if !rules.iter().eq(self.rules.values()) {
             return Err(format!("constraints should be {:?} and are {rules:?}", self.rules));
