@@ -14,7 +14,7 @@ use spindle_jobd::{
 
 use crate::{
     ctl::jobctl,
-    peer::{Peer, until},
+    peer::{Peer, until, until_told},
     world::{Mortal, TARGETS, World, connect, ended},
 };
 
@@ -91,11 +91,11 @@ async fn rows_that_had_begun_are_listed_and_not_run_again_until_a_person_decides
     let shown = jobctl(&["--port", &port, "status"]).await.stdout;
     assert!(shown.contains(&format!("{pid}, still there")), "{shown}");
     world.let_go();
-    let shows_gone = async || {
-        let rows = listed(&mut connect(&worker).await).await;
+    until_told("the processes are gone", async || {
+        let rows = listed(&mut peer).await;
         rows.as_object().unwrap().values().all(|row| row["alive"] == false)
-    };
-    while !shows_gone().await {}
+    })
+    .await;
 
     // What came of it is known to a person only, who needs to tell nobody else.
     world.table.change(5, |row| row.status = Status::Done);
@@ -128,7 +128,7 @@ async fn a_row_that_is_run_again_is_not_listed_and_does_not_count_as_begun_befor
     until("it is taken", || world.table.line(5) == "running").await;
     peer.data("pause", json!({})).await;
     drop(answers);
-    while peer.status().await["targets"]["low"]["length"] != 1 {}
+    until_told("it waits", async || peer.status().await["targets"]["low"]["length"] == 1).await;
     assert_eq!(listed(&mut peer).await, Value::Null);
     worker.kill();
     let _worker = world.worker("").await;
@@ -204,7 +204,7 @@ async fn a_row_whose_result_is_refused_is_listed_and_not_run_again() {
     world.table.refused_rows.lock().insert(1);
     let mut peer = connect(&worker).await;
     peer.data("poll", json!({})).await;
-    while listed(&mut peer).await.get("1").is_none() {}
+    until_told("it is listed", async || listed(&mut peer).await.get("1").is_some()).await;
     worker.stop();
     ended(&mut worker).await;
     let worker = world.worker("").await;
