@@ -112,6 +112,11 @@ fn state_folder() -> PathBuf {
     base.unwrap_or_default().join("jobd")
 }
 
+/// The path from the root, so that a table has one name wherever the worker is started.
+fn whole_path(path: &str) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path))
+}
+
 fn master(ini: &Ini, own: Option<&String>) -> Result<Option<MasterAddress>, ConfigError> {
     let host = ini.text("master_host").filter(|host| !host.is_empty());
     let port = ini.number("master_port", 1, u16::MAX)?;
@@ -145,7 +150,7 @@ fn table(ini: &Ini, worker: &str) -> Result<(TableSettings, u32), ConfigError> {
         _ => TableSettings::Sqlite {
             file: ini
                 .text("sqlite_file")
-                .map_or_else(|| state_folder().join("jobs.db"), PathBuf::from),
+                .map_or_else(|| state_folder().join("jobs.db"), whole_path),
             table: ini.text("sqlite_table").unwrap_or(DEFAULT_TABLE).to_owned(),
         },
     };
