@@ -4,13 +4,15 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 use spindle_core::job::{JobId, Label};
 use spindle_core::queue::{Constraint, Rate};
-use spindle_core::{Command, JobImage, Rejection, State};
+use spindle_core::{Command, JobImage, Rejection, State, Type};
 
 use crate::door::Gate;
 use crate::engine::{Engine, Refused};
 use crate::inner::Inner;
+use crate::matched::bytes_type;
 use crate::matching::{
-    ConstraintSpec, UnreadableMatcher, check_name, decode_matcher, encode_matcher,
+    ConstraintSpec, Matcher, QueuePattern, UnreadableMatcher, check_name, decode_matcher,
+    encode_matcher,
 };
 
 /// What has to be there for a put or a removal to happen.
@@ -50,6 +52,17 @@ pub struct ConstraintView {
     pub buckets: usize,
     /// So often since the start a job fell under it that had as many labels as a job may have.
     pub left_out: u64,
+    /// It asks for fields of payloads, and these payloads have none that anybody could read.
+    pub opaque: Option<Opaque>,
+}
+
+/// Payloads that are mere bytes, with nobody to say what they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Opaque {
+    /// Those of this queue.
+    Queue(Bytes),
+    /// Those of all queues the constraint takes, as far as the queues say nothing themselves.
+    Queues,
 }
 
 /// A bucket, as it is shown.
@@ -197,7 +210,9 @@ impl Engine {
             rate: rule.rate,
             running_max: rule.running_max,
         });
+        let opaque = spec.as_ref().ok().and_then(|spec| opaque(state, &spec.matcher));
         ConstraintView {
+            opaque,
             number: rule.number,
             name: String::from_utf8_lossy(&rule.name).into_owned(),
             revision: state.constraint_revision(rule.number).unwrap_or_default(),
@@ -205,6 +220,20 @@ impl Engine {
             buckets: state.buckets_count_of(rule.number),
             left_out: self.rules().left_out(rule.number),
         }
+    }
+}
+
+/// What a matcher cannot read. Queues are not looked through: there may be very many.
+fn opaque(state: &State, matcher: &Matcher) -> Option<Opaque> {
+    if !matcher.asks_for_fields() {
+        return None;
+    }
+    match &matcher.queue {
+        QueuePattern::Exact(name) => {
+            let is_opaque = bytes_type(state, name) == Type::Bytes;
+            is_opaque.then(|| Opaque::Queue(name.clone()))
+        }
+        QueuePattern::Any | QueuePattern::Glob(_) => Some(Opaque::Queues),
     }
 }
 

@@ -14,7 +14,7 @@ impl Engine {
         Ok(())
     }
 
-    /// On a full disk jobs are matched only where that lets others start, and only while most of
+    /// On a full disk jobs are matched only where that lets others start, and only while enough of
     /// the reserve is left for what makes room.
     pub(crate) fn has_room_for_matching(&self, inner: &Inner) -> bool {
         const CARRY_STEPS_LEFT: usize = 16;

@@ -277,7 +277,7 @@ impl Job {
 
     /// The same with what holds it back now.
     pub fn held(mut self, engine: &Engine, image: &JobImage) -> Job {
-        if !image.rare().labels.is_empty() {
+        if engine.has_constraints() {
             let now_ms = engine.now_ms();
             self.held_by = engine.look(|state| HeldBy::all(state, image, now_ms));
         }

@@ -140,7 +140,7 @@ fn a_stop_put_again_over_jobs_that_are_matched_holds_nobody_else_up() {
 }
 
 #[test]
-fn matching_goes_on_for_a_stop_on_a_full_disk_while_most_of_the_reserve_is_left() {
+fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_left() {
     for carry_bytes in [1 << 10, 64 << 10] {
         let disk = SimDisk::new(5);
         let log = file_log(&disk);

@@ -203,7 +203,8 @@ fn no_constraint() -> Problem {
 }
 
 /// Put a constraint, new or changed. Jobs that come from now on fall under it; those that are there
-/// are matched one after the other (`relabelled`, `remaining`).
+/// are matched one after the other (`relabelled`, `remaining`). A `running_max` of 0 holds for them
+/// at once. `notes` says which payloads it cannot read.
 #[utoipa::path(put, path = "/api/v1/constraints/{name}",
     operation_id = "put_constraint", tag = "constraints",
     request_body = ConstraintBody,

@@ -31,12 +31,7 @@ impl Run {
         }
         // All of it in one record: a crash keeps all or nothing.
         self.commit()?;
-        loop {
-            match self.server.engine().relabel_step() {
-                RelabelStep::More => {}
-                RelabelStep::Done | RelabelStep::Later => break,
-            }
-        }
+        while self.server.engine().relabel_step() == RelabelStep::More {}
         if self.server.is_dead() {
             return Ok(());
         }
