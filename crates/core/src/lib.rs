@@ -19,6 +19,7 @@ mod decide;
 mod put;
 mod rejection;
 mod told;
+mod tries;
 
 pub use command::Command;
 pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX, decide};
@@ -27,3 +28,4 @@ pub use job::{JobId, JobImage, Status};
 pub use payload::{BytesRef, Type};
 pub use rejection::Rejection;
 pub use state::{Defaults, Found, Place, State};
+pub use tries::{Limit, Source, Tries};

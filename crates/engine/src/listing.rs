@@ -106,12 +106,23 @@ impl Engine {
         name: &Bytes,
         change: impl FnOnce(&mut QueueSettings),
     ) -> Result<Gate, Refused> {
+        self.change_queue_seen(name, |_, settings| change(settings))
+    }
+
+    /// As [`Engine::change_queue`]; `change` hears first whether the queue is there: whether it has
+    /// jobs, settings, or clients that wait for it.
+    pub fn change_queue_seen(
+        &self,
+        name: &Bytes,
+        change: impl FnOnce(bool, &mut QueueSettings),
+    ) -> Result<Gate, Refused> {
         let mut inner = self.enter();
         self.check_room(&inner)?;
+        let is_there = inner.listing(name).is_some();
         let mut settings =
             inner.state.queue(name).map(|queue| queue.settings().clone()).unwrap_or_default();
         let before = settings.clone();
-        change(&mut settings);
+        change(is_there, &mut settings);
         if settings == before {
             return Ok(inner.tail());
         }

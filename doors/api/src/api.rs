@@ -16,8 +16,8 @@ use utoipa_axum::routes;
 
 use crate::accept::accept;
 use crate::routes::{
-    bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, submit, wait, why,
-    workers,
+    bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, settings, submit,
+    wait, why, workers,
 };
 
 /// What the API is told at its start.
@@ -156,7 +156,7 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(queues::resume))
         .routes(routes!(queues::drain))
         .routes(routes!(queues::purge))
-        .routes(routes!(queues::set))
+        .routes(routes!(settings::show, settings::set))
         .routes(routes!(workers::list))
         .routes(routes!(events::events))
         .routes(routes!(clock::accept))

@@ -10,6 +10,7 @@
 
 mod accept;
 mod api;
+mod backoff;
 mod extract;
 mod filter;
 mod instant;

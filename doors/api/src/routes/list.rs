@@ -87,12 +87,9 @@ pub(crate) async fn list(State(api): State<Api>, asked: Asked) -> Answered<Json<
     let mut jobs = Vec::new();
     while jobs.len() < limit && walk.next().is_some() && !walk.is_spent() {
         let images = walk.stretch(&api, limit - jobs.len()).await?;
-        let host = &api.options().host;
-        jobs.extend(
-            images
-                .iter()
-                .map(|image| Job::new(image, Bodies::default(), host).held(api.engine(), image)),
-        );
+        let (engine, host) = (api.engine(), &api.options().host);
+        let shown = |image| Job::new(engine, image, Bodies::default(), host);
+        jobs.extend(images.iter().map(shown));
     }
     api.desk().durable(walk.gate()).await;
     let partial = jobs.len() < limit && walk.next().is_some();

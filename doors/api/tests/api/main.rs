@@ -33,6 +33,8 @@ mod queues;
 #[cfg(test)]
 mod strangers;
 #[cfg(test)]
+mod tries;
+#[cfg(test)]
 mod wait;
 #[cfg(test)]
 mod why;
