@@ -11,6 +11,7 @@
 mod accept;
 mod api;
 mod backoff;
+mod ended;
 mod extract;
 mod filter;
 mod instant;

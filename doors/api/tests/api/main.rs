@@ -11,6 +11,8 @@ mod constraints;
 #[cfg(test)]
 mod constraints_page;
 #[cfg(test)]
+mod ended;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod gates;
