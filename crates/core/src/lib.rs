@@ -21,6 +21,7 @@ mod put;
 mod rejection;
 mod reservations;
 mod told;
+mod tries;
 
 pub use command::Command;
 pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX, decide, decide_lease};
@@ -30,3 +31,4 @@ pub use payload::{BytesRef, Type};
 pub use rejection::Rejection;
 pub use reservations::Reservations;
 pub use state::{Defaults, Found, Place, State};
+pub use tries::{Limit, Source, Tries};

@@ -10,7 +10,9 @@
 
 mod accept;
 mod api;
+mod backoff;
 mod count;
+mod ended;
 mod exposition;
 mod extract;
 mod filter;

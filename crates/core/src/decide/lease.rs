@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::command::{Claim, Extend, Lease, Select};
-use crate::decide::finish::{lose, tries};
+use crate::decide::finish::lose;
 use crate::decide::{Blocked, Decision, Hold, claimed, is_logged};
 use crate::event::{Event, Extended, Leased};
 use crate::job::{self, Cause, Label, Status};
@@ -55,8 +55,8 @@ pub(super) fn lease(
     let chosen = select(state, Wish { lease: wish, reserved }, now_ms, out)
         .ok_or(Rejection::NothingReady)?;
     let slot = state.slot(chosen.slot);
-    let tries = tries(state, chosen.slot);
-    if tries.attempts_max > 0 && slot.attempts >= tries.attempts_max {
+    let tries = state.tries(chosen.slot);
+    if tries.is_last_attempt(slot.attempts) {
         // Its maximum was lowered while it waited.
         lose(state, chosen.slot, Cause::Limit, now_ms, out);
         return Ok(());
@@ -74,7 +74,8 @@ pub(super) fn lease(
         })
         .collect::<Vec<_>>();
     let logged = is_logged(slot);
-    out.waits_for_own_record = (logged && tries.attempts_max > 0) || !slot.labels().is_empty();
+    out.waits_for_own_record =
+        (logged && tries.attempts_max.value > 0) || !slot.labels().is_empty();
     if !logged {
         // A foreground job leaves no trace of its own, but what it took from a bucket must last.
         for image in &buckets {

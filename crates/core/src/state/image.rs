@@ -221,6 +221,7 @@ pub(super) fn owned(outcome: &Outcome) -> Outcome {
         error: own(&outcome.error),
         code: own(&outcome.code),
         worker_finished_at: own(&outcome.worker_finished_at),
+        error_kind: outcome.error_kind,
     }
 }
 

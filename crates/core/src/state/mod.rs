@@ -101,9 +101,21 @@ impl Default for Defaults {
             backoff: exponential,
             keep_ms: Some(24 * HOUR_MS),
         };
+        // A job that kills its worker each time must come to an end as well.
+        let api = Policy {
+            attempts_max: 25,
+            fails_max: 5,
+            backoff: Backoff {
+                base_ms: 5000,
+                factor_thousandths: 3000,
+                cap_ms: HOUR_MS,
+                jitter_thousandths: 200,
+            },
+            keep_ms: Some(HOUR_MS),
+        };
         let kept = Policy { keep_ms: None, ..once };
         Defaults {
-            policies: [once, kept, once, once, lightjq, kept],
+            policies: [api, kept, once, once, lightjq, kept],
             keep_dead_ms: 30 * 24 * HOUR_MS,
             ttr_ms: 60_000,
             finished_max: 5_000_000,

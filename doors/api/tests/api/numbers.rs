@@ -117,7 +117,8 @@ fn has(text: &str, line: &str) {
 async fn metrics_count_what_happened_and_what_is_there() {
     let bench = Bench::new();
     for _ in 0..3 {
-        bench.submit(json!({ "queue": "q\"\n", "fails_max": 2 })).await;
+        let job = json!({ "queue": "q\"\n", "backoff": { "base_ms": 0 } });
+        bench.submit(job).await;
     }
     for (how, body) in
         [("complete", json!({})), ("fail", json!({ "retry": false })), ("fail", json!({}))]
@@ -297,6 +298,7 @@ async fn the_description_names_every_route_and_every_type() {
             "get /api/v1/jobs/{id}/why",
             "get /api/v1/queues",
             "get /api/v1/queues/{name}",
+            "get /api/v1/queues/{name}/settings",
             "get /api/v1/server",
             "get /api/v1/workers",
             "get /healthz",

@@ -156,10 +156,10 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
     Ok(())
 }
 
-fn outcome_of(image: &JobImage) -> Option<(bool, Option<u32>, Bytes)> {
+fn outcome_of(image: &JobImage) -> Option<(bool, Option<u32>, [&Bytes; 3])> {
     let outcome = image.outcome.as_ref()?;
     let bytes = outcome.bytes.as_ref().map(|bytes| bytes.len);
-    Some((outcome.success, bytes, outcome.message.clone()))
+    Some((outcome.success, bytes, [&outcome.message, &outcome.error, &outcome.code]))
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(
