@@ -304,7 +304,7 @@ fn a_lease_that_needs_its_own_record_says_so() {
     let mut server = Server::new();
     server.given(submit(1, "mail", |job| job.attempts_max = Some(2)));
     server.given(submit(2, "mail", |_| {}));
-    let mut out = spindle_core::Decision::default();
+    let mut out = Decision::default();
     let mut waits = Vec::new();
     for _ in 0..2 {
         spindle_core::decide(&server.state, &lease_of(&["mail"]), server.now_ms, &mut out)
