@@ -191,3 +191,26 @@ async fn a_stopping_door_ends_its_query_and_changes_nothing() {
     }
     assert_eq!(bench.job(1).await["state"], json!(["CREATED"]));
 }
+
+/// Whatever holds the thread that answers queries: here it waits for the engine.
+#[tokio::test]
+async fn a_stopping_door_answers_also_who_waits_for_a_thread_that_does_not_come_back() {
+    let bench = Bench::new();
+    bench.create("1").await;
+    let (let_go, held) = std::sync::mpsc::channel::<()>();
+    let (locked, is_locked) = std::sync::mpsc::channel();
+    let engine = bench.engine.clone();
+    let holder = std::thread::spawn(move || {
+        engine.look(|_| {
+            locked.send(()).unwrap();
+            held.recv().unwrap();
+        });
+    });
+    is_locked.recv().unwrap();
+    let stop = async { bench.door.stop() };
+    let asked = async { tokio::join!(bench.get("/api/v0/job"), stop) };
+    let answered = tokio::time::timeout(Duration::from_secs(30), asked).await;
+    let_go.send(()).unwrap();
+    holder.join().unwrap();
+    answered.expect("an answer").0.is_refused(503, "stopping");
+}
