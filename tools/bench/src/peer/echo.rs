@@ -311,6 +311,15 @@ mod tests {
         assert_eq!(answers, ANSWER.repeat(count));
     }
 
+    /// However long one listens, nothing is said before somebody else has asked.
+    #[track_caller]
+    fn check_silence(mut client: &Client) {
+        client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let error = client.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        client.set_read_timeout(Some(ANSWER_TIME_MAX)).unwrap();
+    }
+
     #[track_caller]
     fn check_batches(batches: &Receiver<usize>, expected: &[usize]) {
         assert_eq!(batches.iter().collect::<Vec<_>>(), expected);
@@ -353,6 +362,7 @@ mod tests {
         ask(&first, 1);
         check_answers(&first, 1);
         ask(&second, 1);
+        check_silence(&second);
         ask(&first, 1);
         check_answers(&second, 1);
         check_answers(&first, 1);
