@@ -79,22 +79,27 @@ impl State {
 
     fn put_live(&mut self, image: &JobImage, at: Place, changes: bool) {
         let Some(mut slot) = self.slot_from(image, at.position) else { return };
+        let known = if slot.labels().is_empty() { None } else { self.live(slot.job_id()) };
+        let waits_at = known.and_then(|number| self.waits_at(number));
         self.remove_job(slot.job_id());
         if changes && image.revision == 0 {
             slot.revision = 1;
         }
-        self.insert_slot(&image.queue, slot);
+        let number = self.insert_slot(&image.queue, slot);
+        self.hold_again(number, waits_at);
     }
 
     /// Takes a live job out of its places, changes it, and puts it back.
     pub(super) fn change(&mut self, id: JobId, at: Place, change: impl FnOnce(&mut Slot)) {
         let Some(number) = self.live(id) else { return };
+        let waits_at = self.waits_at(number);
         self.detach(number);
         let slot = &mut self.slots[number];
         change(slot);
         slot.revision = slot.revision.wrapping_add(1);
         slot.set_last(at.position);
         self.attach(number);
+        self.hold_again(number, waits_at);
     }
 
     fn on_leased(&mut self, leased: &Leased, at: Place) {
