@@ -253,7 +253,32 @@ pub struct Attempt {
     /// The worker's name.
     #[prost(bytes = "bytes", tag = "6")]
     pub worker: Bytes,
+    /// What its worker said when it failed.
+    #[prost(message, optional, boxed, tag = "7")]
+    pub words: Option<Box<Words>>,
 }
+
+/// What the worker of a failed attempt said, cut short: a job remembers up to 32 attempts, in
+/// memory and in each of its images. The job's outcome has the words of the last failure in full.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Words {
+    /// The beginning of the message.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub message: Bytes,
+    /// The beginning of the error. A MessagePack value is kept whole or not at all.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub error: Bytes,
+    /// The beginning of the code.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub code: Bytes,
+}
+
+/// So many bytes of a failed attempt's message are remembered.
+pub const MESSAGE_BYTES_KEPT: usize = 256;
+/// So many bytes of a failed attempt's error are remembered.
+pub const ERROR_BYTES_KEPT: usize = 256;
+/// So many bytes of a failed attempt's code are remembered.
+pub const CODE_BYTES_KEPT: usize = 64;
 
 /// Attempts remembered: the first and the last of this many.
 pub const ATTEMPTS_KEPT: usize = 16;

@@ -5,7 +5,7 @@
 //! prost. A test holds every message that is written here against what prost writes.
 
 use crate::event::Leased;
-use crate::job::{Attempt, JobImage, Lease, Outcome};
+use crate::job::{Attempt, JobImage, Lease, Outcome, Words};
 use crate::payload::BytesRef;
 use crate::queue::BucketImage;
 
@@ -198,6 +198,17 @@ impl Put for Attempt {
         number(out, 4, self.cause);
         number(out, 5, self.door);
         bytes(out, 6, &self.worker);
+        if let Some(words) = self.words.as_deref() {
+            message(out, 7, |out| words.put(out));
+        }
+    }
+}
+
+impl Put for Words {
+    fn put(&self, out: &mut Vec<u8>) {
+        bytes(out, 1, &self.message);
+        bytes(out, 2, &self.error);
+        bytes(out, 3, &self.code);
     }
 }
 
@@ -229,7 +240,7 @@ mod tests {
     use bytes::Bytes;
 
     use crate::event::{Event, Leased};
-    use crate::job::{Attempt, Backoff, JobImage, Key, Label, Lease, Outcome, Rare};
+    use crate::job::{Attempt, Backoff, JobImage, Key, Label, Lease, Outcome, Rare, Words};
     use crate::payload::BytesRef;
     use crate::queue::BucketImage;
 
@@ -315,6 +326,10 @@ mod tests {
                 cause: (self.bits() % 14) as i32,
                 door: (self.bits() % 6) as i32,
                 worker: self.name(),
+                words: self.given(|draw| {
+                    let (message, error, code) = (draw.name(), draw.name(), draw.name());
+                    Box::new(Words { message, error, code })
+                }),
             }
         }
 

@@ -1,6 +1,11 @@
-//! What the words of a failure are.
+//! What the words of a failure are, and how much of them is kept.
 
-use crate::job::{Cause, JobImage, Origin, Status};
+use bytes::Bytes;
+
+use crate::job::{
+    Attempt, CODE_BYTES_KEPT, Cause, ERROR_BYTES_KEPT, JobImage, MESSAGE_BYTES_KEPT, Origin,
+    Outcome, Status, Words,
+};
 use crate::payload::Type;
 
 /// The code of a job that somebody cancelled.
@@ -18,7 +23,49 @@ pub fn cut(text: &[u8], bytes_max: usize) -> &[u8] {
     begin.map_or(short, |at| &text[..at])
 }
 
+impl Words {
+    /// What is remembered of what a worker said; none if it said nothing.
+    pub(crate) fn of(outcome: &Outcome) -> Option<Box<Words>> {
+        let short = |text: &Bytes, max: usize| text.slice(..cut(text, max).len());
+        let is_packed = outcome.error_kind() == Type::Msgpack;
+        let error = if is_packed && outcome.error.len() > ERROR_BYTES_KEPT {
+            Bytes::new()
+        } else {
+            short(&outcome.error, ERROR_BYTES_KEPT)
+        };
+        let words = Words {
+            message: short(&outcome.message, MESSAGE_BYTES_KEPT),
+            error,
+            code: short(&outcome.code, CODE_BYTES_KEPT),
+        };
+        (words != Words::default()).then(|| Box::new(words))
+    }
+
+    fn len(&self) -> usize {
+        self.message.len() + self.error.len() + self.code.len()
+    }
+}
+
+/// What past attempts take in an image.
+pub(crate) fn attempts_len(history: &[Attempt]) -> usize {
+    let words = |attempt: &Attempt| attempt.words.as_deref().map_or(0, |words| 12 + words.len());
+    history.iter().map(|attempt| 32 + attempt.worker.len() + words(attempt)).sum()
+}
+
+impl Outcome {
+    /// What was said takes so many bytes.
+    pub fn words_len(&self) -> usize {
+        let Outcome { message, error, code, worker_finished_at, .. } = self;
+        message.len() + error.len() + code.len() + worker_finished_at.len()
+    }
+}
+
 impl JobImage {
+    /// What workers said, now and in past attempts, and who they were takes so many bytes.
+    pub fn words_len(&self) -> usize {
+        self.outcome.as_deref().map_or(0, Outcome::words_len) + attempts_len(&self.history)
+    }
+
     /// What the bytes of the last failure's `error` are. The outcome says so; that of an older
     /// server does not, and then the door of the worker that failed does.
     pub fn error_type(&self) -> Type {
@@ -46,7 +93,6 @@ impl JobImage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Attempt;
 
     #[test]
     fn a_text_is_cut_between_letters_and_other_bytes_anywhere() {

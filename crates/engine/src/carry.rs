@@ -66,6 +66,8 @@ enum Old {
         revision: u32,
         payload: Option<BytesRef>,
         result: Option<BytesRef>,
+        /// What its workers said, which is in its image.
+        words: usize,
     },
     Finished {
         id: JobId,
@@ -85,6 +87,7 @@ enum Fetched {
         revision: u32,
         payload: Option<(Bytes, Type)>,
         result: Option<(Bytes, Type)>,
+        words: usize,
     },
     Finished {
         place: Place,
@@ -104,9 +107,10 @@ impl Fetched {
     /// About what it takes in the log.
     fn bytes(&self) -> usize {
         let (payload, result, more) = match self {
-            Fetched::Live { payload, result, .. } => (payload, result, 0),
-            Fetched::Finished { payload, result, pages, .. } => {
-                (payload, result, pages.iter().map(|(bytes, _)| bytes.len()).sum())
+            Fetched::Live { payload, result, words, .. } => (payload, result, *words),
+            Fetched::Finished { image, payload, result, pages, .. } => {
+                let pages = pages.iter().map(|(bytes, _)| bytes.len()).sum::<usize>();
+                (payload, result, pages + image.words_len())
             }
             Fetched::Page { bytes, .. } => return IMAGE_BYTES + bytes.len(),
         };
@@ -297,11 +301,12 @@ impl Engine {
             _ => Ok::<_, FetchError>(None),
         };
         match old {
-            Old::Live { id, revision, payload, result } => Ok(Fetched::Live {
+            Old::Live { id, revision, payload, result, words } => Ok(Fetched::Live {
                 id: *id,
                 revision: *revision,
                 payload: bytes(payload)?,
                 result: bytes(result)?,
+                words: *words,
             }),
             Old::Finished { image: place, .. } => {
                 let image = self.finished_image(*place)?;
@@ -356,9 +361,9 @@ impl Old {
     /// About what it will take in the log.
     fn bytes(&self) -> usize {
         match self {
-            Old::Live { payload, result, .. } => {
+            Old::Live { payload, result, words, .. } => {
                 let bytes = payload.iter().chain(result).map(|place| place.len as usize);
-                IMAGE_BYTES + bytes.sum::<usize>()
+                IMAGE_BYTES + words + bytes.sum::<usize>()
             }
             Old::Finished { .. } => IMAGE_BYTES + FINISHED_BYTES,
             Old::Page { place, .. } => IMAGE_BYTES + place.len as usize,
@@ -391,7 +396,8 @@ impl Inner {
                     }
                     let payload = Some(job.payload());
                     let result = job.outcome().and_then(|outcome| outcome.bytes.clone());
-                    Old::Live { id: job.id(), revision: job.revision(), payload, result }
+                    let (revision, words) = (job.revision(), job.words_len());
+                    Old::Live { id: job.id(), revision, payload, result, words }
                 }
                 Found::Finished(stub) => Old::Finished { id: stub.id(), image: stub.image() },
             };
@@ -404,7 +410,7 @@ impl Inner {
     /// Tells one job again. Returns its number if it changed meanwhile and must be looked at anew.
     fn carry_one(&mut self, job: Fetched) -> Option<JobId> {
         match job {
-            Fetched::Live { id, revision, payload, result } => {
+            Fetched::Live { id, revision, payload, result, .. } => {
                 let unchanged = match self.state.job(id) {
                     Some(Found::Live(job)) => job.revision() == revision,
                     _ => false,

@@ -329,15 +329,17 @@ impl Inner {
         if let Event::Ready(ready) = event {
             self.note_lag(JobId(ready.id));
         }
-        self.before_fold(event);
-        self.state.evolve(event, place);
+        self.fold_one(event, place);
         self.after_fold(event, place);
     }
 
-    /// Folds an event read from the log.
+    /// Folds an event, as when it is read from the log.
     pub fn fold_one(&mut self, event: &Event, place: Place) {
         self.before_fold(event);
         self.state.evolve(event, place);
+        if let Event::Requeued(requeued) = event {
+            self.live_bytes += self.told_bytes(JobId(requeued.id));
+        }
     }
 
     /// Bookkeeping that needs what is about to go.
@@ -358,10 +360,12 @@ impl Inner {
                     let len = image.payload.as_ref().map_or(0, |payload| payload.len as usize);
                     self.foreground_bytes = self.foreground_bytes.saturating_sub(len);
                 } else {
-                    if self.state.status(JobId(image.id)).is_some() {
-                        self.live_bytes = self.live_bytes.saturating_sub(live_cost(image));
-                    }
+                    self.forget_live(JobId(image.id));
                 }
+            }
+            Event::Requeued(requeued) => {
+                let told = self.told_bytes(JobId(requeued.id));
+                self.live_bytes = self.live_bytes.saturating_sub(told);
             }
             Event::Persisted(image) => {
                 let len = image.payload.as_ref().map_or(0, |payload| payload.len as usize);
@@ -397,16 +401,33 @@ impl Inner {
     fn before_gone(&mut self, id: JobId, cause: Cause) {
         match self.state.job(id) {
             Some(Found::Live(job)) => {
-                let len = job.payload().len;
                 if job.is_foreground() {
-                    self.foreground_bytes = self.foreground_bytes.saturating_sub(len as usize);
+                    let len = job.payload().len as usize;
+                    self.foreground_bytes = self.foreground_bytes.saturating_sub(len);
                 } else {
-                    let cost = ITEM_BYTES + u64::from(len) + job.touched_bytes();
-                    self.live_bytes = self.live_bytes.saturating_sub(cost);
+                    self.forget_live(id);
                 }
                 self.stats.expired_unfinished += u64::from(cause == Cause::Expired);
             }
             Some(Found::Finished(_)) | None => {}
+        }
+    }
+
+    /// A live job goes or ends: what it takes is no longer part of what lives.
+    fn forget_live(&mut self, id: JobId) {
+        let Some(Found::Live(job)) = self.state.job(id) else { return };
+        let cost = ITEM_BYTES + u64::from(job.payload().len) + job.touched_bytes();
+        self.live_bytes = self.live_bytes.saturating_sub(cost + self.told_bytes(id));
+    }
+
+    /// What a live job's last result and the words of its workers take, if it is logged.
+    fn told_bytes(&self, id: JobId) -> u64 {
+        match self.state.job(id) {
+            Some(Found::Live(job)) if !job.is_foreground() => {
+                let result = job.outcome().and_then(|outcome| outcome.bytes.as_ref());
+                result.map_or(0, |result| u64::from(result.len)) + job.words_len() as u64
+            }
+            _ => 0,
         }
     }
 
@@ -513,9 +534,12 @@ pub(crate) const ID_BLOCK: u64 = 1 << 16;
 
 /// Room kept behind bytes in a record for the event that names them. Images with more than this
 /// (Jobq's long event lists) get a record of their own.
-const EVENT_ROOM_BYTES: usize = 16 * 1024;
+pub(crate) const EVENT_ROOM_BYTES: usize = 16 * 1024;
 
 fn live_cost(image: &JobImage) -> u64 {
     let touched = image.rare.as_ref().map_or(0, |rare| rare.touched_bytes());
-    ITEM_BYTES + image.payload.as_ref().map_or(0, |payload| u64::from(payload.len)) + touched
+    let len = |place: Option<&BytesRef>| place.map_or(0, |place| u64::from(place.len));
+    let result = image.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref());
+    let bytes = len(image.payload.as_ref()) + len(result) + image.words_len() as u64;
+    ITEM_BYTES + bytes + touched
 }

@@ -387,17 +387,11 @@ impl Inner {
 pub(crate) fn long_bytes(event: &Event) -> usize {
     match event {
         Event::StateSet(set) => set.event.len() + set.state.as_ref().map_or(0, Bytes::len),
-        Event::Requeued(requeued) => requeued.outcome.as_deref().map_or(0, outcome_bytes),
-        _ => event.image().map_or(0, |image| {
-            let rare = image.rare.as_deref().map_or(0, rare_bytes);
-            rare + image.outcome.as_deref().map_or(0, outcome_bytes)
-        }),
+        Event::Requeued(requeued) => requeued.outcome.as_deref().map_or(0, Outcome::words_len),
+        _ => event
+            .image()
+            .map_or(0, |image| image.rare.as_deref().map_or(0, rare_bytes) + image.words_len()),
     }
-}
-
-fn outcome_bytes(outcome: &Outcome) -> usize {
-    let Outcome { message, error, code, worker_finished_at, .. } = outcome;
-    message.len() + error.len() + code.len() + worker_finished_at.len()
 }
 
 fn rare_bytes(rare: &Rare) -> usize {
@@ -408,7 +402,10 @@ fn rare_bytes(rare: &Rare) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use spindle_core::job::{Attempt, Words};
+
     use super::*;
+    use crate::inner::EVENT_ROOM_BYTES;
 
     #[test]
     fn a_page_gives_back_the_events_it_was_made_of() {
@@ -416,6 +413,30 @@ mod tests {
         assert_eq!(events_of(page_of(&events)), events);
         let cut = page_of(&events).slice(..20);
         assert_eq!(events_of(cut), events[..2]);
+    }
+
+    #[test]
+    fn an_event_takes_no_more_than_the_room_that_is_made_for_it() {
+        let text = |len: usize| Bytes::from(vec![b'x'; len]);
+        let (message, error, code) = (text(256), text(256), text(64));
+        let words = Some(Box::new(Words { message, error, code }));
+        let attempt = Attempt { worker: text(1024), words, ended_ms: 1, ..Attempt::default() };
+        let outcome = Outcome { message: text(16_384), error: text(16_384), ..Outcome::default() };
+        let image = JobImage {
+            history: vec![attempt; 32],
+            outcome: Some(Box::new(outcome.clone())),
+            ..JobImage::default()
+        };
+        let requeued = spindle_core::event::Requeued {
+            outcome: Some(Box::new(outcome)),
+            ..Default::default()
+        };
+        for event in [Event::Finished(image), Event::Requeued(requeued)] {
+            let mut bytes = Vec::new();
+            event.encode(&mut bytes);
+            let room = EVENT_ROOM_BYTES + long_bytes(&event);
+            assert!(bytes.len() <= room, "{} of {}: {}", bytes.len(), room, event.name());
+        }
     }
 
     fn submitted(id: u64, origin: Origin) -> Event {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use spindle_core::job::{Attempt, Cause, Lease, Origin, Outcome};
+use spindle_core::job::{Attempt, Cause, Lease, Origin, Outcome, Words};
 use spindle_core::{JobId, JobImage, Source, Status, Tries, Type, address};
 use spindle_engine::Engine;
 use spindle_http::msgpack::to_json;
@@ -222,6 +222,16 @@ pub(crate) struct AttemptShown {
     /// The worker's name, where it gave one.
     #[serde(skip_serializing_if = "String::is_empty")]
     worker: String,
+    /// What the worker of a failed attempt said, at most 256 bytes of it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    /// The error of a failed attempt, at most 256 bytes of it. A longer one that is MessagePack is
+    /// not there.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    error: String,
+    /// The code of a failed attempt, at most 64 bytes of it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    code: String,
 }
 
 /// The bytes of a job that were read for an answer.
@@ -361,6 +371,10 @@ pub(crate) fn error_text(error: &[u8], kind: Type) -> String {
 }
 
 fn attempt_shown(attempt: &Attempt) -> AttemptShown {
+    static NONE: Words = Words { message: Bytes::new(), error: Bytes::new(), code: Bytes::new() };
+    let words = attempt.words.as_deref().unwrap_or(&NONE);
+    let by_lightjq = attempt.door() == Origin::Lightjq;
+    let error_kind = if by_lightjq { Type::Msgpack } else { Type::Bytes };
     AttemptShown {
         attempt: attempt.attempt,
         started_at: instant::shown(attempt.started_ms),
@@ -368,6 +382,9 @@ fn attempt_shown(attempt: &Attempt) -> AttemptShown {
         outcome: cause_word(attempt.cause()),
         door: door_word(attempt.door()),
         worker: text(&attempt.worker),
+        message: text(&words.message),
+        error: error_text(&words.error, error_kind),
+        code: text(&words.code),
     }
 }
 

@@ -2,7 +2,7 @@
 //! what it remembers of the job's attempts.
 
 use bytes::Bytes;
-use spindle_core::job::{Cause, Origin};
+use spindle_core::job::{Cause, Origin, Outcome, Words};
 use spindle_core::{JobImage, Status};
 
 use crate::json::quoted;
@@ -66,6 +66,15 @@ impl Entry {
             "[\"job_state_advanced\",{{\"new\":{new},\"old\":{old},\"timestamp\":\"{seconds}\"}}]"
         );
         Entry { at_ms, json, form: Form::Bare }
+    }
+
+    /// The same at the end of an attempt that failed: with what its worker said.
+    fn failed(old: &str, new: &str, at_ms: u64, words: &Words) -> Entry {
+        let mut entry = Entry::advanced(old, new, at_ms);
+        let facts = facts([("code", &words.code), ("message", &words.message)]);
+        // Before the two brackets at the end.
+        entry.json.insert_str(entry.json.len() - "}]".len(), &facts);
+        entry
     }
 
     /// A user noted something, which is JSON.
@@ -140,9 +149,12 @@ fn engine_events(image: &JobImage) -> Vec<Entry> {
         None if image.status() == Status::Parked && image.history.is_empty() => return told,
         None => ready(),
     };
-    let mut advance = |state: &mut String, new: String, at_ms: u64| {
+    let mut advance = |state: &mut String, new: String, at_ms: u64, words: Option<&Words>| {
         if *state != new {
-            told.push(Entry::advanced(state, &new, at_ms));
+            told.push(match words {
+                Some(words) => Entry::failed(state, &new, at_ms, words),
+                None => Entry::advanced(state, &new, at_ms),
+            });
             *state = new;
         }
     };
@@ -152,12 +164,12 @@ fn engine_events(image: &JobImage) -> Vec<Entry> {
         && (first_start.is_some() || image.status() == Status::Ready)
     {
         // Its time may have been brought forward.
-        advance(&mut state, ready(), at_ms.min(first_start.unwrap_or(at_ms)));
+        advance(&mut state, ready(), at_ms.min(first_start.unwrap_or(at_ms)), None);
     }
     for (index, attempt) in image.history.iter().enumerate() {
         let (start_ms, end_ms) = (attempt.started_ms, attempt.ended_ms);
         let now = leased(attempt.door(), &attempt.worker, attempt.attempt, start_ms);
-        advance(&mut state, now, start_ms);
+        advance(&mut state, now, start_ms, None);
         let last = index + 1 == image.history.len();
         let next = match attempt.cause() {
             _ if last && image.status().is_finished() && image.finished_ms == Some(end_ms) => {
@@ -167,13 +179,15 @@ fn engine_events(image: &JobImage) -> Vec<Entry> {
             Cause::Completed => finished(image),
             _ => ready(),
         };
-        advance(&mut state, next, end_ms);
+        // The last end tells it in the state itself.
+        let words = attempt.words.as_deref().filter(|_| !(last && image.status().is_finished()));
+        advance(&mut state, next, end_ms, words);
     }
     if let Some(lease) = &image.lease {
-        advance(&mut state, engine_state(image), lease.started_ms);
+        advance(&mut state, engine_state(image), lease.started_ms, None);
     }
     if let Some(at_ms) = image.finished_ms {
-        advance(&mut state, finished(image), at_ms);
+        advance(&mut state, finished(image), at_ms, None);
     }
     told
 }
@@ -198,16 +212,21 @@ fn leased(door: Origin, worker: &[u8], attempt: u32, at_ms: u64) -> String {
 
 fn finished(image: &JobImage) -> String {
     let tag = if image.status() == Status::Done { "DONE" } else { "DEAD" };
-    let mut facts = format!("\"attempts\":{}", image.attempts);
-    if let Some(outcome) = &image.outcome {
-        for (name, text) in [("code", &outcome.code), ("message", &outcome.message)] {
-            if !text.is_empty() {
-                let text = quoted(&String::from_utf8_lossy(text));
-                facts.push_str(&format!(",\"{name}\":{text}"));
-            }
-        }
+    let said = image.outcome.as_ref().map(|outcome| {
+        let Outcome { code, message, .. } = &**outcome;
+        facts([("code", code), ("message", message)])
+    });
+    format!("[\"{tag}\",{{\"attempts\":{}{}}}]", image.attempts, said.unwrap_or_default())
+}
+
+/// What was said, as further members of a JSON object.
+fn facts(said: [(&str, &Bytes); 2]) -> String {
+    let mut facts = String::new();
+    for (name, text) in said.into_iter().filter(|(_, text)| !text.is_empty()) {
+        let text = quoted(&String::from_utf8_lossy(text));
+        facts.push_str(&format!(",\"{name}\":{text}"));
     }
-    format!("[\"{tag}\",{{{facts}}}]")
+    facts
 }
 
 fn door_name(door: Origin) -> &'static str {

@@ -149,7 +149,7 @@ fn end(
     out: &mut Decision,
 ) {
     let slot = state.slot(number);
-    let mut image = state.ended_image(number, cause, now_ms);
+    let mut image = state.ended_image(number, cause, outcome.as_deref(), now_ms);
     image.status = status as i32;
     image.finished_ms = Some(now_ms);
     image.revision = image.revision.wrapping_add(1);

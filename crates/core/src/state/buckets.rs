@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::*;
+use crate::job::Status;
 
 /// Full buckets that are forgotten in one step.
 const FORGOTTEN_AT_ONCE: usize = 256;
@@ -89,6 +90,34 @@ impl State {
         if let Some(other) = probed.filter(|other| *other != label) {
             self.promote(other, queue_number);
         }
+    }
+
+    /// The queue and the bucket at which a ready job waits.
+    pub(super) fn waits_at(&self, number: u32) -> Option<(u32, Label)> {
+        let slot = &self.slots[number];
+        let queue = self.queue_at(slot.queue).filter(|_| slot.status() == Status::Ready)?;
+        let group = queue.find_group(slot.labels(), slot.is_large())?;
+        Some((slot.queue, queue.group(group)?.blocked_by?))
+    }
+
+    /// A ready job that was taken out of the indices and put back goes on waiting at its bucket:
+    /// were it alone in its group, nobody would hear when the bucket is free.
+    pub(super) fn hold_again(&mut self, number: u32, waits_at: Option<(u32, Label)>) {
+        let Some((queue_number, label)) = waits_at else { return };
+        let State { slots, queues, buckets, .. } = self;
+        let slot = &slots[number];
+        let stays = slot.queue == queue_number && slot.status() == Status::Ready;
+        let Some(queue) = queues[queue_number as usize].as_mut().filter(|_| stays) else { return };
+        let found = queue.find_group(slot.labels(), slot.is_large());
+        let Some(number) = found.filter(|_| slot.labels().contains(&label)) else { return };
+        let Queue { groups, heads, .. } = queue;
+        let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
+        let alone = group.blocked_by.is_none() && group.probes.is_none();
+        let Some(bucket) = buckets.get_mut(&label).filter(|_| alone) else { return };
+        let Some(head) = group.head else { return };
+        heads[usize::from(group.large)].remove(&(head, number));
+        group.blocked_by = Some(label);
+        bucket.waiting.entry(queue_number).or_default().insert((head, number));
     }
 
     /// Queues in which jobs that were held back compete again, since this was last asked.

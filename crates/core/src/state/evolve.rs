@@ -1,10 +1,10 @@
 //! Folding events. Total: an event for an absent item changes nothing.
 
 use super::change::QueueSettingsAt;
-use super::image::{ended_attempt, owned, owned_lease};
+use super::image::{ended_attempt, owned, owned_attempt, owned_lease};
 use super::*;
 use crate::event::{Edited, Event, Extended, Leased, Relabelled, Requeued};
-use crate::job::{ATTEMPTS_KEPT, Attempt, Cause, JobId, JobImage, Status};
+use crate::job::{ATTEMPTS_KEPT, Attempt, JobId, JobImage, Status};
 
 impl State {
     /// Folds one event, told at this place of the log. What is not logged (a foreground job's) is
@@ -79,22 +79,27 @@ impl State {
 
     fn put_live(&mut self, image: &JobImage, at: Place, changes: bool) {
         let Some(mut slot) = self.slot_from(image, at.position) else { return };
+        let known = if slot.labels().is_empty() { None } else { self.live(slot.job_id()) };
+        let waits_at = known.and_then(|number| self.waits_at(number));
         self.remove_job(slot.job_id());
         if changes && image.revision == 0 {
             slot.revision = 1;
         }
-        self.insert_slot(&image.queue, slot);
+        let number = self.insert_slot(&image.queue, slot);
+        self.hold_again(number, waits_at);
     }
 
     /// Takes a live job out of its places, changes it, and puts it back.
     pub(super) fn change(&mut self, id: JobId, at: Place, change: impl FnOnce(&mut Slot)) {
         let Some(number) = self.live(id) else { return };
+        let waits_at = self.waits_at(number);
         self.detach(number);
         let slot = &mut self.slots[number];
         change(slot);
         slot.revision = slot.revision.wrapping_add(1);
         slot.set_last(at.position);
         self.attach(number);
+        self.hold_again(number, waits_at);
     }
 
     fn on_leased(&mut self, leased: &Leased, at: Place) {
@@ -123,7 +128,7 @@ impl State {
 
     fn on_requeued(&mut self, requeued: &Requeued, at: Place) {
         self.change(JobId(requeued.id), at, |slot| {
-            end_lease(slot, requeued.cause(), requeued.at_ms, requeued.attempts);
+            end_lease(slot, requeued);
             slot.attempts = requeued.attempts;
             slot.order = requeued.order;
             if requeued.fails > 0 {
@@ -199,15 +204,17 @@ impl State {
 }
 
 /// Takes the lease off a slot and notes the attempt in its history.
-pub(super) fn end_lease(slot: &mut Slot, cause: Cause, at_ms: u64, attempts: u32) {
+fn end_lease(slot: &mut Slot, requeued: &Requeued) {
     let number = slot.attempts;
     let Some(extra) = slot.extra.as_mut() else { return };
     let Some(lease) = extra.lease.take() else { return };
-    if attempts < number {
+    if requeued.attempts < number {
         // The attempt was given back: it never happened.
         return;
     }
-    let attempt = ended_attempt(&lease, number, cause, at_ms);
+    let (cause, outcome) = (requeued.cause(), requeued.outcome.as_deref());
+    let attempt = ended_attempt(&lease, number, cause, outcome, requeued.at_ms);
+    let attempt = owned_attempt(&attempt, extra.history.last());
     push_attempt(&mut extra.history, attempt);
 }
 

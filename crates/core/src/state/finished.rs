@@ -242,9 +242,7 @@ impl State {
 fn bytes_of(image: &JobImage) -> u64 {
     let len = |place: Option<&BytesRef>| place.map_or(0, |place| u64::from(place.len));
     let outcome = image.outcome.as_deref();
-    let told = outcome.map_or(0, |o| o.message.len() + o.error.len() + o.code.len());
     let rare = image.rare.as_deref().map_or(0, prost::Message::encoded_len);
-    let attempts = image.history.iter().map(|attempt| 32 + attempt.worker.len()).sum::<usize>();
-    let image_bytes = IMAGE_BYTES + (image.queue.len() + told + rare + attempts) as u64;
+    let image_bytes = IMAGE_BYTES + (image.queue.len() + rare + image.words_len()) as u64;
     image_bytes + len(image.payload.as_ref()) + len(outcome.and_then(|o| o.bytes.as_ref()))
 }

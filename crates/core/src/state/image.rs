@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::*;
-use crate::job::{Attempt, Cause, JobId, JobImage, Lease, Outcome, Status};
+use crate::job::{Attempt, Cause, JobId, JobImage, Lease, Outcome, Status, Words};
 use crate::payload::{BytesRef, Type};
 
 impl State {
@@ -21,14 +21,20 @@ impl State {
 
     /// A live job's image as it stands when an attempt ends: its lease taken off and remembered,
     /// with its last outcome or without.
-    pub(crate) fn ended_image(&self, number: u32, cause: Cause, now_ms: u64) -> JobImage {
+    pub(crate) fn ended_image(
+        &self,
+        number: u32,
+        cause: Cause,
+        outcome: Option<&Outcome>,
+        now_ms: u64,
+    ) -> JobImage {
         let slot = &self.slots[number];
         let mut image = self.plain_image(slot);
         if let Some(extra) = slot.extra.as_deref() {
             image.history = Vec::with_capacity(extra.history.len() + 1);
             image.history.extend(extra.history.iter().cloned());
             if let Some(lease) = &extra.lease {
-                let attempt = ended_attempt(lease, slot.attempts, cause, now_ms);
+                let attempt = ended_attempt(lease, slot.attempts, cause, outcome, now_ms);
                 evolve::push_attempt(&mut image.history, attempt);
             }
         }
@@ -97,7 +103,11 @@ impl State {
             extra.fails = image.fails;
             extra.started_ms = image.started_ms;
             extra.lease = image.lease.as_deref().map(owned_lease);
-            extra.history = image.history.iter().map(owned_attempt).collect();
+            extra.history = Vec::with_capacity(image.history.len());
+            for attempt in &image.history {
+                let attempt = owned_attempt(attempt, extra.history.last());
+                extra.history.push(attempt);
+            }
             extra.outcome = image.outcome.as_deref().map(|outcome| Box::new(owned(outcome)));
             extra.inline.clone_from(&payload.inline);
         }
@@ -209,8 +219,23 @@ pub(super) fn owned_lease(lease: &Lease) -> Lease {
     Lease { worker: own(&lease.worker), ..*lease }
 }
 
-fn owned_attempt(attempt: &Attempt) -> Attempt {
-    Attempt { worker: own(&attempt.worker), ..*attempt }
+/// What fails mostly fails the same way each time: bytes that the attempt before has as well are
+/// shared with it.
+pub(super) fn owned_attempt(attempt: &Attempt, before: Option<&Attempt>) -> Attempt {
+    let shared = |bytes: &Bytes, theirs: Option<&Bytes>| match theirs {
+        Some(theirs) if theirs == bytes => theirs.clone(),
+        _ => own(bytes),
+    };
+    let theirs = before.and_then(|before| before.words.as_deref());
+    let words = attempt.words.as_deref().map(|words| {
+        Box::new(Words {
+            message: shared(&words.message, theirs.map(|theirs| &theirs.message)),
+            error: shared(&words.error, theirs.map(|theirs| &theirs.error)),
+            code: shared(&words.code, theirs.map(|theirs| &theirs.code)),
+        })
+    });
+    let worker = shared(&attempt.worker, before.map(|before| &before.worker));
+    Attempt { worker, words, ..*attempt }
 }
 
 pub(super) fn owned(outcome: &Outcome) -> Outcome {
@@ -225,8 +250,15 @@ pub(super) fn owned(outcome: &Outcome) -> Outcome {
     }
 }
 
-/// What is remembered of an attempt once its lease has ended.
-pub(super) fn ended_attempt(lease: &Lease, attempt: u32, cause: Cause, at_ms: u64) -> Attempt {
+/// What is remembered of an attempt once its lease has ended. `outcome` is what its worker said.
+pub(super) fn ended_attempt(
+    lease: &Lease,
+    attempt: u32,
+    cause: Cause,
+    outcome: Option<&Outcome>,
+    at_ms: u64,
+) -> Attempt {
+    let failure = outcome.filter(|_| cause == Cause::Failed);
     Attempt {
         attempt,
         started_ms: lease.started_ms,
@@ -234,6 +266,7 @@ pub(super) fn ended_attempt(lease: &Lease, attempt: u32, cause: Cause, at_ms: u6
         cause: cause as i32,
         door: lease.door,
         worker: lease.worker.clone(),
+        words: failure.and_then(Words::of),
     }
 }
 

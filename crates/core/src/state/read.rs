@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::job::{JobId, Outcome, Status};
 use crate::payload::BytesRef;
+use crate::told::attempts_len;
 
 /// A job that was looked up.
 #[derive(Clone, Copy, Debug)]
@@ -196,6 +197,13 @@ impl<'a> JobView<'a> {
     /// Its last outcome, if an attempt failed and was to be tried again.
     pub fn outcome(&self) -> Option<&'a Outcome> {
         self.slot().outcome()
+    }
+
+    /// What workers said, now and in past attempts, and who they were takes so many bytes in its
+    /// image; see [`JobImage::words_len`](crate::JobImage::words_len).
+    pub fn words_len(&self) -> usize {
+        let Some(extra) = self.slot().extra.as_deref() else { return 0 };
+        extra.outcome.as_deref().map_or(0, Outcome::words_len) + attempts_len(&extra.history)
     }
 
     /// Its live lease.

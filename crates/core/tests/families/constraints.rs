@@ -2,7 +2,7 @@
 //! that do not depend on how far the steps have come.
 
 use bytes::Bytes;
-use spindle_core::command::{Edit, Matched};
+use spindle_core::command::{Carry, Claim, Edit, Matched};
 use spindle_core::job::{Cause, Label};
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{Command, Defaults, JobId, Rejection, Type};
@@ -298,4 +298,35 @@ fn a_constraint_told_again_keeps_the_revision_it_was_put_with() {
     let folded = server.folded(carried);
     assert_eq!((folded.constraint_revision(1), folded.constraint_revision(2)), (Some(1), Some(2)));
     assert_eq!(folded.dump(server.now_ms), server.state.dump(server.now_ms));
+}
+
+/// A job that waits at a full bucket, and the claim of the one that fills it.
+fn one_waits() -> (Server, Claim) {
+    let mut server = Server::new();
+    server.given(running_max(0, 1));
+    server.given(labelled(1, 1, 7));
+    server.given(labelled(2, 1, 7));
+    let (_, claim) = server.lease("mail").expect("the bucket is free");
+    assert_eq!(server.lease("mail"), None, "and now it is full");
+    server.state.take_promoted();
+    (server, claim)
+}
+
+#[test]
+fn a_job_that_waits_at_a_bucket_is_heard_of_when_it_is_free_whatever_was_told_of_it_since() {
+    let event = Bytes::from_static(b"[]");
+    let noted = Command::AddEvent { id: JobId(2), event, page: None };
+    let carried = |server: &Server| {
+        let revision = server.image(2).revision;
+        Command::Carry(Carry::Job { id: JobId(2), revision, payload: None, result: None })
+    };
+    let (plain, _) = one_waits();
+    for touched in [None, Some(noted), Some(carried(&plain))] {
+        let (mut server, claim) = one_waits();
+        let told = touched.iter().map(|command| server.then(command.clone())).collect::<Vec<_>>();
+        assert_eq!(server.state.take_promoted(), [""; 0], "{told:?}: it is as full as before");
+        server.given(complete(claim));
+        assert_eq!(server.state.take_promoted(), ["mail"], "{told:?}");
+        assert_eq!(server.lease("mail").map(|(id, _)| id), Some(2), "{told:?}");
+    }
 }

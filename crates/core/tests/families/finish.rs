@@ -1,8 +1,8 @@
 //! Finish, release, holders that go, cancel, damaged payloads.
 
 use bytes::Bytes;
-use spindle_core::command::Claim;
-use spindle_core::job::{Backoff, Cause, Origin, Outcome};
+use spindle_core::command::{Carry, Claim, Finish};
+use spindle_core::job::{Attempt, Backoff, Cause, Origin, Outcome, Words};
 use spindle_core::queue::QueueSettings;
 use spindle_core::{BytesRef, Command, Event, JobId, Limit, Rejection, Source, Status, Type};
 
@@ -304,4 +304,108 @@ fn a_failed_try_does_not_bring_forward_the_time_a_job_may_run() {
     server.given(fail(Claim::Unfinished { id: JobId(1) }));
     assert_eq!(server.status(1), Some(Status::Scheduled));
     assert_eq!(server.lease("mail"), None);
+}
+
+/// The words of a failed attempt, as they are remembered.
+fn remembered(door: Origin, say: impl FnOnce(&mut Finish)) -> Option<Words> {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |_| {}));
+    server.given(lease_with(&["mail"], |lease| lease.door = door));
+    let lease = server.image(1).lease.expect("it is leased");
+    let claim = Claim::Token { id: JobId(1), epoch: lease.epoch, attempt: 1 };
+    server.given(finish(claim, |finish| {
+        finish.success = false;
+        say(finish);
+    }));
+    assert_eq!(server.folded(0).image(JobId(1)), Some(server.image(1)), "the fold remembers it");
+    server.image(1).history[0].words.as_deref().cloned()
+}
+
+#[test]
+fn a_failed_attempt_is_remembered_with_the_beginning_of_what_its_worker_said() {
+    let words = |len: usize| {
+        let x = |len: usize| Bytes::from(vec![b'x'; len]);
+        remembered(Origin::Api, |finish| {
+            (finish.message, finish.error, finish.code) = (x(len), x(len), x(len));
+        })
+    };
+    assert_eq!(words(0), None);
+    for (said, message, code) in [(1, 1, 1), (64, 64, 64), (65, 65, 64), (256, 256, 64)] {
+        let words = words(said).expect("something was said");
+        let lens = (words.message.len(), words.error.len(), words.code.len());
+        assert_eq!(lens, (message, message, code));
+    }
+    let words = words(257).expect("something was said");
+    assert_eq!((words.message.len(), words.error.len(), words.code.len()), (256, 256, 64));
+    let words = remembered(Origin::Api, |finish| {
+        finish.message = Bytes::from(format!("x{}", "\u{e9}".repeat(200)));
+    });
+    assert_eq!(words.expect("said").message.len(), 255, "no letter is cut in two");
+}
+
+#[test]
+fn an_error_that_is_no_text_is_remembered_whole_or_not_at_all() {
+    for (len, kept) in [(256, 256), (257, 0)] {
+        let words = remembered(Origin::Lightjq, |finish| {
+            finish.code = Bytes::from_static(b"E");
+            finish.error = Bytes::from(vec![0xc0; len]);
+        });
+        assert_eq!(words.expect("said").error.len(), kept);
+    }
+}
+
+#[test]
+fn attempts_that_end_without_a_word_have_none() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |job| job.ttr_ms = Some(10)));
+    let fail = |claim| {
+        finish(claim, |finish| {
+            finish.success = false;
+            finish.message = Bytes::from_static(b"no paper");
+        })
+    };
+    let (_, claim) = server.lease("mail").expect("ready");
+    server.given(fail(claim));
+    server.pass(HOUR_MS);
+    server.lease("mail").expect("ready again");
+    server.pass(10);
+    server.pass(HOUR_MS);
+    let (_, claim) = server.lease("mail").expect("ready again");
+    server.given(finish(claim, |finish| finish.message = Bytes::from_static(b"well")));
+    let history = server.finished(1).history;
+    let words: Vec<bool> = history.iter().map(|attempt| attempt.words.is_some()).collect();
+    let causes: Vec<Cause> = history.iter().map(Attempt::cause).collect();
+    assert_eq!(causes, [Cause::Failed, Cause::Timeout, Cause::Completed]);
+    assert_eq!(words, [true, false, false]);
+}
+
+#[test]
+fn a_job_with_many_attempts_remembers_a_bounded_part_of_what_was_said() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |job| {
+        (job.attempts_max, job.fails_max) = (Some(0), Some(0));
+        job.backoff = Some(Backoff::NONE);
+    }));
+    for attempt in 1..=40 {
+        let (_, claim) = server.lease("mail").expect("ready");
+        server.given(finish(claim, |finish| {
+            finish.success = false;
+            finish.message = Bytes::from(format!("{attempt:4096}"));
+            finish.error = Bytes::from(format!("{attempt:4096}"));
+            finish.code = Bytes::from(format!("{attempt:64}"));
+        }));
+    }
+    let image = server.image(1);
+    let attempts: Vec<u32> = image.history.iter().map(|attempt| attempt.attempt).collect();
+    assert_eq!(attempts, (1..=16).chain(25..=40).collect::<Vec<u32>>());
+    let bytes = prost::Message::encoded_len(&image);
+    assert!(bytes <= 32 * (256 + 256 + 64 + 64) + 2 * 4096 + 256, "{bytes} bytes");
+    // What is told again is what is there.
+    let carry = Carry::Job { id: JobId(1), revision: image.revision, payload: None, result: None };
+    let first = server.position;
+    server.given(Command::Carry(carry));
+    assert_eq!(
+        server.folded(first).image(JobId(1)).map(|image| image.history),
+        Some(image.history)
+    );
 }

@@ -1,11 +1,11 @@
 //! Carry-forward: the log follows what lives in it, and forgets nothing that does.
 
 use bytes::Bytes;
-use spindle_core::command::Command;
-use spindle_core::job::Label;
+use spindle_core::command::{Claim, Command};
+use spindle_core::job::{Backoff, Label};
 use spindle_core::queue::{Constraint, QueueSettings};
-use spindle_core::{JobId, Status};
-use spindle_engine::Which;
+use spindle_core::{JobId, Status, Type};
+use spindle_engine::{Which, WorkResult};
 use spindle_log::disk::SimDisk;
 
 use crate::bench::{Bench, SEGMENT_BYTES, noise, plain};
@@ -261,4 +261,53 @@ fn jobs_that_change_while_they_are_carried_are_carried_as_they_are() {
         assert!(bench.status(*id).is_some());
         bench.payload(*id);
     }
+}
+
+/// Fails a job of the API so often, with as many words as a worker may say.
+fn fail_often(bench: &Bench, queue: &str, times: usize) -> JobId {
+    let mut submit = plain(queue);
+    (submit.attempts_max, submit.fails_max) = (Some(0), Some(0));
+    submit.backoff = Some(Backoff::NONE);
+    let id = bench.submit(submit, b"payload");
+    for time in 0..times {
+        let leased = bench.lease(queue).expect("it is ready again");
+        let claim = Claim::Token { id, epoch: leased.epoch, attempt: leased.attempt };
+        let words = |len: usize| Bytes::from(format!("{time:len$}"));
+        let result = WorkResult {
+            retry: true,
+            bytes: words(500),
+            message: words(1024),
+            error: words(1024),
+            code: words(64),
+            ..WorkResult::default()
+        };
+        bench.engine.finish(claim, result, Type::Bytes).expect("leased");
+        bench.commit();
+    }
+    id
+}
+
+#[test]
+fn what_workers_said_of_jobs_that_go_on_is_part_of_what_lives() {
+    let disk = SimDisk::new(8);
+    let bench = Bench::on_disk(&disk);
+    // Jobs that take far more by what was said of them than by their payloads.
+    let jobs: Vec<JobId> = (0..40).map(|n| fail_often(&bench, &format!("q{n}"), 20)).collect();
+    let mut steps = 0;
+    while bench.engine.carry_step().expect("no failure") {
+        bench.commit();
+        steps += 1;
+        assert!(steps < 2_000, "all of it lives, and it is carried again and again");
+    }
+    for id in jobs {
+        bench.engine.delete(Which::Id(id)).expect("there");
+    }
+    // Closes the segment.
+    for n in 0..100 {
+        bench.add("q", &noise(n, 1000));
+    }
+    bench.carry();
+    let left = bench.log.bytes_on_disk();
+    assert!(left <= 2 * 100 * 1200 + 3 * SEGMENT_BYTES, "{left} bytes are left");
+    bench.check_fold();
 }

@@ -266,6 +266,29 @@ async fn a_failed_job_is_tried_again_until_its_tries_are_spent() {
 }
 
 #[tokio::test]
+async fn a_job_tells_how_each_attempt_ended_and_what_was_said() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q", "ttr_ms": 1000, "backoff": { "base_ms": 0 } })).await;
+    let long = "\u{e9}".repeat(200);
+    for (message, error, code) in [("no route", "E1", "net"), (&long, &long, &long[..64])] {
+        let leased = bench.lease("q").await;
+        let words = json!({ "message": message, "error": error, "code": code });
+        end(&bench, &leased, "fail", words).await;
+    }
+    bench.lease("q").await;
+    bench.pass(1000);
+    let leased = bench.lease("q").await;
+    end(&bench, &leased, "complete", json!({})).await;
+    let told = job(&bench, 1).await["history"].clone();
+    let words = |at: usize| json!([told[at]["message"], told[at]["error"], told[at]["code"]]);
+    assert_eq!(words(0), json!(["no route", "E1", "net"]));
+    assert_eq!(words(1), json!([long[..256], long[..256], long[..64]]));
+    for (at, outcome) in [(2, "timeout"), (3, "completed")] {
+        assert_eq!((&told[at]["outcome"], words(at)), (&json!(outcome), json!([null, null, null])));
+    }
+}
+
+#[tokio::test]
 async fn a_failure_that_must_not_be_retried_is_final() {
     let bench = Bench::new();
     bench.submit(json!({ "queue": "q", "fails_max": 0 })).await;

@@ -156,6 +156,34 @@ async fn jobs_of_every_other_door_tell_how_they_waited_failed_and_ended() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_failed_attempt_is_told_with_what_its_worker_said() {
+    let bench = Bench::new();
+    let id = submit_as(&bench, Origin::Api, Type::Bytes, b"x", |submit| {
+        (submit.fails_max, submit.backoff) = (Some(2), Some(Backoff::NONE));
+    });
+    for message in ["first", "second"] {
+        let claim = lease(&bench, "mail");
+        let result = WorkResult {
+            retry: true,
+            message: Bytes::from_static(message.as_bytes()),
+            code: Bytes::from_static(b"E\"1"),
+            ..WorkResult::default()
+        };
+        bench.engine.finish(claim, result, Type::Bytes).unwrap();
+        bench.engine.nudge();
+        bench.pass(1_000);
+    }
+    let events = bench.job(id).await["events"].clone();
+    let end = &events[2][1];
+    assert_eq!(
+        (&end["new"], &end["code"], &end["message"]),
+        (&json!(["READY"]), &json!("E\"1"), &json!("first"))
+    );
+    let dead = json!(["DEAD", {"attempts": 2, "code": "E\"1", "message": "second"}]);
+    assert_eq!((&events[4][1]["new"], &events[4][1]["message"]), (&dead, &Value::Null));
+}
+
+#[tokio::test]
 async fn payloads_of_other_doors_are_shown_as_what_they_are() {
     let bench = Bench::new();
     for (kind, payload, shown) in [

@@ -219,8 +219,9 @@ impl Model {
     fn apply_release(&mut self, claim: Claim, cause: Cause, now_ms: u64) {
         let id = claim.id().0;
         if cause == Cause::Undone {
-            self.end_attempt(id, cause, now_ms);
+            // It never happened: nothing of it is remembered.
             let job = self.change(id);
+            job.lease = None;
             job.attempts -= 1;
             job.status = Status::Ready as i32;
             self.count_change(id);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use spindle_core::job::Attempt;
 use spindle_core::{Found, JobId, JobImage, State, Status};
 
 use super::{Model, uuid_key};
@@ -48,6 +49,7 @@ impl Model {
         same(id.0, "attempts", &job.attempts, &image.attempts)?;
         same(id.0, "fails", &job.fails, &image.fails)?;
         same(id.0, "outcome", &outcome_of(job), &outcome_of(image))?;
+        same(id.0, "history", &history_of(job), &image.history.iter().collect())?;
         same(id.0, "queue", &job.queue, &image.queue)
     }
 
@@ -143,6 +145,7 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
     same(id, "revision", &job.revision, &image.revision)?;
     same(id, "keep_ms", &rare.keep_ms, &told.keep_ms)?;
     same(id, "outcome", &outcome_of(job), &outcome_of(image))?;
+    same(id, "history", &history_of(job), &image.history.iter().collect())?;
     let keys = |image: &JobImage| {
         let uuid = image.uuid().map(uuid_key);
         uuid.into_iter().chain(image.rare().keys.iter().cloned()).collect::<BTreeSet<_>>()
@@ -154,6 +157,13 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
         same(id, "run_at_ms", &rare.run_at_ms, &told.run_at_ms)?;
     }
     Ok(())
+}
+
+/// The first and the last 16 attempts of all that there were.
+fn history_of(job: &JobImage) -> Vec<&Attempt> {
+    let all = &job.history;
+    let middle = 16..all.len().saturating_sub(16);
+    all.iter().enumerate().filter(|(at, _)| !middle.contains(at)).map(|(_, past)| past).collect()
 }
 
 fn outcome_of(image: &JobImage) -> Option<(bool, Option<u32>, [&Bytes; 3])> {

@@ -1,7 +1,8 @@
 //! How attempts and jobs end.
 
+use bytes::Bytes;
 use spindle_core::command::Finish;
-use spindle_core::job::{Attempt, Cause, Outcome};
+use spindle_core::job::{Attempt, Cause, Origin, Outcome, Words};
 use spindle_core::{JobId, JobImage, Status};
 
 use super::apply::door_of;
@@ -20,11 +21,12 @@ impl Model {
             error_kind: 0,
         };
         if finish.success {
-            self.end_attempt(id, Cause::Completed, now_ms);
+            self.end_attempt(id, Cause::Completed, None, now_ms);
             self.end_job(id, Status::Done, Some(outcome), now_ms);
             return;
         }
-        self.end_attempt(id, Cause::Failed, now_ms);
+        let by_lightjq = door_of(&self.jobs[&id]) == Some(Origin::Lightjq);
+        self.end_attempt(id, Cause::Failed, remembered(finish, by_lightjq), now_ms);
         self.change(id).fails += 1;
         let job = &self.jobs[&id];
         let tries = self.tries(job);
@@ -79,7 +81,7 @@ impl Model {
     pub(crate) fn give_back(&mut self, id: u64, cause: Cause, now_ms: u64) {
         let lost = matches!(cause, Cause::Timeout | Cause::HolderGone | Cause::Restarted);
         let tail = lost && door_of(&self.jobs[&id]).is_some_and(goes_to_the_tail);
-        self.end_attempt(id, cause, now_ms);
+        self.end_attempt(id, cause, None, now_ms);
         let job = &self.jobs[&id];
         let tries = self.tries(job);
         if tries.attempts_max > 0 && job.attempts >= tries.attempts_max {
@@ -103,12 +105,12 @@ impl Model {
     pub(crate) fn kill(&mut self, id: u64, cause: Cause, now_ms: u64) {
         let code = if cause == Cause::Cancelled { "cancelled" } else { "payload damaged" };
         let outcome = Outcome { code: code.into(), ..Outcome::default() };
-        self.end_attempt(id, cause, now_ms);
+        self.end_attempt(id, cause, None, now_ms);
         self.end_job(id, Status::Dead, Some(outcome), now_ms);
     }
 
     /// Takes a job's lease off, if it has one, and remembers the attempt.
-    pub(crate) fn end_attempt(&mut self, id: u64, cause: Cause, now_ms: u64) {
+    pub(crate) fn end_attempt(&mut self, id: u64, cause: Cause, words: Option<Words>, now_ms: u64) {
         let job = self.change(id);
         if let Some(lease) = job.lease.take() {
             job.history.push(Attempt {
@@ -118,6 +120,7 @@ impl Model {
                 cause: cause as i32,
                 door: lease.door,
                 worker: lease.worker,
+                words: words.map(Box::new),
             });
         }
     }
@@ -154,6 +157,28 @@ impl Model {
         }
         self.count_change(id);
     }
+}
+
+/// What is remembered of what the worker of a failed attempt said.
+fn remembered(finish: &Finish, by_lightjq: bool) -> Option<Words> {
+    let error = match finish.error.len() {
+        257.. if by_lightjq => Bytes::new(),
+        _ => beginning(&finish.error, 256),
+    };
+    let words = Words {
+        message: beginning(&finish.message, 256),
+        error,
+        code: beginning(&finish.code, 64),
+    };
+    (words != Words::default()).then_some(words)
+}
+
+/// So many bytes at most, and no letter cut in two: the next byte begins one. Where none begins
+/// near, it is no text, and is cut anywhere.
+fn beginning(text: &Bytes, max: usize) -> Bytes {
+    let begins_letter = |at: &usize| text.get(*at).is_none_or(|byte| !(0x80..0xc0).contains(byte));
+    let end = (max - 3..=max).rev().find(begins_letter).unwrap_or(max);
+    text.slice(..end.min(text.len()))
 }
 
 /// What a worker gave last stays with a job that ends without a word of one.

@@ -320,8 +320,9 @@ impl Run {
         told.result = Some(BytesRef::logged(1, 9, len as u32, Type::Bytes));
         // Small results are always taken, large ones where they fit.
         let foreground = self.model.job(id).is_some_and(|job| job.foreground);
-        let may_not_fit = self.server.is_full() && !foreground && len > 4_096;
-        let cannot_fit = may_not_fit && len as u64 > self.server.room_bytes() / 2;
+        let taken = len + finish.message.len() + finish.error.len() + finish.code.len();
+        let may_not_fit = self.server.is_full() && !foreground && taken > 4_096;
+        let cannot_fit = may_not_fit && taken as u64 > self.server.room_bytes() / 2;
         let engine = self.server.engine();
         let reply = match finish.claim {
             Claim::Unfinished { id } => {

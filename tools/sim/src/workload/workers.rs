@@ -69,11 +69,29 @@ impl Workload {
             success,
             retry: !self.one_in(5),
             result,
-            message: Bytes::from_static(if success { b"" } else { b"it broke" }),
-            error: Bytes::new(),
-            code: Bytes::new(),
+            message: if success { Bytes::new() } else { self.words(256) },
+            error: if success { Bytes::new() } else { self.words(256) },
+            code: if success { Bytes::new() } else { self.words(64) },
             worker_finished_at: Bytes::new(),
         }))
+    }
+
+    /// What a worker says, mostly short, sometimes about as long as is remembered of it, or longer.
+    fn words(&mut self, about: usize) -> Bytes {
+        let letter = ["x", "\u{e9}", "\u{1f980}", "\u{7f}"][self.rng.random_range(0..4)];
+        let len = match self.rng.random_range(0..6) {
+            0 => 0,
+            1 => self.rng.random_range(about - 4..about + 5),
+            2 => 3 * about,
+            _ => self.rng.random_range(0..12),
+        };
+        let mut text = letter.repeat(len / letter.len() + 1).into_bytes();
+        if self.one_in(4) {
+            // No text: other doors take any bytes.
+            text.insert(0, 0xff);
+        }
+        text.truncate(if self.one_in(2) { len } else { text.len() });
+        text.into()
     }
 
     /// A live lease's token; seldom one that is too old, or from another epoch.
