@@ -14,7 +14,8 @@
 //! Start reading at [`worker`], whose page has a drawing.
 //!
 //! - Invariant: no row is inserted or deleted, and no column but the specification's is touched.
-//! - Invariant: a process is started only after its row's `running` is committed.
+//! - Invariant: a process is started only after its row's `running` is committed and the state file
+//!   tells that it begins (or says that it does not tell).
 //! - Invariant: no claim of rows runs beside another of the same worker.
 
 pub mod config;

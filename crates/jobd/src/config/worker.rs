@@ -17,6 +17,8 @@ use crate::{
 
 const ENV_PREFIX: &str = "launcher.env.";
 const DEFAULT_TABLE: &str = "jobs";
+/// No database takes longer for a commit that it was sent.
+const SECOND_LOOK: Duration = Duration::from_secs(30);
 
 /// Where to find the master, and how to get in.
 #[derive(Clone)]
@@ -60,6 +62,9 @@ pub struct WorkerConfig {
     pub shutdown_timeout: Duration,
     /// `state_file`: what this worker must remember to find its own rows again.
     pub state_file: PathBuf,
+    /// How long after its first look it looks once more for rows of its earlier life: the commit
+    /// of a claim may have been on its way when that was killed. No option; 30 s.
+    pub second_look: Duration,
 }
 
 impl WorkerConfig {
@@ -85,6 +90,7 @@ impl WorkerConfig {
             targets: targets(ini)?,
             shutdown_timeout: seconds(ini, "shutdown_timeout", 30.0)?,
             state_file,
+            second_look: SECOND_LOOK,
             listen,
         })
     }

@@ -27,9 +27,6 @@ use crate::{
     wire::{Concurrency, Request},
 };
 
-/// How long after its first look a worker looks once more for rows of its earlier life: the commit
-/// of a claim may have been on its way when it was killed.
-const SECOND_LOOK: Duration = Duration::from_secs(30);
 /// How long a row waits to begin when that cannot be noted.
 const BEGIN_AGAIN: Duration = Duration::from_secs(1);
 
@@ -100,6 +97,7 @@ pub(super) struct Parts {
     pub(super) launcher: Launcher,
     pub(super) fetch_limit: u32,
     pub(super) shutdown_timeout: Duration,
+    pub(super) second_look: Duration,
     pub(super) targets: Vec<(String, Concurrency)>,
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) writer: mpsc::UnboundedSender<Write>,
@@ -320,7 +318,7 @@ impl Daemon {
         }
         self.unfinished = unfinished;
         if self.notes_begins() && !std::mem::replace(&mut self.turn.has_looked, true) {
-            self.tell_after(SECOND_LOOK, Event::LookAgain);
+            self.tell_after(self.parts.second_look, Event::LookAgain);
         }
     }
 

@@ -132,6 +132,7 @@ impl Worker {
             launcher: config.launcher.clone(),
             fetch_limit: config.fetch_limit,
             shutdown_timeout: config.shutdown_timeout,
+            second_look: config.second_look,
             targets: config.targets.clone(),
             events: events.clone(),
             writer: to_writer.clone(),

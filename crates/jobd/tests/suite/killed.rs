@@ -1,6 +1,6 @@
 //! A worker that was killed and comes back: which of its rows are run again, and which are listed.
 
-use std::{fs, io::Write, os::fd::AsRawFd};
+use std::{fs, io::Write, os::fd::AsRawFd, sync::atomic::Ordering, time::Duration};
 
 use nix::{
     fcntl::{FcntlArg, SealFlag, fcntl},
@@ -213,11 +213,14 @@ async fn a_row_whose_result_is_refused_is_listed_and_not_run_again() {
 }
 
 /// The claim of a killed worker may still be on its way when its next life looks for rows.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn rows_that_come_to_light_later_are_given_back_too() {
     let world = World::new();
     let mark = mark(&world);
-    let _worker = world.worker("").await;
+    let mut config = world.config(TARGETS);
+    config.second_look = Duration::from_secs(2);
+    let _worker = world.start(&config).await;
+    until("the first look", || world.table.claims.load(Ordering::SeqCst) > 0).await;
     world.table.insert(2, "elsewhere", "waiting");
     world.table.change(2, |row| {
         row.status = Status::Running;

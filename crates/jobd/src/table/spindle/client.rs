@@ -198,3 +198,42 @@ async fn converse(
 fn silence(patience: Duration) -> NoAnswer {
     NoAnswer::Away(format!("no answer for {} seconds", patience.as_secs()))
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_is_on_its_way_when_a_question_is_taken_back_is_still_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = Client::new(SpindleServer {
+            host: "127.0.0.1".to_owned(),
+            port: listener.local_addr().unwrap().port(),
+            path: "/a".to_owned(),
+            tls: None,
+            token: None,
+            worker: "w".to_owned(),
+        });
+        let (recall, recalled) = oneshot::channel();
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\nwish") {
+                assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+            }
+            drop(recall);
+            // The question ends, and its answer comes all the same.
+            assert_eq!(stream.read_buf(&mut request).await.unwrap(), 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await.unwrap();
+            String::from_utf8(request).unwrap()
+        });
+        let wait = Duration::from_secs(60);
+        let asked = client.ask_patiently("/lease", b"wish".to_vec(), wait, recalled).await;
+        let answer = asked.unwrap().expect("the answer is read");
+        assert_eq!((answer.status, &answer.body[..]), (StatusCode::OK, &b"{}"[..]));
+        assert!(serving.await.unwrap().starts_with("POST /a/lease HTTP/1.1\r\n"));
+    }
+}
