@@ -59,18 +59,12 @@ impl Series {
 /// One load as measured.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Scenario {
+    /// The suite, and which part of it.
+    pub(crate) name: String,
     /// What was done, in words with all its numbers.
     pub(crate) title: String,
     /// To whom, and how they did; Spindle first.
     pub(crate) series: Vec<Series>,
-}
-
-impl Scenario {
-    /// Nothing is measured yet.
-    pub(crate) fn new<'a>(title: String, servers: impl Iterator<Item = &'a String>) -> Self {
-        let series = servers.map(|server| Series { server: server.clone(), runs: vec![] });
-        Self { title, series: series.collect() }
-    }
 }
 
 /// One gate, judged.
@@ -92,13 +86,13 @@ pub(crate) struct Judgement {
 impl Judgement {
     /// Judges a figure of ours, by itself or beside theirs; none if the runs do not have it.
     pub(crate) fn of(
-        title: &str,
+        scenario: &str,
         figure: Figure,
         ours: &Series,
         theirs: Option<&Series>,
         bound: Option<Bound>,
     ) -> Option<Self> {
-        let (name, unit, decimals) = figure.words();
+        let (words, unit, decimals) = figure.words();
         let our = ours.each(|run| figure.of(run));
         let beside = match theirs {
             None => None,
@@ -111,7 +105,7 @@ impl Judgement {
         let ours = Spread::of(our)?;
         let judged = beside.as_ref().map_or(ours, |(_, _, ratios)| *ratios).median;
         Some(Self {
-            gate: format!("{title}: {name}"),
+            gate: format!("{scenario}: {words}"),
             unit,
             decimals,
             ours,
@@ -160,7 +154,7 @@ impl Report {
     pub(crate) fn publish(&self, json: Option<&Path>) -> Result<()> {
         println!("{}", self.machine.describe());
         for scenario in &self.scenarios {
-            println!("\n{}\n{}", scenario.title, figures_table(scenario));
+            println!("\n{}: {}\n{}", scenario.name, scenario.title, figures_table(scenario));
         }
         let mut gates = table(&["gate", "Spindle", "beside", "ratio (min..max)", "wanted", ""]);
         gates.add_rows(self.gates.iter().map(Judgement::row));

@@ -85,6 +85,11 @@ impl Site {
         Ok(Self { running, jobs, submitted: 0, finished: 0, checker: Checker::default() })
     }
 
+    /// How many threads of the server have a name that starts so.
+    pub(crate) fn threads_named(&self, start: &str) -> Result<usize> {
+        process::threads_named(self.running.pid(), start)
+    }
+
     /// Lets so many jobs wait.
     pub(crate) fn fill(&mut self, jobs: u64) -> Result<Figures> {
         self.play(Plan::submits(jobs, 8, 32))

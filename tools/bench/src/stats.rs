@@ -30,11 +30,14 @@ impl Spread {
         Some(Self { median, min, max })
     }
 
-    /// For people, with a unit if there is one.
+    /// For people, with a unit if there is one; the ends only if there are any.
     pub(crate) fn text(&self, decimals: usize, unit: &str) -> String {
         let Self { median, min, max } = self;
-        let text = format!("{median:.decimals$} {unit} ({min:.decimals$}..{max:.decimals$})");
-        text.replace("  ", " ")
+        let median = format!("{median:.decimals$} {unit}");
+        if min == max {
+            return median.trim_end().to_owned();
+        }
+        format!("{} ({min:.decimals$}..{max:.decimals$})", median.trim_end())
     }
 }
 
@@ -91,6 +94,14 @@ mod tests {
     fn an_even_number_of_runs_has_the_mean_of_the_middle_two() {
         assert_eq!(Spread::of([4.0, 1.0, 2.0, 100.0]).unwrap().median, 3.0);
         assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn a_spread_is_written_with_its_ends_if_it_has_any() {
+        let text = |figures: &[f64]| Spread::of(figures.iter().copied()).unwrap().text(1, "us");
+        assert_eq!(text(&[5.0, 1.0, 100.0]), "5.0 us (1.0..100.0)");
+        assert_eq!(text(&[5.0]), "5.0 us");
+        assert_eq!(Spread::of([1.0, 2.0, 3.0]).unwrap().text(0, ""), "2 (1..3)");
     }
 
     #[test]

@@ -237,20 +237,22 @@ impl Suite {
         let (door, jobs) = (self.door, self.jobs / divisor);
         match self.load {
             Load::LifeCycles { connections } => {
-                format!("{door:?}: {jobs} life cycles, {connections} producers and workers each")
+                format!(
+                    "{jobs} life cycles through {door:?}, {connections} producers and {connections} workers"
+                )
             }
             Load::Submits { connections, depth } => {
-                format!("{door:?}: {jobs} submits, {connections} connections, {depth} deep")
+                format!("{jobs} submits to {door:?}, {connections} connections, {depth} deep")
             }
             Load::OpenLoop { connections } => format!(
-                "{door:?}: {jobs} submits at half the rate that Spindle takes, {connections} \
+                "{jobs} submits to {door:?} at half the rate that Spindle takes, {connections} \
                  connections; latency from the intended time"
             ),
             Load::Waiting => {
-                format!("{door:?}: {jobs} waiting jobs; memory, and the start after a kill")
+                format!("{jobs} waiting jobs: memory, and the start after a kill")
             }
             Load::WaitingBesideFew => format!(
-                "{door:?}: {jobs} waiting jobs; memory, rates beside those with {FEW} waiting, \
+                "{jobs} waiting jobs: memory, rates beside those with {FEW} waiting, \
                  and the start after a kill"
             ),
         }
