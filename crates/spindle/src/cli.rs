@@ -3,11 +3,17 @@
 //! - `client`: the commands that talk to a server: those of jobs and workers
 //! - `filter`: which jobs they are about
 //! - `people`: those that change and explain what is there
+//! - `queue`: one queue and its settings
+//! - `retries`: how long a failed job waits
+//! - `reach`: how a server is reached
 //! - `values`: what values look like
 
 mod client;
 mod filter;
 mod people;
+mod queue;
+mod reach;
+mod retries;
 mod values;
 
 use std::path::PathBuf;
@@ -19,6 +25,9 @@ pub use self::{
     client::*,
     filter::*,
     people::*,
+    queue::*,
+    reach::Reach,
+    retries::RetryWait,
     values::{JobName, Rate},
 };
 use crate::config::SettingFlags;

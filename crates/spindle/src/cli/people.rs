@@ -7,15 +7,16 @@ use clap::{Args, Subcommand};
 use super::{
     client::PayloadType,
     filter::{Filter, Selection},
+    reach::Reach,
     values::{JobName, Rate, parse_queue, parse_wait},
 };
 
 /// What the commands share that only the native API can do.
 #[derive(Debug, Args)]
 pub struct Native {
-    /// The server's HTTP address [env: SPINDLE_URL] [default: http://127.0.0.1:7420]
-    #[arg(long, value_name = "URL")]
-    pub url: Option<String>,
+    /// Where it is.
+    #[command(flatten)]
+    pub reach: Reach,
     /// Print JSON: one object per line
     #[arg(long)]
     pub json: bool,
@@ -227,9 +228,9 @@ pub struct ClockArgs {
     /// What to do.
     #[command(subcommand)]
     pub command: ClockCommand,
-    /// The server's HTTP address [env: SPINDLE_URL] [default: http://127.0.0.1:7420]
-    #[arg(long, value_name = "URL", global = true)]
-    pub url: Option<String>,
+    /// Where the server is.
+    #[command(flatten)]
+    pub reach: Reach,
 }
 
 /// What `spindle clock` can do.

@@ -1,6 +1,6 @@
 //! Which command does what.
 
-use super::{add, change, clock, constraint, events, inspect, results, why, work, workers};
+use super::{add, change, clock, constraint, events, inspect, queue, results, why, work, workers};
 use crate::{cli::ClientCommand, exit::Code};
 
 /// Runs a client command.
@@ -14,6 +14,7 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Job(args) => inspect::job(&args),
         ClientCommand::Jobs(args) => inspect::jobs(&args),
         ClientCommand::Queues(args) => inspect::queues(&args),
+        ClientCommand::Queue(args) => queue::queue(&args),
         ClientCommand::Delete(args) => inspect::delete(&args),
         ClientCommand::Why(args) => why::why(&args),
         ClientCommand::Retry(args) => change::retry(&args),

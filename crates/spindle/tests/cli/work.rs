@@ -143,15 +143,44 @@ fn a_connection_lost_while_waiting_is_made_anew() {
     assert_eq!(finished(&fake).len(), 1);
 }
 
-#[test]
-fn a_result_nobody_wants_any_more_is_told_and_dropped() {
-    let fake = Fake::start(|request| match request {
+/// What becomes of a job whose server answers this to its result: what programs and what people
+/// are told.
+fn after_answer(answer: fn() -> Answer) -> (serde_json::Value, String) {
+    let fake = Fake::start(move |request| match request {
         Request::Lease { .. } => lease(id(1), "q", 60_000, b""),
-        Request::Complete { .. } => not_found(),
+        Request::Complete { .. } => answer(),
         _ => ok(),
     });
-    let output = fake.spindle(&["work", "q", "--once", "--", "true"]).unwrap();
-    assert!(stderr(&output).contains("is dropped"), "{}", stderr(&output));
+    let output = fake.spindle(&["work", "q", "--once", "--json", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    let line = serde_json::from_str(&stdout(&output)).unwrap();
+    let output = fake.spindle(&["work", "q", "--once", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    (line, stderr(&output))
+}
+
+#[test]
+fn a_result_nobody_wants_any_more_is_told_and_dropped() {
+    type Case = (fn() -> Answer, &'static str, Option<&'static str>, &'static str);
+    let cases: [Case; 3] = [
+        (not_found, "deleted", None, "was deleted, or its time to live is over"),
+        (
+            || refused("Duplicate result"),
+            "lease_lost",
+            Some("finished_or_cancelled"),
+            "was finished by another worker, or cancelled",
+        ),
+        (|| refused("Too large"), "refused", Some("Too large"), "is dropped: Too large"),
+    ];
+    for (answer, outcome, reason, told) in cases {
+        let (line, said) = after_answer(answer);
+        assert_eq!(line["outcome"], outcome, "{line}");
+        assert_eq!(line["reason"].as_str(), reason, "{line}");
+        assert_eq!((&line["success"], &line["delivered"]), (&false.into(), &false.into()));
+        assert_eq!(line["exit_code"], 0);
+        assert!(said.contains(told) && said.contains("result is dropped"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
 }
 
 #[test]
