@@ -5,6 +5,7 @@
 
 mod api_properties;
 mod clients;
+mod dependencies;
 mod packages;
 mod steps;
 mod torture;
@@ -53,6 +54,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Check licences, sources and versions of what the lock file brings against deny.toml
+    Dependencies,
     /// Test the HTTP doors with requests made from their own OpenAPI documents
     ApiProperties {
         /// Another one makes other requests
@@ -103,6 +106,7 @@ fn run(chore: Chore) -> Result<()> {
             build_release(&["spindle-sim"])?;
             call(release("spindle-sim")?, &args)
         }
+        Chore::Dependencies => dependencies::check(),
         Chore::ApiProperties { seed } => {
             clients::install_schemathesis()?;
             build_release(&["spindle"])?;
@@ -114,6 +118,7 @@ fn run(chore: Chore) -> Result<()> {
 
 fn test() -> Result<()> {
     let mut steps = Steps::default();
+    steps.run("dependencies", dependencies::check);
     steps.run("Debian packages", packages::install_missing);
     steps.run("client libraries", clients::install_missing);
     steps.run("alert rules", alert_rules);

@@ -16,6 +16,11 @@ pub enum Command {
     Lease(Lease),
     /// A holder needs more time, or a person gives it.
     Extend(Extend),
+    /// A holder's own time limit no longer counts; the job's TTR still does, from the lease's start.
+    DropTimeout {
+        /// Which lease.
+        claim: Claim,
+    },
     /// An attempt ended with a result.
     Finish(Box<Finish>),
     /// A holder gives its job back without having tried it; the attempt counts all the same. Or the

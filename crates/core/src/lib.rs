@@ -18,12 +18,14 @@ pub mod state;
 mod decide;
 mod put;
 mod rejection;
+mod reservations;
 mod told;
 
 pub use command::Command;
-pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX, decide};
+pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX, decide, decide_lease};
 pub use event::Event;
 pub use job::{JobId, JobImage, Status};
 pub use payload::{BytesRef, Type};
 pub use rejection::Rejection;
+pub use reservations::Reservations;
 pub use state::{Defaults, Found, Place, State};

@@ -39,6 +39,8 @@ table! { COMMANDS of Command:
     Lease => "a_lease_gives_the_job_its_selection_names", "fn lease(", "apply_lease";
     Extend => "extending_moves_the_deadline_of_the_live_lease_only", "Command::Extend(",
         "apply_extend";
+    DropTimeout => "a_holder_that_drops_its_timeout_has_the_jobs_own_time",
+        "Command::DropTimeout {", "apply_drop_timeout";
     Finish => "a_finish_with_a_token_that_is_not_the_live_leases_is_refused", "fn finish(",
         "apply_finish";
     Release => "a_released_jobs_old_token_does_not_fit_the_next_lease", "Command::Release {",

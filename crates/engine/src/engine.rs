@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
-use spindle_core::command::{Claim, Finish, Lease, Submit};
+use spindle_core::command::{Claim, Extend, Finish, Lease, Submit};
 use spindle_core::job::Cause;
 use spindle_core::{BytesRef, Command, JobId, Rejection, Type};
 use spindle_log::{Log, LogError, Space};
@@ -17,6 +17,7 @@ use crate::door::{ConnectionId, Gate, LeaseRef, Mailbox, Ticket};
 use crate::inner::{Inner, Stats};
 use crate::options::Options;
 use crate::read::{FetchError, Which};
+use crate::sleep::Leave;
 use crate::start::{StartError, start};
 use crate::waits::{Caller, Wait, Wish};
 
@@ -337,26 +338,26 @@ impl Engine {
             return Ok(LeaseReply::Nothing(inner.tail()));
         }
         inner.note_worker(&wish);
-        let command = Command::Lease(wish);
-        let reply = match inner.lease_decided(&command) {
-            Ok((job, gate)) => LeaseReply::Leased(Box::new(job), gate),
-            Err(Rejection::NothingReady) if wait_ms == 0 => LeaseReply::Nothing(inner.tail()),
+        inner.note_came(caller.connection);
+        let leave = if wait_ms == 0 { Leave::Nothing } else { Leave::Reserved };
+        let leased = inner.lease_decided(&wish, leave);
+        // What it was called for and did not take is for others.
+        inner.dispatch();
+        match leased {
+            Ok((job, gate)) => Ok(LeaseReply::Leased(Box::new(job), gate)),
+            Err(Rejection::NothingReady) if wait_ms == 0 => Ok(LeaseReply::Nothing(inner.tail())),
             Err(Rejection::NothingReady) => {
                 if inner.waits.len() >= inner.options.waits_max {
                     return Err(Refused::TooMany("waiting clients"));
                 }
-                let Command::Lease(wish) = command else { unreachable!("built above") };
                 let deadline_ms = Some(inner.now_ms.saturating_add(wait_ms));
-                let wish = Wish::Lease(Box::new(wish));
-                LeaseReply::Waiting(inner.waits.add(Wait {
-                    caller: caller.clone(),
-                    wish,
-                    deadline_ms,
-                }))
+                inner.workers.begins_to_wait(&wish);
+                let wish = Wish::Lease(Arc::new(wish));
+                let wait = Wait { caller: caller.clone(), wish, deadline_ms };
+                Ok(LeaseReply::Waiting(inner.waits.add(wait)))
             }
-            Err(rejection) => return Err(self.refuse(&inner, rejection)),
-        };
-        Ok(reply)
+            Err(rejection) => Err(self.refuse(&inner, rejection)),
+        }
     }
 
     /// A lease whose bytes never left: its attempt is given back.
@@ -407,6 +408,7 @@ impl Engine {
         if !foreground {
             self.check_reserve(&inner, len + result.words_bytes())?;
         }
+        inner.note_claim(claim);
         let place = if foreground {
             BytesRef::in_memory(result.bytes.clone(), kind)
         } else {
@@ -462,6 +464,9 @@ impl Engine {
     pub(crate) fn execute_as_is(&self, command: &Command) -> Result<Gate, Refused> {
         let mut inner = self.enter();
         self.check_room(&inner)?;
+        if let Command::Extend(Extend { claim, .. }) | Command::Release { claim, .. } = command {
+            inner.note_claim(*claim);
+        }
         match inner.run(command) {
             Ok(()) => {
                 self.wake_relabelling(&inner);
@@ -554,6 +559,8 @@ impl Engine {
         for ticket in inner.waits.of_connection(connection) {
             inner.end_wait(ticket, None);
         }
+        inner.note_came(connection);
+        inner.dispatch();
         let command = Command::HolderGone { holder: connection.0 };
         while inner.run(&command).is_ok() && inner.state.holds_any(connection.0) {}
     }

@@ -1,13 +1,26 @@
 //! Handing jobs to those who wait, and ending waits.
 
-use spindle_core::command::Claim;
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use spindle_core::command::{Claim, Lease};
 use spindle_core::job::{Cause, Status};
-use spindle_core::{Command, Event, Found, JobId, Rejection, decide};
+use spindle_core::{Command, Event, Found, JobId, Rejection};
 
 use crate::answer::{Answer, LeasedJob};
 use crate::door::{ConnectionId, Gate, LeaseRef, Ticket};
 use crate::inner::Inner;
-use crate::waits::Wish;
+use crate::sleep::Leave;
+use crate::waits::{Kind, Turn, Wait, Wish};
+
+/// Whose turn it is.
+#[derive(Default)]
+struct Turns {
+    /// The next turn of each kind at each woken queue.
+    next: BTreeSet<(Turn, Kind, Bytes)>,
+    /// Those who wait and for whom there was nothing.
+    failed: BTreeSet<Ticket>,
+}
 
 impl Inner {
     // ---- hand-off ----
@@ -19,60 +32,93 @@ impl Inner {
         self.dispatch();
     }
 
-    /// Hands ready jobs of woken queues to the longest waiters that can carry them.
+    /// Serves those who wait for woken queues and those who sleep, in turn: the longest waiter that
+    /// can carry a job is handed it, a sleeper is called.
     pub(crate) fn dispatch(&mut self) {
         while let Some(id) = self.unwanted.pop() {
             self.run(&Command::Delete { id, cause: Cause::Abandoned }).ok();
         }
-        let mut after = None;
+        let mut turns = Turns::default();
         loop {
             for queue in self.state.take_promoted() {
                 self.wake_queue(&queue);
-                after = None;
+                turns.failed.clear();
             }
-            let Inner { woken, state, .. } = self;
-            woken.retain(|queue| {
-                state.queue(queue).is_some_and(|queue| queue.count(Status::Ready) > 0)
-            });
-            let next = self.woken.iter().filter_map(|queue| self.waits.for_queue(queue, after));
-            let Some(ticket) = next.min().filter(|_| !self.stopping) else {
-                self.call_sleepers();
-                self.woken.clear();
-                return;
-            };
-            let Some(wait) = self.waits.find(ticket) else { return };
-            let Wish::Lease(wish) = &wait.wish else { return };
-            let wish = Command::Lease((**wish).clone());
-            match self.lease_decided(&wish) {
-                Ok((job, gate)) => {
-                    let lease = LeaseRef { job: job.id, attempt: job.attempt };
-                    if let Some(wait) = self.waits.find(ticket) {
-                        self.delivered.insert(wait.caller.connection, (ticket, lease));
-                    }
-                    self.deliver(ticket, Answer::Leased(Box::new(job)), gate);
+            while let Some(queue) = self.woken.pop_first() {
+                for kind in [Kind::Lease, Kind::Sleep] {
+                    self.line_up(&mut turns, kind, &queue, None);
                 }
-                Err(_) => after = Some(ticket),
+            }
+            let Some((turn, kind, queue)) = turns.next.pop_first() else { return };
+            if self.stopping {
+                return;
+            }
+            if self.serve(&mut turns, turn, kind, &queue) {
+                self.line_up(&mut turns, kind, &queue, Some(turn));
             }
         }
     }
 
+    /// The next turn of a kind at a queue, if there may be a job.
+    fn line_up(&self, turns: &mut Turns, kind: Kind, queue: &Bytes, after: Option<Turn>) {
+        let has_ready = self.state.queue(queue).is_some_and(|queue| queue.count(Status::Ready) > 0);
+        if has_ready && let Some(turn) = self.waits.next_turn(kind, queue, after) {
+            turns.next.insert((turn, kind, queue.clone()));
+        }
+    }
+
+    /// It is somebody's turn. Returns whether the next of its kind has one: only if there is something
+    /// for any of them, so that a job that cannot be leased costs no walk along the line.
+    fn serve(&mut self, turns: &mut Turns, turn: Turn, kind: Kind, queue: &Bytes) -> bool {
+        if self.waits.find(turn.ticket).is_none() {
+            // It was served at another queue.
+            return true;
+        }
+        match kind {
+            Kind::Lease => {
+                // What it cannot have at one queue it cannot have at another: it asks for all.
+                let is_new = turns.failed.insert(turn.ticket);
+                (is_new && self.hand_over(turn.ticket, Leave::Reserved))
+                    || self.has_unreserved(queue)
+            }
+            Kind::Sleep => self.call(turn, queue) || self.has_uncalled(queue),
+        }
+    }
+
+    /// Hands a job to one who waits, if there is one for it.
+    fn hand_over(&mut self, ticket: Ticket, leave: Leave) -> bool {
+        let Some(Wait { caller, wish: Wish::Lease(wish), .. }) = self.waits.find(ticket) else {
+            return false;
+        };
+        let (connection, wish) = (caller.connection, wish.clone());
+        let Ok((job, gate)) = self.lease_decided(&wish, leave) else { return false };
+        let lease = LeaseRef { job: job.id, attempt: job.attempt };
+        self.delivered.insert(connection, (ticket, lease));
+        self.deliver(ticket, Answer::Leased(Box::new(job)), gate);
+        true
+    }
+
     /// Leases a job and says what its answer must wait for.
-    pub fn lease_decided(&mut self, wish: &Command) -> Result<(LeasedJob, Gate), Rejection> {
+    pub fn lease_decided(
+        &mut self,
+        wish: &Lease,
+        leave: Leave,
+    ) -> Result<(LeasedJob, Gate), Rejection> {
         loop {
             // A job whose maximum was lowered dies instead of being leased: then the next is tried.
-            if let Some(leased) = self.try_lease(wish)? {
+            if let Some(leased) = self.try_lease(wish, leave)? {
                 return Ok(leased);
             }
         }
     }
 
-    fn try_lease(&mut self, wish: &Command) -> Result<Option<(LeasedJob, Gate)>, Rejection> {
+    fn try_lease(
+        &mut self,
+        wish: &Lease,
+        leave: Leave,
+    ) -> Result<Option<(LeasedJob, Gate)>, Rejection> {
         let mut decision = std::mem::take(&mut self.decision);
-        let mut decided = decide(&self.state, wish, self.now_ms, &mut decision);
-        while !decision.blocked.is_empty() {
-            self.state.apply_hints(&decision, self.now_ms);
-            decided = decide(&self.state, wish, self.now_ms, &mut decision);
-        }
+        let decided = self.decide_leaving(wish, leave, &mut decision);
         let mut leased = None;
         if decided.is_ok() {
             for (event, logged) in &decision.events {
@@ -118,7 +164,11 @@ impl Inner {
     pub fn expire_waits(&mut self, now_ms: u64, budget: usize) {
         for _ in 0..budget {
             let Some(ticket) = self.waits.due(now_ms) else { return };
-            self.end_wait(ticket, Some(Answer::TimedOut));
+            // Nobody ends with nothing for what is only reserved.
+            let takes_reserved = self.calls.reserves_any() && !self.stopping;
+            if !(takes_reserved && self.hand_over(ticket, Leave::Nothing)) {
+                self.end_wait(ticket, Some(Answer::TimedOut));
+            }
         }
     }
 
@@ -134,7 +184,7 @@ impl Inner {
         match answer {
             Some(answer) => self.deliver(ticket, answer, gate),
             None => {
-                self.waits.remove(ticket);
+                self.remove_wait(ticket);
             }
         }
         let Some(job) = job else { return };

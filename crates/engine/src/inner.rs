@@ -121,9 +121,12 @@ pub(crate) struct Inner {
     /// Which jobs are Jobq's, and what of them is to be told to its door.
     pub jobq: JobqJobs,
     /// Queues in which jobs became ready during the command under way.
-    pub woken: Vec<Bytes>,
+    pub woken: BTreeSet<Bytes>,
     pub now_ms: u64,
     pub options: Options,
+    /// Leases decided, those included that were only looked for.
+    #[cfg(test)]
+    pub decided: u64,
 }
 
 /// What an item takes in the log besides its payload, roughly.
@@ -160,9 +163,11 @@ impl Inner {
             traffic: Traffic::default(),
             workers: Workers::default(),
             jobq: JobqJobs::default(),
-            woken: Vec::new(),
+            woken: BTreeSet::new(),
             now_ms: 0,
             options,
+            #[cfg(test)]
+            decided: 0,
         }
     }
 
@@ -438,7 +443,6 @@ impl Inner {
             }
             Event::Leased(leased) => {
                 self.waits.set_leased(JobId(leased.id), true);
-                self.note_came(JobId(leased.id));
             }
             _ => {}
         }
@@ -459,8 +463,8 @@ impl Inner {
 
     pub fn wake_queue(&mut self, queue: &Bytes) {
         let waited_for = self.waits.has_queue(queue) || self.waits.has_asleep(queue);
-        if waited_for && !self.woken.contains(queue) {
-            self.woken.push(queue.clone());
+        if waited_for {
+            self.woken.insert(queue.clone());
         }
     }
 
@@ -475,7 +479,7 @@ impl Inner {
 
     /// Ends a wait with an answer.
     pub fn deliver(&mut self, ticket: Ticket, answer: Answer, gate: Gate) {
-        if let Some(wait) = self.waits.remove(ticket) {
+        if let Some(wait) = self.remove_wait(ticket) {
             let connection = wait.caller.connection;
             wait.caller.mailbox.deliver(Delivery { connection, ticket, answer, gate });
         }

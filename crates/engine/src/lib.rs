@@ -34,6 +34,7 @@ mod matched;
 mod matching;
 mod meters;
 mod options;
+mod preview;
 mod read;
 mod recent;
 mod relabel;

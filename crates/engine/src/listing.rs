@@ -3,13 +3,15 @@
 //! meanwhile may be missed or seen twice, so none of it waits for the log.
 
 use bytes::Bytes;
+use parking_lot::MutexGuard;
 use spindle_core::job::{Cause, Key, Origin, Status};
 use spindle_core::queue::QueueSettings;
 use spindle_core::state::{Queue, QueueListing};
-use spindle_core::{Command, Found, JobId, State};
+use spindle_core::{Command, Found, JobId, Rejection, State};
 
 use crate::door::Gate;
 use crate::engine::{Engine, Refused};
+use crate::inner::Inner;
 
 /// Jobs looked at in one hold of the lock.
 const JOBS_PER_STEP: usize = 512;
@@ -100,13 +102,37 @@ impl Engine {
         (found.map(|found| found.id()), inner.tail())
     }
 
-    /// Changes a queue's settings, whatever else is set for it.
+    /// Changes a queue's settings, whatever else is set for it. A queue that is not there comes to
+    /// be by it.
     pub fn change_queue(
         &self,
         name: &Bytes,
         change: impl FnOnce(&mut QueueSettings),
     ) -> Result<Gate, Refused> {
-        let mut inner = self.enter();
+        let inner = self.enter();
+        self.change_queue_locked(inner, name, change)
+    }
+
+    /// As [`Engine::change_queue`], but a queue that is not there is refused as not found. One that
+    /// only has waiting workers is there.
+    pub fn change_queue_there(
+        &self,
+        name: &Bytes,
+        change: impl FnOnce(&mut QueueSettings),
+    ) -> Result<Gate, Refused> {
+        let inner = self.enter();
+        if inner.listing(name).is_none() {
+            return Err(Refused::Rejected(Rejection::NotFound, inner.tail()));
+        }
+        self.change_queue_locked(inner, name, change)
+    }
+
+    fn change_queue_locked(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        name: &Bytes,
+        change: impl FnOnce(&mut QueueSettings),
+    ) -> Result<Gate, Refused> {
         self.check_room(&inner)?;
         let mut settings =
             inner.state.queue(name).map(|queue| queue.settings().clone()).unwrap_or_default();

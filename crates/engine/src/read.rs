@@ -311,7 +311,7 @@ impl Inner {
         }
     }
 
-    fn listing(&self, name: &[u8]) -> Option<QueueListing> {
+    pub(crate) fn listing(&self, name: &[u8]) -> Option<QueueListing> {
         match self.state.queue(name) {
             Some(queue) => Some(QueueListing {
                 name: queue.name().clone(),

@@ -140,7 +140,7 @@ impl Engine {
         let mut inner = self.enter();
         let now_ms = inner.now_ms;
         inner.expire_waits(now_ms, WAITS_PER_STEP);
-        inner.call_again(now_ms);
+        inner.end_due_calls(now_ms);
         inner.tell_dropped();
         let deadline_ms = inner.next_deadline();
         self.shared.timer.arm(deadline_ms);

@@ -2,6 +2,7 @@
 //! Volatile: a crash forgets it, and so may the connections it belonged to.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -29,7 +30,7 @@ impl std::fmt::Debug for Caller {
 #[derive(Debug)]
 pub(crate) enum Wish {
     /// A job of some queues.
-    Lease(Box<Lease>),
+    Lease(Arc<Lease>),
     /// The end of a job.
     Result {
         job: JobId,
@@ -49,9 +50,28 @@ pub(crate) enum Wish {
 /// What a sleeper can be called for.
 #[derive(Debug, Clone)]
 pub(crate) struct Sleep {
-    pub queues: Vec<Bytes>,
+    pub queues: BTreeSet<Bytes>,
     /// It could not carry larger payloads.
     pub payload_bytes_max: u32,
+    /// Its turn comes after all others'.
+    pub is_late: bool,
+}
+
+/// When somebody's turn at a queue comes: those who are late come last, and the longest waiter
+/// first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    pub is_late: bool,
+    pub ticket: Ticket,
+}
+
+/// What somebody waits for at its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// To be handed a job.
+    Lease,
+    /// To be called.
+    Sleep,
 }
 
 #[derive(Debug)]
@@ -68,7 +88,7 @@ pub(crate) struct Waits {
     waits: HashMap<Ticket, Wait>,
     by_queue: HashMap<Bytes, BTreeSet<Ticket>>,
     /// As `by_queue`, of those who only want to be called.
-    asleep: HashMap<Bytes, BTreeSet<Ticket>>,
+    asleep: HashMap<Bytes, BTreeSet<Turn>>,
     by_job: HashMap<JobId, BTreeSet<Ticket>>,
     by_connection: HashMap<ConnectionId, BTreeSet<Ticket>>,
     room: BTreeSet<Ticket>,
@@ -82,7 +102,10 @@ impl Waits {
         let ticket = Ticket(self.next_ticket);
         match &wait.wish {
             Wish::Lease(lease) => add_to_lines(&mut self.by_queue, &lease.queues, ticket),
-            Wish::Sleep(sleep) => add_to_lines(&mut self.asleep, &sleep.queues, ticket),
+            Wish::Sleep(sleep) => {
+                let turn = Turn { is_late: sleep.is_late, ticket };
+                add_to_lines(&mut self.asleep, &sleep.queues, turn);
+            }
             Wish::Result { job, .. } | Wish::Watch { job } => {
                 self.by_job.entry(*job).or_default().insert(ticket);
             }
@@ -114,8 +137,9 @@ impl Waits {
                 }
             }
             Wish::Sleep(sleep) => {
+                let turn = Turn { is_late: sleep.is_late, ticket };
                 for queue in &sleep.queues {
-                    remove_from(&mut self.asleep, queue, ticket);
+                    remove_from(&mut self.asleep, queue, turn);
                 }
             }
             Wish::Result { job, .. } | Wish::Watch { job } => {
@@ -227,9 +251,40 @@ impl Waits {
         self.by_queue.contains_key(queue)
     }
 
-    /// The one who has slept longest for want of work in this queue.
-    pub fn first_asleep(&self, queue: &[u8]) -> Option<Ticket> {
-        self.asleep.get(queue).and_then(|line| line.first().copied())
+    /// The next turn of a kind at a queue, behind `after`.
+    pub fn next_turn(&self, kind: Kind, queue: &[u8], after: Option<Turn>) -> Option<Turn> {
+        match kind {
+            Kind::Lease => {
+                let ticket = self.for_queue(queue, after.map(|turn| turn.ticket))?;
+                Some(Turn { is_late: false, ticket })
+            }
+            Kind::Sleep => {
+                let line = self.asleep.get(queue)?;
+                let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
+                line.range((behind, Bound::Unbounded)).next().copied()
+            }
+        }
+    }
+
+    /// A sleeper is to be called for one more queue.
+    pub fn add_queue(&mut self, ticket: Ticket, queue: Bytes) {
+        let Some(Wait { wish: Wish::Sleep(sleep), .. }) = self.waits.get_mut(&ticket) else {
+            return;
+        };
+        let turn = Turn { is_late: sleep.is_late, ticket };
+        add_to_lines(&mut self.asleep, [&queue], turn);
+        sleep.queues.insert(queue);
+    }
+
+    /// A sleeper is no longer to be called for a queue.
+    pub fn remove_queue(&mut self, ticket: Ticket, queue: &Bytes) {
+        let Some(Wait { wish: Wish::Sleep(sleep), .. }) = self.waits.get_mut(&ticket) else {
+            return;
+        };
+        if sleep.queues.remove(queue) {
+            let turn = Turn { is_late: sleep.is_late, ticket };
+            remove_from(&mut self.asleep, queue, turn);
+        }
     }
 
     pub fn has_asleep(&self, queue: &[u8]) -> bool {
@@ -241,26 +296,30 @@ impl Waits {
     }
 }
 
-fn add_to_lines(lines: &mut HashMap<Bytes, BTreeSet<Ticket>>, queues: &[Bytes], ticket: Ticket) {
+fn add_to_lines<'a, T: Ord + Copy>(
+    lines: &mut HashMap<Bytes, BTreeSet<T>>,
+    queues: impl IntoIterator<Item = &'a Bytes>,
+    place: T,
+) {
     for queue in queues {
         match lines.get_mut(queue) {
             Some(line) => {
-                line.insert(ticket);
+                line.insert(place);
             }
             None => {
-                lines.insert(Bytes::copy_from_slice(queue), BTreeSet::from([ticket]));
+                lines.insert(Bytes::copy_from_slice(queue), BTreeSet::from([place]));
             }
         }
     }
 }
 
-fn remove_from<K: std::hash::Hash + Eq + Clone>(
-    map: &mut HashMap<K, BTreeSet<Ticket>>,
+fn remove_from<K: std::hash::Hash + Eq, T: Ord>(
+    map: &mut HashMap<K, BTreeSet<T>>,
     key: &K,
-    ticket: Ticket,
+    place: T,
 ) {
     if let Some(line) = map.get_mut(key) {
-        line.remove(&ticket);
+        line.remove(&place);
         if line.is_empty() {
             map.remove(key);
         }

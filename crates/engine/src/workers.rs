@@ -3,22 +3,31 @@
 //!
 //! A worker is known by its connection, where its door binds leases to one or names it by one, and
 //! else by its door and the name it gives; those that give none are one worker without a name.
+//!
+//! One without a connection is gone when it waits for nothing and was not heard of for a minute:
+//! it did not ask, and neither extended nor ended a lease. It is remembered for longer, because
+//! whoever lists workers may know of a job that it still has.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use spindle_core::command::Lease;
-use spindle_core::job::Origin;
+use spindle_core::Found;
+use spindle_core::command::{Claim, Lease};
+use spindle_core::job::{Lease as HeldLease, Origin};
 
+use crate::door::Ticket;
 use crate::engine::Engine;
 use crate::inner::Inner;
+use crate::waits::{Wait, Wish};
 
 /// Workers known at once. Those above are not told of, and get their jobs all the same.
 const WORKERS_MAX: usize = 10_000;
 /// Queues remembered of what a worker asked for last, and their bytes.
 const QUEUES_MAX: usize = 32;
 const NAMES_BYTES_MAX: usize = 2048;
-/// A worker without a connection is forgotten when it has not asked for so long.
+/// A worker without a connection is gone when it was not heard of for so long.
+const GONE_MS: u64 = 60_000;
+/// It is forgotten when it was not heard of for so long.
 const FORGOTTEN_MS: u64 = 3_600_000;
 /// Places looked at for forgotten ones when a new worker comes.
 const SWEPT: usize = 8;
@@ -36,12 +45,25 @@ pub struct WorkerView {
     pub name: Bytes,
     /// When it asked first.
     pub first_asked_ms: u64,
-    /// When it asked last.
-    pub last_asked_ms: u64,
+    /// When it was last heard of: it asked, waited, extended a lease or ended one.
+    pub last_seen_ms: u64,
+    /// So many of its wishes wait for a job now.
+    pub waits: u32,
     /// What it asked for last, as far as that is remembered.
     pub queues: Vec<Bytes>,
     /// How many queues it asked for.
     pub queues_count: usize,
+}
+
+impl WorkerView {
+    /// Whether it is gone, unless it has a job. A connection that is gone is not listed at all.
+    pub fn is_gone(&self, now_ms: u64) -> bool {
+        self.is_silent_for(GONE_MS, now_ms)
+    }
+
+    fn is_silent_for(&self, ms: u64, now_ms: u64) -> bool {
+        self.holder == 0 && self.waits == 0 && now_ms.saturating_sub(self.last_seen_ms) > ms
+    }
 }
 
 #[derive(Debug, Default)]
@@ -54,17 +76,25 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
+    fn place_of(&self, door: Origin, holder: u64, name: &Bytes) -> Option<usize> {
+        if holder != 0 {
+            return self.by_holder.get(&holder).copied();
+        }
+        // Cheap: the name is shared.
+        self.by_name.get(&(door as i32, name.clone())).copied()
+    }
+
+    fn known(&mut self, door: Origin, holder: u64, name: &Bytes) -> Option<&mut WorkerView> {
+        let place = self.place_of(door, holder, name)?;
+        self.places[place].as_deref_mut()
+    }
+
     /// A worker asks for a job.
     pub fn asked(&mut self, wish: &Lease, now_ms: u64) {
-        let known = if wish.holder != 0 {
-            self.by_holder.get(&wish.holder).copied()
-        } else {
-            // Cheap: the name is shared.
-            self.by_name.get(&(wish.door as i32, wish.worker.clone())).copied()
-        };
+        let known = self.place_of(wish.door, wish.holder, &wish.worker);
         let Some(place) = known.or_else(|| self.place_for(wish, now_ms)) else { return };
         let Some(worker) = self.places[place].as_mut() else { return };
-        worker.last_asked_ms = now_ms;
+        worker.last_seen_ms = now_ms;
         let is_same = worker.queues_count == wish.queues.len()
             && worker.queues.iter().zip(&wish.queues).all(|(old, new)| old == new);
         if !is_same {
@@ -78,7 +108,7 @@ impl Workers {
 
     fn place_for(&mut self, wish: &Lease, now_ms: u64) -> Option<usize> {
         self.sweep(now_ms);
-        if self.by_holder.len() + self.by_name.len() >= WORKERS_MAX {
+        if self.is_full() {
             return None;
         }
         let place = self.free.pop().unwrap_or_else(|| {
@@ -96,11 +126,34 @@ impl Workers {
             holder: wish.holder,
             name,
             first_asked_ms: now_ms,
-            last_asked_ms: now_ms,
+            last_seen_ms: now_ms,
+            waits: 0,
             queues: remembered(&wish.queues),
             queues_count: wish.queues.len(),
         }));
         Some(place)
+    }
+
+    /// It waits for a job from now on.
+    pub fn begins_to_wait(&mut self, wish: &Lease) {
+        if let Some(worker) = self.known(wish.door, wish.holder, &wish.worker) {
+            worker.waits += 1;
+        }
+    }
+
+    /// It does not wait for that any more.
+    pub fn waited(&mut self, wish: &Lease, now_ms: u64) {
+        if let Some(worker) = self.known(wish.door, wish.holder, &wish.worker) {
+            worker.waits = worker.waits.saturating_sub(1);
+            worker.last_seen_ms = now_ms;
+        }
+    }
+
+    /// Whoever holds this lease said something.
+    pub fn heard_of(&mut self, lease: &HeldLease, now_ms: u64) {
+        if let Some(worker) = self.known(lease.door(), lease.holder, &lease.worker) {
+            worker.last_seen_ms = now_ms;
+        }
     }
 
     /// A connection is gone, and the worker with it.
@@ -111,22 +164,24 @@ impl Workers {
         }
     }
 
-    /// Forgets some of those that have not been seen for long.
+    fn is_full(&self) -> bool {
+        self.by_holder.len() + self.by_name.len() >= WORKERS_MAX
+    }
+
+    /// Forgets some of those that have not been heard of for long; where room is needed, some that
+    /// are gone.
     fn sweep(&mut self, now_ms: u64) {
+        let silence_ms = if self.is_full() { GONE_MS } else { FORGOTTEN_MS };
         for _ in 0..SWEPT.min(self.places.len()) {
             self.sweep_at = (self.sweep_at + 1) % self.places.len();
             let Some(worker) = &self.places[self.sweep_at] else { continue };
-            if worker.holder == 0 && is_forgotten(worker, now_ms) {
+            if worker.is_silent_for(silence_ms, now_ms) {
                 self.by_name.remove(&(worker.door as i32, worker.name.clone()));
                 self.places[self.sweep_at] = None;
                 self.free.push(self.sweep_at);
             }
         }
     }
-}
-
-fn is_forgotten(worker: &WorkerView, now_ms: u64) -> bool {
-    now_ms.saturating_sub(worker.last_asked_ms) > FORGOTTEN_MS
 }
 
 /// Copies: names may be small parts of large reads.
@@ -146,19 +201,42 @@ impl Inner {
         self.workers.asked(wish, self.now_ms);
         self.note_asked(&wish.queues);
     }
+
+    /// A worker extends or ends its lease: it is heard of. Those that are known by their connection
+    /// need no such sign.
+    pub(crate) fn note_claim(&mut self, claim: Claim) {
+        let Claim::Token { id, attempt, .. } = claim else { return };
+        let Some(Found::Live(job)) = self.state.job(id) else { return };
+        let is_own = |lease: &&HeldLease| lease.holder == 0 && job.attempts() == attempt;
+        if let Some(lease) = job.lease().filter(is_own) {
+            self.workers.heard_of(lease, self.now_ms);
+        }
+    }
+
+    /// Takes a wait away; a worker whose wait it was, was here until now.
+    pub(crate) fn remove_wait(&mut self, ticket: Ticket) -> Option<Wait> {
+        let wait = self.waits.remove(ticket)?;
+        if let Wish::Lease(wish) = &wait.wish {
+            self.workers.waited(wish, self.now_ms);
+        }
+        Some(wait)
+    }
 }
 
 impl Engine {
     /// Workers from a place of the list on, as far as one hold of the lock may see, and the place
-    /// where the next step begins; none at the end.
+    /// where the next step begins; none at the end. Some may be gone: see [`WorkerView::is_gone`].
     pub fn workers(&self, from: usize) -> (Vec<WorkerView>, Option<usize>) {
         let inner = self.shared.inner.lock();
         let now_ms = self.shared.clock.now_ms();
         let places = &inner.workers.places;
         let end = places.len().min(from.saturating_add(PLACES_PER_HOLD));
         let known = places.get(from..end).unwrap_or_default().iter().flatten();
-        let seen = known.filter(|worker| worker.holder != 0 || !is_forgotten(worker, now_ms));
-        let workers = seen.map(|worker| (**worker).clone()).collect();
+        let seen = known.filter(|worker| !worker.is_silent_for(FORGOTTEN_MS, now_ms));
+        let mut workers: Vec<WorkerView> = seen.map(|worker| (**worker).clone()).collect();
+        for worker in workers.iter_mut().filter(|worker| worker.waits > 0) {
+            worker.last_seen_ms = now_ms;
+        }
         (workers, (end < places.len()).then_some(end))
     }
 }
@@ -202,19 +280,52 @@ mod tests {
     }
 
     #[test]
-    fn those_not_seen_for_long_make_room() {
+    fn those_that_are_gone_make_room() {
         let mut workers = Workers::default();
         for n in 0..WORKERS_MAX + 10 {
             workers.asked(&wish(0, &format!("worker {n}"), &["a"]), 1);
         }
         assert_eq!(known(&workers).len(), WORKERS_MAX);
-        let later = 2 + FORGOTTEN_MS;
+        workers.asked(&wish(0, "early", &["a"]), 1 + GONE_MS);
+        assert!(!known(&workers).iter().any(|(_, name, _)| *name == b"early"));
+        let later = 2 + GONE_MS;
         for n in 0..100 {
             workers.asked(&wish(0, &format!("new {n}"), &["a"]), later);
         }
         let new = workers.places.iter().flatten().filter(|worker| worker.first_asked_ms == later);
         assert_eq!(new.count(), 100);
         assert!(workers.by_name.len() <= WORKERS_MAX);
+    }
+
+    #[test]
+    fn with_room_enough_a_worker_is_remembered_for_an_hour() {
+        let mut workers = Workers::default();
+        let ann = |workers: &Workers| known(workers).iter().any(|(_, name, _)| *name == b"ann");
+        workers.asked(&wish(0, "ann", &["a"]), 1);
+        workers.asked(&wish(0, "bob", &["a"]), 1 + FORGOTTEN_MS);
+        assert!(ann(&workers));
+        workers.asked(&wish(0, "cem", &["a"]), 2 + FORGOTTEN_MS);
+        assert!(!ann(&workers));
+    }
+
+    #[test]
+    fn who_waits_or_has_a_connection_is_not_gone_however_long_ago_it_asked() {
+        let mut workers = Workers::default();
+        let (ann, perl) = (wish(0, "ann", &["a"]), wish(7, "perl", &["a"]));
+        let is_gone = |workers: &Workers, place: usize, now_ms| {
+            workers.places[place].as_ref().expect("it asked").is_gone(now_ms)
+        };
+        workers.asked(&ann, 1);
+        workers.asked(&perl, 1);
+        assert!(!is_gone(&workers, 0, 1 + GONE_MS) && is_gone(&workers, 0, 2 + GONE_MS));
+        workers.begins_to_wait(&ann);
+        workers.begins_to_wait(&ann);
+        assert!(!is_gone(&workers, 0, FORGOTTEN_MS) && !is_gone(&workers, 1, FORGOTTEN_MS));
+        workers.waited(&ann, 300_000);
+        assert!(!is_gone(&workers, 0, FORGOTTEN_MS));
+        workers.waited(&ann, 400_000);
+        assert!(!is_gone(&workers, 0, 400_000 + GONE_MS));
+        assert!(is_gone(&workers, 0, 400_001 + GONE_MS));
     }
 
     #[test]

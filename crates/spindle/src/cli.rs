@@ -1,6 +1,7 @@
 //! What can be typed.
 //!
 //! - `client`: the commands that talk to a server: those of jobs and workers
+//! - `edit`: those that change waiting jobs
 //! - `filter`: which jobs they are about
 //! - `people`: those that change and explain what is there
 //! - `queue`: one queue and its settings
@@ -9,6 +10,7 @@
 //! - `values`: what values look like
 
 mod client;
+mod edit;
 mod filter;
 mod people;
 mod queue;
@@ -23,12 +25,13 @@ use clap_complete::Shell;
 
 pub use self::{
     client::*,
+    edit::*,
     filter::*,
     people::*,
     queue::*,
     reach::Reach,
     retries::RetryWait,
-    values::{JobName, Rate},
+    values::{JobName, Rate, Sort, SortKey},
 };
 use crate::config::SettingFlags;
 

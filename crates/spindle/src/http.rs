@@ -24,28 +24,32 @@ use crate::config::Config;
 /// The HTTP door at work. Dropping it closes it at once.
 pub struct Http {
     api: Api,
+    jobq: Jobq,
     lightjq: LightJq,
     handle: Handle,
 }
 
 impl Http {
-    /// Claims the address and serves it. `line_connections` are those open at the other doors, for
-    /// the metrics.
+    /// Claims the address and serves it. `line_connections` are those open at the other doors,
+    /// `addresses` where those listen.
     pub fn open(
         engine: Engine,
         addr: SocketAddr,
         host: String,
         config: &Config,
         line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
+        mut addresses: Vec<(&'static str, SocketAddr)>,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?;
         let connections = Arc::<AtomicUsize>::default();
+        addresses.push(("http", bound.local_addr()));
         let options = Options {
             host,
             connections: Arc::clone(&connections),
             line_connections,
+            addresses,
             ..Options::default()
         };
         let jobq = spindle_jobq::Options {
@@ -66,7 +70,7 @@ impl Http {
         let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
         let handle =
             bound.start(routes, limits, connections).context("http: cannot start serving")?;
-        Ok(Http { api, lightjq, handle })
+        Ok(Http { api, jobq, lightjq, handle })
     }
 
     /// Where it listens.
@@ -74,9 +78,10 @@ impl Http {
         self.handle.local_addr()
     }
 
-    /// Begins the orderly end: event streams end, answers under way are given. Does not wait.
+    /// Begins the orderly end: event streams and Jobq's queries end, answers under way are given. Does not wait.
     pub fn begin_shutdown(&self) {
         self.api.stop();
+        self.jobq.stop();
         self.lightjq.stop();
         self.handle.begin_shutdown();
     }

@@ -9,6 +9,7 @@
 //! - `client`: the commands that talk to a server, through its HTTP door or its Workq door
 //! - `exit`, `output`, `quantity`, `signals`: exit codes, what is printed, sizes and durations, how
 //!   the process ends
+//! - `queue_name`: queues' names, as they are typed and printed
 
 mod cli;
 mod client;
@@ -18,6 +19,7 @@ mod http;
 mod jobd_master;
 mod output;
 mod quantity;
+mod queue_name;
 mod serve;
 mod signals;
 mod verify;

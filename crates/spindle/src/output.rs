@@ -27,14 +27,24 @@ impl Rows {
         self.rows.push(cells.into_iter().map(|cell| escape(&cell)).collect());
     }
 
+    /// As a table for people, with a heading.
+    pub fn table(self) -> String {
+        let mut table = Table::new();
+        table.load_preset(NOTHING).set_header(self.heading);
+        table.add_rows(self.rows);
+        table.trim_fmt()
+    }
+
     /// Prints all rows.
     pub fn print(self, out: &mut impl Write) -> io::Result<()> {
         if io::stdout().is_terminal() {
-            let mut table = Table::new();
-            table.load_preset(NOTHING).set_header(self.heading);
-            table.add_rows(self.rows);
-            return write_line(out, table.trim_fmt());
+            return write_line(out, self.table());
         }
+        self.print_lines(out)
+    }
+
+    /// Prints a line for each row, with tabs between the columns.
+    pub fn print_lines(self, out: &mut impl Write) -> io::Result<()> {
         self.rows.into_iter().try_for_each(|row| write_line(out, row.join("\t")))
     }
 }
@@ -61,31 +71,68 @@ pub fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     };
 }
 
-/// Bytes in one line: text, or how many there are; at most `letters_max` letters.
+/// Bytes in one line: text, or how many there are; at most `letters_max` letters, as many as are
+/// shown of it.
 pub fn preview(bytes: &[u8], letters_max: usize) -> String {
     let Ok(text) = str::from_utf8(bytes) else {
         return format!("({} bytes)", bytes.len());
     };
-    let mut letters = text.chars();
-    let mut shown: String = letters.by_ref().take(letters_max).collect();
-    if letters.next().is_some() {
-        shown.push('…');
+    let mut shown = String::new();
+    let mut letters_left = letters_max;
+    for letter in text.chars() {
+        let told = escape(letter.encode_utf8(&mut [0; 4]));
+        match letters_left.checked_sub(told.chars().count()) {
+            Some(left) => letters_left = left,
+            None => return shown + "…",
+        }
+        shown.push_str(&told);
     }
     shown
 }
 
-/// Control characters spelled out, so that what a stranger put into a job cannot steer a terminal.
+/// What would steer a terminal spelled out, so that what a stranger put into a job does not.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
-        if letter.is_control() {
+        if is_shown(letter) {
+            escaped.push(letter);
+        } else {
             // Writing into a string cannot fail.
             let _ = write!(escaped, "{}", letter.escape_default());
-        } else {
-            escaped.push(letter);
         }
     }
     escaped
+}
+
+/// Whether a terminal shows it as a letter: no control character, and none that ends a line or
+/// turns the direction of others.
+pub fn is_shown(letter: char) -> bool {
+    !letter.is_control()
+        && !matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
+        && !matches!(letter, '\u{61c}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// A job's id in JSON: a number, as the native API numbers jobs, or else a UUID.
+pub fn id_json(id: &str) -> Value {
+    id.parse::<u64>().map_or_else(|_| json!(id), |number| json!(number))
+}
+
+/// A number for people: `1,204`.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `1 job`, `1,204 jobs`.
+pub fn jobs_counted(count: u64) -> String {
+    format!("{} {}", grouped(count), if count == 1 { "job" } else { "jobs" })
 }
 
 #[cfg(test)]
@@ -96,6 +143,21 @@ mod tests {
     fn a_cell_can_neither_break_a_line_nor_steer_a_terminal() {
         assert_eq!(escape("a\tb\nc\x1b[2J"), "a\\tb\\nc\\u{1b}[2J");
         assert_eq!(escape("grüße"), "grüße");
+        assert_eq!(escape("\u{202e}a\u{2028}"), "\\u{202e}a\\u{2028}");
+    }
+
+    #[test]
+    fn an_id_is_a_number_in_json_if_it_is_one() {
+        assert_eq!(id_json("42"), json!(42));
+        let uuid = "6ba7b810-9dad-41d1-80b4-00c04fd430c4";
+        assert_eq!(id_json(uuid), json!(uuid));
+    }
+
+    #[test]
+    fn large_numbers_are_grouped() {
+        let told = [0, 999, 1_000, 12_345, 1_234_567].map(grouped);
+        assert_eq!(told, ["0", "999", "1,000", "12,345", "1,234,567"]);
+        assert_eq!([jobs_counted(1), jobs_counted(1_204)], ["1 job", "1,204 jobs"]);
     }
 
     #[test]
@@ -112,5 +174,8 @@ mod tests {
         assert_eq!(preview(b"abc", 3), "abc");
         assert_eq!(preview("äöüß".as_bytes(), 3), "äöü…");
         assert_eq!(preview(b"\xff", 3), "(1 bytes)");
+        assert_eq!(preview(b"a\n\nb", 5), "a\\n\\n…");
+        assert_eq!(preview(b"a\n\nb", 4), "a\\n…");
+        assert_eq!(preview(b"a\n\nb", 6), "a\\n\\nb");
     }
 }

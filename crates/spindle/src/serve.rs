@@ -104,6 +104,7 @@ fn start_engine(
         let options = spindle_gearman::Options {
             host: host_name(),
             verbose: gearman_level(config.log_level),
+            exceptions: config.gearman_exceptions,
             ..spindle_gearman::Options::default()
         };
         doors.push((Arc::new(GearmanDoor::new(engine.clone(), options)), addr));
@@ -270,12 +271,16 @@ fn open_doors(
     let open = bound.iter().map(spindle_net::Bound::connections);
     let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
     let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
-    let http = config
-        .http
-        .map(|addr| Http::open(engine, addr, host_name(), config, connections_by_door, not_bound));
-    let http = http.transpose()?;
     let jobd_master = config.jobd_master.map(|addr| JobdMaster::open(addr, config, not_bound));
     let jobd_master = jobd_master.transpose()?;
+    let lines = connections_by_door.iter().zip(&bound);
+    let lines = lines.map(|((door, _), bound)| (*door, bound.local_addr()));
+    let master = jobd_master.iter().map(|master| (jobd_master::DOOR, master.local_addr()));
+    let addresses = lines.chain(master).collect();
+    let open = |addr| {
+        Http::open(engine, addr, host_name(), config, connections_by_door, addresses, not_bound)
+    };
+    let http = config.http.map(open).transpose()?;
     let lines = Server::start(bound, NetConfig { limits, ..NetConfig::default() })?;
     Ok(Doors { lines, http, jobd_master })
 }

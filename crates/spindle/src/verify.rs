@@ -10,7 +10,7 @@ use spindle_engine::{
     record::{RecordError, checked_parts},
 };
 use spindle_log::{
-    Position, Stored,
+    OpenError, Position, Stored,
     disk::RealDisk,
     verify::{VerifyReport, verify_with},
 };
@@ -85,12 +85,16 @@ enum Verdict {
     /// Only bytes of payloads or results: a server starts, and says so.
     PayloadsDamaged,
     Damaged,
+    /// A server is at work on it: what is read may be half written.
+    InUse,
     Unreadable,
 }
 
 impl Verdict {
     fn of(report: &VerifyReport) -> Self {
-        if report.failure.is_some() {
+        if matches!(report.failure, Some(OpenError::Locked { .. })) {
+            Self::InUse
+        } else if report.failure.is_some() {
             Self::Unreadable
         } else if report.repair.is_some() {
             Self::Repaired
@@ -112,6 +116,7 @@ impl Verdict {
             Self::NoLog => "no log",
             Self::PayloadsDamaged => "payloads damaged",
             Self::Damaged => "damaged",
+            Self::InUse => "in use",
             Self::Unreadable => "unreadable",
         }
     }
@@ -120,7 +125,7 @@ impl Verdict {
         match self {
             Self::Sound | Self::Repaired => Code::Ok,
             Self::NoLog => Code::NotFound,
-            Self::PayloadsDamaged | Self::Damaged | Self::Unreadable => Code::Error,
+            Self::PayloadsDamaged | Self::Damaged | Self::InUse | Self::Unreadable => Code::Error,
         }
     }
 }
@@ -132,6 +137,10 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
     row("folder", report.folder.clone());
     if let Some(failure) = &report.failure {
         row("failure", failure.to_string());
+    }
+    if verdict == Verdict::InUse {
+        // Nothing was read, so that there is nothing to count.
+        return rows;
     }
     row("segments", report.segments.len().to_string());
     row("records", report.records.to_string());
@@ -201,6 +210,14 @@ fn fate(job: &DamagedJob) -> &'static str {
     }
 }
 
+/// The process that works on the folder, as far as its lock says.
+fn in_use_by(report: &VerifyReport) -> Option<u32> {
+    match &report.failure {
+        Some(OpenError::Locked { pid, .. }) => *pid,
+        _ => None,
+    }
+}
+
 fn damaged_job(job: &DamagedJob) -> Value {
     let bytes = match job.bytes {
         DamagedBytes::Payload => "payload",
@@ -264,6 +281,7 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
         "sound": report.is_sound() && verdict == Verdict::Sound,
         "folder": report.folder,
         "failure": report.failure.as_ref().map(ToString::to_string),
+        "in_use_by": in_use_by(report),
         "segments": segments,
         "records": report.records,
         "first": report.first.0,

@@ -1,5 +1,6 @@
 //! What all handlers share, and the table of routes.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -16,8 +17,8 @@ use utoipa_axum::routes;
 
 use crate::accept::accept;
 use crate::routes::{
-    bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, submit, wait, why,
-    workers,
+    bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, server, submit,
+    wait, why, workers,
 };
 
 /// What the API is told at its start.
@@ -31,6 +32,8 @@ pub struct Options {
     pub connections: Arc<AtomicUsize>,
     /// Open connections of the other doors, by the doors' names, for the metrics.
     pub line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
+    /// The doors that are open, this one included, and where they listen.
+    pub addresses: Vec<(&'static str, SocketAddr)>,
 }
 
 impl Default for Options {
@@ -40,6 +43,7 @@ impl Default for Options {
             body: BodyLimits::default(),
             connections: Arc::default(),
             line_connections: Vec::new(),
+            addresses: Vec::new(),
         }
     }
 }
@@ -51,6 +55,7 @@ pub struct Api(Arc<Shared>);
 struct Shared {
     desk: Desk,
     options: Options,
+    started_ms: u64,
     stopping: watch::Sender<bool>,
     description: String,
     page: String,
@@ -82,8 +87,9 @@ impl Api {
         let description = described().split_for_parts().1;
         let (description, page) = (docs::json(&description), docs::page(&description));
         let (stopping, _) = watch::channel(false);
+        let started_ms = engine.now_ms();
         let desk = Desk::new(engine);
-        Api(Arc::new(Shared { desk, options, stopping, description, page }))
+        Api(Arc::new(Shared { desk, options, started_ms, stopping, description, page }))
     }
 
     /// All routes, for `spindle_http::site`.
@@ -120,6 +126,11 @@ impl Api {
 
     pub(crate) fn engine(&self) -> &Engine {
         self.0.desk.engine()
+    }
+
+    /// When it was made, by the engine's clock.
+    pub(crate) fn started_ms(&self) -> u64 {
+        self.0.started_ms
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -159,6 +170,7 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(queues::set))
         .routes(routes!(workers::list))
         .routes(routes!(events::events))
+        .routes(routes!(server::show))
         .routes(routes!(clock::accept))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))

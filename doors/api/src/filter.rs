@@ -59,13 +59,16 @@ pub(crate) struct JobFilter {
 }
 
 /// A filter in the engine's words.
+#[derive(Clone)]
 pub(crate) struct Filter {
-    sought: Sought,
+    pub sought: Sought,
     tag: Option<Bytes>,
     unique: Option<String>,
     text: Option<Finder<'static>>,
     from: JobId,
     until: JobId,
+    /// Numbers say nothing: all that were there when it was read are meant.
+    is_of_any_time: bool,
 }
 
 impl JobFilter {
@@ -79,7 +82,8 @@ impl JobFilter {
         let door = self.door.as_deref().map(read_door).transpose()?;
         let text = self.text.as_deref().map(read_text).transpose()?;
         let tag = self.tag.clone().map(Bytes::from);
-        let (mut from, mut until) = (JobId(0), api.engine().end_of_ids());
+        let end = api.engine().end_of_ids();
+        let (mut from, mut until) = (JobId(0), end);
         if let Some(time) = &self.created_from {
             from = api.engine().first_created(instant::read("created_from", time)?)?;
         }
@@ -97,9 +101,11 @@ impl JobFilter {
             from = from.max(id);
             until = until.min(JobId(id.0 + 1));
         }
+        let is_of_any_time = from == JobId(0) && until == end;
         // With its queue it was found by its key already.
         let unique = self.unique_key.clone().filter(|_| queue.is_none());
-        Ok(Filter { sought: Sought { statuses, door, queue }, tag, unique, text, from, until })
+        let sought = Sought { statuses, door, queue };
+        Ok(Filter { sought, tag, unique, text, from, until, is_of_any_time })
     }
 
     fn keys(&self, queue: Option<&[u8]>) -> Answered<Vec<Key>> {
@@ -153,6 +159,11 @@ impl Filter {
     /// Only jobs with numbers below this.
     pub fn end_at(&mut self, until: JobId) {
         self.until = self.until.min(until);
+    }
+
+    /// Queue and status are all that it says: what the counts of queues tell.
+    pub fn is_of_queue_and_status(&self) -> bool {
+        self.is_by_index() && self.sought.door.is_none() && self.is_of_any_time
     }
 
     /// The walk itself finds nothing that is not meant, as far as unfinished jobs go.

@@ -10,6 +10,7 @@
 
 mod accept;
 mod api;
+mod count;
 mod extract;
 mod filter;
 mod instant;

@@ -107,6 +107,12 @@ pub(crate) struct Job {
     /// The payload in base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
+    /// Where a list was asked for it: the first bytes of the payload, if they are UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_preview: Option<String>,
+    /// The same in base64, if they are no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_preview_base64: Option<String>,
     /// The payload failed its checksum and is lost.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     payload_damaged: bool,
@@ -239,6 +245,8 @@ impl Job {
             payload_bytes: image.payload.as_ref().map_or(0, |payload| payload.len),
             payload,
             payload_base64,
+            payload_preview: None,
+            payload_preview_base64: None,
             payload_damaged: bodies.payload_damaged,
             result: image
                 .outcome
@@ -250,6 +258,23 @@ impl Job {
 }
 
 impl Job {
+    /// The same with how its payload begins. Of a longer one, the last character may be cut off.
+    pub fn beginning(mut self, bytes: &[u8]) -> Job {
+        let is_cut = bytes.len() < self.payload_bytes as usize;
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => Some(text),
+            Err(error) if is_cut && error.error_len().is_none() => {
+                std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()
+            }
+            Err(_) => None,
+        };
+        match text {
+            Some(text) => self.payload_preview = Some(text.to_owned()),
+            None => self.payload_preview_base64 = Some(naming::to_base64(bytes)),
+        }
+        self
+    }
+
     /// The same with what holds it back now.
     pub fn held(mut self, engine: &Engine, image: &JobImage) -> Job {
         if !image.rare().labels.is_empty() {

@@ -1,9 +1,12 @@
 //! The text commands: lists for people and monitoring, and what people do to jobs and functions.
 //!
 //! A list is a walk in steps: each looks at a bounded number of jobs or queues in one short hold
-//! of the engine's lock, and no step is taken while the reader has not read what is there. So
-//! `show jobs` of a million jobs costs neither memory nor anybody's time. What changes during
-//! a walk may be missed or told twice.
+//! of the engine's lock, no step is taken while the reader has not read what is there, and after
+//! some steps others have a turn, be there anything to write or not. So `show jobs` of a million
+//! jobs costs neither memory nor anybody's time. What changes during a walk may be missed or told
+//! twice.
+
+use std::vec::IntoIter;
 
 use bytes::Bytes;
 use spindle_core::address::from_gearman_handle;
@@ -15,8 +18,10 @@ use crate::wire::{AdminCommand, AdminError, FUNCTION_BYTES_MAX, QueueLimits, adm
 
 /// Functions in one step of a list.
 const FUNCTIONS_PER_STEP: usize = 256;
-/// Steps of emptying a function's queue before others have a turn.
-const STEPS_PER_TURN: usize = 16;
+/// Functions in one step of `workers`.
+const ABILITIES_PER_STEP: usize = 256;
+/// Steps of a walk before others have a turn.
+pub(crate) const STEPS_PER_TURN: usize = 16;
 
 /// The version told to clients: that of the gearmand whose behaviour this is, then ours.
 const VERSION: &str = concat!("2.0.0-spindle-", env!("CARGO_PKG_VERSION"));
@@ -26,6 +31,8 @@ const VERSION: &str = concat!("2.0.0-spindle-", env!("CARGO_PKG_VERSION"));
 pub(crate) enum Walk {
     /// `status` and `prioritystatus`, behind this function.
     Functions { after: Option<Bytes>, by_priority: bool },
+    /// `workers`, behind this connection; or what is left of the line of that one.
+    Workers { after: u64, line: Option<IntoIter<Bytes>> },
     /// `show jobs`, from this job on.
     Jobs { from: JobId },
     /// `show unique jobs`, from this job on.
@@ -50,7 +57,7 @@ impl GearmanSession {
             }
             AdminCommand::ShowJobs => self.walk = Some(Walk::Jobs { from: JobId(0) }),
             AdminCommand::ShowUniqueJobs => self.walk = Some(Walk::Uniques { from: JobId(0) }),
-            AdminCommand::Workers => self.list_workers(out),
+            AdminCommand::Workers => self.walk = Some(Walk::Workers { after: 0, line: None }),
             AdminCommand::Version => put_value(out, VERSION.as_bytes()),
             AdminCommand::Getpid => put_value(out, std::process::id().to_string().as_bytes()),
             AdminCommand::Verbose => put_value(out, self.common.verbose.as_bytes()),
@@ -58,7 +65,7 @@ impl GearmanSession {
                 return self.cancel(handle, out);
             }
             AdminCommand::CreateFunction { name } => {
-                if name.len() > FUNCTION_BYTES_MAX {
+                if name.len() > FUNCTION_BYTES_MAX || name.contains(&0) {
                     put_error(out, Gate::OPEN, &AdminError::BadFunctionName);
                     return None;
                 }
@@ -111,18 +118,6 @@ impl GearmanSession {
         None
     }
 
-    fn list_workers(&self, out: &mut Outbox) {
-        let roll = self.common.roll.lock();
-        out.put(Gate::OPEN, |out| {
-            for (number, entry) in roll.entries() {
-                // The newest first, as gearmand lists them.
-                let functions = entry.functions.iter().rev().map(|name| &name[..]);
-                admin::worker_line(out, number, entry.address, entry.id.as_deref(), functions);
-            }
-            admin::end(out);
-        });
-    }
-
     /// Deletes what waits in a function's queue, unless somebody works for it.
     fn begin_drop(&mut self, name: &Bytes, out: &mut Outbox) {
         let workers = self.common.roll.lock().workers(name);
@@ -147,6 +142,7 @@ impl GearmanSession {
             Some(Walk::Functions { after, by_priority }) => {
                 self.list_functions(after, by_priority, out)
             }
+            Some(Walk::Workers { after, line }) => self.list_workers(after, line, out),
             Some(Walk::Jobs { from }) => {
                 let (lines, next) = self.engine.job_lines(from);
                 self.list_jobs(&lines, out);
@@ -168,6 +164,37 @@ impl GearmanSession {
         if self.walk.is_none() {
             out.put(Gate::OPEN, admin::end);
         }
+    }
+
+    /// Connections in the order they came. What one can do is taken down at once and written over
+    /// several steps.
+    fn list_workers(
+        &self,
+        mut after: u64,
+        mut line: Option<IntoIter<Bytes>>,
+        out: &mut Outbox,
+    ) -> Option<Walk> {
+        let mut left = ABILITIES_PER_STEP;
+        while left > 0 {
+            let Some(mut functions) = line.take() else {
+                let entry = self.common.roll.lock().entry_after(after)?;
+                out.put(Gate::OPEN, |out| {
+                    admin::worker_start(out, entry.number, entry.address, entry.id.as_deref());
+                });
+                (after, line) = (entry.number, Some(entry.functions.into_iter()));
+                left -= 1;
+                continue;
+            };
+            out.put(Gate::OPEN, |out| {
+                let some = functions.by_ref().take(left).inspect(|_| left -= 1);
+                some.for_each(|name| admin::worker_functions(out, [&name[..]]));
+                if functions.len() == 0 {
+                    admin::worker_end(out);
+                }
+            });
+            line = Some(functions).filter(|functions| functions.len() > 0);
+        }
+        Some(Walk::Workers { after, line })
     }
 
     fn list_jobs(&self, lines: &[JobLine], out: &mut Outbox) {

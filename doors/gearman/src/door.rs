@@ -21,11 +21,18 @@ pub struct Options {
     pub host: String,
     /// What `verbose` answers: the log's level, in capitals.
     pub verbose: &'static str,
+    /// Clients get WORK_EXCEPTION whether they have asked for it or not.
+    pub exceptions: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { limits: Limits::default(), host: "localhost".to_owned(), verbose: "ERROR" }
+        Options {
+            limits: Limits::default(),
+            host: "localhost".to_owned(),
+            verbose: "ERROR",
+            exceptions: false,
+        }
     }
 }
 
@@ -35,6 +42,7 @@ pub(crate) struct Common {
     pub limits: Limits,
     pub handles: HandlePrefix,
     pub verbose: &'static str,
+    pub exceptions: bool,
     /// Who is here, and which functions are known.
     pub roll: Mutex<Roll>,
 }
@@ -63,6 +71,7 @@ impl GearmanDoor {
             limits: options.limits,
             handles: HandlePrefix::of_host(&options.host),
             verbose: options.verbose,
+            exceptions: options.exceptions,
             roll: Mutex::default(),
         };
         GearmanDoor { engine, common: Arc::new(common) }

@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | SUBMIT_JOB* | `submit_or_join` | JOB_CREATED | its record; foreground: its ids' block |
 //! | GRAB_JOB* | `lease`, not waiting | JOB_ASSIGN*, NO_JOB | what it reveals; the tail |
-//! | PRE_SLEEP | `sleep` | NOOP, when called | none: it promises nothing |
+//! | PRE_SLEEP | `sleep`, `DropTimeout` | NOOP, when called | none: it promises nothing |
 //! | WORK_STATUS, -DATA, -WARNING | `report` | none, or ERROR | |
 //! | WORK_COMPLETE, -FAIL, -EXCEPTION | `finish`, `finish_told` | none, or ERROR | |
 //! | GET_STATUS* | `standing` | STATUS_RES* | the job's last event; the tail |
@@ -21,6 +21,7 @@
 //! taken on only while little is unsent, and news of jobs are dropped, or the connection, when
 //! their reader has stopped reading.
 
+mod abilities;
 mod naming;
 mod opening;
 mod status;
@@ -28,7 +29,7 @@ mod submit;
 mod watch;
 mod work;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -37,12 +38,13 @@ use spindle_engine::{
     Answer, Caller, Engine, Flow, Gate, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
-use crate::admin::Walk;
+use crate::admin::{STEPS_PER_TURN, Walk};
 use crate::door::Common;
 use crate::wire::{Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, Request, WireError, encode};
+use abilities::Abilities;
 pub(crate) use naming::shown_unique;
 pub(crate) use opening::Opening;
-use work::{Abilities, Held};
+use work::Held;
 
 /// Answers in the outbox above which further packets wait until the peer has read some.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -66,6 +68,10 @@ pub struct GearmanSession {
     abilities: Abilities,
     /// Jobs this connection has grabbed.
     held: HashMap<JobId, Held>,
+    /// Those of them that have a timeout of this worker.
+    timed: BTreeSet<JobId>,
+    /// PRE_SLEEP is done but for the timeouts, which wait for room in the log.
+    stops_timers: bool,
     /// Jobs it ended with WORK_EXCEPTION last: workers may send WORK_FAIL as well.
     excepted: VecDeque<JobId>,
     /// It has sent PRE_SLEEP and neither grabbed nor been called since.
@@ -91,6 +97,7 @@ impl GearmanSession {
         number: u64,
     ) -> GearmanSession {
         let decoder = Decoder::new(common.limits);
+        let wants_exceptions = common.exceptions;
         GearmanSession {
             engine,
             common,
@@ -98,9 +105,11 @@ impl GearmanSession {
             number,
             decoder,
             id: Bytes::new(),
-            wants_exceptions: false,
+            wants_exceptions,
             abilities: Abilities::default(),
             held: HashMap::new(),
+            timed: BTreeSet::new(),
+            stops_timers: false,
             excepted: VecDeque::new(),
             sleeps: false,
             asleep: None,
@@ -114,9 +123,13 @@ impl GearmanSession {
 
     /// Works through what came until the log is behind, the outbox is full, or no more is there.
     fn work(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
+        if self.room.is_some() {
+            return Flow::Wait;
+        }
         if std::mem::take(&mut self.marked) {
             input.advance(1);
         }
+        let mut steps = 0;
         loop {
             if self.room.is_some() {
                 return Flow::Wait;
@@ -127,6 +140,12 @@ impl GearmanSession {
                 return Flow::Continue;
             }
             if self.walk.is_some() {
+                if steps == STEPS_PER_TURN {
+                    self.mark(input);
+                    self.wait_for_room(None);
+                    continue;
+                }
+                steps += 1;
                 self.walk_on(out);
                 continue;
             }
@@ -185,9 +204,9 @@ impl GearmanSession {
             Request::CanDoTimeout { function, timeout_ms } => {
                 self.can_do(function, Some(timeout_ms), out);
             }
-            Request::CantDo { function } => self.cant_do(&function, out),
-            Request::ResetAbilities => self.reset_abilities(out),
-            Request::PreSleep => self.pre_sleep(out),
+            Request::CantDo { function } => self.cant_do(&function),
+            Request::ResetAbilities => self.reset_abilities(),
+            Request::PreSleep => return self.pre_sleep(out),
             Request::AllYours => {}
             Request::WorkStatus { .. } | Request::WorkData { .. } | Request::WorkWarning { .. } => {
                 self.report(request, out);
@@ -234,6 +253,8 @@ impl Session for GearmanSession {
         if let Some((_, again)) = self.room.take_if(|(expected, _)| *expected == ticket) {
             match again {
                 Some(incoming) => self.take(*incoming, out),
+                // A list goes on with what it left in the input.
+                None if self.marked => {}
                 None => self.walk_on(out),
             }
         } else if self.asleep == Some(ticket) {

@@ -22,6 +22,7 @@ mod protocol;
 mod request;
 mod response;
 mod schedule;
+mod shown;
 
 pub use admin::{AdminCommand, AdminError, IncompleteCommand, QueueLimits};
 pub use decoder::{Decoder, Incoming, Limits};

@@ -23,6 +23,19 @@ fn written(write: impl FnOnce(&mut BytesMut)) -> String {
     String::from_utf8(out.to_vec()).expect("text")
 }
 
+fn worker_line(
+    number: u64,
+    address: std::net::IpAddr,
+    id: Option<&[u8]>,
+    functions: &[&[u8]],
+) -> String {
+    written(|out| {
+        admin::worker_start(out, number, address, id);
+        admin::worker_functions(out, functions.iter().copied());
+        admin::worker_end(out);
+    })
+}
+
 fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
@@ -132,28 +145,56 @@ fn answers_are_gearmands_lines() {
     assert_eq!(written(|out| admin::unique_line(out, b"")), "\n");
 
     let here = "127.0.0.1".parse().unwrap();
-    let line = |id: Option<&[u8]>, functions: &[&[u8]]| {
-        written(|out| admin::worker_line(out, 38, here, id, functions.iter().copied()))
-    };
+    let line = |id: Option<&[u8]>, functions: &[&[u8]]| worker_line(38, here, id, functions);
     assert_eq!(line(None, &[]), "38 127.0.0.1 - :\n");
     assert_eq!(line(Some(b""), &[]), "38 127.0.0.1  :\n");
     assert_eq!(line(Some(b"my id"), &[b"second", b"rev"]), "38 127.0.0.1 my id : second rev\n");
 }
 
 #[test]
-fn no_name_breaks_a_line_or_a_field() {
-    let name = b"a\tb\rc\nd\0e";
-    assert_eq!(written(|out| admin::status_line(out, name, 0, 0, 0)), "a?b?c?d?e\t0\t0\t0\n");
-    assert_eq!(written(|out| admin::unique_line(out, name)), "a?b?c?d?e\n");
-    assert_eq!(written(|out| admin::value(out, name)), "OK a?b?c?d?e\n");
-    let here = "::1".parse().unwrap();
-    let line = written(|out| admin::worker_line(out, 1, here, Some(name), [&name[..]]));
-    assert_eq!(line, "1 ::1 a?b?c?d?e : a?b?c?d?e\n");
-    let quoted = AdminError::UnknownCommand(Bytes::from_static(b"a\0b"));
+fn no_name_breaks_a_line_or_a_field_or_moves_a_cursor() {
+    let name = b"a\tb\rc\nd\0e\x1b[2K";
+    let shown = r"a\x09b\x0dc\x0ad\x00e\x1b[2K";
+    let line = written(|out| admin::status_line(out, name, 1, 0, 0));
+    assert_eq!(line, format!("{shown}\t1\t0\t0\n"));
+    let line = written(|out| admin::priority_status_line(out, name, 1, 2, 3, 4));
+    assert_eq!(line, format!("{shown}\t1\t2\t3\t4\n"));
+    let line = written(|out| admin::job_line(out, name, 1, true, false));
+    assert_eq!(line, format!("{shown}\t1\t1\t0\n"));
+    assert_eq!(written(|out| admin::unique_line(out, name)), format!("{shown}\n"));
+    assert_eq!(written(|out| admin::value(out, name)), format!("OK {shown}\n"));
+    let line = worker_line(1, "::1".parse().unwrap(), Some(name), &[name]);
+    assert_eq!(line, format!("1 ::1 {shown} : {shown}\n"));
+    let quoted = AdminError::UnknownCommand(Bytes::from_static(b"a\0b\x1b"));
     assert_eq!(
         written(|out| quoted.encode(out)),
-        "ERR UNKNOWN_COMMAND Unknown+server+commanda?b\r\n"
+        "ERR UNKNOWN_COMMAND Unknown+server+commanda\\x00b\\x1b\r\n"
     );
+}
+
+#[test]
+fn no_unique_ends_the_list_of_uniques() {
+    assert_eq!(written(|out| admin::unique_line(out, b".")), "\\x2e\n");
+    assert_eq!(written(|out| admin::unique_line(out, b"..")), "..\n");
+    assert_eq!(written(|out| admin::unique_line(out, b"a\n.\n")), "a\\x0a.\\x0a\n");
+}
+
+#[test]
+fn names_are_read_as_lists_show_them() {
+    let name = Bytes::from_static(b"my fn\t\x1b");
+    let drop = AdminCommand::DropFunction { name: name.clone() };
+    assert_eq!(command(r"drop function my\x20fn\x09\x1b"), drop);
+    let create = AdminCommand::CreateFunction { name };
+    assert_eq!(command(r"create function my\x20fn\x09\x1B"), create);
+    for plain in [r"App\Mailer", r"\x", r"\xg0", r"a\x0"] {
+        let create = AdminCommand::CreateFunction { name: bytes(plain) };
+        assert_eq!(command(&format!("create function {plain}")), create);
+    }
+    let limited = AdminCommand::MaxQueue {
+        function: bytes(r"\x41"),
+        limits: QueueLimits { high: Some(1), normal: Some(1), low: Some(1) },
+    };
+    assert_eq!(command(r"maxqueue \x5cx41 1"), limited);
 }
 
 #[test]

@@ -7,10 +7,14 @@
 //! somebody does: a low priority alone still makes others wait for the end of its turn, which was
 //! measured to slow another door by a quarter. Should the second get nearly nothing, because the
 //! machine is busy all the time, the first has the query to its end.
+//!
+//! A query under way is watched: it is ended when nobody waits for it any more, and given up when it
+//! does not come out of a step. Then there are no queries until its thread is done.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::time::Duration;
 
 use rustix::process::setpriority_process;
 use rustix::thread::gettid;
@@ -20,7 +24,7 @@ use thread_priority::{
 };
 
 use crate::mirror::{Mirror, QueryLimits};
-use crate::query::Try;
+use crate::query::{Budget, Try};
 use crate::refusal::Answered;
 
 /// About a tenth of a processor that others want as well, and all of one that nobody wants.
@@ -29,14 +33,42 @@ const NICENESS: i32 = 10;
 /// Gets a processor when nobody else wants it.
 const IDLE: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
 
+/// How often a query under way is looked after.
+const WATCH: Duration = Duration::from_millis(50);
+
+/// How long a query may be within one step of SQLite's machine before it is given up. The limits of
+/// a query keep its steps to a few seconds, of which a busy machine makes ten times as many.
+const STUCK: Duration = Duration::from_secs(60);
+
 type Errand = Box<dyn FnOnce(&mut Mirror) + Send>;
 
 /// The copy, for whoever has something done with it. It goes when this is dropped.
 pub struct Aside {
     low: Worker,
     idle: Worker,
-    /// None: a thread that had it has ended.
-    mirror: Option<Box<Mirror>>,
+    copy: Copy,
+    /// Ends the copy's queries.
+    budget: Budget,
+    stuck: Duration,
+}
+
+enum Copy {
+    Here(Box<Mirror>),
+    /// A query that was given up has it still: with the thread of low priority, or the other.
+    With {
+        low: bool,
+    },
+    /// A thread that had it has ended.
+    Lost,
+}
+
+/// Why nothing was done with the copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Away {
+    /// This query was given up: it does not come out of a step.
+    GivenUp,
+    /// A query given up before has the copy still, or a thread has ended.
+    Elsewhere,
 }
 
 impl Aside {
@@ -45,37 +77,85 @@ impl Aside {
         let mirror = Mirror::new(limits).map_err(io::Error::other)?;
         let low = Worker::start("spindle-sqlite", lower)?;
         let idle = Worker::start("spindle-sqlidle", idle)?;
-        Ok(Aside { low, idle, mirror: Some(Box::new(mirror)) })
+        let budget = mirror.budget();
+        Ok(Aside { low, idle, copy: Copy::Here(Box::new(mirror)), budget, stuck: STUCK })
     }
 
-    /// Has something done with the copy, and waits for it. None: its thread has ended.
+    /// What ends the copy's queries.
+    pub fn budget(&self) -> Budget {
+        self.budget.clone()
+    }
+
+    /// Whether the copy is here, or has come back from a query that was given up.
+    pub fn is_here(&mut self) -> bool {
+        if let Copy::With { low } = self.copy {
+            let worker = if low { &self.low } else { &self.idle };
+            match worker.returned.try_recv() {
+                Ok(mirror) => self.copy = Copy::Here(mirror),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => self.copy = Copy::Lost,
+            }
+        }
+        matches!(self.copy, Copy::Here(_))
+    }
+
+    fn take(&mut self) -> Result<Box<Mirror>, Away> {
+        if !self.is_here() {
+            return Err(Away::Elsewhere);
+        }
+        match std::mem::replace(&mut self.copy, Copy::Lost) {
+            Copy::Here(mirror) => Ok(mirror),
+            Copy::With { .. } | Copy::Lost => Err(Away::Elsewhere),
+        }
+    }
+
+    /// Has something done with the copy, and waits for it.
     pub fn run<T: Send + 'static>(
         &mut self,
         errand: impl FnOnce(&mut Mirror) -> T + Send + 'static,
-    ) -> Option<T> {
-        let mirror = self.mirror.take()?;
-        let (mirror, done) = self.low.run(mirror, errand)?;
-        self.mirror = Some(mirror);
-        Some(done)
+    ) -> Result<T, Away> {
+        let mirror = self.take()?;
+        let doing = self.low.begin(mirror, errand).ok_or(Away::Elsewhere)?;
+        self.copy = Copy::Here(self.low.returned.recv().map_err(|_| Away::Elsewhere)?);
+        doing.recv().map_err(|_| Away::Elsewhere)
     }
 
-    /// Has the copy asked something, in as many tries as it takes. None: its thread has ended.
+    /// Has the copy asked something, in as many tries as it takes. It is ended when nobody wants to
+    /// know any more.
     pub fn query<T: Send + 'static>(
         &mut self,
         ask: impl Fn(&Mirror) -> Answered<T> + Send + Sync + 'static,
-    ) -> Option<Answered<T>> {
+        is_unwanted: impl Fn() -> bool,
+    ) -> Result<Answered<T>, Away> {
         let ask = Arc::new(ask);
-        let tries = [(&self.low, Try::Short), (&self.idle, Try::WhileFed), (&self.low, Try::Whole)];
-        for (worker, one) in tries {
+        for (low, one) in [(true, Try::Short), (false, Try::WhileFed), (true, Try::Whole)] {
+            let mirror = self.take()?;
+            let worker = if low { &self.low } else { &self.idle };
             let ask = Arc::clone(&ask);
-            let mirror = self.mirror.take()?;
-            let (mirror, answer) = worker.run(mirror, move |mirror| mirror.try_to(one, &*ask))?;
-            self.mirror = Some(mirror);
-            if answer.is_some() {
-                return answer;
+            self.budget.resume();
+            let errand = move |mirror: &mut Mirror| mirror.try_to(one, &*ask);
+            let doing = worker.begin(mirror, errand).ok_or(Away::Elsewhere)?;
+            let returned = loop {
+                match worker.returned.recv_timeout(WATCH) {
+                    Ok(mirror) => break mirror,
+                    Err(RecvTimeoutError::Disconnected) => return Err(Away::Elsewhere),
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
+                if is_unwanted() {
+                    self.budget.interrupt();
+                }
+                if self.budget.unasked() > self.stuck {
+                    self.budget.interrupt();
+                    self.copy = Copy::With { low };
+                    return Err(Away::GivenUp);
+                }
+            };
+            self.copy = Copy::Here(returned);
+            if let Some(answer) = doing.recv().map_err(|_| Away::Elsewhere)? {
+                return Ok(answer);
             }
         }
-        None
+        Err(Away::Elsewhere)
     }
 }
 
@@ -101,18 +181,19 @@ impl Worker {
         Ok(Worker { errands, returned })
     }
 
-    fn run<T: Send + 'static>(
+    /// Hands it the copy. What came of it is there when the copy is back.
+    fn begin<T: Send + 'static>(
         &self,
         mirror: Box<Mirror>,
         errand: impl FnOnce(&mut Mirror) -> T + Send + 'static,
-    ) -> Option<(Box<Mirror>, T)> {
+    ) -> Option<Receiver<T>> {
         let (done, doing) = sync_channel(1);
         let errand = move |mirror: &mut Mirror| {
-            // Who asked waits for it.
+            // Nobody waits for what was given up.
             let _ = done.send(errand(mirror));
         };
         self.errands.send((mirror, Box::new(errand))).ok()?;
-        Some((self.returned.recv().ok()?, doing.recv().ok()?))
+        Some(doing)
     }
 }
 
@@ -136,8 +217,6 @@ fn idle() {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use rustix::process::getpriority_process;
 
     use super::*;
@@ -157,8 +236,8 @@ mod tests {
         let before = (getpriority_process(Some(gettid())), policy());
         let mut aside = aside();
         let niceness = aside.run(|_| getpriority_process(Some(gettid())));
-        assert_eq!(niceness, Some(Ok(NICENESS)));
-        assert_ne!(aside.run(|_| policy()), Some(IDLE));
+        assert_eq!(niceness, Ok(Ok(NICENESS)));
+        assert_ne!(aside.run(|_| policy()), Ok(IDLE));
         assert_eq!((getpriority_process(Some(gettid())), policy()), before);
     }
 
@@ -168,12 +247,12 @@ mod tests {
         let (tell, told) = sync_channel(8);
         let slow = "[[\"=\", \"length(replace(hex(printf('%9000d', id)), '20', 'abc'))\", 1]]";
         let slow = Query::read(slow).expect("it is one");
-        aside.run(|mirror| mirror.fill_for_tests(2_000));
-        let answer = aside.query(move |mirror| {
+        aside.run(|mirror| mirror.fill_for_tests(2_000)).expect("the copy is here");
+        let ask = move |mirror: &Mirror| {
             tell.send(policy() == IDLE).expect("it is waited for");
             mirror.list(&slow, None)
-        });
-        assert_eq!(answer.map(|answer| answer.is_ok()), Some(true));
+        };
+        assert_eq!(aside.query(ask, || false).map(|answer| answer.is_ok()), Ok(true));
         assert_eq!(told.iter().take(2).collect::<Vec<_>>(), [false, true]);
     }
 
@@ -182,11 +261,46 @@ mod tests {
         let mut aside = aside();
         let (tell, told) = sync_channel(8);
         let all = Query::default();
-        let answer = aside.query(move |mirror| {
+        let ask = move |mirror: &Mirror| {
             tell.send(()).expect("it is waited for");
             mirror.list(&all, None)
-        });
-        assert_eq!(answer.map(|answer| answer.ok()), Some(Some("[]".to_owned())));
+        };
+        assert_eq!(aside.query(ask, || false), Ok(Ok(Vec::new())));
         assert_eq!(told.iter().count(), 1);
+    }
+
+    #[test]
+    fn a_query_that_nobody_waits_for_is_ended() {
+        let limits = QueryLimits { time: Duration::from_secs(3_600), answer_bytes_max: 1 << 20 };
+        let mut aside = Aside::start(limits).expect("the threads start");
+        aside.run(|mirror| mirror.fill_for_tests(100_000)).expect("the copy is here");
+        let endless =
+            format!("[{}]", vec!["[\"=\", \"lower(hex(printf('%9000d', id)))\", 1]"].join(","));
+        let endless = Query::read(&endless).expect("it is one");
+        let answer = aside.query(move |mirror| mirror.list(&endless, None), || true);
+        let code = answer.map(|answer| answer.map_err(|refusal| refusal.code));
+        assert_eq!(code, Ok(Err("stopping")));
+        let all = aside.query(|mirror| mirror.list(&Query::default(), Some(1)), || false);
+        assert_eq!(all.map(|found| found.is_ok()), Ok(true), "the next one runs");
+    }
+
+    #[test]
+    fn a_query_that_does_not_come_out_of_a_step_is_given_up_and_others_run_once_it_has_ended() {
+        let mut aside = aside();
+        aside.stuck = Duration::from_millis(20);
+        let (let_go, held) = sync_channel::<()>(1);
+        let held = std::sync::Mutex::new(held);
+        let stuck = move |_: &Mirror| {
+            let _ = held.lock().expect("one asks").recv();
+            Ok(())
+        };
+        assert_eq!(aside.query(stuck, || false), Err(Away::GivenUp));
+        assert_eq!(aside.run(|_| ()), Err(Away::Elsewhere));
+        assert_eq!(aside.query(|_| Ok(()), || false), Err(Away::Elsewhere));
+        let_go.send(()).expect("it is waited for");
+        while !aside.is_here() {
+            std::thread::yield_now();
+        }
+        assert_eq!(aside.query(|_| Ok(()), || false), Ok(Ok(())));
     }
 }

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use crate::json;
 use crate::query::Query;
 use crate::refusal::{Answered, Refusal};
+use crate::story::Form;
 
 /// The state of a job whose creator names none.
 const CREATED: &str = "[\"CREATED\"]";
@@ -18,6 +19,7 @@ const CREATED: &str = "[\"CREATED\"]";
 pub struct NewBody<'a> {
     pub payload: &'a str,
     pub state: &'a str,
+    pub form: Form,
 }
 
 impl<'a> NewBody<'a> {
@@ -25,12 +27,14 @@ impl<'a> NewBody<'a> {
     /// at most a `state`.
     pub fn read(body: &'a [u8]) -> Answered<NewBody<'a>> {
         let whole = json::read(body)?;
-        let pair = Pair::of(whole, "payload", "state");
-        Ok(match pair {
-            Some(Pair { first: Some(payload), second }) => {
-                NewBody { payload: payload.get(), state: second.map_or(CREATED, RawValue::get) }
+        Ok(match Pair::of(whole, "payload", "state") {
+            Some(Pair { first: Some(payload), second: Some(state) }) => {
+                NewBody { payload: payload.get(), state: state.get(), form: Form::Newest }
             }
-            _ => NewBody { payload: whole.get(), state: CREATED },
+            Some(Pair { first: Some(payload), second: None }) => {
+                NewBody { payload: payload.get(), state: CREATED, form: Form::Bare }
+            }
+            _ => NewBody { payload: whole.get(), state: CREATED, form: Form::Bare },
         })
     }
 }
@@ -170,14 +174,14 @@ mod tests {
     #[test]
     fn a_payload_is_unwrapped_only_from_an_object_of_payload_and_state() {
         let read = |body: &'static str| {
-            let NewBody { payload, state } = NewBody::read(body.as_bytes()).unwrap();
-            (payload, state)
+            let NewBody { payload, state, form } = NewBody::read(body.as_bytes()).unwrap();
+            (payload, state, form)
         };
-        assert_eq!(read("{\"payload\":1}"), ("1", CREATED));
-        assert_eq!(read("{\"payload\": null ,\"state\":null}"), ("null", "null"));
-        assert_eq!(read("{\"state\":1,\"\\u0070ayload\":[2]}"), ("[2]", "1"));
+        assert_eq!(read("{\"payload\":1}"), ("1", CREATED, Form::Bare));
+        assert_eq!(read("{\"payload\": null ,\"state\":null}"), ("null", "null", Form::Newest));
+        assert_eq!(read("{\"state\":1,\"\\u0070ayload\":[2]}"), ("[2]", "1", Form::Newest));
         for whole in ["{}", "{\"state\":1}", "{\"payload\":1,\"more\":2}", "[1]", "\"x\""] {
-            assert_eq!(read(whole), (whole, CREATED));
+            assert_eq!(read(whole), (whole, CREATED, Form::Bare));
         }
     }
 

@@ -4,7 +4,8 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,14 +13,16 @@ use spindle_core::{BytesRef, JobId, JobImage, Rejection};
 use spindle_engine::{
     Engine, FetchError, Gate, JobqChange, JobqChanges, Refused, Touch, Touched, Which,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
-use crate::aside::Aside;
+use crate::aside::{Aside, Away};
 use crate::bodies::{ListBody, PollBody};
 use crate::json::spaced;
-use crate::mirror::{Mirror, QueryLimits, Row, VALUE_BYTES_MAX};
+use crate::listing::{Piece, too_large};
+use crate::mirror::{Column, Mirror, QueryLimits, Row, VALUE_BYTES_MAX};
+use crate::query::Budget;
 use crate::refusal::{Answered, Refusal};
-use crate::show::payload_of;
+use crate::show::{self, Modified, payload_of};
 use crate::story::{self, Entry};
 
 /// Queries that may wait for their turn.
@@ -30,9 +33,6 @@ const IDLE: Duration = Duration::from_millis(250);
 
 /// Slices it follows then: some thousands of jobs a second, and little of a processor.
 const IDLE_SLICES: usize = 8;
-
-/// Longer events are not shown to queries, nor are longer payloads.
-const COLUMN_BYTES_MAX: usize = VALUE_BYTES_MAX - 1024;
 
 /// What came of a query.
 #[derive(Debug)]
@@ -50,25 +50,64 @@ enum Ask {
 
 struct Request {
     ask: Ask,
-    reply: oneshot::Sender<Found>,
+    reply: Reply,
+}
+
+/// Where an answer goes, and whether somebody waits for it.
+struct Reply {
+    sender: oneshot::Sender<Found>,
+    turn: Turn,
+}
+
+impl Reply {
+    /// Nobody waits for it any more.
+    fn is_unwanted(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
+
+/// Who decides what becomes of a request. Both sides may take the turn, and one gets it: nothing is
+/// changed for a request that was told that it was not.
+#[derive(Clone, Default)]
+struct Turn(Arc<AtomicBool>);
+
+impl Turn {
+    fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+
+    fn give_back(&self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// Asks the thread. It ends when all of these are gone.
 #[derive(Clone)]
 pub struct Clerk {
     requests: SyncSender<Request>,
+    stopped: Arc<watch::Sender<bool>>,
+    budget: Budget,
 }
 
 impl Clerk {
     /// Starts the thread.
     pub fn start(engine: Engine, limits: QueryLimits) -> std::io::Result<Clerk> {
         let aside = Aside::start(limits)?;
+        let budget = aside.budget();
         engine.jobq_forget_told();
         let (requests, asked) = sync_channel(WAITING_MAX);
-        let work = Work { engine, aside, in_round: false, broken: false };
+        let list_bytes_max = limits.answer_bytes_max;
+        let work = Work { engine, aside, list_bytes_max, in_round: false, broken: false };
         let thread = std::thread::Builder::new().name("spindle-jobq".to_owned());
         thread.spawn(move || work.serve(&asked))?;
-        Ok(Clerk { requests })
+        Ok(Clerk { requests, stopped: Arc::default(), budget })
+    }
+
+    /// Ends the query under way, and has all that wait and that will come told that the server is
+    /// stopping. Does not wait for any.
+    pub fn stop(&self) {
+        self.budget.stop();
+        self.stopped.send_replace(true);
     }
 
     /// The jobs that match.
@@ -82,12 +121,24 @@ impl Clerk {
     }
 
     async fn ask(&self, ask: Ask) -> Found {
-        let busy = || Found { body: Err(Refusal::busy()), gate: Gate::OPEN };
-        let (reply, replied) = oneshot::channel();
-        match self.requests.try_send(Request { ask, reply }) {
-            Ok(()) => replied.await.unwrap_or_else(|_| busy()),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => busy(),
+        let refused = |refusal| Found { body: Err(refusal), gate: Gate::OPEN };
+        let (sender, mut replied) = oneshot::channel();
+        let turn = Turn::default();
+        let reply = Reply { sender, turn: turn.clone() };
+        if self.requests.try_send(Request { ask, reply }).is_err() {
+            return refused(Refusal::busy());
         }
+        let mut stopped = self.stopped.subscribe();
+        tokio::select! {
+            biased;
+            found = &mut replied => return found.unwrap_or_else(|_| refused(Refusal::busy())),
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
+        if turn.take() {
+            return refused(Refusal::interrupted());
+        }
+        // Its job is being advanced: that takes no time.
+        replied.await.unwrap_or_else(|_| refused(Refusal::busy()))
     }
 }
 
@@ -95,6 +146,7 @@ impl Clerk {
 struct Work {
     engine: Engine,
     aside: Aside,
+    list_bytes_max: usize,
     /// A round of telling changes is under way.
     in_round: bool,
     /// The copy has lost a change: it is made anew.
@@ -114,32 +166,57 @@ impl Work {
 
     fn answer(&mut self, request: Request) {
         let Request { ask, reply } = request;
-        if reply.is_closed() {
+        if reply.is_unwanted() {
             return;
         }
         let mut gate = Gate::OPEN;
         let body = match ask {
-            Ask::List(body) => self.list(body, &mut gate),
+            // A query that was given up has the copy.
+            _ if !self.aside.is_here() => Err(Refusal::busy()),
+            Ask::List(body) => self.list(body, &mut gate, &reply),
             Ask::Poll(body) => self.poll(body, &mut gate, &reply),
         };
         // Who asked may have gone.
-        let _ = reply.send(Found { body, gate });
+        let _ = reply.sender.send(Found { body, gate });
     }
 
-    fn list(&mut self, body: ListBody, gate: &mut Gate) -> Answered<String> {
+    fn list(&mut self, body: ListBody, gate: &mut Gate, reply: &Reply) -> Answered<String> {
         *gate = self.follow()?;
-        let listed = self.query(move |mirror| mirror.list(&body.query, body.limit))?;
-        Ok(format!("{{\"jobs\":{listed}}}\n"))
+        let pieces = self.query(move |mirror| mirror.list(&body.query, body.limit), reply)?;
+        let mut listed = String::from("{\"jobs\":[");
+        let start = listed.len();
+        for piece in pieces {
+            let jobs = match piece {
+                Piece::Jobs(jobs) => jobs,
+                Piece::Elsewhere(id) => match self.whole(JobId(id), gate)? {
+                    Some(job) => job,
+                    None => continue,
+                },
+            };
+            if listed.len() + jobs.len() > self.list_bytes_max {
+                return Err(too_large(self.list_bytes_max));
+            }
+            let comma = if listed.len() > start { "," } else { "" };
+            listed.push_str(comma);
+            listed.push_str(&jobs);
+        }
+        listed.push_str("]}\n");
+        Ok(listed)
+    }
+
+    /// A job of which the copy has a part only, as it is now. None: it is gone meanwhile.
+    fn whole(&self, id: JobId, gate: &mut Gate) -> Answered<Option<String>> {
+        let (image, own) = self.engine.job(Which::Id(id))?;
+        *gate = own.max(*gate);
+        match image {
+            Some(image) => Ok(show::job(&self.engine, image, Modified::Shown)?),
+            None => Ok(None),
+        }
     }
 
     /// Advances the first candidate that still is what the copy says. What was lost to somebody
     /// else is passed over, and when none is left the copy is looked at anew.
-    fn poll(
-        &mut self,
-        body: PollBody,
-        gate: &mut Gate,
-        reply: &oneshot::Sender<Found>,
-    ) -> Answered<String> {
+    fn poll(&mut self, body: PollBody, gate: &mut Gate, reply: &Reply) -> Answered<String> {
         let PollBody { query, state } = body;
         let query = Arc::new(query);
         let mut lost = HashSet::new();
@@ -148,19 +225,22 @@ impl Work {
         loop {
             *gate = self.follow()?;
             let asked = Arc::clone(&query);
-            let found = self.query(move |mirror| mirror.candidates(&asked, wanted))?;
+            let found = self.query(move |mirror| mirror.candidates(&asked, wanted), reply)?;
             let mut all_lost_before = true;
             for candidate in &found {
-                if reply.is_closed() {
-                    return Err(Refusal::no_match());
+                if reply.is_unwanted() || !reply.turn.take() {
+                    return Err(Refusal::interrupted());
                 }
                 let id = JobId(candidate.id);
                 let advanced = advance(&self.engine, id, candidate.revision, &state);
                 self.engine.nudge();
-                if let Some(own) = advanced? {
+                if let Some((image, own)) = advanced? {
                     *gate = own.max(*gate);
-                    return Ok(format!("{{\"id\":{id},\"state\":{state}}}\n"));
+                    // A job that is gone by now was polled all the same: by whoever deleted it.
+                    let shown = show::job(&self.engine, image, Modified::Shown)?;
+                    return shown.map(|job| job + "\n").ok_or_else(Refusal::no_job);
                 }
+                reply.turn.give_back();
                 all_lost_before &= !lost.insert((candidate.id, candidate.revision));
             }
             if all_lost_before {
@@ -177,14 +257,21 @@ impl Work {
         &mut self,
         errand: impl FnOnce(&mut Mirror) -> T + Send + 'static,
     ) -> Answered<T> {
-        self.aside.run(errand).ok_or_else(Refusal::busy)
+        self.aside.run(errand).map_err(|_| Refusal::busy())
     }
 
     fn query<T: Send + 'static>(
         &mut self,
         ask: impl Fn(&Mirror) -> Answered<T> + Send + Sync + 'static,
+        reply: &Reply,
     ) -> Answered<T> {
-        self.aside.query(ask).unwrap_or_else(|| Err(Refusal::busy()))
+        match self.aside.query(ask, || reply.is_unwanted()) {
+            Ok(answer) => answer,
+            Err(Away::GivenUp) => Err(Refusal::too_costly(
+                "a step of the query took too long and was given up: make it simpler",
+            )),
+            Err(Away::Elsewhere) => Err(Refusal::busy()),
+        }
     }
 
     /// Brings the copy to where the engine is now. Returns what an answer must wait for.
@@ -202,6 +289,9 @@ impl Work {
     }
 
     fn follow_idly(&mut self) {
+        if !self.aside.is_here() {
+            return;
+        }
         for _ in 0..IDLE_SLICES {
             if self.engine.jobq_changes_waiting() == 0 {
                 return;
@@ -263,13 +353,16 @@ impl Work {
     }
 
     /// A job's payload for queries; none if the job is gone.
-    fn payload(&self, image: &JobImage) -> Answered<Option<Option<String>>> {
+    fn payload(&self, image: &JobImage) -> Answered<Option<Column>> {
         let mut place = image.payload.clone().unwrap_or(BytesRef::NONE);
         loop {
+            if place.len as usize > VALUE_BYTES_MAX {
+                return Ok(Some(Column::TooLong));
+            }
             match self.engine.bytes(&place) {
                 Ok(bytes) => return Ok(Some(column(&payload_of(&bytes, place.kind())))),
                 // It cannot be shown to queries, and asking for it tells why.
-                Err(FetchError::Damaged(_)) => return Ok(Some(None)),
+                Err(FetchError::Damaged(_)) => return Ok(Some(Column::Json(None))),
                 Err(FetchError::Moved) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -285,12 +378,11 @@ fn unkept(error: rusqlite::Error) -> Refusal {
     Refusal::mirror(format!("the copy of the jobs for queries cannot be kept: {error}"))
 }
 
-fn row(image: &JobImage, payload: Option<Option<String>>) -> Row {
+fn row(image: &JobImage, payload: Option<Column>) -> Row {
     let id = image.id.cast_signed();
     let rare = image.rare();
-    let events: Vec<String> =
-        story::events_of(image).into_iter().map(|entry| spaced(&entry.json)).collect();
-    let events = format!("[{}]", events.join(", "));
+    let (events, are_all) = events_column(image);
+    let state = column(&story::state_of(image));
     Row {
         id,
         // Jobs that Jobq never touched are no candidates; each gets a place of its own.
@@ -298,26 +390,57 @@ fn row(image: &JobImage, payload: Option<Option<String>>) -> Row {
         revision: image.revision,
         fixed: !story::is_user_driven(image) || image.status().is_finished(),
         modified: (story::modified_ms(image) / 1000).cast_signed(),
-        state: column(&story::state_of(image)),
+        is_cut: !are_all || matches!(state, Column::TooLong),
+        state: match state {
+            Column::Json(state) => state,
+            Column::TooLong => None,
+        },
         payload,
-        events: if events.len() > COLUMN_BYTES_MAX { "[]".to_owned() } else { events },
+        events,
     }
 }
 
+/// As many of a job's newest events as a value may hold, as JSON, and whether that is all.
+fn events_column(image: &JobImage) -> (String, bool) {
+    let all = story::events_of(image);
+    let mut bytes = "[]".len();
+    let mut kept: Vec<String> = Vec::new();
+    for entry in all.iter().rev() {
+        let event = spaced(&entry.json);
+        bytes += event.len() + ", ".len();
+        if bytes > VALUE_BYTES_MAX {
+            break;
+        }
+        kept.push(event);
+    }
+    kept.reverse();
+    let are_all = kept.len() == all.len() && image.rare().pages.is_empty();
+    (format!("[{}]", kept.join(", ")), are_all)
+}
+
 /// A JSON text as queries see it: null is SQL's NULL.
-fn column(json: &str) -> Option<String> {
-    (json != "null" && json.len() <= COLUMN_BYTES_MAX / 2).then(|| spaced(json))
+fn column(json: &str) -> Column {
+    if json == "null" {
+        return Column::Json(None);
+    }
+    let spaced = if json.len() > VALUE_BYTES_MAX { return Column::TooLong } else { spaced(json) };
+    if spaced.len() > VALUE_BYTES_MAX { Column::TooLong } else { Column::Json(Some(spaced)) }
 }
 
 /// Sets a job's state if it still is what the copy says. None: it is not.
-fn advance(engine: &Engine, id: JobId, revision: u32, state: &str) -> Answered<Option<Gate>> {
+fn advance(
+    engine: &Engine,
+    id: JobId,
+    revision: u32,
+    state: &str,
+) -> Answered<Option<(JobImage, Gate)>> {
     let touched = engine.touch(id, Some(revision), |before| {
         let old = before.state.and_then(|old| std::str::from_utf8(old).ok()).ok_or(())?;
         let event = Entry::advanced(old, state, before.now_ms).encode();
         Ok::<_, ()>(Touch { state: Some(Bytes::copy_from_slice(state.as_bytes())), event })
     });
     match touched {
-        Ok(Touched::Done(_, gate)) => Ok(Some(gate)),
+        Ok(Touched::Done(image, gate)) => Ok(Some((*image, gate))),
         Ok(Touched::Declined((), _)) => Ok(None),
         Err(Refused::Rejected(Rejection::Stale | Rejection::NotFound | Rejection::Finished, _)) => {
             Ok(None)

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::map_response;
 use axum::routing::{any, get, post};
 use spindle_engine::Engine;
 use spindle_http::{BodyLimits, Desk};
 
 use crate::clerk::Clerk;
 use crate::mirror::QueryLimits;
+use crate::refusal;
 use crate::routes;
 
 /// What the door is told at its start.
@@ -36,7 +38,24 @@ impl Default for Options {
 
 /// Jobq's door. Clones are the same.
 #[derive(Clone)]
-pub struct Jobq(Arc<Shared>);
+pub struct Jobq {
+    shared: Arc<Shared>,
+    /// Whose requests these are.
+    clients: Clients,
+}
+
+/// Which generation of Jobq's client an address is for. At the address of all it is told from the
+/// request, as far as it can be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Clients {
+    All,
+    First,
+    Newest,
+}
+
+/// The addresses for one generation only: what its client is told to put before `/api/v0`.
+const FIRST: &str = "/jobq/first";
+const NEWEST: &str = "/jobq/newest";
 
 struct Shared {
     desk: Desk,
@@ -51,11 +70,25 @@ impl Jobq {
         let limits =
             QueryLimits { time: options.query_time, answer_bytes_max: options.answer_bytes_max };
         let clerk = Clerk::start(engine.clone(), limits)?;
-        Ok(Jobq(Arc::new(Shared { desk: Desk::new(engine), clerk, options })))
+        let shared = Arc::new(Shared { desk: Desk::new(engine), clerk, options });
+        Ok(Jobq { shared, clients: Clients::All })
+    }
+
+    /// Begins the orderly end: queries end now, and are answered. Does not wait.
+    pub fn stop(&self) {
+        self.shared.clerk.stop();
     }
 
     /// All routes. What is not theirs below `/api/v0` is a 404 in the same form.
     pub fn router(&self) -> Router {
+        let of = |clients| {
+            let routes = Jobq { shared: Arc::clone(&self.shared), clients }.routes();
+            routes.layer(map_response(refusal::in_text))
+        };
+        self.routes().nest(FIRST, of(Clients::First)).nest(NEWEST, of(Clients::Newest))
+    }
+
+    fn routes(&self) -> Router {
         Router::new()
             .route("/api/v0/job", get(routes::list).post(routes::query))
             .route(
@@ -74,15 +107,19 @@ impl Jobq {
             .with_state(self.clone())
     }
 
+    pub(crate) fn clients(&self) -> Clients {
+        self.clients
+    }
+
     pub(crate) fn desk(&self) -> &Desk {
-        &self.0.desk
+        &self.shared.desk
     }
 
     pub(crate) fn clerk(&self) -> &Clerk {
-        &self.0.clerk
+        &self.shared.clerk
     }
 
     pub(crate) fn options(&self) -> &Options {
-        &self.0.options
+        &self.shared.options
     }
 }

@@ -15,6 +15,7 @@ mod bodies;
 mod clerk;
 mod door;
 mod json;
+mod listing;
 mod mirror;
 mod query;
 mod query_path;

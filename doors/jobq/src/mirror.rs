@@ -14,20 +14,26 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use rusqlite::functions::FunctionFlags;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, params, params_from_iter};
 use rusqlite::{Error, ErrorCode};
 
-use crate::json;
-use crate::query::{Bound, Budget, End, Guard, Query, Try};
+use crate::listing::{Listing, Piece, too_large};
+use crate::query::{
+    Bound, Budget, End, Guard, NAMES_MAX, PATTERN_BYTES_MAX, Query, TERMS_MAX, Try,
+    install_functions,
+};
 use crate::refusal::{Answered, Refusal};
 
 /// What SQLite may keep in memory.
 const CACHE_KIB: i32 = 64 * 1024;
 
-/// The longest value SQLite makes or keeps: a payload and then some.
-pub const VALUE_BYTES_MAX: usize = 20 << 20;
+/// The longest value a query sees, and the longest it makes. What it costs to look at a job is a
+/// multiple of this.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// The longest row: three such values, and what SQLite adds.
+const ROW_BYTES_MAX: usize = 4 * VALUE_BYTES_MAX;
 
 /// A job as queries see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,10 +48,21 @@ pub struct Row {
     pub modified: i64,
     /// JSON; none for null.
     pub state: Option<String>,
-    /// JSON; none for null. Outer none: as before.
-    pub payload: Option<Option<String>>,
+    /// None: as before.
+    pub payload: Option<Column>,
     /// JSON.
     pub events: String,
+    /// That is not all of its state or events.
+    pub is_cut: bool,
+}
+
+/// A value as queries see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Column {
+    /// JSON; none for null.
+    Json(Option<String>),
+    /// Over [`VALUE_BYTES_MAX`]: queries see null, and the copy has no more than that.
+    TooLong,
 }
 
 /// A job a query has found.
@@ -86,24 +103,21 @@ impl Mirror {
              CREATE TABLE job (
                  touch INTEGER PRIMARY KEY, id INTEGER NOT NULL, revision INTEGER NOT NULL,
                  fixed INTEGER NOT NULL, modified INTEGER NOT NULL, state TEXT, payload TEXT,
-                 events TEXT NOT NULL);
+                 events TEXT NOT NULL, payload_too_long INTEGER NOT NULL,
+                 is_cut INTEGER NOT NULL);
              CREATE UNIQUE INDEX job_by_id ON job (id);"
         ))?;
-        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
-        db.create_scalar_function("same_json", 2, flags, |context| {
-            let texts = (context.get_raw(0).as_str(), context.get_raw(1).as_str());
-            Ok(matches!(texts, (Ok(one), Ok(other)) if json::is_same(one, other)))
-        })?;
         for (limit, value) in [
-            (Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX as i32),
+            (Limit::SQLITE_LIMIT_LENGTH, ROW_BYTES_MAX as i32),
             (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 21),
             (Limit::SQLITE_LIMIT_COLUMN, 64),
-            (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
+            // Of the terms and what stands between them, and of a term.
+            (Limit::SQLITE_LIMIT_EXPR_DEPTH, 2 * TERMS_MAX as i32 + 200),
             (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 1),
             (Limit::SQLITE_LIMIT_VDBE_OP, 100_000),
             (Limit::SQLITE_LIMIT_FUNCTION_ARG, 32),
             (Limit::SQLITE_LIMIT_ATTACHED, 0),
-            (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 256),
+            (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, PATTERN_BYTES_MAX as i32),
             (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 256),
             (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 1),
             (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
@@ -113,8 +127,14 @@ impl Mirror {
         let (guard, budget) = (Guard::default(), Budget::default());
         guard.install(&mut db)?;
         budget.install(&mut db)?;
+        install_functions(&db, &budget, VALUE_BYTES_MAX)?;
         let (one, end) = (Cell::new(Try::Whole), Cell::new(End::Own));
         Ok(Mirror { db, guard, budget, limits, one, end })
+    }
+
+    /// What ends a query of this copy, for whoever waits for it.
+    pub fn budget(&self) -> Budget {
+        self.budget.clone()
     }
 
     /// Forgets all jobs.
@@ -134,23 +154,30 @@ impl Mirror {
             }
             let mut update = change.prepare_cached(
                 "UPDATE job SET touch = ?1, revision = ?3, fixed = ?4, modified = ?5, state = ?6,
-                 events = ?7 WHERE id = ?2",
+                 events = ?7, is_cut = ?8 WHERE id = ?2",
             )?;
             let mut insert = change.prepare_cached(
                 "INSERT OR REPLACE INTO job (touch, id, revision, fixed, modified, state, events,
-                 payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                 is_cut, payload, payload_too_long)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?;
             for row in rows {
-                let Row { id, touch, revision, fixed, modified, state, payload, events } = row;
-                let Some(payload) = payload else {
-                    let values = params![touch, id, revision, fixed, modified, state, events];
-                    if update.execute(values)? == 0 {
-                        unknown.push(*id);
+                let Row { id, touch, revision, fixed, modified, state, .. } = row;
+                let (events, is_cut) = (&row.events, row.is_cut);
+                let (payload, too_long) = match &row.payload {
+                    Some(Column::Json(payload)) => (payload.as_deref(), false),
+                    Some(Column::TooLong) => (None, true),
+                    None => {
+                        let values =
+                            params![touch, id, revision, fixed, modified, state, events, is_cut];
+                        if update.execute(values)? == 0 {
+                            unknown.push(*id);
+                        }
+                        continue;
                     }
-                    continue;
                 };
                 insert.execute(params![
-                    touch, id, revision, fixed, modified, state, events, payload
+                    touch, id, revision, fixed, modified, state, events, is_cut, payload, too_long
                 ])?;
             }
         }
@@ -167,42 +194,29 @@ impl Mirror {
         (self.end.get() != End::Cut).then_some(answer)
     }
 
-    /// The jobs that match, by number: `{"id":...,"state":...}` in a row.
-    pub fn list(&self, query: &Query, limit: Option<u64>) -> Answered<String> {
+    /// The jobs that match, by number.
+    pub fn list(&self, query: &Query, limit: Option<u64>) -> Answered<Vec<Piece>> {
         let Bound { sql, values } = self.checked(query)?;
-        let sql = format!("SELECT j.id, j.state FROM job AS j WHERE {sql} ORDER BY j.id");
-        let limit = limit.unwrap_or(u64::MAX);
-        let mut listed = String::from("[");
-        let mut too_large = false;
+        // What is sorted by number are places, and not jobs with all there is to them.
+        let sql = format!("SELECT j.touch FROM job AS j WHERE {sql} ORDER BY j.id");
+        let limit = usize::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let mut listing = Listing::new(self.limits.answer_bytes_max);
         self.run(|db| {
-            let mut statement = db.prepare_cached(&sql)?;
-            let mut rows = statement.query(params_from_iter(&values))?;
-            let mut count = 0;
-            while count < limit
-                && let Some(row) = rows.next()?
-            {
-                let id: i64 = row.get(0)?;
-                let state = row.get_ref(1)?.as_str_or_null()?.unwrap_or("null");
-                if listed.len() + state.len() > self.limits.answer_bytes_max {
-                    too_large = true;
+            let mut found = db.prepare_cached(&sql)?;
+            let found = found.query_map(params_from_iter(&values), |row| row.get::<_, i64>(0))?;
+            let mut job = db.prepare_cached(
+                "SELECT id, payload, state, events, modified, payload_too_long OR is_cut
+                 FROM job WHERE touch = ?1",
+            )?;
+            for touch in found.take(limit) {
+                job.query_row([touch?], |row| listing.add(row))?;
+                if listing.is_too_large {
                     return Ok(());
                 }
-                let comma = if count > 0 { "," } else { "" };
-                listed.push_str(&format!("{comma}{{\"id\":{id},\"state\":{state}}}"));
-                count += 1;
             }
             Ok(())
         })?;
-        if too_large {
-            let message = format!(
-                "the answer would be over {} bytes: give a `limit`, and go on with [\">\", \"id\", \
-                 LAST]",
-                self.limits.answer_bytes_max
-            );
-            return Err(Refusal::too_costly(message));
-        }
-        listed.push(']');
-        Ok(listed)
+        if listing.is_too_large { Err(too_large(listing.bytes_max)) } else { Ok(listing.pieces) }
     }
 
     /// The first few jobs that match and whose state may be set, the longest untouched one first.
@@ -231,23 +245,39 @@ impl Mirror {
         let bound = query.bound();
         let sql = format!("SELECT 1 FROM job AS j WHERE {}", bound.sql);
         let prepared = self.guard.closed(|| self.db.prepare(&sql).map(drop));
-        prepared.map_err(|error| refusal_of(error, false))?;
+        prepared.map_err(|error| match error.sqlite_error_code() {
+            // A statement over SQLite's limits is one that it has no memory for.
+            Some(ErrorCode::OutOfMemory) => Refusal::too_costly("the query has too many parts"),
+            _ => refusal_of(error, false),
+        })?;
+        let names = self.guard.names();
+        if names > NAMES_MAX {
+            return Err(Refusal::too_costly(format!(
+                "the query names columns and functions {names} times; {NAMES_MAX} are allowed"
+            )));
+        }
         Ok(bound)
     }
 
     fn run(&self, run: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> Answered<()> {
         let (limit, one) = (self.limits.time, self.one.get());
-        let (ran, end) = self.budget.within(limit, one, || run(&self.db));
+        let (ran, end) = self.budget.within(limit, one, || {
+            self.db.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX as i32)?;
+            let ran = run(&self.db);
+            self.db.set_limit(Limit::SQLITE_LIMIT_LENGTH, ROW_BYTES_MAX as i32)?;
+            ran
+        });
         self.end.set(end);
-        ran.map_err(|error| match end {
-            End::Spent => Refusal::too_costly(format!(
-                "the query computed for {} ms and was ended: make it simpler, or give it less to \
-                 look through",
+        match end {
+            End::Spent => Err(Refusal::too_costly(format!(
+                "the query computed for more than {} ms and was ended: make it simpler, or give \
+                 it less to look through",
                 limit.as_millis()
-            )),
+            ))),
+            End::Interrupted => Err(Refusal::interrupted()),
             // Nobody is told this of a try that was cut short.
-            End::Own | End::Cut => refusal_of(error, true),
-        })
+            End::Own | End::Cut => ran.map_err(|error| refusal_of(error, true)),
+        }
     }
 }
 
@@ -274,6 +304,9 @@ fn refusal_of(error: Error, ran: bool) -> Refusal {
             | ErrorCode::SystemIoFailure
             | ErrorCode::CannotOpen
             | ErrorCode::DatabaseCorrupt => Refusal::mirror(error.to_string()),
+            ErrorCode::TooBig => Refusal::too_costly(format!(
+                "a text in the query grows over {VALUE_BYTES_MAX} bytes"
+            )),
             _ => told(message.as_deref().unwrap_or("it failed")),
         },
         _ => told(&error.to_string()),
@@ -296,8 +329,9 @@ mod tests {
             fixed: false,
             modified: 5,
             state: Some(state.to_owned()),
-            payload: Some(Some(format!("{{\"n\": {id}}}"))),
+            payload: Some(Column::Json(Some(format!("{{\"n\": {id}}}")))),
             events: "[]".to_owned(),
+            is_cut: false,
         }
     }
 
@@ -325,8 +359,34 @@ mod tests {
         assert_eq!(mirror.apply(&[touched, fixed, unknown], &[4]), Ok(vec![7]));
         assert_eq!(found(&mirror, "[[\">\",\"id\",0]]"), [1, 2]);
         assert_eq!(found(&mirror, "[[\"=\",\"payload->>'n'\",2]]"), [2], "the payload stayed");
-        let listed = mirror.list(&Query::default(), Some(2)).unwrap();
-        assert_eq!(listed, "[{\"id\":1,\"state\":[\"CREATED\"]},{\"id\":2,\"state\":[\"B\"]}]");
+    }
+
+    #[test]
+    fn a_list_is_whole_jobs_by_number_and_names_those_that_are_not_whole_here() {
+        let mut mirror = mirror(5);
+        let cut = Row { is_cut: true, payload: None, ..row(2, 9, "[\"B\"]") };
+        let long = Row { payload: Some(Column::TooLong), ..row(4, 8, "[\"C\"]") };
+        let moved = Row { payload: None, ..row(1, 7, "[\"D\"]") };
+        assert_eq!(mirror.apply(&[cut, long, moved], &[]), Ok(Vec::new()));
+        let job = |id, state: &str| {
+            format!(
+                "{{\"id\":{id},\"payload\":{{\"n\": {id}}},\"state\":[\"{state}\"],\"events\":[],\
+                 \"modified\":5}}"
+            )
+        };
+        let expected = |last: &[Piece]| {
+            let first = Piece::Jobs(job(1, "D"));
+            let rest = [Piece::Elsewhere(2), Piece::Jobs(job(3, "CREATED")), Piece::Elsewhere(4)];
+            [&[first][..], &rest, last].concat()
+        };
+        let all = mirror.list(&Query::default(), None).unwrap();
+        assert_eq!(all, expected(&[Piece::Jobs(job(5, "CREATED"))]));
+        assert_eq!(mirror.list(&Query::default(), Some(4)).unwrap(), expected(&[]));
+        // What has changed since is not long any more.
+        let short = Row { payload: None, ..row(2, 10, "[\"B\"]") };
+        assert_eq!(mirror.apply(&[short], &[]), Ok(Vec::new()));
+        let listed = mirror.list(&query("[[\"=\",\"id\",2]]"), None).unwrap();
+        assert_eq!(listed, [Piece::Jobs(job(2, "B"))]);
     }
 
     /// Each is refused, before or after SQLite has read it, and nothing is seen or changed.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::bodies::{ListBody, PollBody};
-use crate::mirror::{Mirror, QueryLimits, Row};
+use crate::listing::Piece;
+use crate::mirror::{Column, Mirror, QueryLimits, Row};
 
 /// A few jobs, and what queries make of them.
 pub struct QueryPath {
@@ -23,8 +24,9 @@ impl QueryPath {
             fixed: false,
             modified: 1_628_909_303,
             state: state.map(str::to_owned),
-            payload: Some(Some("{\"msg\": \"Hello\"}".to_owned())),
+            payload: Some(Column::Json(Some("{\"msg\": \"Hello\"}".to_owned()))),
             events: "[[\"job_created\", {\"timestamp\": \"1628909303\"}]]".to_owned(),
+            is_cut: false,
         });
         let rows: Vec<Row> = rows.collect();
         mirror.apply(&rows, &[]).ok()?;
@@ -35,6 +37,10 @@ impl QueryPath {
     pub fn list(&self, body: &[u8]) -> Result<String, String> {
         ListBody::read(body)
             .and_then(|body| self.mirror.list(&body.query, body.limit))
+            .map(|pieces| match &pieces[..] {
+                [Piece::Jobs(jobs)] => jobs.clone(),
+                _ => String::new(),
+            })
             .map_err(|refusal| refusal.message)
     }
 

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use spindle_core::Rejection;
 use spindle_engine::{FetchError, Refused};
-use spindle_http::{BodyError, Problem};
+use spindle_http::{BodyError, Code, Problem};
 
 use crate::json::{JsonError, quoted};
 
@@ -64,6 +64,12 @@ impl Refusal {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message)
     }
 
+    /// The server is stopping, or whoever asked has gone.
+    pub fn interrupted() -> Refusal {
+        let message = "the server is stopping; nothing was changed";
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, Code::Stopping.as_str(), message)
+    }
+
     /// The copy of the jobs that queries look at cannot be kept.
     pub fn mirror(message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "query_failed", message)
@@ -80,6 +86,7 @@ impl IntoResponse for Refusal {
             quoted(&message)
         );
         let mut response = (status, text).into_response();
+        response.extensions_mut().insert(Message(message));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS {
@@ -87,6 +94,21 @@ impl IntoResponse for Refusal {
         }
         response
     }
+}
+
+/// What a refusal says to people, beside the answer made of it.
+#[derive(Clone)]
+struct Message(String);
+
+/// An answer for one generation of Jobq's client: its errors are text, as the original's were. Its
+/// clients read every answer as JSON, and their users catch what that raises.
+pub async fn in_text(mut response: Response) -> Response {
+    let Some(Message(message)) = response.extensions_mut().remove() else { return response };
+    let (mut head, _) = response.into_parts();
+    head.headers.remove(header::CONTENT_LENGTH);
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    head.headers.insert(header::CONTENT_TYPE, text);
+    Response::from_parts(head, format!("{message}\n").into())
 }
 
 impl From<Problem> for Refusal {

@@ -13,11 +13,11 @@ use spindle_engine::{Before, NewJob, Refused, Touch, Touched, Which};
 use spindle_http::read_body;
 
 use crate::bodies::{ListBody, NewBody, PollBody, StateBody};
-use crate::door::Jobq;
+use crate::door::{Clients, Jobq};
 use crate::json;
 use crate::refusal::{Answered, Refusal};
-use crate::show;
-use crate::story::Entry;
+use crate::show::{self, Modified};
+use crate::story::{self, Entry};
 
 /// The queue of jobs whose creator names none.
 const QUEUE: &str = "jobq";
@@ -83,19 +83,29 @@ pub async fn create(
         Some(_) => return Err(Refusal::body("`ready` is 1 or 0")),
     };
     let body = body_of(&door, request).await?;
-    let NewBody { payload, state } = NewBody::read(&body)?;
+    let NewBody { payload, state, form } = NewBody::read(&body)?;
     let empty = BytesRef::empty(Type::Json);
+    let created = Entry::created(form, door.desk().engine().now_ms());
     let mut submit = Submit::new(JobId(0), Bytes::from(queue), Origin::Jobq, empty);
     if !ready {
         submit.parked = true;
         submit.state = Some(Bytes::copy_from_slice(state.as_bytes()));
-        submit.event = Some(Entry::created(door.desk().engine().now_ms()).encode());
+        submit.event = Some(created.encode());
     }
-    let payload = Bytes::copy_from_slice(payload.as_bytes());
-    let job = NewJob { submit, payload, kind: Type::Json };
+    let kept = Bytes::copy_from_slice(payload.as_bytes());
+    let job = NewJob { submit, payload: kept, kind: Type::Json };
     let (id, gate) = door.desk().call(|engine| engine.submit(job.clone())).await?;
     door.desk().durable(gate).await;
-    Ok(answer(format!("{{\"id\":{id}}}\n")))
+    // As it was created: others may have changed it by now.
+    let state = if ready { story::ready() } else { state.to_owned() };
+    let events = format!("[{}]", created.json);
+    let created_ms = match door.desk().engine().job(Which::Id(id))? {
+        (Some(image), _) => image.created_ms,
+        (None, _) => created.at_ms,
+    };
+    let mut shown = String::with_capacity(payload.len() + 256);
+    show::write(&mut shown, id.0, [payload, &state, &events], Some(created_ms / 1000));
+    Ok(answer(shown + "\n"))
 }
 
 /// The job a path names. What is no number names none.
@@ -109,21 +119,31 @@ fn job_id(path: &str) -> Answered<JobId> {
 pub async fn show(State(door): State<Jobq>, Path(id): Path<String>) -> AnsweredText {
     let (image, gate) = door.desk().engine().job(Which::Id(job_id(&id)?))?;
     door.desk().durable(gate).await;
-    shown(&door, image.ok_or_else(Refusal::no_job)?).await
+    shown(&door, image.ok_or_else(Refusal::no_job)?, of_one(&door)).await
+}
+
+/// How a job is shown to whoever names it. At the address of all only clients of the first version
+/// can be there: the newest makes no such request of any job it was given.
+fn of_one(door: &Jobq) -> Modified {
+    match door.clients() {
+        Clients::All | Clients::First => Modified::Hidden,
+        Clients::Newest => Modified::Shown,
+    }
 }
 
 /// A job in full, once what it reveals is durable.
-async fn shown(door: &Jobq, image: JobImage) -> AnsweredText {
+async fn shown(door: &Jobq, image: JobImage, modified: Modified) -> AnsweredText {
     let engine = door.desk().engine();
     let shown = if image.rare().pages.is_empty() {
-        show::job(engine, image)
+        show::job(engine, image, modified)
     } else {
         // Pages are read from the log: long, and not on the thread that serves everybody.
         let engine = engine.clone();
-        let reading = tokio::task::spawn_blocking(move || show::job(&engine, image)).await;
+        let reading =
+            tokio::task::spawn_blocking(move || show::job(&engine, image, modified)).await;
         reading.map_err(|_| Refusal::busy())?
     };
-    Ok(answer(shown?.ok_or_else(Refusal::no_job)?))
+    Ok(answer(shown?.ok_or_else(Refusal::no_job)? + "\n"))
 }
 
 /// Why a job's state stays.
@@ -152,7 +172,7 @@ pub async fn set_state(
         match door.desk().call(|engine| engine.touch(id, None, compose)).await {
             Ok(Touched::Done(image, gate)) => {
                 door.desk().durable(gate).await;
-                return shown(&door, *image).await;
+                return shown(&door, *image, of_one(&door)).await;
             }
             Ok(Touched::Declined(declined, gate)) => {
                 door.desk().durable(gate).await;
@@ -228,7 +248,13 @@ pub async fn add_event(
         Err(refused) => return Err(refused.into()),
     };
     desk.durable(gate).await;
-    shown(&door, image).await
+    let modified = match door.clients() {
+        // Both generations send this, and the job tells whose it is.
+        Clients::All => Modified::AsCreated,
+        Clients::First => Modified::Hidden,
+        Clients::Newest => Modified::Shown,
+    };
+    shown(&door, image, modified).await
 }
 
 /// `DELETE /api/v0/job/<id>`

@@ -1,7 +1,5 @@
 //! A job as this door shows it.
 
-use std::fmt::Write;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -9,11 +7,25 @@ use spindle_core::{BytesRef, JobId, JobImage, Type};
 use spindle_engine::{Engine, FetchError, Which};
 
 use crate::json::quoted;
-use crate::story::{self, Entry};
+use crate::story::{self, Entry, Form};
+
+/// Whether a job is shown with the time of its last change. The first version of Jobq's client
+/// fails on what it does not know, the newest on what is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Modified {
+    Shown,
+    Hidden,
+    /// Shown if the job was created in the form of the newest client.
+    AsCreated,
+}
 
 /// A job in full. Reads its payload, and older events, from the log: for a job with pages of them,
 /// not for a thread that others wait for.
-pub fn job(engine: &Engine, mut image: JobImage) -> Result<Option<String>, FetchError> {
+pub fn job(
+    engine: &Engine,
+    mut image: JobImage,
+    modified: Modified,
+) -> Result<Option<String>, FetchError> {
     let id = JobId(image.id);
     let payload = loop {
         let place = image.payload.clone().unwrap_or(BytesRef::NONE);
@@ -28,17 +40,46 @@ pub fn job(engine: &Engine, mut image: JobImage) -> Result<Option<String>, Fetch
             (None, _) => return Ok(None),
         }
     };
-    let mut events = String::new();
+    let mut events = String::from("[");
+    let mut first_form = None;
+    let mut list = |entry: Entry| {
+        first_form.get_or_insert(entry.form);
+        let comma = if events.len() > 1 { "," } else { "" };
+        events.push_str(comma);
+        events.push_str(&entry.json);
+    };
     for index in 0..image.rare().pages.len() {
         let Some(page) = engine.event_page(id, index)? else { return Ok(None) };
-        list(&mut events, page.iter().filter_map(|event| Entry::decode(event)));
+        page.iter().filter_map(|event| Entry::decode(event)).for_each(&mut list);
     }
-    list(&mut events, story::events_of(&image).into_iter());
-    let (state, modified) = (story::state_of(&image), story::modified_ms(&image) / 1000);
-    Ok(Some(format!(
-        "{{\"id\":{id},\"payload\":{payload},\"state\":{state},\"events\":[{events}],\
-         \"modified\":{modified}}}\n"
-    )))
+    story::events_of(&image).into_iter().for_each(&mut list);
+    events.push(']');
+    let is_modified_shown = match modified {
+        Modified::Shown => true,
+        Modified::Hidden => false,
+        Modified::AsCreated => first_form == Some(Form::Newest),
+    };
+    let modified = is_modified_shown.then(|| story::modified_ms(&image) / 1000);
+    let mut shown = String::with_capacity(payload.len() + events.len() + 64);
+    write(&mut shown, id.0, [&payload, &story::state_of(&image), &events], modified);
+    Ok(Some(shown))
+}
+
+/// A job's payload, state and events, which are JSON, as one JSON object.
+pub fn write(
+    out: &mut String,
+    id: u64,
+    [payload, state, events]: [&str; 3],
+    modified: Option<u64>,
+) {
+    let start = format!("{{\"id\":{id},\"payload\":");
+    for part in [&*start, payload, ",\"state\":", state, ",\"events\":", events] {
+        out.push_str(part);
+    }
+    if let Some(modified) = modified {
+        out.push_str(&format!(",\"modified\":{modified}"));
+    }
+    out.push('}');
 }
 
 /// A payload as JSON: this door's own as it came, text as a string, anything else in base64.
@@ -54,12 +95,5 @@ pub fn payload_of(bytes: &Bytes, kind: Type) -> String {
             };
             format!("{{\"type\":\"{name}\",\"base64\":\"{}\"}}", STANDARD.encode(bytes))
         }
-    }
-}
-
-fn list(out: &mut String, entries: impl Iterator<Item = Entry>) {
-    for entry in entries {
-        let comma = if out.is_empty() { "" } else { "," };
-        write!(out, "{comma}{}", entry.json).expect("a string takes what is written");
     }
 }

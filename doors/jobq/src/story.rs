@@ -13,28 +13,50 @@ use crate::json::quoted;
 pub struct Entry {
     pub at_ms: u64,
     pub json: String,
+    /// Of a job's first event: how the job was created.
+    pub form: Form,
 }
+
+/// How a job was created: by this the clients of Jobq's two generations differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// The body was the payload, as the first version sends it; or nobody knows.
+    Bare,
+    /// The body was an object of a payload and a state, as the newest sends it.
+    Newest,
+}
+
+/// Stands behind the JSON of a first event that says [`Form::Newest`]: white space, so that a server
+/// that knows nothing of forms shows the same event.
+const NEWEST: char = ' ';
 
 impl Entry {
     /// As it is kept.
     pub fn encode(&self) -> Bytes {
-        let mut kept = Vec::with_capacity(8 + self.json.len());
+        let mut kept = Vec::with_capacity(9 + self.json.len());
         kept.extend_from_slice(&self.at_ms.to_be_bytes());
         kept.extend_from_slice(self.json.as_bytes());
+        if self.form == Form::Newest {
+            kept.extend_from_slice(NEWEST.encode_utf8(&mut [0; 4]).as_bytes());
+        }
         kept.into()
     }
 
     /// What was kept. Of bytes that are none of this door's nothing is told.
     pub fn decode(kept: &[u8]) -> Option<Entry> {
         let (at_ms, json) = kept.split_first_chunk()?;
-        let json = String::from_utf8(json.to_vec()).ok()?;
-        Some(Entry { at_ms: u64::from_be_bytes(*at_ms), json })
+        let json = std::str::from_utf8(json).ok()?;
+        let (json, form) = match json.strip_suffix(NEWEST) {
+            Some(json) => (json, Form::Newest),
+            None => (json, Form::Bare),
+        };
+        Some(Entry { at_ms: u64::from_be_bytes(*at_ms), json: json.to_owned(), form })
     }
 
     /// The job came in.
-    pub fn created(at_ms: u64) -> Entry {
+    pub fn created(form: Form, at_ms: u64) -> Entry {
         let json = format!("[\"job_created\",{{\"timestamp\":\"{}\"}}]", at_ms / 1000);
-        Entry { at_ms, json }
+        Entry { at_ms, json, form }
     }
 
     /// The job's state changed; both states are JSON.
@@ -43,14 +65,14 @@ impl Entry {
         let json = format!(
             "[\"job_state_advanced\",{{\"new\":{new},\"old\":{old},\"timestamp\":\"{seconds}\"}}]"
         );
-        Entry { at_ms, json }
+        Entry { at_ms, json, form: Form::Bare }
     }
 
     /// A user noted something, which is JSON.
     pub fn noted(event: &str, at_ms: u64) -> Entry {
         let seconds = at_ms / 1000;
         let json = format!("[\"user_event\",{{\"event\":{event},\"timestamp\":\"{seconds}\"}}]");
-        Entry { at_ms, json }
+        Entry { at_ms, json, form: Form::Bare }
     }
 }
 
@@ -110,7 +132,7 @@ fn engine_state(image: &JobImage) -> String {
 
 /// What the engine did to a job, as far as it remembers: the first attempts and the last.
 fn engine_events(image: &JobImage) -> Vec<Entry> {
-    let mut told = vec![Entry::created(image.created_ms)];
+    let mut told = vec![Entry::created(Form::Bare, image.created_ms)];
     let rare = image.rare();
     let waited_until = rare.scheduled_ms.filter(|at| *at > image.created_ms);
     let mut state = match waited_until {
@@ -156,7 +178,8 @@ fn engine_events(image: &JobImage) -> Vec<Entry> {
     told
 }
 
-fn ready() -> String {
+/// The state of a job that waits for a worker.
+pub fn ready() -> String {
     "[\"READY\"]".to_owned()
 }
 
@@ -195,5 +218,24 @@ fn door_name(door: Origin) -> &'static str {
         Origin::GearmanDraft => "gearman_draft",
         Origin::Lightjq => "lightjq",
         Origin::Jobq => "jobq",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_event_keeps_how_its_job_was_created_and_shows_nothing_of_it() {
+        for form in [Form::Bare, Form::Newest] {
+            let entry = Entry::created(form, 1_767_323_045_678);
+            assert_eq!(entry.json, "[\"job_created\",{\"timestamp\":\"1767323045\"}]");
+            assert_eq!(Entry::decode(&entry.encode()), Some(entry));
+        }
+        // As it was kept before forms were known.
+        let mut kept = 5_u64.to_be_bytes().to_vec();
+        kept.extend_from_slice(b"[1]");
+        let entry = Entry { at_ms: 5, json: "[1]".to_owned(), form: Form::Bare };
+        assert_eq!(Entry::decode(&kept), Some(entry));
     }
 }

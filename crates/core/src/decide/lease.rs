@@ -2,16 +2,27 @@
 
 use bytes::Bytes;
 
-use crate::command::{Extend, Lease, Select};
+use crate::command::{Claim, Extend, Lease, Select};
 use crate::decide::finish::{lose, tries};
 use crate::decide::{Blocked, Decision, claimed, is_logged};
 use crate::event::{Event, Extended, Leased};
-use crate::job::{self, Cause, Status};
+use crate::job::{self, Cause, Label, Status};
 use crate::rejection::Rejection;
-use crate::state::{LARGE_PAYLOAD_BYTES, Queue, State};
+use crate::reservations::Reservations;
+use crate::state::{Group, LARGE_PAYLOAD_BYTES, Queue, State};
 
 /// Queues a lease may name.
 pub const LEASE_QUEUES_MAX: usize = 1024;
+/// Groups a lease passes over in one queue because their labels are reserved. There are more only
+/// where many groups share a bucket that is not exhausted; then it waits like any other.
+const RESERVED_GROUPS_MAX: usize = 16;
+
+/// A lease that leaves what is reserved.
+#[derive(Clone, Copy)]
+struct Wish<'a> {
+    lease: &'a Lease,
+    reserved: &'a Reservations,
+}
 
 /// The best job of one queue that the holder can carry.
 #[derive(Clone, Copy)]
@@ -32,13 +43,15 @@ impl Candidate {
 pub(super) fn lease(
     state: &State,
     wish: &Lease,
+    reserved: &Reservations,
     now_ms: u64,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     if wish.queues.len() > LEASE_QUEUES_MAX {
         return Err(Rejection::OutOfRange("queues"));
     }
-    let chosen = select(state, wish, now_ms, out).ok_or(Rejection::NothingReady)?;
+    let chosen = select(state, Wish { lease: wish, reserved }, now_ms, out)
+        .ok_or(Rejection::NothingReady)?;
     let slot = state.slot(chosen.slot);
     let tries = tries(state, chosen.slot);
     if tries.attempts_max > 0 && slot.attempts >= tries.attempts_max {
@@ -46,12 +59,7 @@ pub(super) fn lease(
         lose(state, chosen.slot, Cause::Limit, now_ms, out);
         return Ok(());
     }
-    let queue = state.queue_at(slot.queue);
-    let ttr_ms = state.view(chosen.slot).ttr_ms().or_else(|| {
-        let default = queue.and_then(|queue| queue.settings().ttr_default_ms);
-        (!wish.bound).then(|| default.unwrap_or(state.defaults().ttr_ms))
-    });
-    let length_ms = match (ttr_ms, wish.timeout_ms) {
+    let length_ms = match (ttr_ms(state, chosen.slot, wish.bound), wish.timeout_ms) {
         (Some(ttr), Some(timeout)) => Some(ttr.min(timeout)),
         (ttr, timeout) => ttr.or(timeout),
     };
@@ -85,11 +93,20 @@ pub(super) fn lease(
     Ok(())
 }
 
-fn select(state: &State, wish: &Lease, now_ms: u64, out: &mut Decision) -> Option<Candidate> {
-    if let [only] = &wish.queues[..] {
+/// How long a job may be held. Bound holders may hold one without TTR as long as they are there.
+fn ttr_ms(state: &State, number: u32, bound: bool) -> Option<u64> {
+    state.view(number).ttr_ms().or_else(|| {
+        let queue = state.queue_at(state.slot(number).queue);
+        let default = queue.and_then(|queue| queue.settings().ttr_default_ms);
+        (!bound).then(|| default.unwrap_or(state.defaults().ttr_ms))
+    })
+}
+
+fn select(state: &State, wish: Wish<'_>, now_ms: u64, out: &mut Decision) -> Option<Candidate> {
+    if let [only] = &wish.lease.queues[..] {
         return best_of(state, only, 0, wish, now_ms, out);
     }
-    match &wish.select {
+    match &wish.lease.select {
         Select::ByPriority => candidates(state, wish, now_ms, out).min_by_key(|best| best.key),
         Select::RandomQueue { draw } => {
             let all: Vec<Candidate> = candidates(state, wish, now_ms, out).collect();
@@ -99,9 +116,9 @@ fn select(state: &State, wish: &Lease, now_ms: u64, out: &mut Decision) -> Optio
         Select::RoundRobin { after } => {
             let cursor = after
                 .as_ref()
-                .and_then(|name| wish.queues.iter().position(|queue| queue == name))
+                .and_then(|name| wish.lease.queues.iter().position(|queue| queue == name))
                 .map_or(0, |at| at + 1);
-            let count = wish.queues.len();
+            let count = wish.lease.queues.len();
             candidates(state, wish, now_ms, out)
                 .min_by_key(|best| (best.urgency(), (best.at + count - cursor) % count))
         }
@@ -110,11 +127,12 @@ fn select(state: &State, wish: &Lease, now_ms: u64, out: &mut Decision) -> Optio
 
 fn candidates<'a>(
     state: &'a State,
-    wish: &'a Lease,
+    wish: Wish<'a>,
     now_ms: u64,
     out: &'a mut Decision,
 ) -> impl Iterator<Item = Candidate> + 'a {
-    wish.queues
+    wish.lease
+        .queues
         .iter()
         .enumerate()
         .filter_map(move |(at, name)| best_of(state, name, at, wish, now_ms, out))
@@ -124,7 +142,7 @@ fn best_of(
     state: &State,
     name: &Bytes,
     at: usize,
-    wish: &Lease,
+    wish: Wish<'_>,
     now_ms: u64,
     out: &mut Decision,
 ) -> Option<Candidate> {
@@ -133,12 +151,54 @@ fn best_of(
     if queue.settings().paused && !state.faults().paused_queue_leased {
         return None;
     }
+    let reserved = wish.reserved.of_queue(name);
+    if reserved > 0 && !has_more(state, number, queue, reserved, now_ms, out) {
+        out.left.push(queue.name().clone());
+        return None;
+    }
     let small = best_in_lane(state, number, queue, 0, wish, now_ms, out);
-    let large = (wish.payload_bytes_max > LARGE_PAYLOAD_BYTES)
+    let large = (wish.lease.payload_bytes_max > LARGE_PAYLOAD_BYTES)
         .then(|| best_in_lane(state, number, queue, 1, wish, now_ms, out))
         .flatten();
     let (key, slot) = small.into_iter().chain(large).min()?;
     Some(Candidate { key, slot, at })
+}
+
+/// How many more jobs may start under a label.
+fn headroom(state: &State, label: Label, now_ms: u64) -> u64 {
+    let limit = state.constraint(label.constraint).zip(state.bucket(label));
+    limit.map_or(u64::MAX, |(rule, bucket)| bucket.headroom(rule, now_ms))
+}
+
+/// The exhausted bucket that holds a group back.
+fn closed_by(state: &State, group: &Group, now_ms: u64) -> Option<Label> {
+    group.labels.iter().copied().find(|label| headroom(state, *label, now_ms) == 0)
+}
+
+/// Whether more jobs of a queue can be leased than are reserved. It looks at no more groups than
+/// that, besides blocked ones, which are noted so that they are met once.
+fn has_more(
+    state: &State,
+    number: u32,
+    queue: &Queue,
+    reserved: u64,
+    now_ms: u64,
+    out: &mut Decision,
+) -> bool {
+    let mut jobs: u64 = 0;
+    for (_, group_number) in queue.heads.iter().flatten() {
+        let Some(group) = queue.group(*group_number) else { continue };
+        if let Some(label) = closed_by(state, group, now_ms) {
+            out.blocked.push(Blocked { queue: number, group: *group_number, label });
+            continue;
+        }
+        let room = group.labels.iter().map(|label| headroom(state, *label, now_ms)).min();
+        jobs = jobs.saturating_add(room.unwrap_or(u64::MAX).min(group.ready.len() as u64));
+        if jobs > reserved {
+            return true;
+        }
+    }
+    false
 }
 
 /// The best admitted head of one size class. Blocked ones are noted, so that they are met once.
@@ -147,23 +207,33 @@ fn best_in_lane(
     number: u32,
     queue: &Queue,
     lane: usize,
-    wish: &Lease,
+    wish: Wish<'_>,
     now_ms: u64,
     out: &mut Decision,
 ) -> Option<(u128, u32)> {
+    let mut passed_over = 0;
     for (key, group_number) in &queue.heads[lane] {
         let Some(group) = queue.group(*group_number) else { continue };
-        let closed = group.labels.iter().find(|label| {
-            let rule = state.constraint(label.constraint);
-            let bucket = state.bucket(**label);
-            rule.zip(bucket).is_some_and(|(rule, bucket)| !bucket.admits(rule, now_ms))
-        });
-        if let Some(label) = closed {
-            out.blocked.push(Blocked { queue: number, group: *group_number, label: *label });
+        if let Some(label) = closed_by(state, group, now_ms) {
+            out.blocked.push(Blocked { queue: number, group: *group_number, label });
+            continue;
+        }
+        let is_reserved = |label: &Label| match wish.reserved.of_label(*label) {
+            0 => false,
+            reserved => headroom(state, *label, now_ms) <= reserved,
+        };
+        if group.labels.iter().any(is_reserved) {
+            if passed_over == 0 {
+                out.left.push(queue.name().clone());
+            }
+            passed_over += 1;
+            if passed_over > RESERVED_GROUPS_MAX {
+                return None;
+            }
             continue;
         }
         let slot = group.ready.first()?;
-        if state.slot(slot).payload_len <= wish.payload_bytes_max {
+        if state.slot(slot).payload_len <= wish.lease.payload_bytes_max {
             return Some((*key, slot));
         }
     }
@@ -181,6 +251,24 @@ pub(super) fn extend(
     let lease = slot.lease().filter(|_| slot.status() == Status::Leased);
     let lease = lease.ok_or(Rejection::NotHeld)?;
     let deadline_ms = Some(now_ms.saturating_add(extend.ttr_ms));
+    let event = Extended { id: slot.id.get(), deadline_ms, epoch: lease.epoch };
+    out.tell(Event::Extended(event), is_logged(slot));
+    Ok(())
+}
+
+pub(super) fn drop_timeout(
+    state: &State,
+    claim: Claim,
+    out: &mut Decision,
+) -> Result<(), Rejection> {
+    let number = claimed(state, claim)?;
+    let slot = state.slot(number);
+    let lease = slot.lease().filter(|_| slot.status() == Status::Leased);
+    let lease = lease.ok_or(Rejection::NotHeld)?;
+    let full_ms =
+        ttr_ms(state, number, lease.bound).map(|ttr| lease.started_ms.saturating_add(ttr));
+    // It may have been extended meanwhile: nobody has less time than before.
+    let deadline_ms = lease.deadline_ms.zip(full_ms).map(|(deadline, full)| deadline.max(full));
     let event = Extended { id: slot.id.get(), deadline_ms, epoch: lease.epoch };
     out.tell(Event::Extended(event), is_logged(slot));
     Ok(())

@@ -11,10 +11,13 @@ pub(crate) mod touch;
 
 pub use limits::{CONSTRAINTS_MAX, RATE_MAX};
 
-use crate::command::{Claim, Command};
+use bytes::Bytes;
+
+use crate::command::{Claim, Command, Lease};
 use crate::event::Event;
 use crate::job::{JobId, Status};
 use crate::rejection::Rejection;
+use crate::reservations::Reservations;
 use crate::state::{Slot, State};
 
 /// No command causes more events than this.
@@ -38,6 +41,8 @@ pub struct Decision {
     pub waits_for_own_record: bool,
     /// Index upkeep found on the way; valid even when the command is refused.
     pub blocked: Vec<Blocked>,
+    /// Queues in which a lease left a job because it is reserved; valid even when it is refused.
+    pub left: Vec<Bytes>,
     order: u64,
 }
 
@@ -46,6 +51,7 @@ impl Decision {
     pub fn clear(&mut self) {
         self.events.clear();
         self.blocked.clear();
+        self.left.clear();
         self.waits_for_own_record = false;
     }
 
@@ -70,15 +76,15 @@ pub fn decide(
     now_ms: u64,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
-    out.clear();
-    out.order = state.server().next_order;
+    begin(state, out);
     match command {
         Command::Submit(submit) => submit::submit(state, submit, now_ms, out),
         Command::Persist { id, payload, keep_ms } => {
             submit::persist(state, *id, payload, *keep_ms, out)
         }
-        Command::Lease(lease) => lease::lease(state, lease, now_ms, out),
+        Command::Lease(wish) => lease::lease(state, wish, &Reservations::NONE, now_ms, out),
         Command::Extend(extend) => lease::extend(state, extend, now_ms, out),
+        Command::DropTimeout { claim } => lease::drop_timeout(state, *claim, out),
         Command::Finish(finish) => finish::finish(state, finish, now_ms, out),
         Command::Release { claim, cause } => finish::release(state, *claim, *cause, now_ms, out),
         Command::HolderGone { holder } => finish::holder_gone(state, *holder, now_ms, out),
@@ -120,6 +126,23 @@ pub fn decide(
         Command::RaiseFormat { version } => tick::raise_format(state, *version, out),
         Command::Carry(item) => carry::carry(state, item, now_ms, out),
     }
+}
+
+fn begin(state: &State, out: &mut Decision) {
+    out.clear();
+    out.order = state.server().next_order;
+}
+
+/// As [`decide`] for a [`Command::Lease`] that leaves what is reserved for others.
+pub fn decide_lease(
+    state: &State,
+    wish: &Lease,
+    reserved: &Reservations,
+    now_ms: u64,
+    out: &mut Decision,
+) -> Result<(), Rejection> {
+    begin(state, out);
+    lease::lease(state, wish, reserved, now_ms, out)
 }
 
 impl State {

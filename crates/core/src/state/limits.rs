@@ -53,8 +53,14 @@ impl BucketView<'_> {
 
     /// Whether one more job may start.
     pub fn admits(&self, constraint: &Constraint, now_ms: u64) -> bool {
-        constraint.running_max.is_none_or(|max| self.bucket.running < max)
-            && self.level.has_token(constraint, now_ms)
+        self.headroom(constraint, now_ms) > 0
+    }
+
+    /// How many more jobs may start now.
+    pub fn headroom(&self, constraint: &Constraint, now_ms: u64) -> u64 {
+        let places =
+            constraint.running_max.map_or(u64::MAX, |max| max.saturating_sub(self.bucket.running));
+        places.min(self.level.tokens(constraint, now_ms))
     }
 
     /// When time alone makes it admit a job; none if it needs a job to end, or admits one now.
@@ -88,9 +94,11 @@ impl Level {
         Level { fractions, at_ms: until_ms.max(self.at_ms) }
     }
 
-    fn has_token(&self, constraint: &Constraint, now_ms: u64) -> bool {
-        let token = constraint.rate.as_ref().map_or(0, |rate| u128::from(rate.per_ms.max(1)));
-        self.at(constraint, now_ms) >= token
+    /// Whole tokens; any number if there is no rate.
+    fn tokens(&self, constraint: &Constraint, now_ms: u64) -> u64 {
+        let Some(rate) = &constraint.rate else { return u64::MAX };
+        let tokens = self.at(constraint, now_ms) / u128::from(rate.per_ms.max(1));
+        u64::try_from(tokens).unwrap_or(u64::MAX)
     }
 
     /// What the level is once one job has started.
@@ -189,14 +197,14 @@ mod tests {
         let taken =
             |level: Level, now_ms| Level::of(&level.image_after_start(&rule, label, now_ms));
         let empty = taken(taken(Level::FULL, 10_000), 10_000);
-        assert!(!empty.has_token(&rule, 10_000));
+        assert!(empty.tokens(&rule, 10_000) == 0);
         assert_eq!(empty.admits_at(&rule, 10_000), Some(10_334));
-        assert!(!empty.has_token(&rule, 10_333) && empty.has_token(&rule, 10_334));
+        assert!(empty.tokens(&rule, 10_333) == 0 && empty.tokens(&rule, 10_334) > 0);
         let one = taken(empty, 99_000);
-        assert!(one.has_token(&rule, 99_000));
+        assert!(one.tokens(&rule, 99_000) > 0);
         assert_eq!(one.full_at(&rule), 99_334);
         let none = taken(one, 99_000);
-        assert!(!none.has_token(&rule, 99_000));
+        assert!(none.tokens(&rule, 99_000) == 0);
         assert_eq!(none.full_at(&rule), 99_667);
         assert_eq!(none.at(&rule, 99_667), 2_000);
     }
@@ -209,6 +217,8 @@ mod tests {
         let view = BucketView { bucket: &bucket, level: bucket.level };
         assert!(!view.admits(&rule, 0));
         assert_eq!(view.admits_at(&rule, 0), None);
+        let three = Constraint { running_max: Some(3), ..Constraint::default() };
+        assert_eq!((view.headroom(&rule, 0), view.headroom(&three, 0)), (0, 2));
         bucket.ended();
         assert!(bucket.is_unused());
         assert!(BucketView { bucket: &bucket, level: bucket.level }.admits(&rule, 0));

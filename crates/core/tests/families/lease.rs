@@ -5,7 +5,9 @@ use spindle_core::command::{Claim, Extend, Select};
 use spindle_core::job::{Label, Origin};
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
-use spindle_core::{Command, Event, JobId, Rejection, Status, Type};
+use spindle_core::{
+    Command, Decision, Event, Found, JobId, Rejection, Reservations, Status, Type, decide_lease,
+};
 
 use crate::harness::{START_MS, Server, complete, fail, lease_of, lease_with, submit, submit_by};
 
@@ -136,6 +138,105 @@ fn extending_moves_the_deadline_of_the_live_lease_only() {
     let anyone = Claim::Unfinished { id: JobId(1) };
     let refused = server.refused(Command::Extend(Extend { claim: anyone, ttr_ms: 50 }));
     assert_eq!(refused, Rejection::NotHeld);
+}
+
+#[test]
+fn a_holder_that_drops_its_timeout_has_the_jobs_own_time() {
+    for (ttr_ms, bound, ends) in [
+        (None, true, None),
+        (Some(90), true, Some(90)),
+        (Some(90), false, Some(90)),
+        (None, false, Some(60_000)),
+    ] {
+        let mut server = Server::new();
+        server.given(submit(1, "mail", |job| job.ttr_ms = ttr_ms));
+        let lease = lease_with(&["mail"], |wish| {
+            wish.bound = bound;
+            wish.timeout_ms = Some(10);
+        });
+        server.given(lease);
+        server.pass(5);
+        let claim = Claim::Unfinished { id: JobId(1) };
+        assert_eq!(server.then(Command::DropTimeout { claim }), ["Extended"]);
+        match ends {
+            None => assert_eq!(server.pass(1_000_000), [""; 0], "it lasts as long as its holder"),
+            Some(ends) => {
+                assert_eq!(server.pass(ends - 6), [""; 0], "{ttr_ms:?} {bound}");
+                assert_eq!(server.pass(1), ["Requeued"], "{ttr_ms:?} {bound}");
+                assert_eq!(server.refused(Command::DropTimeout { claim }), Rejection::NotHeld);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dropped_timeout_takes_no_time_that_was_given() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |job| job.ttr_ms = Some(20)));
+    let (_, claim) = server.lease("mail").expect("ready");
+    server.given(Command::Extend(Extend { claim, ttr_ms: 500 }));
+    server.given(Command::DropTimeout { claim });
+    assert_eq!(server.pass(499), [""; 0]);
+    assert_eq!(server.pass(1), ["Requeued"]);
+}
+
+/// The reservations of one who was told to come for the oldest job of a queue.
+fn left_for_one(server: &Server, queue: &'static str, id: u64) -> Reservations {
+    let Some(Found::Live(job)) = server.state.job(JobId(id)) else { panic!("job {id} waits") };
+    let mut reserved = Reservations::NONE;
+    reserved.add(&Bytes::from_static(queue.as_bytes()), job.labels());
+    reserved
+}
+
+/// What a lease takes that leaves these.
+fn taken_beside(server: &Server, queue: &str, reserved: &Reservations) -> Option<u64> {
+    let Command::Lease(wish) = lease_of(&[queue]) else { unreachable!("it is a lease") };
+    let mut out = Decision::default();
+    let decided = decide_lease(&server.state, &wish, reserved, server.now_ms, &mut out);
+    let leased = out.events.iter().find_map(|(event, _)| match event {
+        Event::Leased(leased) => Some(leased.id),
+        _ => None,
+    });
+    assert_eq!(decided.is_ok(), leased.is_some());
+    assert!(decided.is_ok() || !out.left.is_empty(), "it says where it left something");
+    leased
+}
+
+#[test]
+fn a_lease_leaves_as_many_jobs_as_are_reserved() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |_| {}));
+    let reserved = left_for_one(&server, "mail", 1);
+    assert_eq!(taken_beside(&server, "mail", &reserved), None);
+    server.given(submit(2, "mail", |_| {}));
+    assert_eq!(taken_beside(&server, "mail", &reserved), Some(1), "the other one is left");
+    server.given(submit(3, "bill", |_| {}));
+    assert_eq!(taken_beside(&server, "bill", &reserved), Some(3));
+}
+
+#[test]
+fn a_lease_leaves_as_many_starts_as_are_reserved_under_each_label() {
+    let mut server = Server::new();
+    let rule = Constraint { running_max: Some(1), ..Constraint::default() };
+    server.given(Command::SetConstraint(rule));
+    let number = server.state.constraints().next().expect("it is there").number;
+    let revision = server.state.server().constraints_revision;
+    for (id, queue, value) in [(1, "mail", 0), (2, "mail", 0), (3, "mail", 7), (4, "bill", 0)] {
+        server.given(submit(id, queue, |job| {
+            job.labels = vec![Label { constraint: number, value }];
+            job.constraints_revision = revision;
+        }));
+    }
+    let reserved = left_for_one(&server, "mail", 1);
+    // Two have label 0, and one of them may run: it is left. So is it in the other queue.
+    assert_eq!(taken_beside(&server, "mail", &reserved), Some(3));
+    assert_eq!(taken_beside(&server, "bill", &reserved), None);
+    assert_eq!(taken_beside(&server, "bill", &Reservations::NONE), Some(4));
+    // Jobs that may not run anyway are none that could be left.
+    server.given(Command::Delete { id: JobId(1), cause: spindle_core::job::Cause::Deleted });
+    server.given(lease_of(&["bill"]));
+    let reserved = left_for_one(&server, "mail", 3);
+    assert_eq!(taken_beside(&server, "mail", &reserved), None);
 }
 
 #[test]

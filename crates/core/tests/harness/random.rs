@@ -29,6 +29,7 @@ pub fn command(draw: &mut Draw<'_>, server: &Server, next_id: &mut u64) -> Comma
         }
         29 | 40..43 => Command::HolderGone { holder: draw.below(4) },
         30 => Command::Release { claim: random_claim(draw, server), cause: Cause::Undone },
+        31 if draw.one_in(3) => Command::DropTimeout { claim: random_claim(draw, server) },
         31 => Command::Extend(Extend {
             claim: random_claim(draw, server),
             ttr_ms: 1 + draw.below(9_000),

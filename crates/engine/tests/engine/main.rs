@@ -19,4 +19,5 @@ mod space;
 mod survey;
 mod time;
 mod traffic;
+mod turns;
 mod watch;

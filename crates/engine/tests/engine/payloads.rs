@@ -260,3 +260,50 @@ fn payloads_and_results_above_the_limit_are_refused() {
     bench.finish(id, true, &noise(2, 1000)).expect("unfinished");
     bench.check_fold();
 }
+
+#[test]
+fn the_beginning_of_a_payload_is_read_wherever_it_is() {
+    let disk = SimDisk::new(3);
+    let options = Options { payload_memory_bytes: 4096, ..Options::default() };
+    let bench = Bench::on(file_log(&disk), START_MS, options);
+    let lengths = [0, 1, 40, 41, 3000, 2 * RECORD_BYTES_MAX as usize + 7];
+    let jobs: Vec<(JobId, Vec<u8>)> = (0..)
+        .zip(lengths)
+        .map(|(n, length)| (bench.add("q", &noise(n, length)), noise(n, length)))
+        .collect();
+    let check = |when: &str| {
+        for (id, whole) in &jobs {
+            let place = bench.image(*id).payload.expect("it has one");
+            for max in [0, 1, 40] {
+                let begins = bench.engine.payload_beginning(*id, &place, max).expect(when);
+                assert_eq!(begins, whole[..whole.len().min(max as usize)], "{when}");
+            }
+        }
+    };
+    check("before the commit");
+    bench.commit();
+    check("in the newest records");
+    for n in 0..20 {
+        bench.add("other", &noise(100 + n, 2000));
+    }
+    bench.commit();
+    check("on the disk");
+}
+
+#[test]
+fn a_first_chunk_shorter_than_what_is_wanted_is_a_beginning_too() {
+    let disk = SimDisk::new(4);
+    let options = Options { payload_memory_bytes: 4096, ..Options::default() };
+    let bench = Bench::on(file_log(&disk), START_MS, options);
+    let length = 2 * RECORD_BYTES_MAX as usize;
+    let (id, whole) = (bench.add("q", &noise(1, length)), noise(1, length));
+    bench.commit();
+    for n in 0..20 {
+        bench.add("other", &noise(100 + n, 2000));
+    }
+    bench.commit();
+    let place = bench.image(id).payload.expect("it has one");
+    let begins = bench.engine.payload_beginning(id, &place, length as u32 - 1).expect("readable");
+    assert!(!begins.is_empty() && begins.len() < length - 1, "{}", begins.len());
+    assert_eq!(begins, whole[..begins.len()]);
+}

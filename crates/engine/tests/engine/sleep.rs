@@ -54,7 +54,7 @@ fn as_many_are_called_as_there_are_jobs_the_longest_sleeper_first() {
 }
 
 #[test]
-fn a_call_reserves_nothing_and_the_next_is_called_after_a_while() {
+fn the_next_is_called_when_one_has_not_come_for_a_while() {
     let bench = Bench::new();
     let (a, b) = (asleep(&bench, 1, &["q"]), asleep(&bench, 2, &["q"]));
     bench.add("q", b"1");
@@ -123,17 +123,6 @@ fn who_has_risen_or_gone_is_not_called() {
     let third = asleep(&bench, 3, &["q"]);
     bench.add("q", b"1");
     assert_eq!(called(&bench), [third]);
-}
-
-#[test]
-fn one_who_waits_for_a_lease_gets_the_job_and_sleepers_sleep_on() {
-    let bench = Bench::new();
-    asleep(&bench, 1, &["q"]);
-    let waiter = bench.wait(2, "q", 1000);
-    let id = bench.add("q", b"1");
-    assert_eq!(bench.handed(), Some((waiter, id)));
-    bench.pass(500);
-    assert_eq!(called(&bench), []);
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn who_asks_for_jobs_is_known_until_its_connection_goes() {
         .collect();
     assert_eq!(told, [(7, &b""[..], &["c".into()][..]), (0, b"ann", &["b".into()])]);
     let seven = &workers[0];
-    assert_eq!((seven.first_asked_ms, seven.last_asked_ms), (START_MS, START_MS + 10));
+    assert_eq!((seven.first_asked_ms, seven.last_seen_ms), (START_MS, START_MS + 10));
     assert_eq!(seven.door, Origin::Workq);
     bench.engine.connection_gone(ConnectionId(7), None);
     let (workers, _) = bench.engine.workers(0);

@@ -6,19 +6,21 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use spindle_workq::wire::Uuid;
 
 use super::{
+    edit::{EditArgs, ParkArgs, ReleaseArgs},
     filter::{Filter, Selection},
     people::{
         CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, MoveArgs, PauseArgs, PurgeArgs,
-        ResumeArgs, RetryArgs, WhyArgs, WorkersArgs,
+        ResumeArgs, RetryArgs, StatusArgs, WhyArgs, WorkersArgs,
     },
     queue::QueueArgs,
     reach::Reach,
     retries::RetryWait,
     values::{
-        JobName, PRIORITY_MAX, PRIORITY_MIN, parse_queue, parse_ttl, parse_ttr, parse_uuid,
-        parse_wait,
+        JobName, PRIORITY_MAX, PRIORITY_MIN, Sort, parse_interval, parse_queue, parse_ttl,
+        parse_ttr, parse_uuid, parse_wait,
     },
 };
+use crate::queue_name::QueueName;
 
 /// The commands that talk to a server, through its HTTP door or its Workq door.
 #[derive(Debug, Subcommand)]
@@ -51,12 +53,20 @@ pub enum ClientCommand {
     Cancel(CancelArgs),
     /// Move waiting jobs to another queue
     Move(MoveArgs),
+    /// Change waiting jobs: their priority, their time, their queue
+    Edit(EditArgs),
+    /// Keep waiting jobs aside until they are released
+    Park(ParkArgs),
+    /// Let parked jobs run
+    Release(ReleaseArgs),
     /// Give out no more jobs of a queue; those that run go on
     Pause(PauseArgs),
     /// Give out a queue's jobs again
     Resume(ResumeArgs),
     /// Delete a queue's ready and scheduled jobs
     Purge(PurgeArgs),
+    /// Say how the server is, on one screen
+    Status(StatusArgs),
     /// List the workers and what they hold
     Workers(WorkersArgs),
     /// Limit how many jobs run, or how often
@@ -149,7 +159,7 @@ pub struct JobOptions {
 pub struct AddArgs {
     /// The queue
     #[arg(value_parser = parse_queue)]
-    pub queue: String,
+    pub queue: QueueName,
     /// The payload: a text, - for standard input, @FILE for a file's bytes
     #[arg(value_name = "PAYLOAD|-|@FILE", default_value = "", allow_negative_numbers = true)]
     #[arg(hide_default_value = true)]
@@ -171,7 +181,7 @@ pub struct AddArgs {
 pub struct RunArgs {
     /// The queue
     #[arg(value_parser = parse_queue)]
-    pub queue: String,
+    pub queue: QueueName,
     /// The payload: a text, - for standard input, @FILE for a file's bytes
     #[arg(value_name = "PAYLOAD|-|@FILE", default_value = "", allow_negative_numbers = true)]
     #[arg(hide_default_value = true)]
@@ -202,7 +212,7 @@ pub struct RunArgs {
 pub struct ScheduleArgs {
     /// The queue
     #[arg(value_parser = parse_queue)]
-    pub queue: String,
+    pub queue: QueueName,
     /// When: 2030-01-31T08:00:00Z (or with an offset: +02:00), or +10m from now
     pub time: String,
     /// The payload: a text, - for standard input, @FILE for a file's bytes
@@ -238,7 +248,7 @@ pub struct WorkArgs {
     /// The queues; through HTTP the job of the highest priority comes first, whatever its queue,
     /// through Workq one queue that has work is drawn each time
     #[arg(value_name = "QUEUE", required = true, num_args = 1.., value_parser = parse_queue)]
-    pub queues: Vec<String>,
+    pub queues: Vec<QueueName>,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", required = true, last = true)]
     #[arg(value_hint = ValueHint::CommandWithArguments)]
@@ -300,7 +310,7 @@ pub struct JobArgs {
 pub struct JobsArgs {
     /// Only those of this queue (through Workq, which lists ready jobs, it must be given)
     #[arg(value_parser = parse_queue)]
-    pub queue: Option<String>,
+    pub queue: Option<QueueName>,
     /// What they must be like.
     #[command(flatten)]
     pub filter: Filter,
@@ -314,6 +324,14 @@ pub struct JobsArgs {
     /// Pass over so many first
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub offset: u32,
+    /// Sort by id, queue, status, priority, attempts, fails or time; - before it: the largest first.
+    /// By id the server sorts; by anything else only those are sorted that are listed
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    pub sort: Option<Sort>,
+    /// Show the list anew every 2 seconds, or every TIME, until Ctrl-C; needs a terminal
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "2s", value_parser = parse_interval, conflicts_with = "json")]
+    pub watch: Option<u32>,
     /// Which server, which form.
     #[command(flatten)]
     pub common: Common,

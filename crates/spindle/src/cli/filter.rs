@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use super::values::{JobName, parse_queue};
+use crate::queue_name::QueueName;
 
 /// Where a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -90,11 +91,14 @@ pub struct Selection {
     pub all_matching: bool,
     /// Only those of this queue
     #[arg(long, requires = "all_matching", conflicts_with = "ids", value_parser = parse_queue)]
-    pub queue: Option<String>,
+    pub queue: Option<QueueName>,
     /// What they must be like.
     #[command(flatten)]
     pub filter: Filter,
     /// Only say how many there are
     #[arg(long, requires = "all_matching", conflicts_with = "ids")]
     pub dry_run: bool,
+    /// With --all-matching: do not ask first, as is done on a terminal
+    #[arg(short = 'y', long)]
+    pub yes: bool,
 }

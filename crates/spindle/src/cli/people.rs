@@ -8,8 +8,9 @@ use super::{
     client::PayloadType,
     filter::{Filter, Selection},
     reach::Reach,
-    values::{JobName, Rate, parse_queue, parse_wait},
+    values::{JobName, Rate, parse_pattern, parse_queue, parse_wait},
 };
+use crate::queue_name::QueueName;
 
 /// What the commands share that only the native API can do.
 #[derive(Debug, Args)]
@@ -45,13 +46,16 @@ pub struct RetryArgs {
     pub all_matching: bool,
     /// Only those of this queue
     #[arg(long, requires = "all_matching", conflicts_with = "id", value_parser = parse_queue)]
-    pub queue: Option<String>,
+    pub queue: Option<QueueName>,
     /// What they must be like.
     #[command(flatten)]
     pub filter: Filter,
     /// Only say how many there are
     #[arg(long, requires = "all_matching", conflicts_with = "id")]
     pub dry_run: bool,
+    /// With --all-matching: do not ask first, as is done on a terminal
+    #[arg(short = 'y', long)]
+    pub yes: bool,
     /// Another payload: a text, - for standard input, @FILE for a file's bytes
     #[arg(value_name = "PAYLOAD|-|@FILE", allow_negative_numbers = true)]
     pub payload: Option<OsString>,
@@ -82,7 +86,7 @@ pub struct MoveArgs {
     pub selection: Selection,
     /// The queue they go to
     #[arg(long, value_name = "QUEUE", value_parser = parse_queue)]
-    pub to: String,
+    pub to: QueueName,
     /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
@@ -93,7 +97,10 @@ pub struct MoveArgs {
 pub struct PauseArgs {
     /// The queue
     #[arg(value_parser = parse_queue)]
-    pub queue: String,
+    pub queue: QueueName,
+    /// Pause it although it is not there: no job, no setting and no worker names it
+    #[arg(long)]
+    pub create: bool,
     /// Wait so long until no worker has a job of it any more [default: do not wait]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub drain: Option<u32>,
@@ -107,7 +114,7 @@ pub struct PauseArgs {
 pub struct ResumeArgs {
     /// The queue
     #[arg(value_parser = parse_queue)]
-    pub queue: String,
+    pub queue: QueueName,
     /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
@@ -118,10 +125,13 @@ pub struct ResumeArgs {
 pub struct PurgeArgs {
     /// The queue
     #[arg(value_parser = parse_queue)]
-    pub queue: String,
+    pub queue: QueueName,
     /// Only say how many there are
-    #[arg(long)]
+    #[arg(long, conflicts_with = "yes")]
     pub dry_run: bool,
+    /// Do not ask first, as is done on a terminal
+    #[arg(short = 'y', long)]
+    pub yes: bool,
     /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
@@ -130,6 +140,15 @@ pub struct PurgeArgs {
 /// `spindle workers`.
 #[derive(Debug, Args)]
 pub struct WorkersArgs {
+    /// Which server, which form.
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// `spindle status`.
+#[derive(Debug, Args)]
+#[command(after_help = "The exit code is 0 if the server takes jobs, 1 if not.")]
+pub struct StatusArgs {
     /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
@@ -190,9 +209,9 @@ pub enum ConstraintCommand {
 pub struct Limits {
     /// Only jobs of this queue
     #[arg(long, conflicts_with = "queue_glob", value_parser = parse_queue)]
-    pub queue: Option<String>,
+    pub queue: Option<QueueName>,
     /// Only jobs of queues whose name fits; * is any number of bytes, ? one character
-    #[arg(long, value_name = "PATTERN", value_parser = parse_queue)]
+    #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
     pub queue_glob: Option<String>,
     /// A JSON Pointer: every value of that field of the payload has limits of its own
     #[arg(long, value_name = "POINTER")]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{people::Native, retries::RetryWait, values::parse_queue};
-use crate::quantity::parse_duration_ms;
+use crate::{quantity::parse_duration_ms, queue_name::QueueName};
 
 /// `spindle queue`.
 #[derive(Debug, Args)]
@@ -23,7 +23,7 @@ pub enum QueueCommand {
     Show {
         /// The queue
         #[arg(value_parser = parse_queue)]
-        name: String,
+        name: QueueName,
         /// Which server, which form.
         #[command(flatten)]
         native: Native,
@@ -33,7 +33,7 @@ pub enum QueueCommand {
     Set {
         /// The queue; one that is not there comes to be
         #[arg(value_parser = parse_queue)]
-        name: String,
+        name: QueueName,
         /// What to set.
         #[command(flatten)]
         settings: QueueSettings,

@@ -5,7 +5,10 @@ use std::{fmt, str::FromStr};
 use spindle_core::{JobId, address, queue::QUEUE_NAME_BYTES_MAX};
 use spindle_workq::wire::Uuid;
 
-use crate::quantity::{parse_duration_ms, parse_duration_to_a_day};
+use crate::{
+    quantity::{parse_duration_ms, parse_duration_to_a_day},
+    queue_name::QueueName,
+};
 
 /// A job as any door names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,72 @@ impl FromStr for Rate {
     }
 }
 
+/// What a list is sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SortKey {
+    /// Its number, and with it its age: the server's own order.
+    Id,
+    /// Its queue's name.
+    Queue,
+    /// Its status, in the order of a job's life.
+    Status,
+    /// Its priority.
+    Priority,
+    /// Leases given.
+    Attempts,
+    /// Failures.
+    Fails,
+    /// When it runs, or else was added.
+    Time,
+}
+
+impl SortKey {
+    /// All, with their names.
+    pub const ALL: [(&'static str, Self); 7] = [
+        ("id", Self::Id),
+        ("queue", Self::Queue),
+        ("status", Self::Status),
+        ("priority", Self::Priority),
+        ("attempts", Self::Attempts),
+        ("fails", Self::Fails),
+        ("time", Self::Time),
+    ];
+}
+
+/// How a list is sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sort {
+    /// By what.
+    pub key: SortKey,
+    /// The largest first.
+    pub is_descending: bool,
+}
+
+impl FromStr for Sort {
+    type Err = String;
+
+    /// Reads `priority` or `-priority`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, is_descending) = match text.strip_prefix('-') {
+            Some(name) => (name, true),
+            None => (text, false),
+        };
+        let found = SortKey::ALL.into_iter().find(|(known, _)| *known == name);
+        let key = found.map(|(_, key)| key).ok_or_else(|| {
+            let names: Vec<&str> = SortKey::ALL.iter().map(|(known, _)| *known).collect();
+            format!("use one of {}, with - before it for the largest first", names.join(", "))
+        })?;
+        Ok(Self { key, is_descending })
+    }
+}
+
+impl fmt::Display for Sort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = SortKey::ALL.iter().find(|(_, key)| *key == self.key);
+        f.write_str(known.map_or("", |(name, _)| name))
+    }
+}
+
 pub(super) const PRIORITY_MIN: i64 = i32::MIN as i64;
 /// What every door takes and shows.
 pub(super) const PRIORITY_MAX: i64 = i32::MAX as i64;
@@ -84,11 +153,21 @@ pub(super) fn parse_ttl(text: &str) -> Result<u64, String> {
     }
 }
 
-pub(super) fn parse_queue(text: &str) -> Result<String, String> {
+pub(super) fn parse_queue(text: &str) -> Result<QueueName, String> {
+    text.parse()
+}
+
+/// A pattern of queues' names, which are texts.
+pub(super) fn parse_pattern(text: &str) -> Result<String, String> {
     if (1..=QUEUE_NAME_BYTES_MAX).contains(&text.len()) {
         return Ok(text.to_owned());
     }
-    Err(format!("a queue's name has 1 to {QUEUE_NAME_BYTES_MAX} bytes"))
+    Err(format!("it has 1 to {QUEUE_NAME_BYTES_MAX} bytes"))
+}
+
+/// How often a list is shown anew.
+pub(super) fn parse_interval(text: &str) -> Result<u32, String> {
+    parse_duration_to_a_day(text, 100).map_err(|error| error.to_string())
 }
 
 pub(super) fn parse_uuid(text: &str) -> Result<Uuid, String> {
@@ -110,6 +189,16 @@ mod tests {
         for text in ["", "10", "/s", "10/", "x/s", "-1/s", "10/5", "10/1w", "1/99999999999999999d"]
         {
             assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_sorted_by_a_known_column_either_way() {
+        let sort = |key, is_descending| Ok(Sort { key, is_descending });
+        assert_eq!("priority".parse(), sort(SortKey::Priority, false));
+        assert_eq!("-id".parse(), sort(SortKey::Id, true));
+        for text in ["", "-", "--id", "size", "Priority"] {
+            assert!(text.parse::<Sort>().is_err(), "{text}");
         }
     }
 

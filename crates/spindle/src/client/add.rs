@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Map, Value};
 
 use super::{
     lines::add_lines,
@@ -15,7 +15,8 @@ use super::{
 use crate::{
     cli::{AddArgs, Common, IfTaken, JobOptions, PayloadType, ScheduleArgs},
     exit::{Code, Failure},
-    output::write_line,
+    output::{id_json, write_line},
+    queue_name::QueueName,
 };
 
 /// Adds a job, or one per line, and prints each id.
@@ -46,10 +47,10 @@ fn add_one(server: &Server, common: &Common, job: NewJob) -> anyhow::Result<Code
 }
 
 /// The job that the options describe.
-pub fn new_job(queue: &str, options: &JobOptions, payload: Bytes) -> NewJob {
+pub fn new_job(queue: &QueueName, options: &JobOptions, payload: Bytes) -> NewJob {
     let if_taken = options.if_taken.unwrap_or(IfTaken::Reject);
     NewJob {
-        queue: queue.to_owned(),
+        queue: queue.clone(),
         payload,
         payload_type: options.payload_type.unwrap_or(PayloadType::Bytes),
         ttr_ms: options.ttr,
@@ -74,9 +75,17 @@ pub fn about(job: &NewJob) -> String {
 }
 
 /// Writes the id of an added job.
-pub fn write_id(out: &mut impl Write, common: &Common, queue: &str, id: &str) -> io::Result<()> {
+pub fn write_id(
+    out: &mut impl Write,
+    common: &Common,
+    queue: &QueueName,
+    id: &str,
+) -> io::Result<()> {
     if common.json {
-        return write_line(out, json!({ "id": id, "queue": queue }));
+        let mut object = Map::new();
+        object.insert("id".to_owned(), id_json(id));
+        queue.put(&mut object, "queue");
+        return write_line(out, Value::Object(object));
     }
     write_line(out, id)
 }

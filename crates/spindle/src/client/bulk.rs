@@ -5,18 +5,59 @@ use std::{collections::BTreeMap, io};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{inspect::write_json, native::Native, web::Asking};
+use super::{
+    confirm::{can_be_asked, is_meant},
+    inspect::write_json,
+    native::Native,
+    web::Asking,
+};
 use crate::{
     cli::{Filter, Selection},
     exit::{Code, Failure},
-    output::write_line,
+    output::{jobs_counted, write_line},
+    queue_name::QueueName,
 };
+
+/// What is done to jobs: the API's word for it, and people's before it and after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// They are ended as dead.
+    Cancel,
+    /// They are deleted.
+    Delete,
+    /// They run again.
+    Retry,
+    /// They go to another queue.
+    Move,
+    /// Something else of them is changed.
+    Edit,
+    /// They are kept aside.
+    Park,
+    /// They are not kept aside any more.
+    Release,
+}
+
+impl Action {
+    fn words(self) -> [&'static str; 3] {
+        match self {
+            Self::Cancel => ["cancel", "Cancel", "cancelled"],
+            Self::Delete => ["delete", "Delete", "deleted"],
+            Self::Retry => ["retry", "Retry", "retried"],
+            Self::Move => ["edit", "Move", "moved"],
+            Self::Edit => ["edit", "Change", "changed"],
+            Self::Park => ["park", "Park", "parked"],
+            Self::Release => ["release", "Release", "released"],
+        }
+    }
+}
 
 /// An action on all jobs that a filter means.
 pub struct Bulk {
     body: Map<String, Value>,
-    action: &'static str,
+    action: Action,
     dry_run: bool,
+    /// Nobody is asked.
+    is_meant: bool,
 }
 
 /// What was done, or would be.
@@ -41,14 +82,23 @@ impl Bulk {
     }
 
     /// An action on a selection.
-    pub fn of(selection: &Selection, action: &'static str) -> Self {
-        Self::new(selection.queue.as_deref(), &selection.filter, selection.dry_run, action)
+    pub fn of(selection: &Selection, action: Action) -> Self {
+        let Selection { queue, filter, dry_run, yes, .. } = selection;
+        Self::new(queue.as_ref(), filter, *dry_run, *yes, action)
     }
 
     /// An action on the jobs of a queue, or of all, that a filter means.
-    pub fn new(queue: Option<&str>, filter: &Filter, dry_run: bool, action: &'static str) -> Self {
+    pub fn new(
+        queue: Option<&QueueName>,
+        filter: &Filter,
+        dry_run: bool,
+        is_meant: bool,
+        action: Action,
+    ) -> Self {
         let mut fields = Map::new();
-        fields.extend(queue.map(|queue| ("queue".to_owned(), queue.into())));
+        if let Some(queue) = queue {
+            queue.put(&mut fields, "queue");
+        }
         let statuses: Vec<&str> = filter.status.iter().map(|status| status.word()).collect();
         if !statuses.is_empty() {
             fields.insert("status".to_owned(), statuses.join(",").into());
@@ -57,38 +107,52 @@ impl Bulk {
         fields.extend(others.map(|(name, value)| (name.to_owned(), value.into())));
         let mut body = Map::new();
         body.insert("filter".to_owned(), Value::Object(fields));
-        body.insert("action".to_owned(), action.into());
-        body.insert("dry_run".to_owned(), dry_run.into());
-        Self { body, action, dry_run }
+        let [word, ..] = action.words();
+        body.insert("action".to_owned(), word.into());
+        Self { body, action, dry_run, is_meant }
     }
 
-    /// With one field more.
-    pub fn with(mut self, name: &str, value: &str) -> Self {
-        self.body.insert(name.to_owned(), value.into());
+    /// With more fields.
+    pub fn with(mut self, fields: Map<String, Value>) -> Self {
+        self.body.extend(fields);
         self
     }
 
-    /// Does it, request by request, and tells how many there were.
-    pub fn run(mut self, native: &Native, as_json: bool) -> anyhow::Result<Code> {
+    /// Does it, request by request, and tells how many there were. A person at a terminal is asked
+    /// first.
+    pub fn run(self, native: &Native, as_json: bool) -> anyhow::Result<Code> {
         if self.body.get("filter").and_then(Value::as_object).is_none_or(Map::is_empty) {
             let told = "--all-matching needs a filter: --queue, --status, --door, --tag, --text, \
                         --since or --before";
             return Err(Failure::with(Code::Usage, told));
         }
-        let mut all = Done { dry_run: self.dry_run, ..Done::default() };
+        if !self.dry_run && !self.is_meant && can_be_asked() {
+            let count = self.all(native, true)?.changed;
+            let [_, doing, _] = self.action.words();
+            if count > 0 && !is_meant(&format!("{doing} {}?", jobs_counted(count)))? {
+                return Ok(Code::Error);
+            }
+        }
+        let all = self.all(native, self.dry_run)?;
+        self.tell(&all, as_json)?;
+        Ok(Code::Ok)
+    }
+
+    fn all(&self, native: &Native, dry_run: bool) -> anyhow::Result<Done> {
+        let mut body = self.body.clone();
+        body.insert("dry_run".to_owned(), dry_run.into());
+        let mut all = Done { dry_run, ..Done::default() };
         loop {
-            let asking = Asking::post("/api/v1/jobs/bulk").with(&self.body);
+            let asking = Asking::post("/api/v1/jobs/bulk").with(&body);
             let done: Done = native.ask(asking, "jobs")?;
             all.matched += done.matched;
             all.changed += done.changed;
             for (code, count) in done.refused {
                 *all.refused.entry(code).or_default() += count;
             }
-            let Some(next) = done.next_cursor else { break };
-            self.body.insert("cursor".to_owned(), next.into());
+            let Some(next) = done.next_cursor else { return Ok(all) };
+            body.insert("cursor".to_owned(), next.into());
         }
-        self.tell(&all, as_json)?;
-        Ok(Code::Ok)
     }
 
     fn tell(&self, all: &Done, as_json: bool) -> io::Result<()> {
@@ -97,12 +161,7 @@ impl Bulk {
             return write_json(&mut out, all);
         }
         let would = if self.dry_run { "would be " } else { "" };
-        let changed = match self.action {
-            "delete" => "deleted",
-            "cancel" => "cancelled",
-            "retry" => "retried",
-            _ => "moved",
-        };
+        let [.., changed] = self.action.words();
         let jobs = if all.changed == 1 { "job" } else { "jobs" };
         write_line(&mut out, format_args!("{} {jobs} {would}{changed}", all.changed))?;
         for (code, count) in &all.refused {

@@ -1,4 +1,4 @@
-//! `spindle retry`, `cancel`, `move`, `pause`, `resume` and `purge`.
+//! `spindle retry`, `cancel`, `pause` and `resume`.
 
 use std::{
     io,
@@ -6,25 +6,20 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use ureq::http::Method;
 
 use super::{
-    bulk::Bulk,
+    bulk::{Action, Bulk},
     inspect::write_json,
     native::Native,
     payload,
     session::AskError,
     view::{Job, Queue},
-    web::{Asking, Told, queue_path, told},
+    web::{Asking, Told, told},
 };
 use crate::{
-    cli::{
-        self, CancelArgs, JobName, MoveArgs, PauseArgs, PayloadType, PurgeArgs, ResumeArgs,
-        RetryArgs,
-    },
-    exit::{Code, Failure, whole},
-    output::write_line,
+    cli::{self, CancelArgs, JobName, PauseArgs, PayloadType, ResumeArgs, RetryArgs},
+    exit::{Code, Failure, code_of, whole},
+    queue_name::QueueName,
 };
 
 /// Lets a job run again, with another payload if one is given.
@@ -32,7 +27,8 @@ pub fn retry(args: &RetryArgs) -> anyhow::Result<Code> {
     Bulk::check(&args.filter, args.id.is_some())?;
     let native = Native::of(&args.native)?;
     let Some(id) = args.id else {
-        let bulk = Bulk::new(args.queue.as_deref(), &args.filter, args.dry_run, "retry");
+        let RetryArgs { queue, filter, dry_run, yes, .. } = args;
+        let bulk = Bulk::new(queue.as_ref(), filter, *dry_run, *yes, Action::Retry);
         return bulk.run(&native, args.native.json);
     };
     let about = format!("job {id}");
@@ -58,31 +54,15 @@ pub fn cancel(args: &CancelArgs) -> anyhow::Result<Code> {
     Bulk::check(&selection.filter, !selection.all_matching)?;
     if selection.all_matching {
         let native = Native::of(&args.native)?;
-        return Bulk::of(selection, "cancel").run(&native, args.native.json);
+        return Bulk::of(selection, Action::Cancel).run(&native, args.native.json);
     }
     for_each(&args.native, &selection.ids, |native, id| {
         native.http().ask(Asking::post(&format!("/api/v1/jobs/{id}/cancel")))
     })
 }
 
-/// Moves waiting jobs to another queue.
-pub fn move_to(args: &MoveArgs) -> anyhow::Result<Code> {
-    let selection = &args.selection;
-    Bulk::check(&selection.filter, !selection.all_matching)?;
-    if selection.all_matching {
-        let native = Native::of(&args.native)?;
-        let bulk = Bulk::of(selection, "edit").with("queue", &args.to);
-        return bulk.run(&native, args.native.json);
-    }
-    let body = json!({ "queue": args.to });
-    for_each(&args.native, &selection.ids, |native, id| {
-        let path = format!("/api/v1/jobs/{id}");
-        native.http().ask(Asking::of(Method::PATCH, &path).with(&body))
-    })
-}
-
 /// Changes one job after the other. One that will not be changed does not keep the others from it.
-fn for_each(
+pub fn for_each(
     named: &cli::Native,
     ids: &[JobName],
     change: impl Fn(&Native, JobName) -> Result<Job, AskError>,
@@ -111,13 +91,21 @@ fn for_each(
 /// Gives out no more jobs of a queue; waits until nobody has one, if that is wished.
 pub fn pause(args: &PauseArgs) -> anyhow::Result<Code> {
     let native = Native::of(&args.native)?;
-    change_queue(&native, &args.queue, "pause", args.native.json && args.drain.is_none())?;
+    let how = format!("pause?create={}", args.create);
+    let prints = args.native.json && args.drain.is_none();
+    change_queue(&native, &args.queue, &how, prints).map_err(|error| {
+        if code_of(&error) != Code::NotFound {
+            return error;
+        }
+        let told = format!("{}, or --create pauses it all the same", whole(&error));
+        Failure::with(Code::NotFound, told)
+    })?;
     let Some(wait_ms) = args.drain else { return Ok(Code::Ok) };
     let until = Instant::now() + Duration::from_millis(wait_ms.into());
     let drained = loop {
         let left = until.saturating_duration_since(Instant::now());
         let wait_s = left.min(DRAIN_WAIT_MAX).as_millis().div_ceil(1000);
-        let path = format!("{}/drain?wait_s={wait_s}", queue_path(&args.queue));
+        let path = format!("{}/drain?create=false&wait_s={wait_s}", args.queue.path());
         let asking = Asking::post(&path).waiting(left.min(DRAIN_WAIT_MAX));
         let drained: Drained = native.ask(asking, &format!("queue {}", args.queue))?;
         if drained.drained || Instant::now() >= until {
@@ -155,34 +143,11 @@ pub fn resume(args: &ResumeArgs) -> anyhow::Result<Code> {
     Ok(Code::Ok)
 }
 
-fn change_queue(native: &Native, name: &str, how: &str, prints: bool) -> anyhow::Result<()> {
-    let path = format!("{}/{how}", queue_path(name));
+fn change_queue(native: &Native, name: &QueueName, how: &str, prints: bool) -> anyhow::Result<()> {
+    let path = format!("{}/{how}", name.path());
     let queue: Queue = native.ask(Asking::post(&path), &format!("queue {name}"))?;
     if prints {
         write_json(&mut io::stdout().lock(), &queue)?;
     }
     Ok(())
-}
-
-/// Deletes a queue's ready and scheduled jobs, or says how many there are.
-pub fn purge(args: &PurgeArgs) -> anyhow::Result<Code> {
-    let native = Native::of(&args.native)?;
-    let about = format!("queue {}", args.queue);
-    let path = queue_path(&args.queue);
-    let (answer, count) = if args.dry_run {
-        let queue: Queue = native.ask(Asking::get(&path), &about)?;
-        let matching = queue.jobs.ready + queue.jobs.scheduled;
-        (json!({ "queue": args.queue, "matching": matching }), matching)
-    } else {
-        let answer: Value = native.ask(Asking::post(&format!("{path}/purge")), &about)?;
-        let deleted = answer.get("deleted").and_then(Value::as_u64).unwrap_or_default();
-        (json!({ "queue": args.queue, "deleted": deleted }), deleted)
-    };
-    let mut out = io::stdout().lock();
-    match (args.native.json, args.dry_run) {
-        (true, _) => write_line(&mut out, answer)?,
-        (false, true) => write_line(&mut out, format_args!("{count} jobs would be deleted"))?,
-        (false, false) => write_line(&mut out, format_args!("{count} jobs deleted"))?,
-    }
-    Ok(Code::Ok)
 }

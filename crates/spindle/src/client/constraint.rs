@@ -16,6 +16,7 @@ use crate::{
     cli::{ConstraintArgs, ConstraintCommand, Limits, Rate},
     exit::{Code, Failure},
     output::Rows,
+    queue_name::QueueName,
 };
 
 /// Does what `spindle constraint` was told.
@@ -32,7 +33,9 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
             let mut rows = Rows::new(&["name", "queue", "running-max", "rate", "per"]);
             for rule in &constraints {
                 let field = |name: &str| rule.get(name).map(text_of).unwrap_or_default();
-                let queue = [field("queue"), field("queue_glob")].concat();
+                let queue = rule.get("queue").and_then(Value::as_str);
+                let queue = queue.map(|queue| QueueName::told(Some(queue), None).to_string());
+                let queue = queue.unwrap_or_else(|| field("queue_glob"));
                 rows.add([field("name"), queue, field("running_max"), rate(rule), field("per")]);
             }
             rows.print(&mut out)?;
@@ -51,7 +54,7 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
                         Failure::with(Code::Usage, format!("the constraint is not JSON: {error}"))
                     })?
                 }
-                None => rule_of(limits),
+                None => rule_of(limits)?,
             };
             let path = path(name);
             let asking = Asking::of(Method::PUT, &path).with(&rule);
@@ -69,14 +72,20 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
 }
 
 /// What the options say, as the API takes it. What is null there is not said.
-fn rule_of(limits: &Limits) -> Value {
+fn rule_of(limits: &Limits) -> anyhow::Result<Value> {
     let Limits { queue, queue_glob, per, running_max, rate, burst } = limits;
+    let text = |queue: &QueueName| {
+        let told = format!("queue {queue}: a constraint names queues whose names are text");
+        let text = str::from_utf8(queue.bytes()).map(str::to_owned);
+        text.map_err(|_| Failure::with(Code::Usage, told))
+    };
+    let queue = queue.as_ref().map(text).transpose()?;
     let rate = rate
         .map(|Rate { count, per_ms }| json!({ "count": count, "per_ms": per_ms, "burst": burst }));
-    json!({
+    Ok(json!({
         "queue": queue, "queue_glob": queue_glob, "per": per, "running_max": running_max,
         "rate": rate,
-    })
+    }))
 }
 
 fn path(name: &str) -> String {

@@ -1,6 +1,9 @@
 //! Which command does what.
 
-use super::{add, change, clock, constraint, events, inspect, queue, results, why, work, workers};
+use super::{
+    add, change, clock, constraint, edit, events, inspect, job, jobs, purge, queue, results,
+    status, why, work, workers,
+};
 use crate::{cli::ClientCommand, exit::Code};
 
 /// Runs a client command.
@@ -11,18 +14,22 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Schedule(args) => add::schedule(&args),
         ClientCommand::Result(args) => results::result(&args),
         ClientCommand::Work(args) => work::work(&args),
-        ClientCommand::Job(args) => inspect::job(&args),
-        ClientCommand::Jobs(args) => inspect::jobs(&args),
+        ClientCommand::Job(args) => job::job(&args),
+        ClientCommand::Jobs(args) => jobs::jobs(&args),
         ClientCommand::Queues(args) => inspect::queues(&args),
         ClientCommand::Queue(args) => queue::queue(&args),
         ClientCommand::Delete(args) => inspect::delete(&args),
         ClientCommand::Why(args) => why::why(&args),
         ClientCommand::Retry(args) => change::retry(&args),
         ClientCommand::Cancel(args) => change::cancel(&args),
-        ClientCommand::Move(args) => change::move_to(&args),
+        ClientCommand::Move(args) => edit::move_to(&args),
+        ClientCommand::Edit(args) => edit::edit(&args),
+        ClientCommand::Park(args) => edit::park(&args),
+        ClientCommand::Release(args) => edit::release(&args),
         ClientCommand::Pause(args) => change::pause(&args),
         ClientCommand::Resume(args) => change::resume(&args),
-        ClientCommand::Purge(args) => change::purge(&args),
+        ClientCommand::Purge(args) => purge::purge(&args),
+        ClientCommand::Status(args) => status::status(&args),
         ClientCommand::Workers(args) => workers::workers(&args),
         ClientCommand::Constraint(args) => constraint::constraint(&args),
         ClientCommand::Events(args) => events::events(&args),

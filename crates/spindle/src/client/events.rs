@@ -17,6 +17,7 @@ use crate::{
     cli::EventsArgs,
     exit::{Code, Failure},
     output::{escape, write_line},
+    queue_name::QueueName,
 };
 
 /// Prints events: those that are kept, or with `--follow` those to come.
@@ -96,7 +97,11 @@ fn line(id: &str, mut data: Map<String, Value>, as_json: bool) -> String {
     let mut take = |name: &str| data.remove(name).map(|value| text_of(&value)).unwrap_or_default();
     let (at, kind) = (take("at"), take("type"));
     let rest = data.iter().filter(|(_, value)| !value.is_null());
-    let rest = rest.map(|(name, value)| format!("{name}={}", text_of(value)));
+    let rest = rest.map(|(name, value)| match (name.as_str(), value.as_str()) {
+        ("queue", text @ Some(_)) => format!("queue={}", QueueName::told(text, None)),
+        ("queue_base64", text @ Some(_)) => format!("queue={}", QueueName::told(None, text)),
+        _ => format!("{name}={}", text_of(value)),
+    });
     let cells = [id.to_owned(), at, kind].into_iter().chain(rest);
     cells.map(|cell| escape(&cell)).collect::<Vec<_>>().join("\t")
 }
@@ -110,6 +115,9 @@ mod tests {
         let text = r#"{"type":"dead","at":"T","job":7,"code":"a\tb","run_at":null}"#;
         let data: Map<String, Value> = serde_json::from_str(text).unwrap();
         assert_eq!(line("3.1", data.clone(), false), "3.1\tT\tdead\tcode=a\\tb\tjob=7");
+        let named: Map<String, Value> =
+            serde_json::from_str(r#"{"type":"submitted","at":"T","queue_base64":"/1w="}"#).unwrap();
+        assert_eq!(line("3.2", named, false), "3.2\tT\tsubmitted\tqueue=\\xff\\\\");
         let json: Value = serde_json::from_str(&line("3.1", data, true)).unwrap();
         assert_eq!((&json["id"], &json["job"]), (&"3.1".into(), &7.into()));
     }

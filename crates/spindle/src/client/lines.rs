@@ -16,7 +16,7 @@ use super::{
     server::Server,
     session::{NewJob, Session},
 };
-use crate::{cli::AddArgs, exit::Code};
+use crate::{cli::AddArgs, exit::Code, output::grouped};
 
 /// Jobs that are sent together.
 const BATCH_JOBS: usize = 500;
@@ -37,10 +37,15 @@ pub fn add_lines(args: &AddArgs, path: &Path) -> anyhow::Result<Code> {
     let server = Server::of(&args.common)?;
     let session = server.open()?;
     let progress = Progress::open_end();
-    let mut lines = Lines { args, server, session, batch: Vec::new(), added: 0, progress };
+    let mut lines =
+        Lines { args, server, session, batch: Vec::new(), added: 0, blank: 0, progress };
     let outcome = lines.add_all(&mut BufReader::new(input));
     lines.progress.end();
     outcome.with_context(|| format!("stopped after {} jobs", lines.added))?;
+    if lines.blank > 0 {
+        let lines_are = if lines.blank == 1 { "line is" } else { "lines are" };
+        eprintln!("{} blank {lines_are} skipped", grouped(lines.blank));
+    }
     Ok(Code::Ok)
 }
 
@@ -51,6 +56,8 @@ struct Lines<'a> {
     /// Jobs that wait to be sent together.
     batch: Vec<NewJob>,
     added: u64,
+    /// Lines with nothing on them: they are no jobs.
+    blank: u64,
     progress: Progress,
 }
 
@@ -58,6 +65,10 @@ impl Lines<'_> {
     fn add_all(&mut self, input: &mut impl BufRead) -> anyhow::Result<()> {
         let mut batch_bytes = 0;
         while let Some(line) = self.next_line(input)? {
+            if is_blank(&line) {
+                self.blank += 1;
+                continue;
+            }
             batch_bytes += line.len();
             self.batch.push(new_job(&self.args.queue, &self.args.options, line));
             if self.batch.len() == BATCH_JOBS || batch_bytes >= BATCH_BYTES {
@@ -70,7 +81,7 @@ impl Lines<'_> {
 
     /// The next line. When it will not do, what came before it is still added first.
     fn next_line(&mut self, input: &mut impl BufRead) -> anyhow::Result<Option<Bytes>> {
-        let number = self.added + self.batch.len() as u64 + 1;
+        let number = self.added + self.blank + self.batch.len() as u64 + 1;
         let line = read_line(input, self.server.payload_bytes_max())
             .with_context(|| format!("line {number}"));
         if line.is_err() {
@@ -111,6 +122,11 @@ impl Lines<'_> {
     }
 }
 
+/// Nothing but a line end: that of other systems begins with a carriage return.
+fn is_blank(line: &[u8]) -> bool {
+    matches!(line, b"" | b"\r")
+}
+
 /// The bytes up to the next line end, without it.
 fn read_line(input: &mut impl BufRead, bytes_max: usize) -> anyhow::Result<Option<Bytes>> {
     let mut line = Vec::new();
@@ -137,6 +153,12 @@ mod tests {
             lines.push(line);
         }
         assert_eq!(lines, ["a", "", "b\r", "last"].map(Bytes::from));
+    }
+
+    #[test]
+    fn a_line_is_blank_if_nothing_but_its_end_is_on_it() {
+        assert!(is_blank(b"") && is_blank(b"\r"));
+        assert!(!is_blank(b" ") && !is_blank(b"\t\r") && !is_blank(b"\r\r") && !is_blank(b"x"));
     }
 
     #[test]

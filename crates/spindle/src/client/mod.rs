@@ -5,30 +5,40 @@
 //!   what it tells; `workq` and `web` are the two doors, `line` the connection below, `lost` why a
 //!   worker has its job no more
 //! - `native`: what only the native API can do
-//! - `add`, `lines`, `results`, `inspect`, `work`: jobs and workers
-//! - `bulk`, `change`, `constraint`, `queue`, `events`, `why`, `workers`, `clock`: for who looks after
-//!   a server
-//! - `payload`, `progress`, `when`, `backoff`: what is read, what is shown meanwhile, times, pauses
+//! - `add`, `lines`, `results`, `job`, `jobs`, `inspect`, `work`: jobs and workers
+//! - `bulk`, `change`, `edit`, `purge`, `confirm`: changes, and whether they are meant
+//! - `constraint`, `queue`, `events`, `status` and `attention`, `why`, `workers`, `clock`: for who looks
+//!   after a server
+//! - `payload`, `progress`, `when`, `times`, `backoff`: what is read, what is shown meanwhile, times
+//!   as they are typed and as they are shown, pauses
 
 mod add;
+mod attention;
 mod backoff;
 mod bulk;
 mod change;
 mod clock;
+mod confirm;
 mod constraint;
 mod dispatch;
+mod edit;
 mod events;
 mod inspect;
+mod job;
+mod jobs;
 mod line;
 mod lines;
 mod lost;
 mod native;
 mod payload;
 mod progress;
+mod purge;
 mod queue;
 mod results;
 mod server;
 mod session;
+mod status;
+mod times;
 mod view;
 mod web;
 mod when;

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use ureq::http::{Method, header};
 
@@ -9,14 +10,16 @@ use super::{
     inspect::write_json,
     native::Native,
     session::AskError,
+    times::{lasting, with_distance},
     view::{Queue, text_of},
-    web::{Asking, queue_path},
+    web::Asking,
 };
 use crate::{
     cli::{self, BytesType, QueueArgs, QueueCommand, QueueSettings, RetryWait, Setting},
     exit::Code,
     output::Rows,
     quantity::Written,
+    queue_name::QueueName,
 };
 
 /// So often somebody else may be faster.
@@ -30,9 +33,9 @@ pub fn queue(args: &QueueArgs) -> anyhow::Result<Code> {
     }
 }
 
-fn show(name: &str, args: &cli::Native) -> anyhow::Result<Code> {
+fn show(name: &QueueName, args: &cli::Native) -> anyhow::Result<Code> {
     let native = Native::of(args)?;
-    let queue: Queue = native.ask(Asking::get(&queue_path(name)), &about(name))?;
+    let queue: Queue = native.ask(Asking::get(&name.path()), &about(name))?;
     let mut out = io::stdout().lock();
     if args.json {
         write_json(&mut out, &queue)?;
@@ -40,26 +43,18 @@ fn show(name: &str, args: &cli::Native) -> anyhow::Result<Code> {
     }
     let mut rows = Rows::new(&["field", "value"]);
     let mut add = |name: &str, value: String| rows.add([name.to_owned(), value]);
-    add("queue", queue.name_text());
+    add("queue", queue.queue_name().to_string());
     add("paused", if queue.paused == Some(true) { "yes" } else { "no" }.to_owned());
-    let jobs = &queue.jobs;
-    let counts = [
-        ("ready", Some(jobs.ready)),
-        ("scheduled", Some(jobs.scheduled)),
-        ("leased", jobs.leased),
-        ("parked", jobs.parked),
-        ("done", jobs.done),
-        ("dead", jobs.dead),
-    ];
-    for (name, count) in counts {
-        add(name, count.unwrap_or_default().to_string());
+    for (status, count) in queue.jobs.by_status() {
+        add(status, count.to_string());
     }
     let more = |name: &str| queue.more.get(name).filter(|value| !value.is_null());
     if let Some(age_ms) = more("oldest_ready_age_ms").and_then(Value::as_u64) {
-        add("oldest-ready", Written(age_ms).to_string());
+        add("oldest-ready", lasting(age_ms));
     }
     add("waiting-workers", more("waiting_leases").map(text_of).unwrap_or_default());
-    add("last-asked", more("last_asked_at").map_or("never".to_owned(), text_of));
+    let asked = more("last_asked_at").map(|time| with_distance(&text_of(time), Timestamp::now()));
+    add("last-asked", asked.unwrap_or_else(|| "never".to_owned()));
     let none = Map::new();
     let settings = more("settings").and_then(Value::as_object).unwrap_or(&none);
     for (name, field, written) in SETTINGS {
@@ -99,7 +94,7 @@ fn wait(value: &Value) -> String {
 
 /// Reads the settings, changes what is said, and puts them, unless they changed in between: then
 /// again.
-fn set(name: &str, settings: &QueueSettings, args: &cli::Native) -> anyhow::Result<Code> {
+fn set(name: &QueueName, settings: &QueueSettings, args: &cli::Native) -> anyhow::Result<Code> {
     let native = Native::of(args)?;
     let told = |error| native.told(error, &about(name));
     let mut tries = TRIES;
@@ -117,8 +112,12 @@ fn set(name: &str, settings: &QueueSettings, args: &cli::Native) -> anyhow::Resu
     Ok(Code::Ok)
 }
 
-fn try_to_set(native: &Native, name: &str, settings: &QueueSettings) -> Result<Queue, AskError> {
-    let path = queue_path(name);
+fn try_to_set(
+    native: &Native,
+    name: &QueueName,
+    settings: &QueueSettings,
+) -> Result<Queue, AskError> {
+    let path = name.path();
     let (mut wanted, condition) = match native.http().answer_in_full(Asking::get(&path)) {
         Ok(answer) => {
             let mut queue: Map<String, Value> = answer.json()?;
@@ -185,6 +184,6 @@ fn changes(settings: &QueueSettings) -> Vec<(&'static str, Option<Value>)> {
     said.into_iter().filter_map(|(field, value)| Some((field, value?))).collect()
 }
 
-fn about(name: &str) -> String {
+fn about(name: &QueueName) -> String {
     format!("queue {name}")
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     cli::{Common, PayloadType, ResultArgs, RunArgs},
     exit::{Code, Failure},
-    output::{put_bytes, write_bytes, write_line},
+    output::{id_json, put_bytes, write_bytes, write_line},
     quantity::Written,
 };
 
@@ -66,7 +66,7 @@ fn print_result(common: &Common, result: &Finished) -> anyhow::Result<Code> {
     let mut out = io::stdout().lock();
     if common.json {
         let mut object = Map::new();
-        object.insert("id".to_owned(), json!(result.id));
+        object.insert("id".to_owned(), id_json(&result.id));
         object.insert("success".to_owned(), json!(result.success));
         put_bytes(&mut object, "result", &result.result);
         for (name, text) in &result.remarks {

@@ -87,7 +87,7 @@ impl Server {
     /// What a refusal means. `about` is what was asked for: `job 42`.
     pub fn told(&self, error: AskError, about: &str) -> anyhow::Error {
         match error {
-            AskError::NotFound => Failure::with(Code::NotFound, format!("there is no {about}")),
+            AskError::NotFound => Failure::with(Code::NotFound, not_there(about)),
             AskError::TimedOut => Failure::with(Code::Timeout, format!("{about}: timed out")),
             AskError::LeaseLost(lost) => {
                 Failure::with(Code::Error, format!("{about} {}", lost.told()))
@@ -161,6 +161,12 @@ impl fmt::Display for Server {
             Self::Workq(address) => write!(f, "Workq at {address}"),
         }
     }
+}
+
+fn not_there(about: &str) -> String {
+    // What people mistype most: nobody makes a queue before it has jobs.
+    let lists = if about.starts_with("queue ") { "; `spindle queues` lists them" } else { "" };
+    format!("there is no {about}{lists}")
 }
 
 /// What to do about a problem, where its own words do not say it.

@@ -3,11 +3,15 @@
 use std::io;
 
 use bytes::Bytes;
+use serde_json::Value;
 use spindle_workq::wire::Uuid;
 
 pub use super::lost::Lost;
 use super::view::{Job, Queue};
-use crate::cli::{IfTaken, JobName, JobStatus, PayloadType, RetryWait};
+use crate::{
+    cli::{IfTaken, JobName, JobStatus, PayloadType, RetryWait},
+    queue_name::QueueName,
+};
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +57,7 @@ pub enum AskError {
 #[derive(Debug, Clone)]
 pub struct NewJob {
     /// Its queue.
-    pub queue: String,
+    pub queue: QueueName,
     /// What it carries.
     pub payload: Bytes,
     /// What that is.
@@ -129,7 +133,7 @@ pub struct Report {
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// Only those of this queue.
-    pub queue: Option<String>,
+    pub queue: Option<QueueName>,
     /// Only those of these statuses; none is all.
     pub statuses: Vec<JobStatus>,
     /// Other filters of the native API, by their names there.
@@ -138,6 +142,33 @@ pub struct Wanted {
     pub offset: u32,
     /// At most so many.
     pub limit: u32,
+    /// The newest first, in the order of their numbers.
+    pub newest_first: bool,
+    /// With the first so many bytes of their payloads.
+    pub preview_bytes: Option<u32>,
+}
+
+/// Jobs of a list.
+#[derive(Debug)]
+pub struct Listed {
+    /// Those that were asked for.
+    pub jobs: Vec<Job>,
+    /// How many there are behind them; none if that is not known.
+    pub more: Option<More>,
+}
+
+/// How many jobs there are behind those that were listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct More {
+    /// So many.
+    pub count: u64,
+    /// Or more.
+    pub is_at_least: bool,
+}
+
+impl More {
+    /// There may be more.
+    pub const UNKNOWN: Self = Self { count: 0, is_at_least: true };
 }
 
 /// A conversation with a server.
@@ -158,23 +189,27 @@ pub trait Session {
     /// The result of a job, waiting so long for it.
     fn result(&mut self, job: JobName, wait_ms: u32) -> Result<Finished, AskError>;
 
+    /// A job's id as this door tells it: a number through the native API, a UUID through Workq. A
+    /// job that is not there keeps the name it was given.
+    fn id_of(&mut self, job: JobName) -> Value;
+
     /// A job with its payload.
     fn job(&mut self, job: JobName) -> Result<Job, AskError>;
 
     /// Some jobs.
-    fn jobs(&mut self, wanted: &Wanted) -> Result<Vec<Job>, AskError>;
+    fn jobs(&mut self, wanted: &Wanted) -> Result<Listed, AskError>;
 
     /// All queues.
     fn queues(&mut self) -> Result<Vec<Queue>, AskError>;
 
     /// A queue.
-    fn queue(&mut self, name: &str) -> Result<Queue, AskError>;
+    fn queue(&mut self, name: &QueueName) -> Result<Queue, AskError>;
 
     /// Deletes a job.
     fn delete(&mut self, job: JobName) -> Result<(), AskError>;
 
     /// Waits so long for a job of these queues.
-    fn lease(&mut self, queues: &[String], wait_ms: u32) -> Result<Option<Leased>, AskError>;
+    fn lease(&mut self, queues: &[QueueName], wait_ms: u32) -> Result<Option<Leased>, AskError>;
 
     /// Lets a lease last `ttr_ms` from now.
     fn extend(&mut self, job: &Leased, ttr_ms: u32) -> Result<(), AskError>;

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
+use crate::queue_name::QueueName;
+
 /// A job. What a door does not tell is left out.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Job {
@@ -133,15 +135,54 @@ pub struct Counts {
     pub dead: Option<u64>,
 }
 
+impl Counts {
+    /// By status, in the order of a job's life.
+    pub fn by_status(&self) -> [(&'static str, u64); 6] {
+        let known = |count: Option<u64>| count.unwrap_or(0);
+        [
+            ("scheduled", self.scheduled),
+            ("ready", self.ready),
+            ("leased", known(self.leased)),
+            ("parked", known(self.parked)),
+            ("done", known(self.done)),
+            ("dead", known(self.dead)),
+        ]
+    }
+
+    /// Adds those of another queue.
+    pub fn add(&mut self, other: &Self) {
+        self.ready += other.ready;
+        self.scheduled += other.scheduled;
+        for (sum, count) in [
+            (&mut self.leased, other.leased),
+            (&mut self.parked, other.parked),
+            (&mut self.done, other.done),
+            (&mut self.dead, other.dead),
+        ] {
+            *sum = Some(sum.unwrap_or(0) + count.unwrap_or(0));
+        }
+    }
+}
+
 impl Job {
     /// Its id as text.
     pub fn id_text(&self) -> String {
         text_of(&self.id)
     }
 
-    /// Its queue as text.
-    pub fn queue_text(&self) -> String {
-        name_text(self.queue.as_deref(), self.queue_base64.as_deref())
+    /// Its queue.
+    pub fn queue_name(&self) -> QueueName {
+        QueueName::told(self.queue.as_deref(), self.queue_base64.as_deref())
+    }
+
+    /// How its payload begins, if a list told it.
+    pub fn payload_beginning(&self) -> Option<Bytes> {
+        let field = |name: &str| self.more.get(name).and_then(Value::as_str);
+        match (field("payload_preview"), field("payload_preview_base64")) {
+            (Some(text), _) => Some(Bytes::copy_from_slice(text.as_bytes())),
+            (None, Some(text)) => BASE64_STANDARD.decode(text).ok().map(Bytes::from),
+            (None, None) => None,
+        }
     }
 
     /// With payload and result as text too, where they are bytes that are text.
@@ -172,16 +213,10 @@ impl Outcome {
 }
 
 impl Queue {
-    /// Its name as text.
-    pub fn name_text(&self) -> String {
-        name_text(self.name.as_deref(), self.name_base64.as_deref())
+    /// Its name.
+    pub fn queue_name(&self) -> QueueName {
+        QueueName::told(self.name.as_deref(), self.name_base64.as_deref())
     }
-}
-
-/// A name for people: bytes that are no text are shown as far as they are.
-fn name_text(text: Option<&str>, base64: Option<&str>) -> String {
-    let decoded = || BASE64_STANDARD.decode(base64.unwrap_or_default()).unwrap_or_default();
-    text.map_or_else(|| String::from_utf8_lossy(&decoded()).into_owned(), str::to_owned)
 }
 
 /// Bytes that came as JSON, exactly as written, or in base64.

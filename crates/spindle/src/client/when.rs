@@ -23,6 +23,12 @@ pub fn parse_when(text: &str, now_ms: u64) -> Result<u64, String> {
 /// The last second that the protocol can spell.
 const LAST_MS: u64 = 253_402_207_200_000;
 
+/// A time as the native API takes it.
+pub fn rfc3339(time_ms: u64) -> String {
+    let ms = i64::try_from(time_ms).unwrap_or(i64::MAX);
+    Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX).to_string()
+}
+
 /// Now, in milliseconds since 1970.
 pub fn now_ms() -> u64 {
     u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)

@@ -1,10 +1,13 @@
 //! `spindle why`.
 
-use std::io;
+use std::io::{self, IsTerminal};
 
+use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{inspect::write_json, native::Native, view::text_of, web::Asking};
+use super::{
+    inspect::write_json, native::Native, times::with_distance, view::text_of, web::Asking,
+};
 use crate::{cli::WhyArgs, exit::Code, output::Rows};
 
 /// Says why a job is not running.
@@ -18,10 +21,13 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Code> {
         return Ok(Code::Ok);
     }
     let field = |value: &Value, name: &str| value.get(name).map(text_of).unwrap_or_default();
+    let (now, for_eyes) = (Timestamp::now(), io::stdout().is_terminal());
     let mut rows = Rows::new(&["reason", "what is known", "until"]);
     let reasons = why.get("reasons").and_then(Value::as_array);
     for reason in reasons.into_iter().flatten() {
-        rows.add(["code", "text", "until"].map(|name| field(reason, name)));
+        let until = field(reason, "until");
+        let until = if for_eyes { with_distance(&until, now) } else { until };
+        rows.add([field(reason, "code"), field(reason, "text"), until]);
     }
     rows.print(&mut out)?;
     Ok(Code::Ok)

@@ -1,11 +1,12 @@
 //! `spindle workers`.
 
-use std::io;
+use std::io::{self, IsTerminal};
 
+use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{inspect::write_json, native::Native, view::text_of};
-use crate::{cli::WorkersArgs, exit::Code, output::Rows};
+use super::{inspect::write_json, native::Native, times::distance_of, view::text_of};
+use crate::{cli::WorkersArgs, exit::Code, output::Rows, queue_name::QueueName};
 
 /// Lists the workers and what they hold.
 pub fn workers(args: &WorkersArgs) -> anyhow::Result<Code> {
@@ -16,13 +17,24 @@ pub fn workers(args: &WorkersArgs) -> anyhow::Result<Code> {
         workers.iter().try_for_each(|worker| write_json(&mut out, worker))?;
         return Ok(Code::Ok);
     }
+    let (now, for_eyes) = (Timestamp::now(), io::stdout().is_terminal());
     let mut rows = Rows::new(&["worker", "door", "queues", "last-seen", "jobs"]);
     for worker in &workers {
         let field = |name: &str| worker.get(name).map(words).unwrap_or_default();
-        rows.add([field("name"), field("door"), field("queues"), field("seen_at"), field("jobs")]);
+        let seen = field("seen_at");
+        let seen = if for_eyes { distance_of(&seen, now) } else { seen };
+        rows.add([field("name"), field("door"), queues(worker), seen, field("jobs")]);
     }
     rows.print(&mut out)?;
     Ok(Code::Ok)
+}
+
+/// The queues' names, each with a blank between.
+fn queues(worker: &Value) -> String {
+    let list = |name: &str| worker.get(name).and_then(Value::as_array).into_iter().flatten();
+    let texts = list("queues").map(|name| QueueName::told(name.as_str(), None));
+    let coded = list("queues_base64").map(|name| QueueName::told(None, name.as_str()));
+    texts.chain(coded).map(|name| name.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 /// A list as words, each with a blank between.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use jiff::Timestamp;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use spindle_core::address;
 use spindle_workq::{
     client::{Client, ClientError},
@@ -14,11 +14,14 @@ use spindle_workq::{
 
 use super::{
     line::Line,
-    session::{AskError, Finished, Leased, Lost, NewJob, Report, Session, Wanted},
+    session::{AskError, Finished, Leased, Listed, Lost, More, NewJob, Report, Session, Wanted},
     view::{Counts, Job, Queue},
     when::now_ms,
 };
-use crate::cli::{JobName, JobStatus, PayloadType};
+use crate::{
+    cli::{JobName, JobStatus, PayloadType},
+    queue_name::QueueName,
+};
 
 /// How long an answer may take beyond what a command itself waits for.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -47,6 +50,7 @@ impl WorkqSession {
 
     fn jobs_page(&mut self, wanted: &Wanted, listed: u32) -> Result<Vec<JobInfo>, AskError> {
         let queue = wanted.queue.as_ref().ok_or_else(|| unable("lists jobs of one queue only"))?;
+        check_name(queue)?;
         let offset = wanted.offset.saturating_add(listed);
         let limit = (wanted.limit - listed).min(PAGE);
         Ok(match wanted.statuses[..] {
@@ -54,6 +58,21 @@ impl WorkqSession {
             [JobStatus::Scheduled] => self.0.inspect_scheduled_jobs(queue, offset, limit)?,
             _ => return Err(unable("lists ready and scheduled jobs only")),
         })
+    }
+}
+
+impl WorkqSession {
+    /// How many jobs there are behind a full list, as far as the queue's numbers tell.
+    fn more(&mut self, wanted: &Wanted) -> More {
+        let numbers = wanted.queue.as_ref().map(|queue| self.0.inspect_queue(queue));
+        // The list is there all the same.
+        let Some(Ok(numbers)) = numbers else { return More::UNKNOWN };
+        let total = match wanted.statuses[..] {
+            [JobStatus::Scheduled] => numbers.scheduled,
+            _ => numbers.ready,
+        };
+        let seen = u64::from(wanted.offset) + u64::from(wanted.limit);
+        More { count: total.saturating_sub(seen), is_at_least: false }
     }
 }
 
@@ -109,11 +128,18 @@ impl Session for WorkqSession {
         Ok(finished(self.0.result(uuid(job), wait_ms)?))
     }
 
+    fn id_of(&mut self, job: JobName) -> Value {
+        json!(uuid(job).to_string())
+    }
+
     fn job(&mut self, job: JobName) -> Result<Job, AskError> {
         Ok(shown(&self.0.inspect_job(uuid(job))?))
     }
 
-    fn jobs(&mut self, wanted: &Wanted) -> Result<Vec<Job>, AskError> {
+    fn jobs(&mut self, wanted: &Wanted) -> Result<Listed, AskError> {
+        if wanted.newest_first {
+            return Err(unable("lists jobs in the order in which they are given out only"));
+        }
         if let Some((name, _)) = wanted.filters.first() {
             return Err(unable(&format!("lists jobs by no {}", name.replace('_', " "))));
         }
@@ -127,7 +153,9 @@ impl Session for WorkqSession {
                 break;
             }
         }
-        Ok(jobs)
+        let is_full = jobs.len() == wanted.limit as usize;
+        let more = is_full.then(|| self.more(wanted));
+        Ok(Listed { jobs, more })
     }
 
     fn queues(&mut self) -> Result<Vec<Queue>, AskError> {
@@ -143,7 +171,8 @@ impl Session for WorkqSession {
         }
     }
 
-    fn queue(&mut self, name: &str) -> Result<Queue, AskError> {
+    fn queue(&mut self, name: &QueueName) -> Result<Queue, AskError> {
+        check_name(name)?;
         Ok(queue_shown(self.0.inspect_queue(name)?))
     }
 
@@ -151,7 +180,8 @@ impl Session for WorkqSession {
         Ok(self.0.delete(uuid(job))?)
     }
 
-    fn lease(&mut self, queues: &[String], wait_ms: u32) -> Result<Option<Leased>, AskError> {
+    fn lease(&mut self, queues: &[QueueName], wait_ms: u32) -> Result<Option<Leased>, AskError> {
+        queues.iter().try_for_each(check_name)?;
         match self.0.lease(queues, wait_ms) {
             Ok(job) => Ok(Some(Leased {
                 id: job.id.to_string(),
@@ -205,6 +235,15 @@ fn unable(what: &str) -> AskError {
     ))
 }
 
+/// Refuses a queue that the protocol cannot spell.
+fn check_name(queue: &QueueName) -> Result<(), AskError> {
+    if wire::is_name(queue.bytes()) {
+        return Ok(());
+    }
+    let takes = "takes names of 1 to 255 letters, digits, `_`, `-` and `.`";
+    Err(unable(&format!("cannot name the queue {queue}: it {takes}")))
+}
+
 /// The job in Workq's words.
 fn spell(job: &NewJob) -> Result<wire::NewJob, AskError> {
     if job.payload_type != PayloadType::Bytes || !job.tags.is_empty() || job.unique.is_some() {
@@ -221,12 +260,10 @@ fn spell(job: &NewJob) -> Result<wire::NewJob, AskError> {
     };
     let attempts_max = job.attempts_max.map_or(Ok(ATTEMPTS_MAX), u8::try_from);
     let attempts_max = attempts_max.map_err(|_| unable("knows up to 255 --max-attempts"))?;
-    if !wire::is_name(job.queue.as_bytes()) {
-        return Err(unable("takes names of 1 to 255 letters, digits, `_`, `-` and `.`"));
-    }
+    check_name(&job.queue)?;
     Ok(wire::NewJob {
         id: job.id.unwrap_or_else(|| Uuid::from_bytes(uuid::Uuid::new_v4().into_bytes())),
-        name: Bytes::copy_from_slice(job.queue.as_bytes()),
+        name: job.queue.bytes().clone(),
         ttr_ms: job.ttr_ms,
         ttl_ms: job.ttl_ms,
         priority: job.priority,

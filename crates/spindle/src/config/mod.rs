@@ -5,6 +5,7 @@
 
 mod address;
 mod file;
+mod parse;
 mod resolve;
 mod show;
 mod table;

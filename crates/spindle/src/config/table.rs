@@ -7,6 +7,7 @@ use spindle_webhook::{Hook, HookError};
 use tracing_subscriber::filter::LevelFilter;
 
 use super::address::parse_listen;
+use super::parse::{parse_count, parse_level, parse_switch, parse_sync};
 use crate::quantity::{parse_duration, parse_size};
 
 /// Everything `spindle serve` can be told.
@@ -40,6 +41,8 @@ pub struct Config {
     pub jobd_master: Option<SocketAddr>,
     /// Most leases of a Gearman job that says nothing itself; 0 is no limit.
     pub gearman_attempts_max: u32,
+    /// Gearman clients get exceptions whether they have asked for them or not.
+    pub gearman_exceptions: bool,
     /// Jobs may be pushed to whatever address a LightJQ worker gives.
     pub lightjq_allow_urls: bool,
     /// How long a Jobq query may compute.
@@ -80,6 +83,7 @@ impl Config {
             http: None,
             jobd_master: None,
             gearman_attempts_max: 0,
+            gearman_exceptions: false,
             lightjq_allow_urls: false,
             jobq_query_time: Duration::ZERO,
             jobq_list_bytes_max: 0,
@@ -137,11 +141,6 @@ pub struct Setting {
     pub help: &'static str,
     /// Reads a value into the configuration. With several values it is called for each.
     pub apply: fn(&mut Config, &str) -> Result<(), String>,
-}
-
-fn parse_count(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| *count > 0);
-    count.ok_or_else(|| "write a whole number from 1".to_owned())
 }
 
 /// All settings, in the order in which they are shown.
@@ -316,6 +315,19 @@ pub const TABLE: &[Setting] = &[
         },
     },
     Setting {
+        name: "gearman-exceptions",
+        value: "",
+        shape: Shape::Switch,
+        default: "false",
+        in_file: true,
+        help: "Send WORK_EXCEPTION to Gearman clients that have not asked for it with OPTION_REQ \
+               too. Without it they get WORK_FAIL.",
+        apply: |config, text| {
+            config.gearman_exceptions = parse_switch(text)?;
+            Ok(())
+        },
+    },
+    Setting {
         name: "http",
         value: "ADDR",
         shape: Shape::One,
@@ -477,15 +489,7 @@ pub const TABLE: &[Setting] = &[
         in_file: true,
         help: "What to log on standard error: `off`, `error`, `warn`, `info`, `debug` or `trace`.",
         apply: |config, text| {
-            config.log_level = match text {
-                "off" => LevelFilter::OFF,
-                "error" => LevelFilter::ERROR,
-                "warn" => LevelFilter::WARN,
-                "info" => LevelFilter::INFO,
-                "debug" => LevelFilter::DEBUG,
-                "trace" => LevelFilter::TRACE,
-                _ => return Err("use off, error, warn, info, debug or trace".to_owned()),
-            };
+            config.log_level = parse_level(text)?;
             Ok(())
         },
     },
@@ -506,30 +510,6 @@ impl Setting {
 /// What the environment names of the server begin with.
 pub const ENVIRONMENT_PREFIX: &str = "SPINDLE_SERVE_";
 
-fn parse_switch(text: &str) -> Result<bool, String> {
-    match text {
-        "true" | "1" | "yes" => Ok(true),
-        "false" | "0" | "no" => Ok(false),
-        _ => Err("use true or false".to_owned()),
-    }
-}
-
-fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
-    let interval = |ms: &str| {
-        let ms = ms.parse().ok().filter(|ms| (1..=INTERVAL_MS_MAX).contains(ms));
-        ms.map(|ms| SyncPolicy::Interval(Duration::from_millis(ms)))
-            .ok_or_else(|| format!("the interval is 1 to {INTERVAL_MS_MAX} milliseconds"))
-    };
-    match text {
-        "always" => Ok(SyncPolicy::Always),
-        "os" => Ok(SyncPolicy::Os),
-        _ => match text.strip_prefix("interval:") {
-            Some(ms) => interval(ms),
-            None => Err("use always, interval:MS or os".to_owned()),
-        },
-    }
-}
-
 /// Less would not hold the largest event, more is not addressed.
 const SEGMENT_BYTES: RangeInclusive<u64> = (64 << 10)..=(2 << 30);
 
@@ -538,9 +518,6 @@ const JOBQ_QUERY_TIME: RangeInclusive<Duration> =
 
 /// Less would not hold one job.
 const JOBQ_LIST_BYTES: RangeInclusive<usize> = (1 << 10)..=(1 << 30);
-
-/// An hour: who wants less often wants `os`.
-const INTERVAL_MS_MAX: u64 = 3_600_000;
 
 #[cfg(test)]
 mod tests {
@@ -594,17 +571,5 @@ mod tests {
         }
         let last = (config.jobq_query_time, config.jobq_list_bytes_max);
         assert_eq!(last, (Duration::from_mins(10), 1 << 30));
-    }
-
-    #[test]
-    fn sync_takes_its_three_forms_only() {
-        assert_eq!(parse_sync("always"), Ok(SyncPolicy::Always));
-        assert_eq!(parse_sync("os"), Ok(SyncPolicy::Os));
-        let one = SyncPolicy::Interval(Duration::from_millis(1));
-        assert_eq!(parse_sync("interval:1"), Ok(one));
-        assert!(parse_sync("interval:3600000").is_ok());
-        for text in ["", "never", "interval", "interval:", "interval:0", "interval:3600001"] {
-            assert!(parse_sync(text).is_err(), "{text}");
-        }
     }
 }

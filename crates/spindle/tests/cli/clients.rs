@@ -213,9 +213,14 @@ fn jobs_asks_page_by_page_and_prints_tabs_between_columns() {
                 (*cursor_offset..150).take(*limit as usize).map(|n| info(id(n as u8))).collect();
             list(&jobs, encode::job)
         }
+        Request::InspectQueue { name } => {
+            let queue = QueueInfo { name: name.clone(), ready: 1_500, scheduled: 2 };
+            list(&[queue], encode::queue)
+        }
         _ => refused("what?"),
     });
     let output = fake.spindle(&["jobs", "mail", "--limit", "120", "--offset", "10"]).unwrap();
+    assert_eq!(stderr(&output), "and 1,370 more (--limit, --offset)\n");
     let text = stdout(&output);
     assert_eq!(text.lines().count(), 120);
     let first = "mail\tready\t7\t1\t1\t2016-08-22T01:50:51Z\ta\\tb";
@@ -223,7 +228,10 @@ fn jobs_asks_page_by_page_and_prints_tabs_between_columns() {
     let asked: Vec<_> = fake.requests();
     let page =
         |cursor_offset, limit| Request::InspectJobs { name: name("mail"), cursor_offset, limit };
-    assert_eq!(asked, [page(10, 100), page(110, 20)]);
+    let count = Request::InspectQueue { name: name("mail") };
+    assert_eq!(asked, [page(10, 100), page(110, 20), count]);
+    let output = fake.spindle(&["jobs", "mail", "--limit", "200", "--offset", "10"]).unwrap();
+    assert_eq!(stderr(&output), "");
 }
 
 #[test]

@@ -71,6 +71,36 @@ fn a_job_submitted_over_http_is_worked_at_the_shell_and_outlives_a_restart() {
     assert_eq!(served.end().code(), Some(0));
 }
 
+/// Of a query that would take minutes, in few steps that take long.
+#[test]
+fn the_end_does_not_wait_for_a_query_of_jobqs() {
+    let (_folder, data) = data();
+    let long = ["--jobq-query-time", "10m", "--shutdown-timeout", "1h"];
+    let mut served = serve(&[&ANY_PORTS[..], &["--data", &data], &long].concat());
+    let address = served.address_of("http");
+    let payload = json!("a".repeat(1_000_000));
+    let (status, job) = ask(&served, "POST /api/v0/job/create", &payload);
+    assert_eq!((status, &job["state"]), (200, &json!(["CREATED"])));
+    let terms: Vec<Value> = (10..74)
+        .map(|n| json!(["NOT LIKE", "payload", format!("'%{}{n}%'", "a".repeat(240))]))
+        .collect();
+    let poll = json!({ "query": terms, "state": ["TAKEN"] }).to_string();
+    let poll = Asked::new(&address, "POST /api/v0/job/poll", &poll);
+    // What was sent before these has come in.
+    for _ in 0..3 {
+        assert_eq!(ask(&served, "GET /api/v0/job/1", &Value::Null).0, 200);
+    }
+    served.ask_to_end();
+    let (status, body) = poll.answer();
+    let told: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &told["code"]), (503, &json!("stopping")));
+    assert_eq!(served.await_end().code(), Some(0));
+
+    let served = serve_on(&data);
+    let (_, job) = ask(&served, "GET /api/v0/job/1", &Value::Null);
+    assert_eq!(job["state"], json!(["CREATED"]));
+}
+
 #[test]
 fn the_end_answers_who_waits_and_closes_event_streams() {
     let (_folder, data) = data();

@@ -6,9 +6,10 @@
 //! - `http`: the server's HTTP door
 //! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
 //! - `native`: the commands for people through it
+//! - `pages`: the examples of docs/commands.md; `readme`: those of the README
+//! - `people`: what people see and are asked, some of it on a `terminal`
 //! - `queue`: tries, and the settings of queues
 //! - `web`: the URLs they take; `proxy`: TLS and a path in front of a server
-//! - `pages`: the examples of docs/commands.md; `readme`: those of the README
 //! - `serve`: the server itself, and a session with it
 //! - `webhook`: who is told of dead jobs
 //! - `verify`: what is said of the folders it leaves
@@ -26,6 +27,8 @@ mod native;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
+mod people;
+#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod queue;
@@ -33,6 +36,8 @@ mod queue;
 mod readme;
 #[cfg(test)]
 mod serve;
+#[cfg(test)]
+mod terminal;
 #[cfg(test)]
 mod usage;
 #[cfg(test)]

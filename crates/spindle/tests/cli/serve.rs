@@ -59,6 +59,11 @@ impl Served {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Where a door listens, as the greeting says.
     pub fn address_of(&self, door: &str) -> String {
         let (_, after) = self.greeting.split_once(&format!("{door} on ")).unwrap();

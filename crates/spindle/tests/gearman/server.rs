@@ -27,17 +27,23 @@ pub struct Served {
 
 impl Served {
     pub fn new() -> Served {
-        Served::with_http_on("off")
+        Served::with_http_on("off", &[])
+    }
+
+    /// With more flags.
+    pub fn with(flags: &[&str]) -> Served {
+        Served::with_http_on("off", flags)
     }
 
     pub fn with_http() -> Served {
-        Served::with_http_on("127.0.0.1:0")
+        Served::with_http_on("127.0.0.1:0", &[])
     }
 
-    fn with_http_on(http: &str) -> Served {
+    fn with_http_on(http: &str, flags: &[&str]) -> Served {
         let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
             .args(["serve", "--memory", "--gearman", "127.0.0.1:0", "--workq", "127.0.0.1:0"])
             .args(["--http", http, "--jobd-master", "off"])
+            .args(flags)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

@@ -1,4 +1,5 @@
-//! What the API sets for a queue holds for Gearman's jobs in it, whose protocol has no such thing.
+//! What the API sets for a queue holds for Gearman's jobs in it, whose protocol has no such thing;
+//! and what the server's own flags say.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -103,4 +104,26 @@ fn a_queues_backoff_and_its_number_of_failures_hold_for_background_jobs() {
         let job = failed(&served, &mut worker, &handle, fails);
         assert_eq!(job["status"] == "dead", fails == 3, "{job}");
     }
+}
+
+/// What a client that has asked for nothing hears of a worker's exception.
+fn heard_of_an_exception(served: &Served) -> Response {
+    let (mut client, mut worker) = (served.connect(), served.connect());
+    let kind = SubmitKind::Foreground(Priority::Normal);
+    let [function, payload] = [&b"f"[..], b"payload"].map(Bytes::from_static);
+    client.send(&Request::Submit(Submit { kind, function, unique: Bytes::new(), payload }));
+    let Response::JobCreated { handle } = client.hear() else { panic!("submitted a job") };
+    worker.can_do("f");
+    worker.send(&Request::Grab(GrabKind::Plain));
+    assert!(matches!(worker.hear(), Response::JobAssign(job) if job.handle == handle));
+    worker.send(&Request::WorkException { handle, data: Bytes::from_static(b"boom") });
+    client.hear()
+}
+
+#[test]
+fn exceptions_reach_clients_that_never_asked_if_the_server_was_told_so() {
+    let heard = heard_of_an_exception(&Served::with(&["--gearman-exceptions"]));
+    assert!(matches!(&heard, Response::WorkException { data, .. } if data == "boom"), "{heard:?}");
+    let heard = heard_of_an_exception(&Served::new());
+    assert!(matches!(heard, Response::WorkFail { .. }), "{heard:?}");
 }

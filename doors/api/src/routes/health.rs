@@ -37,8 +37,13 @@ pub(crate) async fn alive(State(api): State<Api>) -> Response {
     responses((status = 200, description = "It takes jobs", body = Health),
         (status = 503, description = "It does not, and why", body = Health)))]
 pub(crate) async fn ready(State(api): State<Api>) -> Response {
+    health(readiness(&api))
+}
+
+/// `ok`, or why the server takes no jobs.
+pub(crate) fn readiness(api: &Api) -> &'static str {
     let gauges = api.engine().gauges();
-    health(if api.engine().failure().is_some() {
+    if api.engine().failure().is_some() {
         "log_failed"
     } else if *api.stopping().borrow() || gauges.is_stopping {
         "stopping"
@@ -46,7 +51,7 @@ pub(crate) async fn ready(State(api): State<Api>) -> Response {
         "disk_full"
     } else {
         "ok"
-    })
+    }
 }
 
 /// Numbers for Prometheus, in the OpenMetrics text format.

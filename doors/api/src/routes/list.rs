@@ -5,17 +5,21 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::Uri;
 use axum::http::request::Parts;
 use serde::{Deserialize, Serialize};
-use spindle_core::JobId;
+use spindle_core::{JobId, JobImage};
 use spindle_http::{Answered, Code, Problem, ProblemBody};
+use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
+use crate::count::Total;
 use crate::extract::query;
 use crate::filter::{JobFilter, Order, Walk};
 use crate::view::{Bodies, Job};
 
 const LIMIT: usize = 50;
 const LIMIT_MAX: usize = 1_000;
+/// The longest beginning of a payload that a list tells.
+const PREVIEW_BYTES_MAX: u32 = 256;
 
 /// Which page of a list.
 #[derive(Deserialize, IntoParams)]
@@ -30,7 +34,15 @@ pub(crate) struct Paging {
     #[serde(default)]
     #[param(inline)]
     order: Order,
+    /// Tell with each job how its payload begins: at most so many bytes, 1 to 256.
+    payload_preview: Option<u32>,
+    /// Count the jobs that are meant, whatever `limit` and `cursor` say: `total`.
+    #[serde(default)]
+    count: bool,
 }
+
+/// The names of what [`Paging`] says.
+const PAGING: [&str; 5] = ["limit", "cursor", "order", "payload_preview", "count"];
 
 /// Which jobs to list, and which page of them.
 pub(crate) struct Asked {
@@ -43,8 +55,7 @@ impl FromRequestParts<Api> for Asked {
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
         let pairs = parts.uri.query().unwrap_or_default().split('&');
-        let is_paging =
-            |pair: &&str| matches!(pair.split('=').next(), Some("limit" | "cursor" | "order"));
+        let is_paging = |pair: &&str| PAGING.contains(&pair.split('=').next().unwrap_or_default());
         let (paging, filter): (Vec<&str>, Vec<&str>) = pairs.partition(is_paging);
         let part = |pairs: Vec<&str>| -> Answered<Uri> {
             let text = format!("/?{}", pairs.join("&"));
@@ -67,6 +78,12 @@ pub(crate) struct Page {
     /// the list goes on at `next_cursor`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     partial: bool,
+    /// With `count`: so many jobs are meant. It may be a moment ahead of the disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<usize>,
+    /// There was more to look through than one request may: there are `total` jobs or more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    total_is_at_least: bool,
 }
 
 /// List jobs by number, the oldest or the newest first. What is told of a job is on disk; whether
@@ -82,22 +99,57 @@ pub(crate) async fn list(State(api): State<Api>, asked: Asked) -> Answered<Json<
     if !(1..=LIMIT_MAX).contains(&limit) {
         return Err(Problem::new(Code::OutOfRange, "limit is 1 to 1000"));
     }
+    let preview = asked.paging.payload_preview;
+    if preview.is_some_and(|bytes| !(1..=PREVIEW_BYTES_MAX).contains(&bytes)) {
+        return Err(Problem::new(Code::OutOfRange, "payload_preview is 1 to 256"));
+    }
     let cursor = asked.paging.cursor.as_deref().map(read_cursor).transpose()?;
-    let mut walk = Walk::new(asked.filter.read(&api)?, asked.paging.order, cursor);
+    let filter = asked.filter.read(&api)?;
+    let counted = match asked.paging.count {
+        true => Some(filter.clone().count(&api).await?),
+        false => None,
+    };
+    let mut walk = Walk::new(filter, asked.paging.order, cursor);
     let mut jobs = Vec::new();
     while jobs.len() < limit && walk.next().is_some() && !walk.is_spent() {
         let images = walk.stretch(&api, limit - jobs.len()).await?;
-        let host = &api.options().host;
-        jobs.extend(
-            images
-                .iter()
-                .map(|image| Job::new(image, Bodies::default(), host).held(api.engine(), image)),
-        );
+        jobs.extend(shown(&api, images, preview).await?);
     }
     api.desk().durable(walk.gate()).await;
     let partial = jobs.len() < limit && walk.next().is_some();
     let next_cursor = walk.next().map(|next| next.0.to_string());
-    Ok(Json(Page { jobs, next_cursor, partial }))
+    let (total, total_is_at_least) = match counted {
+        Some(Total { jobs, is_all }) => (Some(jobs), !is_all),
+        None => (None, false),
+    };
+    Ok(Json(Page { jobs, next_cursor, partial, total, total_is_at_least }))
+}
+
+/// Jobs as a list tells them. Where their payloads are looked into, that is done on a thread of its
+/// own: they may have to come from the disk, and nobody else shall wait for that.
+async fn shown(api: &Api, images: Vec<JobImage>, preview: Option<u32>) -> Answered<Vec<Job>> {
+    let new = |api: &Api, image: &JobImage| {
+        Job::new(image, Bodies::default(), &api.options().host).held(api.engine(), image)
+    };
+    let Some(max) = preview else {
+        return Ok(images.iter().map(|image| new(api, image)).collect());
+    };
+    let api = api.clone();
+    let task = spawn_blocking(move || {
+        let with_beginning = |image: &JobImage| {
+            let job = new(&api, image);
+            let place = image.payload.as_ref();
+            let id = JobId(image.id);
+            match place.and_then(|place| api.engine().payload_beginning(id, place, max)) {
+                Some(bytes) => job.beginning(&bytes),
+                None => job,
+            }
+        };
+        images.iter().map(with_beginning).collect()
+    });
+    task.await.map_err(|_| {
+        Problem::new(Code::Unreadable, "looking into payloads failed; see the server's log")
+    })
 }
 
 fn read_cursor(text: &str) -> Answered<JobId> {

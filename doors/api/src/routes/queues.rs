@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use spindle_core::queue::QueueSettings;
 use spindle_core::state::{QueueListing, Sought};
-use spindle_core::{JobId, State as Core, Status};
-use spindle_engine::{Engine, Sighted, Tally, Which};
+use spindle_core::{JobId, Rejection, State as Core, Status};
+use spindle_engine::{Engine, QueueTraffic, Refused, Sighted, Tally, Which};
 use tokio::select;
 use tokio::time::{Instant, sleep_until};
 use utoipa::{IntoParams, ToSchema};
@@ -53,6 +53,14 @@ pub(crate) struct Queue {
     next_ready_age_ms: Option<u64>,
     /// What went through it in the last 50 to 60 seconds.
     last_minute: Counted,
+    /// Clients of all doors that wait for a job of it now, up to 1,000.
+    waiting_leases: usize,
+    /// When a worker last asked for its jobs, since the server began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_asked_at: Option<String>,
+    /// In a list: the most unfinished jobs it may hold, if that is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jobs_max: Option<u64>,
 }
 
 /// What went through a queue.
@@ -96,11 +104,6 @@ pub(crate) struct Counts {
 pub(crate) struct QueueInFull {
     #[serde(flatten)]
     queue: Queue,
-    /// Clients of all doors that wait for a job of it now, up to 1,000.
-    waiting_leases: usize,
-    /// When a worker last asked for its jobs, since the server began.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_asked_at: Option<String>,
     /// How long ago its oldest ready job was submitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest_ready_age_ms: Option<u64>,
@@ -235,7 +238,7 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
         (queues, last)
     });
     for (name, queue) in &mut queues {
-        queue.last_minute = api.engine().traffic(name).last_minute.into();
+        note_traffic(api.engine(), name, queue);
     }
     let queues = queues.into_iter().map(|(_, queue)| queue).collect();
     Ok(Json(Page { queues, next_cursor: last.map(|name| naming::to_base64(&name)) }))
@@ -259,7 +262,19 @@ fn told(state: &Core, queue: &QueueListing, now_ms: u64) -> Queue {
         },
         next_ready_age_ms: next.flatten().map(|job| now_ms.saturating_sub(job.created_ms())),
         last_minute: Counted::default(),
+        waiting_leases: 0,
+        last_asked_at: None,
+        jobs_max: state.queue(&queue.name).and_then(|queue| queue.settings().jobs_max),
     }
+}
+
+/// What the state does not know: who comes and goes.
+fn note_traffic(engine: &Engine, name: &Bytes, queue: &mut Queue) -> QueueTraffic {
+    let traffic = engine.traffic(name);
+    queue.last_minute = traffic.last_minute.into();
+    queue.waiting_leases = engine.waiting_leases(name);
+    queue.last_asked_at = traffic.asked_ms.map(instant::shown);
+    traffic
 }
 
 /// When the oldest ready job of a queue was submitted. None if there is none, or if it is not
@@ -305,14 +320,13 @@ async fn shown(api: &Api, name: &Bytes) -> Answered<Told> {
 
 fn in_full(api: &Api, name: &Bytes, mut queue: Queue, settings: Settings) -> Told {
     let engine = api.engine();
-    let traffic = engine.traffic(name);
-    queue.last_minute = traffic.last_minute.into();
+    let traffic = note_traffic(engine, name, &mut queue);
+    // It stands in the settings.
+    queue.jobs_max = None;
     let age = |ms: u64| engine.now_ms().saturating_sub(ms);
     let tag = settings.tag();
     let body = QueueInFull {
         queue,
-        waiting_leases: engine.waiting_leases(name),
-        last_asked_at: traffic.asked_ms.map(instant::shown),
         oldest_ready_age_ms: oldest_ready_ms(engine, name).map(age),
         since_start: traffic.total.into(),
         settings,
@@ -324,16 +338,37 @@ fn no_queue() -> Problem {
     Problem::new(Code::QueueNotFound, "the queue has no jobs and no settings")
 }
 
+/// Whether a queue that is not there may come to be.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PauseAsked {
+    /// `false`: a queue that is not there is 404, and nothing is paused. `true` if not said: it is
+    /// there by being paused.
+    create: Option<bool>,
+}
+
 /// Give out no more jobs of a queue. Those that are leased go on.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/pause",
     operation_id = "pause_queue", tag = "queues",
-    params(("name" = String, Path, description = "Its name, percent-encoded")),
+    params(("name" = String, Path, description = "Its name, percent-encoded"), PauseAsked),
     responses(
         (status = 200, description = "The queue as it is now", body = QueueInFull),
         (status = "4XX", description = "Refused", body = ProblemBody,
             content_type = "application/problem+json")))]
-pub(crate) async fn pause(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
-    change(&api, &name, |settings| settings.paused = true).await
+pub(crate) async fn pause(
+    State(api): State<Api>,
+    QueuePath(name): QueuePath,
+    Args(asked): Args<PauseAsked>,
+) -> Answered<Told> {
+    pause_now(&api, &name, asked.create).await
+}
+
+async fn pause_now(api: &Api, name: &Bytes, create: Option<bool>) -> Answered<Told> {
+    if create.unwrap_or(true) {
+        return change(api, name, |settings| settings.paused = true).await;
+    }
+    change_there(api, name, |settings| settings.paused = true).await
 }
 
 /// Give out a queue's jobs again.
@@ -345,12 +380,7 @@ pub(crate) async fn pause(State(api): State<Api>, QueuePath(name): QueuePath) ->
         (status = "4XX", description = "Refused", body = ProblemBody,
             content_type = "application/problem+json")))]
 pub(crate) async fn resume(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
-    let (known, gate) = api.engine().queue(&name);
-    if known.is_none() {
-        api.desk().durable(gate).await;
-        return Err(no_queue());
-    }
-    change(&api, &name, |settings| settings.paused = false).await
+    change_there(&api, &name, |settings| settings.paused = false).await
 }
 
 /// Replace a queue's settings; what is left out becomes the default. Pausing is not among them.
@@ -400,6 +430,8 @@ pub(crate) async fn set(
 pub(crate) struct DrainAsked {
     /// In seconds, at most 300; 0, and what is not said, does not wait.
     wait_s: Option<u64>,
+    /// `false`: a queue that is not there is 404, and nothing is paused. `true` if not said.
+    create: Option<bool>,
 }
 
 /// How far a drain is.
@@ -431,7 +463,7 @@ pub(crate) async fn drain(
     }
     let deadline = Instant::now() + Duration::from_secs(wait_s);
     let (mut moves, mut stopping) = (api.desk().moves(), api.stopping());
-    let _: Told = change(&api, &name, |settings| settings.paused = true).await?;
+    let _: Told = pause_now(&api, &name, asked.create).await?;
     loop {
         let (listing, gate) = api.engine().queue(&name);
         let leased = listing.map_or(0, |queue| queue.counts[Status::Leased as usize]);
@@ -451,6 +483,24 @@ pub(crate) async fn drain(
 
 async fn change(api: &Api, name: &Bytes, change: impl Fn(&mut QueueSettings)) -> Answered<Told> {
     api.desk().change(|engine| engine.change_queue(name, &change)).await?;
+    changed(api, name).await
+}
+
+/// As [`change`], of a queue that is there.
+async fn change_there(
+    api: &Api,
+    name: &Bytes,
+    change: impl Fn(&mut QueueSettings),
+) -> Answered<Told> {
+    let done = api.desk().change(|engine| engine.change_queue_there(name, &change)).await;
+    done.map_err(|refused| match refused {
+        Refused::Rejected(Rejection::NotFound, _) => no_queue(),
+        other => other.into(),
+    })?;
+    changed(api, name).await
+}
+
+async fn changed(api: &Api, name: &Bytes) -> Answered<Told> {
     match shown(api, name).await {
         // Setting everything to its default lets an empty queue go: that is what it is now.
         Err(problem) if problem.code == Code::QueueNotFound => {

@@ -48,14 +48,20 @@ pub(crate) struct Worker {
     /// When it first asked for a job, since the server began.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_seen_at: Option<String>,
-    /// When it last asked for a job. Not there for one that has a job from before the server began
-    /// and has not asked since.
+    /// When it was last heard of: it asked for a job, waited for one, extended a lease or ended one.
+    /// Not there for one that was not heard of since the server began, or for an hour, and has a
+    /// job.
     #[serde(skip_serializing_if = "Option::is_none")]
     seen_at: Option<String>,
-    /// The queues it asked for last, at most 32 of them; base64 where a name is no UTF-8.
+    /// The queues it asked for last, as far as their names are UTF-8; at most 32 of all.
     queues: Vec<String>,
+    /// Those whose names are no UTF-8, in base64.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    queues_base64: Vec<String>,
     /// How many it asked for.
     queues_count: usize,
+    /// So many of its requests wait for a job now.
+    waiting: u32,
     /// The jobs it has.
     jobs: Vec<Held>,
 }
@@ -65,8 +71,12 @@ pub(crate) struct Worker {
 pub(crate) struct Held {
     /// Its number.
     id: u64,
-    /// Its queue, base64 where the name is no UTF-8.
-    queue: String,
+    /// Its queue, where the name is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
+    /// Its queue in base64, where the name is no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_base64: Option<String>,
     /// Which attempt it is.
     attempt: u32,
     /// When the lease was given.
@@ -106,8 +116,10 @@ impl Who {
     }
 }
 
-/// List the workers that have asked for jobs through any door, and what each has. A list for
-/// people; after a restart a worker is on it again once it asks again.
+/// List the workers that have asked for jobs through any door, and what each has. A worker leaves
+/// the list with its connection; one without (the API's) when it has no job, waits for none and was
+/// not heard of for a minute. A list for people; after a restart a worker is on it again once it
+/// asks again.
 #[utoipa::path(get, path = "/api/v1/workers",
     operation_id = "list_workers", tag = "workers", params(Asked),
     responses(
@@ -122,13 +134,15 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
     }
     let (seen, next) = api.engine().workers(from);
     let (mut held, gate, partial) = held(&api).await;
-    let mut workers: Vec<Worker> = seen
-        .iter()
-        .map(|worker| {
-            let who = Who::new(worker.door, worker.holder, &worker.name);
-            told(worker, held.remove(&who).map(|held| held.jobs).unwrap_or_default())
-        })
-        .collect();
+    let now_ms = api.engine().now_ms();
+    let mut workers = Vec::new();
+    for worker in &seen {
+        let who = Who::new(worker.door, worker.holder, &worker.name);
+        let jobs = held.remove(&who).map(|held| held.jobs).unwrap_or_default();
+        if !jobs.is_empty() || !worker.is_gone(now_ms) {
+            workers.push(told(worker, jobs));
+        }
+    }
     // With more pages, whoever is left may be on one of them.
     if from == 0 && next.is_none() {
         let mut unseen: Vec<Worker> = held.into_iter().map(unseen).collect();
@@ -172,29 +186,34 @@ async fn held(api: &Api) -> (HashMap<Who, Holding>, Gate, bool) {
 }
 
 fn job(image: &JobImage, lease: &Lease) -> Held {
+    let (queue, queue_base64) = naming::told(&image.queue);
     Held {
         id: image.id,
-        queue: name(&image.queue),
+        queue,
+        queue_base64,
         attempt: image.attempts,
         started_at: instant::shown(lease.started_ms),
         deadline_at: lease.deadline_ms.map(instant::shown),
     }
 }
 
-fn name(queue: &[u8]) -> String {
-    let (text, base64) = naming::told(queue);
-    text.or(base64).unwrap_or_default()
-}
-
 fn told(worker: &WorkerView, jobs: Vec<Held>) -> Worker {
+    let (mut queues, mut queues_base64) = (Vec::new(), Vec::new());
+    for queue in &worker.queues {
+        let (text, base64) = naming::told(queue);
+        queues.extend(text);
+        queues_base64.extend(base64);
+    }
     Worker {
         name: String::from_utf8_lossy(&worker.name).into_owned(),
         door: door_word(worker.door),
         connection: (worker.holder != 0).then_some(worker.holder),
         first_seen_at: Some(instant::shown(worker.first_asked_ms)),
-        seen_at: Some(instant::shown(worker.last_asked_ms)),
-        queues: worker.queues.iter().map(|queue| name(queue)).collect(),
+        seen_at: Some(instant::shown(worker.last_seen_ms)),
+        queues,
+        queues_base64,
         queues_count: worker.queues_count,
+        waiting: worker.waits,
         jobs,
     }
 }
@@ -208,7 +227,9 @@ fn unseen((who, holding): (Who, Holding)) -> Worker {
         first_seen_at: None,
         seen_at: None,
         queues: Vec::new(),
+        queues_base64: Vec::new(),
         queues_count: 0,
+        waiting: 0,
         jobs: holding.jobs,
     }
 }

@@ -291,3 +291,77 @@ async fn a_list_waits_for_what_it_tells_and_not_for_what_it_does_not() {
     bench.log.hold(false);
     assert_eq!(asked.await, [2]);
 }
+
+async fn total(bench: &Bench, query: &str) -> (Value, Value) {
+    let page = bench.get(&format!("/api/v1/jobs?limit=1&count=true{query}")).await.json();
+    assert!(page["jobs"].as_array().unwrap().len() <= 1, "{page}");
+    (page["total"].clone(), page["total_is_at_least"].clone())
+}
+
+#[tokio::test]
+async fn a_list_counts_what_it_means_if_it_is_asked_to() {
+    let bench = Bench::new();
+    crowd(&bench).await;
+    for (query, count) in [
+        ("", 8),
+        ("&queue=a", 4),
+        ("&queue=nowhere", 0),
+        ("&status=dead", 2),
+        ("&status=dead,ready&queue=b", 2),
+        ("&tag=red", 4),
+        ("&tag=big&status=dead", 2),
+        ("&door=workq", 0),
+        ("&created_before=2020-01-01T00:00:00Z", 0),
+        ("&created_from=2020-01-01T00:00:00Z", 8),
+        ("&cursor=7", 8),
+        ("&order=desc&queue=a", 4),
+    ] {
+        assert_eq!(total(&bench, query).await, (json!(count), Value::Null), "{query}");
+    }
+    assert_eq!(bench.get("/api/v1/jobs?limit=1").await.json()["total"], Value::Null);
+    bench.get("/api/v1/jobs?count=yes").await.is_problem(400, "bad_field");
+}
+
+#[tokio::test]
+async fn what_one_request_cannot_count_is_told_as_at_least() {
+    let bench = Bench::new();
+    for _ in 0..30_000 {
+        let empty = BytesRef::empty(Type::Bytes);
+        let mut submit = Submit::new(JobId(0), "q".into(), Origin::Workq, empty);
+        submit.tags = vec!["odd".into()];
+        bench.engine.submit(NewJob { submit, payload: "".into(), kind: Type::Bytes }).unwrap();
+    }
+    bench.engine.nudge();
+    assert_eq!(total(&bench, "&queue=q").await, (json!(30_000), Value::Null));
+    let (count, is_at_least) = total(&bench, "&tag=odd").await;
+    assert_eq!(is_at_least, true);
+    assert!((25_600..30_000).contains(&count.as_u64().unwrap()), "{count}");
+}
+
+#[tokio::test]
+async fn a_list_tells_how_payloads_begin_if_it_is_asked_to() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q", "payload": {"to": "ann"} })).await;
+    bench.submit(json!({ "queue": "q", "payload": "grüße" })).await;
+    bench.submit(json!({ "queue": "q", "payload_base64": "/wAB" })).await;
+    bench.submit(json!({ "queue": "q" })).await;
+    let begin = async |bytes: u32| {
+        let page = bench.get(&format!("/api/v1/jobs?payload_preview={bytes}")).await.json();
+        let jobs = page["jobs"].as_array().unwrap().iter();
+        let told = |job: &Value| {
+            let base64 = &job["payload_preview_base64"];
+            if base64.is_null() { job["payload_preview"].clone() } else { base64.clone() }
+        };
+        jobs.map(told).collect::<Vec<Value>>()
+    };
+    assert_eq!(begin(256).await, ["{\"to\":\"ann\"}", "\"grüße\"", "/wAB", ""]);
+    // The fourth byte is the first half of a letter.
+    assert_eq!(begin(4).await, ["{\"to", "\"gr", "/wAB", ""]);
+    assert_eq!(begin(1).await, ["{", "\"", "/w==", ""]);
+    let page = bench.get("/api/v1/jobs").await.json();
+    assert_eq!(page["jobs"][0]["payload_preview"], Value::Null);
+    for wrong in ["0", "257", "x", "-1"] {
+        let told = bench.get(&format!("/api/v1/jobs?payload_preview={wrong}")).await;
+        assert_eq!(told.status, 400, "{wrong}");
+    }
+}

@@ -31,6 +31,8 @@ mod page;
 #[cfg(test)]
 mod queues;
 #[cfg(test)]
+mod server;
+#[cfg(test)]
 mod strangers;
 #[cfg(test)]
 mod wait;

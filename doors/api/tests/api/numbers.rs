@@ -202,6 +202,7 @@ async fn the_description_names_every_route_and_every_type() {
             "get /api/v1/jobs/{id}/why",
             "get /api/v1/queues",
             "get /api/v1/queues/{name}",
+            "get /api/v1/server",
             "get /api/v1/workers",
             "get /healthz",
             "get /metrics",

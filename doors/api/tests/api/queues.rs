@@ -2,6 +2,7 @@
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use crate::bench::{Bench, Reply, json as json_request};
 
@@ -33,16 +34,15 @@ async fn a_queue_counts_its_jobs_by_status() {
     });
     let queue = json!({
         "name": "q", "paused": false, "jobs": counts, "next_ready_age_ms": 1500,
-        "last_minute": through,
+        "last_minute": through, "waiting_leases": 0,
+        "last_asked_at": "2026-01-02T03:04:05.678Z",
     });
     let list = bench.get("/api/v1/queues").await.json();
     assert_eq!(list, json!({ "queues": [queue] }));
     let mut told = bench.get("/api/v1/queues/q").await.json();
     let more = told.as_object_mut().unwrap();
     assert_eq!(more.remove("settings").unwrap(), json!({}));
-    assert_eq!(more.remove("waiting_leases").unwrap(), json!(0));
     assert_eq!(more.remove("since_start").unwrap(), through);
-    assert_eq!(more.remove("last_asked_at").unwrap(), json!("2026-01-02T03:04:05.678Z"));
     assert_eq!(more.remove("oldest_ready_age_ms").unwrap(), json!(1500));
     assert_eq!(told, queue);
 }
@@ -223,4 +223,40 @@ async fn a_drain_pauses_and_waits_until_no_worker_has_a_job() {
     assert_eq!((&told["paused"], &told["jobs"]["ready"]), (&json!(true), &json!(1)));
     let long = bench.call(Method::POST, "/api/v1/queues/a/drain?wait_s=301").await;
     long.is_problem(400, "out_of_range");
+}
+
+#[tokio::test]
+async fn a_queue_that_is_not_there_is_paused_only_if_it_may_come_to_be() {
+    let bench = Bench::new();
+    for path in ["pause?create=false", "drain?create=false", "resume"] {
+        let told = bench.call(Method::POST, &format!("/api/v1/queues/mial/{path}")).await;
+        told.is_problem(404, "queue_not_found");
+    }
+    assert_eq!(bench.get("/api/v1/queues").await.json(), json!({ "queues": [] }));
+    bench.submit(json!({ "queue": "mail" })).await;
+    let told = bench.call(Method::POST, "/api/v1/queues/mail/pause?create=false").await.json();
+    assert_eq!(told["paused"], true);
+    for path in ["pause", "drain?create=true"] {
+        let told = bench.call(Method::POST, &format!("/api/v1/queues/new/{path}")).await;
+        assert_eq!(told.status, StatusCode::OK, "{}", told.text());
+    }
+    let wrong = bench.call(Method::POST, "/api/v1/queues/mail/pause?create=maybe").await;
+    wrong.is_problem(400, "bad_field");
+}
+
+#[tokio::test]
+async fn the_list_tells_who_waits_for_a_queue_and_how_much_it_may_hold() {
+    let bench = Bench::new();
+    set(&bench, "q", json!({ "jobs_max": 7 })).await;
+    let wait = json!({ "queues": ["q"], "wait_s": 60 });
+    let waiting = tokio::spawn(bench.router.clone().oneshot(json_request(
+        Method::POST,
+        "/api/v1/lease",
+        &wait,
+    )));
+    bench.waits(1).await;
+    let list = bench.get("/api/v1/queues").await.json();
+    let queue = &list["queues"][0];
+    assert_eq!((&queue["waiting_leases"], &queue["jobs_max"]), (&json!(1), &json!(7)));
+    waiting.abort();
 }

@@ -1,11 +1,13 @@
 //! Who works, and on what.
 
+use axum::http::Method;
 use serde_json::{Value, json};
 use spindle_core::command::{Lease, Select};
 use spindle_core::job::Origin;
 use spindle_engine::{Caller, ConnectionId, Mailbox};
+use tower::ServiceExt;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, json as json_request};
 
 async fn workers(bench: &Bench) -> Vec<Value> {
     bench.get("/api/v1/workers").await.json()["workers"].as_array().unwrap().clone()
@@ -83,4 +85,91 @@ async fn who_has_a_job_and_was_forgotten_is_told_all_the_same() {
     assert_eq!((&told[0]["name"], &told[0]["seen_at"]), (&json!("ann"), &Value::Null));
     assert_eq!(told[0]["jobs"][0]["id"], 1);
     bench.get("/api/v1/workers?cursor=x").await.is_problem(400, "bad_field");
+}
+
+async fn names(bench: &Bench) -> Vec<String> {
+    let told = workers(bench).await;
+    told.iter().map(|worker| worker["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_worker_leaves_the_list_a_minute_after_it_was_last_heard_of() {
+    let bench = Bench::new();
+    lease_as(&bench, "ann", json!(["a"])).await;
+    bench.pass(60_000);
+    assert_eq!(names(&bench).await, ["ann"]);
+    bench.pass(1);
+    assert_eq!(names(&bench).await, [""; 0]);
+    lease_as(&bench, "ann", json!(["a"])).await;
+    assert_eq!(names(&bench).await, ["ann"]);
+}
+
+#[tokio::test]
+async fn a_worker_in_a_long_poll_is_not_gone() {
+    let bench = Bench::new();
+    let wish = json!({ "queues": ["a"], "worker": "ann", "wait_s": 300 });
+    let request = json_request(Method::POST, "/api/v1/lease", &wish);
+    let waiting = tokio::spawn(bench.router.clone().oneshot(request));
+    bench.waits(1).await;
+    bench.pass(299_000);
+    let told = workers(&bench).await;
+    assert_eq!((&told[0]["name"], &told[0]["waiting"]), (&json!("ann"), &json!(1)));
+    assert_eq!(told[0]["seen_at"], "2026-01-02T03:09:04.678Z");
+    bench.pass(1_000);
+    assert_eq!(waiting.await.unwrap().unwrap().status(), 204);
+    bench.pass(60_000);
+    assert_eq!(names(&bench).await, ["ann"]);
+    bench.pass(1);
+    assert_eq!(names(&bench).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_worker_with_a_long_job_is_not_gone_and_has_a_minute_after_it() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "a", "ttr_ms": 1_800_000 })).await;
+    let lease = lease_as(&bench, "ann", json!(["a"])).await;
+    bench.pass(1_700_000);
+    let told = workers(&bench).await;
+    assert_eq!((&told[0]["name"], &told[0]["queues"]), (&json!("ann"), &json!(["a"])));
+    assert_eq!(told[0]["jobs"][0]["id"], 1);
+    let token = lease["lease_token"].as_str().unwrap();
+    bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await;
+    bench.pass(60_000);
+    assert_eq!(names(&bench).await, ["ann"]);
+    bench.pass(1);
+    assert_eq!(names(&bench).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_heartbeat_is_a_sign_of_life_and_one_with_a_lost_lease_is_not() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "a", "ttr_ms": 100_000, "fails_max": 9 })).await;
+    let first = lease_as(&bench, "ann", json!(["a"])).await;
+    let extend = async |lease: &Value| {
+        let token = lease["lease_token"].as_str().unwrap();
+        bench.post(&format!("/api/v1/leases/{token}/extend"), json!({"ttr_ms": 100_000})).await
+    };
+    bench.pass(90_000);
+    assert_eq!(extend(&first).await.status, 200);
+    assert_eq!(workers(&bench).await[0]["seen_at"], "2026-01-02T03:05:35.678Z");
+    bench.pass(100_000);
+    bench.ready(1).await;
+    lease_as(&bench, "bob", json!(["a"])).await;
+    bench.pass(10_000);
+    assert_eq!(extend(&first).await.status, 409);
+    let told = workers(&bench).await;
+    assert_eq!((told.len(), &told[0]["name"]), (1, &json!("bob")));
+    assert_eq!(told[0]["seen_at"], "2026-01-02T03:07:15.678Z");
+}
+
+#[tokio::test]
+async fn queues_of_any_name_are_told_apart_from_their_base64() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue_base64": "/y8A" })).await;
+    let body = json!({ "queues": ["/y8A"], "queues_base64": ["/y8A"], "worker": "ann" });
+    bench.post("/api/v1/lease", body).await;
+    let told = &workers(&bench).await[0];
+    assert_eq!((&told["queues"], &told["queues_base64"]), (&json!(["/y8A"]), &json!(["/y8A"])));
+    let job = &told["jobs"][0];
+    assert_eq!((&job["queue"], &job["queue_base64"]), (&Value::Null, &json!("/y8A")));
 }

@@ -1,20 +1,39 @@
 //! Who is connected to this door and what they can do; volatile, and only for people to look at.
+//!
+//! Every connection may name 1,024 functions, so nothing here that a packet causes walks over
+//! names: one name costs a fixed number of look-ups, however many there are.
+
+mod function;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::Bound;
 
 use bytes::Bytes;
 
-/// Functions remembered without a worker or a job; above it they are forgotten.
+use function::{Function, Name};
+
+/// Functions remembered without a worker or a job; above it the one named longest ago goes.
 const IDLE_FUNCTIONS_MAX: usize = 10_000;
 
 /// One connection.
-#[derive(Debug, Clone)]
-pub(crate) struct Entry {
+#[derive(Debug)]
+struct Entry {
+    address: IpAddr,
+    /// What it calls itself.
+    id: Option<Bytes>,
+    /// What it can do, by the place its session gave each.
+    functions: BTreeMap<u64, Bytes>,
+}
+
+/// A connection as a list shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub number: u64,
     pub address: IpAddr,
     /// What it calls itself.
     pub id: Option<Bytes>,
-    /// What it can do, oldest first.
+    /// What it can do, the newest first.
     pub functions: Vec<Bytes>,
 }
 
@@ -23,25 +42,25 @@ pub(crate) struct Entry {
 pub(crate) struct Roll {
     last_number: u64,
     entries: BTreeMap<u64, Entry>,
-    /// Each with how many workers can do it.
-    functions: BTreeMap<Bytes, u64>,
+    functions: BTreeMap<Name, Function>,
+    last_idle: u64,
+    /// Functions without a worker, the one named longest ago first.
+    idle: BTreeMap<u64, Name>,
 }
 
 impl Roll {
     /// A connection came. Returns its number.
     pub fn enter(&mut self, address: IpAddr) -> u64 {
         self.last_number += 1;
-        let entry = Entry { address, id: None, functions: Vec::new() };
+        let entry = Entry { address, id: None, functions: BTreeMap::new() };
         self.entries.insert(self.last_number, entry);
         self.last_number
     }
 
     /// A connection is gone.
     pub fn leave(&mut self, number: u64) {
-        let Some(entry) = self.entries.remove(&number) else { return };
-        for function in entry.functions {
-            self.count(&function, false);
-        }
+        self.reset_abilities(number);
+        self.entries.remove(&number);
     }
 
     pub fn set_id(&mut self, number: u64, id: Bytes) {
@@ -50,97 +69,193 @@ impl Roll {
         }
     }
 
-    /// A worker can do a function, or no longer does.
-    pub fn set_ability(&mut self, number: u64, function: &Bytes, able: bool) {
+    /// A worker can do a function from now on. It names the place, and a function only once.
+    pub fn add_ability(&mut self, number: u64, place: u64, function: &Bytes) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
-        let at = entry.functions.iter().position(|known| known == function);
-        match (at, able) {
-            (None, true) => entry.functions.push(function.clone()),
-            (Some(at), false) => {
-                entry.functions.remove(at);
-            }
-            _ => return,
+        if entry.functions.insert(place, function.clone()).is_none() {
+            self.gain_worker(function);
         }
-        self.count(function, able);
     }
 
-    /// A function was named: it is listed until somebody drops it.
+    /// A worker no longer can do what it named at this place.
+    pub fn remove_ability(&mut self, number: u64, place: u64) {
+        let Some(entry) = self.entries.get_mut(&number) else { return };
+        if let Some(function) = entry.functions.remove(&place) {
+            self.lose_worker(&function);
+        }
+    }
+
+    /// A worker can do nothing any more.
+    pub fn reset_abilities(&mut self, number: u64) {
+        let Some(entry) = self.entries.get_mut(&number) else { return };
+        for function in std::mem::take(&mut entry.functions).into_values() {
+            self.lose_worker(&function);
+        }
+    }
+
+    /// A function was named: it is listed until somebody drops it, or until too many have been
+    /// named after it.
     pub fn note_function(&mut self, function: &Bytes) {
-        if self.functions.contains_key(function) {
+        let name = Name::of(function);
+        let known = self.functions.entry(name.clone()).or_default();
+        if known.workers() > 0 {
             return;
         }
-        if self.functions.len() >= IDLE_FUNCTIONS_MAX {
-            self.functions.retain(|_, workers| *workers > 0);
+        self.last_idle += 1;
+        if let Some(before) = known.set_idle(self.last_idle) {
+            self.idle.remove(&before);
         }
-        self.functions.insert(function.clone(), 0);
+        self.idle.insert(self.last_idle, name);
+        if self.idle.len() > IDLE_FUNCTIONS_MAX
+            && let Some((_, oldest)) = self.idle.pop_first()
+        {
+            self.functions.remove(&oldest);
+        }
     }
 
-    fn count(&mut self, function: &Bytes, more: bool) {
-        self.note_function(function);
-        if let Some(workers) = self.functions.get_mut(function) {
-            *workers = if more { *workers + 1 } else { workers.saturating_sub(1) };
+    fn gain_worker(&mut self, function: &Bytes) {
+        let known = self.functions.entry(Name::of(function)).or_default();
+        if let Some(place) = known.gain_worker() {
+            self.idle.remove(&place);
+        }
+    }
+
+    fn lose_worker(&mut self, function: &Bytes) {
+        if self.functions.get_mut(&function[..]).is_some_and(Function::lose_worker) {
+            self.note_function(function);
         }
     }
 
     /// How many workers can do a function; none if nobody has named it.
     pub fn workers(&self, function: &[u8]) -> Option<u64> {
-        self.functions.get(function).copied()
+        self.functions.get(function).map(Function::workers)
     }
 
-    /// A person drops a function.
+    /// A person drops a function nobody can do.
     pub fn forget_function(&mut self, function: &[u8]) {
-        self.functions.remove(function);
+        if self.workers(function) == Some(0)
+            && let Some(known) = self.functions.remove(function)
+            && let Some(place) = known.idle()
+        {
+            self.idle.remove(&place);
+        }
     }
 
     /// Known functions behind this one, with how many workers can do them.
     pub fn functions_after(&self, after: Option<&[u8]>, limit: usize) -> Vec<(Bytes, u64)> {
-        use std::ops::Bound;
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.functions
             .range::<[u8], _>((start, Bound::Unbounded))
             .take(limit)
-            .map(|(name, workers)| (name.clone(), *workers))
+            .map(|(name, known)| (name.bytes().clone(), known.workers()))
             .collect()
     }
 
-    /// Connections with their numbers.
-    pub fn entries(&self) -> impl Iterator<Item = (u64, &Entry)> {
-        self.entries.iter().map(|(number, entry)| (*number, entry))
+    /// The connection that came next after this one.
+    pub fn entry_after(&self, number: u64) -> Option<Listed> {
+        let behind = (Bound::Excluded(number), Bound::Unbounded);
+        let (number, entry) = self.entries.range(behind).next()?;
+        let functions = entry.functions.values().rev().cloned().collect();
+        Some(Listed { number: *number, address: entry.address, id: entry.id.clone(), functions })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::function::take_steps;
     use super::*;
+
+    fn enter(roll: &mut Roll) -> u64 {
+        roll.enter(IpAddr::from([127, 0, 0, 1]))
+    }
 
     #[test]
     fn a_worker_counts_once_for_a_function_and_no_more_when_it_is_gone() {
         let mut roll = Roll::default();
-        let number = roll.enter(IpAddr::from([127, 0, 0, 1]));
+        let number = enter(&mut roll);
         let (one, two) = (Bytes::from_static(b"one"), Bytes::from_static(b"two"));
-        roll.set_ability(number, &one, true);
-        roll.set_ability(number, &one, true);
-        roll.set_ability(number, &two, true);
+        roll.add_ability(number, 0, &one);
+        roll.add_ability(number, 0, &one);
+        roll.add_ability(number, 1, &two);
         assert_eq!((roll.workers(b"one"), roll.workers(b"two")), (Some(1), Some(1)));
-        roll.set_ability(number, &two, false);
-        roll.set_ability(number, &two, false);
+        assert_eq!(roll.entry_after(0).unwrap().functions, [two.clone(), one.clone()]);
+        roll.remove_ability(number, 1);
+        roll.remove_ability(number, 1);
         roll.leave(number);
         assert_eq!(roll.functions_after(None, 9), [(one.clone(), 0), (two.clone(), 0)]);
         assert_eq!(roll.functions_after(Some(b"one"), 9), [(two, 0)]);
+        assert_eq!(roll.entry_after(0), None);
         roll.forget_function(b"one");
         assert_eq!(roll.workers(b"one"), None);
     }
 
     #[test]
-    fn idle_functions_are_forgotten_rather_than_too_many_kept() {
+    fn the_idle_function_named_longest_ago_is_forgotten_rather_than_too_many_kept() {
         let mut roll = Roll::default();
-        let number = roll.enter(IpAddr::from([127, 0, 0, 1]));
+        let number = enter(&mut roll);
         let able = Bytes::from_static(b"able");
-        roll.set_ability(number, &able, true);
-        for idle in 0..2 * IDLE_FUNCTIONS_MAX {
-            roll.note_function(&Bytes::from(idle.to_string()));
+        roll.note_function(&able);
+        roll.add_ability(number, 0, &able);
+        let named = |idle: usize| Bytes::from(idle.to_string());
+        for idle in 0..IDLE_FUNCTIONS_MAX {
+            roll.note_function(&named(idle));
         }
-        assert!(roll.functions.len() <= IDLE_FUNCTIONS_MAX);
-        assert_eq!(roll.workers(b"able"), Some(1));
+        assert_eq!(roll.functions.len(), IDLE_FUNCTIONS_MAX + 1);
+        // Named again, so the next one is the oldest.
+        roll.note_function(&named(0));
+        roll.note_function(&Bytes::from_static(b"one more"));
+        let workers = ["0", "1", "2", "able"].map(|name| roll.workers(name.as_bytes()));
+        assert_eq!(workers, [Some(0), None, Some(0), Some(1)]);
+        // What somebody could do counts as named when nobody can any more.
+        roll.leave(number);
+        let workers = ["0", "2", "3", "able"].map(|name| roll.workers(name.as_bytes()));
+        assert_eq!(workers, [Some(0), None, Some(0), Some(0)]);
+        assert_eq!((roll.functions.len(), roll.idle.len()), (10_000, 10_000));
+    }
+
+    #[test]
+    fn a_function_that_is_in_use_again_is_not_dropped_under_its_worker() {
+        let mut roll = Roll::default();
+        let number = enter(&mut roll);
+        let name = Bytes::from_static(b"name");
+        roll.add_ability(number, 0, &name);
+        roll.forget_function(b"name");
+        assert_eq!(roll.workers(b"name"), Some(1));
+    }
+
+    /// The last thousand of a hundred thousand names cost as much as the first, but for the depth of
+    /// a tree: coming and going.
+    #[test]
+    fn what_a_name_costs_does_not_grow_with_the_names_there_are() {
+        const WORKERS: u64 = 100;
+        const PER_WORKER: u64 = 1000;
+        let mut roll = Roll::default();
+        let mut most = u64::MAX;
+        let mut check = |what: &str| {
+            let steps = take_steps();
+            assert!(steps <= most, "{what}: {steps} steps, and the first thousand took {most}");
+            // The first worker's are the measure.
+            most = most.min(4 * steps);
+        };
+        take_steps();
+        let numbers: Vec<u64> = (0..WORKERS).map(|_| enter(&mut roll)).collect();
+        for number in &numbers {
+            for place in 0..PER_WORKER {
+                let name = Bytes::from(format!("function {number} {place}"));
+                roll.note_function(&name);
+                roll.add_ability(*number, place, &name);
+            }
+            check("coming");
+        }
+        assert_eq!(roll.functions.len() as u64, WORKERS * PER_WORKER);
+        for number in numbers {
+            match number % 3 {
+                0 => (0..PER_WORKER).for_each(|place| roll.remove_ability(number, place)),
+                1 => roll.reset_abilities(number),
+                _ => {}
+            }
+            roll.leave(number);
+            check("going");
+        }
     }
 }

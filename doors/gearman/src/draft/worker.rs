@@ -1,5 +1,7 @@
 //! What workers do: say what they can, sleep, ask for a job, tell how far they are, finish.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use spindle_core::command::{Claim, Lease, Select};
 use spindle_core::job::{Origin, Status};
@@ -52,13 +54,14 @@ impl DraftSession {
         // Copies: the packet may be large, and the names stay.
         let names: Vec<Bytes> = names.iter().map(|name| Bytes::copy_from_slice(name)).collect();
         let mut roll = self.common.roll.lock();
-        for name in std::mem::replace(&mut self.names, names) {
-            roll.set_ability(self.number, &name, false);
-        }
-        for name in &self.names {
-            roll.set_ability(self.number, name, true);
+        roll.reset_abilities(self.number);
+        // One said twice counts once.
+        let mut said = HashSet::new();
+        for (place, name) in (0..).zip(names.iter()).filter(|(_, name)| said.insert(*name)) {
+            roll.add_ability(self.number, place, name);
         }
         drop(roll);
+        self.names = names;
         if self.sleeps {
             // A sleeper is called for what it can do now.
             self.rise();

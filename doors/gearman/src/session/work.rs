@@ -10,63 +10,16 @@ use spindle_engine::{
     WorkResult,
 };
 
+use super::abilities::Added;
 use super::naming::{reducer_of, shown_unique};
 use super::watch::{EXCEPTION_CODE, FAILED_CODE};
-use super::{GearmanSession, error, own, refuse};
+use super::{GearmanSession, error, refuse};
 use crate::wire::{ErrorReply, GrabKind, Request, encode};
 
-/// Functions one worker can do at once: as many as a lease may name.
-const ABILITIES_MAX: usize = 1024;
 /// A timeout below this counts as this (recorded).
 const TIMEOUT_MS_MIN: u64 = 1000;
 /// Jobs ended with WORK_EXCEPTION that a late WORK_FAIL is forgiven for.
 const EXCEPTED_MAX: usize = 16;
-
-/// What a worker can do.
-#[derive(Debug, Default)]
-pub(super) struct Abilities {
-    /// In the order the worker said them: round-robin goes by it.
-    functions: Vec<Bytes>,
-    /// How long a job of the function at the same place may take.
-    timeouts_ms: Vec<Option<u64>>,
-    /// Where the last job came from: round-robin goes on behind it.
-    last: Option<Bytes>,
-}
-
-impl Abilities {
-    /// Returns false if there are too many.
-    fn add(&mut self, function: &Bytes, timeout_ms: Option<u64>) -> bool {
-        match self.functions.iter().position(|known| known == function) {
-            Some(at) => self.timeouts_ms[at] = timeout_ms,
-            None if self.functions.len() >= ABILITIES_MAX => return false,
-            None => {
-                self.functions.push(own(function));
-                self.timeouts_ms.push(timeout_ms);
-            }
-        }
-        true
-    }
-
-    fn remove(&mut self, function: &[u8]) -> bool {
-        let Some(at) = self.functions.iter().position(|known| known == function) else {
-            return false;
-        };
-        self.functions.remove(at);
-        self.timeouts_ms.remove(at);
-        true
-    }
-
-    /// The timeout of all functions, when they have the same.
-    fn common_timeout_ms(&self) -> Option<Option<u64>> {
-        let (first, others) = self.timeouts_ms.split_first()?;
-        others.iter().all(|other| other == first).then_some(*first)
-    }
-
-    fn timeout_ms(&self, function: &[u8]) -> Option<u64> {
-        let at = self.functions.iter().position(|known| known == function)?;
-        self.timeouts_ms[at]
-    }
-}
 
 /// A job this connection has grabbed.
 #[derive(Debug, Clone, Copy)]
@@ -88,62 +41,94 @@ impl GearmanSession {
 
     pub(super) fn can_do(&mut self, function: Bytes, timeout_ms: Option<u64>, out: &mut Outbox) {
         let timeout_ms = timeout_ms.filter(|ms| *ms > 0).map(|ms| ms.max(TIMEOUT_MS_MIN));
-        if !self.abilities.add(&function, timeout_ms) {
-            error(out, Gate::OPEN, ErrorReply::TooMany);
-            return;
+        match self.abilities.add(&function, timeout_ms) {
+            Added::New { place, name } => {
+                self.common.roll.lock().add_ability(self.number, place, &name);
+                self.sleep_for(name, out);
+            }
+            Added::Known => {}
+            Added::TooMany => error(out, Gate::OPEN, ErrorReply::TooMany),
         }
-        self.common.roll.lock().set_ability(self.number, &own(&function), true);
-        self.sleep_anew(out);
     }
 
     /// A job of the function that is under way stays with the worker.
-    pub(super) fn cant_do(&mut self, function: &Bytes, out: &mut Outbox) {
-        if self.abilities.remove(function) {
-            self.common.roll.lock().set_ability(self.number, function, false);
-            self.sleep_anew(out);
+    pub(super) fn cant_do(&mut self, function: &Bytes) {
+        let Some(place) = self.abilities.remove(function) else { return };
+        self.common.roll.lock().remove_ability(self.number, place);
+        if let Some(ticket) = self.asleep {
+            self.engine.sleep_without(ticket, function);
         }
     }
 
-    pub(super) fn reset_abilities(&mut self, out: &mut Outbox) {
-        let mut roll = self.common.roll.lock();
-        for function in std::mem::take(&mut self.abilities).functions {
-            roll.set_ability(self.number, &function, false);
-        }
-        drop(roll);
-        self.sleep_anew(out);
+    pub(super) fn reset_abilities(&mut self) {
+        self.abilities.reset();
+        self.common.roll.lock().reset_abilities(self.number);
+        self.rise();
     }
 
     // ---- sleep ----
 
-    pub(super) fn pre_sleep(&mut self, out: &mut Outbox) {
-        if !self.sleeps {
+    /// Returns the request if it must be tried again.
+    pub(super) fn pre_sleep(&mut self, out: &mut Outbox) -> Option<Request> {
+        if !self.sleeps && !std::mem::take(&mut self.stops_timers) {
             self.sleeps = true;
             self.fall_asleep(out);
+            if !self.sleeps {
+                // It comes for another job, and the time of those it has goes on.
+                return None;
+            }
         }
+        self.stops_timers = !self.stop_timers();
+        self.stops_timers.then_some(Request::PreSleep)
+    }
+
+    /// A worker that holds a job and sleeps works on it in the background, as libgearman's does that
+    /// grabs ahead. gearmand stops the job's timer then; if it ran out, the worker would be woken
+    /// for its own job without end. False if the log is too far behind to say so.
+    fn stop_timers(&mut self) -> bool {
+        while let Some(id) = self.timed.first() {
+            if let Some(held) = self.held.get(id) {
+                let command = Command::DropTimeout { claim: held.claim(*id) };
+                if let Err(Refused::Busy) = self.engine.execute(&command) {
+                    return false;
+                }
+            }
+            self.timed.pop_first();
+        }
+        true
     }
 
     fn fall_asleep(&mut self, out: &mut Outbox) {
-        if self.abilities.functions.is_empty() {
+        if self.abilities.is_empty() {
             // There is nothing to call it for until it can do something.
             return;
         }
-        let functions = self.abilities.functions.clone();
         let payload_bytes_max = self.common.payload_bytes_max();
-        match self.engine.sleep(&self.caller, functions, payload_bytes_max) {
+        let slept = self.engine.sleep(&self.caller, self.abilities.names(), payload_bytes_max);
+        self.slept(slept, out);
+    }
+
+    /// A sleeper can do one more function: it is called for that one too.
+    fn sleep_for(&mut self, function: Bytes, out: &mut Outbox) {
+        match self.asleep {
+            Some(ticket) => {
+                let slept = self.engine.sleep_also(ticket, function);
+                self.slept(slept, out);
+            }
+            None if self.sleeps => self.fall_asleep(out),
+            None => {}
+        }
+    }
+
+    fn slept(&mut self, slept: Result<Slept, Refused>, out: &mut Outbox) {
+        match slept {
             Ok(Slept::Called) => {
+                self.asleep = None;
                 self.sleeps = false;
                 out.put(Gate::OPEN, encode::noop);
             }
             Ok(Slept::Asleep(ticket)) => self.asleep = Some(ticket),
             Err(refused) => refuse(out, &refused),
-        }
-    }
-
-    /// A sleeper's abilities have changed: it is called for what it can do now.
-    fn sleep_anew(&mut self, out: &mut Outbox) {
-        if self.sleeps {
-            self.rise();
-            self.fall_asleep(out);
         }
     }
 
@@ -159,13 +144,13 @@ impl GearmanSession {
     pub(super) fn grab(&mut self, kind: GrabKind, out: &mut Outbox) -> Option<GrabKind> {
         self.rise();
         self.sleeps = false;
-        if self.abilities.functions.is_empty() {
+        if self.abilities.is_empty() {
             out.put(Gate::OPEN, encode::no_job);
             return None;
         }
         loop {
             let wish = Lease {
-                queues: self.abilities.functions.clone(),
+                queues: self.abilities.names(),
                 select: Select::RoundRobin { after: self.abilities.last.clone() },
                 holder: self.caller.connection.0,
                 bound: true,
@@ -231,6 +216,9 @@ impl GearmanSession {
             return Handed::Busy;
         }
         self.held.insert(job.id, held);
+        if self.abilities.timeout_ms(&job.queue).is_some() {
+            self.timed.insert(job.id);
+        }
         self.abilities.last = Some(job.queue.clone());
         let handle = self.common.handles.handle(job.id.0);
         let (handle, function) = (handle.as_bytes(), &job.queue[..]);
@@ -274,6 +262,12 @@ impl GearmanSession {
         self.held.get(&id).map(|held| (id, *held))
     }
 
+    /// This connection no longer holds a job.
+    fn let_go(&mut self, id: JobId) {
+        self.held.remove(&id);
+        self.timed.remove(&id);
+    }
+
     pub(super) fn report(&mut self, request: Request, out: &mut Outbox) {
         let (handle, news, unknown) = match request {
             Request::WorkStatus { handle, numerator, denominator } => {
@@ -298,7 +292,7 @@ impl GearmanSession {
             }
             Ok(()) => {}
             Err(Refused::Rejected(Rejection::NotHeld, gate)) => {
-                self.held.remove(&id);
+                self.let_go(id);
                 error(out, gate, unknown);
             }
             Err(refused) => refuse(out, &refused),
@@ -331,7 +325,7 @@ impl GearmanSession {
         };
         match self.tell_engine(id, held, result) {
             Ok(_) => {
-                self.held.remove(&id);
+                self.let_go(id);
                 if matches!(request, Request::WorkException { .. }) {
                     self.excepted.push_back(id);
                     self.excepted.drain(..self.excepted.len().saturating_sub(EXCEPTED_MAX));
@@ -339,7 +333,7 @@ impl GearmanSession {
             }
             Err(Refused::Busy) => return Some(request),
             Err(Refused::Rejected(_, gate)) => {
-                self.held.remove(&id);
+                self.let_go(id);
                 error(out, gate, unknown);
             }
             Err(refused) => refuse(out, &refused),

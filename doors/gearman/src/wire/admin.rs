@@ -1,11 +1,15 @@
 //! The text commands: one line each, answered by lines.
 //!
-//! OK and ERR end in CR LF, a value behind OK and all lines of lists in LF, as gearmand has it.
+//! OK and ERR end in CR LF, a value behind OK and all lines of lists in LF, as gearmand has it. Names
+//! are shown so that none can end its line or be obeyed by a terminal; commands read them as shown.
+
+use std::borrow::Cow;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::number::Decimal;
 use super::parse_number;
+use super::shown::{put_escaped, put_shown, read_shown};
 
 /// How many jobs of a function may be unfinished when one more is submitted, by the priority of
 /// the new one. `None` is no limit.
@@ -26,7 +30,7 @@ pub enum AdminCommand {
     Status,
     /// The same by priority; answered by [`priority_status_line`]s and [`end`].
     PriorityStatus,
-    /// Connections; answered by [`worker_line`]s and [`end`].
+    /// Connections; answered by [`worker_start`] and what follows it for each, and [`end`].
     Workers,
     /// Answered by [`value`].
     Version,
@@ -129,14 +133,14 @@ impl AdminCommand {
             }
             _ if is("create") => {
                 let name = parse_function(arguments, IncompleteCommand::Create)?;
-                Ok(AdminCommand::CreateFunction { name: line.slice_ref(name) })
+                Ok(AdminCommand::CreateFunction { name: read_name(line, name) })
             }
             _ if is("drop") => {
                 let name = parse_function(arguments, IncompleteCommand::Drop)?;
-                Ok(AdminCommand::DropFunction { name: line.slice_ref(name) })
+                Ok(AdminCommand::DropFunction { name: read_name(line, name) })
             }
             [Some(function), limits @ ..] if is("maxqueue") => Ok(AdminCommand::MaxQueue {
-                function: line.slice_ref(function),
+                function: read_name(line, function),
                 limits: parse_limits(&limits),
             }),
             _ if is("maxqueue") => {
@@ -146,7 +150,7 @@ impl AdminCommand {
         }
     }
 
-    /// Appends the command as a client sends it; for names without spaces.
+    /// Appends the command as a client sends it; for handles without spaces.
     pub fn encode(&self, out: &mut BytesMut) {
         let mut put = |words: &[&[u8]]| put_words(out, words);
         match self {
@@ -159,17 +163,39 @@ impl AdminCommand {
             Self::ShowJobs => put(&[b"show", b"jobs"]),
             Self::ShowUniqueJobs => put(&[b"show", b"unique", b"jobs"]),
             Self::CancelJob { handle } => put(&[b"cancel", b"job", handle]),
-            Self::CreateFunction { name } => put(&[b"create", b"function", name]),
-            Self::DropFunction { name } => put(&[b"drop", b"function", name]),
+            Self::CreateFunction { name } => put(&[b"create", b"function", &written_name(name)]),
+            Self::DropFunction { name } => put(&[b"drop", b"function", &written_name(name)]),
             Self::MaxQueue { function, limits } => {
                 let QueueLimits { high, normal, low } = *limits;
                 // No limit is 0 on the wire.
                 let numbers = [high, normal, low].map(|it| Decimal::new(it.unwrap_or(0).into()));
                 let [high, normal, low] = numbers.each_ref().map(Decimal::as_bytes);
-                put(&[b"maxqueue", function, high, normal, low]);
+                put(&[b"maxqueue", &written_name(function), high, normal, low]);
             }
         }
     }
+}
+
+/// A function's name, as a list shows it.
+fn read_name(line: &Bytes, word: &[u8]) -> Bytes {
+    match read_shown(word) {
+        Cow::Borrowed(name) => line.slice_ref(name),
+        Cow::Owned(name) => name.into(),
+    }
+}
+
+/// A function's name in a command: as a list shows it, and without spaces.
+fn written_name(name: &[u8]) -> BytesMut {
+    let mut shown = BytesMut::with_capacity(name.len());
+    put_shown(&mut shown, name);
+    let mut written = BytesMut::with_capacity(shown.len());
+    for byte in shown {
+        match byte {
+            b' ' => put_escaped(&mut written, b" "),
+            byte => written.put_u8(byte),
+        }
+    }
+    written
 }
 
 fn parse_show(
@@ -230,7 +256,7 @@ impl AdminError {
         match self {
             Self::UnknownCommand(command) => {
                 out.put_slice(b"UNKNOWN_COMMAND Unknown+server+command");
-                put_printable(out, command);
+                put_shown(out, command);
             }
             Self::IncompleteArguments(command) => {
                 out.put_slice(b"INVALID_ARGUMENTS ");
@@ -263,7 +289,7 @@ pub fn ok(out: &mut BytesMut) {
 /// `OK` and a value.
 pub fn value(out: &mut BytesMut, value: &[u8]) {
     out.put_slice(b"OK ");
-    put_printable(out, value);
+    put_shown(out, value);
     out.put_u8(b'\n');
 }
 
@@ -289,24 +315,32 @@ pub fn priority_status_line(
     put_counts(out, function, &[high, normal, low, workers]);
 }
 
-/// A line of `workers`: one connection, its number, its peer's address, what it calls itself and
-/// what it can do. A connection without a name is `-`.
-pub fn worker_line<'a>(
+/// The beginning of a line of `workers`: one connection, its number, its peer's address and what it
+/// calls itself. A connection without a name is `-`. Its [`worker_functions`] follow, then
+/// [`worker_end`].
+pub fn worker_start(
     out: &mut BytesMut,
     connection: u64,
     address: std::net::IpAddr,
     id: Option<&[u8]>,
-    functions: impl IntoIterator<Item = &'a [u8]>,
 ) {
     put_number(out, connection);
     // The address of a person's machine: rare enough for a string.
     out.put_slice(format!(" {address} ").as_bytes());
-    put_printable(out, id.unwrap_or(b"-"));
+    put_shown(out, id.unwrap_or(b"-"));
     out.put_slice(b" :");
+}
+
+/// Functions in a line of `workers`.
+pub fn worker_functions<'a>(out: &mut BytesMut, functions: impl IntoIterator<Item = &'a [u8]>) {
     for function in functions {
         out.put_u8(b' ');
-        put_printable(out, function);
+        put_shown(out, function);
     }
+}
+
+/// The end of a line of `workers`.
+pub fn worker_end(out: &mut BytesMut) {
     out.put_u8(b'\n');
 }
 
@@ -322,14 +356,17 @@ pub fn job_line(
     put_counts(out, handle, &[retries, is_ignored.into(), is_background.into()]);
 }
 
-/// A line of `show unique jobs`.
+/// A line of `show unique jobs`. The unique `.` is escaped: that line would end the list.
 pub fn unique_line(out: &mut BytesMut, unique: &[u8]) {
-    put_printable(out, unique);
+    match unique {
+        b"." => put_escaped(out, unique),
+        _ => put_shown(out, unique),
+    }
     out.put_u8(b'\n');
 }
 
 fn put_counts(out: &mut BytesMut, name: &[u8], counts: &[u64]) {
-    put_printable(out, name);
+    put_shown(out, name);
     for count in counts {
         out.put_u8(b'\t');
         put_number(out, *count);
@@ -339,13 +376,4 @@ fn put_counts(out: &mut BytesMut, name: &[u8], counts: &[u64]) {
 
 fn put_number(out: &mut BytesMut, number: u64) {
     out.put_slice(Decimal::new(number).as_bytes());
-}
-
-/// A name must not end its field or its line.
-fn put_printable(out: &mut BytesMut, name: &[u8]) {
-    let printable = |letter: &u8| match letter {
-        b'\t' | b'\r' | b'\n' | 0 => b'?',
-        letter => *letter,
-    };
-    out.extend(name.iter().map(printable));
 }

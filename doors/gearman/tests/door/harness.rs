@@ -10,7 +10,7 @@ use spindle_core::command::{Claim, Command, Lease, Select, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{
-    Committed, ConnectionId, Delivery, Door, Engine, Flow, LeaseReply, LeasedJob, Mailbox,
+    Answer, Committed, ConnectionId, Delivery, Door, Engine, Flow, LeaseReply, LeasedJob, Mailbox,
     ManualClock, NewJob, Outbox, Session, Which, WorkResult,
 };
 use spindle_gearman::wire::{
@@ -21,6 +21,9 @@ use spindle_log::{Log, MemoryLog};
 
 /// When the clocks of these tests start: 2016-08-22 01:50:51 UTC, a Monday.
 pub const START_MS: u64 = 1_471_830_651_000;
+
+/// The connection of another door's worker.
+const FOREIGN: ConnectionId = ConnectionId(999);
 
 #[derive(Default)]
 struct Letters {
@@ -98,18 +101,30 @@ impl Bench {
 
     /// A job of another door.
     pub fn add_foreign(&self, queue: &str, payload: &str) -> JobId {
+        self.submit_foreign(self.foreign(queue), payload)
+    }
+
+    pub fn foreign(&self, queue: &str) -> Submit {
         let queue = Bytes::copy_from_slice(queue.as_bytes());
-        let submit = Submit::new(JobId(0), queue, Origin::Api, BytesRef::empty(Type::Bytes));
+        Submit::new(JobId(0), queue, Origin::Api, BytesRef::empty(Type::Bytes))
+    }
+
+    pub fn submit_foreign(&self, submit: Submit, payload: &str) -> JobId {
         let payload = Bytes::copy_from_slice(payload.as_bytes());
         self.engine.submit(NewJob { submit, payload, kind: Type::Bytes }).unwrap().0
     }
 
     /// A worker of another door takes a job.
     pub fn lease_foreign(&self, queue: &str) -> Option<LeasedJob> {
+        self.lease_foreign_waiting(queue, 0)
+    }
+
+    /// A worker of another door takes a job, or waits for one.
+    pub fn lease_foreign_waiting(&self, queue: &str, wait_ms: u64) -> Option<LeasedJob> {
         let wish = Lease {
             queues: vec![Bytes::copy_from_slice(queue.as_bytes())],
             select: Select::ByPriority,
-            holder: 999,
+            holder: FOREIGN.0,
             bound: false,
             timeout_ms: None,
             door: Origin::Api,
@@ -117,10 +132,20 @@ impl Bench {
             payload_bytes_max: u32::MAX,
         };
         let mailbox = self.letters.clone() as Arc<dyn Mailbox>;
-        let caller = spindle_engine::Caller { connection: ConnectionId(999), mailbox };
-        match self.engine.lease(&caller, wish, 0).unwrap() {
+        let caller = spindle_engine::Caller { connection: FOREIGN, mailbox };
+        match self.engine.lease(&caller, wish, wait_ms).unwrap() {
             LeaseReply::Leased(job, _) => Some(*job),
             _ => None,
+        }
+    }
+
+    /// The job the worker of another door was handed since the last look.
+    pub fn handed_foreign(&self) -> Option<JobId> {
+        let mut letters = self.letters.deliveries.lock().unwrap();
+        let theirs = letters.extract_if(.., |letter| letter.connection == FOREIGN).next()?;
+        match theirs.answer {
+            Answer::Leased(job) => Some(job.id),
+            other => panic!("expected a job and got {other:?}"),
         }
     }
 

@@ -136,6 +136,30 @@ fn an_exception_is_told_to_those_who_asked_and_to_others_as_a_failure_never_both
 }
 
 #[test]
+fn a_door_with_exceptions_tells_them_to_everybody() {
+    let options = spindle_gearman::Options { exceptions: true, ..Default::default() };
+    let log = std::sync::Arc::new(spindle_log::MemoryLog::new());
+    let bench = Bench::on(log, spindle_engine::Options::default(), options);
+    let (mut plain, mut keen, mut worker) = (bench.open(), bench.open(), bench.open());
+    wants_exceptions(&mut keen);
+    let handle = plain.run("f", "k", "x");
+    assert_eq!(keen.run("f", "k", "x"), handle);
+    worker.can_do("f");
+    worker.take();
+    worker.except(&handle, "boom");
+    worker.fail(&handle);
+    let told = Response::WorkException { handle: handle.clone(), data: bytes("boom") };
+    assert_eq!((plain.hear(), keen.hear()), (told.clone(), told));
+    plain.hears_nothing();
+    worker.hears_nothing();
+    // A failure without a word is still one.
+    let handle = plain.run("f", "", "x");
+    worker.take();
+    worker.fail(&handle);
+    plain.hears_fail(&handle);
+}
+
+#[test]
 fn an_exception_without_a_word_is_one_all_the_same() {
     let bench = Bench::new();
     let (mut client, mut worker) = (bench.open(), bench.open());

@@ -1,6 +1,7 @@
 //! Bad input, a log that is behind, clients that do not read, and connections that end.
 
 use bytes::Bytes;
+use spindle_core::Command;
 use spindle_engine::{Flow, Options};
 use spindle_gearman::wire::{GrabKind, Priority, Request, Response, SubmitKind};
 
@@ -166,6 +167,45 @@ fn lists_longer_than_an_outbox_come_whole_and_in_steps() {
     assert_eq!((functions[0], functions[2999]), ("function0000\t2\t0\t0", "function2999\t1\t0\t0"));
     assert!(all.contains(".\nOK 2.0.0-spindle-"));
     assert!(lists.last().unwrap().is_empty());
+}
+
+#[test]
+fn a_long_list_of_workers_comes_whole_and_in_steps() {
+    let bench = Bench::new();
+    let mut admin = bench.open();
+    let names: Vec<String> = (0..1024).map(|name| format!("{name:0>200}")).collect();
+    let mut workers: Vec<Line> = (0..3).map(|_| bench.open()).collect();
+    for (worker, names) in workers.iter_mut().zip([&names[..], &names[..300], &[]]) {
+        names.iter().for_each(|name| worker.can_do(name));
+    }
+    admin.raw("workers\nversion\n");
+    assert!(admin.out.pending_bytes() < 128 * 1024, "{}", admin.out.pending_bytes());
+    // One that goes meanwhile ends its line and no other.
+    workers.remove(1).close();
+    let all = admin.text("prioritystatus");
+    let (lines, rest) = all.split_once(".\nOK 2.0.0-spindle-").expect("the list ends");
+    let lines: Vec<&str> = lines.lines().collect();
+    assert_eq!((lines[0], lines[2]), ("1 127.0.0.1 - :", "4 127.0.0.1 - :"));
+    let (start, functions) = lines[1].split_once(" : ").expect("it can do something");
+    assert_eq!(start, "2 127.0.0.1 -");
+    let newest_first: Vec<&str> = names.iter().rev().map(String::as_str).collect();
+    assert_eq!(functions.split(' ').collect::<Vec<_>>(), newest_first);
+    assert_eq!((lines.len(), rest.lines().count()), (3, 1 + 1024 + 1));
+}
+
+#[test]
+fn a_walk_that_finds_nothing_to_write_lets_others_have_their_turn() {
+    let bench = Bench::new();
+    let mut admin = bench.open();
+    // Dead jobs, which `show jobs` passes over.
+    for _ in 0..10_000 {
+        let id = bench.add_foreign("f", "x");
+        bench.execute(Command::Cancel { id });
+        bench.commit();
+    }
+    admin.raw("show jobs\n");
+    assert_eq!(admin.flow, Flow::Wait, "it is not done, and waits until others had theirs");
+    assert!(admin.text("version").starts_with(".\nOK "));
 }
 
 #[test]

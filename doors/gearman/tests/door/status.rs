@@ -196,7 +196,7 @@ fn workers_are_listed_with_their_names_and_functions_the_newest_first() {
         worker.can_do(function);
     }
     worker.cant_do("nosuch");
-    let listed = "1 127.0.0.1 - :\n2 127.0.0.1 my id?with spaces : three two one\n.\n";
+    let listed = "1 127.0.0.1 - :\n2 127.0.0.1 my id\\x09with spaces : three two one\n.\n";
     assert_eq!(admin.text("workers"), listed);
     assert_eq!(admin.text("status"), "one\t0\t0\t1\nthree\t0\t0\t1\ntwo\t0\t0\t1\n.\n");
     worker.send(&Request::SetClientId { id: Bytes::from("x".repeat(200)) });
@@ -275,9 +275,27 @@ fn maxqueue_limits_what_a_function_may_hold_for_each_priority() {
 }
 
 #[test]
-fn names_never_break_a_line() {
+fn names_never_break_a_line_and_are_commanded_as_they_are_shown() {
+    let bench = Bench::new();
+    let (mut admin, mut client, mut worker) = (bench.open(), bench.open(), bench.open());
+    bench.add_foreign("a\tb\nc", "x");
+    assert_eq!(admin.text("status"), "a\\x09b\\x0ac\t1\t0\t0\n.\n");
+    assert_eq!(admin.text("prioritystatus"), "a\\x09b\\x0ac\t0\t1\t0\t0\n.\n");
+    assert_eq!(admin.text(r"drop function a\x09b\x0ac"), "OK\r\n");
+    assert_eq!(admin.text("status"), ".\n");
+    client.add("f", ".", "x");
+    client.add("f", "\x1b[1A\r.", "x");
+    assert_eq!(admin.text("show unique jobs"), "\\x2e\n\\x1b[1A\\x0d.\n.\n");
+    worker.can_do("App\\Mailer\n.\n9 10.0.0.1 - : root");
+    worker.send(&Request::SetClientId { id: Bytes::from_static(b"\x9b2J") });
+    let listed = "3 127.0.0.1 \\x9b2J : App\\Mailer\\x0a.\\x0a9 10.0.0.1 - : root\n.\n";
+    assert!(admin.text("workers").ends_with(listed));
+}
+
+#[test]
+fn a_name_with_a_nul_is_nobodys_function() {
     let bench = Bench::new();
     let mut admin = bench.open();
-    bench.add_foreign("a\tb\nc", "x");
-    assert_eq!(admin.text("status"), "a?b?c\t1\t0\t0\n.\n");
+    let refused = "ERR INVALID_ARGUMENTS Function+name+not+usable\r\n";
+    assert_eq!(admin.text(r"create function a\x00b"), refused);
 }

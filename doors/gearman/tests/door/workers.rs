@@ -5,9 +5,9 @@ use bytes::Bytes;
 use spindle_core::Defaults;
 use spindle_core::job::Origin;
 use spindle_engine::Options;
-use spindle_gearman::wire::{GrabKind, Request, Response};
+use spindle_gearman::wire::{GrabKind, Priority, Request, Response, SubmitKind};
 
-use crate::harness::{Bench, known};
+use crate::harness::{Bench, known, submit};
 
 /// As with `--gearman-job-retries`.
 fn with_attempts_max(attempts_max: u32) -> Options {
@@ -143,6 +143,22 @@ fn a_sleeper_is_called_for_what_it_learns_to_do_and_not_for_what_it_unlearns() {
 }
 
 #[test]
+fn a_sleeper_and_one_who_waits_at_another_door_take_turns() {
+    let bench = Bench::new();
+    let (mut client, mut worker) = (bench.open(), bench.open());
+    worker.can_do("f");
+    worker.send(&Request::PreSleep);
+    let waits = || bench.lease_foreign_waiting("f", 60_000);
+    assert!(waits().is_none());
+    let first = client.add("f", "", "1");
+    assert_eq!(worker.hear(), Response::Noop);
+    assert_eq!(bench.handed_foreign(), None);
+    assert_eq!(worker.take(), first);
+    let second = client.add("f", "", "2");
+    assert_eq!(bench.handed_foreign(), Some(crate::harness::id_of(&second)));
+}
+
+#[test]
 fn a_worker_that_is_lost_gives_its_job_back_at_the_tail_and_clients_hear_nothing() {
     let bench = Bench::new();
     let (mut client, mut admin) = (bench.open(), bench.open());
@@ -224,6 +240,98 @@ fn a_timeout_below_a_second_is_a_second_and_none_is_none() {
     assert_eq!(other.grab(GrabKind::Plain).unwrap().function, "short");
     bench.pass(1_000_000_000);
     assert_eq!(other.grab(GrabKind::Plain), None);
+}
+
+/// As libgearman's worker does that grabs a job ahead: it holds one, asks for another, and sleeps.
+#[test]
+fn a_worker_that_sleeps_beside_its_job_has_all_the_time_for_it_and_is_not_woken_for_it() {
+    let bench = Bench::new();
+    let (mut client, mut worker, mut other) = (bench.open(), bench.open(), bench.open());
+    worker.can_do_timeout("f", 1000);
+    worker.can_do_timeout("g", 2000);
+    let handles = [client.run("f", "", "x"), client.run("g", "", "y"), client.add("f", "", "z")];
+    handles.iter().for_each(|_| drop(worker.take()));
+    bench.pass(900);
+    assert_eq!(worker.grab(GrabKind::Plain), None);
+    worker.send(&Request::PreSleep);
+    other.can_do("f");
+    other.can_do("g");
+    bench.pass(1_000_000);
+    worker.hears_nothing();
+    assert_eq!(other.grab(GrabKind::Plain), None);
+    for handle in &handles {
+        worker.complete(handle, "done");
+    }
+    client.hears_complete(&handles[0], "done");
+    client.hears_complete(&handles[1], "done");
+    worker.hears_nothing();
+    // The next one has its time again.
+    let next = client.run("f", "", "x");
+    assert_eq!(worker.hear(), Response::Noop);
+    assert_eq!(worker.take(), next);
+    bench.pass(1000);
+    assert_eq!(other.take(), next);
+}
+
+#[test]
+fn a_worker_that_would_sleep_beside_work_has_no_more_time_for_what_it_holds() {
+    let bench = Bench::new();
+    let (mut client, mut worker, mut other) = (bench.open(), bench.open(), bench.open());
+    worker.can_do_timeout("f", 1000);
+    let (held, _) = (client.run("f", "", "x"), client.run("f", "", "y"));
+    assert_eq!(worker.take(), held);
+    worker.send(&Request::PreSleep);
+    assert_eq!(worker.hear(), Response::Noop);
+    bench.pass(1000);
+    other.can_do("f");
+    assert_ne!(other.take(), held);
+    assert_eq!(other.take(), held);
+}
+
+#[test]
+fn the_time_a_jobs_submitter_gave_it_goes_on_while_its_worker_sleeps() {
+    let bench = Bench::new();
+    let (mut worker, mut other) = (bench.open(), bench.open());
+    let mut submit = bench.foreign("f");
+    submit.ttr_ms = Some(5000);
+    bench.submit_foreign(submit, "x");
+    worker.can_do_timeout("f", 1000);
+    worker.take();
+    worker.send(&Request::PreSleep);
+    other.can_do("f");
+    bench.pass(4999);
+    assert_eq!(other.grab(GrabKind::Plain), None);
+    bench.pass(1);
+    other.take();
+}
+
+#[test]
+fn a_log_that_is_behind_delays_a_sleepers_timers_and_calls_it_once() {
+    let bench = Bench::with(Options { undurable_bytes_max: 4096, ..Options::default() });
+    let (mut client, mut worker, mut other) = (bench.open(), bench.open(), bench.open());
+    worker.can_do_timeout("f", 1000);
+    let held = client.add("f", "", "x");
+    assert_eq!(worker.take(), held);
+    client.raw(packets_of(5000));
+    worker.send(&Request::PreSleep);
+    assert_eq!(worker.flow, spindle_engine::Flow::Wait);
+    client.hear();
+    worker.hears_nothing();
+    bench.pass(5000);
+    other.can_do("f");
+    assert_eq!(other.grab(GrabKind::Plain), None);
+    client.add("f", "", "y");
+    assert_eq!(worker.hear(), Response::Noop);
+    worker.hears_nothing();
+}
+
+/// A job of another function that fills the log's room.
+fn packets_of(bytes: usize) -> bytes::BytesMut {
+    let payload = "x".repeat(bytes);
+    let kind = SubmitKind::Background(Priority::Normal);
+    let mut packet = bytes::BytesMut::new();
+    submit(kind, "fill", "", &payload).encode(&mut packet);
+    packet
 }
 
 #[test]

@@ -7,8 +7,9 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Steps of SQLite's machine between two looks at the clock.
-const STEPS: i32 = 5_000;
+/// Steps of SQLite's machine between two questions whether to go on. SQLite asks between jobs only:
+/// it looks at a few jobs more than these steps make.
+const STEPS: i32 = 64;
 
 /// One try at a query. It is made again from the beginning, elsewhere, when it is cut short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +40,8 @@ pub enum End {
     Spent,
     /// The try was over: the next one may do better.
     Cut,
+    /// Nobody waits for it any more.
+    Interrupted,
 }
 
 /// Ends a query that has used its time. Counted is the time its thread has computed, so that a busy
@@ -56,9 +59,19 @@ struct Shared {
     fed: AtomicBool,
     began_ns: AtomicU64,
     began_wall_ns: AtomicU64,
+    /// The clock on the wall before which the thread's clock need not be looked at: a thread
+    /// computes no longer than time passes. To ask the one costs a fifth of asking the other.
+    look_at_ns: AtomicU64,
+    /// The clock on the wall when it was last asked whether to go on.
+    asked_ns: AtomicU64,
     spent: AtomicBool,
     cut: AtomicBool,
+    interrupted: AtomicBool,
+    stopped: AtomicBool,
 }
+
+/// The longest time between two looks at the thread's clock.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 impl Budget {
     /// Watches a connection from now on.
@@ -67,34 +80,77 @@ impl Budget {
         db.progress_handler(STEPS, Some(move || budget.is_over()))
     }
 
-    /// Runs something that may take so long, or as long as the try lasts.
+    /// Ends the query under way, and all that follow until [`Budget::resume`].
+    pub fn interrupt(&self) {
+        self.0.interrupted.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the query under way, and all that follow.
+    pub fn stop(&self) {
+        self.0.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.0.interrupted.load(Ordering::Relaxed) || self.0.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Queries run again, unless they were stopped.
+    pub fn resume(&self) {
+        self.0.interrupted.store(false, Ordering::Relaxed);
+        self.0.asked_ns.store(ns(ClockId::Monotonic), Ordering::Relaxed);
+    }
+
+    /// How long nobody has asked whether to go on: a query is within one step for so long.
+    pub fn unasked(&self) -> Duration {
+        let asked = self.0.asked_ns.load(Ordering::Relaxed);
+        Duration::from_nanos(ns(ClockId::Monotonic).saturating_sub(asked))
+    }
+
+    /// Runs something that may take so long, or as long as the try lasts. What has taken longer is
+    /// spent also if it came to an end: a step of SQLite's machine is not interrupted.
     pub fn within<T>(&self, time: Duration, one: Try, run: impl FnOnce() -> T) -> (T, End) {
         let shared = &self.0;
         let is_cut_first = one == Try::Short && SHORT < time;
-        let allowed = if is_cut_first { SHORT } else { time };
-        let allowed = u64::try_from(allowed.as_nanos()).unwrap_or(u64::MAX);
-        let now = ns(ClockId::ThreadCPUTime);
+        let in_ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let allowed = in_ns(if is_cut_first { SHORT } else { time });
+        let (now, wall) = (ns(ClockId::ThreadCPUTime), ns(ClockId::Monotonic));
         shared.spent.store(false, Ordering::Relaxed);
         shared.cut.store(false, Ordering::Relaxed);
         shared.is_last.store(!is_cut_first, Ordering::Relaxed);
         shared.fed.store(one == Try::WhileFed, Ordering::Relaxed);
         shared.began_ns.store(now, Ordering::Relaxed);
-        shared.began_wall_ns.store(ns(ClockId::Monotonic), Ordering::Relaxed);
+        shared.began_wall_ns.store(wall, Ordering::Relaxed);
+        shared.look_at_ns.store(0, Ordering::Relaxed);
+        shared.asked_ns.store(wall, Ordering::Relaxed);
         shared.until_ns.store(now.saturating_add(allowed), Ordering::Relaxed);
         let returned = run();
         shared.until_ns.store(0, Ordering::Relaxed);
-        let end = match (shared.spent.load(Ordering::Relaxed), shared.cut.load(Ordering::Relaxed)) {
-            (true, _) => End::Spent,
-            (false, true) => End::Cut,
-            (false, false) => End::Own,
+        let is_late = ns(ClockId::ThreadCPUTime) > now.saturating_add(in_ns(time));
+        let end = if shared.spent.load(Ordering::Relaxed) || is_late {
+            End::Spent
+        } else if self.is_interrupted() {
+            End::Interrupted
+        } else if shared.cut.load(Ordering::Relaxed) {
+            End::Cut
+        } else {
+            End::Own
         };
         (returned, end)
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether the query under way must end now.
+    pub fn is_over(&self) -> bool {
         let shared = &self.0;
         let until = shared.until_ns.load(Ordering::Relaxed);
         if until == 0 {
+            return false;
+        }
+        let wall = ns(ClockId::Monotonic);
+        shared.asked_ns.store(wall, Ordering::Relaxed);
+        if self.is_interrupted() {
+            return true;
+        }
+        if wall < shared.look_at_ns.load(Ordering::Relaxed) {
             return false;
         }
         let now = ns(ClockId::ThreadCPUTime);
@@ -107,13 +163,16 @@ impl Budget {
         let starves = shared.fed.load(Ordering::Relaxed) && {
             let computed = now.saturating_sub(shared.began_ns.load(Ordering::Relaxed));
             let began = shared.began_wall_ns.load(Ordering::Relaxed);
-            let passed = ns(ClockId::Monotonic).saturating_sub(began);
-            is_starved(passed, computed)
+            is_starved(wall.saturating_sub(began), computed)
         };
         if starves {
             shared.cut.store(true, Ordering::Relaxed);
+            return true;
         }
-        starves
+        let left = Duration::from_nanos(until - now).min(LOOK_EVERY);
+        let look_at = wall.saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+        shared.look_at_ns.store(look_at, Ordering::Relaxed);
+        false
     }
 }
 
@@ -156,6 +215,37 @@ mod tests {
         assert_eq!(ended(SLOW, 1_000, Try::Short), End::Cut);
         assert_eq!(ended(SLOW, 1, Try::Short), End::Spent, "the limit is less than a short try");
         assert_eq!(ended(SLOW, 20, Try::Whole), End::Spent);
+    }
+
+    #[test]
+    fn an_interrupted_query_ends_and_so_do_those_after_it_until_they_may_run_again() {
+        let mut db = Connection::open_in_memory().unwrap();
+        let budget = Budget::default();
+        budget.install(&mut db).unwrap();
+        let (time, day) = (Duration::from_secs(1), Duration::from_secs(86_400));
+        let ask = |time| budget.within(time, Try::Whole, || db.query_row(SLOW, [], |_| Ok(())));
+        budget.interrupt();
+        for _ in 0..2 {
+            let (ran, end) = ask(day);
+            assert_eq!((ran.is_err(), end), (true, End::Interrupted));
+        }
+        budget.resume();
+        assert_eq!(budget.within(time, Try::Whole, || ()).1, End::Own);
+        assert_eq!(ask(Duration::from_millis(5)).1, End::Spent);
+    }
+
+    #[test]
+    fn what_took_too_long_in_one_step_is_spent_though_it_ended() {
+        let budget = Budget::default();
+        let busy = || {
+            let began = ns(ClockId::ThreadCPUTime);
+            while ns(ClockId::ThreadCPUTime) - began < 10_000_000 {}
+        };
+        for (time_ms, end) in [(5, End::Spent), (10_000, End::Own)] {
+            for one in [Try::Short, Try::WhileFed, Try::Whole] {
+                assert_eq!(budget.within(Duration::from_millis(time_ms), one, busy).1, end);
+            }
+        }
     }
 
     #[test]

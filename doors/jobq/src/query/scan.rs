@@ -22,6 +22,9 @@ pub enum ScanError {
     /// It would end here.
     #[error("`{0}` is not taken outside of strings")]
     Forbidden(char),
+    /// Each makes a text that may be as long as any.
+    #[error("it has more than {JOINS_MAX} `||`")]
+    TooManyJoins,
     /// A query in a query.
     #[error("sub-queries are not taken")]
     SubQuery,
@@ -29,6 +32,9 @@ pub enum ScanError {
 
 /// The longest expression.
 const EXPR_BYTES_MAX: usize = 16 * 1024;
+
+/// Most `||` in an expression.
+const JOINS_MAX: usize = 64;
 
 /// Whether a text can be put between parentheses and stays there.
 pub fn scan(text: &str) -> Result<(), ScanError> {
@@ -39,7 +45,7 @@ pub fn scan(text: &str) -> Result<(), ScanError> {
         return Err(ScanError::Empty);
     }
     let bytes = text.as_bytes();
-    let (mut at, mut depth) = (0, 0_usize);
+    let (mut at, mut depth, mut joins) = (0, 0_usize, 0);
     while let Some(byte) = bytes.get(at) {
         let next = bytes.get(at + 1);
         at += match byte {
@@ -52,6 +58,13 @@ pub fn scan(text: &str) -> Result<(), ScanError> {
             b')' => {
                 depth = depth.checked_sub(1).ok_or(ScanError::Unbalanced)?;
                 1
+            }
+            b'|' if next == Some(&b'|') => {
+                joins += 1;
+                if joins > JOINS_MAX {
+                    return Err(ScanError::TooManyJoins);
+                }
+                2
             }
             b'-' if next == Some(&b'-') => return Err(ScanError::Comment),
             b'/' if next == Some(&b'*') => return Err(ScanError::Comment),
@@ -134,6 +147,10 @@ mod tests {
         ] {
             assert_eq!(scan(text), Err(error), "{text}");
         }
+        assert_eq!(scan(&"1".repeat(EXPR_BYTES_MAX)), Ok(()));
         assert_eq!(scan(&"1".repeat(EXPR_BYTES_MAX + 1)), Err(ScanError::TooLong));
+        let joined = |joins: usize| format!("id || '||'{}", " ||1".repeat(joins - 1));
+        assert_eq!(scan(&joined(JOINS_MAX)), Ok(()));
+        assert_eq!(scan(&joined(JOINS_MAX + 1)), Err(ScanError::TooManyJoins));
     }
 }

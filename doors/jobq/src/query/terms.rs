@@ -4,13 +4,14 @@ use rusqlite::types::Value as Bind;
 use serde_json::Value;
 
 use crate::json;
+use crate::query::functions::TIME_LEFT;
 use crate::query::guard::COLUMNS;
 use crate::query::keywords::is_keyword;
 use crate::query::scan::scan;
 use crate::refusal::{Answered, Refusal};
 
 /// Most terms of a query.
-const TERMS_MAX: usize = 64;
+pub const TERMS_MAX: usize = 64;
 
 /// A condition jobs must meet. One without terms is met by all.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -84,7 +85,7 @@ impl Query {
         let mut bound = Bound { sql: String::new(), values: Vec::new() };
         for term in &self.terms {
             if !bound.sql.is_empty() {
-                bound.sql.push_str(" AND ");
+                bound.sql.push_str(&format!(" AND {TIME_LEFT}() AND "));
             }
             term.write(&mut bound);
         }
@@ -217,14 +218,16 @@ mod tests {
     fn values_are_bound_and_terms_joined() {
         check(
             r#"[[" is  not ", 1, 1.5], ["like", "payload", "'%x%'"], ["<", "id", true]]"#,
-            "(?1 IS NOT ?2) AND ((payload) LIKE ('%x%')) AND ((id) < ?3)",
+            "(?1 IS NOT ?2) AND time_left() AND ((payload) LIKE ('%x%')) AND time_left() \
+             AND ((id) < ?3)",
             &[Bind::Integer(1), Bind::Real(1.5), Bind::Integer(1)],
         );
         check("[]", "1", &[]);
         let text = || Bind::Text("[\"A\", 1]".to_owned());
         check(
             r#"[["!=", "state", ["A",1]], ["IS", "state", ["A",1]]]"#,
-            "((state) IS NOT NULL AND NOT same_json((state), ?1)) AND (same_json((state), ?2))",
+            "((state) IS NOT NULL AND NOT same_json((state), ?1)) AND time_left() \
+             AND (same_json((state), ?2))",
             &[text(), text()],
         );
     }

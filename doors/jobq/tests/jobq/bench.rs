@@ -26,6 +26,7 @@ pub struct Bench {
     pub engine: Engine,
     pub clock: Arc<ManualClock>,
     pub log: Arc<HeldLog>,
+    pub door: Jobq,
     pub router: Router,
 }
 
@@ -45,7 +46,7 @@ impl Bench {
         engine.spawn(|failure| panic!("the log failed: {failure}")).unwrap();
         let door = Jobq::new(engine.clone(), options).unwrap();
         let router = site(door.router(), Names::new("127.0.0.1".parse().unwrap()));
-        Bench { engine, clock, log, router }
+        Bench { engine, clock, log, door, router }
     }
 
     /// Another server on the same log.

@@ -1,6 +1,6 @@
 //! Lists and queries.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::bench::Bench;
 
@@ -13,19 +13,69 @@ async fn filled() -> Bench {
     bench
 }
 
+/// What a list says of its jobs' numbers and states, as the document's examples show it.
+fn short(list: &Value) -> Value {
+    let jobs = list["jobs"].as_array().unwrap().iter();
+    jobs.map(|job| json!({"id": job["id"], "state": job["state"]})).collect()
+}
+
 #[tokio::test]
-async fn a_list_tells_numbers_and_states_in_the_order_of_numbers() {
+async fn a_list_tells_whole_jobs_in_the_order_of_their_numbers() {
     let bench = filled().await;
-    let all = json!({"jobs": [
-        {"id": 1, "state": ["CREATED"]},
+    bench.ok("/api/v0/job/2/event", "\"seen\"").await;
+    bench.pass(2_000);
+    bench.ok("/api/v0/job/1/state", "[\"X\", 1.10]").await;
+    let all = bench.get("/api/v0/job").await.json();
+    let states = json!([
+        {"id": 1, "state": ["X", 1.1]},
         {"id": 2, "state": null},
         {"id": 3, "state": {"a": 2, "b": 1}},
         {"id": 4, "state": "str"},
-    ]});
-    assert_eq!(bench.get("/api/v0/job").await.json(), all);
+    ]);
+    assert_eq!(short(&all), states);
+    for job in all["jobs"].as_array().unwrap() {
+        let shown = bench.get(&format!("/jobq/newest/api/v0/job/{}", job["id"])).await;
+        assert_eq!(*job, shown.json());
+    }
     for body in ["", "{}", "{\"query\": []}"] {
         assert_eq!(bench.ok("/api/v0/job", body).await, all, "{body:?}");
     }
+}
+
+/// The copy that queries run on has a part of them only.
+#[tokio::test]
+async fn a_list_tells_long_jobs_whole_and_queries_see_null_for_what_is_too_long() {
+    let bench = Bench::new();
+    let of = |letters: usize| format!("\"{}\"", "x".repeat(letters - 2));
+    for payload in [of(1 << 20), of((1 << 20) + 1), of(3)] {
+        bench.create(&payload).await;
+    }
+    // Newer than those in memory are a page on disk, and the rest.
+    for n in 0..3 {
+        bench.ok("/api/v0/job/3/event", &of(200 * 1024 + n)).await;
+    }
+    let all = bench.get("/api/v0/job").await.json();
+    assert_eq!(all["jobs"].as_array().unwrap().len(), 3);
+    for job in all["jobs"].as_array().unwrap() {
+        let shown = bench.get(&format!("/jobq/newest/api/v0/job/{}", job["id"])).await;
+        assert!(*job == shown.json(), "job {}", job["id"]);
+    }
+    assert_eq!(bench.matches("[[\"IS\", \"payload\", null]]").await, [2]);
+    assert_eq!(bench.matches("[[\"=\", \"length(payload)\", 1048576]]").await, [1]);
+    let poll = "{\"query\": [[\"=\", \"id\", 2]], \"state\": 1}";
+    let polled = bench.ok("/api/v0/job/poll", poll).await;
+    assert_eq!(polled["payload"].as_str().map(str::len), Some((1 << 20) - 1));
+}
+
+#[tokio::test]
+async fn a_list_that_grows_too_large_is_refused_also_by_jobs_the_copy_has_not() {
+    let options = spindle_jobq::Options { answer_bytes_max: 2 << 20, ..Default::default() };
+    let bench = Bench::with(options);
+    bench.create(&format!("\"{}\"", "x".repeat(1_100_000))).await;
+    assert_eq!(bench.matches("[]").await, [1]);
+    bench.create(&format!("\"{}\"", "x".repeat(1_100_000))).await;
+    bench.get("/api/v0/job").await.is_refused(400, "query_too_costly");
+    assert_eq!(bench.matches("[[\">\", \"id\", 1]]").await, [2]);
 }
 
 #[tokio::test]
@@ -33,10 +83,11 @@ async fn both_examples_of_the_document_work_as_printed() {
     let bench = filled().await;
     let body = r#"{"query": [["IS", "json_extract(state, '$[0]')", "CREATED"]]}"#;
     let found = bench.ok("/api/v0/job", body).await;
-    assert_eq!(found, json!({"jobs": [{"id": 1, "state": ["CREATED"]}]}));
+    assert_eq!(short(&found), json!([{"id": 1, "state": ["CREATED"]}]));
     let body = r#"{"query": [["IS", "j.state", null]], "state":["ASSIGNED", {"node": 1}]}"#;
     let polled = bench.ok("/api/v0/job/poll", body).await;
-    assert_eq!(polled, json!({"id": 2, "state": ["ASSIGNED", {"node": 1}]}));
+    assert_eq!((&polled["id"], &polled["state"]), (&json!(2), &json!(["ASSIGNED", {"node": 1}])));
+    assert_eq!((&polled["payload"], &polled["events"][1][1]["old"]), (&json!(1), &json!(null)));
 }
 
 #[tokio::test]

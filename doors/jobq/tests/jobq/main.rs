@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "these are tests: what is not there fails them")]
 
 mod bench;
+mod clients;
+mod costs;
 mod create;
 mod events;
 mod foreign;

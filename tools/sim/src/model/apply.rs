@@ -21,6 +21,7 @@ impl Model {
                 self.apply_lease(lease, id, now_ms);
             }
             Command::Extend(extend) => self.apply_extend(extend, now_ms),
+            Command::DropTimeout { claim } => self.apply_drop_timeout(claim.id()),
             Command::Finish(finish) => self.apply_finish(finish, now_ms),
             Command::Release { claim, cause } => self.apply_release(*claim, *cause, now_ms),
             Command::HolderGone { holder } => self.apply_holder_gone(*holder, now_ms),
@@ -200,6 +201,18 @@ impl Model {
         let lease = job.lease.as_mut().expect("only leased jobs are extended");
         lease.deadline_ms = Some(now_ms.saturating_add(extend.ttr_ms));
         self.count_change(extend.claim.id().0);
+    }
+
+    fn apply_drop_timeout(&mut self, id: JobId) {
+        let job = &self.jobs[&id.0];
+        let lease = job.lease.as_ref().expect("only leased jobs have a timeout");
+        let full_ms = self.lease_ms(job, lease.bound).map(|ms| lease.started_ms + ms);
+        let deadline_ms = match (lease.deadline_ms, full_ms) {
+            (Some(deadline_ms), Some(full_ms)) => Some(deadline_ms.max(full_ms)),
+            _ => None,
+        };
+        self.change(id.0).lease.as_mut().expect("seen above").deadline_ms = deadline_ms;
+        self.count_change(id.0);
     }
 
     fn apply_release(&mut self, claim: Claim, cause: Cause, now_ms: u64) {

@@ -58,7 +58,9 @@ impl Model {
             Command::Lease(lease) => self.refuse_lease(lease, now_ms),
             Command::Extend(extend) => self.refuse_claim(extend.claim, true),
             Command::Finish(finish) => self.refuse_claim(finish.claim, false),
-            Command::Release { claim, .. } => self.refuse_claim(*claim, true),
+            Command::DropTimeout { claim } | Command::Release { claim, .. } => {
+                self.refuse_claim(*claim, true)
+            }
             Command::Retry { image, payload } => self.refuse_retry(image, payload.is_some()),
             Command::Edit(edit) => self.refuse_edit(edit),
             Command::Cancel { id } | Command::PayloadDamaged { id } => self.refuse_finished(*id),

@@ -388,7 +388,7 @@ fn subject(command: &Command) -> Option<JobId> {
     match command {
         Command::Extend(extend) => Some(extend.claim.id()),
         Command::Finish(finish) => Some(finish.claim.id()),
-        Command::Release { claim, .. } => Some(claim.id()),
+        Command::DropTimeout { claim } | Command::Release { claim, .. } => Some(claim.id()),
         Command::Retry { image, .. } => Some(JobId(image.id)),
         Command::Edit(edit) => Some(edit.id),
         Command::Cancel { id }

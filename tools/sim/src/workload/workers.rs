@@ -42,7 +42,8 @@ impl Workload {
     pub(super) fn worker(&mut self, view: View<'_>) -> Command {
         match self.rng.random_range(0..20) {
             0..13 => self.finish(view),
-            13..15 => Command::Extend(Extend {
+            13 => Command::DropTimeout { claim: self.claim(view) },
+            14 => Command::Extend(Extend {
                 claim: self.claim(view),
                 ttr_ms: self.rng.random_range(1..90_000),
             }),

@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 use ureq::http::Method;
 
 use super::{
@@ -18,9 +17,11 @@ use crate::{
     cli::{IfTaken, JobName, PayloadType, RetryWait},
     client::{
         line::Line,
-        session::{AskError, Finished, Leased, NewJob, Report, Session, Wanted},
+        session::{AskError, Finished, Leased, Listed, More, NewJob, Report, Session, Wanted},
         view::{Job, Queue, bytes_of, present},
+        when::rfc3339,
     },
+    queue_name::QueueName,
 };
 
 /// Jobs and queues of one page of a list.
@@ -51,7 +52,9 @@ pub struct Told {
 /// What the API is told of a job.
 #[derive(Debug, Serialize)]
 struct Submit<'a> {
-    queue: &'a str,
+    /// `queue` or `queue_base64`.
+    #[serde(flatten)]
+    queue: Map<String, Value>,
     #[serde(flatten)]
     told: Told,
     priority: i64,
@@ -112,6 +115,9 @@ struct LeaseAnswer {
 struct JobPage {
     jobs: Vec<Job>,
     next_cursor: Option<String>,
+    total: Option<u64>,
+    #[serde(default)]
+    total_is_at_least: bool,
 }
 
 #[derive(Deserialize)]
@@ -126,6 +132,18 @@ impl WebSession {
         let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
         let worker = format!("{}:{}", host.unwrap_or_default(), std::process::id());
         Self { http: Http::new(base, line), line: line.clone(), worker }
+    }
+
+    /// How many jobs a filter means beyond those that were seen.
+    fn more_than(&self, seen: u64, filter: &str) -> More {
+        let path = format!("/api/v1/jobs?limit=1&count=true{filter}");
+        match self.http.ask::<JobPage>(Asking::get(&path)) {
+            Ok(JobPage { total: Some(total), total_is_at_least, .. }) => {
+                More { count: total.saturating_sub(seen), is_at_least: total_is_at_least }
+            }
+            // A server that does not count. The list is there all the same.
+            Ok(_) | Err(_) => More::UNKNOWN,
+        }
     }
 
     /// The job as soon as it is done or dead, or as it is after that long.
@@ -214,24 +232,30 @@ impl Session for WebSession {
         if is_finished(&job) { finished(&job) } else { Err(AskError::TimedOut) }
     }
 
+    fn id_of(&mut self, job: JobName) -> Value {
+        match job {
+            JobName::Number(id) => json!(id.0),
+            JobName::Uuid(_) => self.job(job).map_or_else(|_| json!(job.to_string()), |job| job.id),
+        }
+    }
+
     fn job(&mut self, job: JobName) -> Result<Job, AskError> {
         self.http.ask(Asking::get(&format!("/api/v1/jobs/{job}")))
     }
 
-    fn jobs(&mut self, wanted: &Wanted) -> Result<Vec<Job>, AskError> {
-        let mut query = String::new();
-        let queue = wanted.queue.as_deref().map(|queue| ("queue", queue));
-        let statuses: Vec<&str> = wanted.statuses.iter().map(|status| status.word()).collect();
-        let statuses = statuses.join(",");
-        let status = (!statuses.is_empty()).then_some(("status", statuses.as_str()));
-        let others = wanted.filters.iter().map(|(name, value)| (*name, value.as_str()));
-        for (name, value) in queue.into_iter().chain(status).chain(others) {
-            query += &format!("&{name}={}", encoded(value));
+    fn jobs(&mut self, wanted: &Wanted) -> Result<Listed, AskError> {
+        let filter = filter_of(wanted);
+        let mut query = filter.clone();
+        if wanted.newest_first {
+            query += "&order=desc";
+        }
+        if let Some(bytes) = wanted.preview_bytes {
+            query += &format!("&payload_preview={bytes}");
         }
         let most = wanted.offset.saturating_add(wanted.limit);
         let mut jobs = Vec::new();
         let mut cursor = String::new();
-        loop {
+        let goes_on = loop {
             let left = most - jobs.len() as u32;
             let path = format!("/api/v1/jobs?limit={}{query}{cursor}", left.min(PAGE));
             let page: JobPage = self.http.ask(Asking::get(&path))?;
@@ -240,11 +264,13 @@ impl Session for WebSession {
                 Some(next) if jobs.len() < most as usize => {
                     cursor = format!("&cursor={}", encoded(&next));
                 }
-                _ => break,
+                next => break next.is_some(),
             }
-        }
+        };
+        let seen = jobs.len() as u64;
+        let more = goes_on.then(|| self.more_than(seen, &filter));
         jobs.drain(..jobs.len().min(wanted.offset as usize));
-        Ok(jobs)
+        Ok(Listed { jobs, more })
     }
 
     fn queues(&mut self) -> Result<Vec<Queue>, AskError> {
@@ -259,8 +285,8 @@ impl Session for WebSession {
         }
     }
 
-    fn queue(&mut self, name: &str) -> Result<Queue, AskError> {
-        self.http.ask(Asking::get(&queue_path(name)))
+    fn queue(&mut self, name: &QueueName) -> Result<Queue, AskError> {
+        self.http.ask(Asking::get(&name.path()))
     }
 
     fn delete(&mut self, job: JobName) -> Result<(), AskError> {
@@ -268,9 +294,16 @@ impl Session for WebSession {
         Ok(())
     }
 
-    fn lease(&mut self, queues: &[String], wait_ms: u32) -> Result<Option<Leased>, AskError> {
+    fn lease(&mut self, queues: &[QueueName], wait_ms: u32) -> Result<Option<Leased>, AskError> {
         let wait_s = wait_ms.div_ceil(1000);
-        let body = json!({ "queues": queues, "wait_s": wait_s, "worker": self.worker });
+        let [mut texts, mut coded] = [Vec::new(), Vec::new()];
+        for (name, value) in queues.iter().map(QueueName::field) {
+            if name == "queue" { texts.push(value) } else { coded.push(value) }
+        }
+        let (wait, worker) = (wait_s, &self.worker);
+        let body = json!({
+            "queues": texts, "queues_base64": coded, "wait_s": wait, "worker": worker,
+        });
         let asking = Asking::post("/api/v1/lease").with(&body);
         let asking = asking.waiting(Duration::from_secs(wait_s.into()));
         let answer: Option<LeaseAnswer> = self.http.ask_for_any(asking)?;
@@ -311,15 +344,23 @@ impl Drop for WebSession {
     }
 }
 
+/// Which jobs are wanted, as it stands behind the question mark.
+fn filter_of(wanted: &Wanted) -> String {
+    let queue = wanted.queue.as_ref().map(QueueName::field);
+    let statuses: Vec<&str> = wanted.statuses.iter().map(|status| status.word()).collect();
+    let status = (!statuses.is_empty()).then(|| ("status", statuses.join(",")));
+    let fields = queue.into_iter().chain(status).chain(wanted.filters.iter().cloned());
+    fields.map(|(name, value)| format!("&{name}={}", encoded(&value))).collect()
+}
+
 fn submit(job: &NewJob) -> Result<Submit<'_>, AskError> {
     if job.id.is_some() {
         let text = "the native API numbers jobs itself: use --unique KEY, or --id with --workq";
         return Err(AskError::Unable(text.to_owned()));
     }
-    let run_at = job.run_at_ms.map(|ms| {
-        let ms = i64::try_from(ms).unwrap_or(i64::MAX);
-        Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX).to_string()
-    });
+    let mut queue = Map::new();
+    job.queue.put(&mut queue, "queue");
+    let run_at = job.run_at_ms.map(rfc3339);
     let unique = job.unique.as_ref().map(|(key, if_taken)| {
         let mode = match if_taken {
             IfTaken::Reject => "reject",
@@ -329,7 +370,7 @@ fn submit(job: &NewJob) -> Result<Submit<'_>, AskError> {
         json!({ "key": key, "mode": mode })
     });
     Ok(Submit {
-        queue: &job.queue,
+        queue,
         told: told(&job.payload, job.payload_type)?,
         priority: job.priority,
         ttr_ms: job.ttr_ms,
@@ -392,11 +433,6 @@ fn finished(job: &Job) -> Result<Finished, AskError> {
     let remarks = remarks.into_iter().filter(|(_, text)| !text.is_empty());
     let remarks = remarks.map(|(name, text)| (name, text.clone())).collect();
     Ok(Finished { id, success: job.status == "done", result, remarks })
-}
-
-/// A queue's path.
-pub fn queue_path(name: &str) -> String {
-    format!("/api/v1/queues/{}", encoded(name))
 }
 
 /// A text within a path or behind its question mark.

@@ -7,6 +7,7 @@ use crate::{
     cli::WorkArgs,
     client::{backoff::Backoff, line::Line, progress::Progress, server::Server, session::Session},
     exit::{Code, Failure, whole},
+    queue_name::QueueName,
     signals,
 };
 
@@ -97,7 +98,7 @@ fn first_session(server: &Server, orders: &Orders) -> anyhow::Result<Box<dyn Ses
 }
 
 /// How many jobs there are to do; a queue that is not there has none.
-fn ready(session: &mut dyn Session, queues: &[String]) -> u64 {
+fn ready(session: &mut dyn Session, queues: &[QueueName]) -> u64 {
     queues.iter().filter_map(|queue| session.queue(queue).ok()).map(|queue| queue.jobs.ready).sum()
 }
 

@@ -1,10 +1,13 @@
 //! A worker's session, opened anew when the server was away.
 
 use super::orders::Orders;
-use crate::client::{
-    line::Line,
-    server::Server,
-    session::{AskError, Leased, Report, Session},
+use crate::{
+    client::{
+        line::Line,
+        server::Server,
+        session::{AskError, Leased, Report, Session},
+    },
+    queue_name::QueueName,
 };
 
 /// A session that may have to be opened first.
@@ -22,7 +25,11 @@ impl<'a> Link<'a> {
     }
 
     /// Waits for a job. `Ok(None)` when there is none.
-    pub fn lease(&mut self, queues: &[String], wait_ms: u32) -> Result<Option<Leased>, AskError> {
+    pub fn lease(
+        &mut self,
+        queues: &[QueueName],
+        wait_ms: u32,
+    ) -> Result<Option<Leased>, AskError> {
         let line = self.open()?.1.clone();
         if !self.orders.begin_wait(self.worker, line) {
             return Ok(None);

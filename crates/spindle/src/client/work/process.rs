@@ -25,7 +25,7 @@ use super::{
     orders::Orders,
     output::{Pipes, Printed},
 };
-use crate::client::session::Leased;
+use crate::{client::session::Leased, queue_name::QueueName};
 
 /// How often it is looked whether what a command started has ended too.
 const GROUP_LOOK: Duration = Duration::from_millis(10);
@@ -95,7 +95,7 @@ fn spawn(command: &[OsString], job: &Leased) -> io::Result<Child> {
     command
         .args(arguments)
         .env("SPINDLE_JOB_ID", &job.id)
-        .env("SPINDLE_QUEUE", String::from_utf8_lossy(&job.queue).as_ref());
+        .env("SPINDLE_QUEUE", QueueName::of(job.queue.clone()).to_string());
     match job.attempt {
         Some(attempt) => command.env("SPINDLE_ATTEMPT", attempt.to_string()),
         // Not that of a worker in a job of another worker.

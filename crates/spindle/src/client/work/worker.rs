@@ -29,6 +29,7 @@ use crate::{
     },
     output::write_line,
     quantity::Written,
+    queue_name::QueueName,
 };
 
 /// How long one `lease` waits: short enough that a dead server is noticed.
@@ -37,7 +38,7 @@ const LEASE_WAIT_MS: u32 = 20_000;
 /// What all workers do.
 pub struct Work<'a> {
     /// The queues to take jobs from.
-    pub queues: &'a [String],
+    pub queues: &'a [QueueName],
     /// What to run.
     pub command: &'a [OsString],
     /// Whether to stop when the queues are empty.
@@ -217,7 +218,7 @@ impl Work<'_> {
 
 /// A job's name for people.
 fn name(job: &Leased) -> String {
-    format!("job {} of {}", job.id, String::from_utf8_lossy(&job.queue))
+    format!("job {} of {}", job.id, QueueName::of(job.queue.clone()))
 }
 
 /// What the server is told of a command's end.
@@ -247,9 +248,9 @@ fn line(
     result: &Bytes,
     started: Instant,
 ) -> Value {
-    json!({
-        "id": job.id,
-        "queue": String::from_utf8_lossy(&job.queue),
+    let mut line = json!({
+        // A number through the native API, a UUID through Workq.
+        "id": job.id.parse::<u64>().map_or_else(|_| json!(job.id), Value::from),
         "attempt": job.attempt,
         "outcome": outcome.word(),
         "reason": outcome.reason(),
@@ -260,5 +261,9 @@ fn line(
         "result_cut": ended.is_some_and(|ended| ended.printed.is_cut),
         "delivered": outcome.is_delivered(),
         "duration_ms": u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-    })
+    });
+    if let Some(object) = line.as_object_mut() {
+        QueueName::of(job.queue.clone()).put(object, "queue");
+    }
+    line
 }

@@ -1,0 +1,67 @@
+//! Values of settings, as they are written on the command line, in the environment and in the file.
+
+use std::time::Duration;
+
+use spindle_log::SyncPolicy;
+use tracing_subscriber::filter::LevelFilter;
+
+pub fn parse_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "write a whole number from 1".to_owned())
+}
+
+pub fn parse_switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "1" | "yes" => Ok(true),
+        "false" | "0" | "no" => Ok(false),
+        _ => Err("use true or false".to_owned()),
+    }
+}
+
+pub fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
+    let interval = |ms: &str| {
+        let ms = ms.parse().ok().filter(|ms| (1..=INTERVAL_MS_MAX).contains(ms));
+        ms.map(|ms| SyncPolicy::Interval(Duration::from_millis(ms)))
+            .ok_or_else(|| format!("the interval is 1 to {INTERVAL_MS_MAX} milliseconds"))
+    };
+    match text {
+        "always" => Ok(SyncPolicy::Always),
+        "os" => Ok(SyncPolicy::Os),
+        _ => match text.strip_prefix("interval:") {
+            Some(ms) => interval(ms),
+            None => Err("use always, interval:MS or os".to_owned()),
+        },
+    }
+}
+
+pub fn parse_level(text: &str) -> Result<LevelFilter, String> {
+    match text {
+        "off" => Ok(LevelFilter::OFF),
+        "error" => Ok(LevelFilter::ERROR),
+        "warn" => Ok(LevelFilter::WARN),
+        "info" => Ok(LevelFilter::INFO),
+        "debug" => Ok(LevelFilter::DEBUG),
+        "trace" => Ok(LevelFilter::TRACE),
+        _ => Err("use off, error, warn, info, debug or trace".to_owned()),
+    }
+}
+
+/// An hour: who wants less often wants `os`.
+const INTERVAL_MS_MAX: u64 = 3_600_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sync_takes_its_three_forms_only() {
+        assert_eq!(parse_sync("always"), Ok(SyncPolicy::Always));
+        assert_eq!(parse_sync("os"), Ok(SyncPolicy::Os));
+        let one = SyncPolicy::Interval(Duration::from_millis(1));
+        assert_eq!(parse_sync("interval:1"), Ok(one));
+        assert!(parse_sync("interval:3600000").is_ok());
+        for text in ["", "never", "interval", "interval:", "interval:0", "interval:3600001"] {
+            assert!(parse_sync(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A terminal that a command runs on, and a person at it.
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Condvar, Mutex},
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    pty::{Winsize, openpty},
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::fake_workq::await_exit;
+
+/// No condition of a test takes longer.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// A command on a terminal.
+pub struct Terminal {
+    child: Child,
+    keys: File,
+    seen: Arc<(Mutex<String>, Condvar)>,
+}
+
+impl Terminal {
+    /// Runs `spindle` with all its input and output on a terminal of 24 lines, 100 columns wide.
+    pub fn run(url: &str, arguments: &[&str]) -> Self {
+        let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        let pair = openpty(Some(&size), None).unwrap();
+        let stdio = || Stdio::from(pair.slave.try_clone().unwrap());
+        let child = Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(arguments)
+            .env("SPINDLE_URL", url)
+            .env("TERM", "xterm")
+            .env_remove("SPINDLE_WORKQ")
+            .stdin(stdio())
+            .stdout(stdio())
+            .stderr(stdio())
+            .spawn()
+            .unwrap();
+        let keys = File::from(pair.master);
+        let seen = Arc::<(Mutex<String>, Condvar)>::default();
+        let (mut screen, sees) = (keys.try_clone().unwrap(), Arc::clone(&seen));
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // It fails once nobody has the other side open.
+            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..count]);
+                sees.0.lock().unwrap().push_str(&text);
+                sees.1.notify_all();
+            }
+        });
+        Self { child, keys, seen }
+    }
+
+    /// Waits until this was shown; everything that was shown up to then is forgotten.
+    pub fn await_text(&self, part: &str) {
+        let (seen, changed) = &*self.seen;
+        let missing = |seen: &mut String| !seen.contains(part);
+        let waited = changed.wait_timeout_while(seen.lock().unwrap(), WITHIN, missing).unwrap();
+        let (mut seen, timeout) = waited;
+        assert!(!timeout.timed_out(), "{part:?} was never shown: {seen}");
+        *seen = seen.split_once(part).unwrap().1.to_owned();
+    }
+
+    /// Types a line.
+    pub fn type_line(&mut self, text: &str) {
+        writeln!(self.keys, "{text}").unwrap();
+    }
+
+    /// Ctrl-C.
+    pub fn interrupt(&self) {
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).unwrap();
+    }
+
+    /// Waits for the end.
+    pub fn await_end(&mut self) -> ExitStatus {
+        await_exit(&mut self.child)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,73 @@
+//! How many jobs a filter means, in bounded steps.
+
+use spindle_core::Status;
+use spindle_core::state::QueueListing;
+use spindle_http::Answered;
+use tokio::task::yield_now;
+
+use crate::api::Api;
+use crate::filter::{Filter, Order, Walk};
+
+/// Queues whose counts are added up in one hold of the lock.
+const STEP_QUEUES: usize = 512;
+/// Such steps of one request.
+const STEPS_MAX: usize = 200;
+/// Jobs of one stretch of a walk.
+const STRETCH_JOBS: usize = 512;
+
+/// How many jobs there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Total {
+    /// So many were found.
+    pub jobs: usize,
+    /// That is all of them.
+    pub is_all: bool,
+}
+
+impl Filter {
+    /// Counts the jobs that are meant. By queue and status that takes the counts that queues keep;
+    /// else it is a walk, which looks at no more than one request may.
+    pub async fn count(self, api: &Api) -> Answered<Total> {
+        if self.is_of_queue_and_status() {
+            return Ok(self.by_queues(api).await);
+        }
+        let mut walk = Walk::new(self, Order::Asc, None);
+        let mut jobs = 0;
+        while walk.next().is_some() && !walk.is_spent() {
+            jobs += walk.stretch(api, STRETCH_JOBS).await?.len();
+        }
+        Ok(Total { jobs, is_all: walk.next().is_none() })
+    }
+
+    async fn by_queues(&self, api: &Api) -> Total {
+        let of = |queue: &QueueListing| -> usize {
+            let statuses = &self.sought.statuses;
+            let is_meant = |status: &Status| statuses.is_empty() || statuses.contains(status);
+            let meant = Status::ALL.into_iter().filter(is_meant);
+            meant.map(|status| queue.counts[status as usize]).sum()
+        };
+        if let Some(name) = &self.sought.queue {
+            let (listing, _) = api.engine().queue(name);
+            return Total { jobs: listing.as_ref().map_or(0, of), is_all: true };
+        }
+        let (mut jobs, mut after) = (0, None);
+        for _ in 0..STEPS_MAX {
+            let from: bytes::Bytes = after.clone().unwrap_or_default();
+            let (step, last, count) = api.engine().look(|state| {
+                let (mut count, mut looked_at, mut last) = (0, 0, None);
+                for queue in state.queues_from(&from, after.is_some()).take(STEP_QUEUES) {
+                    (count, looked_at) = (count + of(&queue), looked_at + 1);
+                    last = Some(queue.name);
+                }
+                (looked_at, last, count)
+            });
+            jobs += count;
+            after = last;
+            if step < STEP_QUEUES {
+                return Total { jobs, is_all: true };
+            }
+            yield_now().await;
+        }
+        Total { jobs, is_all: false }
+    }
+}
