@@ -22,8 +22,8 @@ use steps::Steps;
 use torture::{Mode, Options};
 use workspace::{build_release, call, cargo, release, root};
 
-/// The server, what is preloaded into it, the simulator.
-const RELEASED: [&str; 3] = ["spindle", "spindle-powercut", "spindle-sim"];
+/// The server, what is preloaded into it, the simulator, the load generator.
+const RELEASED: [&str; 4] = ["spindle", "spindle-powercut", "spindle-sim", "spindle-bench"];
 const MODES: [Mode; 6] =
     [Mode::Kill, Mode::Power, Mode::PowerOs, Mode::Broken, Mode::Doors, Mode::Full];
 const SMOKE_CYCLES: u64 = 5;
@@ -127,6 +127,7 @@ fn test() -> Result<()> {
     if built {
         steps.run("API properties", || api_properties(API_SEED));
         steps.run("simulation", || call(release("spindle-sim")?, &["--seeds", SMOKE_SEEDS]));
+        steps.run("benchmark suites", benchmark_suites);
         for mode in MODES {
             if let Some(reason) = mode.impossible_here() {
                 steps.skip(torture_step(mode), reason);
@@ -146,6 +147,12 @@ fn test() -> Result<()> {
         }
     }
     steps.finish()
+}
+
+/// Each suite runs with a few jobs, against the real peers; nothing is judged.
+fn benchmark_suites() -> Result<()> {
+    let target = root().join("target");
+    call(release("spindle-bench")?, &["suite", "--quick", "--dir", &target.to_string_lossy()])
 }
 
 /// What raises the alerts that come with the server, and what does not.

@@ -245,6 +245,10 @@ pub struct ConstraintSet {
     /// The revision it was put with, when it is told again; 0 says it is put now.
     #[prost(uint64, tag = "4")]
     pub put_revision: u64,
+    /// It lets none of its jobs start (`running_max` 0), and jobs numbered below this are still to
+    /// be matched against it; 0 says that there are none, or that it is no such constraint.
+    #[prost(uint64, tag = "5")]
+    pub unmatched_below: u64,
 }
 
 /// See [`Event::ConstraintRemoved`].

@@ -16,6 +16,7 @@
 use bytes::Bytes;
 
 use crate::payload::BytesRef;
+pub use crate::told::cut;
 
 /// The number of a job: below 2^53, never reused. Eight bits are kept for a shard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -179,6 +180,10 @@ pub struct Outcome {
     /// The worker's own finished_at, as it came.
     #[prost(bytes = "bytes", tag = "6")]
     pub worker_finished_at: Bytes,
+    /// What `error` is: LightJQ's workers tell a MessagePack value, all others a text. Older events
+    /// do not say it; see [`JobImage::error_type`].
+    #[prost(enumeration = "crate::payload::Type", tag = "7")]
+    pub error_kind: i32,
 }
 
 /// A constraint's value that a job falls under.

@@ -10,6 +10,7 @@
 pub mod address;
 pub mod command;
 pub mod event;
+pub mod glob;
 pub mod job;
 pub mod payload;
 pub mod queue;
@@ -20,6 +21,7 @@ mod put;
 mod rejection;
 mod reservations;
 mod told;
+mod tries;
 
 pub use command::Command;
 pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX, decide, decide_lease};
@@ -29,3 +31,4 @@ pub use payload::{BytesRef, Type};
 pub use rejection::Rejection;
 pub use reservations::Reservations;
 pub use state::{Defaults, Found, Place, State};
+pub use tries::{Limit, Source, Tries};

@@ -174,6 +174,7 @@ impl Put for Outcome {
         bytes(out, 4, &self.error);
         bytes(out, 5, &self.code);
         bytes(out, 6, &self.worker_finished_at);
+        number(out, 7, self.error_kind);
     }
 }
 
@@ -302,6 +303,7 @@ mod tests {
                 error: self.name(),
                 code: self.name(),
                 worker_finished_at: self.name(),
+                error_kind: (self.bits() % 3) as i32,
             }
         }
 

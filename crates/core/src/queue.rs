@@ -1,7 +1,9 @@
 //! Queues and constraints, as they are told in events.
 
 use bytes::Bytes;
+use prost::Message as _;
 
+use crate::glob;
 use crate::job::{Backoff, Label};
 
 /// Names of queues are 1 to this many bytes, not necessarily UTF-8.
@@ -69,7 +71,7 @@ pub struct Rate {
 }
 
 /// A limit on the jobs its matcher matches, whichever door they came through. The matcher is the
-/// engine's: here it is bytes that are kept and carried.
+/// engine's: here it is bytes that are kept and carried, of which only the [`QueueScope`] is read.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Constraint {
     /// Its number, which labels name; never reused.
@@ -87,6 +89,61 @@ pub struct Constraint {
     /// Most leased at once.
     #[prost(uint64, optional, tag = "5")]
     pub running_max: Option<u64>,
+}
+
+/// Which queues a constraint's matcher may take: the one part of a matcher that the core reads. What
+/// payloads must say is for the engine alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum QueueScope {
+    /// None: the matcher cannot be read, and then it takes nothing.
+    None,
+    /// All of them.
+    Any,
+    /// The one of this name.
+    Exact(Bytes),
+    /// Those whose names fit this pattern, see [`crate::glob`].
+    Glob(Bytes),
+}
+
+/// The fields of a matcher that say so, as the engine writes them; it writes more.
+#[derive(Clone, PartialEq, prost::Message)]
+struct ScopeFields {
+    /// Readers of older formats must not follow it.
+    #[prost(uint32, tag = "1")]
+    min_reader: u32,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    queue: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    queue_glob: Option<Bytes>,
+}
+
+/// The format of matchers that can be read.
+pub const MATCHER_VERSION: u32 = 1;
+
+impl QueueScope {
+    /// Reads it out of a matcher.
+    pub fn of(matcher: &Bytes) -> QueueScope {
+        let Ok(fields) = ScopeFields::decode(matcher.clone()) else { return QueueScope::None };
+        if !(1..=MATCHER_VERSION).contains(&fields.min_reader) {
+            return QueueScope::None;
+        }
+        match (fields.queue, fields.queue_glob) {
+            (None, None) => QueueScope::Any,
+            (Some(name), None) => QueueScope::Exact(name),
+            (None, Some(pattern)) => QueueScope::Glob(pattern),
+            (Some(_), Some(_)) => QueueScope::None,
+        }
+    }
+
+    /// Whether it takes jobs of this queue.
+    pub fn takes(&self, queue: &[u8]) -> bool {
+        match self {
+            QueueScope::None => false,
+            QueueScope::Any => true,
+            QueueScope::Exact(name) => name == queue,
+            QueueScope::Glob(pattern) => glob::fits(pattern, queue),
+        }
+    }
 }
 
 /// The state of one bucket: one constraint and one value of its `per` field.

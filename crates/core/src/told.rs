@@ -1,17 +1,45 @@
 //! What the words of a failure are.
 
-use crate::job::{Cause, JobImage, Origin};
+use crate::job::{Cause, JobImage, Origin, Status};
 use crate::payload::Type;
 
+/// The code of a job that somebody cancelled.
+pub(crate) const CANCELLED: &[u8] = b"cancelled";
+
+/// The beginning of what may be a text, at most so many bytes of it. A letter is not cut in two.
+pub fn cut(text: &[u8], bytes_max: usize) -> &[u8] {
+    let Some(short) = text.get(..bytes_max).filter(|short| short.len() < text.len()) else {
+        return text;
+    };
+    // A letter of UTF-8 has up to three bytes that go on.
+    let goes_on = |byte: u8| byte & 0xc0 == 0x80;
+    let begin =
+        (0..=3).map_while(|back| bytes_max.checked_sub(back)).find(|at| !goes_on(text[*at]));
+    begin.map_or(short, |at| &text[..at])
+}
+
 impl JobImage {
-    /// What the bytes of the last failure's `error` are. The door whose worker failed says so:
-    /// LightJQ's workers tell a MessagePack value, all others a text.
+    /// What the bytes of the last failure's `error` are. The outcome says so; that of an older
+    /// server does not, and then the door of the worker that failed does.
     pub fn error_type(&self) -> Type {
+        let said = self.outcome.as_ref().map_or(Type::Bytes, |outcome| outcome.error_kind());
+        if said != Type::Bytes {
+            return said;
+        }
         let failed = self.history.iter().rev().find(|attempt| attempt.cause() == Cause::Failed);
         match failed.map(|attempt| attempt.door()) {
             Some(Origin::Lightjq) => Type::Msgpack,
             _ => Type::Bytes,
         }
+    }
+
+    /// Whether somebody cancelled it. A worker may fail a job with the same code.
+    pub fn is_cancelled(&self) -> bool {
+        let says_so = self.outcome.as_ref().is_some_and(|end| end.code == CANCELLED);
+        let by_worker = self.history.last().is_some_and(|last| {
+            last.cause() == Cause::Failed && Some(last.ended_ms) == self.finished_ms
+        });
+        self.status() == Status::Dead && says_so && !by_worker
     }
 }
 
@@ -19,6 +47,20 @@ impl JobImage {
 mod tests {
     use super::*;
     use crate::job::Attempt;
+
+    #[test]
+    fn a_text_is_cut_between_letters_and_other_bytes_anywhere() {
+        assert_eq!(cut(b"abc", 3), b"abc");
+        assert_eq!(cut(b"abcd", 3), b"abc");
+        assert_eq!(cut("ab\u{e9}".as_bytes(), 3), b"ab");
+        assert_eq!(cut("ab\u{e9}".as_bytes(), 4), "ab\u{e9}".as_bytes());
+        for max in 1..4 {
+            assert_eq!(cut("\u{1f980}".as_bytes(), max), b"", "{max}");
+        }
+        assert_eq!(cut(b"abc", 0), b"");
+        assert_eq!(cut(&[0x80; 9], 5), [0x80; 5], "no text at all");
+        assert_eq!(cut(&[0xff; 9], 5), [0xff; 5]);
+    }
 
     #[test]
     fn an_error_is_what_the_door_of_the_last_failure_writes() {

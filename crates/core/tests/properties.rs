@@ -105,9 +105,10 @@ fn attempts_and_fails_never_pass_their_maximum() {
                 _ => None,
             });
             for job in live_images(step.server).into_iter().chain(finished) {
-                let attempts_max =
-                    job.rare().attempts_max.filter(|max| *max > 0).unwrap_or(u32::MAX);
-                let fails_max = job.rare().fails_max.filter(|max| *max > 0).unwrap_or(u32::MAX);
+                let tries = step.server.state.tries_of(&job);
+                let limit = |max: u32| if max > 0 { max } else { u32::MAX };
+                let attempts_max = limit(tries.attempts_max.value);
+                let fails_max = limit(tries.fails_max.value);
                 let waits = !job.status().is_finished() && job.status() != Status::Leased;
                 let spent = job.attempts == attempts_max || job.fails == fails_max;
                 assert!(job.attempts <= attempts_max, "{job:?}");

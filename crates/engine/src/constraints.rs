@@ -4,13 +4,15 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 use spindle_core::job::{JobId, Label};
 use spindle_core::queue::{Constraint, Rate};
-use spindle_core::{Command, Rejection, State};
+use spindle_core::{Command, JobImage, Rejection, State, Type};
 
 use crate::door::Gate;
 use crate::engine::{Engine, Refused};
 use crate::inner::Inner;
+use crate::matched::bytes_type;
 use crate::matching::{
-    ConstraintSpec, UnreadableMatcher, check_name, decode_matcher, encode_matcher,
+    ConstraintSpec, Matcher, QueuePattern, UnreadableMatcher, check_name, decode_matcher,
+    encode_matcher,
 };
 
 /// What has to be there for a put or a removal to happen.
@@ -50,6 +52,17 @@ pub struct ConstraintView {
     pub buckets: usize,
     /// So often since the start a job fell under it that had as many labels as a job may have.
     pub left_out: u64,
+    /// It asks for fields of payloads, and these payloads have none that anybody could read.
+    pub opaque: Option<Opaque>,
+}
+
+/// Payloads that are mere bytes, with nobody to say what they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Opaque {
+    /// Those of this queue.
+    Queue(Bytes),
+    /// Those of all queues the constraint takes, as far as the queues say nothing themselves.
+    Queues,
 }
 
 /// A bucket, as it is shown.
@@ -78,6 +91,8 @@ pub struct Held {
     pub running_max: Option<u64>,
     /// When a token comes, if it is tokens that are missing.
     pub frees_ms: Option<u64>,
+    /// It lets none of its jobs start, and whether this one is among them is still to be found out.
+    pub unmatched: bool,
 }
 
 impl Engine {
@@ -195,7 +210,9 @@ impl Engine {
             rate: rule.rate,
             running_max: rule.running_max,
         });
+        let opaque = spec.as_ref().ok().and_then(|spec| opaque(state, &spec.matcher));
         ConstraintView {
+            opaque,
             number: rule.number,
             name: String::from_utf8_lossy(&rule.name).into_owned(),
             revision: state.constraint_revision(rule.number).unwrap_or_default(),
@@ -206,13 +223,29 @@ impl Engine {
     }
 }
 
+/// What a matcher cannot read. Queues are not looked through: there may be very many.
+fn opaque(state: &State, matcher: &Matcher) -> Option<Opaque> {
+    if !matcher.asks_for_fields() {
+        return None;
+    }
+    match &matcher.queue {
+        QueuePattern::Exact(name) => {
+            let is_opaque = bytes_type(state, name) == Type::Bytes;
+            is_opaque.then(|| Opaque::Queue(name.clone()))
+        }
+        QueuePattern::Any | QueuePattern::Glob(_) => Some(Opaque::Queues),
+    }
+}
+
 fn whole_tokens(level: u128, rate: Rate) -> u64 {
     u64::try_from(level / u128::from(rate.per_ms.max(1))).unwrap_or(u64::MAX)
 }
 
-/// Which constraints would keep a job with these labels from starting now.
+/// Which constraints would keep a job from starting now.
 #[must_use]
-pub fn held_back(state: &State, labels: &[Label], now_ms: u64) -> Vec<Held> {
+pub fn held_back(state: &State, image: &JobImage, now_ms: u64) -> Vec<Held> {
+    let name = |rule: &Constraint| String::from_utf8_lossy(&rule.name).into_owned();
+    let labels = &image.rare().labels;
     let held = |label: &Label| {
         let rule = state.constraint(label.constraint)?;
         let bucket = state.bucket(*label)?;
@@ -220,12 +253,21 @@ pub fn held_back(state: &State, labels: &[Label], now_ms: u64) -> Vec<Held> {
             return None;
         }
         Some(Held {
-            constraint: String::from_utf8_lossy(&rule.name).into_owned(),
+            constraint: name(rule),
             running_max: rule.running_max.filter(|max| bucket.running() >= *max),
             frees_ms: bucket.admits_at(rule, now_ms),
+            unmatched: false,
         })
     };
-    labels.iter().filter_map(held).collect()
+    let labelled = |rule: &Constraint| labels.iter().any(|label| label.constraint == rule.number);
+    let unmatched = state.unmatched_by(&image.queue, JobId(image.id));
+    let unmatched = unmatched.filter(|rule| !labelled(rule)).map(|rule| Held {
+        constraint: name(rule),
+        running_max: rule.running_max,
+        frees_ms: None,
+        unmatched: true,
+    });
+    labels.iter().filter_map(held).chain(unmatched).collect()
 }
 
 impl Inner {

@@ -54,7 +54,9 @@ mod workers;
 pub use answer::{Answer, LeasedJob, News};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::Committed;
-pub use constraints::{BucketLine, ConstraintView, Expected, Held, PutConstraint, held_back};
+pub use constraints::{
+    BucketLine, ConstraintView, Expected, Held, Opaque, PutConstraint, held_back,
+};
 pub use damage::{DamagedBytes, DamagedJob};
 pub use door::{
     ConnectionId, Delivery, Door, Flow, Gate, LeaseRef, Mailbox, Outbox, Session, Ticket,

@@ -109,8 +109,7 @@ impl Engine {
         name: &Bytes,
         change: impl FnOnce(&mut QueueSettings),
     ) -> Result<Gate, Refused> {
-        let inner = self.enter();
-        self.change_queue_locked(inner, name, change)
+        self.change_queue_seen(name, |_, settings| change(settings))
     }
 
     /// As [`Engine::change_queue`], but a queue that is not there is refused as not found. One that
@@ -124,6 +123,17 @@ impl Engine {
         if inner.listing(name).is_none() {
             return Err(Refused::Rejected(Rejection::NotFound, inner.tail()));
         }
+        self.change_queue_locked(inner, name, |_, settings| change(settings))
+    }
+
+    /// As [`Engine::change_queue`]; `change` hears first whether the queue is there: whether it has
+    /// jobs, settings, or clients that wait for it.
+    pub fn change_queue_seen(
+        &self,
+        name: &Bytes,
+        change: impl FnOnce(bool, &mut QueueSettings),
+    ) -> Result<Gate, Refused> {
+        let inner = self.enter();
         self.change_queue_locked(inner, name, change)
     }
 
@@ -131,13 +141,14 @@ impl Engine {
         &self,
         mut inner: MutexGuard<'_, Inner>,
         name: &Bytes,
-        change: impl FnOnce(&mut QueueSettings),
+        change: impl FnOnce(bool, &mut QueueSettings),
     ) -> Result<Gate, Refused> {
         self.check_room(&inner)?;
+        let is_there = inner.listing(name).is_some();
         let mut settings =
             inner.state.queue(name).map(|queue| queue.settings().clone()).unwrap_or_default();
         let before = settings.clone();
-        change(&mut settings);
+        change(is_there, &mut settings);
         if settings == before {
             return Ok(inner.tail());
         }

@@ -72,7 +72,7 @@ impl Unmatched {
 }
 
 /// What a queue's untyped payloads are.
-fn bytes_type(state: &State, queue: &[u8]) -> Type {
+pub(crate) fn bytes_type(state: &State, queue: &[u8]) -> Type {
     let set = state.queue(queue).and_then(|queue| queue.settings().bytes_type);
     set.and_then(|kind| Type::try_from(kind).ok()).unwrap_or(Type::Bytes)
 }
@@ -81,6 +81,11 @@ impl Engine {
     /// The matchers to go by.
     pub(crate) fn rules(&self) -> Arc<RuleSet> {
         self.shared.rules.newest.read().clone()
+    }
+
+    /// Whether anything may hold jobs back. One load; a moment behind a change.
+    pub fn has_constraints(&self) -> bool {
+        self.shared.rules.unconstrained.load(Ordering::Acquire) == MATCHING
     }
 
     /// Makes the newest set of constraints ready.

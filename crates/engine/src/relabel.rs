@@ -5,7 +5,8 @@
 //! if the job is as it was. Jobs that come while it walks are matched by the newest constraints
 //! already. How far it has come is in the log, so a restart goes on from there; a further change
 //! of the constraints begins a new pass. While there is room on disk for nothing but what frees
-//! room, it waits.
+//! room, it waits, unless jobs may not start before they are matched: see the core's
+//! `unmatched.rs`.
 
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use parking_lot::Mutex;
 use spindle_core::command::Matched;
 use spindle_core::job::Label;
 use spindle_core::{Command, Found, JobId, Rejection, State, Status};
-use spindle_log::Space;
 
 use crate::engine::Engine;
 use crate::inner::Inner;
@@ -112,7 +112,7 @@ impl Engine {
             if inner.state.is_relabelled() {
                 return Step::Done;
             }
-            if self.check_room(&inner).is_err() || self.shared.log.space() == Space::ReserveOnly {
+            if !self.has_room_for_matching(&inner) {
                 return Step::Later;
             }
             if server.constraints_revision != rules.revision() {

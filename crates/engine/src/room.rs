@@ -14,6 +14,17 @@ impl Engine {
         Ok(())
     }
 
+    /// On a full disk jobs are matched only where that lets others start, and only while enough of
+    /// the reserve is left for what makes room.
+    pub(crate) fn has_room_for_matching(&self, inner: &Inner) -> bool {
+        const CARRY_STEPS_LEFT: usize = 16;
+        let log = &self.shared.log;
+        let needed = inner.undurable_bytes + CARRY_STEPS_LEFT * inner.options.carry_bytes;
+        self.check_room(inner).is_ok()
+            && (log.space() != Space::ReserveOnly
+                || (inner.state.has_unmatched() && needed as u64 <= log.room_bytes()))
+    }
+
     /// On a full disk a large result, state or event may take half of what is left of the reserve:
     /// a record that does not fit would keep all behind it waiting, the deletes that make room
     /// included.

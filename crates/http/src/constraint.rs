@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use spindle_core::queue;
 use spindle_engine::{
-    Condition, ConstraintSpec, ConstraintView, Matcher, QueuePattern, Relabelling, Scalar, Test,
+    Condition, ConstraintSpec, ConstraintView, Matcher, Opaque, QueuePattern, Relabelling, Scalar,
+    Test,
 };
 use utoipa::ToSchema;
 
@@ -266,6 +267,21 @@ pub struct ConstraintShown {
     relabelled: u64,
     /// Unfinished jobs that were there before and are still to be looked at.
     remaining: u64,
+    /// What people should know of it: payloads it cannot read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}
+
+/// What to do about payloads that a constraint asks for fields and that have none.
+fn note(opaque: &Opaque) -> String {
+    let of = match opaque {
+        Opaque::Queue(name) => format!("of queue {}", String::from_utf8_lossy(name)),
+        Opaque::Queues => "of queues without a bytes_type".to_owned(),
+    };
+    format!(
+        "payloads {of} that come as bytes (Workq, Gearman) are not read: none of their fields is \
+         there. If they are JSON or MessagePack, say so in the queue's settings: bytes_type"
+    )
 }
 
 impl ConstraintShown {
@@ -298,6 +314,7 @@ impl ConstraintShown {
             left_out: view.left_out,
             relabelled: relabelling.relabelled,
             remaining: relabelling.remaining,
+            notes: view.opaque.iter().map(note).collect(),
         }
     }
 }

@@ -1,54 +1,16 @@
 //! Who may come in: a web page of somebody else must not be able to use a server on loopback.
 
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::Arc;
-
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::names::{HostName, Names};
 use crate::problem::{Answered, Code, Problem};
 
 /// What browsers say about where a request comes from.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// The names by which a server may be called. Clones are the same.
-#[derive(Clone, Debug)]
-pub struct Names {
-    listen: IpAddr,
-    hosts: Arc<[String]>,
-}
-
-impl Names {
-    /// The address it listens on, any loopback address, and `localhost`.
-    pub fn new(listen: IpAddr) -> Names {
-        Names { listen: listen.to_canonical(), hosts: Arc::default() }
-    }
-
-    /// Other names that are its own: those behind which a proxy or a name server shows it.
-    #[must_use]
-    pub fn with_hosts(self, hosts: impl IntoIterator<Item = String>) -> Names {
-        Names { hosts: hosts.into_iter().collect(), ..self }
-    }
-
-    /// Rebinding a name to a loopback address takes a name: an address is what it says.
-    fn has(&self, host: &str) -> bool {
-        let name = without_port(host);
-        if name.eq_ignore_ascii_case("localhost")
-            || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
-        {
-            return true;
-        }
-        let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        let ip = match bare {
-            Some(inside) => inside.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
-            None => name.parse().ok().filter(IpAddr::is_ipv4),
-        };
-        ip.map(|ip| ip.to_canonical())
-            .is_some_and(|ip| ip.is_loopback() || ip == self.listen || self.listen.is_unspecified())
-    }
-}
 
 /// Lets in what calls the server by a name of its own, and no writes of foreign pages.
 pub(crate) async fn guard(State(names): State<Names>, request: Request, next: Next) -> Response {
@@ -64,45 +26,55 @@ pub(crate) async fn guard(State(names): State<Names>, request: Request, next: Ne
 }
 
 fn check(request: &Request, names: &Names) -> Answered<()> {
-    let host = host_of(request.uri(), request.headers())?;
+    let host = host_of(request.version(), request.uri(), request.headers())?;
     if !names.has(host) {
-        let detail = format!("`{host}` is no name of this server; use its address, or localhost");
-        return Err(Problem::new(Code::UnknownHost, detail));
+        return Err(unknown(host));
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     if reads || is_own_page(request.headers(), host) {
         Ok(())
     } else {
-        let detail = "the request comes from a page of another origin, which must not write here";
+        let detail = format!(
+            "the request comes from a page of another origin, which must not write here; this \
+             server was called `{host}`: a proxy in front of it must pass on the Host it got"
+        );
         Err(Problem::new(Code::ForeignOrigin, detail))
     }
 }
 
-fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Answered<&'a str> {
-    if let Some(authority) = uri.authority() {
-        return Ok(authority.as_str());
-    }
-    let mut hosts = headers.get_all(header::HOST).iter();
-    match (hosts.next().map(HeaderValue::to_str), hosts.next()) {
-        (Some(Ok(host)), None) => Ok(host),
-        _ => Err(Problem::new(Code::BadRequest, "the request needs one Host header")),
-    }
+fn unknown(host: &str) -> Problem {
+    let advice = match HostName::with_port(host) {
+        Some((HostName::Dns(name), _)) => format!("--http-host {name}"),
+        Some((HostName::Ip(ip), _)) => format!("--http-host {ip}"),
+        None => "--http-host NAME".to_owned(),
+    };
+    let detail = format!(
+        "this server does not answer to the name `{host}`: call it by its address or as \
+         localhost, or start it with `{advice}`"
+    );
+    Problem::new(Code::UnknownHost, detail)
 }
 
-fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    }
+/// By what name the server is called. A target in absolute form beats the Host header, which must
+/// be there once all the same (RFC 9112, 3.2); what a proxy says in other headers proves nothing.
+fn host_of<'a>(version: Version, uri: &'a Uri, headers: &'a HeaderMap) -> Answered<&'a str> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = match (hosts.next().map(HeaderValue::to_str), hosts.next()) {
+        (Some(Ok(host)), None) => Some(host),
+        (None, None) if version < Version::HTTP_11 => None,
+        _ => return Err(no_host()),
+    };
+    uri.authority().map(Authority::as_str).or(host).ok_or_else(no_host)
+}
+
+fn no_host() -> Problem {
+    Problem::new(Code::BadRequest, "the request needs one Host header")
 }
 
 /// Programs say nothing about where they come from; browsers always do.
 fn is_own_page(headers: &HeaderMap, host: &str) -> bool {
-    let same_origin = headers.get_all(header::ORIGIN).iter().all(|origin| {
-        let origin = origin.to_str().unwrap_or_default();
-        let rest = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
-        rest.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
-    });
+    let same_origin =
+        headers.get_all(header::ORIGIN).iter().all(|origin| is_own_origin(origin.as_bytes(), host));
     let same_site = headers
         .get_all(SEC_FETCH_SITE)
         .iter()
@@ -110,61 +82,83 @@ fn is_own_page(headers: &HeaderMap, host: &str) -> bool {
     same_origin && same_site
 }
 
+/// Whether an origin is that of pages the server was called for by this name. The scheme may be
+/// another one, since a proxy may speak TLS in front of the server; name and port must be the same,
+/// and where either leaves the port out, it is that of the origin's scheme.
+fn is_own_origin(origin: &[u8], host: &str) -> bool {
+    let Ok(origin) = std::str::from_utf8(origin) else { return false };
+    let (authority, usual) = if let Some(rest) = origin.strip_prefix("http://") {
+        (rest, 80)
+    } else if let Some(rest) = origin.strip_prefix("https://") {
+        (rest, 443)
+    } else {
+        return false;
+    };
+    let (Some((from, from_port)), Some((own, own_port))) =
+        (HostName::with_port(authority), HostName::with_port(host))
+    else {
+        return false;
+    };
+    from == own && from_port.unwrap_or(usual) == own_port.unwrap_or(usual)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_its_own_names_reach_the_server() {
-        let names = Names::new("127.0.0.1".parse().unwrap());
-        for host in
-            ["localhost", "LOCALHOST:7420", "127.0.0.1", "127.3.2.1:1", "[::1]:7420", "[::1]"]
-        {
-            assert!(names.has(host), "{host}");
-        }
-        for host in [
-            "",
-            "evil.example",
-            "localhost.evil.example",
-            "127.0.0.1.evil.example",
-            "10.0.0.1",
-            "::1",
-            "[::1",
-            "[127.0.0.1]",
-            "127.1",
-            "0x7f000001",
-            "2130706433",
-            "[::2]:1",
-        ] {
-            assert!(!names.has(host), "{host}");
-        }
-        let other = Names::new("10.0.0.1".parse().unwrap());
-        assert!(other.has("10.0.0.1:7420") && !other.has("10.0.0.2:7420"));
-        let every = Names::new("0.0.0.0".parse().unwrap());
-        assert!(every.has("10.0.0.2:7420") && !every.has("evil.example:7420"));
-        let named = names.with_hosts(["Spindle.Example".to_owned()]);
-        assert!(named.has("spindle.example:443") && named.has("localhost"));
-        assert!(!named.has("other.spindle.example") && !named.has("example"));
+    fn own(pairs: &[(&'static str, &'static str)], host: &str) -> bool {
+        let headers = pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        is_own_page(&headers.collect(), host)
     }
 
     #[test]
     fn pages_of_other_origins_are_told_by_their_headers() {
-        let own = |pairs: &[(&'static str, &'static str)]| {
-            let headers = pairs.iter().map(|(name, value)| {
-                (HeaderName::from_static(name), HeaderValue::from_static(value))
-            });
-            is_own_page(&headers.collect(), "localhost:7420")
-        };
+        let own = |pairs: &[(&'static str, &'static str)]| own(pairs, "localhost:7420");
         assert!(own(&[]));
         assert!(own(&[("origin", "http://localhost:7420"), ("sec-fetch-site", "same-origin")]));
         assert!(own(&[("sec-fetch-site", "none")]));
-        for origin in
-            ["null", "", "http://localhost:3000", "https://evil.example", "localhost:7420"]
-        {
+        for origin in [
+            "null",
+            "",
+            "http://localhost:3000",
+            "http://localhost",
+            "https://evil.example",
+            "localhost:7420",
+            "file://localhost:7420",
+            "http://localhost:7420/",
+            "http://localhost:7420@evil.example",
+            "http://localhost:7420.evil.example",
+        ] {
             assert!(!own(&[("origin", origin)]), "{origin}");
         }
         for site in ["cross-site", "same-site", ""] {
             assert!(!own(&[("sec-fetch-site", site)]), "{site}");
+        }
+        let two = [("origin", "http://localhost:7420"), ("origin", "http://evil.example")];
+        assert!(!own(&two));
+    }
+
+    #[test]
+    fn pages_that_a_proxy_shows_over_tls_are_its_own() {
+        for (origin, host, is_own) in [
+            ("https://build-server", "build-server", true),
+            ("https://BUILD-server", "build-server.", true),
+            ("https://build-server", "build-server:443", true),
+            ("https://build-server:8443", "build-server:8443", true),
+            ("http://build-server", "build-server", true),
+            ("http://build-server", "build-server:80", true),
+            ("http://[2001:db8::1]:7420", "[2001:DB8::1]:7420", true),
+            // The proxy left the port out: another site may be there.
+            ("https://build-server:8443", "build-server", false),
+            // The proxy did not pass on what it was called.
+            ("https://build-server", "127.0.0.1:7420", false),
+            ("https://build-server", "build-server:7420", false),
+            ("http://build-server:7420", "build-server:443", false),
+            ("https://other", "build-server", false),
+        ] {
+            assert_eq!(own(&[("origin", origin)], host), is_own, "{origin} {host}");
         }
     }
 }

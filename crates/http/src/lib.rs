@@ -7,26 +7,29 @@
 //! disk.
 //!
 //! Start with `desk.rs` (how a request waits for the engine and the disk), then `guard.rs` (who may
-//! come in) and `listen.rs` (sockets).
+//! come in, by which of the server's `names.rs`) and `listen.rs` (sockets).
 
 pub mod document;
 pub mod listen;
 pub mod msgpack;
 
+mod accept;
 mod body;
 mod constraint;
 mod desk;
 mod guard;
 mod mailbox;
+mod names;
 mod problem;
 mod site;
 mod stall;
 mod whole;
 
+pub use accept::{Wish, accept_of, wish};
 pub use body::{BodyError, BodyLimits, read_body, text_of};
 pub use constraint::{ConditionBody, ConstraintBody, ConstraintShown, Op, RateBody};
 pub use desk::{Desk, HandOut, HandedOut, Wait};
-pub use guard::Names;
+pub use names::{HostName, HostNameError, HostNames, Names};
 pub use problem::{Answered, Code, Problem, ProblemBody, no_job};
 pub use site::site;
 pub use whole::{Integer, whole, whole_or_null};

@@ -4,7 +4,8 @@ use axum::Router;
 use axum::http::Uri;
 use axum::middleware::from_fn_with_state;
 
-use crate::guard::{self, Names};
+use crate::guard;
+use crate::names::Names;
 use crate::problem::{Code, Problem};
 
 /// The routes of all doors, merged, behind the guard. What is at no door's path is a problem with

@@ -76,7 +76,7 @@ async fn launched() -> Result<f64> {
             while begin.elapsed() < ROUND {
                 let id = RowId(count.fetch_add(1, Ordering::Relaxed));
                 let (_signals, requests) = mpsc::channel(1);
-                let ending = launcher.run(id, Input::default(), requests).await;
+                let ending = launcher.run(id, Input::default(), requests, drop).await;
                 ensure!(ending.is_success(), "{ending:?}");
             }
             Ok(())

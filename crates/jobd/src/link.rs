@@ -150,7 +150,8 @@ impl Link {
         let _ = self.0.requests.acquire_many(REQUESTS_MAX).await;
     }
 
-    /// How many messages have come, to tell a silent peer from a living one.
+    /// How often bytes have come, to tell a silent peer from a living one. A message that takes
+    /// long counts too.
     pub fn heard(&self) -> usize {
         self.0.heard.load(Ordering::Relaxed)
     }
@@ -337,7 +338,7 @@ impl Connection {
                     };
                     match outcome {
                         Ok(0) => return "end of input".to_owned(),
-                        Ok(_) => {}
+                        Ok(_) => drop(self.link.0.heard.fetch_add(1, Ordering::Relaxed)),
                         Err(error) => return error.to_string(),
                     }
                 }
@@ -348,7 +349,6 @@ impl Connection {
 
     async fn take(&self, bytes: &[u8], serve: &mut impl FnMut(Request, Responder)) {
         trace!(peer = %self.link.remote(), message = %String::from_utf8_lossy(bytes));
-        self.link.0.heard.fetch_add(1, Ordering::Relaxed);
         match decode(bytes) {
             Ok(Message::Request(request)) => {
                 let permit = Arc::clone(&self.link.0.requests).acquire_owned().await;

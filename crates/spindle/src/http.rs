@@ -66,7 +66,8 @@ impl Http {
         let lightjq = LightJq::new(engine.clone(), lightjq);
         let api = Api::new(engine, options);
         let routes = Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
-        let routes = site(routes, Names::new(bound.local_addr().ip()));
+        let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
+        let routes = site(routes, names);
         let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
         let handle =
             bound.start(routes, limits, connections).context("http: cannot start serving")?;

@@ -2,13 +2,11 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use spindle_core::{JobImage, Status, event::Event};
+use spindle_core::{JobImage, Status, event::Event, job::cut};
 use spindle_engine::{FeedEvent, FeedId};
 
 /// More of a text that a worker wrote is not told.
 const TEXT_BYTES_MAX: usize = 1024;
-/// The code of a job that somebody cancelled: they know.
-const CANCELLED: &[u8] = b"cancelled";
 
 /// Something to tell.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,8 +32,8 @@ impl Alert {
     /// The alert that an event of the feed is worth, and the queue it is about.
     pub fn of_event(id: FeedId, event: &FeedEvent) -> Option<(Alert, &[u8])> {
         let Event::Finished(image) = &event.event else { return None };
-        let is_cancelled = image.outcome.as_ref().is_some_and(|end| end.code == CANCELLED);
-        if image.status() != Status::Dead || is_cancelled {
+        // Whoever cancelled it knows.
+        if image.status() != Status::Dead || image.is_cancelled() {
             return None;
         }
         let more = json!({ "job": job(image) });
@@ -69,8 +67,8 @@ fn job(image: &JobImage) -> Value {
     let texts =
         end.flat_map(|end| [("code", &end.code), ("message", &end.message), ("error", &end.error)]);
     for (name, bytes) in texts.filter(|(_, bytes)| !bytes.is_empty()) {
-        let shown = bytes.get(..TEXT_BYTES_MAX).unwrap_or(bytes);
-        job.insert(name.to_owned(), String::from_utf8_lossy(shown).into());
+        let shown = String::from_utf8_lossy(cut(bytes, TEXT_BYTES_MAX));
+        job.insert(name.to_owned(), shown.into());
     }
     Value::Object(job)
 }

@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 
 use crate::accept::accept;
 use crate::routes::{
-    bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, server, submit,
-    wait, why, workers,
+    bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, server, settings,
+    submit, wait, why, workers,
 };
 
 /// What the API is told at its start.
@@ -167,7 +167,7 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(queues::resume))
         .routes(routes!(queues::drain))
         .routes(routes!(queues::purge))
-        .routes(routes!(queues::set))
+        .routes(routes!(settings::show, settings::set))
         .routes(routes!(workers::list))
         .routes(routes!(events::events))
         .routes(routes!(server::show))

@@ -11,7 +11,7 @@ use spindle_engine::Which;
 
 use crate::api::Api;
 use crate::naming;
-use spindle_http::{Answered, Code, Problem, read_body, text_of};
+use spindle_http::{Answered, Code, Problem, read_body};
 
 /// A JSON body.
 pub(crate) struct JsonBody<T> {
@@ -60,15 +60,28 @@ impl<T: DeserializeOwned> FromRequest<Api> for OptionalBody<T> {
     }
 }
 
+/// A body that says nothing of its type is JSON: nothing else is spoken here. What browsers say
+/// without asking the server first (forms, plain text) is refused, whatever is in it.
 fn check_type(headers: &HeaderMap) -> Answered<()> {
-    let value = text_of(headers, &header::CONTENT_TYPE).unwrap_or_default();
+    let mut said = headers.get_all(header::CONTENT_TYPE).iter();
+    let (first, second) = (said.next(), said.next());
+    let value = first.map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
     let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if essence == "application/json" || essence.ends_with("+json") {
+    let is_json = essence.is_empty() || essence == "application/json" || essence.ends_with("+json");
+    if is_json && second.is_none() {
         return Ok(());
     }
-    let detail = format!("the body must be application/json, not `{value}`");
+    let mut detail = format!("the body must be application/json, not `{value}`");
+    if second.is_some() {
+        detail = "the body has more than one Content-Type".to_owned();
+    } else if essence == FORM {
+        detail.push_str("; with curl: -H 'Content-Type: application/json', or --json for -d");
+    }
     Err(Problem::new(Code::UnsupportedType, detail))
 }
+
+/// What forms are sent as, and what `curl -d` says unless it is told otherwise.
+const FORM: &str = "application/x-www-form-urlencoded";
 
 /// A JSON object that says what it should.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(raw: &'a [u8]) -> Answered<T> {

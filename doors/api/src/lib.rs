@@ -10,7 +10,10 @@
 
 mod accept;
 mod api;
+mod backoff;
 mod count;
+mod ended;
+mod exposition;
 mod extract;
 mod filter;
 mod instant;

@@ -44,8 +44,8 @@ struct DoorLabel {
     door: &'static str,
 }
 
-/// All numbers as text. `connections` are those open, by door.
-pub(crate) async fn text(engine: &Engine, connections: &[(&'static str, usize)]) -> String {
+/// All numbers in OpenMetrics. `connections` are those open, by door.
+pub(crate) async fn open_metrics(engine: &Engine, connections: &[(&'static str, usize)]) -> String {
     let mut registry = Registry::with_prefix("spindle");
     server(&mut registry, engine, connections);
     times(&mut registry, engine);
@@ -167,7 +167,8 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
     let set = |queue: &str, counts: &[usize; Status::ALL.len()]| {
         for status in Status::ALL {
             let labels = JobLabels { queue: queue.to_owned(), status: status_word(status) };
-            jobs.get_or_create(&labels).set(signed(counts[status as usize] as u64));
+            // Added up: names that differ only in bytes that are no UTF-8 are told as one.
+            jobs.get_or_create(&labels).inc_by(signed(counts[status as usize] as u64));
         }
     };
     let now_ms = engine.now_ms();
@@ -179,9 +180,9 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
         let next_ms = engine
             .look(|state| state.ready_jobs(&queue.name, 0).next().map(|job| job.created_ms()));
         let label = QueueLabel { queue: name };
-        next_ages.get_or_create(&label).set(age(next_ms));
+        raise(&next_ages, &label, age(next_ms));
         let oldest_ms = next_ms.and_then(|_| oldest_ready_ms(engine, &queue.name)).or(next_ms);
-        oldest_ages.get_or_create(&label).set(age(oldest_ms));
+        raise(&oldest_ages, &label, age(oldest_ms));
         yield_now().await;
     }
     if let Some((counts, mut tally)) = others {
@@ -204,6 +205,13 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
         oldest_ages,
     );
     flows.register(registry);
+}
+
+/// Of queues that are told as one, the oldest job counts.
+fn raise(ages: &Family<QueueLabel, Gauge>, label: &QueueLabel, age: i64) {
+    let gauge = ages.get_or_create(label);
+    let kept = gauge.get();
+    gauge.set(age.max(kept));
 }
 
 /// Counters by queue.

@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 use spindle_http::document::{complete, operations, parameters, properties, put, schemas};
 
+use crate::backoff::FACTOR_MAX;
 use crate::together;
 
 /// A job by its number, its Gearman handle or its UUID.
@@ -146,6 +147,13 @@ fn of_property(schema: &str, property: &str) -> Option<Value> {
         ("ExtendBody", "ttr_ms") => json!({ "minimum": 1, "maximum": 2_678_400_000_u64 }),
         ("FailBody", "message" | "error") => json!({ "maxLength": 4096 }),
         ("FailBody", "code") => json!({ "maxLength": 64 }),
+        ("Backoff", "factor") => {
+            json!({ "minimum": 1, "maximum": FACTOR_MAX, "multipleOf": 0.001, "default": 1 })
+        }
+        ("Backoff", "jitter") => {
+            json!({ "minimum": 0, "maximum": 1, "multipleOf": 0.001, "default": 0 })
+        }
+        ("Backoff", "cap_ms") => json!({ "default": 3_600_000 }),
         ("Settings", "ttr_default_ms") => json!({ "minimum": 1 }),
         _ => return None,
     })

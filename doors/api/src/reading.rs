@@ -15,7 +15,7 @@ pub(crate) async fn job(api: &Api, which: Which) -> Answered<(u32, Job)> {
     let (read, gate) = look(api, which)?;
     api.desk().durable(gate).await;
     let (image, bodies) = read.ok_or_else(no_job)?;
-    let job = Job::new(&image, bodies, &api.options().host).held(api.engine(), &image);
+    let job = Job::new(api.engine(), &image, bodies, &api.options().host);
     Ok((image.revision, job))
 }
 

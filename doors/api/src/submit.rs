@@ -1,14 +1,15 @@
 //! What a client says about a job it submits.
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use spindle_core::command::Submit;
-use spindle_core::job::{self, Origin};
+use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::NewJob;
 use utoipa::ToSchema;
 
+use crate::backoff::Backoff;
 use crate::typed::{self, Kind, present};
 use crate::{instant, keys, naming, object};
 use spindle_http::{Answered, Code, Problem, whole, whole_or_null};
@@ -46,13 +47,14 @@ pub(crate) struct NewJobBody {
     /// Goes after this time, from `run_at` or now, whatever its status.
     #[serde(default, deserialize_with = "whole_or_null")]
     ttl_ms: Option<u64>,
-    /// Most leases; 0 is no limit.
+    /// Most leases; 0 is no limit. If not said, the queue's setting, or 25.
     #[serde(default, deserialize_with = "whole_or_null")]
     attempts_max: Option<u32>,
-    /// Most failures; 0 is no limit. If not said, the queue's setting, or 1.
+    /// Most failures; 0 is no limit. If not said, the queue's setting, or 5.
     #[serde(default, deserialize_with = "whole_or_null")]
     fails_max: Option<u32>,
-    /// Wait between failures.
+    /// Wait between failures. If not said, the queue's setting, or 5 s, 15 s, 45 s and so on up to
+    /// an hour, with a jitter of a fifth.
     #[serde(default, deserialize_with = "object::optional")]
     backoff: Option<Backoff>,
     /// How long the job is kept once done; if not said, the queue's setting, or an hour.
@@ -67,32 +69,6 @@ pub(crate) struct NewJobBody {
     /// A key that at most one unfinished job of the queue holds.
     #[serde(default, deserialize_with = "object::optional")]
     pub unique: Option<Unique>,
-}
-
-/// The wait after failure number n: base x factor^(n-1), at most the cap, minus a jitter.
-#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Backoff {
-    /// Wait after the first failure.
-    #[serde(deserialize_with = "whole")]
-    base_ms: u64,
-    /// Growth per failure, in thousandths: 2000 doubles.
-    #[serde(default = "no_growth", deserialize_with = "whole")]
-    factor_thousandths: u32,
-    /// Never longer than this.
-    #[serde(default = "an_hour", deserialize_with = "whole")]
-    cap_ms: u64,
-    /// Up to this share of the wait, in thousandths, is taken off.
-    #[serde(default, deserialize_with = "whole")]
-    jitter_thousandths: u32,
-}
-
-fn no_growth() -> u32 {
-    1000
-}
-
-fn an_hour() -> u64 {
-    3_600_000
 }
 
 /// What a unique key does.
@@ -120,20 +96,6 @@ pub(crate) enum UniqueMode {
     Replace,
 }
 
-impl From<job::Backoff> for Backoff {
-    fn from(from: job::Backoff) -> Backoff {
-        let job::Backoff { base_ms, factor_thousandths, cap_ms, jitter_thousandths } = from;
-        Backoff { base_ms, factor_thousandths, cap_ms, jitter_thousandths }
-    }
-}
-
-impl From<Backoff> for job::Backoff {
-    fn from(from: Backoff) -> job::Backoff {
-        let Backoff { base_ms, factor_thousandths, cap_ms, jitter_thousandths } = from;
-        job::Backoff { base_ms, factor_thousandths, cap_ms, jitter_thousandths }
-    }
-}
-
 impl NewJobBody {
     /// The engine's words for it.
     pub fn into_new_job(self, now_ms: u64) -> Answered<NewJob> {
@@ -154,7 +116,7 @@ impl NewJobBody {
         submit.ttl_ms = self.ttl_ms;
         submit.attempts_max = self.attempts_max;
         submit.fails_max = self.fails_max;
-        submit.backoff = self.backoff.map(Into::into);
+        submit.backoff = self.backoff.map(Backoff::read).transpose()?;
         submit.keep_ms = self.keep_ms;
         submit.parked = self.parked;
         submit.tags = self.tags.into_iter().map(Bytes::from).collect();

@@ -5,16 +5,16 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use spindle_core::job::{Attempt, Cause, Lease, Origin, Outcome};
-use spindle_core::{JobId, JobImage, Status, Type, address};
+use spindle_core::{JobId, JobImage, Source, Status, Tries, Type, address};
 use spindle_engine::Engine;
 use spindle_http::msgpack::to_json;
 use utoipa::ToSchema;
 
+use crate::backoff::Backoff;
 use crate::instant;
 use crate::keys;
 use crate::naming;
 use crate::routes::constraints::HeldBy;
-use crate::submit::Backoff;
 use crate::typed::{self, Kind};
 
 /// A job. What a job does not have is left out.
@@ -67,17 +67,16 @@ pub(crate) struct Job {
     ttl_ms: Option<u64>,
     /// Leases given.
     attempts: u32,
-    /// Most leases, as given; 0 is no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    attempts_max: Option<u32>,
+    /// Most leases, as is in force; 0 is no limit.
+    attempts_max: u32,
     /// Failures told by workers.
     fails: u32,
-    /// Most failures, as given; 0 is no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fails_max: Option<u32>,
-    /// Wait between failures, as given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    backoff: Option<Backoff>,
+    /// Most failures, as is in force; 0 is no limit.
+    fails_max: u32,
+    /// Wait between failures, as is in force.
+    backoff: Backoff,
+    /// Who set these three.
+    limits_from: LimitsFrom,
     /// How long it is kept once done, as given.
     #[serde(skip_serializing_if = "Option::is_none")]
     keep_ms: Option<u64>,
@@ -122,6 +121,36 @@ pub(crate) struct Job {
     /// Its first and last attempts, at most 16 of each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     history: Vec<AttemptShown>,
+}
+
+/// Who set each limit of a job's tries.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LimitsFrom {
+    attempts_max: SetBy,
+    fails_max: SetBy,
+    backoff: SetBy,
+}
+
+/// Who set a limit.
+#[derive(Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SetBy {
+    /// The submit that brought the job.
+    Job,
+    /// The settings of its queue, as they are now.
+    Queue,
+    /// Nobody: the default of the door it came through.
+    Default,
+}
+
+impl From<Source> for SetBy {
+    fn from(source: Source) -> SetBy {
+        match source {
+            Source::Job => SetBy::Job,
+            Source::Queue => SetBy::Queue,
+            Source::Protocol => SetBy::Default,
+        }
+    }
 }
 
 /// A live lease, without the token.
@@ -204,7 +233,8 @@ pub(crate) struct Bodies {
 }
 
 impl Job {
-    pub fn new(image: &JobImage, bodies: Bodies, host: &str) -> Job {
+    pub fn new(engine: &Engine, image: &JobImage, bodies: Bodies, host: &str) -> Job {
+        let (tries, held_by) = now(engine, image);
         let id = JobId(image.id);
         let rare = image.rare();
         let (queue, queue_base64) = naming::told(&image.queue);
@@ -231,16 +261,21 @@ impl Job {
             ttr_ms: image.ttr_ms,
             ttl_ms: image.ttl_ms,
             attempts: image.attempts,
-            attempts_max: rare.attempts_max,
+            attempts_max: tries.attempts_max.value,
             fails: image.fails,
-            fails_max: rare.fails_max,
-            backoff: rare.backoff.map(Backoff::from),
+            fails_max: tries.fails_max.value,
+            backoff: tries.backoff.value.into(),
+            limits_from: LimitsFrom {
+                attempts_max: tries.attempts_max.from.into(),
+                fails_max: tries.fails_max.from.into(),
+                backoff: tries.backoff.from.into(),
+            },
             keep_ms: rare.keep_ms,
             tags: rare.tags.iter().map(|tag| text(tag)).collect(),
             unique_key: keys::unique_of(image),
             foreground: image.foreground,
             lease: image.lease.as_ref().map(|lease| lease_shown(lease, image.attempts)),
-            held_by: Vec::new(),
+            held_by,
             payload_type: payload_kind,
             payload_bytes: image.payload.as_ref().map_or(0, |payload| payload.len),
             payload,
@@ -274,15 +309,15 @@ impl Job {
         }
         self
     }
+}
 
-    /// The same with what holds it back now.
-    pub fn held(mut self, engine: &Engine, image: &JobImage) -> Job {
-        if !image.rare().labels.is_empty() {
-            let now_ms = engine.now_ms();
-            self.held_by = engine.look(|state| HeldBy::all(state, image, now_ms));
-        }
-        self
-    }
+/// What the state says of a job besides its image: its limits, and what holds it back.
+fn now(engine: &Engine, image: &JobImage) -> (Tries, Vec<HeldBy>) {
+    let (now_ms, has_constraints) = (engine.now_ms(), engine.has_constraints());
+    engine.look(|state| {
+        let held_by = if has_constraints { HeldBy::all(state, image, now_ms) } else { Vec::new() };
+        (state.tries_of(image), held_by)
+    })
 }
 
 fn lease_shown(lease: &Lease, attempt: u32) -> LeaseShown {
@@ -309,19 +344,19 @@ fn result(image: &JobImage, outcome: &Outcome, bytes: Option<&Bytes>) -> Result 
         base64,
         as_json,
         message: text(&outcome.message),
-        error: error(image, outcome),
+        error: error_text(&outcome.error, image.error_type()),
         code: text(&outcome.code),
     }
 }
 
 /// An error for people: a text as it is, a MessagePack value as what it says.
-fn error(image: &JobImage, outcome: &Outcome) -> String {
-    let is_packed = !outcome.error.is_empty() && image.error_type() == Type::Msgpack;
-    match is_packed.then(|| to_json(&outcome.error)) {
+pub(crate) fn error_text(error: &[u8], kind: Type) -> String {
+    let is_packed = !error.is_empty() && kind == Type::Msgpack;
+    match is_packed.then(|| to_json(error)) {
         Some(Ok(Value::String(text))) => text,
         Some(Ok(value)) => value.to_string(),
         // Whoever ended the job for that worker told a text.
-        Some(Err(_)) | None => text(&outcome.error),
+        Some(Err(_)) | None => text(error),
     }
 }
 
@@ -337,7 +372,7 @@ fn attempt_shown(attempt: &Attempt) -> AttemptShown {
 }
 
 /// Other doors take any bytes where people read text.
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

@@ -29,7 +29,7 @@ mod submit;
 mod watch;
 mod work;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -68,10 +68,10 @@ pub struct GearmanSession {
     abilities: Abilities,
     /// Jobs this connection has grabbed.
     held: HashMap<JobId, Held>,
-    /// Those of them that have a timeout of this worker.
-    timed: BTreeSet<JobId>,
-    /// PRE_SLEEP is done but for the timeouts, which wait for room in the log.
-    stops_timers: bool,
+    /// The one of them whose timer runs: the one grabbed last, if its function has a timeout.
+    timed: Option<JobId>,
+    /// PRE_SLEEP is done but for the timer, which waits for room in the log.
+    stops_timer: bool,
     /// Jobs it ended with WORK_EXCEPTION last: workers may send WORK_FAIL as well.
     excepted: VecDeque<JobId>,
     /// It has sent PRE_SLEEP and neither grabbed nor been called since.
@@ -108,8 +108,8 @@ impl GearmanSession {
             wants_exceptions,
             abilities: Abilities::default(),
             held: HashMap::new(),
-            timed: BTreeSet::new(),
-            stops_timers: false,
+            timed: None,
+            stops_timer: false,
             excepted: VecDeque::new(),
             sleeps: false,
             asleep: None,

@@ -274,9 +274,8 @@ mod tests {
         let limits = QueryLimits { time: Duration::from_secs(3_600), answer_bytes_max: 1 << 20 };
         let mut aside = Aside::start(limits).expect("the threads start");
         aside.run(|mirror| mirror.fill_for_tests(100_000)).expect("the copy is here");
-        let endless =
-            format!("[{}]", vec!["[\"=\", \"lower(hex(printf('%9000d', id)))\", 1]"].join(","));
-        let endless = Query::read(&endless).expect("it is one");
+        let endless = "[[\"=\", \"lower(hex(printf('%9000d', id)))\", 1]]";
+        let endless = Query::read(endless).expect("it is one");
         let answer = aside.query(move |mirror| mirror.list(&endless, None), || true);
         let code = answer.map(|answer| answer.map_err(|refusal| refusal.code));
         assert_eq!(code, Ok(Err("stopping")));
@@ -298,7 +297,9 @@ mod tests {
         assert_eq!(aside.run(|_| ()), Err(Away::Elsewhere));
         assert_eq!(aside.query(|_| Ok(()), || false), Err(Away::Elsewhere));
         let_go.send(()).expect("it is waited for");
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while !aside.is_here() {
+            assert!(std::time::Instant::now() < deadline, "the copy has not come back");
             std::thread::yield_now();
         }
         assert_eq!(aside.query(|_| Ok(()), || false), Ok(Ok(())));

@@ -35,6 +35,9 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// The longest row: three such values, and what SQLite adds.
 const ROW_BYTES_MAX: usize = 4 * VALUE_BYTES_MAX;
 
+/// Most arguments of a function: SQLite's JSON functions look for one place after the other.
+const ARGUMENTS_MAX: i32 = 12;
+
 /// A job as queries see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
@@ -115,7 +118,7 @@ impl Mirror {
             (Limit::SQLITE_LIMIT_EXPR_DEPTH, 2 * TERMS_MAX as i32 + 200),
             (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 1),
             (Limit::SQLITE_LIMIT_VDBE_OP, 100_000),
-            (Limit::SQLITE_LIMIT_FUNCTION_ARG, 32),
+            (Limit::SQLITE_LIMIT_FUNCTION_ARG, ARGUMENTS_MAX),
             (Limit::SQLITE_LIMIT_ATTACHED, 0),
             (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, PATTERN_BYTES_MAX as i32),
             (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 256),

@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use spindle_http::{Answered, Code, Problem, read_body, text_of};
+use spindle_http::{Answered, Code, Problem, accept_of, read_body, text_of};
 
 use crate::door::LightJq;
 use crate::wire::{Format, WireError, answer_format, body_format, from_json, to_json_text};
@@ -22,12 +22,18 @@ impl FromRequest<LightJq> for Body {
     async fn from_request(request: Request, door: &LightJq) -> Answered<Self> {
         let said = text_of(request.headers(), &header::CONTENT_TYPE).map(str::to_owned);
         let format = body_format(said.as_deref()).ok_or_else(|| {
-            let said = said.unwrap_or_default();
+            let said = said.as_deref().unwrap_or_default();
             let detail =
                 format!("the body must be application/msgpack or application/json, not `{said}`");
             Problem::new(Code::UnsupportedType, detail)
         })?;
         let bytes = read_body(request, door.options().body).await?;
+        // No body in MessagePack begins so: each is a map.
+        if said.is_none() && bytes.trim_ascii_start().starts_with(b"{") {
+            let detail = "the body says no type, and this protocol's own is MessagePack; if it is \
+                          JSON, say so: Content-Type: application/json";
+            return Err(Problem::new(Code::BadRequest, detail));
+        }
         Ok(Body(match format {
             Format::Msgpack => bytes,
             Format::Json => Bytes::from(from_json(&bytes).map_err(malformed)?),
@@ -66,7 +72,7 @@ impl FromRequestParts<LightJq> for Wanted {
 fn wanted(headers: &HeaderMap) -> Option<Format> {
     let said = text_of(headers, &header::CONTENT_TYPE);
     let own = said.and_then(|said| body_format(Some(said)));
-    answer_format(text_of(headers, &header::ACCEPT), own)
+    answer_format(accept_of(headers).as_deref(), own)
 }
 
 impl Wanted {

@@ -110,3 +110,34 @@ pub(crate) fn require_disk(dir: &Path) -> Result<()> {
     );
     Ok(())
 }
+
+/// Refuses a suite that would fill the disk.
+pub(crate) fn require_room(dir: &Path, bytes: u64, suite: &str) -> Result<()> {
+    let disk = nix::sys::statvfs::statvfs(dir)
+        .with_context(|| format!("cannot look at {}", dir.display()))?;
+    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    anyhow::ensure!(
+        bytes <= free,
+        "{suite} writes up to {:.1} GiB, and {} has {:.1} GiB free: free some, or name a folder on \
+         another disk with --dir",
+        gib(bytes),
+        dir.display(),
+        gib(free)
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suite_that_does_not_fit_on_the_disk_is_refused() {
+        let dir = std::env::temp_dir();
+        require_room(&dir, 0, "small").unwrap();
+        let refusal = require_room(&dir, u64::MAX, "large").unwrap_err().to_string();
+        assert!(refusal.starts_with("large writes up to 17179869184.0 GiB, and "), "{refusal}");
+        assert!(refusal.ends_with("with --dir"), "{refusal}");
+    }
+}

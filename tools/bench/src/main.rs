@@ -1,31 +1,25 @@
-//! `spindle-bench`: load over Workq, Gearman and HTTP against Spindle and, in the same run, against
-//! any other server of these protocols, against beanstalkd and gearmand, and against a bare TCP
-//! echo server and a bare HTTP handler as the limits of the machine.
+//! `spindle-bench`: the gates of the project, each measured beside a peer in the same run.
 //!
-//! It is a black-box tool: it knows the published protocols and nothing of Spindle's crates.
-//! One thread drives all connections through epoll, because load and server share a small
-//! machine and every microsecond the load spends is one the server does not get.
+//! It is a black-box tool: it knows the published protocols and nothing of Spindle's crates. One
+//! thread drives all connections through epoll, because load and server share a small machine and
+//! every microsecond the load spends is one the server does not get.
 //!
-//! Where to start reading: [`load`] is the engine that plays a [`load::Plan`] against an
-//! address; [`scenario`] makes plans out of the sub-commands; [`suite`] plays the gates of the
-//! project and judges them; [`server`] starts and stops what is measured.
+//! Where to start reading: [`suite`] is the table of all suites, and a new one is a new row there.
+//! [`run`] does with a server what a row asks for; [`session`] alternates the servers and judges.
+//! [`server`] starts and stops what is measured, [`peer`] has the peers that are part of this
+//! program, [`load`] plays a plan over many connections, [`wire`] is the protocols as bytes.
 
-mod ask;
-mod check;
 mod cli;
-mod echo;
-mod gate;
-mod http_server;
-mod jobs;
 mod load;
 mod machine;
+mod peer;
 mod process;
 mod report;
-mod scenario;
+mod run;
 mod server;
+mod session;
 mod stats;
 mod suite;
-mod target;
 mod wire;
 
 use clap::Parser;
@@ -33,15 +27,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let outcome = match cli::Cli::parse().command {
-        cli::Command::Lifecycle(args) => scenario::lifecycle(&args),
-        cli::Command::Submit(args) => scenario::submit(&args),
-        cli::Command::Drain(args) => scenario::drain(&args),
-        cli::Command::Openloop(args) => scenario::openloop(&args),
-        cli::Command::Memory(args) => scenario::memory(&args),
-        cli::Command::Roundtrip(args) => scenario::roundtrip(&args),
-        cli::Command::Suite(args) => suite::run(&args),
-        cli::Command::EchoServer(args) => echo::serve(&args),
-        cli::Command::HttpServer(args) => http_server::serve(&args),
+        cli::Command::Suite(args) => session::run(&args),
+        cli::Command::EchoServer(args) => peer::echo::serve(&args),
+        cli::Command::HttpServer(args) => peer::axum::serve(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,15 +5,6 @@ use nix::unistd::{SysconfVar, sysconf};
 use std::fs;
 use std::time::Duration;
 
-/// Resident memory of a process, in KiB as the kernel counts it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Resident {
-    /// Now.
-    pub(crate) now_kib: u64,
-    /// The most there ever was.
-    pub(crate) peak_kib: u64,
-}
-
 /// User and system time that process `pid` has used, all its threads together.
 pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
@@ -33,12 +24,22 @@ fn ticks_used(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// How much memory process `pid` has.
-pub(crate) fn resident(pid: u32) -> Result<Resident> {
+/// The most memory that process `pid` ever had resident, in KiB as the kernel counts it.
+pub(crate) fn resident_peak_kib(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let field = |name| kib_of(&status, name).with_context(|| format!("{path} has no {name}"));
-    Ok(Resident { now_kib: field("VmRSS:")?, peak_kib: field("VmHWM:")? })
+    kib_of(&status, "VmHWM:").with_context(|| format!("{path} has no VmHWM"))
+}
+
+/// How many threads of process `pid` have a name that starts so.
+pub(crate) fn threads_named(pid: u32, start: &str) -> Result<usize> {
+    let path = format!("/proc/{pid}/task");
+    let mut count = 0;
+    for task in fs::read_dir(&path).with_context(|| format!("cannot read {path}"))? {
+        let name = fs::read_to_string(task?.path().join("comm"))?;
+        count += usize::from(name.starts_with(start));
+    }
+    Ok(count)
 }
 
 fn kib_of(status: &str, name: &str) -> Option<u64> {
@@ -68,7 +69,25 @@ mod tests {
     #[test]
     fn this_process_can_be_read() {
         let pid = std::process::id();
-        assert!(resident(pid).unwrap().peak_kib > 0);
+        assert!(resident_peak_kib(pid).unwrap() > 0);
         cpu_time(pid).unwrap();
+    }
+
+    #[test]
+    fn threads_are_counted_by_the_start_of_their_name() {
+        let barrier = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            let named = std::thread::Builder::new().name("bench-here-1".to_owned());
+            let waiting = || {
+                barrier.wait();
+                barrier.wait();
+            };
+            named.spawn_scoped(scope, waiting).unwrap();
+            // From here on the thread runs, and has its name.
+            barrier.wait();
+            let counted = threads_named(std::process::id(), "bench-here");
+            barrier.wait();
+            assert_eq!(counted.unwrap(), 1);
+        });
     }
 }

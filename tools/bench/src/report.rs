@@ -1,100 +1,157 @@
 //! Figures for people (tables on standard output) and for programs (one JSON file).
 
-use crate::gate::{Bound, Judgement, Verdict};
 use crate::machine::Machine;
-use crate::stats::{Latencies, Percentiles, Spread};
+use crate::stats::{Percentiles, Spread};
+use crate::suite::{Bound, Figure};
 use anyhow::{Context, Result};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
 
-/// One run against one server.
-#[derive(Clone, Debug, Serialize)]
+/// One run against one server: what was looked at.
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Figures {
-    /// Jobs that count for the rate.
-    pub(crate) jobs: u64,
-    /// Seconds they took.
-    pub(crate) elapsed_s: f64,
     /// Jobs per second.
-    pub(crate) rate_per_s: f64,
+    pub(crate) rate_per_s: Option<f64>,
+    /// Jobs that were to be submitted per second, whatever the server did (open loop).
+    pub(crate) arrivals_per_s: Option<f64>,
     /// Latency of submits.
-    pub(crate) add: Option<Percentiles>,
+    pub(crate) submit: Option<Percentiles>,
     /// Latency of leases, waiting for work included.
     pub(crate) lease: Option<Percentiles>,
     /// Latency of finishes.
     pub(crate) finish: Option<Percentiles>,
     /// User and system time of the server process per job, in microseconds.
     pub(crate) server_cpu_us_per_job: Option<f64>,
-    /// Resident memory of the server after the run, in KiB.
-    pub(crate) resident_kib: Option<u64>,
-    /// The most it ever had, in KiB.
-    pub(crate) resident_peak_kib: Option<u64>,
+    /// The most memory the server ever had resident.
+    pub(crate) resident_peak_mib: Option<f64>,
+    /// From the start of its process to its first answer.
+    pub(crate) start_s: Option<f64>,
 }
 
 impl Figures {
-    /// So many jobs took so long, and nothing else was looked at.
-    pub(crate) fn of_rate(jobs: u64, elapsed_s: f64) -> Self {
-        Self {
-            jobs,
-            elapsed_s,
-            rate_per_s: jobs as f64 / elapsed_s,
-            add: None,
-            lease: None,
-            finish: None,
-            server_cpu_us_per_job: None,
-            resident_kib: None,
-            resident_peak_kib: None,
+    /// What to say while the other runs go on.
+    pub(crate) fn brief(&self) -> String {
+        match (self.start_s, self.rate_per_s) {
+            (Some(start), _) => format!("starts in {start:.2} s"),
+            (None, Some(rate)) => format!("{rate:.0} jobs/s"),
+            (None, None) => String::new(),
         }
-    }
-
-    /// Requests of one kind, asked for one after the other.
-    pub(crate) fn of_latencies(latencies: &Latencies) -> Self {
-        let figures = Self::of_rate(latencies.count(), latencies.total().as_secs_f64());
-        Self { add: latencies.percentiles(), ..figures }
     }
 }
 
 /// All runs against one server.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Series {
-    /// Its name.
+    /// Its name, and when its acknowledgements are on disk.
     pub(crate) server: String,
-    /// When its acknowledgements are on disk.
-    pub(crate) sync: String,
     /// The runs, in order.
     pub(crate) runs: Vec<Figures>,
 }
 
 impl Series {
-    /// One figure of every run that has it.
-    pub(crate) fn each(&self, figure: impl Fn(&Figures) -> Option<f64>) -> Vec<f64> {
+    fn each(&self, figure: impl Fn(&Figures) -> Option<f64>) -> Vec<f64> {
         self.runs.iter().filter_map(figure).collect()
-    }
-
-    /// The rate of every run.
-    pub(crate) fn rates(&self) -> Vec<f64> {
-        self.each(|run| Some(run.rate_per_s))
     }
 }
 
-/// One scenario as measured.
+/// One load as measured.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Scenario {
     /// What was done, in words with all its numbers.
     pub(crate) title: String,
-    /// To whom, and how they did.
+    /// To whom, and how they did; Spindle first.
     pub(crate) series: Vec<Series>,
 }
 
-/// Everything a run of this tool found.
+impl Scenario {
+    /// Nothing is measured yet.
+    pub(crate) fn new<'a>(title: String, servers: impl Iterator<Item = &'a String>) -> Self {
+        let series = servers.map(|server| Series { server: server.clone(), runs: vec![] });
+        Self { title, series: series.collect() }
+    }
+}
+
+/// One gate, judged.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Judgement {
+    /// What was measured.
+    pub(crate) gate: String,
+    unit: &'static str,
+    #[serde(skip)]
+    decimals: usize,
+    ours: Spread,
+    /// Whom it is compared with, how they did, and the ratio of every round.
+    beside: Option<(String, Spread, Spread)>,
+    bound: Option<Bound>,
+    /// Whether the median of the ratios, or of the figures, reaches the bound.
+    pub(crate) met: Option<bool>,
+}
+
+impl Judgement {
+    /// Judges a figure of ours, by itself or beside theirs; none if the runs do not have it.
+    pub(crate) fn of(
+        title: &str,
+        figure: Figure,
+        ours: &Series,
+        theirs: Option<&Series>,
+        bound: Option<Bound>,
+    ) -> Option<Self> {
+        let (name, unit, decimals) = figure.words();
+        let our = ours.each(|run| figure.of(run));
+        let beside = match theirs {
+            None => None,
+            Some(series) => {
+                let their = series.each(|run| figure.of(run));
+                let ratios = Spread::of(our.iter().zip(&their).map(|(our, their)| our / their))?;
+                Some((series.server.clone(), Spread::of(their)?, ratios))
+            }
+        };
+        let ours = Spread::of(our)?;
+        let judged = beside.as_ref().map_or(ours, |(_, _, ratios)| *ratios).median;
+        Some(Self {
+            gate: format!("{title}: {name}"),
+            unit,
+            decimals,
+            ours,
+            beside,
+            bound,
+            met: bound.map(|bound| bound.is_met(judged)),
+        })
+    }
+
+    fn row(&self) -> [String; 6] {
+        let figure = |spread: &Spread| spread.text(self.decimals, self.unit);
+        let (beside, ratio) = match &self.beside {
+            None => ("-".to_owned(), "-".to_owned()),
+            Some((server, theirs, ratios)) => {
+                (format!("{server} {}", figure(theirs)), ratios.text(2, "x"))
+            }
+        };
+        let unit = if self.beside.is_some() { "x" } else { self.unit };
+        let wanted = match self.bound {
+            None => "-".to_owned(),
+            Some(Bound::AtLeast(bound)) => format!(">= {bound} {unit}"),
+            Some(Bound::AtMost(bound)) => format!("<= {bound} {unit}"),
+        };
+        let verdict = match self.met {
+            None => "-",
+            Some(true) => "met",
+            Some(false) => "NOT MET",
+        };
+        [self.gate.clone(), figure(&self.ours), beside, ratio, wanted, verdict.to_owned()]
+    }
+}
+
+/// Everything a session found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     /// Where.
     pub(crate) machine: Machine,
     /// What.
     pub(crate) scenarios: Vec<Scenario>,
-    /// The gates, when they were asked for.
+    /// And what that comes to.
     pub(crate) gates: Vec<Judgement>,
 }
 
@@ -105,9 +162,9 @@ impl Report {
         for scenario in &self.scenarios {
             println!("\n{}\n{}", scenario.title, figures_table(scenario));
         }
-        if !self.gates.is_empty() {
-            println!("\nGates\n{}", gates_table(&self.gates));
-        }
+        let mut gates = table(&["gate", "Spindle", "beside", "ratio (min..max)", "wanted", ""]);
+        gates.add_rows(self.gates.iter().map(Judgement::row));
+        println!("\nGates\n{gates}");
         if let Some(path) = json {
             fs::write(path, serde_json::to_vec_pretty(self)?)
                 .with_context(|| format!("cannot write {}", path.display()))?;
@@ -125,83 +182,32 @@ fn table(header: &[&str]) -> Table {
 fn figures_table(scenario: &Scenario) -> Table {
     let mut table = table(&[
         "server",
-        "sync",
         "jobs/s (min..max)",
-        "add p50/p99/p99.9 us",
+        "submit p50/p99/p99.9 us",
         "lease p50/p99/p99.9 us",
         "finish p50/p99/p99.9 us",
         "server CPU us/job",
-        "RSS / peak MiB",
+        "peak MiB",
+        "start s",
     ]);
     for series in &scenario.series {
-        let mib = |figure: fn(&Figures) -> Option<u64>| {
-            let each = series.each(|run| figure(run).map(|kib| kib as f64 / 1024.0));
-            Spread::of(each).map_or("-".to_owned(), |spread| format!("{:.1}", spread.median))
+        let figure = |figure: Figure| {
+            let decimals = figure.words().2;
+            let spread = Spread::of(series.each(|run| figure.of(run)));
+            spread.map_or("-".to_owned(), |spread| spread.text(decimals, ""))
         };
         table.add_row([
             series.server.clone(),
-            series.sync.clone(),
-            spread_text(Spread::of(series.rates()), 0),
-            percentiles_text(series, |run| run.add),
+            figure(Figure::Rate),
+            percentiles_text(series, |run| run.submit),
             percentiles_text(series, |run| run.lease),
             percentiles_text(series, |run| run.finish),
-            spread_text(Spread::of(series.each(|run| run.server_cpu_us_per_job)), 1),
-            format!("{} / {}", mib(|run| run.resident_kib), mib(|run| run.resident_peak_kib)),
+            figure(Figure::ServerCpu),
+            figure(Figure::PeakMemory),
+            figure(Figure::StartTime),
         ]);
     }
     table
-}
-
-fn gates_table(gates: &[Judgement]) -> Table {
-    let mut table = table(&[
-        "gate",
-        "sync",
-        "measured",
-        "compared with",
-        "figure (min..max)",
-        "of medians",
-        "required",
-        "verdict",
-        "note",
-    ]);
-    for gate in gates {
-        let required = match gate.bound {
-            Bound::AtLeast(bound) => format!(">= {bound} {}", gate.unit),
-            Bound::AtMost(bound) => format!("<= {} {}", trimmed(bound), gate.unit),
-        };
-        table.add_row([
-            gate.gate.clone(),
-            gate.sync.clone(),
-            gate.ours.clone(),
-            gate.against.clone(),
-            format!("{} {}", spread_text(Some(gate.figure), 3), gate.unit),
-            gate.ratio_of_medians.map_or("-".to_owned(), |ratio| format!("{ratio:.3} x")),
-            required,
-            verdict_text(gate.verdict).to_owned(),
-            gate.note.clone(),
-        ]);
-    }
-    table
-}
-
-fn trimmed(number: f64) -> String {
-    let text = format!("{number:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-fn verdict_text(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Met => "met",
-        Verdict::MetWithinSpread => "met (within 5 %, gate inside the spread)",
-        Verdict::NotMet => "NOT MET",
-    }
-}
-
-/// A median with its spread, for people.
-pub(crate) fn spread_text(spread: Option<Spread>, digits: usize) -> String {
-    spread.map_or("-".to_owned(), |Spread { median, min, max }| {
-        format!("{median:.digits$} ({min:.digits$}..{max:.digits$})")
-    })
 }
 
 /// The median of every percentile over the runs.
@@ -212,5 +218,45 @@ fn percentiles_text(series: &Series, of: fn(&Figures) -> Option<Percentiles>) ->
             format!("{:.0} / {:.0} / {:.0}", p50.median, p99.median, p999.median)
         }
         _ => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(server: &str, rates: &[f64]) -> Series {
+        let run = |rate: &f64| Figures { rate_per_s: Some(*rate), ..Figures::default() };
+        Series { server: server.to_owned(), runs: rates.iter().map(run).collect() }
+    }
+
+    fn judged(theirs: Option<&Series>, bound: Option<Bound>) -> Judgement {
+        let ours = series("spindle", &[1.0, 9.0, 4.0]);
+        Judgement::of("title", Figure::Rate, &ours, theirs, bound).unwrap()
+    }
+
+    #[test]
+    fn ratios_are_taken_round_by_round_and_their_median_is_judged() {
+        let theirs = series("peer", &[2.0, 3.0, 4.0]);
+        let judgement = judged(Some(&theirs), Some(Bound::AtLeast(1.0)));
+        let (_, _, ratios) = judgement.beside.unwrap();
+        assert_eq!(ratios, Spread { median: 1.0, min: 0.5, max: 3.0 });
+        assert_eq!(judgement.met, Some(true));
+        assert_eq!(judged(Some(&theirs), Some(Bound::AtLeast(1.1))).met, Some(false));
+    }
+
+    #[test]
+    fn a_figure_that_stands_for_itself_is_judged_by_its_median() {
+        assert_eq!(judged(None, Some(Bound::AtMost(4.0))).met, Some(true));
+        assert_eq!(judged(None, Some(Bound::AtMost(3.9))).met, Some(false));
+        assert_eq!(judged(None, None).met, None);
+    }
+
+    #[test]
+    fn what_no_run_has_is_not_judged() {
+        let ours = series("spindle", &[1.0]);
+        assert!(Judgement::of("title", Figure::StartTime, &ours, None, None).is_none());
+        let none = series("peer", &[]);
+        assert!(Judgement::of("title", Figure::Rate, &ours, Some(&none), None).is_none());
     }
 }

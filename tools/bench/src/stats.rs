@@ -29,46 +29,37 @@ impl Spread {
         };
         Some(Self { median, min, max })
     }
+
+    /// For people, with a unit if there is one.
+    pub(crate) fn text(&self, decimals: usize, unit: &str) -> String {
+        let Self { median, min, max } = self;
+        let text = format!("{median:.decimals$} {unit} ({min:.decimals$}..{max:.decimals$})");
+        text.replace("  ", " ")
+    }
 }
 
 /// Latencies of one kind of request in one run.
-pub(crate) struct Latencies {
-    histogram: Histogram<u64>,
-    total: Duration,
-}
+pub(crate) struct Latencies(Histogram<u64>);
 
 impl Latencies {
     /// None yet.
     pub(crate) fn new() -> Self {
-        let histogram =
-            Histogram::new_with_bounds(1, 600_000_000_000, 3).expect("bounds are in order");
-        Self { histogram, total: Duration::ZERO }
+        Self(Histogram::new_with_bounds(1, 600_000_000_000, 3).expect("bounds are in order"))
     }
 
     /// Counts one request that took `latency`.
     pub(crate) fn record(&mut self, latency: Duration) {
-        self.histogram.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-        self.total += latency;
-    }
-
-    /// How many were recorded.
-    pub(crate) fn count(&self) -> u64 {
-        self.histogram.len()
-    }
-
-    /// What they took together.
-    pub(crate) fn total(&self) -> Duration {
-        self.total
+        self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// The percentiles, or `None` when nothing was recorded.
     pub(crate) fn percentiles(&self) -> Option<Percentiles> {
-        let at = |quantile| self.histogram.value_at_quantile(quantile) as f64 / 1000.0;
-        (!self.histogram.is_empty()).then(|| Percentiles {
+        let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1000.0;
+        (!self.0.is_empty()).then(|| Percentiles {
             p50_us: at(0.5),
             p99_us: at(0.99),
             p999_us: at(0.999),
-            max_us: self.histogram.max() as f64 / 1000.0,
+            max_us: self.0.max() as f64 / 1000.0,
         })
     }
 }

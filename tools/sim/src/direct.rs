@@ -124,7 +124,7 @@ impl Direct {
     /// Whether a lease met a job without tries left: that one is dead, and the lease asks again.
     fn ends_spent(&mut self, command: &Command, events: &[(Event, bool)]) -> bool {
         let Command::Lease(lease) = command else { return false };
-        let choices = self.model.lease_choices(lease, self.now_ms);
+        let (choices, _) = self.model.lease_choices(lease, self.now_ms);
         let [(Event::Finished(image), _)] = events else { return false };
         let id = JobId(image.id);
         let spent = choices.contains(&id) && self.model.is_spent(id);
@@ -136,7 +136,7 @@ impl Direct {
 
     fn judge_lease(&self, command: &Command, events: &[(Event, bool)]) -> Judged<Option<JobId>> {
         let Command::Lease(lease) = command else { return Ok(None) };
-        let choices = self.model.lease_choices(lease, self.now_ms);
+        let (choices, _) = self.model.lease_choices(lease, self.now_ms);
         let leased = events.iter().find_map(|(event, _)| match event {
             Event::Leased(leased) => Some(JobId(leased.id)),
             _ => None,

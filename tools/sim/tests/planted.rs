@@ -52,6 +52,11 @@ fn a_lease_from_a_paused_queue_is_found() {
 }
 
 #[test]
+fn a_lease_of_a_job_that_is_still_to_be_matched_is_found() {
+    is_found(FaultName::UnmatchedLeased);
+}
+
+#[test]
 fn a_join_answered_before_its_job_is_logged_is_found() {
     is_found(FaultName::JoinAnsweredEarly);
 }

@@ -64,7 +64,14 @@ pub(super) fn carry(
             images.take(EVENTS_MAX - 1).for_each(|image| out.tell(Event::BucketSet(image), true));
             let revision = state.server().constraints_revision;
             let put_revision = state.constraint_revision(*number).unwrap_or_default();
-            let set = ConstraintSet { constraint: rule, revision, at_ms: now_ms, put_revision };
+            let unmatched_below = state.unmatched_below(*number);
+            let set = ConstraintSet {
+                constraint: rule,
+                revision,
+                at_ms: now_ms,
+                put_revision,
+                unmatched_below,
+            };
             out.events.insert(0, (Event::ConstraintSet(set), true));
         }
         Carry::Server => {

@@ -5,41 +5,11 @@ use bytes::Bytes;
 use crate::command::{Claim, Finish};
 use crate::decide::{Decision, EVENTS_MAX, claimed, is_logged, live};
 use crate::event::{Event, Requeued};
-use crate::job::{Backoff, Cause, JobId, Origin, Outcome, Status};
+use crate::job::{Cause, JobId, Origin, Outcome, Status};
+use crate::payload::Type;
 use crate::rejection::Rejection;
-use crate::state::State;
-
-/// How often a job is tried, resolved: its own settings, else its queue's, else its protocol's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tries {
-    /// Most leases; 0 means no limit.
-    pub attempts_max: u32,
-    /// Most failures; 0 means no limit.
-    pub fails_max: u32,
-    /// Wait between failures.
-    pub backoff: Backoff,
-}
-
-pub(super) fn tries(state: &State, number: u32) -> Tries {
-    let slot = state.slot(number);
-    let policy = state.defaults().policy(slot.origin());
-    let settings = state.queue_at(slot.queue).map(|queue| queue.settings());
-    let rare = slot.find_rare();
-    Tries {
-        attempts_max: rare
-            .and_then(|rare| rare.attempts_max)
-            .or(settings.and_then(|settings| settings.attempts_max))
-            .unwrap_or(policy.attempts_max),
-        fails_max: rare
-            .and_then(|rare| rare.fails_max)
-            .or(settings.and_then(|settings| settings.fails_max))
-            .unwrap_or(policy.fails_max),
-        backoff: rare
-            .and_then(|rare| rare.backoff)
-            .or(settings.and_then(|settings| settings.backoff))
-            .unwrap_or(policy.backoff),
-    }
-}
+use crate::state::{Slot, State};
+use crate::told::CANCELLED;
 
 pub(super) fn finish(
     state: &State,
@@ -48,6 +18,9 @@ pub(super) fn finish(
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     let number = claimed(state, finish.claim)?;
+    let by_lightjq =
+        state.slot(number).lease().is_some_and(|lease| lease.door() == Origin::Lightjq);
+    let error_kind = if by_lightjq { Type::Msgpack } else { Type::Bytes };
     let outcome = Box::new(Outcome {
         success: finish.success,
         bytes: finish.result.clone(),
@@ -55,6 +28,7 @@ pub(super) fn finish(
         error: finish.error.clone(),
         code: finish.code.clone(),
         worker_finished_at: finish.worker_finished_at.clone(),
+        error_kind: if finish.error.is_empty() { 0 } else { error_kind as i32 },
     });
     if finish.success {
         end(state, number, Status::Done, Cause::Completed, Some(outcome), now_ms, out);
@@ -73,11 +47,9 @@ fn fail(
     out: &mut Decision,
 ) {
     let slot = state.slot(number);
-    let tries = tries(state, number);
+    let tries = state.tries(number);
     let fails = slot.fails().saturating_add(1);
-    let spent = (tries.fails_max > 0 && fails >= tries.fails_max)
-        || (tries.attempts_max > 0 && slot.attempts >= tries.attempts_max);
-    if !retry || spent {
+    if !retry || tries.is_last_failure(fails) || tries.is_last_attempt(slot.attempts) {
         end(state, number, Status::Dead, Cause::Failed, Some(outcome), now_ms, out);
     } else {
         requeue(state, number, Cause::Failed, fails, Some(outcome), now_ms, out);
@@ -87,18 +59,38 @@ fn fail(
 /// An attempt ended without a word of the worker: tries left, or dead with its last result.
 pub(super) fn lose(state: &State, number: u32, cause: Cause, now_ms: u64, out: &mut Decision) {
     let slot = state.slot(number);
-    let tries = tries(state, number);
-    let given_back = cause == Cause::Undone;
+    let tries = state.tries(number);
     let spare = u32::from(state.faults().attempts_off_by_one);
-    if !given_back
-        && tries.attempts_max > 0
-        && slot.attempts >= tries.attempts_max.saturating_add(spare)
-    {
-        let kept = slot.extra.as_ref().and_then(|extra| extra.outcome.clone());
-        end(state, number, Status::Dead, cause, kept, now_ms, out);
+    let is_last = tries.is_last_attempt(slot.attempts.saturating_sub(spare));
+    if is_last && cause != Cause::Undone {
+        let outcome = ran_out(slot, tries.attempts_max.value, cause);
+        end(state, number, Status::Dead, cause, Some(outcome), now_ms, out);
     } else {
         requeue(state, number, cause, slot.fails(), None, now_ms, out);
     }
+}
+
+/// What is told of a job whose attempts ran out: the server's words, beside the last result that a
+/// worker gave.
+fn ran_out(slot: &Slot, attempts_max: u32, cause: Cause) -> Box<Outcome> {
+    let attempts = slot.attempts;
+    let message = match cause {
+        Cause::Timeout => format!("{attempts} of {attempts_max} attempts: the last one timed out"),
+        Cause::HolderGone | Cause::Restarted => {
+            format!("{attempts} of {attempts_max} attempts: the last worker was lost")
+        }
+        Cause::Released => {
+            format!("{attempts} of {attempts_max} attempts: the last worker gave the job back")
+        }
+        _ => format!("it had {attempts} attempts, and may have no more than {attempts_max} now"),
+    };
+    let last = slot.outcome().cloned().unwrap_or_default();
+    Box::new(Outcome {
+        success: false,
+        code: code_of(cause),
+        message: Bytes::from(message.into_bytes()),
+        ..last
+    })
 }
 
 fn requeue(
@@ -123,7 +115,7 @@ fn requeue(
         0
     } else {
         let tried = if cause == Cause::Failed { fails } else { slot.attempts };
-        tries(state, number).backoff.wait_ms(slot.job_id(), tried.max(1))
+        state.tries(number).backoff.value.wait_ms(slot.job_id(), tried.max(1))
     };
     let event = Requeued {
         id: slot.id.get(),
@@ -203,7 +195,8 @@ fn code_of(cause: Cause) -> Bytes {
     Bytes::from_static(match cause {
         Cause::Timeout => b"timeout",
         Cause::HolderGone | Cause::Restarted => b"worker_lost",
-        Cause::Cancelled => b"cancelled",
+        Cause::Released => b"released",
+        Cause::Cancelled => CANCELLED,
         Cause::Damaged => b"payload damaged",
         Cause::Limit => b"limit",
         _ => b"failed",

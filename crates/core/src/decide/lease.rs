@@ -1,10 +1,12 @@
 //! Handing out jobs.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::command::{Claim, Extend, Lease, Select};
-use crate::decide::finish::{lose, tries};
-use crate::decide::{Blocked, Decision, claimed, is_logged};
+use crate::decide::finish::lose;
+use crate::decide::{Blocked, Decision, Hold, claimed, is_logged};
 use crate::event::{Event, Extended, Leased};
 use crate::job::{self, Cause, Label, Status};
 use crate::rejection::Rejection;
@@ -53,8 +55,8 @@ pub(super) fn lease(
     let chosen = select(state, Wish { lease: wish, reserved }, now_ms, out)
         .ok_or(Rejection::NothingReady)?;
     let slot = state.slot(chosen.slot);
-    let tries = tries(state, chosen.slot);
-    if tries.attempts_max > 0 && slot.attempts >= tries.attempts_max {
+    let tries = state.tries(chosen.slot);
+    if tries.is_last_attempt(slot.attempts) {
         // Its maximum was lowered while it waited.
         lose(state, chosen.slot, Cause::Limit, now_ms, out);
         return Ok(());
@@ -72,7 +74,8 @@ pub(super) fn lease(
         })
         .collect::<Vec<_>>();
     let logged = is_logged(slot);
-    out.waits_for_own_record = (logged && tries.attempts_max > 0) || !slot.labels().is_empty();
+    out.waits_for_own_record =
+        (logged && tries.attempts_max.value > 0) || !slot.labels().is_empty();
     if !logged {
         // A foreground job leaves no trace of its own, but what it took from a bucket must last.
         for image in &buckets {
@@ -151,17 +154,39 @@ fn best_of(
     if queue.settings().paused && !state.faults().paused_queue_leased {
         return None;
     }
+    let line = Line { number, queue, unmatched: state.unmatched_in(name) };
     let reserved = wish.reserved.of_queue(name);
-    if reserved > 0 && !has_more(state, number, queue, reserved, now_ms, out) {
+    if reserved > 0 && !has_more(state, &line, reserved, now_ms, out) {
         out.left.push(queue.name().clone());
         return None;
     }
-    let small = best_in_lane(state, number, queue, 0, wish, now_ms, out);
+    let small = best_in_lane(state, &line, 0, wish, now_ms, out);
     let large = (wish.lease.payload_bytes_max > LARGE_PAYLOAD_BYTES)
-        .then(|| best_in_lane(state, number, queue, 1, wish, now_ms, out))
+        .then(|| best_in_lane(state, &line, 1, wish, now_ms, out))
         .flatten();
     let (key, slot) = small.into_iter().chain(large).min()?;
     Some(Candidate { key, slot, at })
+}
+
+/// A queue that a lease looks into.
+struct Line<'a> {
+    number: u32,
+    queue: &'a Queue,
+    /// Numbers of jobs that are still to be matched against a constraint that lets none start.
+    unmatched: Vec<Range<u64>>,
+}
+
+impl Line<'_> {
+    /// What holds a group back, if something does.
+    fn hold_on(&self, state: &State, group: &Group, now_ms: u64) -> Option<Hold> {
+        let exhausted = |label: &Label| headroom(state, *label, now_ms) == 0;
+        if let Some(label) = group.labels.iter().copied().find(exhausted) {
+            return Some(Hold::Bucket(label));
+        }
+        let id = state.slot(group.ready.first()?).id.get();
+        let is_unmatched = self.unmatched.iter().any(|range| range.contains(&id));
+        (is_unmatched && !state.faults().unmatched_leased).then_some(Hold::Unmatched)
+    }
 }
 
 /// How many more jobs may start under a label.
@@ -170,26 +195,20 @@ fn headroom(state: &State, label: Label, now_ms: u64) -> u64 {
     limit.map_or(u64::MAX, |(rule, bucket)| bucket.headroom(rule, now_ms))
 }
 
-/// The exhausted bucket that holds a group back.
-fn closed_by(state: &State, group: &Group, now_ms: u64) -> Option<Label> {
-    group.labels.iter().copied().find(|label| headroom(state, *label, now_ms) == 0)
-}
-
 /// Whether more jobs of a queue can be leased than are reserved. It looks at no more groups than
 /// that, besides blocked ones, which are noted so that they are met once.
 fn has_more(
     state: &State,
-    number: u32,
-    queue: &Queue,
+    line: &Line<'_>,
     reserved: u64,
     now_ms: u64,
     out: &mut Decision,
 ) -> bool {
     let mut jobs: u64 = 0;
-    for (_, group_number) in queue.heads.iter().flatten() {
-        let Some(group) = queue.group(*group_number) else { continue };
-        if let Some(label) = closed_by(state, group, now_ms) {
-            out.blocked.push(Blocked { queue: number, group: *group_number, label });
+    for (_, group_number) in line.queue.heads.iter().flatten() {
+        let Some(group) = line.queue.group(*group_number) else { continue };
+        if let Some(by) = line.hold_on(state, group, now_ms) {
+            out.blocked.push(Blocked { queue: line.number, group: *group_number, by });
             continue;
         }
         let room = group.labels.iter().map(|label| headroom(state, *label, now_ms)).min();
@@ -204,18 +223,17 @@ fn has_more(
 /// The best admitted head of one size class. Blocked ones are noted, so that they are met once.
 fn best_in_lane(
     state: &State,
-    number: u32,
-    queue: &Queue,
+    line: &Line<'_>,
     lane: usize,
     wish: Wish<'_>,
     now_ms: u64,
     out: &mut Decision,
 ) -> Option<(u128, u32)> {
     let mut passed_over = 0;
-    for (key, group_number) in &queue.heads[lane] {
-        let Some(group) = queue.group(*group_number) else { continue };
-        if let Some(label) = closed_by(state, group, now_ms) {
-            out.blocked.push(Blocked { queue: number, group: *group_number, label });
+    for (key, group_number) in &line.queue.heads[lane] {
+        let Some(group) = line.queue.group(*group_number) else { continue };
+        if let Some(by) = line.hold_on(state, group, now_ms) {
+            out.blocked.push(Blocked { queue: line.number, group: *group_number, by });
             continue;
         }
         let is_reserved = |label: &Label| match wish.reserved.of_label(*label) {
@@ -224,7 +242,7 @@ fn best_in_lane(
         };
         if group.labels.iter().any(is_reserved) {
             if passed_over == 0 {
-                out.left.push(queue.name().clone());
+                out.left.push(line.queue.name().clone());
             }
             passed_over += 1;
             if passed_over > RESERVED_GROUPS_MAX {

@@ -69,7 +69,12 @@ pub(super) fn set_constraint(
     let number = if rule.number == 0 { state.server().next_constraint } else { rule.number };
     let constraint = Constraint { number, ..rule.clone() };
     let revision = state.server().constraints_revision + 1;
-    let set = ConstraintSet { constraint, revision, at_ms: now_ms, put_revision: 0 };
+    // What jobs that are there fall under is found out later: until then none may start that may
+    // fall under a constraint that lets none start.
+    let stops = constraint.running_max == Some(0);
+    let unmatched_below = if stops { state.ids_end() } else { 0 };
+    let set =
+        ConstraintSet { constraint, revision, at_ms: now_ms, put_revision: 0, unmatched_below };
     out.tell(Event::ConstraintSet(set), true);
     Ok(())
 }

@@ -23,12 +23,21 @@ use crate::state::{Slot, State};
 /// No command causes more events than this.
 pub const EVENTS_MAX: usize = 256;
 
-/// A group of ready jobs found blocked: to be parked at its bucket by [`State::apply_hints`].
+/// A group of ready jobs found blocked: to be put aside by [`State::apply_hints`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocked {
     pub(crate) queue: u32,
     pub(crate) group: u32,
-    pub(crate) label: crate::job::Label,
+    pub(crate) by: Hold,
+}
+
+/// What blocks a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hold {
+    /// This bucket is exhausted.
+    Bucket(crate::job::Label),
+    /// Its first job is still to be matched against a constraint that lets none of its jobs start.
+    Unmatched,
 }
 
 /// What a command causes: events, each to be logged or only kept in memory. Reused between
@@ -147,10 +156,13 @@ pub fn decide_lease(
 
 impl State {
     /// Index upkeep that a decision found on the way: groups whose bucket is exhausted leave the
-    /// contest until it is not.
+    /// contest until it is not, and so do groups whose first job is still to be matched.
     pub fn apply_hints(&mut self, decision: &Decision, now_ms: u64) {
-        for blocked in &decision.blocked {
-            self.hold_back(blocked.queue, blocked.group, blocked.label, now_ms);
+        for Blocked { queue, group, by } in &decision.blocked {
+            match by {
+                Hold::Bucket(label) => self.hold_back(*queue, *group, *label, now_ms),
+                Hold::Unmatched => self.put_aside(*queue, *group),
+            }
         }
     }
 }

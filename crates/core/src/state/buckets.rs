@@ -76,7 +76,8 @@ impl State {
         };
         let Queue { groups, heads, .. } = queue;
         let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
-        let Some(head) = group.head.filter(|_| group.blocked_by.is_none()) else { return };
+        let competes = group.blocked_by.is_none() && group.aside.is_none();
+        let Some(head) = group.head.filter(|_| competes) else { return };
         heads[usize::from(group.large)].remove(&(head, number));
         group.blocked_by = Some(label);
         bucket.waiting.entry(queue_number).or_default().insert((head, number));

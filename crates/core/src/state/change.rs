@@ -201,7 +201,7 @@ impl State {
 
     /// Enters a group into the contest (or its bucket's waiting line) under its head as it is now.
     fn rehead(&mut self, queue_number: u32, number: u32) {
-        let State { slots, queues, buckets, .. } = self;
+        let State { slots, queues, buckets, unmatched, .. } = self;
         let Some(queue) = queues[queue_number as usize].as_mut() else { return };
         let Queue { groups, heads, .. } = queue;
         let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
@@ -222,6 +222,10 @@ impl State {
             contest.insert((new, number));
         }
         group.head = head;
+        // Whatever comes first now has to be looked at.
+        if let Some(id) = group.aside.take() {
+            unmatched.no_longer(id);
+        }
         let waits_at = group.blocked_by;
         let probed = group.probes.take();
         if head.is_none() {

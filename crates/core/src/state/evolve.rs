@@ -191,6 +191,7 @@ impl State {
                     (server.relabelled_revision, server.relabelled_below) = done;
                 }
                 server.home = at.position;
+                self.on_relabelled_further();
             }
             _ => {}
         }

@@ -142,7 +142,8 @@ impl State {
             }
         }
         for (number, kept) in &self.constraints {
-            let told = format!("{number} {} {:?}\n", kept.revision, kept.rule);
+            let unmatched = self.unmatched_below(*number);
+            let told = format!("{number} {} {:?} {unmatched}\n", kept.revision, kept.rule);
             out.extend_from_slice(told.as_bytes());
         }
         for (label, bucket) in &self.buckets {
@@ -220,6 +221,7 @@ pub(super) fn owned(outcome: &Outcome) -> Outcome {
         error: own(&outcome.error),
         code: own(&outcome.code),
         worker_finished_at: own(&outcome.worker_finished_at),
+        error_kind: outcome.error_kind,
     }
 }
 

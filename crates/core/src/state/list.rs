@@ -76,6 +76,11 @@ impl<K: OrderKey> SlotList<K> {
         self.blocks.first()?.first()?.slots.first().copied()
     }
 
+    /// The last slot.
+    pub fn last(&self) -> Option<u32> {
+        self.blocks.last()?.last()?.slots.last().copied()
+    }
+
     /// The chunk a key belongs to: the last one whose bound is not above it.
     fn chunk_for(&self, key: K) -> Option<ChunkAt> {
         let last = self.blocks.len().checked_sub(1)?;

@@ -16,6 +16,7 @@ mod settle;
 mod slab;
 mod slot;
 mod touch;
+mod unmatched;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +35,7 @@ use crate::queue::Constraint;
 use keys::KeyIndex;
 use list::SlotList;
 use slab::Slab;
+use unmatched::Unmatched;
 
 /// Payloads above this cannot be carried by every door, so their jobs are grouped apart.
 pub const LARGE_PAYLOAD_BYTES: u32 = 1024 * 1024;
@@ -99,9 +101,21 @@ impl Default for Defaults {
             backoff: exponential,
             keep_ms: Some(24 * HOUR_MS),
         };
+        // A job that kills its worker each time must come to an end as well.
+        let api = Policy {
+            attempts_max: 25,
+            fails_max: 5,
+            backoff: Backoff {
+                base_ms: 5000,
+                factor_thousandths: 3000,
+                cap_ms: HOUR_MS,
+                jitter_thousandths: 200,
+            },
+            keep_ms: Some(HOUR_MS),
+        };
         let kept = Policy { keep_ms: None, ..once };
         Defaults {
-            policies: [once, kept, once, once, lightjq, kept],
+            policies: [api, kept, once, once, lightjq, kept],
             keep_dead_ms: 30 * 24 * HOUR_MS,
             ttr_ms: 60_000,
             finished_max: 5_000_000,
@@ -194,6 +208,8 @@ pub struct State {
     /// Constraints that were changed or removed and whose buckets have not all heard of it: the
     /// value and the queue to go on from.
     settling: BTreeMap<u32, (u64, u32)>,
+    /// What is kept from starting because it is still to be matched.
+    unmatched: Unmatched,
     /// Queues in which a group competes again since the engine last asked.
     promoted: BTreeSet<u32>,
     /// Nothing is due before this: a lower bound of all deadlines.
@@ -215,6 +231,8 @@ pub struct Faults {
     pub paused_queue_leased: bool,
     /// A lease token of another epoch is taken for the live one.
     pub stale_epoch_token: bool,
+    /// Jobs that are not matched yet start in spite of a constraint that lets none start.
+    pub unmatched_leased: bool,
 }
 
 impl State {
@@ -243,6 +261,7 @@ impl State {
             bucket_wakes: BTreeSet::new(),
             bucket_ends: BTreeSet::new(),
             settling: BTreeMap::new(),
+            unmatched: Unmatched::default(),
             promoted: BTreeSet::new(),
             due_hint_ms: u64::MAX,
             last_touch: 0,

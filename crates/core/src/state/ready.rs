@@ -51,6 +51,9 @@ pub struct Group {
     pub(crate) blocked_by: Option<Label>,
     /// It competes on behalf of all groups that wait at this bucket.
     pub(crate) probes: Option<Label>,
+    /// The number of its first job, while that is still to be matched and the group does not
+    /// compete.
+    pub(crate) aside: Option<u64>,
 }
 
 impl Queue {

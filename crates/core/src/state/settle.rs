@@ -42,6 +42,7 @@ impl State {
         }
         self.server.next_constraint = self.server.next_constraint.max(number.saturating_add(1));
         self.server.constraints_revision = self.server.constraints_revision.max(set.revision);
+        self.note_stop(set, revision, changed || !known);
         if changed || !known {
             // Buckets of a new one are there only if labels were before it.
             self.begin_to_settle(number);
@@ -51,6 +52,7 @@ impl State {
     pub(super) fn on_constraint_removed(&mut self, removed: &ConstraintRemoved) {
         self.constraints.remove(&removed.number);
         self.server.constraints_revision = self.server.constraints_revision.max(removed.revision);
+        self.forget_stop(removed.number);
         self.begin_to_settle(removed.number);
     }
 
@@ -80,9 +82,10 @@ impl State {
         self.settle();
     }
 
-    /// Whether some buckets have not heard yet that their constraint changed.
+    /// Whether some buckets have not heard yet that their constraint changed, or some groups that
+    /// they need no longer be kept aside.
     pub fn is_settling(&self) -> bool {
-        !self.settling.is_empty()
+        !self.settling.is_empty() || self.frees_aside()
     }
 
     /// Whether buckets of this constraint have not heard yet that it changed.
@@ -90,9 +93,10 @@ impl State {
         self.settling.contains_key(&number)
     }
 
-    /// Settles some of the buckets whose constraints changed. An index only: call it again while
-    /// [`State::is_settling`].
+    /// Settles some of the buckets whose constraints changed, and lets some groups compete again.
+    /// An index only: call it again while [`State::is_settling`].
     pub fn settle(&mut self) {
+        self.free_aside();
         let mut budget = SETTLED_AT_ONCE;
         while let Some((number, from)) = self.settling.first_key_value().map(|(n, at)| (*n, *at)) {
             self.settle_some(number, from, &mut budget);

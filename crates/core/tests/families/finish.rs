@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 use spindle_core::command::Claim;
-use spindle_core::job::{Cause, Origin};
-use spindle_core::{Command, Event, JobId, Rejection, Status};
+use spindle_core::job::{Backoff, Cause, Origin, Outcome};
+use spindle_core::queue::QueueSettings;
+use spindle_core::{BytesRef, Command, Event, JobId, Limit, Rejection, Source, Status, Type};
 
 use crate::harness::{START_MS, Server, complete, fail, finish, lease_with, submit, submit_by};
+
+const HOUR_MS: u64 = 3_600_000;
 
 #[test]
 fn a_completed_job_keeps_its_result_as_long_as_asked() {
@@ -63,26 +66,147 @@ fn the_last_attempt_that_ends_without_a_word_leaves_the_job_dead_with_its_last_r
     server.given(submit(1, "mail", |job| {
         job.attempts_max = Some(2);
         job.fails_max = Some(9);
+        job.backoff = Some(Backoff::NONE);
         job.ttr_ms = Some(10);
     }));
     let (_, claim) = server.lease("mail").expect("ready");
+    let result = BytesRef::logged(server.position, 9, 4, Type::Bytes);
     server.given(finish(claim, |finish| {
         finish.success = false;
+        finish.result = Some(result.clone());
         finish.message = Bytes::from_static(b"no paper");
+        finish.error = Bytes::from_static(b"tray 2");
+        finish.code = Bytes::from_static(b"E7");
     }));
     server.lease("mail").expect("a second try");
     assert_eq!(server.pass(10), ["Finished"]);
     let image = server.finished(1);
     assert_eq!((image.status(), image.attempts), (Status::Dead, 2));
-    assert_eq!(image.outcome.expect("kept").message, "no paper");
+    let outcome = image.outcome.expect("kept");
+    assert_eq!((outcome.bytes, &outcome.error[..]), (Some(result), &b"tray 2"[..]));
+    assert_eq!(outcome.code, "timeout", "why it is dead, not why it was tried again");
+    assert_eq!(outcome.message, "2 of 2 attempts: the last one timed out");
+}
+
+/// How a job ends whose every attempt ends without a word of its worker.
+fn worn_out(attempts_max: Option<u32>, lose: impl Fn(&mut Server, Claim)) -> (u32, Outcome) {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |job| {
+        job.attempts_max = attempts_max;
+        job.ttr_ms = Some(10);
+    }));
+    while server.status(1) != Some(Status::Dead) {
+        server.pass(HOUR_MS);
+        let (_, claim) = server.lease("mail").expect("it has attempts left");
+        lose(&mut server, claim);
+    }
+    let image = server.finished(1);
+    (image.attempts, *image.outcome.expect("the server says why"))
+}
+
+#[test]
+fn a_job_that_ends_its_worker_each_time_is_dead_and_says_so() {
+    let (attempts, outcome) = worn_out(None, |server, _| drop(server.pass(10)));
+    assert_eq!((attempts, &outcome.code[..]), (25, &b"timeout"[..]));
+    assert_eq!(outcome.message, "25 of 25 attempts: the last one timed out");
+    let (attempts, outcome) = worn_out(Some(3), |server, claim| {
+        server.given(Command::Release { claim, cause: Cause::HolderGone });
+    });
+    assert_eq!((attempts, &outcome.code[..]), (3, &b"worker_lost"[..]));
+    assert_eq!(outcome.message, "3 of 3 attempts: the last worker was lost");
+    let (_, outcome) = worn_out(Some(1), |server, claim| {
+        server.given(Command::Release { claim, cause: Cause::Released });
+    });
+    assert_eq!(outcome.code, "released");
+    assert_eq!(outcome.message, "1 of 1 attempts: the last worker gave the job back");
+}
+
+#[test]
+fn a_job_of_the_api_has_five_tries_and_waits_longer_after_each() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |_| {}));
+    let mut waits = Vec::new();
+    loop {
+        let (_, claim) = server.lease("mail").expect("ready");
+        server.given(fail(claim));
+        if server.status(1) == Some(Status::Dead) {
+            break;
+        }
+        let run_at_ms = server.image(1).rare().run_at_ms.expect("it waits");
+        waits.push(run_at_ms - server.now_ms);
+        server.pass(waits[waits.len() - 1]);
+    }
+    assert_eq!(server.finished(1).fails, 5);
+    // Up to a fifth is taken off, so that what failed together does not come back together.
+    for (wait, most) in waits.iter().zip([5_000, 15_000, 45_000, 135_000]) {
+        assert!((most * 4 / 5..=most).contains(wait), "{wait} of {most}");
+    }
+    assert_eq!(waits.len(), 4);
+}
+
+#[test]
+fn what_a_job_or_its_queue_says_of_tries_goes_before_the_default() {
+    let mut server = Server::new();
+    let one_second =
+        Backoff { base_ms: 1_000, factor_thousandths: 1_000, cap_ms: 1_000, jitter_thousandths: 0 };
+    let settings =
+        QueueSettings { fails_max: Some(2), backoff: Some(one_second), ..QueueSettings::default() };
+    server.given(Command::SetQueue { name: Bytes::from_static(b"mail"), settings });
+    server.given(submit(1, "mail", |job| {
+        job.attempts_max = Some(0);
+        job.backoff = Some(Backoff::NONE);
+    }));
+    let tries = server.state.tries_of(&server.image(1));
+    assert_eq!(tries.attempts_max, Limit { value: 0, from: Source::Job });
+    assert_eq!(tries.fails_max, Limit { value: 2, from: Source::Queue });
+    assert_eq!(tries.backoff, Limit { value: Backoff::NONE, from: Source::Job });
+    server.given(submit(2, "bill", |job| job.fails_max = Some(0)));
+    for _ in 0..40 {
+        let (_, claim) = server.lease("bill").expect("no limit of fails");
+        server.given(fail(claim));
+        if server.image(2).attempts == 24 {
+            break;
+        }
+        server.pass(HOUR_MS);
+    }
+    let tries = server.state.tries_of(&server.image(2));
+    assert_eq!(tries.attempts_max, Limit { value: 25, from: Source::Protocol });
+    assert_eq!(server.status(2), Some(Status::Scheduled), "24 failures, and no limit of them");
+}
+
+#[test]
+fn every_door_gives_its_jobs_the_tries_its_document_gives() {
+    let lightjq = Backoff {
+        base_ms: 1_000,
+        factor_thousandths: 2_000,
+        cap_ms: HOUR_MS,
+        jitter_thousandths: 200,
+    };
+    let api = Backoff { base_ms: 5_000, factor_thousandths: 3_000, ..lightjq };
+    for (origin, attempts_max, fails_max, backoff) in [
+        (Origin::Api, 25, 5, api),
+        (Origin::Workq, 0, 1, Backoff::NONE),
+        (Origin::Gearman, 0, 1, Backoff::NONE),
+        (Origin::GearmanDraft, 0, 1, Backoff::NONE),
+        (Origin::Lightjq, 11, 11, lightjq),
+        (Origin::Jobq, 0, 1, Backoff::NONE),
+    ] {
+        let mut server = Server::new();
+        server.given(submit_by(origin, 1, "mail", |_| {}));
+        let tries = server.state.tries_of(&server.image(1));
+        let from = Source::Protocol;
+        assert_eq!(tries.attempts_max, Limit { value: attempts_max, from }, "{origin:?}");
+        assert_eq!(tries.fails_max, Limit { value: fails_max, from }, "{origin:?}");
+        assert_eq!(tries.backoff, Limit { value: backoff, from }, "{origin:?}");
+    }
 }
 
 #[test]
 fn a_given_back_job_keeps_its_place_but_a_lost_one_of_gearman_goes_to_the_tail() {
     for (door, first) in [(Origin::Api, 1), (Origin::Gearman, 2)] {
         let mut server = Server::new();
-        server.given(submit(1, "mail", |_| {}));
-        server.given(submit(2, "mail", |_| {}));
+        server.given(submit_by(Origin::Workq, 1, "mail", |_| {}));
+        server.given(submit_by(Origin::Workq, 2, "mail", |_| {}));
         server.given(lease_with(&["mail"], |lease| {
             lease.door = door;
             lease.bound = true;

@@ -73,7 +73,7 @@ fn an_edited_time_is_kept_or_taken_off() {
 #[test]
 fn a_retried_job_starts_over() {
     let mut server = Server::new();
-    server.given(submit(1, "mail", |_| {}));
+    server.given(submit(1, "mail", |job| job.fails_max = Some(1)));
     let (_, claim) = server.lease("mail").expect("ready");
     server.given(fail(claim));
     let image = Box::new(server.finished(1));

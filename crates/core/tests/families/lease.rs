@@ -105,7 +105,7 @@ fn a_door_passes_over_what_it_cannot_carry() {
 #[test]
 fn a_token_of_an_older_lease_is_refused() {
     let mut server = Server::new();
-    server.given(submit(1, "mail", |job| job.ttr_ms = Some(10)));
+    server.given(submit_by(Origin::Workq, 1, "mail", |job| job.ttr_ms = Some(10)));
     let (_, first) = server.lease("mail").expect("ready");
     assert_eq!(server.pass(10), ["Requeued"]);
     let (_, second) = server.lease("mail").expect("ready again");
@@ -302,9 +302,9 @@ fn a_small_job_is_not_hidden_behind_a_large_one_at_the_same_limit() {
 #[test]
 fn a_lease_that_needs_its_own_record_says_so() {
     let mut server = Server::new();
-    server.given(submit(1, "mail", |job| job.attempts_max = Some(2)));
-    server.given(submit(2, "mail", |_| {}));
-    let mut out = spindle_core::Decision::default();
+    server.given(submit(1, "mail", |_| {}));
+    server.given(submit(2, "mail", |job| job.attempts_max = Some(0)));
+    let mut out = Decision::default();
     let mut waits = Vec::new();
     for _ in 0..2 {
         spindle_core::decide(&server.state, &lease_of(&["mail"]), server.now_ms, &mut out)
@@ -341,7 +341,7 @@ fn a_foreground_lease_under_a_rate_logs_what_it_took() {
 #[test]
 fn a_lowered_maximum_kills_instead_of_leasing_once_more() {
     let mut server = Server::new();
-    server.given(submit(1, "mail", |job| job.ttr_ms = Some(10)));
+    server.given(submit_by(Origin::Workq, 1, "mail", |job| job.ttr_ms = Some(10)));
     for _ in 0..2 {
         server.lease("mail").expect("ready");
         server.pass(10);
@@ -349,8 +349,11 @@ fn a_lowered_maximum_kills_instead_of_leasing_once_more() {
     let settings = QueueSettings { attempts_max: Some(2), ..QueueSettings::default() };
     server.given(Command::SetQueue { name: Bytes::from_static(b"mail"), settings });
     assert_eq!(server.lease("mail"), None);
-    let attempts = server.state.image(JobId(1)).map_or(2, |job| job.attempts);
-    assert_eq!(attempts, 2, "attempts never pass their maximum");
+    let image = server.finished(1);
+    assert_eq!(image.attempts, 2, "attempts never pass their maximum");
+    let outcome = image.outcome.expect("it says why it is dead");
+    assert_eq!(outcome.code, "limit");
+    assert_eq!(outcome.message, "it had 2 attempts, and may have no more than 2 now");
 }
 
 #[test]

@@ -10,3 +10,4 @@ mod seek;
 mod submit;
 mod tick;
 mod touch;
+mod unmatched;

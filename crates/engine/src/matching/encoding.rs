@@ -2,11 +2,9 @@
 
 use bytes::Bytes;
 use prost::Message as _;
+use spindle_core::queue::MATCHER_VERSION as VERSION;
 
 use super::spec::{Condition, Matcher, QueuePattern, Scalar, Test};
-
-/// What this program reads.
-const VERSION: u32 = 1;
 
 /// Why a kept matcher cannot be followed. Its constraint then matches no new job, and jobs that have
 /// its label keep it.

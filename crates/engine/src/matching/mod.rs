@@ -6,7 +6,6 @@
 
 mod encoding;
 mod fields;
-mod glob;
 mod json;
 mod msgpack;
 mod path;

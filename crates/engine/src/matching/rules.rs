@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use spindle_core::Type;
 use spindle_core::job::{LABELS_MAX, Label};
 use spindle_core::queue::Constraint;
+use spindle_core::{Type, glob};
 
 use super::encoding::{UnreadableMatcher, decode_matcher};
 use super::fields::{Found, Paths, Pointer};
 use super::spec::{Matcher, QueuePattern, Test};
-use super::{glob, json, msgpack};
+use super::{json, msgpack};
 
 /// Larger payloads are not looked into: none of their fields are there.
 const DOCUMENT_BYTES_MAX: usize = 16 << 20;

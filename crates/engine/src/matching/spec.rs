@@ -36,6 +36,14 @@ pub struct Matcher {
     pub per: Option<String>,
 }
 
+impl Matcher {
+    /// Whether what falls under it depends on payloads.
+    #[must_use]
+    pub fn asks_for_fields(&self) -> bool {
+        !self.conditions.is_empty() || self.per.is_some()
+    }
+}
+
 /// Names of queues.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum QueuePattern {

@@ -40,7 +40,7 @@ impl Field<'_> {
             Test::Ge(value) => self.order(value).is_some_and(Ordering::is_ge),
             Test::In(values) => values.iter().any(|value| self.is(value)),
             Test::Glob(pattern) => match self {
-                Field::Text(text) => super::glob::fits(pattern.as_bytes(), text.as_bytes()),
+                Field::Text(text) => spindle_core::glob::fits(pattern.as_bytes(), text.as_bytes()),
                 _ => false,
             },
             Test::Exists => true,

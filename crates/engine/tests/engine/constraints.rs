@@ -14,16 +14,16 @@ use spindle_log::disk::SimDisk;
 
 use crate::bench::{Bench, START_MS, file_log, new_job, noise, plain};
 
-fn few(matcher: Matcher, max: u64) -> ConstraintSpec {
+pub fn few(matcher: Matcher, max: u64) -> ConstraintSpec {
     ConstraintSpec { matcher, rate: None, running_max: Some(max) }
 }
 
-fn in_queue(name: &'static str) -> Matcher {
+pub fn in_queue(name: &'static str) -> Matcher {
     let queue = QueuePattern::Exact(Bytes::from_static(name.as_bytes()));
     Matcher { queue, ..Matcher::default() }
 }
 
-fn free_plan() -> Matcher {
+pub fn free_plan() -> Matcher {
     let test = Test::Eq(Scalar::Text("free".to_owned()));
     let conditions = vec![Condition { pointer: "/plan".to_owned(), test }];
     Matcher { conditions, ..Matcher::default() }
@@ -33,12 +33,12 @@ fn per_user() -> Matcher {
     Matcher { per: Some("/user".to_owned()), ..Matcher::default() }
 }
 
-fn put(bench: &Bench, name: &str, spec: &ConstraintSpec) -> u64 {
+pub fn put(bench: &Bench, name: &str, spec: &ConstraintSpec) -> u64 {
     bench.engine.put_constraint(name, spec, Expected::Any).expect("it is taken").revision
 }
 
 /// Matches everything there is.
-fn relabel(bench: &Bench) -> usize {
+pub fn relabel(bench: &Bench) -> usize {
     let mut steps = 0;
     while bench.engine.relabel_step() == RelabelStep::More {
         steps += 1;
@@ -47,7 +47,7 @@ fn relabel(bench: &Bench) -> usize {
     steps
 }
 
-fn json(bench: &Bench, queue: &str, text: &str) -> JobId {
+pub fn json(bench: &Bench, queue: &str, text: &str) -> JobId {
     typed(bench, queue, text.as_bytes(), Type::Json)
 }
 
@@ -60,7 +60,7 @@ fn labels(bench: &Bench, id: JobId) -> Vec<Label> {
     bench.image(id).rare().labels.clone()
 }
 
-fn numbers(bench: &Bench, id: JobId) -> Vec<u32> {
+pub fn numbers(bench: &Bench, id: JobId) -> Vec<u32> {
     labels(bench, id).iter().map(|label| label.constraint).collect()
 }
 

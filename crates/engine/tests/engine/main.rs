@@ -20,4 +20,5 @@ mod survey;
 mod time;
 mod traffic;
 mod turns;
+mod unmatched;
 mod watch;

@@ -1,6 +1,8 @@
 //! `jobctl`'s configuration.
 
-use super::{ConfigError, Ini, Level, password};
+use std::time::Duration;
+
+use super::{ConfigError, Ini, Level, password, seconds};
 
 /// What `~/.jobctl.conf` says. Flags win over it.
 #[derive(Clone, Debug)]
@@ -13,6 +15,9 @@ pub struct CtlConfig {
     pub port: Option<u16>,
     /// `password`.
     pub password: Option<String>,
+    /// `timeout`: how long to wait for the connection and for an answer, 10 s by default; 0 means
+    /// for ever.
+    pub timeout: Duration,
     /// `log_level`, `warn` by default.
     pub log_level: Level,
 }
@@ -28,6 +33,7 @@ impl CtlConfig {
             host: ini.text("host").map(str::to_owned),
             port: ini.number("port", 1, u16::MAX)?,
             password: password(ini, "password"),
+            timeout: seconds(ini, "timeout", 10.0)?,
             log_level: Level::read(ini, "log_level")?,
         })
     }

@@ -207,9 +207,7 @@ impl Ini {
             place: self.place(entry.map_or(0, |entry| entry.line)),
             key: key.to_owned(),
             value: match entry {
-                Some(entry) if !key.contains("password") && !key.contains("token") => {
-                    entry.value.clone()
-                }
+                Some(entry) if !may_be_secret(key, &entry.value) => entry.value.clone(),
                 _ => "...".to_owned(),
             },
             wanted: wanted.to_owned(),
@@ -250,6 +248,12 @@ impl Ini {
         let describe = |entry: &Entry| format!("{}: {}", self.place(entry.line), entry.key);
         self.entries.iter().filter(is_unknown).map(describe).collect()
     }
+}
+
+/// Whether a value may hold what nobody should read in a log.
+fn may_be_secret(key: &str, value: &str) -> bool {
+    let is_url_with_more = key.ends_with("_url") && value.contains(['@', '?']);
+    key.contains("password") || key.contains("token") || is_url_with_more
 }
 
 fn unquoted(text: &str) -> &str {

@@ -11,7 +11,7 @@ use nix::unistd::{geteuid, gethostname};
 use super::{ConfigError, Ini, ListenConfig, LogConfig, password, seconds};
 use crate::{
     launcher::{Launcher, LauncherSettings},
-    table::{SpindleServer, SqlServer, TableSettings, Tls, TlsMode},
+    table::{SpindleServer, SpindleUrl, SqlServer, TableSettings, Tls, TlsMode},
     wire::Concurrency,
 };
 
@@ -112,6 +112,11 @@ fn state_folder() -> PathBuf {
     base.unwrap_or_default().join("jobd")
 }
 
+/// The path from the root, so that a table has one name wherever the worker is started.
+fn whole_path(path: &str) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path))
+}
+
 fn master(ini: &Ini, own: Option<&String>) -> Result<Option<MasterAddress>, ConfigError> {
     let host = ini.text("master_host").filter(|host| !host.is_empty());
     let port = ini.number("master_port", 1, u16::MAX)?;
@@ -145,7 +150,7 @@ fn table(ini: &Ini, worker: &str) -> Result<(TableSettings, u32), ConfigError> {
         _ => TableSettings::Sqlite {
             file: ini
                 .text("sqlite_file")
-                .map_or_else(|| state_folder().join("jobs.db"), PathBuf::from),
+                .map_or_else(|| state_folder().join("jobs.db"), whole_path),
             table: ini.text("sqlite_table").unwrap_or(DEFAULT_TABLE).to_owned(),
         },
     };
@@ -158,7 +163,15 @@ fn spindle(ini: &Ini, worker: &str) -> Result<SpindleServer, ConfigError> {
     if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
         return Err(ini.wrong("spindle_token", "letters, digits and signs without spaces"));
     }
-    SpindleServer::parse(url, token, worker).map_err(|wanted| ini.wrong("spindle_url", wanted))
+    let SpindleUrl { is_https, host, port, path } =
+        SpindleUrl::parse(url).map_err(|wanted| ini.wrong("spindle_url", &wanted))?;
+    let (roots, identity) = tls_files(ini, "spindle_")?;
+    if !is_https && (roots.is_some() || identity.is_some()) {
+        let problem = "spindle_ssl* files mean nothing without https:// in spindle_url";
+        return Err(ini.unusable(problem));
+    }
+    let tls = is_https.then_some(Tls { mode: TlsMode::VerifyFull, roots, identity });
+    Ok(SpindleServer { host, port, path, tls, token, worker: worker.to_owned() })
 }
 
 fn sql_server(ini: &Ini, family: &str, port: u16) -> Result<SqlServer, ConfigError> {
@@ -176,11 +189,24 @@ fn sql_server(ini: &Ini, family: &str, port: u16) -> Result<SqlServer, ConfigErr
 }
 
 fn tls(ini: &Ini, family: &str) -> Result<Tls, ConfigError> {
+    let key = format!("{family}sslmode");
+    let mode = TlsMode::from_word(ini.text(&key).unwrap_or("disable"));
+    let mode = mode.ok_or_else(|| ini.wrong(&key, TlsMode::WORDS))?;
+    let (roots, identity) = tls_files(ini, family)?;
+    if mode == TlsMode::Disable && (roots.is_some() || identity.is_some()) {
+        let problem = format!("{family}ssl* files mean nothing without {family}sslmode");
+        return Err(ini.unusable(problem));
+    }
+    Ok(Tls { mode, roots, identity })
+}
+
+/// A certificate and its key.
+type Identity = (PathBuf, PathBuf);
+
+/// The authorities, and a certificate of ours.
+fn tls_files(ini: &Ini, family: &str) -> Result<(Option<PathBuf>, Option<Identity>), ConfigError> {
     let key = |name: &str| format!("{family}{name}");
     let file = |name: &str| ini.text(&key(name)).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let word = ini.text(&key("sslmode")).unwrap_or("disable");
-    let mode = TlsMode::from_word(word);
-    let mode = mode.ok_or_else(|| ini.wrong(&key("sslmode"), TlsMode::WORDS))?;
     let identity = match (file("sslcert"), file("sslkey")) {
         (Some(certificate), Some(secret)) => Some((certificate, secret)),
         (None, None) => None,
@@ -189,12 +215,7 @@ fn tls(ini: &Ini, family: &str) -> Result<Tls, ConfigError> {
             return Err(ini.unusable(problem));
         }
     };
-    let roots = file("sslrootcert");
-    if mode == TlsMode::Disable && (roots.is_some() || identity.is_some()) {
-        let problem = format!("{family}ssl* files mean nothing without {family}sslmode");
-        return Err(ini.unusable(problem));
-    }
-    Ok(Tls { mode, roots, identity })
+    Ok((file("sslrootcert"), identity))
 }
 
 fn launcher(ini: &Ini) -> Result<Launcher, ConfigError> {
@@ -311,8 +332,21 @@ mod tests {
             ),
             (
                 "spindle_url = 127.0.0.1:7420\n",
-                "jobd.conf:1: spindle_url = \"127.0.0.1:7420\": expected the URL of a Spindle \
-                 server, such as http://127.0.0.1:7420",
+                "jobd.conf:1: spindle_url = \"127.0.0.1:7420\": expected http:// or https:// in \
+                 front of the host, such as http://127.0.0.1:7420",
+            ),
+            (
+                "spindle_url = http://me:secret@a:1\n",
+                "jobd.conf:1: spindle_url = \"...\": expected no user and no password in it; \
+                 spindle_token is what is sent",
+            ),
+            (
+                "spindle_url = http://a:1\nspindle_sslrootcert = ca.pem\n",
+                "jobd.conf: spindle_ssl* files mean nothing without https:// in spindle_url",
+            ),
+            (
+                "spindle_url = https://a:1\nspindle_sslcert = a.pem\n",
+                "jobd.conf: spindle_sslcert and spindle_sslkey go together; write both",
             ),
         ] {
             assert_eq!(config(text).unwrap_err(), expected, "{text}");
@@ -327,6 +361,12 @@ mod tests {
         assert_eq!(format!("{table:?}"), "Spindle(http://[::1]:7420)");
         let TableSettings::Spindle(server) = table else { panic!("{table:?}") };
         assert_eq!((server.token.as_deref(), &*server.worker), (Some("sesame"), "w1"));
+        let text = "launcher = x {id}\nspindle_url = https://q.example/a\n\
+                    spindle_sslrootcert = /ca.pem\n";
+        let TableSettings::Spindle(server) = config(text).unwrap().table else { panic!() };
+        let roots = Some("/ca.pem".into());
+        let tls = Tls { mode: TlsMode::VerifyFull, roots, identity: None };
+        assert_eq!((server.port, server.tls), (443, Some(tls)));
         let wrong = config("spindle_url = http://x:1\nspindle_token = a b\n").unwrap_err();
         assert!(wrong.starts_with("jobd.conf:2: spindle_token = \"...\""), "{wrong}");
     }

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::launcher::SignalNumber;
+
 /// How the answer to a command is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Show {
@@ -40,6 +42,11 @@ impl Command {
     pub(super) fn is_question(&self) -> bool {
         self.kind == "status"
     }
+
+    /// Whether its answer takes as long as jobs take.
+    pub(super) fn waits_for_jobs(&self) -> bool {
+        self.kind == "run-manual"
+    }
 }
 
 /// The command that these words are, or what is wrong with them, in the original's words where it
@@ -77,7 +84,7 @@ fn for_worker(name: &str, arguments: &[String]) -> Parsed {
         ),
         "send-signal" => Some(signal_to(arguments).and_then(|(signal, rest)| {
             let jobs: serde_json::Map<String, Value> =
-                ids(rest)?.iter().map(|id| (id.to_string(), signal.clone())).collect();
+                ids(rest)?.iter().map(|id| (id.to_string(), json!(signal))).collect();
             Ok(Command::new("send-signal", Some(json!({ "jobs": jobs })), Show::Signals))
         })),
         _ => None,
@@ -152,15 +159,12 @@ fn target_ids(arguments: &[String]) -> Result<(&String, Vec<i64>), String> {
     Ok((target, ids(rest)?))
 }
 
-/// A signal by number or name; `TERM` means `SIGTERM`.
-fn signal_to(arguments: &[String]) -> Result<(Value, &[String]), String> {
+/// A signal by number or name. The request has the number: the original's master takes no names.
+fn signal_to(arguments: &[String]) -> Result<(i32, &[String]), String> {
     let (word, rest) = arguments.split_first().ok_or("No signal specified.")?;
-    if let Ok(number) = word.parse::<i64>() {
-        return Ok((json!(number), rest));
-    }
-    let name = word.to_ascii_uppercase();
-    let name = if name.starts_with("SIG") { name } else { format!("SIG{name}") };
-    Ok((json!(name), rest))
+    let number = SignalNumber::number_of(word)
+        .ok_or_else(|| format!("'{word}' is not a signal; write TERM, SIGTERM or 15."))?;
+    Ok((number, rest))
 }
 
 #[cfg(test)]
@@ -184,7 +188,13 @@ mod tests {
             ("remove-target a", false, "remove-target", json!({"target": "a"})),
             ("run-manual 5 6", false, "run-manual", json!({"ids": [5, 6]})),
             ("run-manual t 5", true, "run-manual", json!({"jobs": [{"id": 5, "target": "t"}]})),
-            ("send-signal term 5", false, "send-signal", json!({"jobs": {"5": "SIGTERM"}})),
+            ("send-signal term 5", false, "send-signal", json!({"jobs": {"5": 15}})),
+            (
+                "send-signal KILL t 5",
+                true,
+                "send-signal",
+                json!({"jobs": [{"id": 5, "signal": 9, "target": "t"}]}),
+            ),
             (
                 "send-signal 9 t 5",
                 true,
@@ -209,6 +219,8 @@ mod tests {
             ("poke low", false, "Unsupported command: 'poke'"),
             ("run-manual", false, "No job ids specified."),
             ("run-manual x", false, "'x' is not a job id."),
+            ("send-signal TREM 5", false, "'TREM' is not a signal; write TERM, SIGTERM or 15."),
+            ("send-signal 65 t 5", true, "'65' is not a signal; write TERM, SIGTERM or 15."),
         ] {
             assert_eq!(parsed(words, is_master), Err(expected.to_owned()), "{words}");
         }

@@ -16,7 +16,7 @@ Commands for a worker:
   remove-target TARGET                serve it no more
   set-target-concurrency TARGET N     change how many of its jobs may run at once
   run-manual ID...                    run these jobs, wait for them, print their results
-  send-signal SIGNAL ID...            send a signal (TERM, 15) to running jobs
+  send-signal SIGNAL ID...            send a signal (TERM, SIGTERM, 15) to running jobs
 
 Commands for a master (--master):
   list-workers                        workers and their targets
@@ -28,7 +28,7 @@ Commands for a master (--master):
   run-manual TARGET ID...             run these jobs on workers of this target
   send-signal SIGNAL TARGET ID...     send a signal to running jobs of this target
 
-Exit codes: 0 done, 1 error, 2 wrong use, 5 a job of run-manual failed or was not run.";
+Exit codes: 0 done, 1 error or no answer in time, 2 wrong use, 5 a job of run-manual failed or was not run.";
 
 /// Asks jobd or jobd-master something.
 #[derive(Debug, Parser)]
@@ -49,6 +49,10 @@ pub(super) struct Flags {
     /// Configuration file; ~/.jobctl.conf by default, if it is there
     #[arg(long)]
     pub(super) config: Option<PathBuf>,
+    /// Give up when there is no connection or no answer after so many seconds (10; 0: never).
+    /// run-manual waits for its jobs as long as the daemon answers pings within this time
+    #[arg(long, value_name = "SECONDS")]
+    pub(super) timeout: Option<f64>,
     /// Print the answer as JSON
     #[arg(long)]
     pub(super) json: bool,

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use indexmap::IndexMap;
+use jiff::Timestamp;
 use serde_json::{Value, value::RawValue};
 
 use super::{command::Show, grid::Grid, run::Code};
@@ -10,7 +11,7 @@ use crate::{
     manual::{JobResult, ManualResults},
     master::{MasterStatus, WorkerEntry},
     memory::MemoryUsage,
-    worker::{TargetStatus, WorkerStatus},
+    worker::{TargetStatus, Unfinished, WorkerStatus},
 };
 
 /// An answer as text, and the exit code it means.
@@ -28,10 +29,7 @@ pub(super) fn shown(show: Show, answer: &RawValue) -> Result<(String, Code), ser
         Show::Workers => workers(&serde_json::from_str::<MasterStatus>(json)?.workers).to_string(),
         Show::Memory => memory_of_either(json)?,
         Show::WorkerStatus => worker_status(&serde_json::from_str(json)?),
-        Show::MasterStatus => {
-            let status: MasterStatus = serde_json::from_str(json)?;
-            format!("{}\n{}", workers(&status.workers), memory(&status.memory_usage, None))
-        }
+        Show::MasterStatus => master_status(&serde_json::from_str(json)?),
         Show::Results => return results(&serde_json::from_str(json)?),
         Show::Signals => signals(&serde_json::from_str(json)?),
     };
@@ -66,10 +64,8 @@ fn targets(targets: &IndexMap<String, TargetStatus>) -> Grid {
 fn workers(workers: &[WorkerEntry]) -> Grid {
     let mut grid = Grid::new(&["WORKER", "TARGETS", "CONCURRENCY", "LENGTH", "PAUSED"]);
     for worker in workers {
-        let status: Option<WorkerStatus> =
-            worker.worker_status.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok());
         let head = format!("{}\n({})", worker.name, worker.remote_addr);
-        let Some(status) = status else {
+        let Some(status) = status_of(worker) else {
             // It did not answer; what it registered is known all the same.
             let unknown = || vec!["?"; worker.targets.len()].join("\n");
             grid.row([head, worker.targets.join("\n"), unknown(), unknown(), unknown()]);
@@ -121,17 +117,48 @@ fn worker_status(status: &WorkerStatus) -> String {
         let _ = writeln!(text, "\nThe job table: {trouble}");
     }
     if !status.unfinished.is_empty() {
-        let mut grid = Grid::new(&["JOB", "TARGET"]);
-        for (id, target) in &status.unfinished {
-            grid.row([id.to_string(), target.clone()]);
-        }
-        let _ = write!(
-            text,
-            "\nRunning when this worker was killed. See how far each came, then set its status to \
-             waiting or done:\n{grid}"
-        );
+        let _ = write!(text, "\n{}", unfinished(&status.unfinished));
     }
     text
+}
+
+fn unfinished(rows: &IndexMap<i64, Unfinished>) -> String {
+    let mut grid = Grid::new(&["JOB", "TARGET", "SINCE", "PROCESS"]);
+    for (id, row) in rows {
+        let since = row.since.and_then(|since| Timestamp::from_second(since).ok());
+        let process = match (row.pid, row.alive) {
+            (Some(pid), Some(true)) => format!("{pid}, still there"),
+            (Some(pid), _) => format!("{pid}, gone"),
+            (None, _) => "unknown".to_owned(),
+        };
+        grid.row([
+            id.to_string(),
+            row.target.clone(),
+            since.map(|since| since.to_string()).unwrap_or_default(),
+            process,
+        ]);
+    }
+    format!(
+        "Begun before this worker was killed, and still running by the table. See how far each \
+         came, then\nset its status to waiting (to run it again) or done, and its sig to NULL:\n\
+         {grid}"
+    )
+}
+
+fn master_status(status: &MasterStatus) -> String {
+    let mut text = format!("{}\n{}", workers(&status.workers), memory(&status.memory_usage, None));
+    for worker in &status.workers {
+        let Some(status) = status_of(worker) else { continue };
+        if !status.unfinished.is_empty() {
+            let _ = write!(text, "\n{}: {}", worker.name, unfinished(&status.unfinished));
+        }
+    }
+    text
+}
+
+/// What a worker answered to its master, if it did.
+fn status_of(worker: &WorkerEntry) -> Option<WorkerStatus> {
+    worker.worker_status.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok())
 }
 
 fn results(results: &ManualResults) -> Result<(String, Code), serde_json::Error> {
@@ -269,10 +296,20 @@ mod tests {
     #[test]
     fn what_needs_a_person_is_in_the_status() {
         let json = format!(
-            r#"{{"targets":{{}},"jobPromisesCount":0,{MEMORY},"unfinished":{{"5":"low"}},"tableTrouble":"gone"}}"#
+            r#"{{"targets":{{}},"jobPromisesCount":0,{MEMORY},"unfinished":{{"5":{{"target":"low","since":1700000000,"pid":12,"alive":true}},"6":{{"target":"low","pid":13,"alive":false}},"7":{{"target":"low"}}}},"tableTrouble":"gone"}}"#
         );
         let shown = text(Show::WorkerStatus, &json).0;
         assert!(shown.contains("The job table: gone\n"), "{shown}");
-        assert!(shown.ends_with("5   | low   \n"), "{shown}");
+        let listed = "JOB | TARGET | SINCE                | PROCESS        \n\
+                      --- | ------ | -------------------- | ---------------\n\
+                      5   | low    | 2023-11-14T22:13:20Z | 12, still there\n\
+                      6   | low    |                      | 13, gone       \n\
+                      7   | low    |                      | unknown        \n";
+        assert!(shown.ends_with(listed), "{shown}");
+        let entry = r#""remoteAddr":"127.0.0.1","remotePort":5,"targets":["low"],"name":"w1""#;
+        let json = format!(r#"{{"workers":[{{{entry},"workerStatus":{json}}}],{MEMORY}}}"#);
+        let shown = text(Show::MasterStatus, &json).0;
+        assert!(shown.contains("\nw1: Begun before this worker was killed"), "{shown}");
+        assert!(shown.ends_with(listed), "{shown}");
     }
 }

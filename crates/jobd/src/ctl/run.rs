@@ -3,6 +3,7 @@
 use std::{
     env,
     io::{self, IsTerminal, Write},
+    ops::RangeInclusive,
     path::PathBuf,
     process::ExitCode,
     time::Duration,
@@ -11,7 +12,7 @@ use std::{
 use clap::Parser;
 
 use super::{
-    client::{AskError, Client},
+    client::{Address, AskError, Client},
     command::{Command, parse},
     flags::Flags,
     password, print,
@@ -27,7 +28,7 @@ use crate::{
 pub enum Code {
     /// Done.
     Ok = 0,
-    /// No connection, or the daemon said no.
+    /// No connection or no answer in time, or the daemon said no.
     Error = 1,
     /// Wrong words or configuration.
     Usage = 2,
@@ -35,13 +36,13 @@ pub enum Code {
     JobFailed = 5,
 }
 
+/// What `--timeout` takes, besides 0 for no end.
+const TIMEOUT_S: RangeInclusive<f64> = 0.1..=86_400.0;
+
 /// Everything that is settled before the daemon is asked.
 struct Plan {
     command: Command,
-    host: String,
-    port: u16,
-    is_master: bool,
-    password: Option<String>,
+    address: Address,
     json: bool,
     watch: Option<Duration>,
 }
@@ -94,6 +95,13 @@ fn plan(flags: Flags) -> Result<Plan, String> {
         }
         Some(_) => return Err("--watch takes seconds, from 0.1 to 86400.".to_owned()),
     };
+    let patience = match flags.timeout {
+        None => config.timeout,
+        Some(seconds) if seconds == 0.0 || TIMEOUT_S.contains(&seconds) => {
+            Duration::from_secs_f64(seconds)
+        }
+        Some(_) => return Err("--timeout takes seconds, from 0.1 to 86400, or 0.".to_owned()),
+    };
     let password = match flags.password {
         None => config.password,
         Some(given) if given.is_empty() => {
@@ -104,10 +112,13 @@ fn plan(flags: Flags) -> Result<Plan, String> {
     logging::begin_on_stderr(config.log_level);
     Ok(Plan {
         command,
-        host: flags.host.or(config.host).unwrap_or_else(|| "127.0.0.1".to_owned()),
-        port: flags.port.or(config.port).unwrap_or(if is_master { 7081 } else { 7080 }),
-        is_master,
-        password,
+        address: Address {
+            host: flags.host.or(config.host).unwrap_or_else(|| "127.0.0.1".to_owned()),
+            port: flags.port.or(config.port).unwrap_or(if is_master { 7081 } else { 7080 }),
+            is_master,
+            password,
+            patience: Some(patience).filter(|patience| !patience.is_zero()),
+        },
         json: flags.json,
         watch,
     })
@@ -121,7 +132,7 @@ fn ask(plan: &Plan) -> Code {
             return Code::Error;
         }
     };
-    runtime.block_on(async {
+    let code = runtime.block_on(async {
         match converse(plan).await {
             Ok(code) => code,
             Err(error) => {
@@ -129,12 +140,14 @@ fn ask(plan: &Plan) -> Code {
                 Code::Error
             }
         }
-    })
+    });
+    // A name that is still being looked up is not waited for.
+    runtime.shutdown_background();
+    code
 }
 
 async fn converse(plan: &Plan) -> Result<Code, AskError> {
-    let client =
-        Client::connect(&plan.host, plan.port, plan.password.clone(), plan.is_master).await?;
+    let client = Client::connect(&plan.address).await?;
     loop {
         let answer = client.ask(&plan.command).await?;
         let shown = if plan.json {

@@ -2,10 +2,12 @@
 
 mod capture;
 mod command;
+mod identity;
 mod process;
 mod signal;
 
 pub use capture::Output;
 pub use command::{Launcher, LauncherError, LauncherSettings};
+pub use identity::ProcessId;
 pub use process::{Ending, SignalRequest};
 pub use signal::SignalNumber;

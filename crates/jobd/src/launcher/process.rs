@@ -55,7 +55,8 @@ impl Ending {
 }
 
 impl Launcher {
-    /// Runs the job's process to its end. Signals that come meanwhile are sent to it.
+    /// Runs the job's process to its end. Signals that come meanwhile are sent to it. `began` is
+    /// told the process's number once it is there.
     ///
     /// The job ends when its own process exits; what a grandchild prints later, and what nobody
     /// read of the input, is not waited for.
@@ -64,6 +65,7 @@ impl Launcher {
         id: RowId,
         input: Input,
         mut signals: mpsc::Receiver<SignalRequest>,
+        began: impl FnOnce(u32),
     ) -> Ending {
         let (mut child, mut stdout, mut stderr) = match self.start(id, &input) {
             Ok(started) => started,
@@ -73,6 +75,10 @@ impl Launcher {
                 return Ending::not_started(format!("cannot start {program}: {error}"));
             }
         };
+        // It has not been waited for, so it has its number still.
+        if let Some(pid) = child.id() {
+            began(pid);
+        }
         // Ends with this function.
         let mut feeding = JoinSet::new();
         if let Some(stdin) = child.stdin.take() {
@@ -167,7 +173,7 @@ mod tests {
 
     async fn run_with(script: &Script, input: Input) -> Ending {
         let (_keep, signals) = mpsc::channel(1);
-        let running = script.launcher.run(RowId(7), input, signals);
+        let running = script.launcher.run(RowId(7), input, signals, drop);
         timeout(Duration::from_secs(60), running).await.expect("the job ends")
     }
 
@@ -190,7 +196,7 @@ mod tests {
                     let launcher = job.launcher.clone();
                     let (keep, signals) = mpsc::channel(1);
                     tokio::spawn(async move {
-                        (launcher.run(RowId(7), Input::default(), signals).await, keep)
+                        (launcher.run(RowId(7), Input::default(), signals, drop).await, keep)
                     })
                 })
                 .collect();
@@ -282,7 +288,9 @@ mod tests {
         let (send, signals) = mpsc::channel(1);
         let launcher = job.launcher.clone();
         let running =
-            tokio::spawn(async move { launcher.run(RowId(7), Input::default(), signals).await });
+            tokio::spawn(
+                async move { launcher.run(RowId(7), Input::default(), signals, drop).await },
+            );
         let (sent, was_sent) = oneshot::channel();
         send.send(SignalRequest { signal, sent }).await.unwrap();
         assert!(was_sent.await.unwrap());

@@ -13,6 +13,19 @@ impl SignalNumber {
     /// Ends a process.
     pub const KILL: Self = Self(Some(Signal::SIGKILL));
 
+    /// The number of the signal that a person names: `TERM`, `SIGTERM`, in letters of any case, or
+    /// the number itself.
+    pub fn number_of(word: &str) -> Option<i32> {
+        /// Linux has no more.
+        const MOST: i32 = 64;
+        if let Ok(number) = word.parse() {
+            return (0..=MOST).contains(&number).then_some(number);
+        }
+        let name = word.to_ascii_uppercase();
+        let name = if name.starts_with("SIG") { name } else { format!("SIG{name}") };
+        name.parse::<Signal>().ok().map(|signal| signal as i32)
+    }
+
     /// The signal that a request names: a number, or a name such as `SIGTERM`. Real-time signals
     /// cannot be named.
     pub fn from_json(value: &Value) -> Option<Self> {
@@ -45,6 +58,18 @@ mod tests {
         assert_eq!(SignalNumber::from_json(&json!(0)), Some(SignalNumber(None)));
         for unknown in [json!(9999), json!(-1), json!("KILLER"), json!(null), json!(1.5)] {
             assert_eq!(SignalNumber::from_json(&unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_signal_that_a_person_names_has_a_number() {
+        for (word, number) in
+            [("TERM", 15), ("SIGTERM", 15), ("term", 15), ("sigusr1", 10), ("0", 0), ("64", 64)]
+        {
+            assert_eq!(SignalNumber::number_of(word), Some(number), "{word}");
+        }
+        for word in ["", "SIG", "KILLER", "-1", "65", "1.5", "SIG9"] {
+            assert_eq!(SignalNumber::number_of(word), None, "{word}");
         }
     }
 

@@ -29,4 +29,5 @@ pub use row::{
     Claimed, Finish, Found, Judge, Mark, Origin, Owned, Pick, RowId, Status, Verdict, Written,
 };
 pub use schema::schema_sql;
-pub use settings::{SpindleServer, SqlServer, TableKind, TableSettings, Tls, TlsMode};
+pub use settings::{SqlServer, TableKind, TableSettings, Tls, TlsMode};
+pub use spindle::{SpindleServer, SpindleUrl};

@@ -220,4 +220,6 @@ pub struct Owned {
     pub target: String,
     /// Whether it is `running`; else it is `accepted`.
     pub running: bool,
+    /// Its `time_started`, if that is a number other than 0.
+    pub started_s: Option<i64>,
 }

@@ -308,7 +308,9 @@ impl<S: Session> Work<S> for ReadOwned<'_> {
             // A collation may find more than the mark: letters of another case.
             if let Some(marked) = Marked::read(&row, self.mark)? {
                 let target = column(&row, 3).unwrap_or_default().to_owned();
-                owned.push(Owned { id: marked.id, target, running: marked.running });
+                let started_s = column(&row, 4).and_then(|text| text.parse().ok());
+                let started_s = started_s.filter(|at| *at != 0);
+                owned.push(Owned { id: marked.id, target, running: marked.running, started_s });
             }
         }
         Ok(owned)

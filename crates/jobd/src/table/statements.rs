@@ -45,11 +45,11 @@ impl Dialect {
         )
     }
 
-    /// The accepted and running rows with the mark: id, status, sig, target.
+    /// The accepted and running rows with the mark: id, status, sig, target, `time_started`.
     pub fn owned(&self, mark: &Mark) -> String {
         let Self { table, target, .. } = self;
         format!(
-            "SELECT id, status, sig, {target} FROM {table} \
+            "SELECT id, status, sig, {target}, time_started FROM {table} \
              WHERE status IN ('accepted', 'running') AND sig IN ('{}', '{}') ORDER BY id",
             mark.text(Origin::Background),
             mark.text(Origin::Manual)

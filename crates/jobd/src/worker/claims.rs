@@ -23,9 +23,9 @@ pub(super) type Held = Arc<Mutex<HashSet<RowId>>>;
 /// What to do next.
 #[derive(Debug)]
 pub(super) enum Claim {
-    /// Find rows that carry our mark and that we do not hold: accepted ones are given back,
-    /// running ones are for a person to decide. At start, and whenever a claim's outcome is not
-    /// known.
+    /// Find rows that carry our mark and that we do not hold. Those whose process has not begun
+    /// are given back, the others are for a person to decide. At start, and whenever a claim's
+    /// outcome is not known.
     Recover,
     /// Take the rows that clients wait for.
     Manual(Vec<RowId>),
@@ -36,11 +36,13 @@ pub(super) enum Claim {
 /// What was done.
 #[derive(Debug)]
 pub(super) enum Done {
-    /// `settled`: rows of which it was not known whether they are ours, and now is.
+    /// `settled`: rows of which it was not known whether they are ours, and now is. `gone`: rows
+    /// that had begun and are not ours any more, or have ended.
     Recovered {
         given_back: Vec<RowId>,
         unfinished: Vec<Owned>,
         settled: Vec<RowId>,
+        gone: Vec<RowId>,
     },
     Manual {
         asked: Vec<RowId>,
@@ -59,6 +61,8 @@ pub(super) struct Turn {
     pub(super) is_taken: bool,
     pub(super) must_check: bool,
     pub(super) must_recover: bool,
+    /// The first recovery is done.
+    pub(super) has_looked: bool,
     pub(super) manual: Vec<RowId>,
     /// Rows that may say `running` with our mark although no process was started for them: those
     /// of claims whose outcome is not known, and those whose slot was gone when the claim was
@@ -73,6 +77,7 @@ impl Turn {
             is_taken: false,
             must_check: true,
             must_recover: true,
+            has_looked: false,
             manual: Vec::new(),
             unstarted: HashSet::new(),
             pause: Pause::new(),
@@ -91,6 +96,8 @@ pub(super) struct Claimer {
     pub(super) must_check: bool,
     /// As [`Turn::unstarted`].
     pub(super) unstarted: Vec<RowId>,
+    /// The rows whose process has begun; any may have when that is not known.
+    pub(super) begun: Option<HashSet<RowId>>,
     pub(super) judged: Mutex<Judged>,
 }
 
@@ -156,18 +163,25 @@ impl Claimer {
         let owned = self.table.owned(&self.mark).await?;
         let after = self.held.lock().clone();
         let is_held = |id: &RowId| before.contains(id) || after.contains(id);
-        let unstarted: Vec<RowId> =
+        let settled: Vec<RowId> =
             self.unstarted.iter().copied().filter(|id| !is_held(id)).collect();
+        let has_begun = |id: &RowId| self.begun.as_ref().is_none_or(|begun| begun.contains(id));
+        let mut gone: HashSet<RowId> = self.begun.iter().flatten().copied().collect();
+        gone.retain(|id| !is_held(id));
         let mut accepted = Vec::new();
+        let mut unstarted = settled.clone();
         let mut unfinished = Vec::new();
         for row in owned {
-            if is_held(&row.id) || unstarted.contains(&row.id) {
+            if is_held(&row.id) || settled.contains(&row.id) {
                 continue;
             }
-            if row.running {
+            if !row.running {
+                accepted.push(row.id);
+            } else if has_begun(&row.id) {
+                gone.remove(&row.id);
                 unfinished.push(row);
             } else {
-                accepted.push(row.id);
+                unstarted.push(row.id);
             }
         }
         let given_back = if accepted.is_empty() && unstarted.is_empty() {
@@ -175,7 +189,8 @@ impl Claimer {
         } else {
             self.table.give_back(&self.mark, &accepted, &unstarted).await?
         };
-        Ok(Done::Recovered { given_back, unfinished, settled: unstarted })
+        let gone = gone.into_iter().collect();
+        Ok(Done::Recovered { given_back, unfinished, settled, gone })
     }
 
     fn judge_waiting(&self, found: &Found) -> Verdict {

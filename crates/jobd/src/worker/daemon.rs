@@ -8,9 +8,10 @@ use std::{
 
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::{
+    begun::Begun,
     claims::{Claim, Claimer, Done, Held, Judged, Turn, refusal},
     leasing::Leasing,
     manual::Tickets,
@@ -19,12 +20,18 @@ use super::{
     writer::{Report, Write, now_s},
 };
 use crate::{
-    launcher::{Ending, Launcher, SignalRequest},
+    launcher::{Ending, Launcher, ProcessId, SignalRequest},
     link::Responder,
     manual::result_of,
     table::{Claimed, Finish, Input, JobTable, Leased, Mark, Owned, RowId, TableError, Verdict},
     wire::{Concurrency, Request},
 };
+
+/// How long after its first look a worker looks once more for rows of its earlier life: the commit
+/// of a claim may have been on its way when it was killed.
+const SECOND_LOOK: Duration = Duration::from_secs(30);
+/// How long a row waits to begin when that cannot be noted.
+const BEGIN_AGAIN: Duration = Duration::from_secs(1);
 
 /// What happens to a worker.
 #[derive(Debug)]
@@ -49,6 +56,12 @@ pub(super) enum Event {
     Written(Report),
     /// The writer cannot write now.
     TableTrouble(String),
+    /// Rows of an earlier life may have come to light.
+    LookAgain,
+    /// A row that could not begin may try again.
+    BeginAgain(RowId),
+    /// A process has begun.
+    Began(RowId, ProcessId),
     /// A process has ended.
     Ended(RowId, Ending),
     /// A status can be answered; with the rows that carry the mark, if somebody asked for them.
@@ -63,7 +76,7 @@ pub(super) enum Event {
 pub(super) enum Stage {
     /// In its target's queue.
     Queued,
-    /// Its start is being written.
+    /// Its start is being written, or that its process begins.
     Starting,
     /// Its process runs and can be sent signals.
     Running(mpsc::Sender<SignalRequest>),
@@ -83,6 +96,7 @@ pub(super) struct Job {
 pub(super) struct Parts {
     pub(super) table: Arc<dyn JobTable>,
     pub(super) mark: Mark,
+    pub(super) begun: Begun,
     pub(super) launcher: Launcher,
     pub(super) fetch_limit: u32,
     pub(super) shutdown_timeout: Duration,
@@ -102,7 +116,7 @@ pub(super) struct Daemon {
     pub(super) tickets: Tickets,
     pub(super) turn: Turn,
     pub(super) leasing: Leasing,
-    /// Rows of an earlier life of this worker that say `running`. Nobody knows how far they came.
+    /// Rows that say `running` with our mark, had begun, and do not run here: a person decides.
     pub(super) unfinished: Vec<Owned>,
     pub(super) trouble: Option<String>,
     pub(super) stopping: Option<Stopping>,
@@ -132,6 +146,9 @@ impl Daemon {
     pub(super) fn hold(&mut self, ids: impl IntoIterator<Item = RowId>) {
         for id in ids {
             self.held.lock().insert(id);
+            if self.notes_begins() && self.parts.begun.begin(id).is_err() {
+                error!(%id, "cannot write the state file");
+            }
             let stage = Stage::Ended(None);
             let job = Job { target: String::new(), stage, input: Input::default() };
             self.jobs.insert(id, job);
@@ -172,6 +189,9 @@ impl Daemon {
             Event::EndedSomewhere(id, finish) => self.ended_somewhere(id, finish.as_ref()),
             Event::Written(report) => self.written(report),
             Event::TableTrouble(trouble) => self.trouble = Some(trouble),
+            Event::LookAgain => self.turn.must_recover |= self.stopping.is_none(),
+            Event::BeginAgain(id) => self.begin_again(id),
+            Event::Began(id, process) => self.parts.begun.is_process(id, process),
             Event::Ended(id, ending) => self.ended(id, ending),
             Event::Status(responder, owned) => self.answer_status(responder, owned),
             Event::Retarget(targets) => {
@@ -223,6 +243,7 @@ impl Daemon {
         // A row that is leased is started when its lease comes.
         let is_leasing = self.parts.table.leases().is_some();
         let free_slots = if is_leasing { HashMap::new() } else { self.queues.free_slots() };
+        let is_recovery = matches!(claim, Claim::Recover);
         let claimer = Claimer {
             table: Arc::clone(&self.parts.table),
             mark: self.parts.mark.clone(),
@@ -231,6 +252,7 @@ impl Daemon {
             fetch_limit: self.parts.fetch_limit,
             must_check: self.turn.must_check,
             unstarted: self.turn.unstarted.iter().copied().collect(),
+            begun: if is_recovery { self.parts.begun.known() } else { None },
             judged: Judged::new(free_slots),
         };
         let events = self.parts.events.clone();
@@ -240,7 +262,8 @@ impl Daemon {
     }
 
     fn next_claim(&mut self) -> Option<Claim> {
-        if self.turn.must_recover {
+        // Whoever wants a recovery while one is under way gets another.
+        if std::mem::take(&mut self.turn.must_recover) {
             return Some(Claim::Recover);
         }
         if !self.turn.manual.is_empty() {
@@ -254,9 +277,11 @@ impl Daemon {
 
     fn claimed(&mut self, done: Done) {
         match done {
-            Done::Recovered { given_back, unfinished, settled } => {
-                self.turn.must_recover = false;
+            Done::Recovered { given_back, unfinished, settled, gone } => {
                 self.turn.unstarted.retain(|id| !settled.contains(id));
+                for id in gone.iter().filter(|id| !self.jobs.contains_key(id)) {
+                    self.parts.begun.end(*id);
+                }
                 self.recovered(&given_back, unfinished);
             }
             Done::Manual { asked, rows } => self.manual_claimed(asked, rows),
@@ -279,16 +304,30 @@ impl Daemon {
 
     fn recovered(&mut self, given_back: &[RowId], unfinished: Vec<Owned>) {
         if !given_back.is_empty() {
-            info!(rows = given_back.len(), "accepted rows that had not started were given back");
+            info!(rows = given_back.len(), "rows that had not begun were given back");
             self.queues.poll(None).expect("all targets are known");
+        }
+        if self.notes_begins() && self.parts.begun.known().is_none() {
+            let ids = unfinished.iter().map(|row| row.id).chain(self.jobs.keys().copied());
+            self.parts.begun.complete_with(ids);
         }
         for row in &unfinished {
             if !self.unfinished.contains(row) {
-                warn!(id = %row.id, target = row.target,
-                    "was running when this worker ended: look how far it came and set its status");
+                let pid = self.parts.begun.process(row.id).map(|process| process.pid);
+                warn!(id = %row.id, target = row.target, pid,
+                    "is running by the table and not here: look how far it came, set its status");
             }
         }
         self.unfinished = unfinished;
+        if self.notes_begins() && !std::mem::replace(&mut self.turn.has_looked, true) {
+            self.tell_after(SECOND_LOOK, Event::LookAgain);
+        }
+    }
+
+    /// Whether it matters after a kill which rows have begun. A lease ends by itself, and its job
+    /// is given out again.
+    fn notes_begins(&self) -> bool {
+        self.parts.table.leases().is_none()
     }
 
     fn manual_claimed(&mut self, mut missing: Vec<RowId>, rows: Vec<Claimed>) {
@@ -312,6 +351,9 @@ impl Daemon {
 
     fn accept_claimed(&mut self, claimed: Claimed) {
         let (id, target, input) = (claimed.row.id, claimed.row.target, Input::default());
+        // Somebody has decided that it is to be run again.
+        self.unfinished.retain(|row| row.id != id);
+        self.parts.begun.end(id);
         if matches!(claimed.verdict, Verdict::Start { .. }) {
             self.turn.unstarted.insert(id);
             // Meanwhile the target may have been paused or removed, or its concurrency lowered.
@@ -377,6 +419,11 @@ impl Daemon {
         }
         for id in report.finished {
             self.held.lock().remove(&id);
+            if !report.unwritten.contains(&id) {
+                self.parts.begun.end(id);
+            }
+            // Its row may say `running` for ever.
+            self.turn.must_recover |= self.parts.begun.contains(id);
             if let Some(Job { stage: Stage::Ended(Some(result)), .. }) = self.jobs.remove(&id) {
                 self.tickets.done(id, result);
             }
@@ -392,6 +439,12 @@ impl Daemon {
     }
 
     fn launch(&mut self, id: RowId) {
+        if self.notes_begins()
+            && let Err(error) = self.parts.begun.begin(id)
+        {
+            error!(%id, %error, "cannot write the state file; the job does not begin before that");
+            return self.tell_after(BEGIN_AGAIN, Event::BeginAgain(id));
+        }
         let Some(job) = self.jobs.get_mut(&id) else { return };
         self.turn.unstarted.remove(&id);
         let (send, signals) = mpsc::channel(8);
@@ -401,9 +454,23 @@ impl Daemon {
         let events = self.parts.events.clone();
         debug!(%id, target = job.target, "starts");
         tokio::spawn(async move {
-            let ending = launcher.run(id, input, signals).await;
+            let began = |pid| {
+                if let Some(process) = ProcessId::of(pid) {
+                    let _ = events.send(Event::Began(id, process));
+                }
+            };
+            let ending = launcher.run(id, input, signals, began).await;
             let _ = events.send(Event::Ended(id, ending));
         });
+    }
+
+    fn begin_again(&mut self, id: RowId) {
+        if self.stopping.is_none() {
+            return self.launch(id);
+        }
+        self.turn.unstarted.insert(id);
+        self.turn.must_recover = true;
+        self.drop_unstarted(id, super::stop::SHUTTING_DOWN.to_owned());
     }
 
     fn ended(&mut self, id: RowId, ending: Ending) {

@@ -18,6 +18,7 @@
 //! start is written (`running`) -> its process runs -> the slot is free again -> its end is
 //! written (`done`) -> forgotten.
 
+mod begun;
 mod claims;
 mod daemon;
 mod leasing;
@@ -28,10 +29,11 @@ mod requests;
 mod run;
 mod spool;
 mod state_file;
+mod state_line;
 mod stop;
 mod writer;
 
 pub use queues::{Queues, TargetStatus};
-pub use requests::WorkerStatus;
+pub use requests::{Unfinished, WorkerStatus};
 pub use run::{Worker, WorkerError};
 pub use state_file::{StateError, StateFile};

@@ -16,7 +16,7 @@ use super::{
     stop::SHUTTING_DOWN,
 };
 use crate::{
-    launcher::{SignalNumber, SignalRequest},
+    launcher::{ProcessId, SignalNumber, SignalRequest},
     link::Responder,
     memory::MemoryUsage,
     table::{Owned, RowId},
@@ -38,13 +38,29 @@ pub struct WorkerStatus {
     pub job_promises_count: usize,
     /// This process's memory.
     pub memory_usage: MemoryUsage,
-    /// Rows that were running when an earlier process of this worker ended, by id, with their
-    /// targets. The original has no such field; it is left out when there are none.
+    /// Rows that had begun, say `running` and do not run here, by id: those of an earlier process
+    /// that was killed. The original has no such field; it is left out when there are none.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub unfinished: IndexMap<i64, String>,
+    pub unfinished: IndexMap<i64, Unfinished>,
     /// What is wrong with the job table. Left out when nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table_trouble: Option<String>,
+}
+
+/// A row about which a person has to decide.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unfinished {
+    /// Its target.
+    pub target: String,
+    /// Its `time_started`, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<i64>,
+    /// The number of its process, when the state file tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Whether that process is still there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alive: Option<bool>,
 }
 
 impl Daemon {
@@ -132,9 +148,20 @@ impl Daemon {
             targets: self.queues.status(),
             job_promises_count: self.tickets.len(),
             memory_usage: MemoryUsage::now(),
-            unfinished: self.unfinished.iter().map(|row| (row.id.0, row.target.clone())).collect(),
+            unfinished: self.unfinished.iter().map(|row| self.undecided(row)).collect(),
             table_trouble: self.trouble.clone(),
         });
+    }
+
+    fn undecided(&self, row: &Owned) -> (i64, Unfinished) {
+        let process = self.parts.begun.process(row.id);
+        let unfinished = Unfinished {
+            target: row.target.clone(),
+            since: row.started_s,
+            pid: process.map(|process| process.pid),
+            alive: process.map(ProcessId::is_running),
+        };
+        (row.id.0, unfinished)
     }
 
     fn send_signal(&self, arguments: &Arguments<'_>, responder: Responder) {

@@ -128,6 +128,7 @@ impl Worker {
         let mut daemon = Daemon::new(Parts {
             table,
             mark,
+            begun: state.begun(kept_at.describe()),
             launcher: config.launcher.clone(),
             fetch_limit: config.fetch_limit,
             shutdown_timeout: config.shutdown_timeout,

@@ -71,6 +71,8 @@ pub(super) struct Report {
     pub(super) called_off: Vec<RowId>,
     /// Rows whose end needs nothing more.
     pub(super) finished: Vec<RowId>,
+    /// Those of them whose end this write did not bring into the table.
+    pub(super) unwritten: Vec<RowId>,
 }
 
 #[derive(Debug)]
@@ -200,7 +202,7 @@ impl Writer {
                 Ok(written) => written,
                 Err(TableError::Refused { reason, .. }) => {
                     error!(id = %finish.id, reason, "the result of a job could not be written");
-                    Written { started: Vec::new(), finished: vec![finish.id] }
+                    Written::default()
                 }
                 Err(error) => return Err(error),
             };
@@ -251,8 +253,10 @@ fn report_of(starts: Vec<RowId>, finishes: Vec<Finish>, written: &Written) -> Re
         if !written.finished.contains(&finish.id) {
             warn!(
                 id = %finish.id,
-                "the row was deleted, is another worker's by now, or was written by an earlier try"
+                "not written now: the row was deleted, is another worker's by now, was written by \
+                 an earlier try, or the table refuses it"
             );
+            report.unwritten.push(finish.id);
         }
         report.finished.push(finish.id);
     }

@@ -1,8 +1,16 @@
 //! `jobctl` at the shell.
 
-use std::{io::Write, process::Stdio};
+use std::{io::Write, process::Stdio, time::Duration};
 
-use crate::world::{World, master};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+
+use crate::{
+    peer::Peer,
+    world::{World, master},
+};
 
 /// What a run of `jobctl` left.
 #[derive(Debug)]
@@ -176,4 +184,99 @@ async fn what_changes_something_is_not_watched() {
     let run = jobctl(&["--watch", "poll", "low"]).await;
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("it is for questions"), "{run:?}");
+}
+
+/// Somebody who accepts and says nothing by himself.
+async fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    (listener, port)
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_is_an_error() {
+    let (_listener, port) = listener().await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "timeout = 0.2\n").unwrap();
+    let configured = ["--config", file.path().to_str().unwrap(), "--port", &port, "status"];
+    for words in [&["--port", &port, "--timeout", "0.2", "status"][..], &configured] {
+        let run = jobctl(words).await;
+        let expected = format!(
+            "ERROR [jobctl] Worker error: no answer within 0.2 s (127.0.0.1:{port}); --timeout \
+             waits longer\n"
+        );
+        assert_eq!((run.stderr.as_str(), run.code), (expected.as_str(), 1), "{words:?}");
+    }
+    let run = jobctl(&["--port", &port, "--timeout", "0.2", "run-manual", "5"]).await;
+    assert!(run.stderr.contains("no answer within 0.2 s"), "{run:?}");
+    assert!(run.stderr.contains("not even to pings"), "{run:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_come_is_an_error() {
+    // A listener nobody accepts from, and whose line is full.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(connected) = timeout(Duration::from_secs(1), TcpStream::connect(address)).await {
+        waiting.push(connected.unwrap());
+    }
+    let port = address.port().to_string();
+    let run = jobctl(&["--port", &port, "--timeout", "0.2", "list-targets"]).await;
+    let expected = format!(
+        "ERROR [jobctl] Connection failure: none within 0.2 s (127.0.0.1:{port}); --timeout waits \
+         longer\n"
+    );
+    assert_eq!((run.stderr, run.code), (expected, 1));
+}
+
+/// Answers pings and, when it has been told to, the request, in pieces.
+#[tokio::test]
+async fn run_manual_waits_for_its_jobs_as_long_as_the_daemon_is_there() {
+    let (listener, port) = listener().await;
+    let serving = tokio::spawn(async move {
+        let mut peer = Peer::over(listener.accept().await.unwrap().0);
+        let request: serde_json::Value = serde_json::from_str(&peer.hear().await).unwrap();
+        // Much longer than the timeout, and not a word but pongs.
+        for _ in 0..3 {
+            assert_eq!(peer.hear().await, "[2]");
+            peer.send("[3]").await;
+        }
+        // A long answer on a slow line: no whole message for longer than the timeout.
+        let no = &request[1]["no"];
+        let ended = r#"{"result":"ok","code":0,"signal":null,"stdout":"","stderr":""}"#;
+        let answer = format!(r#"[1,{{"no":{no},"data":{{"jobs":{{"5":{ended}}}}}}}]"#);
+        for piece in answer.as_bytes().chunks(8) {
+            peer.send_bytes(piece).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        peer.send_bytes(b"\x04").await;
+        while peer.next().await.is_some() {}
+    });
+    let run = jobctl(&["--port", &port, "--timeout", "2", "run-manual", "5"]).await;
+    assert_eq!(run.code, 0, "{run:?}");
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_timeout_of_0_waits_for_ever_and_others_have_bounds() {
+    let (listener, port) = listener().await;
+    let serving = tokio::spawn(async move {
+        let mut peer = Peer::over(listener.accept().await.unwrap().0);
+        let request: serde_json::Value = serde_json::from_str(&peer.hear().await).unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let no = &request[1]["no"];
+        peer.send(&format!(r#"[1,{{"no":{no},"data":"ok"}}]"#)).await;
+        peer.next().await;
+    });
+    let run = jobctl(&["--port", &port, "--timeout", "0", "poll", "low"]).await;
+    assert_eq!((run.stdout.as_str(), run.code), ("ok\n", 0), "{run:?}");
+    serving.await.unwrap();
+    for wrong in ["0.05", "86401", "-1", "NaN"] {
+        let run = jobctl(&["--port", "1", &format!("--timeout={wrong}"), "status"]).await;
+        let expected = "ERROR [jobctl] --timeout takes seconds, from 0.1 to 86400, or 0.\n";
+        assert_eq!((run.stderr.as_str(), run.code), (expected, 2), "{wrong}");
+    }
 }

@@ -209,6 +209,7 @@ impl JobTable for FakeTable {
                 id: RowId(*id),
                 target: row.target.clone(),
                 running: row.status == Status::Running,
+                started_s: (row.started_s != 0).then_some(row.started_s),
             });
         Ok(owned.collect())
     }

@@ -7,6 +7,7 @@
 mod ctl;
 mod examples;
 mod fake_table;
+mod killed;
 mod master;
 mod pages;
 mod peer;

@@ -135,3 +135,13 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     };
     assert!(timeout(DEADLINE, waiting).await.is_ok(), "never came true: {what}");
 }
+
+/// Waits until something is so that has to be asked for.
+pub async fn until_told(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(timeout(DEADLINE, waiting).await.is_ok(), "never came true: {what}");
+}

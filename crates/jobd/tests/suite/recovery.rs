@@ -1,51 +1,11 @@
 //! Ends and restarts of a worker.
 
 use serde_json::{Value, json};
-use spindle_jobd::{
-    table::{Mark, Origin, Status},
-    worker::StateFile,
-};
 
 use crate::{
     peer::until,
     world::{TARGETS, World, connect, ended},
 };
-
-/// The mark of the world's worker.
-fn mark(world: &World) -> Mark {
-    StateFile::open(&world.file("w1.state")).unwrap().mark().clone()
-}
-
-fn left_behind(world: &World, id: i64, status: Status, sig: &str) {
-    world.table.insert(id, "low", "waiting");
-    world.table.change(id, |row| {
-        row.status = status;
-        row.sig = Some(sig.to_owned());
-    });
-}
-
-#[tokio::test]
-async fn a_killed_workers_rows_are_given_back_and_its_running_ones_listed() {
-    let world = World::new();
-    let mark = mark(&world);
-    left_behind(&world, 1, Status::Accepted, &mark.text(Origin::Background));
-    left_behind(&world, 2, Status::Accepted, &mark.text(Origin::Manual));
-    left_behind(&world, 3, Status::Running, &mark.text(Origin::Background));
-    // Somebody else's.
-    left_behind(&world, 4, Status::Accepted, "#abcdefghi");
-    left_behind(&world, 5, Status::Running, "#abcdefghi");
-    let worker = world.worker("").await;
-    until("its background row is run", || world.table.line(1) == "done ok 0 NULL").await;
-    assert_eq!(world.table.line(2), "manual");
-    assert_eq!(world.table.line(3), "running");
-    assert_eq!((world.table.line(4), world.table.line(5)), ("accepted".into(), "running".into()));
-    let mut peer = connect(&worker).await;
-    assert_eq!(peer.status().await["unfinished"], json!({"3": "low"}));
-    // A person decides; nobody needs to tell the worker.
-    world.table.change(3, |row| row.status = Status::Done);
-    assert_eq!(peer.status().await.get("unfinished"), None);
-    assert_eq!(world.runs(), [1]);
-}
 
 #[tokio::test]
 async fn a_stopped_worker_finishes_what_runs_and_gives_back_what_waits() {

@@ -172,6 +172,49 @@ async fn our_jobctl_shows_its_master() {
     answering.await.unwrap();
 }
 
+/// A master that wants of `send-signal` what the original's wants: whole numbers and a text.
+async fn strict_master(original: Original) {
+    let mut peer = original.accept().await;
+    let message: Value = serde_json::from_str(&peer.hear().await).unwrap();
+    let (no, jobs) = (&message[1]["no"], &message[1]["data"]["jobs"]);
+    let wrong = jobs.as_array().unwrap().iter().find_map(|job| {
+        let field = |name, is_so: bool, kind| (!is_so).then(|| format!("'{name}' must be {kind}"));
+        field("id", job["id"].is_i64(), "integer")
+            .or_else(|| field("signal", job["signal"].is_i64(), "integer"))
+            .or_else(|| field("target", job["target"].is_string(), "string"))
+    });
+    let answer = match wrong {
+        Some(error) => json!([1, {"no": no, "error": error}]),
+        None => json!([1, {"no": no, "data": {"7": jobs[0]["signal"] == 15}}]),
+    };
+    peer.send(&answer.to_string()).await;
+    peer.next().await;
+}
+
+#[tokio::test]
+async fn our_jobctl_sends_signals_through_its_master_in_numbers() {
+    for signal in ["TERM", "SIGTERM", "term", "15"] {
+        let original = Original::start().await;
+        let port = original.port().to_string();
+        let answering = tokio::spawn(strict_master(original));
+        let run = jobctl(&["--master", "--port", &port, "send-signal", signal, "low", "7"]).await;
+        assert_eq!((run.stdout.as_str(), run.code), ("JOB | SENT\n--- | ----\n7   | yes \n", 0));
+        answering.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn our_jobctl_does_not_wait_for_ever_for_what_its_master_never_answers() {
+    let original = Original::start().await;
+    let port = original.port().to_string();
+    let run = jobctl(&["--master", "--port", &port, "--timeout", "0.2", "pause", "low"]).await;
+    let expected = format!(
+        "ERROR [jobctl] Master error: no answer within 0.2 s (127.0.0.1:{port}); the original's \
+         master never answers this, and does it all the same\n"
+    );
+    assert_eq!((run.stderr, run.code), (expected, 1));
+}
+
 #[test]
 fn figures_are_masked_where_they_stand() {
     assert_eq!(

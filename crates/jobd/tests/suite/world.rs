@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
 };
@@ -110,4 +111,43 @@ pub async fn master(lines: &str) -> Master {
     let text = format!("port = 0\n{lines}");
     let ini = Ini::parse(Path::new("test.conf"), &text).unwrap();
     Master::start(&MasterConfig::from_ini(&ini).unwrap()).await.unwrap()
+}
+
+/// A worker that can be killed: what it was about to do is not done.
+pub struct Mortal {
+    runtime: Option<tokio::runtime::Runtime>,
+    address: SocketAddr,
+}
+
+impl Mortal {
+    /// Starts one with the usual targets.
+    pub async fn start(world: &World) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (config, table) = (world.config(TARGETS), Arc::clone(&world.table));
+        let claims = world.table.claims.load(Ordering::SeqCst);
+        let start = async move { Worker::start(&config, table).await.unwrap().address() };
+        let address = runtime.spawn(start).await.unwrap();
+        let first = || world.table.claims.load(Ordering::SeqCst) > claims;
+        until("the first look at the table", first).await;
+        Self { runtime: Some(runtime), address }
+    }
+
+    pub async fn connect(&self) -> Peer {
+        Peer::connect(self.address).await
+    }
+
+    pub fn kill(mut self) {
+        self.runtime.take().unwrap().shutdown_background();
+    }
+}
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        // A runtime must not be dropped where others run.
+        self.runtime.take().into_iter().for_each(tokio::runtime::Runtime::shutdown_background);
+    }
 }

@@ -232,8 +232,18 @@ pub async fn owned_rows_are_told_and_accepted_ones_given_back(database: &impl Da
     table.claim(Pick::Ids(&ours), &us(), &judge).await.unwrap();
     table.claim(Pick::Ids(&[RowId(5)]), &mark("worker002"), &judge).await.unwrap();
     table.write(&us(), &[RowId(3)], 11, &[]).await.unwrap();
-    let owned = |id, running| Owned { id: RowId(id), target: "low".to_owned(), running };
-    let expected = [owned(1, false), owned(2, false), owned(3, true), owned(4, false)];
+    let owned = |id, running, started_s| Owned {
+        id: RowId(id),
+        target: "low".to_owned(),
+        running,
+        started_s,
+    };
+    let expected = [
+        owned(1, false, None),
+        owned(2, false, None),
+        owned(3, true, Some(11)),
+        owned(4, false, None),
+    ];
     assert_eq!(table.owned(&us()).await.unwrap(), expected);
 
     let asked: Vec<RowId> = [6, 5, 3, 2, 1].map(RowId).to_vec();

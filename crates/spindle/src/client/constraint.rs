@@ -44,6 +44,7 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
             let asked = Native::of(native)?;
             let told: Value = asked.ask(Asking::get(&path(name)), &about(name))?;
             print(&told, native.json)?;
+            print_notes(&told);
         }
         ConstraintCommand::Put { name, rule, limits, native } => {
             let asked = Native::of(native)?;
@@ -62,6 +63,7 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
             if native.json {
                 print(&told, true)?;
             }
+            print_notes(&told);
         }
         ConstraintCommand::Delete { name, native } => {
             let asked = Native::of(native)?;
@@ -105,13 +107,25 @@ fn rate(rule: &Value) -> String {
     format!("{} per {}ms, burst {}", field("count"), field("per_ms"), field("burst"))
 }
 
+/// Where the server says what people should know of a constraint.
+const NOTES: &str = "notes";
+
+/// Beside what is asked for, so that programs are not disturbed.
+fn print_notes(told: &Value) {
+    let notes = told.get(NOTES).and_then(Value::as_array);
+    for note in notes.into_iter().flatten().filter_map(Value::as_str) {
+        eprintln!("note: {note}");
+    }
+}
+
 fn print(told: &Value, as_json: bool) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if as_json {
         return Ok(write_json(&mut out, told)?);
     }
     let mut rows = Rows::new(&["field", "value"]);
-    for (name, value) in told.as_object().into_iter().flatten() {
+    let fields = told.as_object().into_iter().flatten();
+    for (name, value) in fields.filter(|(name, _)| *name != NOTES) {
         rows.add([name.replace('_', "-"), text_of(value)]);
     }
     Ok(rows.print(&mut out)?)

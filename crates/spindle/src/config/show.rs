@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{
+    parse::parse_switch,
     resolve::{InForce, Resolved, Source},
     table::{Shape, TABLE},
 };
@@ -31,7 +32,9 @@ pub fn print_json(resolved: &Resolved, out: &mut impl Write) -> io::Result<()> {
     for found in &resolved.settings {
         let value = match found.setting.shape {
             Shape::Many => json!(found.values),
-            Shape::Switch => json!(resolved.config.memory),
+            Shape::Switch => {
+                json!(found.values.iter().any(|value| parse_switch(value) == Ok(true)))
+            }
             Shape::One => found.values.first().map_or(Value::Null, |value| json!(value)),
         };
         let from = Some(&found.source_name).filter(|name| !name.is_empty());
@@ -103,6 +106,21 @@ mod tests {
     use std::{fs, path::Path};
 
     use super::*;
+    use crate::config::{SettingFlags, resolve};
+
+    #[test]
+    fn every_switch_is_shown_as_it_is() {
+        let environment = [("SPINDLE_SERVE_LIGHTJQ_ALLOW_URLS".into(), "yes".into())];
+        let resolved = resolve(&SettingFlags::default(), environment).unwrap();
+        let mut lines = Vec::new();
+        print_json(&resolved, &mut lines).unwrap();
+        let lines = String::from_utf8(lines).unwrap();
+        let line = |name: &str| {
+            let values = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            values.into_iter().find(|line| line["name"] == name).unwrap()["value"].clone()
+        };
+        assert_eq!((line("lightjq-allow-urls"), line("memory")), (json!(true), json!(false)));
+    }
 
     #[test]
     fn the_committed_page_is_the_one_the_table_makes() {

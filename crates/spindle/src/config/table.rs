@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
+use spindle_http::HostNames;
 use spindle_log::SyncPolicy;
 use spindle_webhook::{Hook, HookError};
 use tracing_subscriber::filter::LevelFilter;
@@ -37,6 +38,8 @@ pub struct Config {
     pub gearman: Option<SocketAddr>,
     /// Where the HTTP door listens; `None` is off.
     pub http: Option<SocketAddr>,
+    /// What the HTTP door may be called, besides its address and `localhost`.
+    pub http_hosts: HostNames,
     /// Where the jobd master listens; `None` is off.
     pub jobd_master: Option<SocketAddr>,
     /// Most leases of a Gearman job that says nothing itself; 0 is no limit.
@@ -81,6 +84,7 @@ impl Config {
             workq: None,
             gearman: None,
             http: None,
+            http_hosts: HostNames::default(),
             jobd_master: None,
             gearman_attempts_max: 0,
             gearman_exceptions: false,
@@ -339,6 +343,17 @@ pub const TABLE: &[Setting] = &[
             config.http = parse_listen(text)?;
             Ok(())
         },
+    },
+    Setting {
+        name: "http-host",
+        value: "NAME",
+        shape: Shape::Many,
+        default: "",
+        in_file: true,
+        help: "A name the HTTP door answers to, besides its address and localhost: what clients \
+               or a proxy call it. `*` is every name: then any web page can use the server. May \
+               be given again.",
+        apply: |config, text| config.http_hosts.add(text).map_err(|error| error.to_string()),
     },
     Setting {
         name: "jobd-master",

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fake_workq::{spindle, stderr, stdout},
-    serve::{Served, data, serve},
+    serve::{Served, data, serve, serve_with},
 };
 
 /// A connection that is used for one request.
@@ -150,4 +150,70 @@ fn the_clock_is_accepted_at_the_shell() {
     assert!(stderr(&refused).contains(&wrong), "{}", stderr(&refused));
     spindle(&["clock", "accept", "--url", "nowhere"]).assert().code(2);
     spindle(&["clock"]).assert().code(2);
+}
+
+/// One request with headers of its own; how it is answered.
+fn told(served: &Served, head: &str, headers: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(served.address_of("http")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let length = body.len();
+    write!(stream, "{head} HTTP/1.1\r\n{headers}Content-Length: {length}\r\n").unwrap();
+    write!(stream, "Connection: close\r\n\r\n{body}").unwrap();
+    Asked(stream).answer()
+}
+
+#[test]
+fn every_door_answers_to_the_names_that_are_listed_and_to_no_other() {
+    let (_folder, data) = data();
+    let names = ["--http-host", "build-server", "--http-host", "Jobs.example.org."];
+    let served = serve(&[&ANY_PORTS[..], &names, &["--data", &data]].concat());
+    let port = served.address_of("http").rsplit(':').next().unwrap().to_owned();
+    let json = "Content-Type: application/json\r\n";
+    let writes = [
+        ("POST /api/v1/jobs", json, r#"{"queue": "q"}"#, 201),
+        ("POST /job", json, r#"{"name": "q", "argument": {}}"#, 201),
+        ("POST /api/v0/job/create", json, r#"{"msg": 1}"#, 200),
+        ("GET /metrics", "", "", 200),
+        ("GET /healthz", "", "", 200),
+    ];
+    for (head, kind, body, status) in writes {
+        let ask = |headers: &str| told(&served, head, &format!("{headers}{kind}"), body);
+        for host in ["build-server", &format!("BUILD-SERVER:{port}"), "jobs.example.org"] {
+            let answered = ask(&format!("Host: {host}\r\n"));
+            assert_eq!(answered.0, status, "{head} {host}: {}", answered.1);
+        }
+        let answered = ask("Host: build-server\r\nOrigin: https://build-server\r\n");
+        assert_eq!(answered.0, status, "{head}: {}", answered.1);
+        let (refused, why) = ask("Host: other-server\r\nX-Forwarded-Host: build-server\r\n");
+        assert_eq!(refused, 421, "{head}: {why}");
+        assert!(
+            why.contains("`other-server`") && why.contains("--http-host other-server"),
+            "{why}"
+        );
+        if head.starts_with("POST") {
+            let (refused, why) = ask("Host: build-server\r\nOrigin: https://other-server\r\n");
+            assert_eq!(refused, 403, "{head}: {why}");
+        }
+    }
+}
+
+#[test]
+fn names_come_from_the_environment_and_the_file_too_and_wrong_ones_end_the_start() {
+    let ask = |served: &Served| told(served, "GET /healthz", "Host: two.example\r\n", "").0;
+    let listed = [("SPINDLE_SERVE_HTTP_HOST", "one.example, two.example")];
+    let served = serve_with(&[&ANY_PORTS[..], &["--memory"]].concat(), &listed);
+    assert_eq!(ask(&served), 200);
+    let (folder, _) = data();
+    let file = folder.path().join("spindle.toml");
+    std::fs::write(&file, "http-host = ['one.example', 'two.example']\n").unwrap();
+    let of_file = ["--memory", "--config", file.to_str().unwrap()];
+    let served = serve(&[&ANY_PORTS[..], &of_file].concat());
+    assert_eq!(ask(&served), 200);
+    let served = serve(&[&ANY_PORTS[..], &["--memory", "--http-host", "*"]].concat());
+    assert_eq!(ask(&served), 200);
+    for name in ["http://x", "two words", "", "*.x"] {
+        let refused = spindle(&["serve", "--memory", "--http-host", name]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{name}");
+        assert!(stderr(&refused).contains("--http-host: `"), "{}", stderr(&refused));
+    }
 }

@@ -442,6 +442,7 @@ fn constraints_are_set_shown_and_removed() {
     told(&served, &["constraint", "delete", "one"]);
     assert_eq!(refused(&served, &["constraint", "show", "one"]).0, 3);
     constraints_in_options(&served);
+    what_a_constraint_cannot_read_is_noted(&served);
     kill(Pid::from_raw(worker.id() as i32), Signal::SIGINT).unwrap();
     said.await_line("SIGINT");
     kill(Pid::from_raw(worker.id() as i32), Signal::SIGINT).unwrap();
@@ -450,6 +451,23 @@ fn constraints_are_set_shown_and_removed() {
     assert_eq!(code, 2, "{said}");
     let (code, said) = refused(&served, &["constraint", "put", "bad", "{}"]);
     assert_eq!(code, 1, "{said}");
+}
+
+fn what_a_constraint_cannot_read_is_noted(served: &Served) {
+    for arguments in [
+        &["constraint", "put", "each", "--queue", "mail", "--per", "/user", "--running-max", "1"][..],
+        &["constraint", "show", "each"],
+        &["constraint", "show", "each", "--json"],
+    ] {
+        let said = at(served, arguments).unwrap();
+        let note = stderr(&said);
+        assert!(note.starts_with("note: payloads of queue mail that come as bytes"), "{note}");
+        assert_eq!(stdout(&said).contains("bytes_type"), arguments.contains(&"--json"));
+    }
+    told(served, &["constraint", "delete", "each"]);
+    let said = at(served, &["constraint", "put", "each", "--running-max", "1"]).unwrap();
+    assert_eq!(stderr(&said), "", "it reads no payloads");
+    told(served, &["constraint", "delete", "each"]);
 }
 
 fn constraints_in_options(served: &Served) {

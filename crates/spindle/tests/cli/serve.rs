@@ -30,7 +30,7 @@ pub fn serve(arguments: &[&str]) -> Served {
     serve_with(arguments, &[])
 }
 
-fn serve_with(arguments: &[&str], environment: &[(&str, &str)]) -> Served {
+pub fn serve_with(arguments: &[&str], environment: &[(&str, &str)]) -> Served {
     let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
         .arg("serve")
         .args(arguments)

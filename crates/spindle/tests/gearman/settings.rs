@@ -28,8 +28,7 @@ fn ask(served: &Served, head: &str, body: &str) -> Value {
 }
 
 fn set(served: &Served, queue: &str, fails_max: u32, backoff_ms: u64) {
-    let backoff = json!({ "base_ms": backoff_ms, "factor_thousandths": 1000,
-        "cap_ms": backoff_ms, "jitter_thousandths": 0 });
+    let backoff = json!({ "base_ms": backoff_ms, "factor": 1, "cap_ms": backoff_ms, "jitter": 0 });
     let settings = json!({ "fails_max": fails_max, "backoff": backoff }).to_string();
     ask(served, &format!("PUT /api/v1/queues/{queue}/settings"), &settings);
 }

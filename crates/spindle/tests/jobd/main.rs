@@ -6,5 +6,7 @@ mod leases;
 mod manual;
 mod master;
 mod outage;
+mod proxy;
 mod server;
+mod tls;
 mod worker;

@@ -5,8 +5,9 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use bytes::Bytes;
 use serde_json::json;
-use spindle_core::Type;
+use spindle_core::{Type, command::Command::Release, job::Cause};
 use spindle_engine::WorkResult;
 use spindle_webhook::{Authorities, Options, SIGNATURE_HEADER};
 
@@ -33,6 +34,44 @@ fn a_dead_job_is_told_with_what_its_worker_said() {
     assert_eq!((&job["attempts"], &job["fails"]), (&json!(1), &json!(1)));
     assert!(told["at"].as_str().unwrap().ends_with('Z'), "{told}");
     assert!(receiver.is_quiet(), "a cancelled job is no alarm");
+    drop(hooks);
+    engine.stop();
+}
+
+#[test]
+fn a_job_that_loses_its_workers_is_told_with_why_it_is_dead() {
+    let engine = memory();
+    let receiver = Receiver::start(|_| 204);
+    let hooks = start(&engine, &receiver, "dead", &options());
+    engine.change_queue(&"mail".into(), |queue| queue.attempts_max = Some(1)).unwrap();
+    submit(&engine, "mail");
+    let claim = lease(&engine, "mail");
+    engine.execute(&Release { claim, cause: Cause::HolderGone }).unwrap();
+    engine.nudge();
+    let job = receiver.next().json()["job"].clone();
+    assert_eq!((&job["code"], &job["fails"]), (&json!("worker_lost"), &json!(0)));
+    assert_eq!(job["message"], "1 of 1 attempts: the last worker was lost");
+    drop(hooks);
+    engine.stop();
+}
+
+#[test]
+fn what_a_worker_says_is_cut_between_letters_and_told_whatever_its_code() {
+    let engine = memory();
+    let receiver = Receiver::start(|_| 204);
+    let hooks = start(&engine, &receiver, "dead", &options());
+    submit(&engine, "mail");
+    let claim = lease(&engine, "mail");
+    let error = format!("x{}", "\u{e9}".repeat(600));
+    let result = WorkResult {
+        code: Bytes::from_static(b"cancelled"),
+        error: Bytes::from(error.clone()),
+        ..WorkResult::default()
+    };
+    engine.finish(claim, result, Type::Bytes).unwrap();
+    engine.nudge();
+    let job = receiver.next().json()["job"].clone();
+    assert_eq!((&job["code"], &job["error"]), (&json!("cancelled"), &json!(error[..1023])));
     drop(hooks);
     engine.stop();
 }

@@ -74,6 +74,9 @@ pub(crate) struct HeldBy {
     /// So many of its jobs run, and no more may: it frees when one of them ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_max: Option<u64>,
+    /// It lets none of its jobs start, and whether this one is among them is still to be found out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unmatched: bool,
     /// When it lets one start by time alone, as far as its rate goes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frees_at: Option<String>,
@@ -81,8 +84,8 @@ pub(crate) struct HeldBy {
 
 impl HeldBy {
     fn of(held: Held) -> HeldBy {
-        let Held { constraint, running_max, frees_ms } = held;
-        HeldBy { constraint, running_max, frees_at: frees_ms.map(instant::shown) }
+        let Held { constraint, running_max, frees_ms, unmatched } = held;
+        HeldBy { constraint, running_max, unmatched, frees_at: frees_ms.map(instant::shown) }
     }
 
     /// What holds a job back that might start.
@@ -91,7 +94,7 @@ impl HeldBy {
         if !waits {
             return Vec::new();
         }
-        held_back(state, &image.rare().labels, now_ms).into_iter().map(HeldBy::of).collect()
+        held_back(state, image, now_ms).into_iter().map(HeldBy::of).collect()
     }
 }
 
@@ -200,7 +203,8 @@ fn no_constraint() -> Problem {
 }
 
 /// Put a constraint, new or changed. Jobs that come from now on fall under it; those that are there
-/// are matched one after the other (`relabelled`, `remaining`).
+/// are matched one after the other (`relabelled`, `remaining`). A `running_max` of 0 holds for them
+/// at once. `notes` says which payloads it cannot read.
 #[utoipa::path(put, path = "/api/v1/constraints/{name}",
     operation_id = "put_constraint", tag = "constraints",
     request_body = ConstraintBody,

@@ -12,7 +12,8 @@ use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use spindle_core::event::{Edited, Event, Leased, Requeued};
-use spindle_core::{JobImage, Status};
+use spindle_core::job::{Outcome, cut};
+use spindle_core::{JobImage, Status, Type};
 use spindle_engine::{FeedError, FeedEvent, FeedId, Refused};
 use tokio::select;
 use tokio::sync::watch;
@@ -22,10 +23,12 @@ use crate::api::Api;
 use crate::extract::Args;
 use crate::instant;
 use crate::naming;
-use crate::view::{cause_word, door_word, status_word};
+use crate::view::{cause_word, door_word, error_text, status_word, text};
 use spindle_http::{Answered, Code, Problem, ProblemBody};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Words of workers are told up to here; the job has them in full.
+const WORD_BYTES_MAX: usize = 1024;
 /// Events read from the log at once.
 const PAGE: usize = 128;
 /// A comment is sent so often while nothing happens, so that nobody takes the line for dead.
@@ -252,11 +255,24 @@ fn of_image(image: &JobImage) -> Value {
 
 fn of_finished(image: &JobImage) -> Value {
     let mut data = of_image(image);
-    let code = image.outcome.as_ref().map(|outcome| String::from_utf8_lossy(&outcome.code));
-    if let (Some(data), Some(code)) = (data.as_object_mut(), code.filter(|code| !code.is_empty())) {
-        data.insert("code".to_owned(), code.into_owned().into());
+    if let Some(outcome) = &image.outcome {
+        put_words(&mut data, outcome, image.error_type());
     }
     data
+}
+
+/// What a worker said at the end of an attempt, or the server for it.
+fn put_words(data: &mut Value, outcome: &Outcome, error_type: Type) {
+    let words = [
+        ("code", text(&outcome.code)),
+        ("message", text(&outcome.message)),
+        ("error", error_text(&outcome.error, error_type)),
+    ];
+    let Some(data) = data.as_object_mut() else { return };
+    for (name, word) in words.into_iter().filter(|(_, word)| !word.is_empty()) {
+        let shown = String::from_utf8_lossy(cut(word.as_bytes(), WORD_BYTES_MAX));
+        data.insert(name.to_owned(), shown.into());
+    }
 }
 
 fn of_leased(leased: &Leased) -> Value {
@@ -270,13 +286,17 @@ fn of_leased(leased: &Leased) -> Value {
 }
 
 fn of_requeued(requeued: &Requeued) -> Value {
-    json!({
+    let mut data = json!({
         "job": requeued.id,
         "cause": cause_word(requeued.cause()),
         "attempts": requeued.attempts,
         "fails": requeued.fails,
         "run_at": requeued.run_at_ms.map(instant::shown),
-    })
+    });
+    if let Some(outcome) = &requeued.outcome {
+        put_words(&mut data, outcome, outcome.error_kind());
+    }
+    data
 }
 
 fn of_edited(edited: &Edited) -> Value {

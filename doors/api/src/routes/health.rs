@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::Api;
+use crate::exposition::Exposition;
 use crate::metrics;
 
 /// How the server is.
@@ -54,18 +55,19 @@ pub(crate) fn readiness(api: &Api) -> &'static str {
     }
 }
 
-/// Numbers for Prometheus, in the OpenMetrics text format.
+/// Numbers for Prometheus, in its text format 0.0.4, or in OpenMetrics for those that ask for that.
 #[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "server",
-    responses((status = 200, description = "The numbers", body = String,
-        content_type = "application/openmetrics-text")))]
-pub(crate) async fn metrics(State(api): State<Api>) -> Response {
+    responses((status = 200, description = "The numbers", content(
+        (String = "text/plain"), (String = "application/openmetrics-text")))))]
+pub(crate) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
+    let form = Exposition::wanted(&headers);
     let options = api.options();
     let own = [("http", &options.connections)];
     let lines = options.line_connections.iter().map(|(door, open)| (*door, open));
     let open = own.into_iter().chain(lines);
     let open: Vec<_> = open.map(|(door, open)| (door, open.load(Ordering::Relaxed))).collect();
-    let text = metrics::text(api.engine(), &open).await;
-    let kind =
-        HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-    ([(header::CONTENT_TYPE, kind)], text).into_response()
+    let text = form.of(metrics::open_metrics(api.engine(), &open).await);
+    let vary = HeaderValue::from_static("accept");
+    let headers = [(header::CONTENT_TYPE, form.content_type()), (header::VARY, vary)];
+    (headers, text).into_response()
 }

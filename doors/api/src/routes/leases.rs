@@ -10,13 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use spindle_core::command::{Claim, Extend, Lease, Select};
 use spindle_core::job::{Cause, Origin};
-use spindle_core::{Command, Rejection, address};
-use spindle_engine::{
-    Answer, FetchError, Gate, LeaseRef, LeaseReply, LeasedJob, Refused, WorkResult,
-};
+use spindle_core::{Command, address};
+use spindle_engine::{Answer, FetchError, Gate, LeaseRef, LeaseReply, LeasedJob, WorkResult};
 use utoipa::ToSchema;
 
 use crate::api::Api;
+use crate::ended::{LeaseEndedBody, lease_ended};
 use crate::extract::{JobPath, JsonBody, LeasePath, OptionalBody};
 use crate::routes::jobs;
 use crate::typed::{self, Kind, present};
@@ -233,8 +232,12 @@ pub(crate) struct Extended {
     params(("token" = String, Path, description = "The lease's token")),
     responses(
         (status = 200, description = "It lasts longer", body = Extended),
-        (status = "4XX", description = "The lease has ended, or its job is gone",
-            body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The lease has ended", body = LeaseEndedBody,
+            content_type = "application/problem+json"),
+        (status = 410, description = "The lease's job is gone", body = ProblemBody,
+            content_type = "application/problem+json"),
+        (status = "4XX", description = "Refused", body = ProblemBody,
+            content_type = "application/problem+json")))]
 pub(crate) async fn extend(
     State(api): State<Api>,
     LeasePath(claim): LeasePath,
@@ -250,7 +253,9 @@ async fn extended(api: &Api, claim: Claim, body: ExtendBody) -> Answered<Json<Ex
         return Err(Problem::new(Code::OutOfRange, detail));
     }
     let command = Command::Extend(Extend { claim, ttr_ms });
-    api.desk().change(|engine| engine.execute(&command)).await.map_err(lease_ended)?;
+    if let Err(refused) = api.desk().change(|engine| engine.execute(&command)).await {
+        return Err(lease_ended(api, claim, refused).await);
+    }
     let deadline_at = instant::shown(api.engine().now_ms().saturating_add(ttr_ms));
     Ok(Json(Extended { lease_ms: ttr_ms, deadline_at }))
 }
@@ -270,22 +275,11 @@ pub(crate) async fn extend_for(
 ) -> Answered<Json<Extended>> {
     let id = jobs::find(&api, which).await?;
     extended(&api, Claim::Unfinished { id }, value).await.map_err(|problem| match problem.code {
-        Code::LeaseNotLive => Problem::new(Code::LeaseNotLive, "no worker has the job"),
+        Code::LeaseNotLive | Code::JobFinished => {
+            Problem::new(Code::LeaseNotLive, "no worker has the job")
+        }
         _ => problem,
     })
-}
-
-/// In the words of a lease: its job's end is its end.
-fn lease_ended(refused: Refused) -> Problem {
-    match refused {
-        Refused::Rejected(Rejection::NotFound, _) => {
-            Problem::new(Code::LeaseGone, "the job is gone: deleted, or its time has passed")
-        }
-        Refused::Rejected(Rejection::Finished, _) => {
-            Problem::new(Code::LeaseNotLive, "the job is done or dead already: drop the work")
-        }
-        other => other.into(),
-    }
 }
 
 /// The end of an attempt. Everything may be left out.
@@ -309,8 +303,12 @@ pub(crate) struct CompleteBody {
     params(("token" = String, Path, description = "The lease's token")),
     responses(
         (status = 204, description = "The job is done, and that is on disk"),
-        (status = "4XX", description = "The lease has ended, or its job is gone",
-            body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The lease has ended", body = LeaseEndedBody,
+            content_type = "application/problem+json"),
+        (status = 410, description = "The lease's job is gone", body = ProblemBody,
+            content_type = "application/problem+json"),
+        (status = "4XX", description = "Refused", body = ProblemBody,
+            content_type = "application/problem+json")))]
 pub(crate) async fn complete(
     State(api): State<Api>,
     LeasePath(claim): LeasePath,
@@ -357,8 +355,12 @@ fn yes() -> bool {
     params(("token" = String, Path, description = "The lease's token")),
     responses(
         (status = 204, description = "The failure is on disk"),
-        (status = "4XX", description = "The lease has ended, or its job is gone",
-            body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The lease has ended", body = LeaseEndedBody,
+            content_type = "application/problem+json"),
+        (status = 410, description = "The lease's job is gone", body = ProblemBody,
+            content_type = "application/problem+json"),
+        (status = "4XX", description = "Refused", body = ProblemBody,
+            content_type = "application/problem+json")))]
 pub(crate) async fn fail(
     State(api): State<Api>,
     LeasePath(claim): LeasePath,
@@ -397,8 +399,10 @@ async fn finish(
     let (bytes, kind) = typed::read("result", json, base64.as_deref(), kind)?;
     let result = WorkResult { bytes, ..result };
     let finished = api.desk().change(|engine| engine.finish(claim, result.clone(), kind)).await;
-    finished.map_err(lease_ended)?;
-    Ok(StatusCode::NO_CONTENT)
+    match finished {
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        Err(refused) => Err(lease_ended(api, claim, refused).await),
+    }
 }
 
 /// Give a job back untried. The attempt counts all the same.
@@ -407,13 +411,19 @@ async fn finish(
     params(("token" = String, Path, description = "The lease's token")),
     responses(
         (status = 204, description = "Others may have it"),
-        (status = "4XX", description = "The lease has ended, or its job is gone",
-            body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The lease has ended", body = LeaseEndedBody,
+            content_type = "application/problem+json"),
+        (status = 410, description = "The lease's job is gone", body = ProblemBody,
+            content_type = "application/problem+json"),
+        (status = "4XX", description = "Refused", body = ProblemBody,
+            content_type = "application/problem+json")))]
 pub(crate) async fn release(
     State(api): State<Api>,
     LeasePath(claim): LeasePath,
 ) -> Answered<StatusCode> {
     let command = Command::Release { claim, cause: Cause::Released };
-    api.desk().change(|engine| engine.execute(&command)).await.map_err(lease_ended)?;
-    Ok(StatusCode::NO_CONTENT)
+    match api.desk().change(|engine| engine.execute(&command)).await {
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        Err(refused) => Err(lease_ended(&api, claim, refused).await),
+    }
 }

@@ -129,7 +129,7 @@ pub(crate) async fn list(State(api): State<Api>, asked: Asked) -> Answered<Json<
 /// own: they may have to come from the disk, and nobody else shall wait for that.
 async fn shown(api: &Api, images: Vec<JobImage>, preview: Option<u32>) -> Answered<Vec<Job>> {
     let new = |api: &Api, image: &JobImage| {
-        Job::new(image, Bodies::default(), &api.options().host).held(api.engine(), image)
+        Job::new(api.engine(), image, Bodies::default(), &api.options().host)
     };
     let Some(max) = preview else {
         return Ok(images.iter().map(|image| new(api, image)).collect());

@@ -15,6 +15,7 @@ pub(crate) mod list;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod queues;
 pub(crate) mod server;
+pub(crate) mod settings;
 pub(crate) mod submit;
 pub(crate) mod wait;
 pub(crate) mod why;

@@ -1,14 +1,12 @@
 //! Queues and their settings.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, header};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use spindle_core::queue::QueueSettings;
 use spindle_core::state::{QueueListing, Sought};
 use spindle_core::{JobId, Rejection, State as Core, Status};
@@ -18,12 +16,10 @@ use tokio::time::{Instant, sleep_until};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
-use crate::extract::{Args, JsonBody, QueuePath};
-use crate::precondition::if_match;
-use crate::submit::Backoff;
-use crate::typed::Kind;
-use crate::{instant, naming, object};
-use spindle_http::{Answered, Code, Problem, ProblemBody, whole_or_null};
+use crate::extract::{Args, QueuePath};
+use crate::routes::settings::Settings;
+use crate::{instant, naming};
+use spindle_http::{Answered, Code, Problem, ProblemBody};
 
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 512;
@@ -86,7 +82,7 @@ impl From<Tally> for Counted {
 }
 
 /// A queue in full; its entity tag is that of its settings.
-type Told = ([(HeaderName, HeaderValue); 1], Json<QueueInFull>);
+pub(super) type Told = ([(HeaderName, HeaderValue); 1], Json<QueueInFull>);
 
 /// Jobs by status.
 #[derive(Serialize, ToSchema)]
@@ -110,81 +106,6 @@ pub(crate) struct QueueInFull {
     /// What went through it since the server began.
     since_start: Counted,
     settings: Settings,
-}
-
-/// What is set for a queue. What is left out is the protocol's default.
-#[derive(Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Settings {
-    /// Most leases of a job that says nothing itself; 0 is no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    attempts_max: Option<u32>,
-    /// Most failures of a job that says nothing itself; 0 is no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    fails_max: Option<u32>,
-    /// Wait between failures of a job that says nothing itself.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "object::optional"
-    )]
-    backoff: Option<Backoff>,
-    /// Lease length of a job without TTR, for workers that are not bound to a connection.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    ttr_default_ms: Option<u64>,
-    /// How long done jobs are kept that say nothing themselves.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    keep_ms: Option<u64>,
-    /// How long dead jobs are kept.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    keep_dead_ms: Option<u64>,
-    /// Most unfinished jobs; a submit above it is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    jobs_max: Option<u64>,
-    /// Most finished jobs kept; the oldest go first.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    finished_max: Option<u64>,
-    /// What payloads are that came as mere bytes (Workq, Gearman), for constraints that look into
-    /// them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    bytes_type: Option<Kind>,
-}
-
-impl Settings {
-    fn of(settings: &QueueSettings) -> Settings {
-        Settings {
-            attempts_max: settings.attempts_max,
-            fails_max: settings.fails_max,
-            backoff: settings.backoff.map(Backoff::from),
-            ttr_default_ms: settings.ttr_default_ms,
-            keep_ms: settings.keep_ms,
-            keep_dead_ms: settings.keep_dead_ms,
-            jobs_max: settings.jobs_max,
-            finished_max: settings.finished_max,
-            bytes_type: settings.bytes_type.map(Kind::of),
-        }
-    }
-
-    /// What tells these settings from others.
-    fn tag(&self) -> HeaderValue {
-        let text = serde_json::to_vec(self).expect("numbers and words are JSON");
-        let sum = Sha256::digest(&text);
-        let hex: String = sum[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        HeaderValue::try_from(format!("\"{hex}\"")).expect("digits in quotes")
-    }
-
-    /// Everything the API knows of is replaced; what other doors set stays.
-    fn put(&self, settings: &mut QueueSettings) {
-        settings.attempts_max = self.attempts_max;
-        settings.fails_max = self.fails_max;
-        settings.backoff = self.backoff.map(Into::into);
-        settings.ttr_default_ms = self.ttr_default_ms;
-        settings.keep_ms = self.keep_ms;
-        settings.keep_dead_ms = self.keep_dead_ms;
-        settings.jobs_max = self.jobs_max;
-        settings.finished_max = self.finished_max;
-        settings.bytes_type = self.bytes_type.map(|kind| kind.core() as i32);
-    }
 }
 
 /// Which queues to list.
@@ -304,17 +225,18 @@ pub(crate) async fn show(State(api): State<Api>, QueuePath(name): QueuePath) -> 
     shown(&api, &name).await
 }
 
-async fn shown(api: &Api, name: &Bytes) -> Answered<Told> {
-    let (listing, gate) = api.engine().queue(name);
-    api.desk().durable(gate).await;
-    let Some(listing) = listing else {
-        return Err(no_queue());
-    };
+pub(super) async fn shown(api: &Api, name: &Bytes) -> Answered<Told> {
+    let listing = api.engine().queue(name).0;
     let now_ms = api.engine().now_ms();
-    let (queue, settings) = api.engine().look(|state| {
+    let looked = api.engine().look(|state| {
         let settings = state.queue(name).map(|queue| Settings::of(queue.settings()));
-        (told(state, &listing, now_ms), settings.unwrap_or_default())
+        let queue = listing.map(|listing| told(state, &listing, now_ms));
+        queue.map(|queue| (queue, settings.unwrap_or_default()))
     });
+    // Behind everything that was looked at.
+    let gate = api.engine().queue(name).1;
+    api.desk().durable(gate).await;
+    let (queue, settings) = looked.ok_or_else(no_queue)?;
     Ok(in_full(api, name, queue, settings))
 }
 
@@ -334,7 +256,7 @@ fn in_full(api: &Api, name: &Bytes, mut queue: Queue, settings: Settings) -> Tol
     ([(header::ETAG, tag)], Json(body))
 }
 
-fn no_queue() -> Problem {
+pub(super) fn no_queue() -> Problem {
     Problem::new(Code::QueueNotFound, "the queue has no jobs and no settings")
 }
 
@@ -381,46 +303,6 @@ async fn pause_now(api: &Api, name: &Bytes, create: Option<bool>) -> Answered<To
             content_type = "application/problem+json")))]
 pub(crate) async fn resume(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
     change_there(&api, &name, |settings| settings.paused = false).await
-}
-
-/// Replace a queue's settings; what is left out becomes the default. Pausing is not among them.
-/// With `If-Match` only if they are still what was read.
-#[utoipa::path(put, path = "/api/v1/queues/{name}/settings",
-    operation_id = "set_queue", tag = "queues",
-    request_body = Settings,
-    params(("name" = String, Path, description = "Its name, percent-encoded"),
-        ("If-Match" = Option<String>, Header,
-            description = "The ETag of the queue as it was read")),
-    responses(
-        (status = 200, description = "The queue as it is now", body = QueueInFull),
-        (status = 412, description = "They changed meanwhile", body = ProblemBody,
-            content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
-pub(crate) async fn set(
-    State(api): State<Api>,
-    QueuePath(name): QueuePath,
-    headers: HeaderMap,
-    JsonBody { value, .. }: JsonBody<Settings>,
-) -> Answered<Told> {
-    if value.ttr_default_ms == Some(0) {
-        return Err(Problem::new(Code::OutOfRange, "ttr_default_ms is at least 1"));
-    }
-    let wanted = if_match(&headers)?.filter(|tag| *tag != "*");
-    let stale = AtomicBool::new(false);
-    let told = change(&api, &name, |settings| {
-        let is_stale = wanted.is_some_and(|tag| Settings::of(settings).tag() != tag);
-        stale.store(is_stale, Ordering::Relaxed);
-        if !is_stale {
-            value.put(settings);
-        }
-    })
-    .await;
-    if stale.load(Ordering::Relaxed) {
-        let detail = "the settings changed since they were read: read them again and decide anew";
-        return Err(Problem::new(Code::RevisionMismatch, detail));
-    }
-    told
 }
 
 /// How long to wait for a drain.
@@ -500,7 +382,8 @@ async fn change_there(
     changed(api, name).await
 }
 
-async fn changed(api: &Api, name: &Bytes) -> Answered<Told> {
+/// The queue after a change.
+pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<Told> {
     match shown(api, name).await {
         // Setting everything to its default lets an empty queue go: that is what it is now.
         Err(problem) if problem.code == Code::QueueNotFound => {

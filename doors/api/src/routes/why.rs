@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use spindle_core::{JobId, JobImage, State as Core, Status};
+use spindle_core::job::{Attempt, Cause, Outcome, cut};
+use spindle_core::{JobId, JobImage, State as Core, Status, Tries};
 use spindle_engine::{Held, held_back};
 use tokio::task::yield_now;
 use utoipa::ToSchema;
@@ -11,12 +12,14 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::extract::JobPath;
 use crate::instant;
-use crate::view::{door_word, status_word};
+use crate::view::{door_word, error_text, status_word, text};
 use spindle_http::{Answered, ProblemBody, no_job};
 
 /// Jobs looked at in one hold of the lock, and how many holds there are.
 const STEP_JOBS: usize = 512;
 const STEPS_MAX: usize = 40;
+/// Words of workers are told up to here; the job has them in full.
+const WORD_BYTES_MAX: usize = 256;
 
 /// Why a job is where it is.
 #[derive(Serialize, ToSchema)]
@@ -35,7 +38,7 @@ pub(crate) struct Why {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Reason {
     /// For programs: `scheduled`, `backoff`, `parked`, `leased`, `done`, `dead`, `paused`,
-    /// `constraint`, `position`, `nobody_waits`, `workers_wait`.
+    /// `constraint`, `position`, `nobody_waits`, `workers_wait`, `last_attempt`.
     code: &'static str,
     /// For people.
     text: String,
@@ -87,8 +90,9 @@ pub(crate) async fn why(State(api): State<Api>, JobPath(which): JobPath) -> Answ
     api.desk().durable(gate).await;
     let image = image.ok_or_else(no_job)?;
     let status = image.status();
+    let tries = api.engine().look(|state| state.tries_of(&image));
     let mut reasons = vec![];
-    reasons.extend(of_status(&image));
+    reasons.extend(of_status(&image, &tries));
     let mut runnable = status == Status::Ready;
     if matches!(status, Status::Ready | Status::Scheduled | Status::Parked) {
         let now_ms = api.engine().now_ms();
@@ -100,15 +104,19 @@ pub(crate) async fn why(State(api): State<Api>, JobPath(which): JobPath) -> Answ
         reasons.extend(position(&api, &image).await);
         reasons.push(workers(&api, &image));
     }
+    if matches!(status, Status::Ready | Status::Scheduled | Status::Parked) {
+        reasons.extend(last_attempt(&image));
+    }
     Ok(Json(Why { id: image.id, status: status_word(status), runnable, reasons }))
 }
 
-fn of_status(image: &JobImage) -> Option<Reason> {
+fn of_status(image: &JobImage, tries: &Tries) -> Option<Reason> {
     let rare = image.rare();
     match image.status() {
         Status::Ready => None,
         Status::Scheduled if image.fails > 0 || image.attempts > 0 => {
-            let text = format!("it waits for its backoff after failure number {}", image.fails);
+            let text =
+                format!("it waits until its backoff is over, for {}", next_try(image, tries));
             Some(Reason::new("backoff", text).until(rare.run_at_ms))
         }
         Status::Scheduled => {
@@ -118,15 +126,71 @@ fn of_status(image: &JobImage) -> Option<Reason> {
         Status::Leased => Some(leased(image)),
         Status::Done => Some(Reason::new("done", "it is done")),
         Status::Dead => {
-            let outcome = image.outcome.as_ref();
-            let code = outcome.map(|outcome| String::from_utf8_lossy(&outcome.code));
-            let text = match code.filter(|code| !code.is_empty()) {
-                Some(code) => format!("it failed for good: {code}; retry lets it run again"),
-                None => "it failed for good; retry lets it run again".to_owned(),
-            };
+            let said = image.outcome.as_ref().map(|outcome| said(image, outcome));
+            let said = said.filter(|said| !said.is_empty());
+            let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+            let text =
+                format!("it failed for good{}{said}; retry lets it run again", spent(image, tries));
             Some(Reason::new("dead", text))
         }
     }
+}
+
+/// The try a job waits for: the next failure counts, or after a lost worker the next attempt.
+fn next_try(image: &JobImage, tries: &Tries) -> String {
+    let failed = image.history.last().is_none_or(|last| last.cause() == Cause::Failed);
+    let (word, spent, max) = if failed && image.fails > 0 {
+        ("try", image.fails, tries.fails_max.value)
+    } else {
+        ("attempt", image.attempts, tries.attempts_max.value)
+    };
+    let next = spent.saturating_add(1);
+    if max > 0 { format!("{word} {next} of {max}") } else { format!("{word} {next}") }
+}
+
+/// How many failures a dead job had, where these are why it is dead.
+fn spent(image: &JobImage, tries: &Tries) -> String {
+    let by_worker = image.history.last().is_none_or(|last| last.cause() == Cause::Failed);
+    if by_worker && tries.is_last_failure(image.fails) {
+        format!(" at try {} of {}", image.fails, tries.fails_max.value)
+    } else {
+        String::new()
+    }
+}
+
+/// How the last attempt ended of a job that is to be tried again.
+fn last_attempt(image: &JobImage) -> Option<Reason> {
+    let last = image.history.last().map(Attempt::cause);
+    let outcome = image.outcome.as_ref().filter(|outcome| !outcome.success);
+    let text = match (last, outcome) {
+        (None | Some(Cause::Failed), Some(outcome)) if image.fails > 0 => {
+            let said = said(image, outcome);
+            let said = if said.is_empty() { "its worker did not say why".to_owned() } else { said };
+            format!("the last attempt failed: {said}")
+        }
+        (Some(Cause::Timeout), _) => "the last attempt timed out".to_owned(),
+        (Some(Cause::HolderGone | Cause::Restarted), _) => {
+            "the worker of the last attempt was lost".to_owned()
+        }
+        (Some(Cause::Released), _) => "the last worker gave it back".to_owned(),
+        _ => return None,
+    };
+    Some(Reason::new("last_attempt", text))
+}
+
+/// What was said of the end of an attempt, in a line.
+fn said(image: &JobImage, outcome: &Outcome) -> String {
+    let words = [
+        ("code", text(&outcome.code)),
+        ("message", text(&outcome.message)),
+        ("error", error_text(&outcome.error, image.error_type())),
+    ];
+    let line = |(name, word): (&str, String)| {
+        let word = String::from_utf8_lossy(cut(word.trim().as_bytes(), WORD_BYTES_MAX));
+        let word: String = word.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        (!word.is_empty()).then(|| format!("{name} {word}"))
+    };
+    words.into_iter().filter_map(line).collect::<Vec<_>>().join(", ")
 }
 
 fn leased(image: &JobImage) -> Reason {
@@ -145,7 +209,7 @@ fn holding(state: &Core, image: &JobImage, now_ms: u64) -> Vec<Reason> {
     if state.queue(&image.queue).is_some_and(|queue| queue.settings().paused) {
         reasons.push(Reason::new("paused", "its queue is paused"));
     }
-    let held = held_back(state, &image.rare().labels, now_ms);
+    let held = held_back(state, image, now_ms);
     reasons.extend(held.into_iter().map(constrained));
     reasons
 }
@@ -154,6 +218,10 @@ fn holding(state: &Core, image: &JobImage, now_ms: u64) -> Vec<Reason> {
 fn constrained(held: Held) -> Reason {
     let name = held.constraint;
     let text = match held.running_max {
+        _ if held.unmatched => format!(
+            "constraint {name} lets none of its jobs start, and whether this job is one of them is \
+             still to be found out"
+        ),
         Some(max) => format!("constraint {name}: {max} of its jobs run, and no more may"),
         None => format!("constraint {name}: no more jobs may start for now"),
     };

@@ -253,7 +253,7 @@ impl Log for HeldLog {
     }
 
     fn room_bytes(&self) -> u64 {
-        self.log.room_bytes()
+        if *self.full.lock() { 1 << 20 } else { self.log.room_bytes() }
     }
 
     fn bytes_on_disk(&self) -> u64 {

@@ -103,6 +103,79 @@ async fn what_limits_nothing_or_is_malformed_is_refused() {
 }
 
 #[tokio::test]
+async fn a_constraint_says_which_payloads_it_cannot_read() {
+    let bench = Bench::new();
+    let per = |more: Value| {
+        let mut body = json!({ "per": "/user", "running_max": 1 });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let condition = json!([{ "pointer": "/plan", "op": "eq", "value": "free" }]);
+    for (body, part) in [
+        (per(json!({ "queue": "mail" })), "payloads of queue mail that come as bytes"),
+        (per(json!({ "queue_glob": "mail*" })), "payloads of queues without a bytes_type"),
+        (per(json!({})), "payloads of queues without a bytes_type"),
+        (json!({ "queue": "mail", "where": condition, "running_max": 0 }), "of queue mail"),
+    ] {
+        for told in [put(&bench, "c", body).await.json(), shown(&bench, "c").await] {
+            let notes = told["notes"].as_array().unwrap();
+            let note = notes[0].as_str().unwrap();
+            assert!(
+                notes.len() == 1 && note.contains(part) && note.contains("bytes_type"),
+                "{note}"
+            );
+        }
+    }
+    let told = bench.get("/api/v1/constraints").await.json();
+    assert_eq!(told["constraints"][0]["notes"].as_array().unwrap().len(), 1);
+    // What reads no payloads has nothing to say, nor has what can read all of them.
+    assert!(
+        put(&bench, "c", json!({ "queue": "mail", "running_max": 1 })).await.json()["notes"]
+            .is_null()
+    );
+    let settings =
+        json_request(Method::PUT, "/api/v1/queues/mail/settings", &json!({ "bytes_type": "json" }));
+    assert_eq!(bench.send(settings).await.status, StatusCode::OK);
+    let told = put(&bench, "c", per(json!({ "queue": "mail" }))).await.json();
+    assert!(told["notes"].is_null(), "{told}");
+}
+
+#[tokio::test]
+async fn jobs_that_are_still_to_be_matched_do_not_start_and_say_why() {
+    let bench = Bench::new();
+    for plan in ["free", "paid"] {
+        bench.submit(json!({ "queue": "q", "payload": { "plan": plan } })).await;
+    }
+    // A full disk keeps matching from going on.
+    bench.log.fill(true);
+    let condition = json!([{ "pointer": "/plan", "op": "eq", "value": "free" }]);
+    let reply = put(&bench, "no-free", json!({ "where": condition, "running_max": 0 })).await;
+    assert_eq!(reply.json()["remaining"], 2);
+    let asked = json!({ "queues": ["q"], "worker": "w1" });
+    let lease = bench.post("/api/v1/lease", asked.clone()).await;
+    assert_eq!(lease.status, StatusCode::NO_CONTENT, "{}", lease.text());
+    for id in [1, 2] {
+        let told = bench.get(&format!("/api/v1/jobs/{id}")).await.json();
+        let held = json!([{ "constraint": "no-free", "running_max": 0, "unmatched": true }]);
+        assert_eq!(told["held_by"], held);
+        let told = bench.get(&format!("/api/v1/jobs/{id}/why")).await.json();
+        assert_eq!(
+            (&told["runnable"], &told["reasons"][0]["code"]),
+            (&json!(false), &json!("constraint"))
+        );
+        let text = told["reasons"][0]["text"].as_str().unwrap();
+        assert!(text.contains("no-free") && text.contains("still to be found out"), "{text}");
+    }
+    bench.log.fill(false);
+    matched(&bench).await;
+    let lease = bench.post("/api/v1/lease", asked.clone()).await.json();
+    assert_eq!(lease["jobs"][0]["id"].as_u64().or(lease["id"].as_u64()), Some(2), "{lease}");
+    assert_eq!(bench.post("/api/v1/lease", asked).await.status, StatusCode::NO_CONTENT);
+    let told = bench.get("/api/v1/jobs/1").await.json();
+    assert_eq!(told["held_by"], json!([{ "constraint": "no-free", "running_max": 0 }]));
+}
+
+#[tokio::test]
 async fn two_people_who_edit_find_out() {
     let bench = Bench::new();
     let one = || json!({ "running_max": 1 });

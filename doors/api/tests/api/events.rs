@@ -223,3 +223,25 @@ async fn a_stream_that_begins_now_says_where_that_is() {
     assert_eq!(told.data["queue"], "meanwhile");
     assert_eq!(resumed.next().await, None);
 }
+
+#[tokio::test]
+async fn a_failure_is_told_with_the_words_of_its_worker() {
+    let bench = Bench::new();
+    let mut follower = Follower::new(&bench, "", None).await;
+    bench.submit(json!({ "queue": "q", "fails_max": 2, "backoff": { "base_ms": 0 } })).await;
+    let long = "\u{e9}".repeat(600);
+    for (kind, error, told) in [("requeued", "tray 2", "tray 2"), ("dead", &long, &long[..1024])] {
+        let leased = bench.lease("q").await;
+        let token = leased["lease_token"].as_str().unwrap();
+        let words = json!({ "code": "exit_9", "message": "no paper", "error": error });
+        bench.post(&format!("/api/v1/leases/{token}/fail"), words).await;
+        let data = loop {
+            let (event, data) = follower.event().await;
+            if event == kind {
+                break data;
+            }
+        };
+        let words = (&data["code"], &data["message"], &data["error"]);
+        assert_eq!(words, (&json!("exit_9"), &json!("no paper"), &json!(told)), "{kind}");
+    }
+}

@@ -81,8 +81,8 @@ async fn every_answer_waits_for_the_disk() {
 #[tokio::test]
 async fn a_lease_of_a_durable_job_waits_only_where_a_rule_needs_it() {
     let bench = Bench::new();
-    bench.submit(json!({ "queue": "plain" })).await;
-    bench.submit(json!({ "queue": "counted", "attempts_max": 1 })).await;
+    bench.submit(json!({ "queue": "plain", "attempts_max": 0 })).await;
+    bench.submit(json!({ "queue": "counted" })).await;
     bench.log.hold(true);
     let lease =
         |queue: &str| json_request(Method::POST, "/api/v1/lease", &json!({ "queues": [queue] }));

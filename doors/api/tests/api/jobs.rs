@@ -33,7 +33,7 @@ async fn a_job_is_told_with_everything_it_was_given() {
         "queue": "mail", "payload": { "to": [1, 2.50, null] }, "priority": -7,
         "run_at": "2026-01-02T04:00:00+00:30", "ttr_ms": 1000, "ttl_ms": 60_000_000,
         "attempts_max": 5, "fails_max": 3,
-        "backoff": { "base_ms": 100, "factor_thousandths": 2000, "cap_ms": 900 },
+        "backoff": { "base_ms": 100, "factor": 2.125, "cap_ms": 900 },
         "keep_ms": 7, "tags": ["a", "b"], "unique": { "key": "k" },
     });
     let reply = bench.post("/api/v1/jobs", asked).await;
@@ -52,8 +52,8 @@ async fn a_job_is_told_with_everything_it_was_given() {
         "run_at": "2026-01-02T03:30:00.000Z", "expires_at": "2026-01-02T20:10:00.000Z",
         "ttr_ms": 1000, "ttl_ms": 60_000_000, "attempts": 0, "attempts_max": 5, "fails": 0,
         "fails_max": 3, "keep_ms": 7, "tags": ["a", "b"], "unique_key": "k",
-        "backoff": { "base_ms": 100, "factor_thousandths": 2000, "cap_ms": 900,
-            "jitter_thousandths": 0 },
+        "backoff": { "base_ms": 100, "factor": 2.125, "cap_ms": 900, "jitter": 0 },
+        "limits_from": { "attempts_max": "job", "fails_max": "job", "backoff": "job" },
         "payload_type": "json", "payload_bytes": 19, "payload": { "to": [1, 2.50, null] },
     });
     assert_eq!(told, expected);
@@ -94,7 +94,7 @@ async fn payloads_keep_their_bytes_and_their_type() {
 #[tokio::test]
 async fn an_integer_may_be_written_with_a_fraction_of_zero() {
     let bench = Bench::new();
-    let backoff = json!({ "base_ms": 1e3, "factor_thousandths": 2000.0 });
+    let backoff = json!({ "base_ms": 1e3, "factor": 2.0 });
     let id = bench
         .submit(json!({ "queue": "q", "priority": -5.0, "ttr_ms": 60000.0, "backoff": backoff }))
         .await;

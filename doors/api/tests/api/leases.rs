@@ -230,7 +230,7 @@ async fn a_lease_is_extended_from_now() {
     bench.pass(1999);
     assert_eq!(job(&bench, 1).await["status"], "leased");
     bench.pass(1);
-    assert_eq!(job(&bench, 1).await["status"], "ready");
+    assert_eq!(job(&bench, 1).await["status"], "scheduled", "it waits out its backoff");
     let told = end(&bench, &leased, "extend", json!({ "ttr_ms": 2000 })).await;
     told.is_problem(409, "lease_not_live");
     for ttr_ms in [0, 31 * 24 * 3_600_000 + 1u64] {
@@ -285,6 +285,25 @@ async fn a_failure_that_must_not_be_retried_is_final() {
 }
 
 #[tokio::test]
+async fn the_words_of_a_failure_are_limited_in_letters_not_in_bytes() {
+    let bench = Bench::new();
+    let widest = "\u{1f980}".repeat(4096);
+    let words = json!({ "message": widest, "error": widest, "code": "\u{1f980}".repeat(64) });
+    let id = bench.submit(json!({ "queue": "q", "fails_max": 1 })).await;
+    let leased = bench.lease("q").await;
+    for (field, letters) in [("message", 4097), ("error", 4097), ("code", 65)] {
+        let mut one_more = words.clone();
+        one_more[field] = json!("\u{1f980}".repeat(letters));
+        end(&bench, &leased, "fail", one_more).await.is_problem(400, "out_of_range");
+    }
+    assert_eq!(end(&bench, &leased, "fail", words.clone()).await.status, StatusCode::NO_CONTENT);
+    let told = job(&bench, id).await;
+    for field in ["message", "error", "code"] {
+        assert_eq!(told["result"][field], words[field], "{field}");
+    }
+}
+
+#[tokio::test]
 async fn a_released_job_is_for_others_and_its_attempt_counts() {
     let bench = Bench::new();
     bench.submit(json!({ "queue": "q" })).await;
@@ -299,7 +318,7 @@ async fn a_released_job_is_for_others_and_its_attempt_counts() {
 #[tokio::test]
 async fn tokens_of_ended_leases_end_nothing() {
     let bench = Bench::new();
-    bench.submit(json!({ "queue": "q", "ttr_ms": 100 })).await;
+    bench.submit(json!({ "queue": "q", "ttr_ms": 100, "backoff": { "base_ms": 0 } })).await;
     let late = bench.lease("q").await;
     bench.pass(100);
     let live = bench.lease("q").await;

@@ -11,6 +11,8 @@ mod constraints;
 #[cfg(test)]
 mod constraints_page;
 #[cfg(test)]
+mod ended;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod gates;
@@ -34,6 +36,8 @@ mod queues;
 mod server;
 #[cfg(test)]
 mod strangers;
+#[cfg(test)]
+mod tries;
 #[cfg(test)]
 mod wait;
 #[cfg(test)]

@@ -1,15 +1,111 @@
 //! Metrics, health, and the description of the API.
 
-use axum::http::{Method, StatusCode};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use axum::body::Body;
+use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, json as json_request};
+use crate::bench::{Bench, json as json_request, request};
 
 async fn metrics(bench: &Bench) -> String {
     let told = bench.get("/metrics").await;
     assert_eq!(told.status, StatusCode::OK);
-    assert!(told.header("content-type").starts_with("application/openmetrics-text"));
+    assert_eq!(told.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    assert_eq!(told.header("vary"), "accept");
     told.text().to_owned()
+}
+
+async fn open_metrics(bench: &Bench) -> String {
+    let accept = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5";
+    let request = request(Method::GET, "/metrics").header(header::ACCEPT, accept);
+    let told = bench.send(request.body(Body::empty()).unwrap()).await;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!((told.status, told.header("content-type")), (StatusCode::OK, kind));
+    told.text().to_owned()
+}
+
+/// Asks promtool (the Debian package prometheus) whether it finds anything to say.
+fn check_with_promtool(text: &str) {
+    let mut child = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the test needs promtool: install the Debian package prometheus");
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let told = child.wait_with_output().unwrap();
+    let said = [told.stdout, told.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(told.status.success() && said.is_empty(), "{}: {said}\n{text}", told.status);
+}
+
+#[tokio::test]
+async fn promtool_finds_nothing_wrong_with_the_numbers() {
+    let bench = Bench::with(
+        |options| options.line_connections = vec![("workq", Default::default())],
+        Default::default(),
+    );
+    for queue in ["q", "with \"quotes\"", "back\\slash\\", "two\nlines", "{a=\"b\"} 1", "caf\u{e9}"]
+    {
+        bench.submit(json!({ "queue": queue })).await;
+    }
+    bench.submit(json!({ "queue_base64": "cf8=", "run_at": "2026-01-02T03:04:06.678Z" })).await;
+    let leased = bench.lease("q").await;
+    let token = leased["lease_token"].as_str().unwrap();
+    bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await;
+    bench.pass(2000);
+    let text = metrics(&bench).await;
+    for line in [
+        "spindle_queue_submitted_total{queue=\"with \\\"quotes\\\"\"} 1",
+        "spindle_queue_submitted_total{queue=\"back\\\\slash\\\\\"} 1",
+        "spindle_queue_submitted_total{queue=\"two\\nlines\"} 1",
+        "spindle_queue_submitted_total{queue=\"q\u{fffd}\"} 1",
+        "# TYPE spindle_queue_submitted_total counter",
+        "# TYPE spindle_leases_total counter",
+    ] {
+        has(&text, line);
+    }
+    assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+    check_with_promtool(&text);
+}
+
+#[tokio::test]
+async fn queues_that_differ_only_in_what_is_no_utf8_are_told_as_one() {
+    let bench = Bench::new();
+    for name in ["cf4=", "cf8=", "cf8="] {
+        bench.submit(json!({ "queue_base64": name })).await;
+    }
+    bench.pass(3000);
+    let text = metrics(&bench).await;
+    has(&text, "spindle_queue_jobs{queue=\"q\u{fffd}\",status=\"ready\"} 3");
+    has(&text, "spindle_queue_submitted_total{queue=\"q\u{fffd}\"} 3");
+    has(&text, "spindle_queue_oldest_ready_age_seconds{queue=\"q\u{fffd}\"} 3");
+}
+
+#[tokio::test]
+async fn those_who_ask_for_openmetrics_get_it() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q" })).await;
+    let text = open_metrics(&bench).await;
+    for line in [
+        "# TYPE spindle_jobs_submitted counter",
+        "spindle_jobs_submitted_total 1",
+        "# UNIT spindle_log_bytes bytes",
+    ] {
+        has(&text, line);
+    }
+    assert!(text.ends_with("# EOF\n"));
+    let samples = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let timeless = lines.filter(|line| !line.starts_with("spindle_commit"));
+        let mut samples: Vec<String> = timeless.map(str::to_owned).collect();
+        samples.sort_unstable();
+        samples
+    };
+    assert_eq!(samples(&metrics(&bench).await), samples(&text));
 }
 
 #[track_caller]
@@ -21,7 +117,8 @@ fn has(text: &str, line: &str) {
 async fn metrics_count_what_happened_and_what_is_there() {
     let bench = Bench::new();
     for _ in 0..3 {
-        bench.submit(json!({ "queue": "q\"\n", "fails_max": 2 })).await;
+        let job = json!({ "queue": "q\"\n", "backoff": { "base_ms": 0 } });
+        bench.submit(job).await;
     }
     for (how, body) in
         [("complete", json!({})), ("fail", json!({ "retry": false })), ("fail", json!({}))]
@@ -53,7 +150,6 @@ async fn metrics_count_what_happened_and_what_is_there() {
         "spindle_queue_completed_total{queue=\"q\\\"\\n\"} 1",
         "spindle_queue_requeued_total{queue=\"q\\\"\\n\"} 1",
         "spindle_queue_died_total{queue=\"q\\\"\\n\"} 1",
-        "# EOF",
     ] {
         has(&text, line);
     }
@@ -202,6 +298,7 @@ async fn the_description_names_every_route_and_every_type() {
             "get /api/v1/jobs/{id}/why",
             "get /api/v1/queues",
             "get /api/v1/queues/{name}",
+            "get /api/v1/queues/{name}/settings",
             "get /api/v1/server",
             "get /api/v1/workers",
             "get /healthz",

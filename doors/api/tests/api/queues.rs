@@ -91,8 +91,7 @@ async fn settings_are_replaced_as_a_whole_and_leave_the_pause_alone() {
     let settings = json!({
         "attempts_max": 3, "fails_max": 2, "ttr_default_ms": 1000, "keep_ms": 5,
         "keep_dead_ms": 6, "jobs_max": 7, "finished_max": 8,
-        "backoff": { "base_ms": 1, "factor_thousandths": 1000, "cap_ms": 3_600_000,
-            "jitter_thousandths": 0 },
+        "backoff": { "base_ms": 1, "factor": 1.001, "cap_ms": 3_600_000, "jitter": 0.25 },
     });
     let told = set(&bench, "q", settings.clone()).await.json();
     assert_eq!((&told["settings"], &told["paused"]), (&settings, &json!(true)));
@@ -259,4 +258,51 @@ async fn the_list_tells_who_waits_for_a_queue_and_how_much_it_may_hold() {
     let queue = &list["queues"][0];
     assert_eq!((&queue["waiting_leases"], &queue["jobs_max"]), (&json!(1), &json!(7)));
     waiting.abort();
+}
+
+#[tokio::test]
+async fn settings_go_back_just_as_they_came() {
+    let bench = Bench::new();
+    let path = "/api/v1/queues/a/settings";
+    bench.get(path).await.is_problem(404, "queue_not_found");
+    let settings = json!({
+        "attempts_max": 0, "fails_max": 2, "ttr_default_ms": 1000, "keep_ms": 0,
+        "keep_dead_ms": 6, "jobs_max": 7, "finished_max": 0, "bytes_type": "msgpack",
+        "backoff": { "base_ms": 0, "factor": 2.5, "cap_ms": 9, "jitter": 0.125 },
+    });
+    assert_eq!(set(&bench, "a", settings.clone()).await.json()["settings"], settings);
+    bench.call(Method::POST, "/api/v1/queues/a/pause").await;
+    let alone = bench.get(path).await;
+    let queue = bench.get("/api/v1/queues/a").await;
+    assert_eq!((alone.json(), &queue.json()["settings"]), (settings.clone(), &settings));
+    assert_eq!(alone.header("etag"), queue.header("etag"));
+    // What was read is put back, and changes nothing.
+    let mut request = json_request(Method::PUT, path, &alone.json());
+    request.headers_mut().insert("if-match", alone.header("etag").parse().unwrap());
+    let put = bench.send(request).await;
+    assert_eq!((put.status, put.header("etag")), (StatusCode::OK, alone.header("etag")));
+    assert_eq!((&put.json()["settings"], &put.json()["paused"]), (&settings, &json!(true)));
+    // A queue of which nothing is set has settings too.
+    bench.submit(json!({ "queue": "b" })).await;
+    assert_eq!(bench.get("/api/v1/queues/b/settings").await.json(), json!({}));
+}
+
+#[tokio::test]
+async fn settings_can_be_put_only_where_there_is_a_queue_or_only_where_there_is_none() {
+    let bench = Bench::new();
+    let put = async |queue: &str, header: &'static str| {
+        let path = format!("/api/v1/queues/{queue}/settings");
+        let mut request = json_request(Method::PUT, &path, &json!({ "fails_max": 3 }));
+        request.headers_mut().insert(header, "*".parse().unwrap());
+        bench.send(request).await
+    };
+    put("a", "if-match").await.is_problem(412, "revision_mismatch");
+    bench.get("/api/v1/queues/a").await.is_problem(404, "queue_not_found");
+    let made = put("a", "if-none-match").await;
+    assert_eq!((made.status, &made.json()["settings"]["fails_max"]), (StatusCode::OK, &json!(3)));
+    put("a", "if-none-match").await.is_problem(412, "revision_mismatch");
+    assert_eq!(put("a", "if-match").await.status, StatusCode::OK);
+    bench.submit(json!({ "queue": "b" })).await;
+    put("b", "if-none-match").await.is_problem(412, "revision_mismatch");
+    assert_eq!(set(&bench, "c", json!({ "fails_max": 1 })).await.status, StatusCode::OK);
 }

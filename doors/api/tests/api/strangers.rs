@@ -1,7 +1,7 @@
 //! What comes from strangers, and what makes no sense.
 
 use axum::body::Body;
-use axum::http::{Method, Request, StatusCode, header};
+use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use serde_json::json;
 
 use crate::bench::{Bench, json as json_request, request};
@@ -30,9 +30,21 @@ async fn only_known_names_reach_the_server() {
     let two = Request::get("/healthz").header(header::HOST, "localhost");
     let two = two.header(header::HOST, "localhost").body(Body::empty()).unwrap();
     bench.send(two).await.is_problem(400, "bad_request");
-    let absolute = Request::get("http://evil.example/healthz").header(header::HOST, "localhost");
-    let told = bench.send(absolute.body(Body::empty()).unwrap()).await;
+    let absolute = |target: &str, hosts: &[&str]| {
+        let request = hosts
+            .iter()
+            .fold(Request::get(target), |request, host| request.header(header::HOST, *host));
+        bench.send(request.body(Body::empty()).unwrap())
+    };
+    let told = absolute("http://evil.example/healthz", &["localhost"]).await;
     told.is_problem(421, "unknown_host");
+    // The target beats the header, which must be there all the same.
+    assert_eq!(absolute("http://localhost/healthz", &["evil.example"]).await.status, 200);
+    absolute("http://localhost/healthz", &[]).await.is_problem(400, "bad_request");
+    absolute("http://localhost/healthz", &["a", "b"]).await.is_problem(400, "bad_request");
+    let forwarded = Request::get("/healthz").header(header::HOST, "evil.example");
+    let forwarded = forwarded.header("x-forwarded-host", "localhost").body(Body::empty()).unwrap();
+    bench.send(forwarded).await.is_problem(421, "unknown_host");
 }
 
 #[tokio::test]
@@ -69,16 +81,61 @@ async fn pages_of_other_origins_write_nothing() {
 #[tokio::test]
 async fn a_body_of_another_type_is_refused() {
     let bench = Bench::new();
-    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""] {
-        let request = request(Method::POST, "/api/v1/jobs").header(header::CONTENT_TYPE, kind);
+    for kind in [
+        "text/plain",
+        "text/plain; charset=utf-8",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/jsonx",
+        "j\u{e9}son",
+    ] {
+        let request = request(Method::POST, "/api/v1/jobs")
+            .header(header::CONTENT_TYPE, HeaderValue::from_bytes(kind.as_bytes()).unwrap());
         let told = bench.send(request.body(Body::from("{\"queue\":\"q\"}")).unwrap()).await;
         told.is_problem(415, "unsupported_type");
+        let is_form = kind.ends_with("urlencoded");
+        assert_eq!(told.text().contains("-H 'Content-Type: application/json'"), is_form, "{kind}");
     }
+    let two = request(Method::POST, "/api/v1/jobs")
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::CONTENT_TYPE, "text/plain");
+    let told = bench.send(two.body(Body::from("{\"queue\":\"q\"}")).unwrap()).await;
+    told.is_problem(415, "unsupported_type");
     for kind in ["application/json", "Application/JSON; charset=utf-8", "application/x+json"] {
         let request = request(Method::POST, "/api/v1/jobs").header(header::CONTENT_TYPE, kind);
         let told = bench.send(request.body(Body::from("{\"queue\":\"q\"}")).unwrap()).await;
         assert_eq!(told.status, StatusCode::CREATED, "{kind}");
     }
+}
+
+#[tokio::test]
+async fn a_body_without_a_type_is_json() {
+    let bench = Bench::new();
+    let untyped = |method: Method, path: &str, body: &'static str| {
+        request(method, path).body(Body::from(body)).unwrap()
+    };
+    for (method, path, body, status) in [
+        (Method::POST, "/api/v1/jobs", r#"{"queue":"q"}"#, 201),
+        (Method::POST, "/api/v1/jobs/batch", r#"{"jobs":[{"queue":"q"}]}"#, 200),
+        (Method::POST, "/api/v1/lease", r#"{"queues":["q"]}"#, 200),
+        (Method::PUT, "/api/v1/constraints/c", r#"{"running_max":1}"#, 201),
+        (Method::POST, "/api/v1/queues/q/pause", r"{}", 200),
+        (Method::POST, "/api/v1/jobs", "queue=q", 400),
+    ] {
+        let told = bench.send(untyped(method, path, body)).await;
+        assert_eq!(told.status.as_u16(), status, "{path}: {}", told.text());
+    }
+    let mut empty = untyped(Method::POST, "/api/v1/jobs", r#"{"queue":"q"}"#);
+    empty.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(""));
+    assert_eq!(bench.send(empty).await.status, StatusCode::CREATED);
+    // A page can send a body without a type, unasked.
+    let jobs = bench.engine.gauges().jobs;
+    for (name, value) in [("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")] {
+        let mut foreign = untyped(Method::POST, "/api/v1/jobs", r#"{"queue":"q"}"#);
+        foreign.headers_mut().insert(name, HeaderValue::from_static(value));
+        bench.send(foreign).await.is_problem(403, "foreign_origin");
+    }
+    assert_eq!(bench.engine.gauges().jobs, jobs);
 }
 
 #[tokio::test]

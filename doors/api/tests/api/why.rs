@@ -67,12 +67,65 @@ async fn other_statuses_say_what_they_wait_for() {
     let token = leased["lease_token"].as_str().unwrap();
     bench.post(&format!("/api/v1/leases/{token}/fail"), json!({ "code": "net" })).await;
     let told = why(&bench, 3).await;
-    assert_eq!(codes(&told), ["backoff"]);
+    assert_eq!(codes(&told), ["backoff", "last_attempt"]);
     assert_eq!(told["reasons"][0]["until"], "2026-01-02T03:04:06.678Z");
     bench.call(Method::POST, "/api/v1/jobs/3/cancel").await;
     let told = why(&bench, 3).await;
     assert_eq!(codes(&told), ["dead"]);
     assert!(told["reasons"][0]["text"].as_str().unwrap().contains("cancelled"), "{told}");
+}
+
+/// The text of a reason.
+fn text<'a>(why: &'a Value, code: &str) -> &'a str {
+    let reasons = why["reasons"].as_array().unwrap();
+    let found = reasons.iter().find(|reason| reason["code"] == code);
+    found.unwrap_or_else(|| panic!("{code} in {why}"))["text"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn a_job_that_failed_says_why_and_which_try_it_waits_for() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q", "ttr_ms": 1000 })).await;
+    let words = json!({ "code": "exit_9", "message": "no\npaper", "error": "tray 2" });
+    let said = "code exit_9, message no paper, error tray 2";
+    for fails in 1..=5 {
+        let leased = bench.lease("q").await;
+        let token = leased["lease_token"].as_str().unwrap();
+        bench.post(&format!("/api/v1/leases/{token}/fail"), words.clone()).await;
+        let told = why(&bench, 1).await;
+        if fails == 5 {
+            let dead = format!("it failed for good at try 5 of 5: {said}; retry lets it run again");
+            assert_eq!(text(&told, "dead"), dead);
+            assert_eq!(codes(&told), ["dead"]);
+            break;
+        }
+        let next = format!("it waits until its backoff is over, for try {} of 5", fails + 1);
+        assert_eq!(text(&told, "backoff"), next);
+        assert_eq!(text(&told, "last_attempt"), format!("the last attempt failed: {said}"));
+        bench.pass(3_600_000);
+        let told = why(&bench, 1).await;
+        assert_eq!(codes(&told), ["position", "nobody_waits", "last_attempt"], "ready again");
+        assert_eq!(text(&told, "last_attempt"), format!("the last attempt failed: {said}"));
+    }
+}
+
+#[tokio::test]
+async fn a_job_whose_workers_are_lost_says_so() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q", "ttr_ms": 1000, "attempts_max": 2 })).await;
+    bench.lease("q").await;
+    bench.pass(1000);
+    let told = why(&bench, 1).await;
+    let next = "it waits until its backoff is over, for attempt 2 of 2";
+    assert_eq!(text(&told, "backoff"), next);
+    assert_eq!(text(&told, "last_attempt"), "the last attempt timed out");
+    bench.pass(5000);
+    bench.lease("q").await;
+    bench.pass(1000);
+    let told = why(&bench, 1).await;
+    let dead = "it failed for good: code timeout, message 2 of 2 attempts: the last one timed \
+                out; retry lets it run again";
+    assert_eq!(text(&told, "dead"), dead);
 }
 
 /// Two jobs under a constraint of their queue.

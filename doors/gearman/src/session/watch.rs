@@ -15,10 +15,11 @@ const NEWS_BYTES_MAX: usize = 1024 * 1024;
 const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The codes of failures that a WORK_FAIL tells. All but the first are the engine's own.
-const WORDLESS: [&[u8]; 7] = [
+const WORDLESS: [&[u8]; 8] = [
     FAILED_CODE,
     b"timeout",
     b"worker_lost",
+    b"released",
     b"cancelled",
     b"payload damaged",
     b"limit",

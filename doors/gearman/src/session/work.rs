@@ -70,32 +70,32 @@ impl GearmanSession {
 
     /// Returns the request if it must be tried again.
     pub(super) fn pre_sleep(&mut self, out: &mut Outbox) -> Option<Request> {
-        if !self.sleeps && !std::mem::take(&mut self.stops_timers) {
+        if !std::mem::take(&mut self.stops_timer) && !self.sleeps {
             self.sleeps = true;
             self.fall_asleep(out);
             if !self.sleeps {
-                // It comes for another job, and the time of those it has goes on.
+                // It comes for another job, and the time of the one it has goes on.
                 return None;
             }
         }
-        self.stops_timers = !self.stop_timers();
-        self.stops_timers.then_some(Request::PreSleep)
+        self.stops_timer = !self.stop_timer();
+        self.stops_timer.then_some(Request::PreSleep)
     }
 
-    /// A worker that holds a job and sleeps works on it in the background, as libgearman's does that
-    /// grabs ahead. gearmand stops the job's timer then; if it ran out, the worker would be woken
-    /// for its own job without end. False if the log is too far behind to say so.
-    fn stop_timers(&mut self) -> bool {
-        while let Some(id) = self.timed.first() {
-            if let Some(held) = self.held.get(id) {
-                let command = Command::DropTimeout { claim: held.claim(*id) };
-                if let Err(Refused::Busy) = self.engine.execute(&command) {
-                    return false;
-                }
-            }
-            self.timed.pop_first();
+    /// A connection has one timer, as in gearmand: that of the job it grabbed last. Another grab ends
+    /// it, and so does sleep. libgearman's worker relies on both: once a job has run out of time it
+    /// asks for each job before it has done the one before, and would run out of time with all of
+    /// them, over and over. False if the log is too far behind to say so.
+    fn stop_timer(&mut self) -> bool {
+        let Some((id, held)) = self.timed.and_then(|id| Some((id, self.held.get(&id)?))) else {
+            return true;
+        };
+        let command = Command::DropTimeout { claim: held.claim(id) };
+        let is_busy = matches!(self.engine.execute(&command), Err(Refused::Busy));
+        if !is_busy {
+            self.timed = None;
         }
-        true
+        !is_busy
     }
 
     fn fall_asleep(&mut self, out: &mut Outbox) {
@@ -211,14 +211,12 @@ impl GearmanSession {
             }
         };
         let held = Held { epoch: job.epoch, attempt: job.attempt, told: false };
-        if !self.limit_lease(job, held) {
+        if !(self.limit_lease(job, held) && self.stop_timer()) {
             self.engine.undo_lease(lease);
             return Handed::Busy;
         }
         self.held.insert(job.id, held);
-        if self.abilities.timeout_ms(&job.queue).is_some() {
-            self.timed.insert(job.id);
-        }
+        self.timed = self.abilities.timeout_ms(&job.queue).map(|_| job.id);
         self.abilities.last = Some(job.queue.clone());
         let handle = self.common.handles.handle(job.id.0);
         let (handle, function) = (handle.as_bytes(), &job.queue[..]);
@@ -265,7 +263,7 @@ impl GearmanSession {
     /// This connection no longer holds a job.
     fn let_go(&mut self, id: JobId) {
         self.held.remove(&id);
-        self.timed.remove(&id);
+        self.timed.take_if(|timed| *timed == id);
     }
 
     pub(super) fn report(&mut self, request: Request, out: &mut Outbox) {

@@ -225,13 +225,14 @@ fn a_job_that_takes_too_long_goes_to_the_next_and_its_worker_cannot_end_it() {
 #[test]
 fn a_timeout_below_a_second_is_a_second_and_none_is_none() {
     let bench = Bench::new();
-    let (mut client, mut worker, mut other) = (bench.open(), bench.open(), bench.open());
+    let (mut client, mut other) = (bench.open(), bench.open());
+    let (mut short, mut endless) = (bench.open(), bench.open());
     client.add("short", "", "x");
     client.add("none", "", "x");
-    worker.can_do_timeout("short", 500);
-    worker.can_do_timeout("none", 0);
-    worker.take();
-    worker.take();
+    short.can_do_timeout("short", 500);
+    endless.can_do_timeout("none", 0);
+    short.take();
+    endless.take();
     other.can_do("short");
     other.can_do("none");
     bench.pass(999);
@@ -240,6 +241,37 @@ fn a_timeout_below_a_second_is_a_second_and_none_is_none() {
     assert_eq!(other.grab(GrabKind::Plain).unwrap().function, "short");
     bench.pass(1_000_000_000);
     assert_eq!(other.grab(GrabKind::Plain), None);
+}
+
+#[test]
+fn a_worker_has_one_timer_that_of_the_job_it_grabbed_last() {
+    let bench = Bench::new();
+    let (mut client, mut worker, mut other) = (bench.open(), bench.open(), bench.open());
+    worker.can_do_timeout("f", 1000);
+    worker.can_do_timeout("g", 2000);
+    worker.can_do("endless");
+    let handles = ["f", "g"].map(|function| {
+        let handle = client.run(function, "", "x");
+        assert_eq!(worker.take(), handle);
+        handle
+    });
+    other.can_do("f");
+    other.can_do("g");
+    bench.pass(2000);
+    assert_eq!(other.take(), handles[1]);
+    bench.pass(1_000_000);
+    assert_eq!(other.grab(GrabKind::Plain), None);
+    worker.complete(&handles[0], "late, and in time");
+    client.hears_complete(&handles[0], "late, and in time");
+    // One without a timeout ends the timer as well.
+    let timed = client.run("f", "", "x");
+    assert_eq!(worker.take(), timed);
+    client.run("endless", "", "x");
+    worker.take();
+    bench.pass(1_000_000);
+    worker.complete(&timed, "done");
+    client.hears_complete(&timed, "done");
+    worker.hears_nothing();
 }
 
 /// As libgearman's worker does that grabs a job ahead: it holds one, asks for another, and sleeps.

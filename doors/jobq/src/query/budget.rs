@@ -218,6 +218,37 @@ mod tests {
     }
 
     #[test]
+    fn few_jobs_are_looked_at_after_the_time_is_over() {
+        let mut db = Connection::open_in_memory().unwrap();
+        let budget = Budget::default();
+        budget.install(&mut db).unwrap();
+        let calls = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&calls);
+        let flags = rusqlite::functions::FunctionFlags::SQLITE_UTF8;
+        db.create_scalar_function("a_millisecond", 0, flags, move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let began = ns(ClockId::ThreadCPUTime);
+            while ns(ClockId::ThreadCPUTime) - began < 1_000_000 {}
+            Ok(1)
+        })
+        .unwrap();
+        db.execute_batch(
+            "CREATE TABLE job (id); INSERT INTO job
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+             SELECT i FROM n",
+        )
+        .unwrap();
+        let ask = || {
+            let mut jobs = db.prepare("SELECT 1 FROM job WHERE a_millisecond() = 2")?;
+            jobs.query([])?.next().map(|row| row.is_some())
+        };
+        let (ran, end) = budget.within(Duration::from_millis(10), Try::Whole, ask);
+        assert_eq!((ran.is_err(), end), (true, End::Spent));
+        let calls = calls.load(Ordering::Relaxed);
+        assert!(calls < 60, "{calls} jobs, of which ten were in time");
+    }
+
+    #[test]
     fn an_interrupted_query_ends_and_so_do_those_after_it_until_they_may_run_again() {
         let mut db = Connection::open_in_memory().unwrap();
         let budget = Budget::default();

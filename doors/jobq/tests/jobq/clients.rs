@@ -118,7 +118,7 @@ async fn use_first_version(client: Client<'_>, create: impl Fn(Value) -> Value) 
     for (query, limit) in [(json!([]), json!(10)), (created(), json!(10)), (json!([]), json!(null))]
     {
         let jobs: Vec<_> = client.jobs(query, limit).await.iter().map(Dehydrated::read).collect();
-        assert_eq!(jobs, [job.clone()]);
+        assert_eq!(jobs, std::slice::from_ref(&job));
     }
     let node = json!(["ASSIGNED", {"node": 1}]);
     let polled = Dehydrated::read(&client.poll(created(), node.clone()).await);

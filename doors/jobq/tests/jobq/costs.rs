@@ -120,15 +120,15 @@ async fn few_jobs_that_take_long_are_no_longer_than_many_that_take_little() {
 }
 
 #[tokio::test]
-async fn a_query_names_columns_and_functions_256_times_at_most() {
+async fn a_query_names_columns_and_functions_192_times_at_most() {
     let bench = Bench::new();
     let id = bench.create("1").await;
     let query = |names: usize| {
         let of = |names: usize| format!("1{}", " + (id > 0)".repeat(names));
         json!([[">", of(names / 2), "0"], [">", of(names - names / 2), "0"]]).to_string()
     };
-    assert_eq!(bench.matches(&query(256)).await, [id]);
-    let body = format!("{{\"query\": {}, \"state\": 1}}", query(257));
+    assert_eq!(bench.matches(&query(192)).await, [id]);
+    let body = format!("{{\"query\": {}, \"state\": 1}}", query(193));
     for path in ["/api/v0/job", "/api/v0/job/poll"] {
         bench.post(path, &body).await.is_refused(400, "query_too_costly");
     }
@@ -147,6 +147,21 @@ async fn a_query_of_more_parts_than_sqlite_takes_is_too_costly() {
     let query = serde_json::Value::from(vec![json!(["=", wide, 1]); 64]);
     let reply = bench.post("/api/v0/job", &json!({"query": query}).to_string()).await;
     reply.is_refused(400, "query_too_costly");
+}
+
+#[tokio::test]
+async fn a_function_takes_twelve_arguments_and_a_list_many_more() {
+    let bench = Bench::new();
+    let id = bench.create("1").await;
+    let of = |arguments: usize| {
+        let call = format!("max(id{}) > 0", ", 1".repeat(arguments - 1));
+        json!([["=", call, 1]]).to_string()
+    };
+    assert_eq!(bench.matches(&of(12)).await, [id]);
+    let body = format!("{{\"query\": {}}}", of(13));
+    bench.post("/api/v0/job", &body).await.is_refused(400, "bad_query");
+    let listed = format!("id IN (0{})", (1..3_000).map(|n| format!(",{n}")).collect::<String>());
+    assert_eq!(bench.matches(&json!([["=", listed, 1]]).to_string()).await, [id]);
 }
 
 /// The server does not wait for a query when it stops, and says what became of it.
@@ -175,4 +190,27 @@ async fn a_stopping_door_ends_its_query_and_changes_nothing() {
         reply.is_refused(503, "stopping");
     }
     assert_eq!(bench.job(1).await["state"], json!(["CREATED"]));
+}
+
+/// Whatever holds the thread that answers queries: here it waits for the engine.
+#[tokio::test]
+async fn a_stopping_door_answers_also_who_waits_for_a_thread_that_does_not_come_back() {
+    let bench = Bench::new();
+    bench.create("1").await;
+    let (let_go, held) = std::sync::mpsc::channel::<()>();
+    let (locked, is_locked) = std::sync::mpsc::channel();
+    let engine = bench.engine.clone();
+    let holder = std::thread::spawn(move || {
+        engine.look(|_| {
+            locked.send(()).unwrap();
+            held.recv().unwrap();
+        });
+    });
+    is_locked.recv().unwrap();
+    let stop = async { bench.door.stop() };
+    let asked = async { tokio::join!(bench.get("/api/v0/job"), stop) };
+    let answered = tokio::time::timeout(Duration::from_secs(30), asked).await;
+    let_go.send(()).unwrap();
+    holder.join().unwrap();
+    answered.expect("an answer").0.is_refused(503, "stopping");
 }

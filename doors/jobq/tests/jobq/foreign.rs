@@ -5,7 +5,7 @@ use axum::http::Method;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use spindle_core::command::{Claim, Lease, Select, Submit};
-use spindle_core::job::Origin;
+use spindle_core::job::{Backoff, Origin};
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{LeaseReply, NewJob, WorkResult};
 
@@ -123,6 +123,7 @@ async fn jobs_of_every_other_door_tell_how_they_waited_failed_and_ended() {
         let id = submit_as(&bench, door, Type::Bytes, b"x", |submit| {
             submit.run_at_ms = Some(run_at_ms);
             (submit.fails_max, submit.attempts_max) = (Some(2), Some(0));
+            submit.backoff = Some(Backoff::NONE);
         });
         let job = bench.job(id).await;
         let scheduled = json!(["SCHEDULED", {"run_at": (run_at_ms / 1000).to_string()}]);

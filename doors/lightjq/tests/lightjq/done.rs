@@ -79,7 +79,8 @@ async fn a_job_that_takes_too_long_has_failed_with_timeout_and_its_worker_is_too
         assert_eq!(job["status"], if attempt == 1 { "retrying" } else { "error" });
         bench.pass(1_000);
     }
-    assert_eq!(bench.job(&id).await["message"], "timeout");
+    let message = "2 of 2 attempts: the last one timed out";
+    assert_eq!(bench.job(&id).await["message"], message);
 }
 
 #[tokio::test]

@@ -233,7 +233,8 @@ async fn a_worker_that_does_not_answer_may_have_the_job_so_that_was_an_attempt()
     site.has(1).await;
     until(|| status(&bench, &id).is_finished()).await;
     let job = bench.job(&id).await;
-    assert_eq!((&job["status"], &job["message"]), (&json!("error"), &json!("worker_lost")));
+    let message = "1 of 1 attempts: the last worker was lost";
+    assert_eq!((&job["status"], &job["message"]), (&json!("error"), &json!(message)));
 }
 
 #[tokio::test]

@@ -67,6 +67,25 @@ async fn other_types_and_methods_and_sizes_are_refused() {
 }
 
 #[tokio::test]
+async fn a_body_without_a_type_is_messagepack() {
+    let bench = Bench::new();
+    let job = json!({"name": "n", "argument": {}});
+    let mut request = packed("POST", "/job", None, &job);
+    request.headers_mut().remove(header::CONTENT_TYPE);
+    bench.send(request).await.is(201);
+    let mut request = with("POST", "/job", "application/json", format!(" \n{job}"));
+    request.headers_mut().remove(header::CONTENT_TYPE);
+    let reply = bench.send(request).await;
+    reply.is_problem(400, "bad_request");
+    assert!(reply.told()["detail"].as_str().unwrap().contains("Content-Type: application/json"));
+    let mut request = packed("POST", "/job", None, &job);
+    request.headers_mut().remove(header::CONTENT_TYPE);
+    request.headers_mut().insert(header::ORIGIN, "https://evil.example".parse().unwrap());
+    bench.send(request).await.is_problem(403, "foreign_origin");
+    assert_eq!(bench.engine.gauges().jobs, 1);
+}
+
+#[tokio::test]
 async fn ids_that_name_no_job_are_not_found() {
     let bench = Bench::new();
     for id in ["0", "1", "x", "-1", "9007199254740992", "%31%30%30", "%ff", "1.0"] {

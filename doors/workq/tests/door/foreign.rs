@@ -53,7 +53,7 @@ fn a_foreign_job_is_leased_inspected_and_completed_by_its_foreign_uuid() {
 fn a_waiting_result_of_a_foreign_job_is_answered() {
     let server = TestServer::new();
     let (mut client, mut other) = (server.client(), server.client());
-    let (_, uuid) = submit(&server.engine, b"mail", Bytes::new(), Origin::Api);
+    let (_, uuid) = submit(&server.engine, b"mail", Bytes::new(), Origin::Jobq);
     client.begin(&format!("> result {uuid} 60000"));
     other.ask(format!("fail {uuid} 3\r\nbad\r\n"), "+OK\r\n");
     client.expect(format!("+OK 1\r\n{uuid} 0 3\r\nbad\r\n"));

@@ -1,11 +1,13 @@
 //! One connection of the load: its buffers, and the requests it waits for.
 
-use super::plan::{LoadError, Plan};
+use super::jobs::Jobs;
+use super::plan::LoadError;
 use super::tally::{Sent, Tally};
-use crate::wire::Answer;
+use crate::wire::{Answer, Wire};
 use mio::net::TcpStream;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 const INPUT_BYTES: usize = 16 * 1024;
@@ -16,7 +18,7 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It submits, and when the plan churns it finishes too.
+    /// It submits.
     Producer,
     /// It leases and finishes.
     Worker,
@@ -32,9 +34,9 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects, and points the connection at the plan's queue.
-    pub(super) fn open(plan: &Plan<'_>, role: Role) -> Result<Self, LoadError> {
-        let stream = connect(plan, role)?;
+    /// Connects, and points the connection at the jobs' queue.
+    pub(super) fn open(address: SocketAddr, jobs: &Jobs, role: Role) -> Result<Self, LoadError> {
+        let stream = connect(address, jobs, role)?;
         stream.set_nonblocking(true)?;
         Ok(Self {
             stream: TcpStream::from_std(stream),
@@ -79,7 +81,7 @@ impl Connection {
 
     fn count_answers(&mut self, tally: &mut Tally<'_>, now: Instant) -> Result<(), LoadError> {
         let mut at = 0;
-        while let Some((answer, used)) = tally.plan.wire.decode(&self.input[at..self.filled])? {
+        while let Some((answer, used)) = tally.jobs.wire().decode(&self.input[at..self.filled])? {
             let Some(sent) = self.sent.pop_front() else {
                 let answer = format!("{answer:?}");
                 return Err(LoadError::Refused { request: "nothing at all", answer });
@@ -132,46 +134,30 @@ impl Connection {
     }
 }
 
-/// Whether the server has no more job in the plan's queue.
-pub(crate) fn is_drained(plan: &Plan<'_>) -> Result<bool, LoadError> {
-    let stream = connect(plan, Role::Worker)?;
-    let mut lease = vec![];
-    plan.wire.encode_lease(plan.jobs.queue(), false, &mut lease);
-    exchange(&stream, plan, &lease, |answer| match answer {
-        Answer::TimedOut => Some(true),
-        Answer::Leased { .. } => Some(false),
-        _ => None,
-    })
-}
-
-fn connect(plan: &Plan<'_>, role: Role) -> Result<std::net::TcpStream, LoadError> {
-    let address = plan.address;
+fn connect(address: SocketAddr, jobs: &Jobs, role: Role) -> Result<std::net::TcpStream, LoadError> {
     let stream = std::net::TcpStream::connect_timeout(&address, CONNECT_TIME_MAX)
         .map_err(|source| LoadError::Connect { address, source })?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(CONNECT_TIME_MAX))?;
-    for greeting in plan.wire.greetings(plan.jobs.queue(), role == Role::Worker) {
-        exchange(&stream, plan, &greeting, |answer| (*answer == Answer::Ok).then_some(()))?;
+    for greeting in jobs.wire().greetings(jobs.queue(), role == Role::Worker) {
+        greet(&stream, jobs.wire(), &greeting)?;
     }
     Ok(stream)
 }
 
-/// Sends one request on a blocking connection; `expected` says what the answer means, or `None`
-/// for one that must not come.
-fn exchange<T>(
-    mut stream: &std::net::TcpStream,
-    plan: &Plan<'_>,
-    request: &[u8],
-    expected: impl Fn(&Answer<'_>) -> Option<T>,
-) -> Result<T, LoadError> {
-    stream.write_all(request)?;
+/// Sends a request on a blocking connection and waits until it is done.
+fn greet(mut stream: &std::net::TcpStream, wire: Wire, greeting: &[u8]) -> Result<(), LoadError> {
+    stream.write_all(greeting)?;
     let mut input = vec![];
     loop {
-        if let Some((answer, _)) = plan.wire.decode(&input)? {
-            return expected(&answer).ok_or_else(|| LoadError::Refused {
-                request: "a request before or after the run",
-                answer: format!("{answer:?}"),
-            });
+        if let Some((answer, _)) = wire.decode(&input)? {
+            return match answer {
+                Answer::Ok => Ok(()),
+                answer => Err(LoadError::Refused {
+                    request: "a new connection",
+                    answer: format!("{answer:?}"),
+                }),
+            };
         }
         let mut bytes = [0; 4096];
         match stream.read(&mut bytes)? {

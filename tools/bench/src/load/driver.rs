@@ -1,14 +1,16 @@
 //! The loop: one thread, one epoll, all connections.
 
+use super::check::Checker;
 use super::connection::{Connection, Role};
+use super::jobs::Jobs;
 use super::plan::{LoadError, Outcome, Plan};
 use super::tally::Tally;
-use crate::check::Checker;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
@@ -17,14 +19,29 @@ const ARRIVALS: Token = Token(usize::MAX);
 const ARRIVAL_PERIOD_MIN: Duration = Duration::from_micros(50);
 
 /// Plays `plan` and reports; what was delivered and finished goes to `checker`.
-pub(crate) fn run(plan: &Plan<'_>, checker: &mut Checker) -> Result<Outcome, LoadError> {
+pub(crate) fn run(
+    address: SocketAddr,
+    jobs: &Jobs,
+    plan: Plan,
+    checker: &mut Checker,
+) -> Result<Outcome, LoadError> {
+    run_within(plan.time_max(), address, jobs, plan, checker)
+}
+
+fn run_within(
+    time_max: Duration,
+    address: SocketAddr,
+    jobs: &Jobs,
+    plan: Plan,
+    checker: &mut Checker,
+) -> Result<Outcome, LoadError> {
     let mut poll = Poll::new()?;
     let mut connections = vec![];
     // Workers first: with beanstalkd a tube must be watched before jobs are worth putting in.
     let roles = std::iter::repeat_n(Role::Worker, plan.workers)
         .chain(std::iter::repeat_n(Role::Producer, plan.producers));
     for (index, role) in roles.enumerate() {
-        let mut connection = Connection::open(plan, role)?;
+        let mut connection = Connection::open(address, jobs, role)?;
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut connection.stream, Token(index), both)?;
         connections.push(connection);
@@ -32,31 +49,30 @@ pub(crate) fn run(plan: &Plan<'_>, checker: &mut Checker) -> Result<Outcome, Loa
     let timer = plan.rate_per_s.map(|rate| arrivals(&poll, rate)).transpose()?;
 
     let started = Instant::now();
-    let mut tally = Tally::new(plan, checker, started);
+    let mut tally = Tally::new(jobs, plan, checker, started);
     for connection in &mut connections {
         connection.ask(&mut tally, Instant::now())?;
     }
-    drive(&mut poll, &mut connections, &mut tally, started, timer.as_ref())?;
+    drive(&mut poll, &mut connections, &mut tally, (started, time_max), timer.as_ref())?;
     let elapsed = started.elapsed();
-    Ok(Outcome { elapsed, add: tally.add, lease: tally.lease, finish: tally.finish })
+    Ok(Outcome { elapsed, submit: tally.submit, lease: tally.lease, finish: tally.finish })
 }
 
 fn drive(
     poll: &mut Poll,
     connections: &mut [Connection],
     tally: &mut Tally<'_>,
-    started: Instant,
+    (started, limit): (Instant, Duration),
     timer: Option<&TimerFd>,
 ) -> Result<(), LoadError> {
-    let limit = tally.plan.deadline;
     let mut events = Events::with_capacity(1024);
     let mut turn = 0;
     while !tally.is_done() {
         let Some(left) = limit.checked_sub(started.elapsed()) else {
             return Err(LoadError::Deadline {
                 limit,
-                added: tally.acknowledged,
-                adds: tally.plan.adds,
+                acknowledged: tally.acknowledged,
+                submits: tally.plan.submits,
                 finished: tally.finished,
                 finishes: tally.plan.finishes,
             });
@@ -95,4 +111,22 @@ fn arrivals(poll: &Poll, rate_per_s: f64) -> Result<TimerFd, LoadError> {
     let fd = timer.as_fd().as_raw_fd();
     poll.registry().register(&mut SourceFd(&fd), ARRIVALS, Interest::READABLE)?;
     Ok(timer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Wire;
+
+    #[test]
+    fn a_run_that_takes_too_long_has_failed() {
+        // It accepts connections, and never answers.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap();
+        let (jobs, plan) = (Jobs::fresh(Wire::Workq), Plan::life_cycles(9, 2));
+        let limit = Duration::from_millis(10);
+        let outcome = run_within(limit, address, &jobs, plan, &mut Checker::default());
+        let said = outcome.err().unwrap().to_string();
+        assert_eq!(said, "not done after 10ms: 0 of 9 jobs submitted, 0 of 9 finished");
+    }
 }

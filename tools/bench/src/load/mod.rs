@@ -1,10 +1,13 @@
 //! The engine of the load: one thread that plays a [`Plan`] over many connections.
 
+mod check;
 mod connection;
 mod driver;
+mod jobs;
 mod plan;
 mod tally;
 
-pub(crate) use connection::is_drained;
+pub(crate) use check::Checker;
 pub(crate) use driver::run;
-pub(crate) use plan::{Outcome, Plan};
+pub(crate) use jobs::{Jobs, PAYLOAD_BYTES};
+pub(crate) use plan::Plan;

@@ -1,72 +1,56 @@
 //! What is asked of the engine, and what it answers.
 
-use crate::jobs::Jobs;
 use crate::stats::Latencies;
-use crate::wire::{Wire, WireError};
+use crate::wire::WireError;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 use thiserror::Error;
 
-/// One run against one server. It ends when `adds` jobs were acknowledged and `finishes` jobs
+/// A run may take so long, and so long more for every job.
+const TIME_MAX: Duration = Duration::from_secs(120);
+const TIME_MAX_PER_JOB: Duration = Duration::from_micros(100);
+
+/// One run against one server. It ends when `submits` jobs were acknowledged and `finishes` jobs
 /// were finished.
-#[derive(Clone, Copy)]
-pub(crate) struct Plan<'a> {
-    /// Where the server listens.
-    pub(crate) address: SocketAddr,
-    /// What it speaks.
-    pub(crate) wire: Wire,
-    /// The jobs to submit or to expect.
-    pub(crate) jobs: &'a Jobs,
-    /// The number of the first job to submit; those before it are waiting already.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Plan {
+    /// The number of the first job to submit; those before it have been submitted already.
     pub(crate) first: u64,
+    /// Jobs to submit.
+    pub(crate) submits: u64,
     /// Connections that submit.
     pub(crate) producers: usize,
     /// Requests that each of them keeps outstanding.
     pub(crate) depth: usize,
-    /// Connections that lease and finish, one request at a time.
-    pub(crate) workers: usize,
-    /// Jobs to submit.
-    pub(crate) adds: u64,
     /// Jobs for the workers to finish.
     pub(crate) finishes: u64,
-    /// When given, producers finish, after every job they submit, the job that was acknowledged
-    /// this many jobs earlier, without a lease: the log of the server churns.
-    pub(crate) churn_lag: Option<u64>,
+    /// Connections that lease and finish, one request at a time.
+    pub(crate) workers: usize,
     /// When given, jobs arrive at this rate whatever the server does (open loop), and their latency
     /// counts from when they should have been sent.
     pub(crate) rate_per_s: Option<f64>,
-    /// A run that takes longer has failed.
-    pub(crate) deadline: Duration,
 }
 
-impl<'a> Plan<'a> {
-    /// A plan that does nothing yet.
-    pub(crate) fn new(address: SocketAddr, wire: Wire, jobs: &'a Jobs, deadline: Duration) -> Self {
-        Self {
-            address,
-            wire,
-            jobs,
-            first: 0,
-            producers: 0,
-            depth: 1,
-            workers: 0,
-            adds: 0,
-            finishes: 0,
-            churn_lag: None,
-            rate_per_s: None,
-            deadline,
-        }
+impl Plan {
+    /// `jobs` over `connections`, `depth` outstanding on each.
+    pub(crate) fn submits(jobs: u64, connections: usize, depth: usize) -> Self {
+        Self { submits: jobs, producers: connections, depth, ..Self::default() }
     }
 
-    /// `adds` jobs over `producers` connections, `depth` outstanding on each.
-    pub(crate) fn submitting(self, adds: u64, producers: usize, depth: usize) -> Self {
-        Self { adds, producers, depth, ..self }
+    /// Jobs that wait already are finished over `connections`.
+    pub(crate) fn drains(jobs: u64, connections: usize) -> Self {
+        Self { finishes: jobs, workers: connections, ..Self::default() }
     }
 
-    /// `workers` connections finish `finishes` jobs.
-    pub(crate) fn working(self, finishes: u64, workers: usize) -> Self {
-        Self { finishes, workers, ..self }
+    /// `jobs` are submitted over `connections`, and as many finished over as many others.
+    pub(crate) fn life_cycles(jobs: u64, connections: usize) -> Self {
+        Self { finishes: jobs, workers: connections, ..Self::submits(jobs, connections, 1) }
+    }
+
+    /// A run that takes longer has failed.
+    pub(super) fn time_max(&self) -> Duration {
+        TIME_MAX + TIME_MAX_PER_JOB.mul_f64(self.submits.max(self.finishes) as f64)
     }
 }
 
@@ -75,7 +59,7 @@ pub(crate) struct Outcome {
     /// From the first request to the last answer.
     pub(crate) elapsed: Duration,
     /// Submit to its acknowledgement.
-    pub(crate) add: Latencies,
+    pub(crate) submit: Latencies,
     /// Asking for a job to having it, waiting included.
     pub(crate) lease: Latencies,
     /// Having a job to its finish being acknowledged.
@@ -115,16 +99,16 @@ pub(crate) enum LoadError {
     },
     /// Too slow.
     #[error(
-        "not done after {limit:?}: {added} of {adds} jobs submitted, {finished} of {finishes} \
-         finished (a longer limit: --deadline SECONDS)"
+        "not done after {limit:?}: {acknowledged} of {submits} jobs submitted, {finished} of \
+         {finishes} finished"
     )]
     Deadline {
         /// The limit.
         limit: Duration,
         /// Jobs acknowledged.
-        added: u64,
+        acknowledged: u64,
         /// Jobs asked for.
-        adds: u64,
+        submits: u64,
         /// Jobs finished.
         finished: u64,
         /// Jobs to finish.

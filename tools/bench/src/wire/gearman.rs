@@ -10,7 +10,6 @@ const ARGUMENT_BYTES_MAX: usize = 1024;
 const CAN_DO: u32 = 1;
 const PRE_SLEEP: u32 = 4;
 const NOOP: u32 = 6;
-const SUBMIT_JOB: u32 = 7;
 const JOB_CREATED: u32 = 8;
 const GRAB_JOB: u32 = 9;
 const NO_JOB: u32 = 10;
@@ -36,11 +35,10 @@ fn put(out: &mut Vec<u8>, kind: u32, arguments: &[&[u8]], more: usize) {
     }
 }
 
-/// A submit without a unique, up to where its payload goes.
-pub(super) fn add_head(queue: &str, payload_bytes: usize, is_foreground: bool) -> Vec<u8> {
-    let kind = if is_foreground { SUBMIT_JOB } else { SUBMIT_JOB_BG };
+/// A submit in the background without a unique, up to where its payload goes.
+pub(super) fn submit_head(queue: &str, payload_bytes: usize) -> Vec<u8> {
     let mut head = vec![];
-    put(&mut head, kind, &[queue.as_bytes(), b"", b""], payload_bytes);
+    put(&mut head, SUBMIT_JOB_BG, &[queue.as_bytes(), b"", b""], payload_bytes);
     head
 }
 
@@ -60,8 +58,9 @@ pub(super) fn encode_sleep(out: &mut Vec<u8>) {
     put(out, PRE_SLEEP, &[], 0);
 }
 
-pub(super) fn encode_finish(handle: &[u8], result: &[u8], out: &mut Vec<u8>) {
-    put(out, WORK_COMPLETE, &[handle, result], 0);
+/// With an empty result.
+pub(super) fn encode_finish(handle: &[u8], out: &mut Vec<u8>) {
+    put(out, WORK_COMPLETE, &[handle, b""], 0);
 }
 
 pub(super) fn decode(input: &[u8]) -> Decoded<'_> {
@@ -82,7 +81,6 @@ pub(super) fn decode(input: &[u8]) -> Decoded<'_> {
             let (_function, payload) = argument(data)?;
             Answer::Leased { id, payload }
         }
-        WORK_COMPLETE => Answer::Result(argument(data)?.1),
         ERROR => Answer::Refused(data),
         _ => return Err(malformed(header)),
     };
@@ -116,7 +114,6 @@ mod tests {
             b"\0RES\0\0\0\x0B\0\0\0\x0AH:h:1\0q\0ab",
             Answer::Leased { id: b"H:h:1", payload: b"ab" },
         );
-        check(b"\0RES\0\0\0\x0D\0\0\0\x08H:h:1\0ab", Answer::Result(b"ab"));
         check(b"\0RES\0\0\0\x13\0\0\0\x03A\0b", Answer::Refused(b"A\0b"));
     }
 
@@ -138,16 +135,15 @@ mod tests {
         let mut out = greeting("q");
         encode_grab(&mut out);
         encode_sleep(&mut out);
-        encode_finish(b"H:h:1", b"r", &mut out);
+        encode_finish(b"H:h:1", &mut out);
         let expected = [
             b"\0REQ\0\0\0\x01\0\0\0\x01q".as_slice(),
             b"\0REQ\0\0\0\x10\0\0\0\0",
             b"\0REQ\0\0\0\x09\0\0\0\0",
             b"\0REQ\0\0\0\x04\0\0\0\0",
-            b"\0REQ\0\0\0\x0D\0\0\0\x07H:h:1\0r",
+            b"\0REQ\0\0\0\x0D\0\0\0\x06H:h:1\0",
         ];
         assert_eq!(out, expected.concat());
-        assert_eq!(add_head("q", 256, false), b"\0REQ\0\0\0\x12\0\0\x01\x03q\0\0");
-        assert_eq!(add_head("q", 2, true), b"\0REQ\0\0\0\x07\0\0\0\x05q\0\0");
+        assert_eq!(submit_head("q", 256), b"\0REQ\0\0\0\x12\0\0\x01\x03q\0\0");
     }
 }

@@ -62,12 +62,13 @@ impl Model {
             Command::SetConstraint(rule) => self.apply_constraint(rule, now_ms),
             Command::RemoveConstraint { number } => {
                 self.rules.remove(number);
+                self.stops.remove(number);
                 self.forget_tokens(*number);
                 self.constraints_revision += 1;
             }
             Command::Relabel { id, matched, .. } => self.apply_relabel(*id, &matched.labels),
             Command::NoteRelabelled { revision, below } => {
-                self.relabelled = self.relabelled.max((*revision, below.0));
+                self.note_relabelled((*revision, below.0));
             }
             Command::Start { epoch } => self.epoch = *epoch,
             Command::Recover { from, grace_ms } => self.apply_recover(*from, *grace_ms, now_ms),
@@ -305,6 +306,17 @@ impl Model {
             self.keep_what_is_left(&before, &rule, now_ms);
         }
         self.constraints_revision += 1;
+        self.stops.remove(&rule.number);
+        let below = self.jobs.last_key_value().map_or(0, |(id, _)| id + 1);
+        if rule.running_max == Some(0) && below > 0 {
+            self.stops.insert(rule.number, (below, self.constraints_revision));
+        }
+    }
+
+    pub(crate) fn note_relabelled(&mut self, done: (u64, u64)) {
+        self.relabelled = self.relabelled.max(done);
+        let (revision, below) = self.relabelled;
+        self.stops.retain(|_, (_, put)| below < u64::MAX || *put > revision);
     }
 
     /// Ends bound leases of older epochs and moves the others' deadlines, for 256 jobs.

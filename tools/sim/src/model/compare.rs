@@ -102,6 +102,11 @@ impl Model {
         let relabelled = (server.relabelled_revision, server.relabelled_below);
         same(0, "relabelled", &self.relabelled, &relabelled)?;
         same(0, "format", &self.format, &server.format)?;
+        let below = |number: &u32| self.stops.get(number).map_or(0, |(below, _)| *below);
+        for number in self.rules.keys() {
+            let unmatched = state.unmatched_below(*number);
+            same(0, "unmatched_below", &(number, below(number)), &(number, unmatched))?;
+        }
         let rules: Vec<_> = state.constraints().cloned().collect();
         if !rules.iter().eq(self.rules.values()) {
             return Err(format!("constraints should be {:?} and are {rules:?}", self.rules));
@@ -151,10 +156,10 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
     Ok(())
 }
 
-fn outcome_of(image: &JobImage) -> Option<(bool, Option<u32>, Bytes)> {
+fn outcome_of(image: &JobImage) -> Option<(bool, Option<u32>, [&Bytes; 3])> {
     let outcome = image.outcome.as_ref()?;
     let bytes = outcome.bytes.as_ref().map(|bytes| bytes.len);
-    Some((outcome.success, bytes, outcome.message.clone()))
+    Some((outcome.success, bytes, [&outcome.message, &outcome.error, &outcome.code]))
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(

@@ -2,7 +2,7 @@
 
 use spindle_core::command::Finish;
 use spindle_core::job::{Attempt, Cause, Outcome};
-use spindle_core::{JobId, Status};
+use spindle_core::{JobId, JobImage, Status};
 
 use super::apply::door_of;
 use super::{Model, goes_to_the_tail};
@@ -17,6 +17,7 @@ impl Model {
             error: finish.error.clone(),
             code: finish.code.clone(),
             worker_finished_at: finish.worker_finished_at.clone(),
+            error_kind: 0,
         };
         if finish.success {
             self.end_attempt(id, Cause::Completed, now_ms);
@@ -67,7 +68,10 @@ impl Model {
 
     /// A spent job that was about to be leased is dead instead.
     pub fn end_spent(&mut self, id: JobId, now_ms: u64) {
-        let outcome = self.jobs[&id.0].outcome.as_deref().cloned().unwrap_or_default();
+        let job = &self.jobs[&id.0];
+        let (had, max) = (job.attempts, self.tries(job).attempts_max);
+        let why = format!("it had {had} attempts, and may have no more than {max} now");
+        let outcome = Outcome { code: "limit".into(), message: why.into(), ..last_result(job) };
         self.end_job(id.0, Status::Dead, Some(outcome), now_ms);
     }
 
@@ -79,7 +83,13 @@ impl Model {
         let job = &self.jobs[&id];
         let tries = self.tries(job);
         if tries.attempts_max > 0 && job.attempts >= tries.attempts_max {
-            let outcome = job.outcome.as_deref().cloned().unwrap_or_default();
+            let (code, how) = match cause {
+                Cause::Timeout => ("timeout", "the last one timed out"),
+                Cause::Released => ("released", "the last worker gave the job back"),
+                _ => ("worker_lost", "the last worker was lost"),
+            };
+            let why = format!("{} of {} attempts: {how}", job.attempts, tries.attempts_max);
+            let outcome = Outcome { code: code.into(), message: why.into(), ..last_result(job) };
             self.end_job(id, Status::Dead, Some(outcome), now_ms);
             return;
         }
@@ -91,8 +101,10 @@ impl Model {
 
     /// A job ends by the server's word.
     pub(crate) fn kill(&mut self, id: u64, cause: Cause, now_ms: u64) {
+        let code = if cause == Cause::Cancelled { "cancelled" } else { "payload damaged" };
+        let outcome = Outcome { code: code.into(), ..Outcome::default() };
         self.end_attempt(id, cause, now_ms);
-        self.end_job(id, Status::Dead, Some(Outcome::default()), now_ms);
+        self.end_job(id, Status::Dead, Some(outcome), now_ms);
     }
 
     /// Takes a job's lease off, if it has one, and remembers the attempt.
@@ -142,4 +154,10 @@ impl Model {
         }
         self.count_change(id);
     }
+}
+
+/// What a worker gave last stays with a job that ends without a word of one.
+fn last_result(job: &JobImage) -> Outcome {
+    let last = job.outcome.as_deref().cloned().unwrap_or_default();
+    Outcome { success: false, ..last }
 }

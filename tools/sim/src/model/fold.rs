@@ -30,6 +30,13 @@ pub fn fold_difference(was: &State, is: &State, now_ms: u64) -> Result<(), Strin
     if rules(was) != rules(is) {
         return Err(format!("the fold has constraints {:?} for {:?}", rules(is), rules(was)));
     }
+    let unmatched = |state: &State| {
+        let numbers = state.constraints().map(|rule| rule.number);
+        numbers.map(|number| state.unmatched_below(number)).collect::<Vec<_>>()
+    };
+    if unmatched(was) != unmatched(is) {
+        return Err(format!("the fold has {:?} unmatched for {:?}", unmatched(is), unmatched(was)));
+    }
     // Foreground jobs take order numbers too, and leave no trace.
     let server = |state: &State| Server { home: 0, next_order: 0, ..state.server().clone() };
     if server(was) != server(is) {

@@ -1,6 +1,7 @@
 //! Which constraints a job falls under, as the simulator's people write their matchers: for one
 //! queue, or for all. What payloads say is tested elsewhere.
 
+use spindle_core::JobImage;
 use spindle_core::job::{LABELS_MAX, Label};
 use spindle_engine::{QueuePattern, decode_matcher};
 
@@ -22,6 +23,23 @@ impl Model {
         }
         labels.truncate(LABELS_MAX);
         labels
+    }
+
+    /// Whether a job was there before a constraint that lets none start, has not been labelled
+    /// since, and is of a queue that the constraint takes.
+    pub fn is_unmatched(&self, job: &JobImage) -> bool {
+        self.stops.iter().any(|(number, (below, put))| {
+            let (revision, labelled) = self.relabelled;
+            let is_labelled = revision >= *put && job.id < labelled;
+            let takes = match decode_matcher(&self.rules[number].matcher) {
+                Err(_) => false,
+                Ok(matcher) => match matcher.queue {
+                    QueuePattern::Exact(name) => name == job.queue,
+                    QueuePattern::Any | QueuePattern::Glob(_) => true,
+                },
+            };
+            job.id < *below && !is_labelled && takes
+        })
     }
 
     /// Whether a job may have the shared bucket's label instead of this one.

@@ -6,6 +6,7 @@
 //! [`Model::compare`] holds all of it against a state of the core.
 
 mod apply;
+mod choose;
 mod compare;
 mod finish;
 mod fold;
@@ -45,6 +46,9 @@ pub struct Model {
     pub(crate) constraints_revision: u64,
     /// Up to which revision, and below which number, jobs were labelled anew.
     pub(crate) relabelled: (u64, u64),
+    /// Constraints that were put to let none start: jobs below this number were there, and the
+    /// revision of the put. Those of them that were not labelled since may not start.
+    pub(crate) stops: BTreeMap<u32, (u64, u64)>,
     pub(crate) format: u32,
     pub(crate) defaults: Defaults,
     next_order: u64,
@@ -83,6 +87,7 @@ impl Model {
             next_constraint: 1,
             constraints_revision: 0,
             relabelled: (0, 0),
+            stops: BTreeMap::new(),
             format: 0,
             defaults,
             next_order: 1,

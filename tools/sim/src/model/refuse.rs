@@ -1,6 +1,6 @@
 //! Why a command may be refused.
 
-use spindle_core::command::{Carry, Claim, Edit, Lease, Matched, Select, Submit};
+use spindle_core::command::{Carry, Claim, Edit, Lease, Matched, Submit};
 use spindle_core::job::{LABELS_MAX, Label};
 use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
 use spindle_core::{Command, JobId, JobImage, Rejection, Status};
@@ -169,7 +169,9 @@ impl Model {
     fn refuse_lease(&self, lease: &Lease, now_ms: u64) -> Refusals {
         let mut reasons = Refusals::default();
         reasons.add(lease.queues.len() > LEASE_QUEUES_MAX, Rejection::OutOfRange("queues"));
-        reasons.add(self.lease_choices(lease, now_ms).is_empty(), Rejection::NothingReady);
+        let (choices, certain) = self.lease_choices(lease, now_ms);
+        reasons.add(choices.is_empty(), Rejection::NothingReady);
+        reasons.may(!certain, Rejection::NothingReady);
         reasons
     }
 
@@ -288,53 +290,6 @@ impl Model {
             Carry::Server => Refusals::default(),
         }
     }
-
-    /// The jobs a lease may get: none, one, those due at one instant, or with a random draw the
-    /// best of each queue.
-    pub fn lease_choices(&self, lease: &Lease, now_ms: u64) -> Vec<JobId> {
-        let mut heads: Vec<&JobImage> = Vec::new();
-        let waiting: Vec<&JobImage> =
-            self.jobs().filter(|job| job.status() == Status::Ready).collect();
-        for (at, queue) in lease.queues.iter().enumerate() {
-            if self.settings(queue).paused || lease.queues[..at].contains(queue) {
-                continue;
-            }
-            let fits = |job: &&JobImage| {
-                job.queue == *queue && {
-                    let bytes = job.payload.as_ref().map_or(0, |payload| payload.len);
-                    bytes <= lease.payload_bytes_max && self.is_admitted(job, now_ms)
-                }
-            };
-            let ready: Vec<&JobImage> = waiting.iter().copied().filter(fits).collect();
-            heads.extend(best_by(ready, rank));
-        }
-        let chosen = match &lease.select {
-            Select::RandomQueue { .. } => heads,
-            Select::ByPriority => best_by(heads, rank),
-            Select::RoundRobin { after } => {
-                let names = &lease.queues;
-                let place = |name: &[u8]| names.iter().position(|other| other == name);
-                let last = after.as_ref().and_then(|name| place(name));
-                let first = last.map_or(0, |last| last + 1);
-                best_by(heads, |job| {
-                    let at = place(&job.queue).expect("it came from one of them");
-                    (-i128::from(job.priority), (at + names.len() - first) % names.len())
-                })
-            }
-        };
-        chosen.into_iter().map(|job| JobId(job.id)).collect()
-    }
-}
-
-/// Priority, then age: smaller goes first.
-fn rank(job: &JobImage) -> (i128, u64) {
-    (-i128::from(job.priority), job.order)
-}
-
-/// All that share the smallest rank.
-fn best_by<R: Ord>(jobs: Vec<&JobImage>, rank: impl Fn(&JobImage) -> R) -> Vec<&JobImage> {
-    let best = jobs.iter().map(|job| rank(job)).min();
-    jobs.into_iter().filter(|job| Some(rank(job)) == best).collect()
 }
 
 fn is_queue_name(name: &[u8]) -> bool {

@@ -20,8 +20,8 @@ impl Run {
         let now_ms = self.server.now_ms();
         for (ticket, wait) in self.waits.iter() {
             if let Wish::Lease(lease) = &wait.wish {
-                let choices = self.model.lease_choices(lease, now_ms);
-                if choices.iter().any(|id| !self.model.is_spent(*id)) {
+                let (choices, certain) = self.model.lease_choices(lease, now_ms);
+                if certain && choices.iter().any(|id| !self.model.is_spent(*id)) {
                     return Err(format!("{ticket:?} waits while {choices:?} are ready"));
                 }
             }
@@ -81,7 +81,7 @@ impl Run {
         let earlier = self.waits.iter().take_while(|(other, _)| *other < ticket);
         for (other, wait) in earlier {
             if let Wish::Lease(lease) = &wait.wish
-                && self.model.lease_choices(lease, now_ms).contains(&id)
+                && self.model.lease_choices(lease, now_ms).0.contains(&id)
             {
                 return Err(format!("{ticket:?} got job {id} before {other:?}, {wait:?}"));
             }

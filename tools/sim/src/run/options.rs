@@ -19,13 +19,15 @@ pub enum FaultName {
     AttemptsOffByOne,
     /// A paused queue gives out jobs.
     PausedQueueLeased,
+    /// Jobs that are not matched yet start in spite of a constraint that lets none start.
+    UnmatchedLeased,
     /// "You joined that job" leaves before the record that keeps the job for whoever joined it.
     JoinAnsweredEarly,
 }
 
 impl FaultName {
     /// All of them.
-    pub const ALL: [FaultName; 8] = [
+    pub const ALL: [FaultName; 9] = [
         FaultName::AnswerBeforeSync,
         FaultName::GhostFrame,
         FaultName::TrimBeforeCommit,
@@ -33,6 +35,7 @@ impl FaultName {
         FaultName::DuplicateAnsweredEarly,
         FaultName::AttemptsOffByOne,
         FaultName::PausedQueueLeased,
+        FaultName::UnmatchedLeased,
         FaultName::JoinAnsweredEarly,
     ];
 }
@@ -58,6 +61,7 @@ impl Planted {
             FaultName::DuplicateAnsweredEarly => planted.engine.duplicate_answered_early = true,
             FaultName::AttemptsOffByOne => planted.engine.core.attempts_off_by_one = true,
             FaultName::PausedQueueLeased => planted.engine.core.paused_queue_leased = true,
+            FaultName::UnmatchedLeased => planted.engine.core.unmatched_leased = true,
             FaultName::JoinAnsweredEarly => planted.join_answered_early = true,
         }
         planted

@@ -165,7 +165,7 @@ impl Workload {
             name: Bytes::from(format!("limit-{}", self.rng.random_range(0..9))),
             matcher: self.matcher(),
             rate: self.some(&[rate]),
-            running_max: self.some(&[1, 2, 5]),
+            running_max: self.some(&[0, 1, 2, 5]),
         })
     }
 

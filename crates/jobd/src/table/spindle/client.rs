@@ -1,20 +1,21 @@
 //! Requests to a Spindle server: JSON over HTTP/1.1, connections kept for the next one.
 
-use std::net::{Shutdown, TcpStream as Socket};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::table::settings::SpindleServer;
+use super::server::SpindleServer;
+use super::stream::{Closable, Encryption, why};
 
 /// How long the server may take to accept, and how long to answer what it need not wait for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,29 +32,37 @@ const IDLE_AGE_MAX: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(super) struct Answer {
     pub status: StatusCode,
+    /// Where else to ask.
+    pub location: Option<String>,
     pub body: Bytes,
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) struct NoAnswer(pub String);
+pub(super) enum NoAnswer {
+    /// Not now.
+    Away(String),
+    /// Something that a person has to put right.
+    Wrong(String),
+}
 
 type Answered = Result<Answer, NoAnswer>;
 
 fn because(error: impl std::fmt::Display) -> NoAnswer {
-    NoAnswer(error.to_string())
+    NoAnswer::Away(error.to_string())
 }
 
 /// One connection.
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    /// The same socket again, to end our half of it while an answer may be on its way.
-    socket: Socket,
+    /// Ends our half of it, while an answer may be on its way.
+    end: oneshot::Sender<()>,
 }
 
 /// The server, and the connections to it that wait for their next use.
 pub(super) struct Client {
     server: SpindleServer,
+    encryption: Encryption,
     idle: Mutex<Vec<(Connection, Instant)>>,
 }
 
@@ -65,7 +74,7 @@ impl std::fmt::Debug for Client {
 
 impl Client {
     pub fn new(server: SpindleServer) -> Self {
-        Self { server, idle: Mutex::default() }
+        Self { server, encryption: Encryption::default(), idle: Mutex::default() }
     }
 
     pub fn server(&self) -> &SpindleServer {
@@ -76,7 +85,7 @@ impl Client {
     pub async fn ask(&self, method: Method, path: &str, body: Vec<u8>) -> Answered {
         let asked = async {
             let (mut connection, request) = self.begin(method, path, body).await?;
-            let answer = converse(&mut connection, request).await?;
+            let answer = converse(&mut connection.sender, request).await?;
             self.keep(connection);
             Ok(answer)
         };
@@ -94,23 +103,23 @@ impl Client {
         recall: oneshot::Receiver<()>,
     ) -> Result<Option<Answer>, NoAnswer> {
         let begun = timeout(PATIENCE, self.begin(Method::POST, path, body)).await;
-        let (mut connection, request) = begun.unwrap_or_else(|_| Err(silence(PATIENCE)))?;
-        let socket = connection.socket.try_clone().map_err(because)?;
+        let (Connection { mut sender, end }, request) =
+            begun.unwrap_or_else(|_| Err(silence(PATIENCE)))?;
         let answered = {
-            let answer = timeout(wait + PATIENCE, converse(&mut connection, request));
+            let answer = timeout(wait + PATIENCE, converse(&mut sender, request));
             tokio::pin!(answer);
             tokio::select! {
                 answered = &mut answer => answered.unwrap_or_else(|_| Err(silence(wait))).map(Some),
                 _ = recall => {
                     // It may be closed already.
-                    let _ = socket.shutdown(Shutdown::Write);
+                    let _ = end.send(());
                     let last = timeout(LAST_ANSWER, answer).await;
                     return Ok(last.ok().and_then(Result::ok).and_then(Result::ok));
                 }
             }
         };
         if answered.is_ok() {
-            self.keep(connection);
+            self.keep(Connection { sender, end });
         }
         answered
     }
@@ -147,13 +156,10 @@ impl Client {
         let address = (self.server.host.as_str(), self.server.port);
         let stream = TcpStream::connect(address).await.map_err(because)?;
         stream.set_nodelay(true).map_err(because)?;
-        let stream = stream.into_std().map_err(because)?;
-        let socket = stream.try_clone().map_err(because)?;
-        let stream = TcpStream::from_std(stream).map_err(because)?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(because)?;
-        // Whoever waits for an answer is told of its end, too.
-        tokio::spawn(connection);
-        Ok(Connection { sender, socket })
+        match &self.server.tls {
+            None => connected(stream).await,
+            Some(tls) => connected(self.encryption.begin(&self.server, tls, stream).await?).await,
+        }
     }
 
     fn keep(&self, connection: Connection) {
@@ -164,13 +170,31 @@ impl Client {
     }
 }
 
-async fn converse(connection: &mut Connection, request: Request<Full<Bytes>>) -> Answered {
-    let response = connection.sender.send_request(request).await.map_err(because)?;
+/// HTTP over a stream.
+async fn connected<S>(stream: S) -> Result<Connection, NoAnswer>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (stream, end) = Closable::new(stream);
+    let begun = http1::handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = begun.map_err(|error| why(&error))?;
+    // Whoever waits for an answer is told of its end, too.
+    tokio::spawn(connection);
+    Ok(Connection { sender, end })
+}
+
+async fn converse(
+    sender: &mut SendRequest<Full<Bytes>>,
+    request: Request<Full<Bytes>>,
+) -> Answered {
+    let response = sender.send_request(request).await.map_err(|error| why(&error))?;
     let status = response.status();
+    let location = response.headers().get(LOCATION).and_then(|place| place.to_str().ok());
+    let location = location.map(str::to_owned);
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    Ok(Answer { status, body: body.map_err(because)?.to_bytes() })
+    Ok(Answer { status, location, body: body.map_err(because)?.to_bytes() })
 }
 
 fn silence(patience: Duration) -> NoAnswer {
-    NoAnswer(format!("no answer for {} seconds", patience.as_secs()))
+    NoAnswer::Away(format!("no answer for {} seconds", patience.as_secs()))
 }

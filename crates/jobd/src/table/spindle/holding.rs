@@ -114,6 +114,7 @@ impl Holdings {
                 id: *id,
                 target: holding.target.clone(),
                 running: holding.is_started,
+                started_s: None,
             })
             .collect();
         owned.sort_unstable_by_key(|row| row.id);
@@ -146,7 +147,10 @@ mod tests {
         holdings.take(RowId(1));
         holdings.take(RowId(2));
         assert!(holdings.start(RowId(2)));
-        let owned = |id, running| Owned { id: RowId(id), target: "q".to_owned(), running };
+        let owned = |id, running| {
+            let target = "q".to_owned();
+            Owned { id: RowId(id), target, running, started_s: None }
+        };
         assert_eq!(holdings.owned(), [owned(1, false), owned(2, true)]);
     }
 

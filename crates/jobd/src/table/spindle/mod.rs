@@ -3,6 +3,9 @@
 mod client;
 mod holding;
 mod messages;
+mod server;
+mod stream;
 mod table;
 
+pub use server::{SpindleServer, SpindleUrl};
 pub(super) use table::SpindleTable;

@@ -14,12 +14,12 @@ use tracing::{debug, warn};
 use super::client::{Answer, Client, NoAnswer};
 use super::holding::{Beat, Holdings};
 use super::messages::{End, Extend, Given, Job, Problem, Wish};
+use super::server::SpindleServer;
 use crate::table::contract::{JobTable, TableError};
 use crate::table::leases::{Fate, Leased, Leases};
 use crate::table::row::{
     Claimed, Finish, Found, Judge, Mark, Owned, Pick, RowId, Status, Verdict, Written,
 };
-use crate::table::settings::SpindleServer;
 
 /// How long the server lets us wait for a job before we ask again.
 const WAIT_S: u64 = 30;
@@ -46,6 +46,9 @@ struct Shared {
     freed: Notify,
     lost: mpsc::UnboundedSender<RowId>,
 }
+
+const NOT_SPINDLE: &str = "that is not the HTTP address of a Spindle server: look at host, port \
+                           and path of spindle_url";
 
 /// What a request came to.
 enum Said {
@@ -124,9 +127,16 @@ impl Shared {
         TableError::Schema { table: self.describe(), problem: problem.into() }
     }
 
+    fn unanswered(&self, error: NoAnswer) -> TableError {
+        match error {
+            NoAnswer::Away(reason) => self.away(reason),
+            NoAnswer::Wrong(problem) => self.schema(problem),
+        }
+    }
+
     async fn ask(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Said, TableError> {
         let answered = self.client.ask(method, path, body).await;
-        self.sort(answered.map_err(|NoAnswer(reason)| self.away(reason))?)
+        self.sort(answered.map_err(|error| self.unanswered(error))?)
     }
 
     async fn post(&self, path: &str, body: &impl serde::Serialize) -> Result<Said, TableError> {
@@ -147,8 +157,15 @@ impl Shared {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(self.schema(format!("refuses this worker ({reason}); look at spindle_token")))
             }
-            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
-                Err(self.schema("that is not the HTTP address of a Spindle server"))
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Err(self.schema(NOT_SPINDLE)),
+            // A server that wants TLS and was not asked in it says so like this, and not in JSON.
+            StatusCode::BAD_REQUEST if problem.code.is_empty() => {
+                Err(self.schema(format!("{NOT_SPINDLE} (https:// for TLS)")))
+            }
+            status if status.is_redirection() => {
+                let place = answer.location.map(|place| format!(" to {place}"));
+                let place = place.unwrap_or_default();
+                Err(self.schema(format!("sends us elsewhere{place}: write that in spindle_url")))
             }
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Err(self.away(reason)),
             status if status.is_client_error() => {
@@ -280,7 +297,7 @@ impl Leases for SpindleTable {
         let answer = match asked {
             Ok(Some(answer)) => answer,
             Ok(None) => return Ok(None),
-            Err(NoAnswer(reason)) => return Err(shared.away(reason)),
+            Err(error) => return Err(shared.unanswered(error)),
         };
         if answer.status == StatusCode::NO_CONTENT {
             return Ok(None);
@@ -335,7 +352,7 @@ impl JobTable for SpindleTable {
         };
         match said {
             Said::Yes(answer) if is_list(&answer) => Ok(()),
-            _ => Err(self.shared.schema("that is not the HTTP address of a Spindle server")),
+            _ => Err(self.shared.schema(NOT_SPINDLE)),
         }
     }
 

@@ -1,35 +1,35 @@
 //! The protocols as bytes: requests are appended to a buffer, answers are recognised in one.
 //! Nothing here does I/O, and an answer that is not complete yet is no error.
 
+mod count;
 mod gearman;
-pub(crate) mod http;
+mod http;
 
+pub(crate) use count::waiting_jobs;
 use thiserror::Error;
 
-/// How long a lease lasts, in every add; long enough never to end during a run.
-pub(crate) const TTR_MS: u64 = 60_000;
-/// How long a job lives, in every add; longer than any run.
-pub(crate) const TTL_MS: u64 = 3_600_000;
+/// How long a lease lasts, in every submit; long enough never to end during a run.
+const TTR_MS: u64 = 60_000;
+/// How long a job lives, in every submit; longer than any run.
+const TTL_MS: u64 = 3_600_000;
 /// Answer lines of the text protocols are far shorter; a longer one is not an answer of theirs.
 const LINE_BYTES_MAX: usize = 512;
-/// No payload of the load is over 1 MiB; a larger size is a lie that would only fill memory.
+/// No payload of the load is longer; a larger size is a lie that would only fill memory.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 /// Which protocol a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
-    /// Workq's text protocol; the echo server is spoken to in it too.
+    /// Workq's text protocol; the echo is spoken to in it too.
     Workq,
     /// beanstalkd's text protocol.
     Beanstalkd,
     /// Gearman's binary protocol, jobs in the background.
     Gearman,
-    /// The same with foreground jobs: the submitter waits for the result.
-    GearmanForeground,
-    /// HTTP, submits only.
-    Http(http::Submits),
-    /// Requests in Workq's protocol to a server that sends each of this length back.
-    Frames(usize),
+    /// The native API over HTTP, one job a request, in JSON; submits only.
+    Api,
+    /// Jobq over HTTP, in JSON; creates only.
+    Jobq,
 }
 
 /// What a server said to one request.
@@ -48,8 +48,6 @@ pub(crate) enum Answer<'a> {
     TimedOut,
     /// A sleeping worker is to ask again.
     Awake,
-    /// The result of a job that its submitter waits for.
-    Result(&'a [u8]),
     /// The server refused; the line says why.
     Refused(&'a [u8]),
 }
@@ -74,67 +72,61 @@ impl Wire {
         match self {
             Self::Workq => decode_workq(input),
             Self::Beanstalkd => decode_beanstalkd(input),
-            Self::Gearman | Self::GearmanForeground => gearman::decode(input),
-            Self::Http(_) => http::decode(input),
-            Self::Frames(bytes) => Ok((input.len() >= bytes).then_some((Answer::Ok, bytes))),
+            Self::Gearman => gearman::decode(input),
+            Self::Api | Self::Jobq => http::decode(input),
         }
     }
 
-    /// Whether workers are woken and ask again, and hear nothing of a finish but errors.
-    pub(crate) fn is_gearman(self) -> bool {
-        matches!(self, Self::Gearman | Self::GearmanForeground)
-    }
-
-    /// Whether jobs can be leased and finished by it, and not only submitted.
-    pub(crate) fn has_workers(self) -> bool {
-        !matches!(self, Self::Http(_) | Self::Frames(_))
+    /// Whether payloads are text, because they stand in JSON.
+    pub(crate) fn is_text(self) -> bool {
+        matches!(self, Self::Api | Self::Jobq)
     }
 
     /// The requests that point a fresh connection at `queue`, one answer each.
     pub(crate) fn greetings(self, queue: &str, leases: bool) -> Vec<Vec<u8>> {
         match (self, leases) {
-            (Self::Workq | Self::Frames(_) | Self::Http(_), _) => vec![],
-            (Self::Gearman | Self::GearmanForeground, false) => vec![],
-            (Self::Gearman | Self::GearmanForeground, true) => vec![gearman::greeting(queue)],
+            (Self::Gearman, true) => vec![gearman::greeting(queue)],
             (Self::Beanstalkd, false) => vec![format!("use {queue}\r\n").into_bytes()],
             (Self::Beanstalkd, true) => {
                 vec![format!("watch {queue}\r\n").into_bytes(), b"ignore default\r\n".to_vec()]
             }
+            (Self::Workq | Self::Gearman | Self::Api | Self::Jobq, _) => vec![],
         }
     }
 
-    /// The parts of a request to take a job: up to where Workq's job id goes, up to where the
-    /// payload goes, and what follows it.
-    pub(crate) fn add_parts(self, queue: &str, payload_bytes: usize) -> AddParts {
-        let (head, tail, end) = match self {
-            Self::Http(submits) => return http::add_parts(submits, queue, payload_bytes),
-            Self::Workq | Self::Frames(_) => {
-                let tail = format!(" {queue} {TTR_MS} {TTL_MS} {payload_bytes}\r\n");
-                (b"add ".to_vec(), tail.into_bytes(), b"\r\n".as_slice())
+    /// What the submits of all jobs share.
+    pub(crate) fn submit_parts(self, queue: &str, payload_bytes: usize) -> SubmitParts {
+        match self {
+            Self::Workq => SubmitParts {
+                head: b"add ".to_vec(),
+                tail: format!(" {queue} {TTR_MS} {TTL_MS} {payload_bytes}\r\n").into_bytes(),
+                end: b"\r\n",
+            },
+            Self::Beanstalkd => SubmitParts {
+                head: format!("put 0 0 {} {payload_bytes}\r\n", TTR_MS / 1000).into_bytes(),
+                tail: vec![],
+                end: b"\r\n",
+            },
+            Self::Gearman => SubmitParts {
+                head: gearman::submit_head(queue, payload_bytes),
+                tail: vec![],
+                end: b"",
+            },
+            Self::Api => {
+                let body = format!("{{\"queue\":\"{queue}\",\"payload\":\"");
+                http::submit_parts("/api/v1/jobs", &body, payload_bytes)
             }
-            Self::Beanstalkd => {
-                let head = format!("put 0 0 {} {payload_bytes}\r\n", TTR_MS / 1000);
-                (head.into_bytes(), vec![], b"\r\n".as_slice())
-            }
-            Self::Gearman | Self::GearmanForeground => {
-                let is_foreground = self == Self::GearmanForeground;
-                (gearman::add_head(queue, payload_bytes, is_foreground), vec![], b"".as_slice())
-            }
-        };
-        AddParts { head, tail, end }
+            Self::Jobq => http::submit_parts("/api/v0/job/create", "{\"d\":\"", payload_bytes),
+        }
     }
 
-    /// Appends a request for a job; `wait` is false for one that must not wait.
-    pub(crate) fn encode_lease(self, queue: &str, wait: bool, out: &mut Vec<u8>) {
-        match (self, wait) {
-            (Self::Workq | Self::Frames(_) | Self::Http(_), _) => {
-                out.extend_from_slice(b"lease ");
-                out.extend_from_slice(queue.as_bytes());
-                out.extend_from_slice(if wait { b" 60000\r\n" } else { b" 0\r\n" });
-            }
-            (Self::Beanstalkd, true) => out.extend_from_slice(b"reserve\r\n"),
-            (Self::Beanstalkd, false) => out.extend_from_slice(b"reserve-with-timeout 0\r\n"),
-            (Self::Gearman | Self::GearmanForeground, _) => gearman::encode_grab(out),
+    /// Appends a request for a job of `queue`. None is made over HTTP.
+    pub(crate) fn encode_lease(self, queue: &str, out: &mut Vec<u8>) {
+        match self {
+            Self::Workq => out.extend_from_slice(format!("lease {queue} 60000\r\n").as_bytes()),
+            Self::Beanstalkd => out.extend_from_slice(b"reserve\r\n"),
+            Self::Gearman => gearman::encode_grab(out),
+            Self::Api | Self::Jobq => {}
         }
     }
 
@@ -143,28 +135,22 @@ impl Wire {
         gearman::encode_sleep(out);
     }
 
-    /// Appends the request that finishes the job the server calls `id`. A submitter that waits is
-    /// sent the job's number as the result, so that it can check whose it is.
-    pub(crate) fn encode_finish(self, id: &[u8], number: u64, out: &mut Vec<u8>) {
-        match self {
-            Self::Gearman => gearman::encode_finish(id, b"", out),
-            Self::GearmanForeground => gearman::encode_finish(id, &number.to_le_bytes(), out),
-            Self::Workq | Self::Frames(_) | Self::Http(_) => {
-                out.extend_from_slice(b"complete ");
-                out.extend_from_slice(id);
-                out.extend_from_slice(b" 0\r\n\r\n");
-            }
-            Self::Beanstalkd => {
-                out.extend_from_slice(b"delete ");
-                out.extend_from_slice(id);
-                out.extend_from_slice(b"\r\n");
-            }
-        }
+    /// Appends the request that finishes the job the server calls `id`. None is made over HTTP.
+    pub(crate) fn encode_finish(self, id: &[u8], out: &mut Vec<u8>) {
+        let (before, after): (&[u8], &[u8]) = match self {
+            Self::Workq => (b"complete ", b" 0\r\n\r\n"),
+            Self::Beanstalkd => (b"delete ", b"\r\n"),
+            Self::Gearman => return gearman::encode_finish(id, out),
+            Self::Api | Self::Jobq => return,
+        };
+        out.extend_from_slice(before);
+        out.extend_from_slice(id);
+        out.extend_from_slice(after);
     }
 }
 
 /// The bytes of a submit that all jobs of a family share.
-pub(crate) struct AddParts {
+pub(crate) struct SubmitParts {
     /// Up to where Workq's job id goes.
     pub(crate) head: Vec<u8>,
     /// From there to where the payload goes.
@@ -267,7 +253,6 @@ mod tests {
     #[test]
     fn workq_answers_come_out_with_their_last_byte() {
         check(Wire::Workq, b"+OK\r\n", Answer::Ok);
-        check(Wire::Frames(3), b"add", Answer::Ok);
         check(Wire::Workq, b"-TIMEOUT\r\n", Answer::TimedOut);
         check(Wire::Workq, b"-NOT-FOUND\r\n", Answer::Refused(b"-NOT-FOUND"));
         let id = b"61a444a0-6128-41c0-8078-cc757d3bd2d8".as_slice();
@@ -326,12 +311,12 @@ mod tests {
     #[test]
     fn requests_are_spelled_as_the_protocols_ask() {
         let mut out = vec![];
-        Wire::Workq.encode_lease("q", true, &mut out);
-        Wire::Workq.encode_finish(b"ID", 3, &mut out);
+        Wire::Workq.encode_lease("q", &mut out);
+        Wire::Workq.encode_finish(b"ID", &mut out);
         assert_eq!(out, b"lease q 60000\r\ncomplete ID 0\r\n\r\n");
         out.clear();
-        Wire::Beanstalkd.encode_lease("q", true, &mut out);
-        Wire::Beanstalkd.encode_finish(b"7", 3, &mut out);
+        Wire::Beanstalkd.encode_lease("q", &mut out);
+        Wire::Beanstalkd.encode_finish(b"7", &mut out);
         assert_eq!(out, b"reserve\r\ndelete 7\r\n");
     }
 }

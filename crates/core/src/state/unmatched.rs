@@ -1,0 +1,180 @@
+//! A constraint that lets none of its jobs start (`running_max` 0) holds from the moment it is put.
+//! Jobs that come later are matched before they are taken; those that are there are matched one
+//! after the other, in the order of their numbers. Until its turn comes, a job of a queue that the
+//! constraint may take does not start: whether it falls under it nobody knows yet.
+//!
+//! Other limits do not need this: until all jobs are matched, more may run than they allow.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::*;
+use crate::event::ConstraintSet;
+use crate::job::JobId;
+use crate::queue::QueueScope;
+
+/// Groups that compete again in one step; as many jobs as are matched in one.
+const FREED_AT_ONCE: usize = 512;
+
+/// A constraint that lets none start, while jobs that were there are still to be matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stop {
+    /// Jobs that were there have numbers below this.
+    below: u64,
+    /// The revision it was put with.
+    revision: u64,
+    queues: QueueScope,
+}
+
+/// What is kept from starting because it is still to be matched.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Unmatched {
+    /// By the constraint's number.
+    stops: BTreeMap<u32, Stop>,
+    /// Groups that do not compete, by the number of their first job: queue and group. An index:
+    /// groups come here when a lease meets them.
+    aside: BTreeMap<u64, (u32, u32)>,
+    /// Of these, groups of jobs with numbers below this are to compete again.
+    freed_below: u64,
+}
+
+impl Unmatched {
+    /// The first job of a group that is aside is another one now.
+    pub(crate) fn no_longer(&mut self, id: u64) {
+        self.aside.remove(&id);
+    }
+}
+
+impl State {
+    /// All jobs there are have numbers below this.
+    pub(crate) fn ids_end(&self) -> u64 {
+        self.by_id.last().map_or(0, |handle| self.id_of(handle).saturating_add(1))
+    }
+
+    /// Jobs numbered below this may still have to be matched against a constraint that lets none
+    /// start; 0 if it is no such constraint, or all have been.
+    pub fn unmatched_below(&self, number: u32) -> u64 {
+        self.unmatched.stops.get(&number).map_or(0, |stop| stop.below)
+    }
+
+    /// Whether jobs are kept from starting until they are matched.
+    pub fn has_unmatched(&self) -> bool {
+        !self.unmatched.stops.is_empty()
+    }
+
+    /// The jobs that a constraint keeps from starting, as far as its queues go.
+    fn kept_by(&self, stop: &Stop) -> Range<u64> {
+        let server = &self.server;
+        let matched = server.relabelled_revision >= stop.revision;
+        (if matched { server.relabelled_below } else { 0 })..stop.below
+    }
+
+    /// Numbers of jobs of a queue that may not start because they are still to be matched.
+    pub(crate) fn unmatched_in(&self, queue: &[u8]) -> Vec<Range<u64>> {
+        let stops = self.unmatched.stops.values().filter(|stop| stop.queues.takes(queue));
+        stops.map(|stop| self.kept_by(stop)).filter(|range| !range.is_empty()).collect()
+    }
+
+    /// The constraints that keep a job from starting until it is matched.
+    pub fn unmatched_by(&self, queue: &[u8], id: JobId) -> impl Iterator<Item = &Constraint> {
+        let keeps =
+            move |stop: &Stop| self.kept_by(stop).contains(&id.0) && stop.queues.takes(queue);
+        let stops = self.unmatched.stops.iter().filter(move |(_, stop)| keeps(stop));
+        stops.filter_map(|(number, _)| self.constraint(*number))
+    }
+
+    // ---- how it begins and ends ----
+
+    /// A constraint was put, or is told again.
+    pub(super) fn note_stop(&mut self, set: &ConstraintSet, revision: u64, changed: bool) {
+        let number = set.constraint.number;
+        if !changed {
+            return;
+        }
+        self.forget_stop(number);
+        if set.unmatched_below > 0 {
+            let queues = QueueScope::of(&set.constraint.matcher);
+            let stop = Stop { below: set.unmatched_below, revision, queues };
+            self.unmatched.stops.insert(number, stop);
+        }
+    }
+
+    /// The constraint is another one, or gone: what it kept aside competes again.
+    pub(super) fn forget_stop(&mut self, number: u32) {
+        if self.unmatched.stops.remove(&number).is_some() {
+            self.unmatched.freed_below = u64::MAX;
+        }
+    }
+
+    /// More of the jobs that were there are matched.
+    pub(super) fn on_relabelled_further(&mut self) {
+        let (revision, below) = (self.server.relabelled_revision, self.server.relabelled_below);
+        let Unmatched { stops, aside, freed_below } = &mut self.unmatched;
+        if stops.is_empty() && aside.is_empty() {
+            return;
+        }
+        if below == u64::MAX {
+            stops.retain(|_, stop| stop.revision > revision);
+        }
+        *freed_below = below.max(*freed_below);
+        self.free_aside();
+    }
+
+    // ---- groups that are aside ----
+
+    /// The first job of a group is still to be matched: the group does not compete until it is, or
+    /// until another job comes first. An index only, nothing that is told in the log.
+    pub(crate) fn put_aside(&mut self, queue_number: u32, number: u32) {
+        let State { slots, queues, unmatched, .. } = self;
+        let Some(queue) = queues.get_mut(queue_number as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let Queue { groups, heads, .. } = queue;
+        let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
+        let Some((head, first)) = group.head.zip(group.ready.first()) else { return };
+        heads[usize::from(group.large)].remove(&(head, number));
+        let id = slots[first].id.get();
+        group.aside = Some(id);
+        unmatched.aside.insert(id, (queue_number, number));
+        // Others wait for what it finds out about its bucket.
+        if let Some(label) = group.probes.take() {
+            self.promote(label, queue_number);
+        }
+    }
+
+    /// Whether groups that are aside are to compete again.
+    pub(super) fn frees_aside(&self) -> bool {
+        self.unmatched.freed_below > 0
+    }
+
+    /// Some groups compete again. Those whose first job still may not start are put aside anew by
+    /// the next lease.
+    pub(super) fn free_aside(&mut self) {
+        for _ in 0..FREED_AT_ONCE {
+            match self.unmatched.aside.first_key_value().map(|(id, at)| (*id, *at)) {
+                Some((id, at)) if id < self.unmatched.freed_below => {
+                    self.unmatched.aside.remove(&id);
+                    self.compete_again(at);
+                }
+                _ => {
+                    self.unmatched.freed_below = 0;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn compete_again(&mut self, (queue_number, number): (u32, u32)) {
+        let State { queues, promoted, .. } = self;
+        let Some(queue) = queues.get_mut(queue_number as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let Queue { groups, heads, .. } = queue;
+        let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
+        group.aside = None;
+        if let Some(head) = group.head {
+            heads[usize::from(group.large)].insert((head, number));
+            promoted.insert(queue_number);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! How often a job is tried: its own limits, else its queue's, else its protocol's.
+
+use crate::job::{Backoff, JobImage, Origin, Rare};
+use crate::queue::QueueSettings;
+use crate::state::{Policy, State};
+
+/// Who set a limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// The submit that brought the job.
+    Job,
+    /// The settings of the job's queue.
+    Queue,
+    /// Nobody: it is the default of the door the job came through.
+    Protocol,
+}
+
+/// A limit that is in force, and who set it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limit<T> {
+    /// The limit.
+    pub value: T,
+    /// Who set it.
+    pub from: Source,
+}
+
+impl<T> Limit<T> {
+    fn resolve(own: Option<T>, queue: Option<T>, protocol: T) -> Limit<T> {
+        match (own, queue) {
+            (Some(value), _) => Limit { value, from: Source::Job },
+            (None, Some(value)) => Limit { value, from: Source::Queue },
+            (None, None) => Limit { value: protocol, from: Source::Protocol },
+        }
+    }
+}
+
+/// The limits of a job that are in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tries {
+    /// Most leases; 0 means no limit.
+    pub attempts_max: Limit<u32>,
+    /// Most failures; 0 means no limit.
+    pub fails_max: Limit<u32>,
+    /// Wait between failures.
+    pub backoff: Limit<Backoff>,
+}
+
+impl Tries {
+    fn resolve(own: Option<&Rare>, queue: Option<&QueueSettings>, protocol: &Policy) -> Tries {
+        Tries {
+            attempts_max: Limit::resolve(
+                own.and_then(|own| own.attempts_max),
+                queue.and_then(|queue| queue.attempts_max),
+                protocol.attempts_max,
+            ),
+            fails_max: Limit::resolve(
+                own.and_then(|own| own.fails_max),
+                queue.and_then(|queue| queue.fails_max),
+                protocol.fails_max,
+            ),
+            backoff: Limit::resolve(
+                own.and_then(|own| own.backoff),
+                queue.and_then(|queue| queue.backoff),
+                protocol.backoff,
+            ),
+        }
+    }
+
+    /// Whether a job with so many leases may have no other.
+    pub fn is_last_attempt(&self, attempts: u32) -> bool {
+        let max = self.attempts_max.value;
+        max > 0 && attempts >= max
+    }
+
+    /// Whether a job with so many failures may have no other.
+    pub fn is_last_failure(&self, fails: u32) -> bool {
+        let max = self.fails_max.value;
+        max > 0 && fails >= max
+    }
+}
+
+impl State {
+    /// The limits of a live job.
+    pub(crate) fn tries(&self, number: u32) -> Tries {
+        let slot = self.slot(number);
+        let queue = self.queue_at(slot.queue).map(|queue| queue.settings());
+        Tries::resolve(slot.find_rare(), queue, self.policy(slot.origin()))
+    }
+
+    /// The limits that are in force now for a job, finished or not, as its image tells it.
+    pub fn tries_of(&self, image: &JobImage) -> Tries {
+        let queue = self.queue(&image.queue).map(|queue| queue.settings());
+        Tries::resolve(image.rare.as_deref(), queue, self.policy(image.origin()))
+    }
+
+    fn policy(&self, origin: Origin) -> &Policy {
+        self.defaults().policy(origin)
+    }
+}

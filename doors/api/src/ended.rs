@@ -1,0 +1,113 @@
+//! Why a lease is over: what a worker is told that comes too late with its token.
+
+use spindle_core::command::Claim;
+use spindle_core::job::{Attempt, Cause};
+use spindle_core::{JobImage, Rejection, Status};
+use spindle_engine::{Refused, Which};
+use utoipa::ToSchema;
+
+use crate::api::Api;
+use spindle_http::{Code, Problem};
+
+/// Why a lease has ended, for programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ToSchema)]
+#[schema(rename_all = "snake_case")]
+pub(crate) enum LeaseEnd {
+    /// Somebody cancelled the job.
+    Cancelled,
+    /// The job is done or dead, or this attempt's end was told before.
+    Finished,
+    /// The lease ran out. The job waits for another attempt, or that was its last.
+    Timeout,
+    /// The lease ran out or was given back, and another worker has the job.
+    LeasedAgain,
+    /// The job was given back.
+    Released,
+}
+
+/// A lease that has ended, RFC 9457.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only described: a problem is written as all others are")]
+pub(crate) struct LeaseEndedBody {
+    /// `urn:spindle:problem:` and the code.
+    r#type: String,
+    /// What the code means.
+    title: String,
+    /// The HTTP status.
+    #[schema(example = 409)]
+    status: u16,
+    /// Stable: for programs.
+    #[schema(example = "lease_not_live")]
+    code: String,
+    /// What happened here: for people.
+    detail: String,
+    /// With `lease_not_live`: why. There may be more words one day.
+    reason: Option<LeaseEnd>,
+}
+
+impl LeaseEnd {
+    fn word(self) -> &'static str {
+        match self {
+            LeaseEnd::Cancelled => "cancelled",
+            LeaseEnd::Finished => "finished",
+            LeaseEnd::Timeout => "timeout",
+            LeaseEnd::LeasedAgain => "leased_again",
+            LeaseEnd::Released => "released",
+        }
+    }
+
+    fn detail(self) -> &'static str {
+        match self {
+            LeaseEnd::Cancelled => "somebody cancelled the job: drop the work",
+            LeaseEnd::Finished => "the attempt or the job has ended already: drop the work",
+            LeaseEnd::Timeout => "the lease ran out: drop the work and lease again",
+            LeaseEnd::LeasedAgain => "another worker has the job by now: drop the work",
+            LeaseEnd::Released => "the job was given back: drop the work and lease again",
+        }
+    }
+
+    /// How the lease of an attempt ended that is not live any more.
+    fn of(image: &JobImage, attempt: u32) -> LeaseEnd {
+        // After a retry by hand attempts are counted anew: the newest one of this number.
+        let told = image.history.iter().rev().find(|past| past.attempt == attempt);
+        let cause = told.map(Attempt::cause);
+        match image.status() {
+            Status::Leased => LeaseEnd::LeasedAgain,
+            _ if image.is_cancelled() || cause == Some(Cause::Cancelled) => LeaseEnd::Cancelled,
+            Status::Done => LeaseEnd::Finished,
+            Status::Dead if image.attempts > attempt => LeaseEnd::Finished,
+            _ => match cause {
+                Some(Cause::Released | Cause::HolderGone | Cause::Restarted | Cause::Undone) => {
+                    LeaseEnd::Released
+                }
+                // Of many attempts only the first and the last are remembered.
+                Some(Cause::Timeout) | None => LeaseEnd::Timeout,
+                Some(_) => LeaseEnd::Finished,
+            },
+        }
+    }
+}
+
+/// In the words of a lease: its job's end is its end.
+pub(crate) async fn lease_ended(api: &Api, claim: Claim, refused: Refused) -> Problem {
+    let is_over = matches!(
+        refused,
+        Refused::Rejected(Rejection::NotHeld | Rejection::Finished | Rejection::NotFound, _)
+    );
+    let Claim::Token { id, attempt, .. } = claim else { return refused.into() };
+    if !is_over {
+        return refused.into();
+    }
+    let (image, gate) = match api.engine().job(Which::Id(id)) {
+        Ok(read) => read,
+        Err(error) => return error.into(),
+    };
+    api.desk().durable(gate).await;
+    match image {
+        Some(image) => {
+            let end = LeaseEnd::of(&image, attempt);
+            Problem::new(Code::LeaseNotLive, end.detail()).with("reason", end.word())
+        }
+        None => Problem::new(Code::LeaseGone, "the job is gone: deleted, or its time has passed"),
+    }
+}

@@ -1,0 +1,141 @@
+//! What a row of the table asks for, done to one server.
+//!
+//! Every run accounts for every job: what a worker is handed is compared byte by byte, each job must
+//! be handed out and finished exactly once, and afterwards the server itself must count as many
+//! jobs as were acknowledged and not finished.
+
+use crate::load::{self, Checker, Jobs, Plan};
+use crate::peer::sqlite;
+use crate::process;
+use crate::report::Figures;
+use crate::server::{Running, Server};
+use crate::suite::Load;
+use crate::wire::waiting_jobs;
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+
+/// What the log of a waiting job takes at most, with what is prepared ahead.
+pub(crate) const DISK_BYTES_PER_JOB: u64 = 600;
+/// Every server first gets a twentieth of the run, at least this many jobs, that nobody counts.
+const WARM_UP_JOBS_MIN: u64 = 200;
+/// A script is that much slower than a server, and gets a share of the jobs.
+const SCRIPT_SHARE: u64 = 30;
+/// A run among waiting jobs has one job for so many of them.
+const WAITING_PER_JOB: u64 = 500;
+
+/// Measures a fresh server once. `half_load` is half the rate that the first server of the round
+/// took in closed loop, once it is known.
+pub(crate) fn once(
+    server: &Server,
+    load: Load,
+    jobs: u64,
+    half_load: &mut Option<f64>,
+    dir: &Path,
+) -> Result<Figures> {
+    if let Server::PythonSqlite { python } = server {
+        return sqlite::creates(python, dir, jobs / SCRIPT_SHARE);
+    }
+    let mut site = Site::open(server, dir)?;
+    let warm_up = (jobs / 20).max(WARM_UP_JOBS_MIN);
+    match load {
+        Load::LifeCycles { connections } => {
+            site.play(Plan::life_cycles(warm_up, connections))?;
+            site.play(Plan::life_cycles(jobs, connections))
+        }
+        Load::Submits { connections, depth } => {
+            site.play(Plan::submits(warm_up, connections, depth))?;
+            site.play(Plan::submits(jobs, connections, depth))
+        }
+        Load::OpenLoop { connections } => {
+            let plan = Plan::submits(jobs, connections, 1);
+            let full = site.play(plan)?.rate_per_s.context("a run has a rate")?;
+            site.play(Plan { rate_per_s: Some(*half_load.get_or_insert(full / 2.0)), ..plan })
+        }
+        Load::Waiting | Load::WaitingBesideFew => {
+            let filled = site.fill(jobs)?;
+            Ok(Figures { start_s: site.restart()?.start_s, ..filled })
+        }
+    }
+}
+
+/// What is done while so many jobs wait, of which there are as many afterwards.
+pub(crate) fn among_waiting(waiting: u64) -> [(&'static str, Plan); 3] {
+    let count = (waiting / WAITING_PER_JOB).max(1);
+    [
+        ("life cycles", Plan::life_cycles(count, 8)),
+        ("submits", Plan::submits(count, 8, 1)),
+        ("drains", Plan::drains(count, 8)),
+    ]
+}
+
+/// A running server, and what it was sent since its first start.
+pub(crate) struct Site {
+    running: Running,
+    jobs: Jobs,
+    submitted: u64,
+    finished: u64,
+    checker: Checker,
+}
+
+impl Site {
+    /// Starts a server on an empty folder.
+    pub(crate) fn open(server: &Server, dir: &Path) -> Result<Self> {
+        let running = server.start(dir)?;
+        let jobs = Jobs::fresh(running.wire());
+        Ok(Self { running, jobs, submitted: 0, finished: 0, checker: Checker::default() })
+    }
+
+    /// Lets so many jobs wait.
+    pub(crate) fn fill(&mut self, jobs: u64) -> Result<Figures> {
+        self.play(Plan::submits(jobs, 8, 32))
+    }
+
+    /// Plays a plan, reads what it cost the server, and accounts for every job.
+    pub(crate) fn play(&mut self, plan: Plan) -> Result<Figures> {
+        let pid = self.running.pid();
+        let plan = Plan { first: self.submitted, ..plan };
+        let before = process::cpu_time(pid)?;
+        let outcome = load::run(self.running.address, &self.jobs, plan, &mut self.checker)?;
+        let cpu = process::cpu_time(pid)?.saturating_sub(before);
+        let resident_peak_kib = process::resident_peak_kib(pid)?;
+        self.submitted += plan.submits;
+        self.finished += plan.finishes;
+        self.account()?;
+        let jobs = plan.submits.max(plan.finishes) as f64;
+        Ok(Figures {
+            rate_per_s: Some(jobs / outcome.elapsed.as_secs_f64()),
+            arrivals_per_s: plan.rate_per_s,
+            submit: outcome.submit.percentiles(),
+            lease: outcome.lease.percentiles(),
+            finish: outcome.finish.percentiles(),
+            server_cpu_us_per_job: Some(cpu.as_secs_f64() * 1e6 / jobs),
+            resident_peak_mib: Some(resident_peak_kib as f64 / 1024.0),
+            start_s: None,
+        })
+    }
+
+    /// Kills the server and starts it again on the same folder: the time from the start of its
+    /// process to its first answer. What it acknowledged must be there.
+    pub(crate) fn restart(&mut self) -> Result<Figures> {
+        let queue = self.jobs.queue().to_owned();
+        let wire = self.running.wire();
+        let took = self.running.restart(|address| waiting_jobs(wire, address, &queue).map(drop))?;
+        self.account().context("after the start")?;
+        Ok(Figures { start_s: Some(took.as_secs_f64()), ..Figures::default() })
+    }
+
+    fn account(&self) -> Result<()> {
+        self.checker.verdict(self.finished)?;
+        if !self.running.keeps_jobs() {
+            return Ok(());
+        }
+        let counted = waiting_jobs(self.running.wire(), self.running.address, self.jobs.queue())?;
+        let expected = self.submitted - self.finished;
+        ensure!(
+            counted == expected,
+            "the server counts {counted} waiting jobs, and not the {expected} that it has \
+             acknowledged and that nobody has finished"
+        );
+        Ok(())
+    }
+}

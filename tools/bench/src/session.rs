@@ -1,0 +1,250 @@
+//! One session: which suites, beside whom, round by round, and whether their gates are met.
+
+use crate::cli::SuiteArgs;
+use crate::machine::{Machine, require_disk, require_room};
+use crate::process;
+use crate::report::{Figures, Judgement, Report, Scenario};
+use crate::run::{self, DISK_BYTES_PER_JOB, Site};
+use crate::server::Server;
+use crate::suite::{AGAINST, Bound, Door, FEW, Figure, Load, Peer, SUITES, Suite};
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+
+/// With `--quick` a suite has one job for so many.
+const QUICK_DIVISOR: u64 = 100;
+const RUNS: u32 = 5;
+
+/// `suite`.
+pub(crate) fn run(args: &SuiteArgs) -> Result<()> {
+    require_disk(&args.dir)?;
+    let session = Session {
+        args,
+        spindle: spindle(args)?,
+        divisor: if args.quick { QUICK_DIVISOR } else { 1 },
+        runs: args.runs.unwrap_or(if args.quick { 1 } else { RUNS }),
+    };
+    let machine = Machine::inspect(&args.dir)?;
+    eprintln!("{}", machine.describe());
+    let mut report = Report { machine, scenarios: vec![], gates: vec![] };
+    let mut failures = vec![];
+    for suite in SUITES.iter().filter(|suite| session.is_chosen(suite)) {
+        // A suite that cannot be measured must not cost the figures of the others.
+        match session.measure(suite) {
+            Ok((scenarios, gates)) => {
+                report.scenarios.extend(scenarios);
+                report.gates.extend(gates);
+            }
+            Err(error) => {
+                eprintln!("{}: {error:#}", suite.name);
+                failures.push(format!("{}: {error:#}", suite.name));
+            }
+        }
+    }
+    report.publish(args.json.as_deref())?;
+    if !failures.is_empty() {
+        bail!("{} suites could not be measured:\n{}", failures.len(), failures.join("\n"));
+    }
+    let missed = report.gates.iter().filter(|gate| gate.met == Some(false)).count();
+    if args.quick {
+        println!("\n--quick: the runs are too small to judge by.");
+    } else if missed > 0 {
+        bail!("{missed} of {} gates are not met", report.gates.len());
+    }
+    Ok(())
+}
+
+/// The program to measure.
+fn spindle(args: &SuiteArgs) -> Result<PathBuf> {
+    let program = match &args.spindle {
+        Some(program) => program.clone(),
+        None => std::env::current_exe()?.with_file_name("spindle"),
+    };
+    ensure!(
+        program.is_file(),
+        "there is no program {}: build it, or name one with --spindle PROGRAM",
+        program.display()
+    );
+    Ok(program)
+}
+
+/// What the suites of a session share.
+struct Session<'a> {
+    args: &'a SuiteArgs,
+    spindle: PathBuf,
+    divisor: u64,
+    runs: u32,
+}
+
+/// One of those that take turns.
+struct Contestant {
+    server: Server,
+    name: String,
+    jobs: u64,
+}
+
+impl Session<'_> {
+    fn is_chosen(&self, suite: &Suite) -> bool {
+        let only = &self.args.only;
+        match (only.is_empty(), &self.args.against) {
+            (true, Some(_)) => AGAINST.contains(&suite.name),
+            (true, None) => true,
+            (false, _) => only.iter().any(|name| name == suite.name),
+        }
+    }
+
+    fn measure(&self, suite: &Suite) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
+        let contestants = self.contestants(suite)?;
+        let jobs: u64 = contestants.iter().map(|contestant| contestant.jobs).sum();
+        require_room(&self.args.dir, jobs * DISK_BYTES_PER_JOB, suite.name)?;
+        let scenarios = match suite.load {
+            Load::WaitingBesideFew => self.take_turns_waiting(suite, &contestants)?,
+            _ => vec![self.take_turns(suite, &contestants)?],
+        };
+        let mut judgements = vec![];
+        for (figure, beside, bound) in self.gates(suite) {
+            let before = judgements.len();
+            judgements.extend(scenarios.iter().filter_map(|scenario| {
+                let theirs = beside.map(|place| &scenario.series[place]);
+                Judgement::of(&scenario.title, figure, &scenario.series[0], theirs, bound)
+            }));
+            ensure!(judgements.len() > before, "no run has the figure {figure:?}");
+        }
+        Ok((scenarios, judgements))
+    }
+
+    /// Spindle, and behind it its peers in this suite or the other program.
+    fn contestants(&self, suite: &Suite) -> Result<Vec<Contestant>> {
+        let (door, jobs) = (suite.door, suite.jobs / self.divisor);
+        let of_ours = |program: &Path| Server::Spindle { program: program.to_owned(), door };
+        let ours = of_ours(&self.spindle);
+        let mut contestants = vec![Contestant { name: ours.name(), server: ours, jobs }];
+        if let Some(program) = &self.args.against {
+            let name = format!("against: {}", program.display());
+            contestants.push(Contestant { name, server: of_ours(program), jobs });
+            return Ok(contestants);
+        }
+        for peer in suite.peers {
+            contestants.push(match self.peer(*peer)? {
+                Some(server) => Contestant { name: server.name(), server, jobs },
+                None => Contestant {
+                    name: format!("spindle, {FEW} waiting"),
+                    server: of_ours(&self.spindle),
+                    jobs: FEW,
+                },
+            });
+        }
+        Ok(contestants)
+    }
+
+    /// What to start as a peer, unless that is Spindle itself.
+    fn peer(&self, peer: Peer) -> Result<Option<Server>> {
+        let programs = self.args.programs.clone();
+        Ok(Some(match peer {
+            Peer::Beanstalkd => Server::Beanstalkd { program: programs.beanstalkd, synced: false },
+            Peer::BeanstalkdSynced => {
+                Server::Beanstalkd { program: programs.beanstalkd, synced: true }
+            }
+            Peer::Gearmand => Server::Gearmand { program: programs.gearmand },
+            Peer::EchoSynced => Server::EchoSynced,
+            Peer::BareAxum => Server::BareAxum { threads: self.http_threads()? },
+            Peer::PythonSqlite => Server::PythonSqlite { python: programs.python },
+            Peer::FewWaiting => return Ok(None),
+        }))
+    }
+
+    /// How many threads of Spindle serve HTTP.
+    fn http_threads(&self) -> Result<usize> {
+        let server = Server::Spindle { program: self.spindle.clone(), door: Door::Api };
+        let running = server.start(&self.args.dir)?;
+        let threads = process::threads_named(running.pid(), "spindle-http")?;
+        ensure!(threads > 0, "no thread of {} is named spindle-http", self.spindle.display());
+        Ok(threads)
+    }
+
+    /// The suite's gates: a figure, the place of the contestant it is beside, and the bound. Beside
+    /// another program each figure stands once, and there is nothing to reach.
+    fn gates(&self, suite: &Suite) -> Vec<(Figure, Option<usize>, Option<Bound>)> {
+        if self.args.against.is_none() {
+            let place =
+                |peer| suite.peers.iter().position(|other| *other == peer).map(|place| place + 1);
+            let gates = suite.gates.iter();
+            return gates
+                .map(|gate| (gate.figure, gate.beside.and_then(place), gate.bound))
+                .collect();
+        }
+        let mut figures: Vec<Figure> = vec![];
+        for gate in suite.gates {
+            if !figures.contains(&gate.figure) {
+                figures.push(gate.figure);
+            }
+        }
+        figures.into_iter().map(|figure| (figure, Some(1), None)).collect()
+    }
+
+    /// Measures every contestant once per round, each time on a fresh server, so that whatever
+    /// drifts hits all of them alike.
+    fn take_turns(&self, suite: &Suite, contestants: &[Contestant]) -> Result<Scenario> {
+        let mut scenario = scenario(suite.title(self.divisor), contestants);
+        for round in 1..=self.runs {
+            let mut half_load = None;
+            for (contestant, series) in contestants.iter().zip(&mut scenario.series) {
+                let Contestant { server, name, jobs } = contestant;
+                let figures = run::once(server, suite.load, *jobs, &mut half_load, &self.args.dir)
+                    .with_context(|| name.clone())?;
+                self.progress(suite, round, name, &figures);
+                series.runs.push(figures);
+            }
+        }
+        Ok(scenario)
+    }
+
+    /// Fills every contestant once, has them take turns with all that waits, and starts them again.
+    fn take_turns_waiting(
+        &self,
+        suite: &Suite,
+        contestants: &[Contestant],
+    ) -> Result<Vec<Scenario>> {
+        let title = suite.title(self.divisor);
+        let mut starts = scenario(title.clone(), contestants);
+        let mut sites = vec![];
+        for (contestant, series) in contestants.iter().zip(&mut starts.series) {
+            let mut site = Site::open(&contestant.server, &self.args.dir)?;
+            let filled = site.fill(contestant.jobs).with_context(|| contestant.name.clone())?;
+            self.progress(suite, 0, &contestant.name, &filled);
+            // How fast a server is filled is not how fast it is with jobs waiting.
+            series.runs.push(Figures { rate_per_s: None, ..filled });
+            sites.push(site);
+        }
+        let kinds = run::among_waiting(suite.jobs / self.divisor);
+        let mut scenarios =
+            kinds.map(|(name, _)| scenario(format!("{title}; {name} among them"), contestants));
+        // The first round warms up and is not counted.
+        for round in 0..=self.runs {
+            for (scenario, (_, plan)) in scenarios.iter_mut().zip(kinds) {
+                for (series, site) in scenario.series.iter_mut().zip(&mut sites) {
+                    let figures = site.play(plan).with_context(|| series.server.clone())?;
+                    self.progress(suite, round, &series.server, &figures);
+                    if round > 0 {
+                        series.runs.push(figures);
+                    }
+                }
+            }
+        }
+        for round in 1..=self.runs {
+            for (series, site) in starts.series.iter_mut().zip(&mut sites) {
+                let figures = site.restart().with_context(|| series.server.clone())?;
+                self.progress(suite, round, &series.server, &figures);
+                series.runs.push(figures);
+            }
+        }
+        Ok(std::iter::once(starts).chain(scenarios).collect())
+    }
+
+    fn progress(&self, suite: &Suite, round: u32, name: &str, figures: &Figures) {
+        eprintln!("{}: {round}/{} {name}: {}", suite.name, self.runs, figures.brief());
+    }
+}
+
+fn scenario(title: String, contestants: &[Contestant]) -> Scenario {
+    Scenario::new(title, contestants.iter().map(|contestant| &contestant.name))
+}

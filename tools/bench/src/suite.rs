@@ -1,0 +1,314 @@
+//! Every suite: what is done to Spindle, through which door, beside which peers, and what is wanted.
+//!
+//! A suite is a row of [`SUITES`]. To make another, add a row: `--only` and `--help` know it by its
+//! name, [`run`](crate::run) plays its [`Load`], and each of its gates is judged by the median of
+//! the ratios that the rounds had.
+
+use crate::report::Figures;
+use serde::Serialize;
+
+/// One suite.
+#[derive(Debug)]
+pub(crate) struct Suite {
+    /// What `--only` selects it by.
+    pub(crate) name: &'static str,
+    /// Which of Spindle's doors gets the load.
+    pub(crate) door: Door,
+    /// What is done.
+    pub(crate) load: Load,
+    /// With how many jobs a run.
+    pub(crate) jobs: u64,
+    /// What every round measures besides, after Spindle.
+    pub(crate) peers: &'static [Peer],
+    /// What the figures are judged by.
+    pub(crate) gates: &'static [Gate],
+}
+
+/// A door of Spindle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    Workq,
+    Gearman,
+    /// The native API.
+    Api,
+    Jobq,
+}
+
+/// What is done to a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Load {
+    /// Jobs are submitted over so many connections, and leased and completed over as many.
+    LifeCycles { connections: usize },
+    /// Jobs are submitted, so many requests outstanding on each connection.
+    Submits { connections: usize, depth: usize },
+    /// Jobs arrive at half the rate that Spindle has just taken them at, whatever the server does.
+    /// A latency counts from when the job should have been sent (open loop).
+    OpenLoop { connections: usize },
+    /// The server takes jobs that nobody leases, is killed, and starts again.
+    Waiting,
+    /// The same; before the kill, life cycles, submits and drains over 8 connections a side take
+    /// turns with those of a second server, which has a thousand jobs waiting.
+    WaitingBesideFew,
+}
+
+/// What Spindle is measured beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// beanstalkd in memory.
+    Beanstalkd,
+    /// beanstalkd with its binlog synced on every write (`-b DIR -f 0`).
+    BeanstalkdSynced,
+    /// gearmand, which keeps everything in memory.
+    Gearmand,
+    /// The echo that syncs: the most that one thread can answer from this disk.
+    EchoSynced,
+    /// An axum handler that reads a request and keeps nothing, on as many threads as Spindle has
+    /// for HTTP.
+    BareAxum,
+    /// A script that commits each job to one table with Python's sqlite3.
+    PythonSqlite,
+    /// Spindle itself, with a thousand jobs waiting.
+    FewWaiting,
+}
+
+/// A figure, and what it must be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gate {
+    pub(crate) figure: Figure,
+    /// The peer whose figure it is divided by, if it does not stand for itself.
+    pub(crate) beside: Option<Peer>,
+    /// Without one the figure is printed and not judged.
+    pub(crate) bound: Option<Bound>,
+}
+
+/// What a gate looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Figure {
+    Rate,
+    ServerCpu,
+    SubmitP99,
+    PeakMemory,
+    StartTime,
+}
+
+/// What a figure, or its ratio to a peer's, must be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+use Bound::{AtLeast, AtMost};
+use Figure::{PeakMemory, Rate, ServerCpu, StartTime, SubmitP99};
+
+/// Jobs that wait at [`Peer::FewWaiting`].
+pub(crate) const FEW: u64 = 1_000;
+
+const fn of(peer: Peer, figure: Figure, bound: Bound) -> Gate {
+    Gate { figure, beside: Some(peer), bound: Some(bound) }
+}
+
+/// A ratio that nothing is wanted of but to be known.
+const fn known(peer: Peer, figure: Figure) -> Gate {
+    Gate { figure, beside: Some(peer), bound: None }
+}
+
+const fn alone(figure: Figure, bound: Option<Bound>) -> Gate {
+    Gate { figure, beside: None, bound }
+}
+
+/// Submits to Workq beside the echo that syncs.
+const fn workq_submits(name: &'static str, connections: usize, depth: usize, jobs: u64) -> Suite {
+    Suite {
+        name,
+        door: Door::Workq,
+        load: Load::Submits { connections, depth },
+        jobs,
+        peers: &[Peer::EchoSynced],
+        gates: const { &[known(Peer::EchoSynced, Rate)] },
+    }
+}
+
+/// Submits to the API beside a bare handler.
+const fn api_submits(name: &'static str, connections: usize) -> Suite {
+    Suite {
+        name,
+        door: Door::Api,
+        load: Load::Submits { connections, depth: 1 },
+        jobs: 60_000,
+        peers: &[Peer::BareAxum],
+        gates: const { &[of(Peer::BareAxum, Rate, AtLeast(0.6))] },
+    }
+}
+
+/// All suites, in the order they run.
+pub(crate) const SUITES: &[Suite] = &[
+    Suite {
+        name: "lifecycle-8",
+        door: Door::Workq,
+        load: Load::LifeCycles { connections: 8 },
+        jobs: 60_000,
+        peers: &[Peer::Beanstalkd, Peer::BeanstalkdSynced],
+        gates: &[
+            of(Peer::Beanstalkd, Rate, AtLeast(0.65)),
+            of(Peer::BeanstalkdSynced, Rate, AtLeast(3.3)),
+            of(Peer::Beanstalkd, ServerCpu, AtMost(1.6)),
+        ],
+    },
+    Suite {
+        name: "lifecycle-64",
+        door: Door::Workq,
+        load: Load::LifeCycles { connections: 64 },
+        jobs: 60_000,
+        peers: &[Peer::Beanstalkd, Peer::BeanstalkdSynced],
+        gates: &[
+            of(Peer::Beanstalkd, Rate, AtLeast(0.8)),
+            of(Peer::BeanstalkdSynced, Rate, AtLeast(5.0)),
+            of(Peer::Beanstalkd, ServerCpu, AtMost(1.6)),
+        ],
+    },
+    workq_submits("submit-8", 8, 1, 120_000),
+    workq_submits("submit-16", 16, 1, 120_000),
+    workq_submits("submit-64", 64, 1, 120_000),
+    workq_submits("submit-8x32", 8, 32, 360_000),
+    Suite {
+        name: "half-load-64",
+        door: Door::Workq,
+        load: Load::OpenLoop { connections: 64 },
+        jobs: 120_000,
+        peers: &[Peer::EchoSynced],
+        gates: &[known(Peer::EchoSynced, SubmitP99)],
+    },
+    Suite {
+        name: "gearman-submit-8",
+        door: Door::Gearman,
+        load: Load::Submits { connections: 8, depth: 1 },
+        jobs: 120_000,
+        peers: &[Peer::Gearmand],
+        gates: &[of(Peer::Gearmand, Rate, AtLeast(1.0))],
+    },
+    Suite {
+        name: "gearman-lifecycle-8",
+        door: Door::Gearman,
+        load: Load::LifeCycles { connections: 8 },
+        jobs: 60_000,
+        peers: &[Peer::Gearmand],
+        gates: &[of(Peer::Gearmand, Rate, AtLeast(0.75))],
+    },
+    api_submits("api-submit-8", 8),
+    api_submits("api-submit-64", 64),
+    Suite {
+        name: "jobq-create-8",
+        door: Door::Jobq,
+        load: Load::Submits { connections: 8, depth: 1 },
+        jobs: 20_000,
+        peers: &[Peer::PythonSqlite],
+        gates: &[of(Peer::PythonSqlite, Rate, AtLeast(30.0))],
+    },
+    Suite {
+        name: "waiting-1m",
+        door: Door::Workq,
+        load: Load::Waiting,
+        jobs: 1_000_000,
+        peers: &[],
+        gates: &[alone(PeakMemory, Some(AtMost(220.0))), alone(StartTime, Some(AtMost(2.0)))],
+    },
+    Suite {
+        name: "waiting-10m",
+        door: Door::Workq,
+        load: Load::WaitingBesideFew,
+        jobs: 10_000_000,
+        peers: &[Peer::FewWaiting],
+        gates: &[
+            of(Peer::FewWaiting, Rate, AtLeast(0.9)),
+            alone(PeakMemory, None),
+            alone(StartTime, None),
+        ],
+    },
+];
+
+/// What `--against` measures unless told otherwise.
+pub(crate) const AGAINST: [&str; 2] = ["lifecycle-8", "submit-64"];
+
+impl Suite {
+    /// What it does, for people, with `jobs` divided by `divisor`.
+    pub(crate) fn title(&self, divisor: u64) -> String {
+        let (door, jobs) = (self.door, self.jobs / divisor);
+        match self.load {
+            Load::LifeCycles { connections } => {
+                format!("{door:?}: {jobs} life cycles, {connections} producers and workers each")
+            }
+            Load::Submits { connections, depth } => {
+                format!("{door:?}: {jobs} submits, {connections} connections, {depth} deep")
+            }
+            Load::OpenLoop { connections } => format!(
+                "{door:?}: {jobs} submits at half the rate that Spindle takes, {connections} \
+                 connections; latency from the intended time"
+            ),
+            Load::Waiting => {
+                format!("{door:?}: {jobs} waiting jobs; memory, and the start after a kill")
+            }
+            Load::WaitingBesideFew => format!(
+                "{door:?}: {jobs} waiting jobs; memory, rates beside those with {FEW} waiting, \
+                 and the start after a kill"
+            ),
+        }
+    }
+}
+
+impl Figure {
+    /// Its value in one run, if that run has it.
+    pub(crate) fn of(self, run: &Figures) -> Option<f64> {
+        match self {
+            Self::Rate => run.rate_per_s,
+            Self::ServerCpu => run.server_cpu_us_per_job,
+            Self::SubmitP99 => run.submit.map(|submit| submit.p99_us),
+            Self::PeakMemory => run.resident_peak_mib,
+            Self::StartTime => run.start_s,
+        }
+    }
+
+    /// What it is called, its unit, and how many decimals of it are worth printing.
+    pub(crate) fn words(self) -> (&'static str, &'static str, usize) {
+        match self {
+            Self::Rate => ("rate", "/s", 0),
+            Self::ServerCpu => ("server CPU per job", "us", 1),
+            Self::SubmitP99 => ("p99 of submits", "us", 0),
+            Self::PeakMemory => ("peak resident memory", "MiB", 1),
+            Self::StartTime => ("start after a kill", "s", 2),
+        }
+    }
+}
+
+impl Bound {
+    /// Whether a figure reaches it.
+    pub(crate) fn is_met(self, figure: f64) -> bool {
+        match self {
+            Self::AtLeast(bound) => figure >= bound,
+            Self::AtMost(bound) => figure <= bound,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_every_gate_names_a_peer_of_its_suite() {
+        for (place, suite) in SUITES.iter().enumerate() {
+            assert!(SUITES[..place].iter().all(|before| before.name != suite.name));
+            for gate in suite.gates {
+                assert!(gate.beside.is_none_or(|peer| suite.peers.contains(&peer)), "{suite:?}");
+            }
+        }
+        assert!(AGAINST.iter().all(|name| SUITES.iter().any(|suite| suite.name == *name)));
+    }
+
+    #[test]
+    fn a_bound_is_met_exactly_at_its_number() {
+        assert!(AtLeast(0.65).is_met(0.65) && !AtLeast(0.65).is_met(0.6499));
+        assert!(AtMost(1.6).is_met(1.6) && !AtMost(1.6).is_met(1.6001));
+    }
+}
