@@ -29,7 +29,7 @@ pub enum QueueCommand {
         native: Native,
     },
     /// Change a queue's settings, for jobs that say nothing themselves; those not named stay
-    #[command(after_help = SET_HELP)]
+    #[command(after_help = SET_HELP, override_usage = "spindle queue set [OPTIONS] <NAME>")]
     Set {
         /// The queue; one that is not there comes to be
         #[arg(value_parser = parse_queue)]

@@ -126,7 +126,7 @@ impl Server {
 
     fn lost(&self, error: &Error) -> String {
         let (address, door, flags, form) = match self {
-            Self::Web(base) => (base.to_string(), "HTTP", "--url or SPINDLE_URL", URL),
+            Self::Web(base) => (base.with_port(), "HTTP", "--url or SPINDLE_URL", URL),
             Self::Workq(address) => {
                 (address.clone(), "Workq", "--workq or SPINDLE_WORKQ", "127.0.0.1:9922")
             }

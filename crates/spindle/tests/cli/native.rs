@@ -161,7 +161,7 @@ fn jobs_are_listed_page_by_page_and_by_what_they_are() {
 fn exit_codes_tell_what_became_of_the_jobs() {
     let served = served(&["--memory"]);
     for word in ["true", "false", "exit 7"] {
-        add(&served, &["q", word]);
+        add(&served, &["q", word, "--tries", "1"]);
     }
     let script = "printf out; eval \"$(cat)\"";
     let (code, said) = refused(&served, &["work", "q", "--drain", "--", "sh", "-c", script]);
@@ -221,6 +221,7 @@ fn a_worker_outlives_a_restart_of_the_server_and_delivers() {
     fs::write(&go, "").unwrap();
     said.await_line("trying again");
     let again = serve(&["--workq", "127.0.0.1:0", "--http", &address, "--data", &data]);
+    said.await_line(" answers again");
     assert_eq!(await_exit(&mut worker).code(), Some(0));
     assert_eq!(told(&again, &["result", "1"]), "x");
 }

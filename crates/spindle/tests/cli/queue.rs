@@ -32,6 +32,7 @@ fn a_job_is_added_with_its_tries_and_their_backoff() {
         assert_eq!((&job["fails_max"], &job["attempts_max"]), (&json!(7), &json!(0)), "{job}");
         let backoff = json!({"base_ms": 5000, "factor": 1.5, "cap_ms": 600_000, "jitter": 0.2});
         assert_eq!(job["backoff"], backoff);
+        assert!(told(&served, &["job", id]).contains("\nbackoff\t5s*1.5..10m~0.2\n"));
     }
 }
 
@@ -51,7 +52,7 @@ fn settings_are_set_changed_shown_and_taken_back() {
     let served = served(&["--memory"]);
     let unknown = at(&served, &["queue", "show", "mail"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(3));
-    assert_eq!(stderr(&unknown), "error: there is no queue mail\n");
+    assert_eq!(stderr(&unknown), "error: there is no queue mail; `spindle queues` lists them\n");
 
     told(&served, &["queue", "set", "mail", "--tries", "3", "--backoff", "5s*2..10m"]);
     let more = ["--max-attempts", "0", "--ttr", "90s", "--keep", "2d", "--keep-dead", "36h"];

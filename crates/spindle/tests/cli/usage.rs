@@ -128,6 +128,7 @@ fn config_as_json_has_an_object_per_setting() {
         stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |name: &str| lines.iter().find(|line| line["name"] == name).unwrap();
     assert_eq!(of("memory")["value"], true);
+    assert_eq!(of("lightjq-allow-urls")["value"], false);
     assert_eq!(of("insecure")["value"], serde_json::json!(["workq"]));
     assert_eq!(of("insecure")["source"], "flag");
     assert_eq!(of("config")["value"], serde_json::Value::Null);

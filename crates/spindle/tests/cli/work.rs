@@ -184,6 +184,25 @@ fn a_result_nobody_wants_any_more_is_told_and_dropped() {
 }
 
 #[test]
+fn a_job_that_is_lost_while_its_command_runs_is_told_and_the_command_ended() {
+    for (answer, outcome) in
+        [(not_found as fn() -> Answer, "deleted"), (|| refused("Not leased"), "lease_lost")]
+    {
+        let fake = Fake::start(move |request| match request {
+            Request::Lease { .. } => lease(id(1), "q", 60, b""),
+            Request::Extend { .. } => answer(),
+            _ => ok(),
+        });
+        let arguments = ["work", "q", "--once", "--json", "--", "sleep", "600"];
+        let output = fake.spindle(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
+        let line: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!((&line["outcome"], &line["signal"]), (&outcome.into(), &15.into()), "{line}");
+        assert_eq!(finished(&fake), []);
+    }
+}
+
+#[test]
 fn a_command_that_does_not_exist_costs_no_job() {
     let fake = with_jobs(vec![(1, b"")]);
     let output = fake.spindle(&["work", "q", "--", "no-such-program-anywhere"]).output().unwrap();
@@ -238,13 +257,18 @@ fn a_signal_lets_the_running_job_finish_and_takes_no_other() {
 #[test]
 fn a_second_signal_kills_the_running_job() {
     let fake = with_jobs(vec![(1, b"")]);
-    let (mut child, said) = at_work(&fake, "echo running $$ >&2; exec sleep 600");
+    let folder = tempfile::tempdir().unwrap();
+    let held = folder.path().join("held");
+    let path = held.display();
+    // Whoever reads this pipe sees its end when all who could write into it are gone.
+    let script = format!("mkfifo {path}; echo running >&2; exec sleep 600 >{path}");
+    let (mut child, said) = at_work(&fake, &script);
+    let pipe = Said::by(std::fs::File::open(&held).unwrap());
     send(&child, Signal::SIGINT);
     said.await_line("waiting for 1 running");
     send(&child, Signal::SIGINT);
     assert_eq!(await_exit(&mut child).code(), Some(130));
-    // The command held the pipe; its end says that it is gone too.
-    said.await_end();
+    pipe.await_end();
     assert_eq!(finished(&fake), []);
 }
 

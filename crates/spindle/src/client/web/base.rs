@@ -74,6 +74,15 @@ impl BaseUrl {
         rest.find('/').and_then(|slash| rest.get(slash..)).unwrap_or_default()
     }
 
+    /// The same for people who ask where that is: with the port that nobody named.
+    pub fn with_port(&self) -> String {
+        let port = if self.is_https { 443 } else { 80 };
+        match self.text.parse::<Uri>() {
+            Ok(uri) if uri.port().is_none() => format!("{self} (port {port})"),
+            _ => self.text.clone(),
+        }
+    }
+
     /// The same with the other scheme.
     pub fn with_other_scheme(&self) -> String {
         let rest = self.text.split_once("://").map_or("", |(_, rest)| rest);
@@ -127,6 +136,14 @@ mod tests {
             assert_eq!((base.to_string().as_str(), base.prefix()), (text, prefix));
             assert_eq!(base.is_https(), text.starts_with("https"));
         }
+    }
+
+    #[test]
+    fn a_port_that_nobody_named_is_told_to_people() {
+        let told = |url: &str| BaseUrl::parse(url).unwrap().with_port();
+        assert_eq!(told("http://h/x"), "http://h/x (port 80)");
+        assert_eq!(told("https://h"), "https://h (port 443)");
+        assert_eq!(told("http://[::1]:80"), "http://[::1]:80");
     }
 
     #[test]

@@ -142,22 +142,21 @@ impl Work<'_> {
     ) -> Outcome {
         let mut backoff = Backoff::new();
         let mut may_have_arrived = false;
-        loop {
-            let answer = link.finish(job, report);
-            match answer {
-                Ok(()) if report.success => return Outcome::Completed,
-                Ok(()) => return Outcome::Failed,
+        let told = if report.success { Outcome::Completed } else { Outcome::Failed };
+        let outcome = loop {
+            match link.finish(job, report) {
+                Ok(()) => break told,
                 // The answer to an earlier try was lost on its way.
                 Err(AskError::LeaseLost(Lost::Finished | Lost::Over)) if may_have_arrived => {
-                    return if report.success { Outcome::Completed } else { Outcome::Failed };
+                    break told;
                 }
-                Err(AskError::NotFound) => return Outcome::Lost(Lost::Deleted),
+                Err(AskError::NotFound) => break Outcome::Lost(Lost::Deleted),
                 Err(AskError::LeaseLost(Lost::Unknown)) => {
-                    return Outcome::Lost(noticed.unwrap_or(Lost::Unknown));
+                    break Outcome::Lost(noticed.unwrap_or(Lost::Unknown));
                 }
-                Err(AskError::LeaseLost(lost)) => return Outcome::Lost(lost),
+                Err(AskError::LeaseLost(lost)) => break Outcome::Lost(lost),
                 Err(AskError::Refused { text, .. } | AskError::Unable(text)) => {
-                    return Outcome::Refused(text);
+                    break Outcome::Refused(text);
                 }
                 Err(error) => {
                     may_have_arrived |= !matches!(error, AskError::Failed(_));
@@ -165,7 +164,9 @@ impl Work<'_> {
                     thread::sleep(backoff.next());
                 }
             }
-        }
+        };
+        self.outage.is_over();
+        outcome
     }
 
     fn tell_noticed(&self, job: &Leased, noticed: &Noticed) {
