@@ -27,6 +27,9 @@ const NEEDED: &[(&str, &str)] = &[
     ("npm", "npm"),
     ("promtool", "prometheus"),
     ("openssl", "openssl"),
+    ("curl", "curl"),
+    ("jq", "jq"),
+    ("rev", "bsdextrautils"),
 ];
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 

@@ -4,12 +4,18 @@
 //! - `edit`: those that change waiting jobs
 //! - `filter`: which jobs they are about
 //! - `people`: those that change and explain what is there
+//! - `queue`: one queue and its settings
+//! - `retries`: how long a failed job waits
+//! - `reach`: how a server is reached
 //! - `values`: what values look like
 
 mod client;
 mod edit;
 mod filter;
 mod people;
+mod queue;
+mod reach;
+mod retries;
 mod values;
 
 use std::path::PathBuf;
@@ -22,6 +28,9 @@ pub use self::{
     edit::*,
     filter::*,
     people::*,
+    queue::*,
+    reach::Reach,
+    retries::RetryWait,
     values::{JobName, Rate, Sort, SortKey},
 };
 use crate::config::SettingFlags;

@@ -16,6 +16,13 @@ pub struct Ending {
     number: i32,
 }
 
+impl Ending {
+    /// The exit code of a process that it ended: 128 and its number.
+    pub fn code(self) -> i32 {
+        128 + self.number
+    }
+}
+
 /// Watches for signals from now on. Calls `first` at the first one; at the second calls `second`
 /// and ends the process with 128 and the signal's number, whatever else is under way.
 pub fn watch(
@@ -31,7 +38,7 @@ pub fn watch(
         first(runtime.block_on(next(&mut terminate, &mut interrupt)));
         let ending = runtime.block_on(next(&mut terminate, &mut interrupt));
         second(ending);
-        process::exit(128 + ending.number);
+        process::exit(ending.code());
     };
     thread::Builder::new().name("signals".to_owned()).spawn(body)?;
     Ok(())

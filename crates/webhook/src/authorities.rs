@@ -1,8 +1,8 @@
-//! Whose certificates receivers may have.
+//! Whose certificates the other side may have.
 
 use ureq::tls::{Certificate, PemItem, RootCerts, parse_pem};
 
-/// Who vouches for the certificates of receivers that are reached over TLS.
+/// Who vouches for the certificates of those that are reached over TLS.
 #[derive(Clone, Debug, Default)]
 pub enum Authorities {
     /// Those that browsers trust.
@@ -39,7 +39,8 @@ impl Authorities {
         Ok(Authorities::Own(certificates))
     }
 
-    pub(crate) fn roots(&self) -> RootCerts {
+    /// The same for the HTTP library.
+    pub fn roots(&self) -> RootCerts {
         match self {
             Authorities::Public => RootCerts::WebPki,
             Authorities::Own(certificates) => RootCerts::new_with_certs(certificates),

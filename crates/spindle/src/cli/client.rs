@@ -12,6 +12,9 @@ use super::{
         CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, MoveArgs, PauseArgs, PurgeArgs,
         ResumeArgs, RetryArgs, StatusArgs, WhyArgs, WorkersArgs,
     },
+    queue::QueueArgs,
+    reach::Reach,
+    retries::RetryWait,
     values::{
         JobName, PRIORITY_MAX, PRIORITY_MIN, Sort, parse_interval, parse_queue, parse_ttl,
         parse_ttr, parse_uuid, parse_wait,
@@ -38,6 +41,8 @@ pub enum ClientCommand {
     Jobs(JobsArgs),
     /// List the queues
     Queues(QueuesArgs),
+    /// Show a queue, or change its settings
+    Queue(QueueArgs),
     /// Delete jobs, whatever their state
     Delete(DeleteArgs),
     /// Say why a job is not running
@@ -75,11 +80,11 @@ pub enum ClientCommand {
 /// What the commands share that any door can do.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// The server's HTTP address [env: SPINDLE_URL] [default: http://127.0.0.1:7420]
-    #[arg(long, value_name = "URL", conflicts_with = "workq")]
-    pub url: Option<String>,
+    /// Where its HTTP door is.
+    #[command(flatten)]
+    pub reach: Reach,
     /// Talk to the server's Workq door instead, at this address [env: SPINDLE_WORKQ]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["url", "ca_file"])]
     pub workq: Option<String>,
     /// Print JSON: one object per line
     #[arg(long)]
@@ -121,12 +126,17 @@ pub struct JobOptions {
     #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(i64).range(PRIORITY_MIN..=PRIORITY_MAX))]
     pub priority: i64,
-    /// Give the job out at most so often, 1 to 255 [default: no limit]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..))]
-    pub max_attempts: Option<u8>,
-    /// Try again until the job failed so often, 1 to 255 [default: 1]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..))]
-    pub max_fails: Option<u8>,
+    /// The job is dead when it failed so often; 0 is no limit [default: the queue's, or 5]
+    #[arg(long, visible_alias = "max-fails", value_name = "COUNT")]
+    pub tries: Option<u32>,
+    /// Give the job out at most so often, lost workers included; 0 is no limit [default: the
+    /// queue's, or 25]
+    #[arg(long, value_name = "COUNT")]
+    pub max_attempts: Option<u32>,
+    /// How long a failed job waits: none, 30s, 5s..1h (doubles), 5s*3..1h; ~0.2 behind it takes up
+    /// to a fifth off [default: the queue's, or 5s*3..1h~0.2]
+    #[arg(long, value_name = "WAIT")]
+    pub backoff: Option<RetryWait>,
     /// What the payload is; constraints look into JSON and MessagePack [default: bytes]
     #[arg(long = "type", value_name = "TYPE")]
     pub payload_type: Option<PayloadType>,
@@ -256,19 +266,33 @@ pub struct WorkArgs {
     /// Stop after so many jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_jobs: Option<u64>,
+    /// How long a command has to end when its job was cancelled or its lease lost; 0 kills it at
+    /// once
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_wait)]
+    #[arg(conflicts_with = "keep_running")]
+    pub kill_after: u32,
+    /// Let the command of such a job run to its end
+    #[arg(long)]
+    pub keep_running: bool,
     /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
 
 const WORK_HELP: &str = "\
-The command gets the job's payload on standard input and SPINDLE_JOB_ID and SPINDLE_QUEUE in its \
-environment. What it prints is the job's result (cut at 1 MiB); exit code 0 completes the job, \
-anything else fails it. The lease of a long job is extended while the command runs.
+The command gets the job's payload on standard input, and SPINDLE_JOB_ID, SPINDLE_QUEUE and \
+SPINDLE_ATTEMPT (1 is the first) in its environment. What it prints is the job's result (cut at \
+1 MiB); exit code 0 completes the job, anything else fails it: code exit_9 or signal_SIGKILL, and \
+the last 4 KiB of its standard error, go with the failure.
+
+While the command runs, the lease is extended at least every 5 seconds. When the job was \
+cancelled or deleted, or its lease is lost, that is noticed then: the command and all processes \
+of its group get SIGTERM, and SIGKILL after --kill-after.
 
 SIGINT or SIGTERM lets running commands finish and takes no new job; a second one kills them: \
 their jobs are given out again when their time to run is over. With --once, --max-jobs or --drain \
-the exit code is 5 when a job failed.";
+the exit code is 5 when a job failed, was cancelled or was lost. A server that is not there yet, \
+or goes away, is waited for.";
 
 /// `spindle job`.
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use super::{
     client::PayloadType,
     filter::{Filter, Selection},
+    reach::Reach,
     values::{JobName, Rate, parse_pattern, parse_queue, parse_wait},
 };
 use crate::queue_name::QueueName;
@@ -14,9 +15,9 @@ use crate::queue_name::QueueName;
 /// What the commands share that only the native API can do.
 #[derive(Debug, Args)]
 pub struct Native {
-    /// The server's HTTP address [env: SPINDLE_URL] [default: http://127.0.0.1:7420]
-    #[arg(long, value_name = "URL")]
-    pub url: Option<String>,
+    /// Where it is.
+    #[command(flatten)]
+    pub reach: Reach,
     /// Print JSON: one object per line
     #[arg(long)]
     pub json: bool,
@@ -246,9 +247,9 @@ pub struct ClockArgs {
     /// What to do.
     #[command(subcommand)]
     pub command: ClockCommand,
-    /// The server's HTTP address [env: SPINDLE_URL] [default: http://127.0.0.1:7420]
-    #[arg(long, value_name = "URL", global = true)]
-    pub url: Option<String>,
+    /// Where the server is.
+    #[command(flatten)]
+    pub reach: Reach,
 }
 
 /// What `spindle clock` can do.

@@ -9,7 +9,7 @@ use crate::{
 /// Does what `spindle clock` was told.
 pub fn clock(args: &ClockArgs) -> anyhow::Result<Code> {
     let ClockCommand::Accept = args.command;
-    let native = Native::at(args.url.as_deref())?;
+    let native = Native::at(&args.reach)?;
     native.answer(Asking::post("/api/v1/clock/accept"), "clock")?;
     Ok(Code::Ok)
 }

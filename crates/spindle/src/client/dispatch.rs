@@ -1,8 +1,8 @@
 //! Which command does what.
 
 use super::{
-    add, change, clock, constraint, edit, events, inspect, job, jobs, purge, results, status, why,
-    work, workers,
+    add, change, clock, constraint, edit, events, inspect, job, jobs, purge, queue, results,
+    status, why, work, workers,
 };
 use crate::{cli::ClientCommand, exit::Code};
 
@@ -17,6 +17,7 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Job(args) => job::job(&args),
         ClientCommand::Jobs(args) => jobs::jobs(&args),
         ClientCommand::Queues(args) => inspect::queues(&args),
+        ClientCommand::Queue(args) => queue::queue(&args),
         ClientCommand::Delete(args) => inspect::delete(&args),
         ClientCommand::Why(args) => why::why(&args),
         ClientCommand::Retry(args) => change::retry(&args),

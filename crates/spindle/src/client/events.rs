@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 use super::{
     backoff::Backoff,
     native::Native,
-    session::AskError,
     view::text_of,
     web::{Event, EventStream, encoded},
 };
@@ -42,9 +41,7 @@ pub fn events(args: &EventsArgs) -> anyhow::Result<Code> {
                     Some(trouble) => trouble.to_string(),
                 }
             }
-            Err(error @ (AskError::Io(_) | AskError::Failed(_))) if was_connected => {
-                error.to_string()
-            }
+            Err(error) if was_connected && error.may_pass() => error.to_string(),
             Err(error) => return Err(native.told(error, "events")),
         };
         if !args.follow {

@@ -12,7 +12,7 @@ use super::{
     view::{Job, Outcome, text_of},
 };
 use crate::{
-    cli::JobArgs,
+    cli::{JobArgs, RetryWait},
     exit::Code,
     output::{Rows, preview},
     quantity::Written,
@@ -87,6 +87,12 @@ fn is_told(name: &str, value: &Value) -> bool {
 fn shown(name: &str, value: &Value, now: Timestamp) -> String {
     if let Some(told) = of_field(name, value, now) {
         return told;
+    }
+    if name == "backoff"
+        && let Some(wait) = RetryWait::of_json(value)
+    {
+        // As it is typed.
+        return wait.to_string();
     }
     match value {
         Value::Array(items) => {

@@ -2,11 +2,13 @@
 //!
 //! - `dispatch`: which command does what
 //! - `server`, `session`, `view`: what commands ask of a server, whichever door they go through, and
-//!   what it tells; `workq` and `web` are the two doors, `line` the connection below
+//!   what it tells; `workq` and `web` are the two doors, `line` the connection below, `lost` why a
+//!   worker has its job no more
 //! - `native`: what only the native API can do
 //! - `add`, `lines`, `results`, `job`, `jobs`, `inspect`, `work`: jobs and workers
 //! - `bulk`, `change`, `edit`, `purge`, `confirm`: changes, and whether they are meant
-//! - `constraint`, `events`, `status` and `attention`, `why`, `workers`, `clock`: for who looks after a server
+//! - `constraint`, `queue`, `events`, `status` and `attention`, `why`, `workers`, `clock`: for who looks
+//!   after a server
 //! - `payload`, `progress`, `when`, `times`, `backoff`: what is read, what is shown meanwhile, times
 //!   as they are typed and as they are shown, pauses
 
@@ -26,10 +28,12 @@ mod job;
 mod jobs;
 mod line;
 mod lines;
+mod lost;
 mod native;
 mod payload;
 mod progress;
 mod purge;
+mod queue;
 mod results;
 mod server;
 mod session;

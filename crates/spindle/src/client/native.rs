@@ -23,7 +23,7 @@ pub struct Native {
 impl Native {
     /// The server a command names.
     pub fn of(native: &cli::Native) -> anyhow::Result<Self> {
-        Self::at(native.url.as_deref())
+        Self::at(&native.reach)
     }
 
     /// The server that a command names which any door could do, but not this form of it.
@@ -32,13 +32,14 @@ impl Native {
             let told = "--all-matching needs the native API: leave --workq out";
             return Err(Failure::with(Code::Usage, told));
         }
-        Self::at(common.url.as_deref())
+        Self::at(&common.reach)
     }
 
     /// The server at a URL, or where the environment says.
-    pub fn at(url: Option<&str>) -> anyhow::Result<Self> {
-        let (server, authority) = Server::at(url)?;
-        Ok(Self { server, http: Http::new(&authority, &Line::default()) })
+    pub fn at(reach: &cli::Reach) -> anyhow::Result<Self> {
+        let url = Server::url(reach)?;
+        let http = Http::new(&url, &Line::default());
+        Ok(Self { server: Server::Web(url), http })
     }
 
     /// The requests themselves.

@@ -28,6 +28,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Code> {
         priority: args.priority,
         attempts_max: None,
         fails_max: None,
+        backoff: None,
         run_at_ms: None,
         tags: Vec::new(),
         unique: None,

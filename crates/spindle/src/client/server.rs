@@ -2,18 +2,21 @@
 
 use std::{
     env,
+    ffi::OsString,
+    fmt,
     io::{Error, ErrorKind},
+    path::Path,
 };
 
 use super::{
     line::Line,
     payload,
     session::{AskError, Session},
-    web::{WebSession, authority},
+    web::{BaseUrl, WebSession},
     workq::WorkqSession,
 };
 use crate::{
-    cli::Common,
+    cli::{Common, Reach},
     exit::{Code, Failure},
 };
 
@@ -24,10 +27,10 @@ const WEB_PAYLOAD_BYTES_MAX: usize = 11 << 20;
 const ANSWER_SECONDS: u64 = 30;
 
 /// Where the server is, and which of its doors is used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Server {
-    /// The native API at this address.
-    Web(String),
+    /// The native API at this URL.
+    Web(BaseUrl),
     /// The Workq door at this address.
     Workq(String),
 }
@@ -38,19 +41,26 @@ impl Server {
         if let Some(address) = &common.workq {
             return Ok(Self::Workq(address.clone()));
         }
-        match (&common.url, said("SPINDLE_WORKQ")) {
+        match (&common.reach.url, said("SPINDLE_WORKQ")) {
             (None, Some(address)) => Ok(Self::Workq(address)),
-            (url, _) => Ok(Self::at(url.as_deref())?.0),
+            _ => Ok(Self::Web(Self::url(&common.reach)?)),
         }
     }
 
-    /// The native API at a URL, or where the environment says, or where servers are; and its
-    /// address alone.
-    pub fn at(url: Option<&str>) -> anyhow::Result<(Self, String)> {
-        let url = url.map(str::to_owned).or_else(|| said("SPINDLE_URL"));
-        let url = url.unwrap_or_else(|| URL.to_owned());
-        let authority = authority(&url).map_err(|told| Failure::with(Code::Usage, told))?;
-        Ok((Self::Web(authority.to_owned()), authority.to_owned()))
+    /// The URL that a command names, or the environment, or where servers are.
+    pub fn url(reach: &Reach) -> anyhow::Result<BaseUrl> {
+        let (url, name) = match (&reach.url, said("SPINDLE_URL")) {
+            (Some(url), _) => (url.clone(), "--url"),
+            (None, Some(url)) => (url, "SPINDLE_URL"),
+            (None, None) => (URL.to_owned(), "--url"),
+        };
+        let base = BaseUrl::parse(&url)
+            .map_err(|told| Failure::with(Code::Usage, format!("{name}: {told}")))?;
+        match (&reach.ca_file, said_os("SPINDLE_CA_FILE")) {
+            (Some(file), _) => base.trusting(file, "--ca-file"),
+            (None, Some(file)) => base.trusting(Path::new(&file), "SPINDLE_CA_FILE"),
+            (None, None) => Ok(base),
+        }
     }
 
     /// The most bytes of a payload that this door takes.
@@ -69,7 +79,7 @@ impl Server {
     /// Opens a session on this line.
     pub fn try_open(&self, line: &Line) -> Result<Box<dyn Session>, AskError> {
         Ok(match self {
-            Self::Web(authority) => Box::new(WebSession::new(authority, line)),
+            Self::Web(base) => Box::new(WebSession::new(base, line)),
             Self::Workq(address) => Box::new(WorkqSession::open(address, line)?),
         })
     }
@@ -79,11 +89,8 @@ impl Server {
         match error {
             AskError::NotFound => Failure::with(Code::NotFound, not_there(about)),
             AskError::TimedOut => Failure::with(Code::Timeout, format!("{about}: timed out")),
-            AskError::LeaseEnded => {
-                Failure::with(Code::Error, format!("{about}: its lease has ended"))
-            }
-            AskError::Finished => {
-                Failure::with(Code::Error, format!("{about}: it is finished already"))
+            AskError::LeaseLost(lost) => {
+                Failure::with(Code::Error, format!("{about} {}", lost.told()))
             }
             AskError::Refused { text, code } => {
                 let advice = code.as_deref().map(advice).unwrap_or_default();
@@ -95,22 +102,34 @@ impl Server {
                 format!("{about}: the server failed: {text}; its log says more"),
             ),
             AskError::Io(error) => Failure::with(Code::Error, self.lost(&error)),
-            AskError::Strange(text) => {
-                let (address, door) = match self {
-                    Self::Web(address) => (address, "HTTP"),
-                    Self::Workq(address) => (address, "Workq"),
-                };
-                let is = format!("is {address} really the address of a Spindle's {door} door?");
-                Failure::with(Code::Error, format!("{text}; {is}"))
-            }
+            AskError::Away(text) => Failure::with(
+                Code::Error,
+                format!("{about}: {text}; is the server behind it running?"),
+            ),
+            AskError::Unusable(text) => Failure::with(Code::Error, text),
+            AskError::Strange(text) => Failure::with(
+                Code::Error,
+                match self {
+                    Self::Web(base) => format!(
+                        "{base} is no HTTP door of Spindle: {text}; name its URL with --url or \
+                         SPINDLE_URL"
+                    ),
+                    Self::Workq(address) => format!(
+                        "{address} is no Workq door: {text}; name its address with --workq or \
+                         SPINDLE_WORKQ"
+                    ),
+                },
+            ),
             AskError::Unable(text) => Failure::with(Code::Usage, text),
         }
     }
 
     fn lost(&self, error: &Error) -> String {
-        let (address, flags) = match self {
-            Self::Web(authority) => (format!("http://{authority}"), "--url or SPINDLE_URL"),
-            Self::Workq(address) => (address.clone(), "--workq or SPINDLE_WORKQ"),
+        let (address, door, flags, form) = match self {
+            Self::Web(base) => (base.with_port(), "HTTP", "--url or SPINDLE_URL", URL),
+            Self::Workq(address) => {
+                (address.clone(), "Workq", "--workq or SPINDLE_WORKQ", "127.0.0.1:9922")
+            }
         };
         match error.kind() {
             ErrorKind::ConnectionRefused => format!(
@@ -118,15 +137,28 @@ impl Server {
                  `spindle serve`, or name another address with {flags}"
             ),
             ErrorKind::InvalidInput => {
-                format!("cannot connect to {address}: {error}; write it as ADDRESS:PORT")
+                format!("cannot connect to {address}: {error}; write it as {form}")
             }
-            ErrorKind::UnexpectedEof => {
-                format!("the server at {address} closed the connection; did it stop?")
+            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+                format!("cannot connect to {address}: {error}; is {flags} right?")
             }
+            ErrorKind::UnexpectedEof => format!(
+                "the server at {address} closed the connection; did it stop, or is that not its \
+                 {door} door?"
+            ),
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
                 format!("the server at {address} did not answer for {ANSWER_SECONDS} seconds")
             }
             _ => format!("the connection to {address} was lost: {error}"),
+        }
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Web(base) => base.fmt(f),
+            Self::Workq(address) => write!(f, "Workq at {address}"),
         }
     }
 }
@@ -151,4 +183,8 @@ fn advice(code: &str) -> &'static str {
 
 fn said(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn said_os(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
 }

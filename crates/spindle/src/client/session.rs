@@ -6,9 +6,10 @@ use bytes::Bytes;
 use serde_json::Value;
 use spindle_workq::wire::Uuid;
 
+pub use super::lost::Lost;
 use super::view::{Job, Queue};
 use crate::{
-    cli::{IfTaken, JobName, JobStatus, PayloadType},
+    cli::{IfTaken, JobName, JobStatus, PayloadType, RetryWait},
     queue_name::QueueName,
 };
 
@@ -24,12 +25,9 @@ pub enum AskError {
     /// It did not happen in time.
     #[error("timed out")]
     TimedOut,
-    /// The lease has ended, and the job is not done by it.
-    #[error("the lease has ended")]
-    LeaseEnded,
-    /// The job is done or dead already: by this worker, or by another.
-    #[error("the job is finished already")]
-    Finished,
+    /// The worker has its job no more.
+    #[error("the job {}", .0.told())]
+    LeaseLost(Lost),
     /// The server will not do it, now or later.
     #[error("{text}")]
     Refused {
@@ -41,6 +39,12 @@ pub enum AskError {
     /// The server cannot do it now.
     #[error("{0}")]
     Failed(String),
+    /// Something in front of the server says that it is not there now.
+    #[error("{0}")]
+    Away(String),
+    /// What is there cannot be used as the command line says. The text tells people what to do.
+    #[error("{0}")]
+    Unusable(String),
     /// What came back is no answer of that protocol.
     #[error("{0}")]
     Strange(String),
@@ -64,10 +68,12 @@ pub struct NewJob {
     pub ttl_ms: u64,
     /// Higher goes first.
     pub priority: i64,
-    /// Most leases.
-    pub attempts_max: Option<u8>,
-    /// Most failures.
-    pub fails_max: Option<u8>,
+    /// Most leases; 0 is no limit.
+    pub attempts_max: Option<u32>,
+    /// Most failures; 0 is no limit.
+    pub fails_max: Option<u32>,
+    /// How long it waits after a failure.
+    pub backoff: Option<RetryWait>,
     /// Not before this time.
     pub run_at_ms: Option<u64>,
     /// Words to find it by.
@@ -98,12 +104,29 @@ pub struct Leased {
     pub id: String,
     /// Its queue.
     pub queue: Bytes,
+    /// Which attempt it is, from 1, where the lease says so.
+    pub attempt: Option<u32>,
     /// How long the lease lasts.
     pub ttr_ms: u64,
     /// What to work on.
     pub payload: Bytes,
     /// What names the lease when it is extended and ended.
     pub claim: String,
+}
+
+/// How an attempt went.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Completed, not failed.
+    pub success: bool,
+    /// The result's bytes.
+    pub result: Bytes,
+    /// How it failed, for programs: at most 64 characters.
+    pub code: String,
+    /// How it failed, for people: at most 4096 characters.
+    pub message: String,
+    /// What the command said of it: at most 4096 characters.
+    pub error: String,
 }
 
 /// Which jobs to list.
@@ -191,14 +214,27 @@ pub trait Session {
     /// Lets a lease last `ttr_ms` from now.
     fn extend(&mut self, job: &Leased, ttr_ms: u32) -> Result<(), AskError>;
 
+    /// Which attempt a lease is, where the lease itself did not say it.
+    fn attempt(&mut self, job: &Leased) -> Result<Option<u32>, AskError>;
+
     /// Ends a lease with a result.
-    fn finish(&mut self, job: &Leased, success: bool, result: Bytes) -> Result<(), AskError>;
+    fn finish(&mut self, job: &Leased, report: &Report) -> Result<(), AskError>;
 }
 
 impl AskError {
     /// Whether the server answered, if not what was wished: the connection can still be used.
     pub fn is_answer(&self) -> bool {
-        !matches!(self, Self::Io(_) | Self::Strange(_))
+        !matches!(self, Self::Io(_) | Self::Unusable(_) | Self::Strange(_))
+    }
+
+    /// Whether the server may be there in a moment: it is not yet, or not now.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            // An address that is none stays none.
+            Self::Io(error) => error.kind() != io::ErrorKind::InvalidInput,
+            Self::Failed(_) | Self::Away(_) => true,
+            _ => false,
+        }
     }
 
     /// A refusal without a code.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use spindle_core::address;
@@ -14,7 +14,7 @@ use spindle_workq::{
 
 use super::{
     line::Line,
-    session::{AskError, Finished, Leased, Listed, More, NewJob, Session, Wanted},
+    session::{AskError, Finished, Leased, Listed, Lost, More, NewJob, Report, Session, Wanted},
     view::{Counts, Job, Queue},
     when::now_ms,
 };
@@ -29,6 +29,13 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const PAGE: u32 = 100;
 /// What the server says to a result of a finished job.
 const DUPLICATE: &str = "Duplicate result";
+/// What a job is added with that says nothing itself, as through the native API.
+const FAILS_MAX: u8 = 5;
+const ATTEMPTS_MAX: u8 = 25;
+/// The longest time to run that the protocol takes: a day.
+const TTR_MS_MAX: u32 = 86_400_000;
+/// What it says to who would extend the lease of a job that nobody has.
+const NOT_LEASED: &str = "Not leased";
 
 /// A connection to a Workq door.
 pub struct WorkqSession(Client);
@@ -179,6 +186,7 @@ impl Session for WorkqSession {
             Ok(job) => Ok(Some(Leased {
                 id: job.id.to_string(),
                 queue: job.name,
+                attempt: None,
                 ttr_ms: job.ttr_ms,
                 payload: job.payload,
                 claim: job.id.to_string(),
@@ -189,12 +197,19 @@ impl Session for WorkqSession {
     }
 
     fn extend(&mut self, job: &Leased, ttr_ms: u32) -> Result<(), AskError> {
-        Ok(self.0.extend(claimed(job)?, ttr_ms)?)
+        Ok(self.0.extend(claimed(job)?, ttr_ms.min(TTR_MS_MAX))?)
     }
 
-    fn finish(&mut self, job: &Leased, success: bool, result: Bytes) -> Result<(), AskError> {
-        let id = claimed(job)?;
-        let told = if success { self.0.complete(id, result) } else { self.0.fail(id, result) };
+    fn attempt(&mut self, job: &Leased) -> Result<Option<u32>, AskError> {
+        let attempts = self.0.inspect_job(claimed(job)?)?.attempts;
+        Ok(u32::try_from(attempts).ok().filter(|attempt| *attempt > 0))
+    }
+
+    fn finish(&mut self, job: &Leased, report: &Report) -> Result<(), AskError> {
+        let (id, result) = (claimed(job)?, report.result.clone());
+        // The protocol has no words for how it failed.
+        let told =
+            if report.success { self.0.complete(id, result) } else { self.0.fail(id, result) };
         Ok(told?)
     }
 }
@@ -205,7 +220,8 @@ impl From<ClientError> for AskError {
             ClientError::Io(error) => Self::Io(error),
             ClientError::Timeout => Self::TimedOut,
             ClientError::NotFound => Self::NotFound,
-            ClientError::Client(text) if text == DUPLICATE => Self::Finished,
+            ClientError::Client(text) if text == DUPLICATE => Self::LeaseLost(Lost::Over),
+            ClientError::Client(text) if text == NOT_LEASED => Self::LeaseLost(Lost::Unknown),
             ClientError::Client(text) => Self::refused(text),
             ClientError::Server(text) => Self::Failed(text),
             ClientError::Protocol(text) => Self::Strange(text.to_owned()),
@@ -233,6 +249,17 @@ fn spell(job: &NewJob) -> Result<wire::NewJob, AskError> {
     if job.payload_type != PayloadType::Bytes || !job.tags.is_empty() || job.unique.is_some() {
         return Err(unable("knows no --type, --tag and --unique"));
     }
+    if job.backoff.is_some() {
+        return Err(unable("knows no --backoff"));
+    }
+    let fails_max = match job.fails_max {
+        // The protocol's 0 is one try.
+        Some(0) => return Err(unable("knows 1 to 255 --tries, and no 0 for no limit")),
+        Some(fails) => u8::try_from(fails).map_err(|_| unable("knows 1 to 255 --tries"))?,
+        None => FAILS_MAX,
+    };
+    let attempts_max = job.attempts_max.map_or(Ok(ATTEMPTS_MAX), u8::try_from);
+    let attempts_max = attempts_max.map_err(|_| unable("knows up to 255 --max-attempts"))?;
     check_name(&job.queue)?;
     Ok(wire::NewJob {
         id: job.id.unwrap_or_else(|| Uuid::from_bytes(uuid::Uuid::new_v4().into_bytes())),
@@ -240,8 +267,8 @@ fn spell(job: &NewJob) -> Result<wire::NewJob, AskError> {
         ttr_ms: job.ttr_ms,
         ttl_ms: job.ttl_ms,
         priority: job.priority,
-        attempts_max: job.attempts_max.unwrap_or(0),
-        fails_max: job.fails_max.unwrap_or(0),
+        attempts_max,
+        fails_max,
         payload: job.payload.clone(),
     })
 }
@@ -255,7 +282,7 @@ fn uuid(job: JobName) -> Uuid {
 }
 
 fn claimed(job: &Leased) -> Result<Uuid, AskError> {
-    Uuid::parse(job.claim.as_bytes()).ok_or(AskError::LeaseEnded)
+    Uuid::parse(job.claim.as_bytes()).ok_or(AskError::LeaseLost(Lost::Unknown))
 }
 
 fn finished(result: wire::JobResult) -> Finished {

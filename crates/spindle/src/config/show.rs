@@ -95,8 +95,17 @@ be in force and where each value came from (`--json`: one object per line with `
 with exit code 2 and is named; an unknown `SPINDLE_SERVE_` name in the environment is only warned
 of.
 
-The commands for people (`add`, `work`, `jobs`, ...) know one setting: the server's address, from
-`--workq ADDR` or `SPINDLE_WORKQ`, by default `127.0.0.1:9922`.
+The commands that talk to a server (`add`, `work`, `jobs`, ...) take none of this. They have settings of
+their own, for where the server is:
+
+| flag | environment | default |
+|---|---|---|
+| `--url URL` | `SPINDLE_URL` | `http://127.0.0.1:7420` |
+| `--ca-file FILE`, who vouches for it over https | `SPINDLE_CA_FILE` | the public authorities |
+| `--workq ADDR`, for its Workq door instead | `SPINDLE_WORKQ` | none |
+
+[The page of commands](commands.md#where-the-server-is) tells more. `SPINDLE_WEBHOOK_SECRET` is the one name
+without `SERVE` in it that the server reads, see [webhook-secret-file](#webhook-secret-file).
 
 ## Settings
 ";

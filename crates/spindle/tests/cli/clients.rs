@@ -19,7 +19,7 @@ fn added(fake: &Fake) -> Vec<NewJob> {
 fn add_sends_the_job_as_told_and_prints_its_id_alone() {
     let fake = Fake::start(|_| ok());
     let options = ["--priority", "-5", "--ttr", "90s", "--ttl", "2h"];
-    let limits = ["--max-attempts", "3", "--max-fails", "2"];
+    let limits = ["--max-attempts", "3", "--tries", "2"];
     let output = fake.spindle(&["add", "mail", "hello"]).args(options).args(limits).unwrap();
     let jobs = added(&fake);
     assert_eq!(stdout(&output), format!("{}\n", jobs[0].id));
@@ -42,8 +42,29 @@ fn add_has_the_documented_defaults() {
     fake.spindle(&["add", "mail"]).assert().success();
     let job = added(&fake).remove(0);
     assert_eq!((job.ttr_ms, job.ttl_ms), (60_000, 30 * 86_400_000));
-    assert_eq!((job.priority, job.attempts_max, job.fails_max), (0, 0, 0));
+    assert_eq!((job.priority, job.attempts_max, job.fails_max), (0, 25, 5));
     assert!(job.payload.is_empty());
+}
+
+#[test]
+fn what_workq_cannot_say_of_tries_is_a_usage_error() {
+    let fake = Fake::start(|_| ok());
+    for (option, value, told) in [
+        ("--backoff", "5s*3..1h", "Workq knows no --backoff"),
+        ("--tries", "0", "Workq knows 1 to 255 --tries"),
+        ("--tries", "256", "Workq knows 1 to 255 --tries"),
+        ("--max-attempts", "256", "Workq knows up to 255 --max-attempts"),
+    ] {
+        let output = fake.spindle(&["add", "q", option, value]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option} {value}");
+        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    }
+    assert!(fake.requests().is_empty());
+    let most = ["add", "q", "--tries", "255", "--max-attempts", "255"];
+    fake.spindle(&most).assert().success();
+    fake.spindle(&["add", "q", "--max-fails", "1", "--max-attempts", "0"]).assert().success();
+    let limits = added(&fake).into_iter().map(|job| (job.fails_max, job.attempts_max));
+    assert_eq!(limits.collect::<Vec<_>>(), [(255, 255), (1, 0)]);
 }
 
 #[test]
@@ -276,7 +297,7 @@ fn delete_goes_on_after_a_job_that_is_not_there() {
 #[test]
 fn a_server_that_is_not_there_is_told_with_what_to_do() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let commands: [&[&str]; 3] = [&["queues"], &["add", "q"], &["work", "q", "--", "true"]];
+    let commands: [&[&str]; 2] = [&["queues"], &["add", "q"]];
     for command in commands {
         let mut spindle = spindle(&command[..1]);
         let output = spindle.args(["--workq", &free]).args(&command[1..]).output().unwrap();
@@ -291,11 +312,7 @@ fn a_server_of_another_protocol_is_told() {
     let fake = Fake::start(|_| Answer::Bytes(b"HTTP/1.1 400 Bad Request\r\n".to_vec()));
     let output = fake.spindle(&["queues"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("really the address of a Spindle's Workq door?"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("is no Workq door"), "{}", stderr(&output));
 }
 
 #[test]

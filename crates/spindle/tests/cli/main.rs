@@ -4,9 +4,12 @@
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
 //! - `fake_workq`: that server
 //! - `http`: the server's HTTP door
+//! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
 //! - `native`: the commands for people through it
-//! - `pages`: the examples of docs/commands.md
+//! - `pages`: the examples of docs/commands.md; `readme`: those of the README
 //! - `people`: what people see and are asked, some of it on a `terminal`
+//! - `queue`: tries, and the settings of queues
+//! - `web`: the URLs they take; `proxy`: TLS and a path in front of a server
 //! - `serve`: the server itself, and a session with it
 //! - `webhook`: who is told of dead jobs
 //! - `verify`: what is said of the folders it leaves
@@ -18,11 +21,19 @@ mod fake_workq;
 #[cfg(test)]
 mod http;
 #[cfg(test)]
+mod lost;
+#[cfg(test)]
 mod native;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod people;
+#[cfg(test)]
+mod proxy;
+#[cfg(test)]
+mod queue;
+#[cfg(test)]
+mod readme;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
@@ -31,6 +42,8 @@ mod terminal;
 mod usage;
 #[cfg(test)]
 mod verify;
+#[cfg(test)]
+mod web;
 #[cfg(test)]
 mod webhook;
 #[cfg(test)]

@@ -5,14 +5,14 @@ use std::{os::unix::fs::symlink, path::Path, process::Command};
 use crate::serve::serve;
 
 /// A command, and what it prints.
-struct Example {
-    line: usize,
-    command: String,
-    prints: Vec<String>,
+pub struct Example {
+    pub line: usize,
+    pub command: String,
+    pub prints: Vec<String>,
 }
 
 /// What stands in the page's `console` blocks.
-fn examples(page: &str) -> Vec<Example> {
+pub fn examples(page: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
     let mut is_inside = false;
     for (number, line) in page.lines().enumerate() {
@@ -35,7 +35,7 @@ fn examples(page: &str) -> Vec<Example> {
 }
 
 /// Blanks between columns count as one; `…` stands for anything, alone on a line for any lines.
-fn fits(wanted: &[String], told: &[&str]) -> bool {
+pub fn fits(wanted: &[String], told: &[&str]) -> bool {
     let Some((first, rest)) = wanted.split_first() else { return told.is_empty() };
     if first == "…" {
         return (0..=told.len()).any(|skipped| fits(rest, &told[skipped..]));

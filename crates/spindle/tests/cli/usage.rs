@@ -16,6 +16,7 @@ fn what_cannot_be_meant_is_a_usage_error() {
         &["add", "q", "--if-taken", "existing"],
         &["add", "q", "--type", "xml"],
         &["queues", "--url", "nowhere"],
+        &["add", "q", "--workq", "127.0.0.1:1", "--ca-file", "/etc/passwd"],
         &["why", "not-a-job"],
         &["retry"],
         &["cancel"],
@@ -39,8 +40,18 @@ fn what_cannot_be_meant_is_a_usage_error() {
         &["add", "q", "--ttl", "0"],
         &["add", "q", "--ttl", "10"],
         &["add", "q", "--priority", "2147483648"],
-        &["add", "q", "--max-attempts", "0"],
-        &["add", "q", "--max-attempts", "256"],
+        &["add", "q", "--max-attempts", "-1"],
+        &["add", "q", "--tries", "4294967296"],
+        &["add", "q", "--tries", "some"],
+        &["add", "q", "--backoff", "soon"],
+        &["schedule", "q", "+1h", "--backoff", "1h..5s"],
+        &["queue"],
+        &["queue", "show"],
+        &["queue", "set", "q"],
+        &["queue", "set", "q", "--ttr", "0"],
+        &["queue", "set", "q", "--bytes-type", "xml"],
+        &["queue", "set", "q", "--max-jobs", "none"],
+        &["work", "q", "--kill-after", "10", "--", "true"],
         &["add", "q", "--id", "not-a-uuid"],
         &["add", "q", "payload", "--lines", "-"],
         &["result", "not-a-job"],
@@ -117,6 +128,7 @@ fn config_as_json_has_an_object_per_setting() {
         stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |name: &str| lines.iter().find(|line| line["name"] == name).unwrap();
     assert_eq!(of("memory")["value"], true);
+    assert_eq!(of("lightjq-allow-urls")["value"], false);
     assert_eq!(of("insecure")["value"], serde_json::json!(["workq"]));
     assert_eq!(of("insecure")["source"], "flag");
     assert_eq!(of("config")["value"], serde_json::Value::Null);

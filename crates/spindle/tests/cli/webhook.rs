@@ -55,7 +55,7 @@ fn a_dead_job_is_told_and_the_secret_to_nobody() {
     let flags = ["--webhook", &hook, "--webhook-secret-file", secret];
     let arguments = ["--workq", "127.0.0.1:0", "--data", &data, "--log-level", "debug"];
     let mut served = serve(&[&arguments[..], &flags].concat());
-    let id = stdout(&served.spindle(&["add", "mail"]).unwrap()).trim().to_owned();
+    let id = stdout(&served.spindle(&["add", "mail", "--tries", "1"]).unwrap()).trim().to_owned();
     served.spindle(&["work", "mail", "--once", "--", "false"]).assert().code(5);
     let (head, told) = posts.recv_timeout(Duration::from_secs(20)).unwrap();
     assert!(head.starts_with("POST /hook?key=hidden HTTP/1.1\r\n"), "{head}");

@@ -143,15 +143,63 @@ fn a_connection_lost_while_waiting_is_made_anew() {
     assert_eq!(finished(&fake).len(), 1);
 }
 
-#[test]
-fn a_result_nobody_wants_any_more_is_told_and_dropped() {
-    let fake = Fake::start(|request| match request {
+/// What becomes of a job whose server answers this to its result: what programs and what people
+/// are told.
+fn after_answer(answer: fn() -> Answer) -> (serde_json::Value, String) {
+    let fake = Fake::start(move |request| match request {
         Request::Lease { .. } => lease(id(1), "q", 60_000, b""),
-        Request::Complete { .. } => not_found(),
+        Request::Complete { .. } => answer(),
         _ => ok(),
     });
-    let output = fake.spindle(&["work", "q", "--once", "--", "true"]).unwrap();
-    assert!(stderr(&output).contains("is dropped"), "{}", stderr(&output));
+    let output = fake.spindle(&["work", "q", "--once", "--json", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    let line = serde_json::from_str(&stdout(&output)).unwrap();
+    let output = fake.spindle(&["work", "q", "--once", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    (line, stderr(&output))
+}
+
+#[test]
+fn a_result_nobody_wants_any_more_is_told_and_dropped() {
+    type Case = (fn() -> Answer, &'static str, Option<&'static str>, &'static str);
+    let cases: [Case; 3] = [
+        (not_found, "deleted", None, "was deleted, or its time to live is over"),
+        (
+            || refused("Duplicate result"),
+            "lease_lost",
+            Some("finished_or_cancelled"),
+            "was finished by another worker, or cancelled",
+        ),
+        (|| refused("Too large"), "refused", Some("Too large"), "is dropped: Too large"),
+    ];
+    for (answer, outcome, reason, told) in cases {
+        let (line, said) = after_answer(answer);
+        assert_eq!(line["outcome"], outcome, "{line}");
+        assert_eq!(line["reason"].as_str(), reason, "{line}");
+        assert_eq!((&line["success"], &line["delivered"]), (&false.into(), &false.into()));
+        assert_eq!(line["exit_code"], 0);
+        assert!(said.contains(told) && said.contains("result is dropped"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_job_that_is_lost_while_its_command_runs_is_told_and_the_command_ended() {
+    for (answer, outcome) in
+        [(not_found as fn() -> Answer, "deleted"), (|| refused("Not leased"), "lease_lost")]
+    {
+        let fake = Fake::start(move |request| match request {
+            Request::Lease { .. } => lease(id(1), "q", 60, b""),
+            Request::Extend { .. } => answer(),
+            _ => ok(),
+        });
+        let arguments = ["work", "q", "--once", "--json", "--", "sleep", "600"];
+        let output = fake.spindle(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
+        let line: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!((&line["outcome"], &line["signal"]), (&outcome.into(), &15.into()), "{line}");
+        assert_eq!(finished(&fake), []);
+    }
 }
 
 #[test]
@@ -209,13 +257,18 @@ fn a_signal_lets_the_running_job_finish_and_takes_no_other() {
 #[test]
 fn a_second_signal_kills_the_running_job() {
     let fake = with_jobs(vec![(1, b"")]);
-    let (mut child, said) = at_work(&fake, "echo running $$ >&2; exec sleep 600");
+    let folder = tempfile::tempdir().unwrap();
+    let held = folder.path().join("held");
+    let path = held.display();
+    // Whoever reads this pipe sees its end when all who could write into it are gone.
+    let script = format!("mkfifo {path}; echo running >&2; exec sleep 600 >{path}");
+    let (mut child, said) = at_work(&fake, &script);
+    let pipe = Said::by(std::fs::File::open(&held).unwrap());
     send(&child, Signal::SIGINT);
     said.await_line("waiting for 1 running");
     send(&child, Signal::SIGINT);
     assert_eq!(await_exit(&mut child).code(), Some(130));
-    // The command held the pipe; its end says that it is gone too.
-    said.await_end();
+    pipe.await_end();
     assert_eq!(finished(&fake), []);
 }
 

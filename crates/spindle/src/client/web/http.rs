@@ -1,32 +1,38 @@
-//! Requests to the native API, its answers and its problems.
+//! Requests to the native API, and its answers.
 
-use std::{
-    io::{self, ErrorKind},
-    time::Duration,
-};
+use std::time::Duration;
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use ureq::{
     Agent, Body,
-    http::{Method, Request, Response, header},
-    unversioned::resolver::DefaultResolver,
+    http::{HeaderMap, Method, Request, Response, StatusCode, header},
+    unversioned::transport::{Connector, RustlsConnector},
 };
 
-use super::dial::Dial;
+use super::{
+    base::BaseUrl,
+    dial::{Dial, Lookup},
+    trouble,
+};
 use crate::client::{line::Line, session::AskError};
 
 /// How long an answer may take beyond what a request itself waits for.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// An answer is never longer: the largest payload, in base64, with room to spare.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// So much of an answer that is none of ours is shown.
-const SHOWN_LETTERS: usize = 80;
-
 /// A server's HTTP door.
 #[derive(Debug)]
 pub struct Http {
     agent: Agent,
-    authority: String,
+    base: BaseUrl,
+}
+
+/// An answer that was read whole.
+pub struct Answer {
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub bytes: Vec<u8>,
 }
 
 /// A request.
@@ -73,19 +79,17 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// An error's body, RFC 9457.
-#[derive(Deserialize)]
-struct Problem {
-    code: String,
-    #[serde(default)]
-    title: String,
-    #[serde(default)]
-    detail: String,
+impl Answer {
+    /// Its body as JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, AskError> {
+        let read = serde_json::from_slice(&self.bytes);
+        read.map_err(|error| trouble::no_json(&error, &self.bytes))
+    }
 }
 
 impl Http {
-    /// The door at this address, spoken to through connections that `line` tells of.
-    pub fn new(authority: &str, line: &Line) -> Self {
+    /// The door at this URL, spoken to through connections that `line` tells of.
+    pub fn new(base: &BaseUrl, line: &Line) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
@@ -94,15 +98,16 @@ impl Http {
             .max_idle_connections(1)
             .max_idle_connections_per_host(1)
             .user_agent(concat!("spindle/", env!("CARGO_PKG_VERSION")))
+            .tls_config(base.tls())
             .build();
-        let agent = Agent::with_parts(config, Dial(line.clone()), DefaultResolver::default());
-        Self { agent, authority: authority.to_owned() }
+        let connector = Dial(line.clone()).chain(RustlsConnector::default());
+        let agent = Agent::with_parts(config, connector, Lookup::default());
+        Self { agent, base: base.clone() }
     }
 
     /// Asks and reads the answer's JSON.
     pub fn ask<T: DeserializeOwned>(&self, asking: Asking<'_>) -> Result<T, AskError> {
-        let bytes = self.answer(asking)?;
-        serde_json::from_slice(&bytes).map_err(|error| strange(&error.to_string(), &bytes))
+        self.answer_in_full(asking)?.json()
     }
 
     /// Asks and reads the answer's JSON; none if there is no content.
@@ -110,35 +115,38 @@ impl Http {
         &self,
         asking: Asking<'_>,
     ) -> Result<Option<T>, AskError> {
-        let bytes = self.answer(asking)?;
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        let read = serde_json::from_slice(&bytes);
-        read.map(Some).map_err(|error| strange(&error.to_string(), &bytes))
+        let answer = self.answer_in_full(asking)?;
+        if answer.bytes.is_empty() { Ok(None) } else { answer.json().map(Some) }
     }
 
     /// Asks, and reads the answer's bytes if all is well.
     pub fn answer(&self, asking: Asking<'_>) -> Result<Vec<u8>, AskError> {
+        Ok(self.answer_in_full(asking)?.bytes)
+    }
+
+    /// Asks, and reads the answer if all is well.
+    pub fn answer_in_full(&self, asking: Asking<'_>) -> Result<Answer, AskError> {
         let limit = asking.wait + ANSWER_WITHIN;
         let response = self.send(asking, Some(limit), None)?;
-        let status = response.status().as_u16();
-        let mut body = response.into_body();
+        let (head, mut body) = response.into_parts();
         let read = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-        let bytes = read.map_err(ask_error)?;
-        if (200..300).contains(&status) { Ok(bytes) } else { Err(problem(status, &bytes)) }
+        let bytes = read.map_err(|error| trouble::of(error, &self.base))?;
+        if head.status.is_success() {
+            return Ok(Answer { headers: head.headers, bytes });
+        }
+        Err(trouble::refusal(head.status, &head.headers, &bytes, &self.base))
     }
 
     /// Asks for a body without end; each part of it comes within `silence`.
     pub fn stream(&self, asking: Asking<'_>, silence: Duration) -> Result<Body, AskError> {
         let response = self.send(asking, None, Some(silence))?;
-        let status = response.status().as_u16();
-        let mut body = response.into_body();
-        if status == 200 {
+        let (head, mut body) = response.into_parts();
+        if head.status == StatusCode::OK {
             return Ok(body);
         }
-        let bytes = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-        Err(problem(status, &bytes.map_err(ask_error)?))
+        let read = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+        let bytes = read.map_err(|error| trouble::of(error, &self.base))?;
+        Err(trouble::refusal(head.status, &head.headers, &bytes, &self.base))
     }
 
     fn send(
@@ -148,9 +156,8 @@ impl Http {
         silence: Option<Duration>,
     ) -> Result<Response<Body>, AskError> {
         let sends_body = asking.body.is_some() || asking.method == Method::POST;
-        let mut request = Request::builder()
-            .method(asking.method)
-            .uri(format!("http://{}{}", self.authority, asking.path));
+        let mut request =
+            Request::builder().method(asking.method).uri(format!("{}{}", self.base, asking.path));
         if asking.body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
@@ -167,77 +174,6 @@ impl Http {
             let request = self.agent.configure_request(request).timeout_global(limit);
             self.agent.run(request.timeout_per_read(silence).build())
         };
-        sent.map_err(ask_error)
-    }
-}
-
-/// `127.0.0.1:7420` of `http://127.0.0.1:7420`.
-pub fn authority(url: &str) -> Result<&str, String> {
-    let rest = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
-    let (_, port) = rest.rsplit_once(':').unwrap_or_default();
-    if port.parse::<u16>().is_err() || rest.contains(['/', '?', '#', '@', ' ']) {
-        return Err(format!("`{url}` will not do: write it as http://127.0.0.1:7420"));
-    }
-    Ok(rest)
-}
-
-fn problem(status: u16, bytes: &[u8]) -> AskError {
-    let Ok(Problem { code, title, detail }) = serde_json::from_slice(bytes) else {
-        return strange(&format!("status {status}"), bytes);
-    };
-    let text = if detail.is_empty() { title } else { detail };
-    match (status, code.as_str()) {
-        (404 | 410, _) if code != "not_found" => AskError::NotFound,
-        (409, "lease_not_live") => AskError::LeaseEnded,
-        (408, _) => AskError::TimedOut,
-        (429, "queue_full") => AskError::Refused { text, code: Some(code) },
-        (429 | 500.., _) => AskError::Failed(text),
-        _ => AskError::Refused { text, code: Some(code) },
-    }
-}
-
-fn strange(what: &str, bytes: &[u8]) -> AskError {
-    let shown: String = String::from_utf8_lossy(bytes)
-        .chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .take(SHOWN_LETTERS)
-        .collect();
-    AskError::Strange(format!("the answer is none of a Spindle ({what}): {shown}"))
-}
-
-fn ask_error(error: ureq::Error) -> AskError {
-    match error {
-        ureq::Error::Io(error) => AskError::Io(error),
-        ureq::Error::Timeout(_) => AskError::Io(ErrorKind::TimedOut.into()),
-        ureq::Error::Protocol(error) => {
-            AskError::Strange(format!("what came back is no HTTP: {error}"))
-        }
-        other => AskError::Io(io::Error::other(other)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_are_taken_with_and_without_their_scheme() {
-        for url in ["http://127.0.0.1:7420", "http://127.0.0.1:7420/", "127.0.0.1:7420"] {
-            assert_eq!(authority(url).unwrap(), "127.0.0.1:7420");
-        }
-        assert_eq!(authority("http://[::1]:1").unwrap(), "[::1]:1");
-        for url in ["", "http://", "https://127.0.0.1:7420/x", "localhost", "http://a:b"] {
-            assert!(authority(url).is_err(), "{url}");
-        }
-    }
-
-    #[test]
-    fn a_problem_is_told_in_the_servers_words() {
-        let body = br#"{"type":"urn:x","title":"T","status":409,"code":"job_leased","detail":"D"}"#;
-        let AskError::Refused { text, code } = problem(409, body) else { panic!() };
-        assert_eq!((text.as_str(), code.as_deref()), ("D", Some("job_leased")));
-        let busy = br#"{"code":"busy","title":"Too much"}"#;
-        assert!(matches!(problem(503, busy), AskError::Failed(text) if text == "Too much"));
-        assert!(matches!(problem(404, b"<html>"), AskError::Strange(_)));
+        sent.map_err(|error| trouble::of(error, &self.base))
     }
 }

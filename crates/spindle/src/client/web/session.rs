@@ -9,12 +9,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 use ureq::http::Method;
 
-use super::http::{Asking, Http};
+use super::{
+    base::BaseUrl,
+    http::{Asking, Http},
+};
 use crate::{
-    cli::{IfTaken, JobName, PayloadType},
+    cli::{IfTaken, JobName, PayloadType, RetryWait},
     client::{
         line::Line,
-        session::{AskError, Finished, Leased, Listed, More, NewJob, Session, Wanted},
+        session::{AskError, Finished, Leased, Listed, More, NewJob, Report, Session, Wanted},
         view::{Job, Queue, bytes_of, present},
         when::rfc3339,
     },
@@ -59,9 +62,11 @@ struct Submit<'a> {
     ttl_ms: u64,
     keep_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    attempts_max: Option<u8>,
+    attempts_max: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    fails_max: Option<u8>,
+    fails_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backoff: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     run_at: Option<String>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -98,6 +103,7 @@ struct LeaseAnswer {
     id: u64,
     queue: Option<String>,
     queue_base64: Option<String>,
+    attempt: Option<u32>,
     lease_token: String,
     lease_ms: Option<u64>,
     #[serde(default, deserialize_with = "present")]
@@ -121,11 +127,11 @@ struct QueuePage {
 }
 
 impl WebSession {
-    /// A session with the server at this address. Connects with the first request.
-    pub fn new(authority: &str, line: &Line) -> Self {
+    /// A session with the server at this URL. Connects with the first request.
+    pub fn new(base: &BaseUrl, line: &Line) -> Self {
         let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
         let worker = format!("{}:{}", host.unwrap_or_default(), std::process::id());
-        Self { http: Http::new(authority, line), line: line.clone(), worker }
+        Self { http: Http::new(base, line), line: line.clone(), worker }
     }
 
     /// How many jobs a filter means beyond those that were seen.
@@ -165,6 +171,7 @@ impl WebSession {
         Ok(Leased {
             id: answer.id.to_string(),
             queue,
+            attempt: answer.attempt,
             ttr_ms: answer.lease_ms.unwrap_or(u64::MAX),
             payload: payload.map_err(odd)?.unwrap_or_default(),
             claim: answer.lease_token,
@@ -309,19 +316,24 @@ impl Session for WebSession {
         Ok(())
     }
 
-    fn finish(&mut self, job: &Leased, success: bool, result: Bytes) -> Result<(), AskError> {
-        let end = if success { "complete" } else { "fail" };
+    fn attempt(&mut self, job: &Leased) -> Result<Option<u32>, AskError> {
+        Ok(job.attempt)
+    }
+
+    fn finish(&mut self, job: &Leased, report: &Report) -> Result<(), AskError> {
+        let Report { success, result, code, message, error } = report;
+        let mut body = json!({ "result_base64": BASE64_STANDARD.encode(result) });
+        let end = if *success {
+            "complete"
+        } else {
+            body["code"] = json!(code);
+            body["message"] = json!(message);
+            body["error"] = json!(error);
+            "fail"
+        };
         let path = format!("/api/v1/leases/{}/{end}", job.claim);
-        let body = json!({ "result_base64": BASE64_STANDARD.encode(&result) });
-        match self.http.answer(Asking::post(&path).with(&body)) {
-            Ok(_) => Ok(()),
-            // The API tells a lease that was lost from a job that is finished by its job.
-            Err(AskError::LeaseEnded) => {
-                let job: Job = self.http.ask(Asking::get(&format!("/api/v1/jobs/{}", job.id)))?;
-                Err(if is_finished(&job) { AskError::Finished } else { AskError::LeaseEnded })
-            }
-            Err(error) => Err(error),
-        }
+        self.http.answer(Asking::post(&path).with(&body))?;
+        Ok(())
     }
 }
 
@@ -367,6 +379,7 @@ fn submit(job: &NewJob) -> Result<Submit<'_>, AskError> {
         keep_ms: job.ttl_ms,
         attempts_max: job.attempts_max,
         fails_max: job.fails_max,
+        backoff: job.backoff.map(RetryWait::to_json),
         run_at,
         tags: &job.tags,
         unique,

@@ -1,12 +1,12 @@
 //! Starts the workers, ends them, sums up.
 
-use std::{sync::Arc, thread};
+use std::{process, sync::Arc, thread, time::Duration};
 
-use super::{orders::Orders, process::find, worker::Work};
+use super::{orders::Orders, outage::Outage, process::find, worker::Work};
 use crate::{
     cli::WorkArgs,
-    client::{progress::Progress, server::Server, session::Session},
-    exit::{Code, Failure},
+    client::{backoff::Backoff, line::Line, progress::Progress, server::Server, session::Session},
+    exit::{Code, Failure, whole},
     queue_name::QueueName,
     signals,
 };
@@ -20,26 +20,27 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
         return Err(Failure::with(Code::Error, told));
     }
     let server = Server::of(&args.common)?;
-    // A wrong address is told at once; later the server may go and come back.
-    let mut session = server.open()?;
-    session.greet().map_err(|error| server.told(error, "server"))?;
+    let jobs_max = if args.once { Some(1) } else { args.max_jobs };
+    let orders = Arc::new(Orders::new(jobs_max));
+    watch_signals(&orders)?;
+    let mut session = first_session(&server, &orders)?;
     let progress = if args.drain && !args.common.json {
         Progress::of(ready(&mut *session, &args.queues))
     } else {
         Progress::hidden()
     };
     drop(session);
-    let jobs_max = if args.once { Some(1) } else { args.max_jobs };
-    let orders = Arc::new(Orders::new(jobs_max));
-    watch_signals(&orders)?;
     let work = Work {
         queues: &args.queues,
         command: &args.command,
         drain: args.drain,
+        kill_after: Duration::from_millis(args.kill_after.into()),
+        keep_running: args.keep_running,
         json: args.common.json,
         server: &server,
         orders: &orders,
         progress: &progress,
+        outage: &Outage::none(&server, &progress),
     };
     thread::scope(|scope| {
         for worker in 0..args.at_once.into() {
@@ -54,15 +55,45 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
     progress.end();
     let summary = orders.sum_up();
     let is_bounded = args.drain || jobs_max.is_some();
-    // One job that failed has been told of already.
-    let is_told = args.common.json || (args.once && summary.failed > 0);
+    // One job that did not end well has been told of already.
+    let is_told = args.common.json || (args.once && summary.has_bad_end());
     if !is_told {
-        eprintln!("{} completed, {} failed", summary.completed, summary.failed);
+        eprintln!("{summary}");
     }
     match summary.fatal {
         Some(error) => Err(error),
-        None if is_bounded && summary.failed > 0 => Ok(Code::JobFailed),
+        None if is_bounded && summary.has_bad_end() => Ok(Code::JobFailed),
         None => Ok(Code::Ok),
+    }
+}
+
+/// The first session. A server that is not there yet is waited for; what will never do is an error.
+fn first_session(server: &Server, orders: &Orders) -> anyhow::Result<Box<dyn Session>> {
+    let mut backoff = Backoff::new();
+    let mut is_told = false;
+    loop {
+        let greeted = server.try_open(&Line::default()).and_then(|mut session| {
+            session.greet()?;
+            Ok(session)
+        });
+        match greeted {
+            Ok(session) => {
+                if is_told {
+                    eprintln!("{server} answers");
+                }
+                orders.begin();
+                return Ok(session);
+            }
+            Err(error) if error.may_pass() => {
+                if !is_told {
+                    let told = whole(&server.told(error, "server"));
+                    eprintln!("{told}; waiting until it answers");
+                }
+                is_told = true;
+                thread::sleep(backoff.next());
+            }
+            Err(error) => return Err(server.told(error, "server")),
+        }
     }
 }
 
@@ -75,6 +106,10 @@ fn watch_signals(orders: &Arc<Orders>) -> anyhow::Result<()> {
     let (first, second) = (Arc::clone(orders), Arc::clone(orders));
     signals::watch(
         move |ending| {
+            if !first.has_begun() {
+                // There is nothing to finish: it ends as it would without being watched.
+                process::exit(ending.code());
+            }
             let running = first.stop();
             if running > 0 {
                 let name = ending.name;

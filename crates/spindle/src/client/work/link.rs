@@ -1,13 +1,11 @@
 //! A worker's session, opened anew when the server was away.
 
-use bytes::Bytes;
-
 use super::orders::Orders;
 use crate::{
     client::{
         line::Line,
         server::Server,
-        session::{AskError, Leased, Session},
+        session::{AskError, Leased, Report, Session},
     },
     queue_name::QueueName,
 };
@@ -43,6 +41,11 @@ impl<'a> Link<'a> {
         match answer {
             // The server answered the half closed connection by closing it.
             Err(error) if !error.is_answer() && self.orders.is_stopped() => Ok(None),
+            Ok(Some(job)) if job.attempt.is_none() => {
+                // The job is here: it is worked on without its number too.
+                let attempt = self.ask(|session| session.attempt(&job)).ok().flatten();
+                Ok(Some(Leased { attempt, ..job }))
+            }
             other => other,
         }
     }
@@ -53,8 +56,8 @@ impl<'a> Link<'a> {
     }
 
     /// Finishes a job.
-    pub fn finish(&mut self, job: &Leased, success: bool, result: Bytes) -> Result<(), AskError> {
-        self.ask(|session| session.finish(job, success, result))
+    pub fn finish(&mut self, job: &Leased, report: &Report) -> Result<(), AskError> {
+        self.ask(|session| session.finish(job, report))
     }
 
     fn open(&mut self) -> Result<&mut (Box<dyn Session>, Line), AskError> {

@@ -3,13 +3,19 @@
 //! - `crew`: starts the workers, ends them, sums up
 //! - `orders`: what the workers share: whether to go on, who waits, what runs
 //! - `worker`: one worker: takes a job, has it run, delivers the result
-//! - `link`: its session, opened anew when the server was away
-//! - `process`: the command for one job
+//! - `link`: its session, opened anew when the server was away; `outage` tells people of that
+//! - `heart`: keeps the lease, and notices when the job is lost
+//! - `process`: the command for one job, `output` what it prints
+//! - `report`: what became of a job
 
 mod crew;
+mod heart;
 mod link;
 mod orders;
+mod outage;
+mod output;
 mod process;
+mod report;
 mod worker;
 
 pub use crew::work;

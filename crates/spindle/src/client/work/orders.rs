@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
+    fmt, io,
     process::Child,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -13,6 +13,7 @@ use nix::{
     unistd::Pid,
 };
 
+use super::report::Outcome;
 use crate::client::line::Line;
 
 /// Whether to go on, who waits for a job, and what runs.
@@ -25,6 +26,7 @@ pub struct Orders {
 
 #[derive(Debug, Default)]
 struct State {
+    begun: bool,
     stop: bool,
     killed: bool,
     /// Jobs taken, and those that workers are waiting to take.
@@ -32,18 +34,27 @@ struct State {
     waiting: BTreeMap<usize, Line>,
     /// The process groups of commands that run.
     groups: BTreeSet<i32>,
+    counts: Counts,
+    fatal: Option<anyhow::Error>,
+}
+
+/// What became of jobs, in numbers.
+#[derive(Debug, Default, Clone, Copy)]
+struct Counts {
     completed: u64,
     failed: u64,
-    fatal: Option<anyhow::Error>,
+    lost: u64,
 }
 
 /// What became of all jobs.
 #[derive(Debug)]
 pub struct Summary {
-    /// Commands that ended with exit code 0.
+    /// Jobs whose command ended with exit code 0.
     pub completed: u64,
-    /// The others.
+    /// Jobs whose command failed.
     pub failed: u64,
+    /// Jobs that this worker could not finish: cancelled, deleted, given to another.
+    pub lost: u64,
     /// What ended the run before its time.
     pub fatal: Option<anyhow::Error>,
 }
@@ -57,6 +68,16 @@ impl Orders {
     /// A worker that panicked left nothing half done in here.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server is there, and jobs are taken from now on.
+    pub fn begin(&self) {
+        self.state().begun = true;
+    }
+
+    /// Whether jobs are taken already.
+    pub fn has_begun(&self) -> bool {
+        self.state().begun
     }
 
     /// Asks for leave to take one more job; it must be used or given back.
@@ -151,27 +172,45 @@ impl Orders {
         self.state().killed
     }
 
-    /// A job is finished.
-    pub fn count(&self, success: bool) {
-        let mut state = self.state();
-        if success {
-            state.completed += 1;
-        } else {
-            state.failed += 1;
+    /// A job is done with.
+    pub fn count(&self, outcome: &Outcome) {
+        let counts = &mut self.state().counts;
+        match outcome {
+            Outcome::Completed => counts.completed += 1,
+            Outcome::Failed => counts.failed += 1,
+            Outcome::Lost(_) | Outcome::Refused(_) => counts.lost += 1,
         }
     }
 
     /// What became of all jobs.
     pub fn sum_up(&self) -> Summary {
         let mut state = self.state();
-        let (completed, failed) = (state.completed, state.failed);
-        Summary { completed, failed, fatal: state.fatal.take() }
+        let Counts { completed, failed, lost } = state.counts;
+        Summary { completed, failed, lost, fatal: state.fatal.take() }
+    }
+}
+
+impl Summary {
+    /// Whether a job did not end well.
+    pub fn has_bad_end(&self) -> bool {
+        self.failed > 0 || self.lost > 0
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} completed, {} failed", self.completed, self.failed)?;
+        if self.lost > 0 {
+            write!(f, ", {} cancelled or lost", self.lost)?;
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::session::Lost;
 
     #[test]
     fn leave_is_given_up_to_the_maximum_and_what_is_given_back_again() {
@@ -181,6 +220,19 @@ mod tests {
         assert!(!orders.take_leave());
         orders.give_leave_back();
         assert!(orders.take_leave());
+    }
+
+    #[test]
+    fn the_summary_tells_of_lost_jobs_where_there_are_any() {
+        let orders = Orders::new(None);
+        orders.count(&Outcome::Completed);
+        orders.count(&Outcome::Failed);
+        assert_eq!(orders.sum_up().to_string(), "1 completed, 1 failed");
+        orders.count(&Outcome::Lost(Lost::Cancelled));
+        orders.count(&Outcome::Refused("too large".to_owned()));
+        let summary = orders.sum_up();
+        assert_eq!(summary.to_string(), "1 completed, 1 failed, 2 cancelled or lost");
+        assert!(summary.has_bad_end());
     }
 
     #[test]

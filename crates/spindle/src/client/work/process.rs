@@ -1,42 +1,53 @@
-//! Runs the command for one job.
+//! Runs the command for one job, and ends it when the job is lost.
 
 use std::{
     env,
     ffi::{OsStr, OsString},
-    io::{self, Read, Write},
-    os::unix::{fs::PermissionsExt, process::CommandExt},
+    io,
+    os::unix::{
+        fs::PermissionsExt,
+        process::{CommandExt, ExitStatusExt},
+    },
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{
-        Arc, Mutex, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
-    },
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-
-use super::orders::Orders;
-use crate::{
-    client::{payload::block_bytes_max, session::Leased},
-    queue_name::QueueName,
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
 };
 
-/// How long output may still come once the command ended: a process that it left behind may hold
-/// the pipe open for ever.
-const OUTPUT_WITHIN: Duration = Duration::from_secs(1);
-const READ_BYTES: usize = 64 * 1024;
+use super::{
+    orders::Orders,
+    output::{Pipes, Printed},
+};
+use crate::{client::session::Leased, queue_name::QueueName};
+
+/// How often it is looked whether what a command started has ended too.
+const GROUP_LOOK: Duration = Duration::from_millis(10);
 
 /// How a command ended.
 #[derive(Debug)]
 pub struct Ended {
     /// Its exit code or signal.
     pub status: ExitStatus,
-    /// What it printed, cut to what a job's result can be.
-    pub output: Bytes,
-    /// Whether something was cut off.
-    pub is_cut: bool,
+    /// What it printed.
+    pub printed: Printed,
+    /// It did not end when it was asked to.
+    pub was_killed: bool,
+}
+
+/// What is to become of a command that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beat {
+    /// It goes on, and is asked about again after this time.
+    Again(Duration),
+    /// It is ended.
+    End,
 }
 
 /// Where a command is, if it can be run at all.
@@ -52,151 +63,171 @@ pub fn find(program: &OsStr) -> Option<PathBuf> {
 }
 
 /// Runs a command on a job's payload. Calls `beat` when the command still runs after the time that
-/// `beat` said last, `first_beat` at the beginning.
+/// `beat` said last, `first_beat` at the beginning. Ended, it has `kill_after` to do so.
 pub fn run(
     command: &[OsString],
     job: &Leased,
     orders: &Orders,
+    kill_after: Duration,
     first_beat: Duration,
-    mut beat: impl FnMut() -> Duration,
+    mut beat: impl FnMut() -> Beat,
 ) -> io::Result<Ended> {
     let (mut child, group) = orders.start(|| spawn(command, job))?;
-    let started = Running::start(&mut child, job.payload.clone());
+    let pipes = Pipes::of(&mut child, job.payload.clone());
     let (ended, wait) = channel();
     let waiter = thread::Builder::new().name("wait".to_owned()).spawn(move || {
         // Nobody listens any more when the process ends.
         let _ = ended.send(child.wait());
     });
-    let status = started.and_then(|running| waiter.map(|_| running)).and_then(|running| {
-        let status = await_end(&wait, first_beat, &mut beat)?;
-        Ok((status, running))
+    let ended = pipes.and_then(|pipes| waiter.map(|_| pipes)).and_then(|pipes| {
+        let group = Group { leader: Pid::from_raw(group), wait };
+        let (status, was_killed) = group.await_end(first_beat, kill_after, &mut beat)?;
+        Ok((status, was_killed, pipes))
     });
     orders.ended(group);
-    let (status, running) = status?;
-    let (output, is_cut) = running.output();
-    Ok(Ended { status, output, is_cut })
+    let (status, was_killed, pipes) = ended?;
+    Ok(Ended { status, printed: pipes.finish(), was_killed })
 }
 
 fn spawn(command: &[OsString], job: &Leased) -> io::Result<Child> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .env("SPINDLE_JOB_ID", &job.id)
-        .env("SPINDLE_QUEUE", QueueName::of(job.queue.clone()).to_string())
+        .env("SPINDLE_QUEUE", QueueName::of(job.queue.clone()).to_string());
+    match job.attempt {
+        Some(attempt) => command.env("SPINDLE_ATTEMPT", attempt.to_string()),
+        // Not that of a worker in a job of another worker.
+        None => command.env_remove("SPINDLE_ATTEMPT"),
+    };
+    command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // A group of its own, so that Ctrl-C reaches us and not the command.
+        .stderr(Stdio::piped())
+        // A group of its own, so that Ctrl-C reaches us and not the command, and that all it
+        // started can be ended with it.
         .process_group(0)
         .spawn()
 }
 
-fn await_end(
-    wait: &Receiver<io::Result<ExitStatus>>,
-    first_beat: Duration,
-    beat: &mut impl FnMut() -> Duration,
-) -> io::Result<ExitStatus> {
-    let mut next_beat = first_beat;
-    loop {
-        match wait.recv_timeout(next_beat) {
-            Ok(status) => return status,
-            Err(RecvTimeoutError::Timeout) => next_beat = beat(),
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(io::Error::other("lost sight of the command"));
+/// A command and what it started.
+struct Group {
+    leader: Pid,
+    wait: Receiver<io::Result<ExitStatus>>,
+}
+
+impl Group {
+    /// How the command ended, and whether it had to be killed.
+    fn await_end(
+        &self,
+        first_beat: Duration,
+        kill_after: Duration,
+        beat: &mut impl FnMut() -> Beat,
+    ) -> io::Result<(ExitStatus, bool)> {
+        let mut next_beat = first_beat;
+        loop {
+            if let Some(status) = self.status_within(next_beat)? {
+                return Ok((status, false));
+            }
+            match beat() {
+                Beat::Again(after) => next_beat = after,
+                Beat::End => return self.end(kill_after),
             }
         }
     }
-}
 
-/// The two ends of a command that runs.
-struct Running {
-    output: Arc<Mutex<Output>>,
-    closed: Receiver<()>,
-}
-
-#[derive(Default)]
-struct Output {
-    bytes: Vec<u8>,
-    is_cut: bool,
-}
-
-impl Running {
-    fn start(child: &mut Child, payload: Bytes) -> io::Result<Self> {
-        if let Some(mut stdin) = child.stdin.take() {
-            thread::Builder::new().name("feed".to_owned()).spawn(move || {
-                // A command need not read what it is given.
-                let _ = stdin.write_all(&payload);
-            })?;
+    fn status_within(&self, time: Duration) -> io::Result<Option<ExitStatus>> {
+        match self.wait.recv_timeout(time) {
+            Ok(status) => status.map(Some),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(lost_sight()),
         }
-        let output = Arc::<Mutex<Output>>::default();
-        let (closing, closed) = channel();
-        if let Some(stdout) = child.stdout.take() {
-            let output = Arc::clone(&output);
-            thread::Builder::new()
-                .name("read".to_owned())
-                .spawn(move || collect(stdout, &output, &closing))?;
-        }
-        Ok(Self { output, closed })
     }
 
-    fn output(self) -> (Bytes, bool) {
-        // Whether it closed or took too long: what is there is the result.
-        let _ = self.closed.recv_timeout(OUTPUT_WITHIN);
-        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        (std::mem::take(&mut output.bytes).into(), output.is_cut)
+    /// Asks all of the group to end, and kills what is left of it after that time.
+    fn end(&self, kill_after: Duration) -> io::Result<(ExitStatus, bool)> {
+        let deadline = Instant::now() + kill_after;
+        let mut status = None;
+        if !kill_after.is_zero() {
+            self.send(Signal::SIGTERM);
+            status = self.status_within(kill_after)?;
+        }
+        // The command may be gone before what it started.
+        while status.is_some() && self.is_there() {
+            if Instant::now() >= deadline {
+                self.send(Signal::SIGKILL);
+                break;
+            }
+            thread::sleep(GROUP_LOOK);
+        }
+        if let Some(status) = status {
+            return Ok((status, false));
+        }
+        self.send(Signal::SIGKILL);
+        let status = self.wait.recv().map_err(|_| lost_sight())??;
+        Ok((status, status.signal() == Some(Signal::SIGKILL as i32)))
+    }
+
+    fn is_there(&self) -> bool {
+        killpg(self.leader, None) != Err(Errno::ESRCH)
+    }
+
+    fn send(&self, signal: Signal) {
+        // It fails when all of them have just ended.
+        let _ = killpg(self.leader, signal);
     }
 }
 
-/// Reads to the end, whatever is kept: a command must not hang because it talks too much. Dropping
-/// `_closing` says that the end was reached.
-fn collect(mut stdout: impl Read, output: &Mutex<Output>, _closing: &Sender<()>) {
-    let mut buffer = vec![0; READ_BYTES];
-    loop {
-        let count = match stdout.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => return,
-        };
-        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = block_bytes_max().saturating_sub(output.bytes.len());
-        let kept = buffer.get(..count.min(room)).unwrap_or_default();
-        output.bytes.extend_from_slice(kept);
-        output.is_cut |= count > room;
-    }
+fn lost_sight() -> io::Error {
+    io::Error::other("lost sight of the command")
 }
 
 #[cfg(test)]
 mod tests {
-    use nix::unistd::Pid;
+    use bytes::Bytes;
 
     use super::*;
 
-    fn shell(script: &str, payload: &[u8]) -> Ended {
+    const NEVER: Duration = Duration::from_secs(3600);
+
+    fn run_shell(
+        script: &str,
+        payload: &[u8],
+        kill_after: Duration,
+        first_beat: Duration,
+        beat: impl FnMut() -> Beat,
+    ) -> Ended {
         let command = ["sh", "-c", script].map(OsString::from);
         let job = Leased {
             id: "7".to_owned(),
             queue: Bytes::from_static(b"q"),
+            attempt: Some(3),
             ttr_ms: 1000,
             payload: Bytes::copy_from_slice(payload),
             claim: String::new(),
         };
-        let never = Duration::from_secs(3600);
-        run(&command, &job, &Orders::new(None), never, || never).unwrap()
+        run(&command, &job, &Orders::new(None), kill_after, first_beat, beat).unwrap()
+    }
+
+    fn shell(script: &str, payload: &[u8]) -> Ended {
+        run_shell(script, payload, NEVER, NEVER, || Beat::Again(NEVER))
     }
 
     #[test]
     fn a_command_gets_the_payload_and_its_output_comes_back() {
-        let ended = shell("cat; printf %s $SPINDLE_QUEUE-$SPINDLE_JOB_ID; exit 3", b"in:\0");
-        assert_eq!(ended.output, b"in:\0q-7".as_slice());
+        let script = "cat; printf %s $SPINDLE_QUEUE-$SPINDLE_JOB_ID-$SPINDLE_ATTEMPT; exit 3";
+        let ended = shell(script, b"in:\0");
+        assert_eq!(ended.printed.output, b"in:\0q-7-3".as_slice());
         assert_eq!(ended.status.code(), Some(3));
     }
 
     #[test]
     fn output_is_cut_and_the_command_is_read_to_its_end() {
         let ended = shell("head -c 3000000 /dev/zero", b"");
-        assert_eq!((ended.output.len(), ended.is_cut), (1 << 20, true));
+        assert_eq!((ended.printed.output.len(), ended.printed.is_cut), (1 << 20, true));
         assert!(ended.status.success());
-        assert!(!shell("head -c 1048576 /dev/zero", b"").is_cut);
+        assert!(!shell("head -c 1048576 /dev/zero", b"").printed.is_cut);
     }
 
     #[test]
@@ -204,12 +235,77 @@ mod tests {
         assert!(shell("exit 0", &vec![b'x'; 1 << 20]).status.success());
     }
 
+    /// Ends a process that a command left behind, which must be there for that.
+    fn kill_left_behind(ended: &Ended) {
+        let pid = String::from_utf8(ended.printed.output.to_vec()).unwrap();
+        let pid = Pid::from_raw(pid.trim().parse().unwrap());
+        nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
+    }
+
     #[test]
-    fn a_process_left_behind_does_not_hang_the_job() {
-        let ended = shell("sleep 600 & echo $!", b"");
-        let pid = String::from_utf8(ended.output.to_vec()).unwrap().trim().parse().unwrap();
-        // It is there: the signal reaches it.
-        nix::sys::signal::kill(Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
+    fn a_process_left_behind_does_not_hang_the_job_whatever_pipe_it_holds() {
+        kill_left_behind(&shell("sleep 600 & echo $!", b""));
+        kill_left_behind(&shell("sleep 600 >/dev/null & echo $!", b""));
+        kill_left_behind(&shell("sleep 600 2>/dev/null & echo $!", b""));
+    }
+
+    /// Runs a script and ends it once it has made the file whose path is in place of `UP`.
+    fn end_once_up(script: &str, kill_after: Duration) -> Ended {
+        let folder = tempfile::tempdir().unwrap();
+        let up = folder.path().join("up");
+        let script = script.replace("UP", &format!("touch {}", up.display()));
+        let moment = Duration::from_millis(5);
+        run_shell(&script, b"", kill_after, moment, || match up.exists() {
+            true => Beat::End,
+            false => Beat::Again(moment),
+        })
+    }
+
+    /// Waits until the process that a command named is gone. Dead ones that nobody asked about
+    /// yet are.
+    fn await_gone(ended: &Ended) {
+        let printed = String::from_utf8(ended.printed.output.to_vec()).unwrap();
+        let stat = format!("/proc/{}/stat", printed.trim());
+        let state = || {
+            let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+            stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next())
+        };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while state().is_some_and(|state| state != 'Z' && state != 'X') {
+            assert!(Instant::now() < deadline, "{printed} still runs");
+            thread::sleep(GROUP_LOOK);
+        }
+    }
+
+    const SOON: Duration = Duration::from_millis(300);
+    const STUBBORN: &str = "trap '' TERM; while :; do sleep 1; done";
+
+    #[test]
+    fn what_is_ended_may_clean_up() {
+        let script = "trap 'echo cleaned; exit 4' TERM; echo begun; UP; sleep 600 & wait";
+        let ended = end_once_up(script, NEVER);
+        assert_eq!(ended.printed.output, "begun\ncleaned\n");
+        assert_eq!((ended.status.code(), ended.was_killed), (Some(4), false));
+    }
+
+    #[test]
+    fn what_does_not_end_is_killed_with_all_it_started() {
+        let script = format!("({STUBBORN}) & echo $!; trap '' TERM; UP; {STUBBORN}");
+        for kill_after in [Duration::ZERO, SOON] {
+            let ended = end_once_up(&script, kill_after);
+            assert_eq!((ended.status.signal(), ended.was_killed), (Some(9), true));
+            await_gone(&ended);
+        }
+    }
+
+    #[test]
+    fn what_a_command_started_has_its_time_to_end_too_and_no_more() {
+        let late = "trap 'sleep 0.1; echo late; exit' TERM; UP; sleep 600 & wait";
+        let ended = end_once_up(&format!("({late}) & wait"), NEVER);
+        assert_eq!((ended.status.signal(), ended.was_killed), (Some(15), false));
+        assert_eq!(ended.printed.output, "late\n");
+        let ended = end_once_up(&format!("(trap '' TERM; UP; {STUBBORN}) & echo $!; wait"), SOON);
+        await_gone(&ended);
     }
 
     #[test]

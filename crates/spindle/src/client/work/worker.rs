@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    io,
     os::unix::process::ExitStatusExt,
     thread,
     time::{Duration, Instant},
@@ -12,27 +13,27 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{
+    heart::{Heart, Noticed},
     link::Link,
     orders::Orders,
+    outage::Outage,
     process::{self, Ended},
+    report::{NOT_STARTED, Outcome, failure_of},
 };
 use crate::{
     client::{
         backoff::Backoff,
         progress::Progress,
         server::Server,
-        session::{AskError, Leased},
+        session::{AskError, Leased, Lost, Report},
     },
     output::write_line,
+    quantity::Written,
     queue_name::QueueName,
 };
 
 /// How long one `lease` waits: short enough that a dead server is noticed.
 const LEASE_WAIT_MS: u32 = 20_000;
-/// A heartbeat that failed is tried again after at most this.
-const BEAT_AGAIN: Duration = Duration::from_secs(1);
-/// Faster hearts help nobody.
-const BEAT_MIN: Duration = Duration::from_millis(20);
 
 /// What all workers do.
 pub struct Work<'a> {
@@ -42,6 +43,10 @@ pub struct Work<'a> {
     pub command: &'a [OsString],
     /// Whether to stop when the queues are empty.
     pub drain: bool,
+    /// How long a command may take to end when its job is lost.
+    pub kill_after: Duration,
+    /// Whether it runs on instead.
+    pub keep_running: bool,
     /// Whether to print what became of each job.
     pub json: bool,
     /// Where the jobs are.
@@ -50,6 +55,8 @@ pub struct Work<'a> {
     pub orders: &'a Orders,
     /// What is shown meanwhile.
     pub progress: &'a Progress,
+    /// Whether the server is away.
+    pub outage: &'a Outage<'a>,
 }
 
 impl Work<'_> {
@@ -59,9 +66,13 @@ impl Work<'_> {
         let mut backoff = Backoff::new();
         while self.orders.take_leave() {
             let wait_timeout_ms = if self.drain { 0 } else { LEASE_WAIT_MS };
-            match link.lease(self.queues, wait_timeout_ms) {
+            let answer = link.lease(self.queues, wait_timeout_ms);
+            if answer.is_ok() {
+                backoff = Backoff::new();
+                self.outage.is_over();
+            }
+            match answer {
                 Ok(Some(job)) => {
-                    backoff = Backoff::new();
                     self.do_job(&mut link, &job);
                     continue;
                 }
@@ -74,11 +85,8 @@ impl Work<'_> {
                     self.orders.fail(anyhow!("the server refused to give a job: {error}"));
                 }
                 Err(error) => {
-                    let pause = backoff.next();
-                    if worker == 0 {
-                        self.tell_trouble("waiting for a job", &error, pause);
-                    }
-                    self.orders.pause(pause);
+                    self.outage.goes_on(&error);
+                    self.orders.pause(backoff.next());
                 }
             }
             self.orders.give_leave_back();
@@ -87,146 +95,176 @@ impl Work<'_> {
 
     fn do_job(&self, link: &mut Link<'_>, job: &Leased) {
         let started = Instant::now();
-        let mut heart = Heart::of(job);
-        let ended = process::run(self.command, job, self.orders, heart.interval, || {
-            heart.beat(link, job, self.progress)
-        });
+        let mut heart = Heart::of(job, self.keep_running);
+        let interval = heart.interval();
+        let beat = || heart.beat(link, job, |noticed| self.tell_noticed(job, noticed));
+        let ended = process::run(self.command, job, self.orders, self.kill_after, interval, beat);
         let ended_by_itself = ended.as_ref().is_ok_and(|ended| ended.status.code().is_some());
         if self.orders.is_killed() && !ended_by_itself {
             // Whoever stopped this worker did not judge the job: it goes to another one when its
             // lease ends.
             return;
         }
-        let (success, result, exit) = match &ended {
-            Ok(ended) => (ended.status.success(), ended.output.clone(), exit_of(ended)),
-            Err(error) => {
-                let text = format!("cannot run the command: {error}");
-                self.orders.fail(anyhow!("{text}; job {} failed for it", job.id));
-                (false, Bytes::from(text), "not started".to_owned())
-            }
-        };
-        self.orders.count(success);
-        if !success && !self.json {
-            let queue = QueueName::of(job.queue.clone());
-            self.progress.tell(format_args!("job {} of {queue} failed: {exit}", job.id));
+        if let Err(error) = &ended {
+            let told = format!("cannot run the command: {error}; job {} failed for it", job.id);
+            self.orders.fail(anyhow!(told));
         }
-        let is_delivered = self.deliver(link, job, success, &result);
+        let report = report_of(&ended);
+        let outcome = match heart.lost() {
+            Some(lost) if !self.keep_running => Outcome::Lost(lost),
+            noticed => self.deliver(link, job, &report, noticed),
+        };
+        self.orders.count(&outcome);
         self.progress.advance(1);
         if self.json {
-            let line = json!({
-                "id": job.id,
-                "queue": String::from_utf8_lossy(&job.queue),
-                "success": success,
-                "exit_code": ended.as_ref().ok().and_then(|ended| ended.status.code()),
-                "signal": ended.as_ref().ok().and_then(|ended| ended.status.signal()),
-                "result_bytes": result.len(),
-                "result_cut": ended.is_ok_and(|ended| ended.is_cut),
-                "delivered": is_delivered,
-                "duration_ms": u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            });
-            self.print(&line);
+            self.print(&line(job, &outcome, ended.as_ref().ok(), &report.result, started));
+            return;
         }
+        let was_killed = ended.is_ok_and(|ended| ended.was_killed);
+        self.tell_end(job, &outcome, &report, heart.lost(), was_killed);
     }
 
     fn print(&self, line: &Value) {
-        let printed = self.progress.aside(|| write_line(&mut std::io::stdout().lock(), line));
+        let printed = self.progress.aside(|| write_line(&mut io::stdout().lock(), line));
         if let Err(error) = printed {
             self.orders.fail(error.into());
         }
     }
 
-    /// Brings a result to the server, however often that has to be tried. False when nobody wants
-    /// it any more.
-    fn deliver(&self, link: &mut Link<'_>, job: &Leased, success: bool, result: &Bytes) -> bool {
+    /// Brings a result to the server, however often that has to be tried. `noticed` is why the job
+    /// was lost already while the command ran.
+    fn deliver(
+        &self,
+        link: &mut Link<'_>,
+        job: &Leased,
+        report: &Report,
+        noticed: Option<Lost>,
+    ) -> Outcome {
         let mut backoff = Backoff::new();
-        let mut is_first = true;
-        loop {
-            match link.finish(job, success, result.clone()) {
-                Ok(()) => return true,
+        let mut may_have_arrived = false;
+        let told = if report.success { Outcome::Completed } else { Outcome::Failed };
+        let outcome = loop {
+            match link.finish(job, report) {
+                Ok(()) => break told,
                 // The answer to an earlier try was lost on its way.
-                Err(AskError::Finished) if !is_first => return true,
-                Err(AskError::NotFound) => {
-                    self.tell_dropped(job, "it was deleted, or its time to live is over");
-                    return false;
+                Err(AskError::LeaseLost(Lost::Finished | Lost::Over)) if may_have_arrived => {
+                    break told;
                 }
-                Err(AskError::Finished) => {
-                    let why = "another worker finished it first: it took longer than its TTR";
-                    self.tell_dropped(job, why);
-                    return false;
+                Err(AskError::NotFound) => break Outcome::Lost(Lost::Deleted),
+                Err(AskError::LeaseLost(Lost::Unknown)) => {
+                    break Outcome::Lost(noticed.unwrap_or(Lost::Unknown));
                 }
-                Err(AskError::LeaseEnded) => {
-                    let why = "its lease has ended, and the job is given out again: it took \
-                               longer than its TTR, or the server lost its power meanwhile";
-                    self.tell_dropped(job, why);
-                    return false;
-                }
+                Err(AskError::LeaseLost(lost)) => break Outcome::Lost(lost),
                 Err(AskError::Refused { text, .. } | AskError::Unable(text)) => {
-                    self.tell_dropped(job, &text);
-                    return false;
+                    break Outcome::Refused(text);
                 }
                 Err(error) => {
-                    is_first = false;
-                    let pause = backoff.next();
-                    let doing = format!("delivering the result of job {}", job.id);
-                    self.tell_trouble(&doing, &error, pause);
-                    thread::sleep(pause);
+                    may_have_arrived |= !matches!(error, AskError::Failed(_));
+                    self.outage.goes_on(&error);
+                    thread::sleep(backoff.next());
                 }
             }
-        }
+        };
+        self.outage.is_over();
+        outcome
     }
 
-    fn tell_dropped(&self, job: &Leased, why: &str) {
-        self.progress.tell(format_args!("the result of job {} is dropped: {why}", job.id));
-    }
-
-    fn tell_trouble(&self, doing: &str, error: &AskError, pause: Duration) {
-        self.progress.tell(format_args!("{doing}: {error}; trying again in {pause:?}"));
-    }
-}
-
-fn exit_of(ended: &Ended) -> String {
-    match (ended.status.code(), ended.status.signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "it ended".to_owned(),
-    }
-}
-
-/// Keeps a lease while its command runs.
-struct Heart {
-    interval: Duration,
-    ttr_ms: u32,
-    /// The job is gone, or the server does not know how: there is nothing to keep.
-    is_still: bool,
-}
-
-impl Heart {
-    fn of(job: &Leased) -> Self {
-        let ttr_ms = u32::try_from(job.ttr_ms).unwrap_or(u32::MAX);
-        let interval = Duration::from_millis(job.ttr_ms / 3).max(BEAT_MIN);
-        Self { interval, ttr_ms, is_still: false }
-    }
-
-    /// Extends the lease; says when to do it again.
-    fn beat(&mut self, link: &mut Link<'_>, job: &Leased, progress: &Progress) -> Duration {
-        if self.is_still {
-            return self.interval;
-        }
-        match link.extend(job, self.ttr_ms) {
-            Ok(()) => self.interval,
-            Err(AskError::Refused { text, .. } | AskError::Unable(text)) => {
-                self.is_still = true;
-                let what = format!("the lease of job {} cannot be extended: {text}", job.id);
-                progress.tell(what);
-                self.interval
+    fn tell_noticed(&self, job: &Leased, noticed: &Noticed) {
+        let name = name(job);
+        match noticed {
+            Noticed::CannotExtend(text) => {
+                self.progress.tell(format_args!("the lease of {name} cannot be extended: {text}"));
             }
-            Err(AskError::NotFound | AskError::LeaseEnded | AskError::Finished) => {
-                self.is_still = true;
-                let why = "was deleted, or its lease is lost";
-                progress.tell(format_args!("job {} {why}; its command runs on", job.id));
-                self.interval
+            Noticed::Lost(_) if self.json => {}
+            Noticed::Lost(lost) => {
+                let then = if self.keep_running { "runs on" } else { "is ended" };
+                self.progress.tell(format_args!("{name} {}; its command {then}", lost.told()));
             }
-            Err(_) => self.interval.min(BEAT_AGAIN),
         }
     }
+
+    /// Tells what did not go well.
+    fn tell_end(
+        &self,
+        job: &Leased,
+        outcome: &Outcome,
+        report: &Report,
+        noticed: Option<Lost>,
+        was_killed: bool,
+    ) {
+        let name = name(job);
+        match outcome {
+            Outcome::Completed => {}
+            Outcome::Failed => {
+                self.progress.tell(format_args!("{name} failed: {}", report.message));
+            }
+            Outcome::Lost(_) if was_killed && !self.kill_after.is_zero() => {
+                let within =
+                    Written(u64::try_from(self.kill_after.as_millis()).unwrap_or(u64::MAX));
+                let told =
+                    format_args!("{name}: its command did not end in {within} and was killed");
+                self.progress.tell(told);
+            }
+            // It was told of when it was noticed.
+            Outcome::Lost(_) if noticed.is_some() && !self.keep_running => {}
+            Outcome::Lost(lost) => {
+                self.progress.tell(format_args!("{name} {}; its result is dropped", lost.told()));
+            }
+            Outcome::Refused(why) => {
+                self.progress.tell(format_args!("{name}: its result is dropped: {why}"));
+            }
+        }
+    }
+}
+
+/// A job's name for people.
+fn name(job: &Leased) -> String {
+    format!("job {} of {}", job.id, QueueName::of(job.queue.clone()))
+}
+
+/// What the server is told of a command's end.
+fn report_of(ended: &io::Result<Ended>) -> Report {
+    match ended {
+        Ok(ended) => {
+            let (success, result) = (ended.status.success(), ended.printed.output.clone());
+            if success {
+                return Report { success, result, ..Report::default() };
+            }
+            let (code, message) = failure_of(ended.status);
+            Report { success, result, code, message, error: ended.printed.error.clone() }
+        }
+        Err(error) => {
+            let message = format!("cannot run the command: {error}");
+            let result = Bytes::from(message.clone());
+            Report { result, code: NOT_STARTED.to_owned(), message, ..Report::default() }
+        }
+    }
+}
+
+/// What programs are told of a job.
+fn line(
+    job: &Leased,
+    outcome: &Outcome,
+    ended: Option<&Ended>,
+    result: &Bytes,
+    started: Instant,
+) -> Value {
+    let mut line = json!({
+        // A number through the native API, a UUID through Workq.
+        "id": job.id.parse::<u64>().map_or_else(|_| json!(job.id), Value::from),
+        "attempt": job.attempt,
+        "outcome": outcome.word(),
+        "reason": outcome.reason(),
+        "success": *outcome == Outcome::Completed,
+        "exit_code": ended.and_then(|ended| ended.status.code()),
+        "signal": ended.and_then(|ended| ended.status.signal()),
+        "result_bytes": result.len(),
+        "result_cut": ended.is_some_and(|ended| ended.printed.is_cut),
+        "delivered": outcome.is_delivered(),
+        "duration_ms": u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+    });
+    if let Some(object) = line.as_object_mut() {
+        QueueName::of(job.queue.clone()).put(object, "queue");
+    }
+    line
 }

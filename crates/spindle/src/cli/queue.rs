@@ -1,0 +1,128 @@
+//! `spindle queue`: one queue and its settings.
+
+use std::str::FromStr;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{people::Native, retries::RetryWait, values::parse_queue};
+use crate::{quantity::parse_duration_ms, queue_name::QueueName};
+
+/// `spindle queue`.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub struct QueueArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: QueueCommand,
+}
+
+/// What `spindle queue` can do.
+#[derive(Debug, Subcommand)]
+pub enum QueueCommand {
+    /// Show a queue: its jobs, who waits for them, its settings
+    Show {
+        /// The queue
+        #[arg(value_parser = parse_queue)]
+        name: QueueName,
+        /// Which server, which form.
+        #[command(flatten)]
+        native: Native,
+    },
+    /// Change a queue's settings, for jobs that say nothing themselves; those not named stay
+    #[command(after_help = SET_HELP, override_usage = "spindle queue set [OPTIONS] <NAME>")]
+    Set {
+        /// The queue; one that is not there comes to be
+        #[arg(value_parser = parse_queue)]
+        name: QueueName,
+        /// What to set.
+        #[command(flatten)]
+        settings: QueueSettings,
+        /// Which server, which form.
+        #[command(flatten)]
+        native: Native,
+    },
+}
+
+const SET_HELP: &str = "\
+Each takes `default` too: nothing is set any more.
+
+  spindle queue set mail --tries 3 --backoff '5s*2..10m'
+  spindle queue set mail --backoff default --max-jobs 100000";
+
+/// A value, or none any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting<T> {
+    /// Nothing is set.
+    Default,
+    /// This is set.
+    To(T),
+}
+
+/// What can be set for a queue. What is not said stays.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub struct QueueSettings {
+    /// Jobs are dead when they failed so often; 0 is no limit
+    #[arg(long, value_name = "COUNT", value_parser = count::<u32>)]
+    pub tries: Option<Setting<u32>>,
+    /// Jobs are given out at most so often; 0 is no limit
+    #[arg(long, value_name = "COUNT", value_parser = count::<u32>)]
+    pub max_attempts: Option<Setting<u32>>,
+    /// How long a failed job waits: none, 30s, 5s..1h (doubles), 5s*3..1h; ~0.2 behind it takes up
+    /// to a fifth off
+    #[arg(long, value_name = "WAIT", value_parser = wait)]
+    pub backoff: Option<Setting<RetryWait>>,
+    /// How long a worker may take for a job that came without a TTR
+    #[arg(long, value_name = "TIME", value_parser = time_from_1ms)]
+    pub ttr: Option<Setting<u64>>,
+    /// How long done jobs and their results are kept
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub keep: Option<Setting<u64>>,
+    /// How long dead jobs are kept
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub keep_dead: Option<Setting<u64>>,
+    /// Most unfinished jobs: one more is refused
+    #[arg(long, value_name = "COUNT", value_parser = count::<u64>)]
+    pub max_jobs: Option<Setting<u64>>,
+    /// Most finished jobs kept: the oldest go first
+    #[arg(long, value_name = "COUNT", value_parser = count::<u64>)]
+    pub max_finished: Option<Setting<u64>>,
+    /// What payloads are that came as mere bytes through Workq and Gearman, for constraints
+    #[arg(long, value_name = "TYPE", value_enum)]
+    pub bytes_type: Option<BytesType>,
+}
+
+/// What mere bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BytesType {
+    /// JSON
+    Json,
+    /// MessagePack
+    Msgpack,
+    /// Nothing but bytes
+    #[value(alias = "default")]
+    None,
+}
+
+fn or_default<T, E>(text: &str, read: impl FnOnce(&str) -> Result<T, E>) -> Result<Setting<T>, E> {
+    if text == "default" { Ok(Setting::Default) } else { read(text).map(Setting::To) }
+}
+
+fn count<T: FromStr>(text: &str) -> Result<Setting<T>, String> {
+    or_default(text, |text| text.parse().map_err(|_| "write a whole number or default".to_owned()))
+}
+
+fn wait(text: &str) -> Result<Setting<RetryWait>, String> {
+    or_default(text, str::parse)
+}
+
+fn time(text: &str) -> Result<Setting<u64>, String> {
+    or_default(text, |text| parse_duration_ms(text).map_err(|error| error.to_string()))
+}
+
+fn time_from_1ms(text: &str) -> Result<Setting<u64>, String> {
+    match time(text)? {
+        Setting::To(0) => Err("it must be at least 1ms".to_owned()),
+        other => Ok(other),
+    }
+}

@@ -1,0 +1,18 @@
+//! How a server's HTTP door is reached.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+/// Where a server's HTTP door is, and who vouches for it.
+#[derive(Debug, Args)]
+pub struct Reach {
+    /// The server's URL, http or https, with the path a proxy puts before it [env: SPINDLE_URL]
+    /// [default: http://127.0.0.1:7420]
+    #[arg(long, value_name = "URL", global = true)]
+    pub url: Option<String>,
+    /// Certificates in PEM: over https the server must be vouched for by one of these, instead of
+    /// by a public authority [env: SPINDLE_CA_FILE]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, global = true)]
+    pub ca_file: Option<PathBuf>,
+}

@@ -1,0 +1,189 @@
+//! `spindle queue`: shows a queue and changes its settings.
+
+use std::io;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use ureq::http::{Method, header};
+
+use super::{
+    inspect::write_json,
+    native::Native,
+    session::AskError,
+    times::{lasting, with_distance},
+    view::{Queue, text_of},
+    web::Asking,
+};
+use crate::{
+    cli::{self, BytesType, QueueArgs, QueueCommand, QueueSettings, RetryWait, Setting},
+    exit::Code,
+    output::Rows,
+    quantity::Written,
+    queue_name::QueueName,
+};
+
+/// So often somebody else may be faster.
+const TRIES: usize = 20;
+
+/// Does what `spindle queue` was told.
+pub fn queue(args: &QueueArgs) -> anyhow::Result<Code> {
+    match &args.command {
+        QueueCommand::Show { name, native } => show(name, native),
+        QueueCommand::Set { name, settings, native } => set(name, settings, native),
+    }
+}
+
+fn show(name: &QueueName, args: &cli::Native) -> anyhow::Result<Code> {
+    let native = Native::of(args)?;
+    let queue: Queue = native.ask(Asking::get(&name.path()), &about(name))?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        write_json(&mut out, &queue)?;
+        return Ok(Code::Ok);
+    }
+    let mut rows = Rows::new(&["field", "value"]);
+    let mut add = |name: &str, value: String| rows.add([name.to_owned(), value]);
+    add("queue", queue.queue_name().to_string());
+    add("paused", if queue.paused == Some(true) { "yes" } else { "no" }.to_owned());
+    for (status, count) in queue.jobs.by_status() {
+        add(status, count.to_string());
+    }
+    let more = |name: &str| queue.more.get(name).filter(|value| !value.is_null());
+    if let Some(age_ms) = more("oldest_ready_age_ms").and_then(Value::as_u64) {
+        add("oldest-ready", lasting(age_ms));
+    }
+    add("waiting-workers", more("waiting_leases").map(text_of).unwrap_or_default());
+    let asked = more("last_asked_at").map(|time| with_distance(&text_of(time), Timestamp::now()));
+    add("last-asked", asked.unwrap_or_else(|| "never".to_owned()));
+    let none = Map::new();
+    let settings = more("settings").and_then(Value::as_object).unwrap_or(&none);
+    for (name, field, written) in SETTINGS {
+        let value = settings.get(field).filter(|value| !value.is_null());
+        add(name, value.map_or("default".to_owned(), written));
+    }
+    rows.print(&mut out)?;
+    Ok(Code::Ok)
+}
+
+/// What a setting is called here, what in the API, and how its value is written.
+type Shown = (&'static str, &'static str, fn(&Value) -> String);
+
+const SETTINGS: [Shown; 9] = [
+    ("tries", "fails_max", limit),
+    ("max-attempts", "attempts_max", limit),
+    ("backoff", "backoff", wait),
+    ("ttr", "ttr_default_ms", time),
+    ("keep", "keep_ms", time),
+    ("keep-dead", "keep_dead_ms", time),
+    ("max-jobs", "jobs_max", text_of),
+    ("max-finished", "finished_max", text_of),
+    ("bytes-type", "bytes_type", text_of),
+];
+
+fn limit(value: &Value) -> String {
+    if *value == 0 { "no limit".to_owned() } else { text_of(value) }
+}
+
+fn time(value: &Value) -> String {
+    value.as_u64().map_or_else(|| text_of(value), |ms| Written(ms).to_string())
+}
+
+fn wait(value: &Value) -> String {
+    RetryWait::of_json(value).map_or_else(|| text_of(value), |wait| wait.to_string())
+}
+
+/// Reads the settings, changes what is said, and puts them, unless they changed in between: then
+/// again.
+fn set(name: &QueueName, settings: &QueueSettings, args: &cli::Native) -> anyhow::Result<Code> {
+    let native = Native::of(args)?;
+    let told = |error| native.told(error, &about(name));
+    let mut tries = TRIES;
+    let queue: Queue = loop {
+        tries -= 1;
+        match try_to_set(&native, name, settings) {
+            Err(AskError::Refused { code: Some(code), .. })
+                if code == "revision_mismatch" && tries > 0 => {}
+            other => break other.map_err(told)?,
+        }
+    };
+    if args.json {
+        write_json(&mut io::stdout().lock(), &queue)?;
+    }
+    Ok(Code::Ok)
+}
+
+fn try_to_set(
+    native: &Native,
+    name: &QueueName,
+    settings: &QueueSettings,
+) -> Result<Queue, AskError> {
+    let path = name.path();
+    let (mut wanted, condition) = match native.http().answer_in_full(Asking::get(&path)) {
+        Ok(answer) => {
+            let mut queue: Map<String, Value> = answer.json()?;
+            let wanted = match queue.remove("settings") {
+                Some(Value::Object(settings)) => settings,
+                _ => Map::new(),
+            };
+            let tag = answer.headers.get(header::ETAG).and_then(|tag| tag.to_str().ok());
+            (wanted, tag.map(|tag| ("If-Match", tag.to_owned())))
+        }
+        Err(AskError::NotFound) => (Map::new(), Some(("If-None-Match", "*".to_owned()))),
+        Err(error) => return Err(error),
+    };
+    for (field, value) in changes(settings) {
+        match value {
+            Some(value) => wanted.insert(field.to_owned(), value),
+            None => wanted.remove(field),
+        };
+    }
+    let path = format!("{path}/settings");
+    let mut asking = Asking::of(Method::PUT, &path).with(&wanted);
+    asking.headers.extend(condition);
+    native.http().ask(asking)
+}
+
+/// What is said, in the API's words. None: it is not set any more.
+fn changes(settings: &QueueSettings) -> Vec<(&'static str, Option<Value>)> {
+    let QueueSettings {
+        tries,
+        max_attempts,
+        backoff,
+        ttr,
+        keep,
+        keep_dead,
+        max_jobs,
+        max_finished,
+        bytes_type,
+    } = settings;
+    fn value<T: Copy>(
+        setting: Option<Setting<T>>,
+        spell: impl FnOnce(T) -> Value,
+    ) -> Option<Option<Value>> {
+        Some(match setting? {
+            Setting::Default => None,
+            Setting::To(value) => Some(spell(value)),
+        })
+    }
+    let bytes_type = bytes_type.map(|kind| match kind {
+        BytesType::Json => Some(json!("json")),
+        BytesType::Msgpack => Some(json!("msgpack")),
+        BytesType::None => None,
+    });
+    let said = [
+        ("fails_max", value(*tries, |count| json!(count))),
+        ("attempts_max", value(*max_attempts, |count| json!(count))),
+        ("backoff", value(*backoff, RetryWait::to_json)),
+        ("ttr_default_ms", value(*ttr, |ms| json!(ms))),
+        ("keep_ms", value(*keep, |ms| json!(ms))),
+        ("keep_dead_ms", value(*keep_dead, |ms| json!(ms))),
+        ("jobs_max", value(*max_jobs, |count| json!(count))),
+        ("finished_max", value(*max_finished, |count| json!(count))),
+        ("bytes_type", bytes_type),
+    ];
+    said.into_iter().filter_map(|(field, value)| Some((field, value?))).collect()
+}
+
+fn about(name: &QueueName) -> String {
+    format!("queue {name}")
+}

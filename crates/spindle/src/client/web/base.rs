@@ -1,0 +1,186 @@
+//! The URL under which a server's HTTP door is reached.
+
+use std::{fmt, fs, path::Path};
+
+use anyhow::Context;
+use spindle_webhook::Authorities;
+use ureq::{
+    http::{Uri, uri::Scheme},
+    tls::TlsConfig,
+};
+
+/// Where an HTTP door is: scheme, host, port, and the path that a proxy puts before its own paths.
+#[derive(Debug, Clone)]
+pub struct BaseUrl {
+    /// Without a slash at its end.
+    text: String,
+    is_https: bool,
+    authorities: Authorities,
+}
+
+impl BaseUrl {
+    /// Reads a URL. The error says what is wrong with it and how to write it.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err(match checked("http", url.trim_start_matches('/')) {
+                Ok(meant) => format!("`{url}` has no scheme: write {meant}"),
+                Err(_) => no_url(url),
+            });
+        };
+        // Nothing that may be a password is shown.
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        if authority.contains('@') {
+            let told = "a URL with a user name or a password will not do: the commands log in \
+                        nowhere yet; leave out what stands before the @";
+            return Err(told.to_owned());
+        }
+        let scheme = scheme.to_ascii_lowercase();
+        if scheme != "http" && scheme != "https" {
+            return Err(match checked("http", rest) {
+                Ok(meant) => format!("`{url}` is neither http nor https: write {meant}"),
+                Err(()) => no_url(url),
+            });
+        }
+        if let Some(mark) = rest.find(['?', '#']) {
+            let kept = rest.get(..mark).unwrap_or_default();
+            let told = "the commands put their own path and query behind it";
+            return Err(format!(
+                "`{url}` has a query or a fragment: write {scheme}://{kept}; {told}"
+            ));
+        }
+        let text = checked(&scheme, rest).map_err(|()| no_url(url))?;
+        Ok(Self { text, is_https: scheme == "https", authorities: Authorities::Public })
+    }
+
+    /// Trusts the certificates that these authorities vouch for, instead of the public ones.
+    /// `name` is what named the file. It is read for https only.
+    pub fn trusting(mut self, file: &Path, name: &str) -> anyhow::Result<Self> {
+        if self.is_https {
+            let told = || format!("cannot read the certificates of {name} {}", file.display());
+            let text = fs::read(file).with_context(told)?;
+            self.authorities = Authorities::of_pem(&text).with_context(told)?;
+        }
+        Ok(self)
+    }
+
+    /// Whether the connection is encrypted.
+    pub fn is_https(&self) -> bool {
+        self.is_https
+    }
+
+    /// The path that a proxy puts before the server's own paths; mostly there is none.
+    pub fn prefix(&self) -> &str {
+        let rest = self.text.split_once("://").map_or("", |(_, rest)| rest);
+        rest.find('/').and_then(|slash| rest.get(slash..)).unwrap_or_default()
+    }
+
+    /// The same for people who ask where that is: with the port that nobody named.
+    pub fn with_port(&self) -> String {
+        let port = if self.is_https { 443 } else { 80 };
+        match self.text.parse::<Uri>() {
+            Ok(uri) if uri.port().is_none() => format!("{self} (port {port})"),
+            _ => self.text.clone(),
+        }
+    }
+
+    /// The same with the other scheme.
+    pub fn with_other_scheme(&self) -> String {
+        let rest = self.text.split_once("://").map_or("", |(_, rest)| rest);
+        format!("{}://{rest}", if self.is_https { "http" } else { "https" })
+    }
+
+    pub(super) fn tls(&self) -> TlsConfig {
+        TlsConfig::builder().root_certs(self.authorities.roots()).build()
+    }
+}
+
+impl fmt::Display for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// `http://host:port/prefix`, if that is what it is.
+fn checked(scheme: &str, rest: &str) -> Result<String, ()> {
+    let text = format!("{scheme}://{}", rest.trim_end_matches('/'));
+    let uri: Uri = text.parse().map_err(|_| ())?;
+    let authority = uri.authority().ok_or(())?;
+    let has_bad_port =
+        authority.as_str().len() > authority.host().len() && uri.port_u16().is_none();
+    let is_known = uri.scheme().is_some_and(|known| [Scheme::HTTP, Scheme::HTTPS].contains(known));
+    if authority.host().is_empty() || has_bad_port || uri.query().is_some() || !is_known {
+        return Err(());
+    }
+    Ok(text)
+}
+
+fn no_url(url: &str) -> String {
+    format!("`{url}` is no URL of a server: write it as http://127.0.0.1:7420")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scheme_host_port_and_prefix_are_taken() {
+        for (url, text, prefix) in [
+            ("http://127.0.0.1:7420", "http://127.0.0.1:7420", ""),
+            ("http://127.0.0.1:7420/", "http://127.0.0.1:7420", ""),
+            ("HTTPS://jobs.example", "https://jobs.example", ""),
+            ("http://[::1]:1", "http://[::1]:1", ""),
+            ("http://localhost/", "http://localhost", ""),
+            ("https://host:8443/jobs/spindle//", "https://host:8443/jobs/spindle", "/jobs/spindle"),
+        ] {
+            let base = BaseUrl::parse(url).unwrap();
+            assert_eq!((base.to_string().as_str(), base.prefix()), (text, prefix));
+            assert_eq!(base.is_https(), text.starts_with("https"));
+        }
+    }
+
+    #[test]
+    fn a_port_that_nobody_named_is_told_to_people() {
+        let told = |url: &str| BaseUrl::parse(url).unwrap().with_port();
+        assert_eq!(told("http://h/x"), "http://h/x (port 80)");
+        assert_eq!(told("https://h"), "https://h (port 443)");
+        assert_eq!(told("http://[::1]:80"), "http://[::1]:80");
+    }
+
+    #[test]
+    fn the_other_scheme_is_the_same_place() {
+        let other = |url: &str| BaseUrl::parse(url).unwrap().with_other_scheme();
+        assert_eq!(other("http://h:1/x"), "https://h:1/x");
+        assert_eq!(other("https://h:1"), "http://h:1");
+    }
+
+    #[track_caller]
+    fn refused(url: &str, part: &str) {
+        let told = BaseUrl::parse(url).unwrap_err();
+        assert!(told.contains(part), "{url}: {told}");
+        assert!(!told.contains('\n') && !told.contains("secret"), "{url}: {told}");
+    }
+
+    #[test]
+    fn what_will_not_do_is_told_with_what_would() {
+        refused("localhost:7420", "write http://localhost:7420");
+        refused("//localhost:7420", "write http://localhost:7420");
+        refused("127.0.0.1:7420/jobs/", "write http://127.0.0.1:7420/jobs");
+        refused("ftp://127.0.0.1:7420", "neither http nor https");
+        refused("http://127.0.0.1:7420/?a=b", "write http://127.0.0.1:7420/;");
+        refused("http://127.0.0.1:7420#top", "query or a fragment");
+        refused("https://me:secret@127.0.0.1:7420", "leave out what stands before the @");
+        refused("ftp://me:secret@127.0.0.1", "leave out what stands before the @");
+        let unreadable = [
+            "",
+            "http://",
+            "http:///x",
+            "http://:7420",
+            "http://a:b",
+            "http://a:65536",
+            "http://a:",
+        ];
+        for url in unreadable.into_iter().chain(["http://a b", "http://a/b c", "://", "?"]) {
+            refused(url, "http://127.0.0.1:7420");
+        }
+    }
+}
