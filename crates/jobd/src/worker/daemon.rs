@@ -437,6 +437,9 @@ impl Daemon {
     }
 
     fn launch(&mut self, id: RowId) {
+        if !self.jobs.contains_key(&id) {
+            return;
+        }
         if self.notes_begins()
             && let Err(error) = self.parts.begun.begin(id)
         {

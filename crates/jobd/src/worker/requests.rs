@@ -138,7 +138,8 @@ impl Daemon {
 
     pub(super) fn answer_status(&mut self, responder: Responder, owned: Option<Vec<Owned>>) {
         if let Some(owned) = owned {
-            self.unfinished.retain(|row| owned.contains(row));
+            let is_running = |id| owned.iter().any(|row| row.id == id && row.running);
+            self.unfinished.retain(|row| is_running(row.id));
         }
         self.send_status(responder);
     }
