@@ -221,7 +221,7 @@ impl Engine {
         shows: impl Fn(&[u8]) -> bool,
     ) -> (Vec<QueueListing>, Gate) {
         let inner = self.enter();
-        let mut waited = inner.waits.queues().into_iter().peekable();
+        let mut waited = inner.waits.queues().cloned().peekable();
         let mut kept = inner.state.queues_from(b"", false).peekable();
         let mut listed = Vec::new();
         let mut passed = 0;

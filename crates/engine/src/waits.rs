@@ -1,7 +1,7 @@
 //! Who waits for what: leases, results, news of a job, calls to work, room in the log, the feed.
 //! Volatile: a crash forgets it, and so may the connections it belonged to.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -81,14 +81,17 @@ pub(crate) struct Wait {
     pub deadline_ms: Option<u64>,
 }
 
+/// Those who wait for queues. There may be a hundred thousand names, and lists show them in order.
+type Lines<T> = BTreeMap<Bytes, BTreeSet<T>>;
+
 /// All waits. Tickets rise, so the smallest is the longest waiter.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     next_ticket: u64,
     waits: HashMap<Ticket, Wait>,
-    by_queue: HashMap<Bytes, BTreeSet<Ticket>>,
+    by_queue: Lines<Ticket>,
     /// As `by_queue`, of those who only want to be called.
-    asleep: HashMap<Bytes, BTreeSet<Turn>>,
+    asleep: Lines<Turn>,
     by_job: HashMap<JobId, BTreeSet<Ticket>>,
     by_connection: HashMap<ConnectionId, BTreeSet<Ticket>>,
     room: BTreeSet<Ticket>,
@@ -133,13 +136,13 @@ impl Waits {
         match &wait.wish {
             Wish::Lease(lease) => {
                 for queue in &lease.queues {
-                    remove_from(&mut self.by_queue, queue, ticket);
+                    remove_from_line(&mut self.by_queue, queue, ticket);
                 }
             }
             Wish::Sleep(sleep) => {
                 let turn = Turn { is_late: sleep.is_late, ticket };
                 for queue in &sleep.queues {
-                    remove_from(&mut self.asleep, queue, turn);
+                    remove_from_line(&mut self.asleep, queue, turn);
                 }
             }
             Wish::Result { job, .. } | Wish::Watch { job } => {
@@ -241,10 +244,8 @@ impl Waits {
     }
 
     /// Queues somebody waits for, in order of their names.
-    pub fn queues(&self) -> Vec<Bytes> {
-        let mut names: Vec<Bytes> = self.by_queue.keys().cloned().collect();
-        names.sort_unstable();
-        names
+    pub fn queues(&self) -> impl Iterator<Item = &Bytes> {
+        self.by_queue.keys()
     }
 
     pub fn has_queue(&self, queue: &[u8]) -> bool {
@@ -283,7 +284,7 @@ impl Waits {
         };
         if sleep.queues.remove(queue) {
             let turn = Turn { is_late: sleep.is_late, ticket };
-            remove_from(&mut self.asleep, queue, turn);
+            remove_from_line(&mut self.asleep, queue, turn);
         }
     }
 
@@ -297,7 +298,7 @@ impl Waits {
 }
 
 fn add_to_lines<'a, T: Ord + Copy>(
-    lines: &mut HashMap<Bytes, BTreeSet<T>>,
+    lines: &mut Lines<T>,
     queues: impl IntoIterator<Item = &'a Bytes>,
     place: T,
 ) {
@@ -313,13 +314,22 @@ fn add_to_lines<'a, T: Ord + Copy>(
     }
 }
 
-fn remove_from<K: std::hash::Hash + Eq, T: Ord>(
-    map: &mut HashMap<K, BTreeSet<T>>,
+fn remove_from_line<T: Ord>(lines: &mut Lines<T>, queue: &Bytes, place: T) {
+    if let Some(line) = lines.get_mut(queue) {
+        line.remove(&place);
+        if line.is_empty() {
+            lines.remove(queue);
+        }
+    }
+}
+
+fn remove_from<K: std::hash::Hash + Eq>(
+    map: &mut HashMap<K, BTreeSet<Ticket>>,
     key: &K,
-    place: T,
+    ticket: Ticket,
 ) {
     if let Some(line) = map.get_mut(key) {
-        line.remove(&place);
+        line.remove(&ticket);
         if line.is_empty() {
             map.remove(key);
         }

@@ -15,9 +15,9 @@ use crate::state::{Group, LARGE_PAYLOAD_BYTES, Queue, State};
 
 /// Queues a lease may name.
 pub const LEASE_QUEUES_MAX: usize = 1024;
-/// Groups a lease passes over in one queue because their labels are reserved. There are more only
-/// where many groups share a bucket that is not exhausted; then it waits like any other.
-const RESERVED_GROUPS_MAX: usize = 16;
+/// Groups a lease looks at in one queue for the sake of what is reserved. With more that are
+/// reserved, it waits until one of those who are to come has come.
+const RESERVED_GROUPS_MAX: usize = 64;
 
 /// A lease that leaves what is reserved.
 #[derive(Clone, Copy)]
@@ -195,8 +195,8 @@ fn headroom(state: &State, label: Label, now_ms: u64) -> u64 {
     limit.map_or(u64::MAX, |(rule, bucket)| bucket.headroom(rule, now_ms))
 }
 
-/// Whether more jobs of a queue can be leased than are reserved. It looks at no more groups than
-/// that, besides blocked ones, which are noted so that they are met once.
+/// Whether more jobs of a queue can be leased than are reserved, as far as it looks. Groups found
+/// blocked are noted, so that they are met once.
 fn has_more(
     state: &State,
     line: &Line<'_>,
@@ -205,6 +205,7 @@ fn has_more(
     out: &mut Decision,
 ) -> bool {
     let mut jobs: u64 = 0;
+    let mut looked_at = 0;
     for (_, group_number) in line.queue.heads.iter().flatten() {
         let Some(group) = line.queue.group(*group_number) else { continue };
         if let Some(by) = line.hold_on(state, group, now_ms) {
@@ -215,6 +216,10 @@ fn has_more(
         jobs = jobs.saturating_add(room.unwrap_or(u64::MAX).min(group.ready.len() as u64));
         if jobs > reserved {
             return true;
+        }
+        looked_at += 1;
+        if looked_at > RESERVED_GROUPS_MAX {
+            break;
         }
     }
     false

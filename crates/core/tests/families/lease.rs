@@ -240,6 +240,30 @@ fn a_lease_leaves_as_many_starts_as_are_reserved_under_each_label() {
 }
 
 #[test]
+fn a_lease_looks_at_so_many_reserved_groups_and_at_no_more() {
+    let mut server = Server::new();
+    let rule = Constraint { running_max: Some(1), ..Constraint::default() };
+    server.given(Command::SetConstraint(rule));
+    let number = server.state.constraints().next().expect("it is there").number;
+    let revision = server.state.server().constraints_revision;
+    let mut reserved = Reservations::NONE;
+    for id in 1..=66 {
+        let labels = vec![Label { constraint: number, value: id }];
+        if id <= 64 {
+            reserved.add(&Bytes::from_static(b"mail"), &labels);
+        }
+        server.given(submit(id, "mail", |job| {
+            job.labels = labels;
+            job.constraints_revision = revision;
+        }));
+    }
+    assert_eq!(taken_beside(&server, "mail", &reserved), Some(65));
+    let last = Label { constraint: number, value: 65 };
+    reserved.add(&Bytes::from_static(b"mail"), &[last]);
+    assert_eq!(taken_beside(&server, "mail", &reserved), None);
+}
+
+#[test]
 fn a_paused_queue_gives_nothing_until_resumed() {
     let mut server = Server::new();
     server.given(submit(1, "mail", |_| {}));

@@ -305,6 +305,29 @@ fn a_worker_that_sleeps_beside_its_job_has_all_the_time_for_it_and_is_not_woken_
     assert_eq!(other.take(), next);
 }
 
+/// libgearman's worker is one answer behind once a job has run out of time: it always holds the next
+/// job already while it does one.
+#[test]
+fn a_worker_that_grabs_ahead_does_each_job_once_if_each_takes_less_than_the_time() {
+    let bench = Bench::new();
+    let (mut client, mut worker) = (bench.open(), bench.open());
+    let handles: Vec<Bytes> = (0..5).map(|_| client.run("f", "", "x")).collect();
+    worker.can_do_timeout("f", 1000);
+    assert_eq!(worker.take(), handles[0]);
+    for (now, next) in handles.iter().zip(&handles[1..]) {
+        assert_eq!(worker.take(), *next);
+        bench.pass(900);
+        worker.complete(now, "done");
+        client.hears_complete(now, "done");
+    }
+    assert_eq!(worker.grab(GrabKind::Plain), None);
+    worker.send(&Request::PreSleep);
+    bench.pass(900);
+    worker.complete(&handles[4], "done");
+    client.hears_complete(&handles[4], "done");
+    worker.hears_nothing();
+}
+
 #[test]
 fn a_worker_that_would_sleep_beside_work_has_no_more_time_for_what_it_holds() {
     let bench = Bench::new();
