@@ -151,6 +151,12 @@ pub enum Command {
         /// All ids below this may be used.
         until: u64,
     },
+    /// The server stops in order: the rest of the reserved block was never used, and is given back,
+    /// so that the next server goes on with the next id.
+    ReturnIds {
+        /// No id from this on was ever given to a job.
+        from: u64,
+    },
     /// What became due by now happens, at most 256 events at a time.
     Tick {
         /// Wall clock and log disagree: nothing is deleted for its TTL.

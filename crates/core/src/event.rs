@@ -287,6 +287,10 @@ pub struct IdsReserved {
     /// All ids below this may be in use.
     #[prost(uint64, tag = "1")]
     pub until: u64,
+    /// The ids from `until` on were reserved before and never used: they are given back. A server
+    /// that does not know this passes over them, as after a crash.
+    #[prost(bool, tag = "2")]
+    pub returned: bool,
 }
 
 /// See [`Event::FormatRaised`].

@@ -47,6 +47,9 @@ pub enum Rejection {
     /// A name or a list is outside its limits.
     #[error("{0} is outside its limits")]
     OutOfRange(&'static str),
+    /// Ids are given back that are in use.
+    #[error("an id is in use")]
+    IdInUse,
     /// The job is kept in memory only.
     #[error("the job is not logged")]
     Foreground,

@@ -75,6 +75,8 @@ table! { COMMANDS of Command:
         "apply_recover";
     ReserveIds => "ids_come_from_the_reserved_block_and_are_not_used_twice",
         "Command::ReserveIds {", "ids_until";
+    ReturnIds => "ids_that_were_never_used_are_given_back_and_given_again",
+        "Command::ReturnIds {", "ids_until";
     Tick => "due_jobs_come_in_bounded_steps_and_in_the_order_of_their_time",
         "fn happen_what_is_due(", "tick";
     Carry => "the_fold_is_the_same_after_old_records_were_carried_forward_and_dropped",

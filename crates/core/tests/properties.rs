@@ -73,7 +73,8 @@ fn a_job_has_one_live_lease_and_its_token_was_never_given_before() {
 }
 
 /// Stands for no event.
-const NONE: Event = Event::IdsReserved(spindle_core::event::IdsReserved { until: 0 });
+const NONE: Event =
+    Event::IdsReserved(spindle_core::event::IdsReserved { until: 0, returned: false });
 
 #[test]
 fn a_finish_with_a_token_that_is_not_the_live_leases_is_refused() {

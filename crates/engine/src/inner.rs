@@ -521,6 +521,12 @@ impl Inner {
         JobId(id)
     }
 
+    /// Gives back all ids that are reserved and were never taken. A submit that comes all the same
+    /// reserves a block anew before it takes its id.
+    pub fn return_ids(&mut self) {
+        self.run(&Command::ReturnIds { from: self.next_id }).ok();
+    }
+
     /// Gives back the id taken last: the submit was refused.
     pub fn return_id(&mut self, id: JobId) {
         if self.next_id == id.0 + 1 {

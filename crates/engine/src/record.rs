@@ -296,7 +296,7 @@ mod tests {
 
     fn events() -> [Event; 2] {
         [
-            Event::IdsReserved(IdsReserved { until: 70_000 }),
+            Event::IdsReserved(IdsReserved { until: 70_000, returned: false }),
             Event::Gone(Gone { ids: vec![1, 2], cause: 9 }),
         ]
     }

@@ -93,7 +93,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Commits what is left and ends the threads.
+    /// Ends the threads, gives back the ids that were reserved and not used, and commits what is
+    /// left.
     pub fn stop(&self) {
         let threads = std::mem::take(&mut *self.shared.threads.lock());
         threads.stop.store(true, Ordering::Release);
@@ -103,6 +104,10 @@ impl Engine {
             self.shared.work.notify_all();
             self.shared.relabelling.wake();
             std::thread::yield_now();
+        }
+        // What is decided on a log that has failed is decided for nobody.
+        if self.failure().is_none() {
+            self.shared.inner.lock().return_ids();
         }
         self.flush().ok();
     }

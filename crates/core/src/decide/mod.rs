@@ -128,6 +128,7 @@ pub fn decide(
             Ok(())
         }
         Command::ReserveIds { until } => tick::reserve_ids(state, *until, out),
+        Command::ReturnIds { from } => tick::return_ids(state, *from, out),
         Command::Tick { hold_expiry } => {
             tick::tick(state, *hold_expiry, now_ms, out);
             Ok(())

@@ -91,7 +91,21 @@ pub(super) fn reserve_ids(state: &State, until: u64, out: &mut Decision) -> Resu
         return Err(Rejection::OutOfRange("id"));
     }
     if until > state.server().ids_until {
-        out.tell(Event::IdsReserved(IdsReserved { until }), true);
+        out.tell(Event::IdsReserved(IdsReserved { until, returned: false }), true);
+    }
+    Ok(())
+}
+
+pub(super) fn return_ids(state: &State, from: u64, out: &mut Decision) -> Result<(), Rejection> {
+    let until = state.server().ids_until;
+    if !(1..=until).contains(&from) {
+        return Err(Rejection::OutOfRange("id"));
+    }
+    if state.jobs_from(JobId(from)).next().is_some() {
+        return Err(Rejection::IdInUse);
+    }
+    if from < until {
+        out.tell(Event::IdsReserved(IdsReserved { until: from, returned: true }), true);
     }
     Ok(())
 }

@@ -179,6 +179,7 @@ impl State {
         let server = &mut self.server;
         match event {
             Event::Started(started) => server.epoch = server.epoch.max(started.epoch),
+            Event::IdsReserved(reserved) if reserved.returned => server.ids_until = reserved.until,
             Event::IdsReserved(reserved) => {
                 server.ids_until = server.ids_until.max(reserved.until);
             }

@@ -1,8 +1,8 @@
 //! Submit, persist, reserve ids.
 
 use bytes::Bytes;
-use spindle_core::command::Edit;
-use spindle_core::job::{Label, Origin, Scope};
+use spindle_core::command::{Carry, Edit};
+use spindle_core::job::{Cause, Label, Origin, Scope};
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::QueueSettings;
 use spindle_core::{Command, JobId, Rejection, Status, Type};
@@ -68,6 +68,30 @@ fn ids_come_from_the_reserved_block_and_are_not_used_twice() {
     assert_eq!(server.then(Command::ReserveIds { until: 1_000_001 }), ["IdsReserved"]);
     assert_eq!(server.then(Command::ReserveIds { until: 5 }), [""; 0]);
     server.given(submit(1_000_000, "mail", |_| {}));
+}
+
+#[test]
+fn ids_that_were_never_used_are_given_back_and_given_again() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |_| {}));
+    server.given(submit(2, "mail", |_| {}));
+    server.given(Command::Delete { id: JobId(2), cause: Cause::Deleted });
+    let back = |from| Command::ReturnIds { from };
+    assert_eq!(server.refused(back(1)), Rejection::IdInUse);
+    assert_eq!(server.refused(back(0)), Rejection::OutOfRange("id"));
+    assert_eq!(server.refused(back(1_000_001)), Rejection::OutOfRange("id"));
+    assert_eq!(server.then(back(1_000_000)), [""; 0], "there is nothing to give back");
+    assert_eq!(server.then(back(3)), ["IdsReserved"]);
+    assert_eq!(server.refused(submit(3, "mail", |_| {})), Rejection::IdNotReserved);
+    // Told again and folded anew it stays so.
+    let first = server.position;
+    server.given(Command::Carry(Carry::Server));
+    assert_eq!(server.folded(first).server().ids_until, 3);
+    server.restart();
+    assert_eq!(server.state.server().ids_until, 3);
+    assert_eq!(server.then(Command::ReserveIds { until: 9 }), ["IdsReserved"]);
+    server.given(submit(3, "mail", |_| {}));
+    assert_eq!(server.folded(0).server().ids_until, 9);
 }
 
 #[test]

@@ -72,3 +72,55 @@ fn the_next_block_is_durable_before_its_first_number_is_given() {
     let bench = bench.restart(&disk);
     assert!(foreground(&bench) > last);
 }
+
+#[test]
+fn numbers_go_on_without_a_gap_after_an_orderly_stop() {
+    let disk = SimDisk::new(10);
+    let mut bench = Bench::on_disk(&disk);
+    let mut next = 1;
+    for round in 0..6 {
+        for _ in 0..round {
+            assert_eq!([bench.add("q", b"x"), foreground(&bench)], [JobId(next), JobId(next + 1)]);
+            next += 2;
+        }
+        bench.engine.stop();
+        bench = bench.restart(&disk);
+        bench.check_fold();
+    }
+}
+
+#[test]
+fn a_stop_that_is_cut_off_anywhere_gives_no_number_twice() {
+    for writes in 0..12 {
+        let disk = SimDisk::new(11 + writes);
+        let bench = Bench::on_disk(&disk);
+        let last = [bench.add("q", b"x"), foreground(&bench)][1];
+        bench.commit();
+        disk.cut_power_after(writes);
+        bench.engine.stop();
+        disk.crash();
+        let bench = bench.restart(&disk);
+        bench.check_fold();
+        assert!(bench.add("q", b"x") > last, "after {writes} writes");
+    }
+}
+
+#[test]
+fn a_job_that_comes_after_the_numbers_were_given_back_has_one_of_its_own() {
+    let disk = SimDisk::new(30);
+    let bench = Bench::on_disk(&disk);
+    let first = bench.add("q", b"x");
+    bench.engine.stop();
+    // Its client had asked before it heard of the stop.
+    let mut submit = plain("f");
+    submit.foreground = true;
+    let (late, gate) = bench.engine.submit(new_job(submit, b"x")).expect("taken");
+    assert_eq!(late, JobId(first.0 + 1));
+    assert!(!bench.is_durable(gate), "it is told only once its number is reserved anew");
+    bench.commit();
+    assert!(bench.is_durable(gate));
+    disk.crash();
+    let bench = bench.restart(&disk);
+    assert!(bench.add("q", b"x") > late);
+    bench.check_fold();
+}

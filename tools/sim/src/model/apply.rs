@@ -75,6 +75,7 @@ impl Model {
             Command::ReserveIds { until } => {
                 self.ids_until = self.ids_until.map(|before| before.max(*until));
             }
+            Command::ReturnIds { from } => self.ids_until = self.ids_until.map(|_| *from),
             Command::Tick { hold_expiry } => self.tick(now_ms, *hold_expiry),
             Command::Carry(item) => self.apply_carry(item),
             Command::RaiseFormat { version } => self.format = self.format.max(*version),

@@ -113,6 +113,14 @@ impl Model {
                 reasons
             }
             Command::Carry(item) => self.refuse_carry(item),
+            Command::ReturnIds { from } => {
+                let mut reasons = Refusals::default();
+                let reserved = 1..=self.ids_until();
+                reasons.add(!reserved.contains(from), Rejection::OutOfRange("id"));
+                let in_use = self.jobs().any(|job| job.id >= *from);
+                reasons.add(in_use, Rejection::IdInUse);
+                reasons
+            }
             Command::HolderGone { .. }
             | Command::Recover { .. }
             | Command::ReserveIds { .. }

@@ -22,6 +22,7 @@ impl Run {
             | Command::Persist { .. }
             | Command::NoteRelabelled { .. }
             | Command::ReserveIds { .. }
+            | Command::ReturnIds { .. }
             | Command::Recover { .. }
             | Command::Tick { .. } => return Ok(()),
             Command::Submit(submit) => {
@@ -182,6 +183,9 @@ impl Run {
             .engine()
             .look(|state| state.jobs_from(JobId(last.0 + 1)).next().map(|found| found.id()));
         let id = made.ok_or("a submitted job is not there")?;
+        if let Some(next) = self.next_id.replace(JobId(id.0 + 1)).filter(|next| *next != id) {
+            return Err(format!("job {id} comes next, and should be {next}"));
+        }
         submit.id = id;
         let (foreground, fresh) = (submit.foreground, !self.told_ids.contains(&id.0));
         let command = Command::Submit(Box::new(submit));

@@ -27,6 +27,8 @@ counts! {
     commands = "commands",
     /// Crashes of every kind, those while starting included.
     crashes = "crashes",
+    /// Orderly stops that came to their end.
+    stops = "orderly stops",
     /// Trims of the log.
     trims = "trims",
     /// Submits that joined a job which was there.

@@ -31,7 +31,8 @@ impl Run {
 
     /// Ends the server one way or another: at once, or at some write still to come.
     pub(super) fn plan_crash(&mut self) -> Judged {
-        match self.rng.random_range(0..8) {
+        match self.rng.random_range(0..11) {
+            8..11 => self.stop(),
             0..3 => self.crash(),
             3..6 => {
                 self.server.disk.cut_power_after(self.rng.random_range(0..12));
@@ -51,12 +52,40 @@ impl Run {
         }
     }
 
+    /// An orderly stop, which the power may cut off anywhere. Sometimes clients are served on: they
+    /// had asked before they heard of it.
+    fn stop(&mut self) -> Judged {
+        let cut = self.rng.random_ratio(1, 3);
+        if cut {
+            self.server.disk.cut_power_after(self.rng.random_range(0..4));
+        }
+        self.server.engine().stop();
+        self.happen_what_is_due()?;
+        let whole = !self.server.is_dead() && self.server.durable() == self.server.tail();
+        let ids_until = self.server.engine().look(|state| state.server().ids_until);
+        if let Some(next) = self.next_id.filter(|next| whole && next.0 != ids_until) {
+            return Err(format!("ids from {ids_until} on are given back, and {next} comes next"));
+        }
+        self.next_id = whole.then_some(JobId(ids_until));
+        self.counts.stops += u64::from(whole);
+        if whole && self.rng.random_ratio(1, 3) {
+            return Ok(());
+        }
+        let (next, epoch) = (self.next_id, self.model.epoch());
+        self.crash()?;
+        // All of it was on disk: the next server goes on just there, unless one before it got as
+        // far as to reserve ids.
+        self.next_id = next.filter(|_| self.model.epoch() == epoch + 1);
+        Ok(())
+    }
+
     /// The server is gone: what comes back has to be a past that everybody who was told something
     /// can live with.
     pub(super) fn crash(&mut self) -> Judged {
         let durable = self.server.durable();
         let told = std::mem::take(&mut self.waits);
         drop(told);
+        self.next_id = None;
         self.counts.full_crashes += u64::from(self.server.is_full());
         self.full_changes_undurable = 0;
         self.lose_power_or_process();

@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use spindle_core::JobId;
 use spindle_log::disk::Operation;
 
 use crate::model::Model;
@@ -65,6 +66,8 @@ pub struct Run {
     waits: Waits,
     /// Ids that somebody was told.
     told_ids: BTreeSet<u64>,
+    /// The id that the next job has to get. A crash leaves that open.
+    next_id: Option<JobId>,
     /// The newest epoch of which somebody was told a lease.
     told_epoch: u64,
     persisted: Vec<Persisted>,
@@ -109,6 +112,7 @@ impl Run {
             model,
             waits: Waits::default(),
             told_ids: BTreeSet::new(),
+            next_id: None,
             told_epoch: 0,
             persisted: Vec::new(),
             large: Large::default(),

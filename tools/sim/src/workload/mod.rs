@@ -113,12 +113,23 @@ impl Workload {
     }
 
     fn housekeeping(&mut self, view: View<'_>) -> Step {
-        match self.rng.random_range(0..8) {
+        match self.rng.random_range(0..9) {
             0..2 => Step::Restart,
+            8 => Step::Ask(Command::ReturnIds { from: self.unused_from(view) }),
             2..4 => Step::Trim,
             4 => Step::Ask(Command::Start { epoch: view.model.epoch() }),
             5 => Step::Ask(Command::RaiseFormat { version: self.rng.random_range(0..4) }),
             _ => Step::Ask(Command::Tick { hold_expiry: self.one_in(2) }),
+        }
+    }
+
+    /// The first id that no job has; seldom another one.
+    fn unused_from(&mut self, view: View<'_>) -> u64 {
+        match self.rng.random_range(0..8) {
+            0 => 0,
+            1 => view.model.ids_until().saturating_add(self.rng.random_range(0..2)),
+            2 => self.rng.random_range(1..self.next_id + 2),
+            _ => view.model.jobs().last().map_or(1, |job| job.id + 1).max(self.next_id),
         }
     }
 
