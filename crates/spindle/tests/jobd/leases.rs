@@ -44,7 +44,7 @@ async fn a_job_of_another_door_is_worked_and_its_client_gets_the_result() {
 async fn an_exit_code_other_than_0_fails_the_job_under_its_own_policy() {
     let served = Served::new();
     let _worker = worker(&served, "w1", "", "mail = 1\n").await;
-    let once = served.submit("mail", json!({"payload": "fail"}));
+    let once = served.submit("mail", json!({"payload": "fail", "fails_max": 1}));
     let twice = served.submit("mail", json!({"payload": "fail", "fails_max": 2}));
     until("both are dead", || [once, twice].iter().all(|id| served.status(*id) == "dead"));
     let job = served.job(once);

@@ -12,7 +12,7 @@ async fn parked_jobs_are_released_run_and_answered_and_others_are_left_alone() {
     let served = Served::new();
     let worker = worker(&served, "w1", "", "q = 2\n").await;
     let good = served.submit("q", json!({"payload": "x", "parked": true}));
-    let bad = served.submit("q", json!({"payload": "fail", "parked": true}));
+    let bad = served.submit("q", json!({"payload": "fail", "parked": true, "fails_max": 1}));
     let foreign = served.submit("other", json!({"payload": "x", "parked": true}));
     let waiting = served.submit("other", json!({"payload": "x"}));
     let ids = [good, bad, foreign, waiting, 9_999_999];
@@ -43,7 +43,7 @@ async fn a_parked_job_that_another_worker_runs_is_answered_too() {
             == 0
     });
     let _runs_it = worker(&served, "w2", "", "q = 1\n").await;
-    let id = served.submit("q", json!({"payload": "fail", "parked": true}));
+    let id = served.submit("q", json!({"payload": "fail", "parked": true, "fails_max": 1}));
     let results = peer.data("run-manual", json!({"ids": [id]}));
     let job = &results["jobs"][id.to_string()];
     assert_eq!((&job["code"], &job["stderr"]), (&json!(3), &json!("no luck\n")));

@@ -197,7 +197,7 @@ impl End {
         }
         let (message, code) = match (finish.code, &finish.signal) {
             (Some(code), _) => (format!("exit code {code}"), format!("exit_{code}")),
-            (None, Some(signal)) => (format!("ended by {signal}"), signal.clone()),
+            (None, Some(signal)) => (format!("ended by {signal}"), format!("signal_{signal}")),
             (None, None) => ("could not be started".to_owned(), "not_started".to_owned()),
         };
         Self::Fail { result, message, error: tail(&finish.stderr).to_owned(), code }
@@ -279,9 +279,11 @@ mod tests {
 
     #[test]
     fn what_a_worker_writes_comes_back_the_same() {
-        for (success, code, signal) in
-            [(true, Some(0), None), (false, Some(3), None), (false, None, Some("SIGKILL"))]
-        {
+        for (success, code, signal, word) in [
+            (true, Some(0), None, None),
+            (false, Some(3), None, Some("exit_3")),
+            (false, None, Some("SIGKILL"), Some("signal_SIGKILL")),
+        ] {
             let finish = Finish {
                 id: RowId(1),
                 finished_s: 0,
@@ -292,6 +294,7 @@ mod tests {
                 stderr: "err".to_owned(),
             };
             let sent = serde_json::to_value(End::of(&finish)).unwrap();
+            assert_eq!(sent["code"].as_str(), word);
             let text = serde_json::json!({"id": 1, "status": "dead", "result":
                 {"success": success, "value": sent["result"]}});
             assert_eq!(job(&text.to_string()).finish().unwrap(), finish);
