@@ -158,7 +158,9 @@ impl Report {
         }
         let mut gates = table(&["gate", "Spindle", "beside", "ratio (min..max)", "wanted", ""]);
         gates.add_rows(self.gates.iter().map(Judgement::row));
-        println!("\nGates\n{gates}");
+        if !gates.is_empty() {
+            println!("\nGates\n{gates}");
+        }
         if let Some(path) = json {
             fs::write(path, serde_json::to_vec_pretty(self)?)
                 .with_context(|| format!("cannot write {}", path.display()))?;
