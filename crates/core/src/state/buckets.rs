@@ -12,6 +12,15 @@ const FORGOTTEN_AT_ONCE: usize = 256;
 /// Buckets that time has freed and whose groups compete again in one step.
 const WOKEN_AT_ONCE: usize = 256;
 
+/// The line at a bucket in which a group waits.
+#[derive(Clone, Copy)]
+pub(super) struct Waits {
+    queue: u32,
+    label: Label,
+    /// The key it waits under.
+    head: u128,
+}
+
 impl State {
     pub(super) fn forget_waiting_line(&mut self, label: Label, queue_number: u32) {
         if let Some(bucket) = self.buckets.get_mut(&label)
@@ -92,18 +101,19 @@ impl State {
         }
     }
 
-    /// The queue and the bucket at which a ready job waits.
-    pub(super) fn waits_at(&self, number: u32) -> Option<(u32, Label)> {
+    /// The line in which a ready job waits.
+    pub(super) fn waits_at(&self, number: u32) -> Option<Waits> {
         let slot = &self.slots[number];
         let queue = self.queue_at(slot.queue).filter(|_| slot.status() == Status::Ready)?;
-        let group = queue.find_group(slot.labels(), slot.is_large())?;
-        Some((slot.queue, queue.group(group)?.blocked_by?))
+        let group = queue.group(queue.find_group(slot.labels(), slot.is_large())?)?;
+        Some(Waits { queue: slot.queue, label: group.blocked_by?, head: group.head? })
     }
 
     /// A ready job that was taken out of the indices and put back goes on waiting at its bucket:
-    /// were it alone in its group, nobody would hear when the bucket is free.
-    pub(super) fn hold_again(&mut self, number: u32, waits_at: Option<(u32, Label)>) {
-        let Some((queue_number, label)) = waits_at else { return };
+    /// were it alone in its group, nobody would hear when the bucket is free. One that has come
+    /// forward by the change may be better than the group that tries the bucket for all.
+    pub(super) fn hold_again(&mut self, number: u32, waited: Option<Waits>) {
+        let Some(Waits { queue: queue_number, label, head: before }) = waited else { return };
         let State { slots, queues, buckets, .. } = self;
         let slot = &slots[number];
         let stays = slot.queue == queue_number && slot.status() == Status::Ready;
@@ -118,6 +128,18 @@ impl State {
         heads[usize::from(group.large)].remove(&(head, number));
         group.blocked_by = Some(label);
         bucket.waiting.entry(queue_number).or_default().insert((head, number));
+        if head < before {
+            self.promote_if_first(label, queue_number, (head, number));
+        }
+    }
+
+    /// A waiting group that is the best of its line competes at once: its bucket may be open, with
+    /// a lesser group trying for all of them.
+    pub(super) fn promote_if_first(&mut self, label: Label, queue_number: u32, at: (u128, u32)) {
+        let line = self.buckets.get(&label).and_then(|bucket| bucket.waiting.get(&queue_number));
+        if line.is_some_and(|line| line.first() == Some(&at)) {
+            self.promote(label, queue_number);
+        }
     }
 
     /// Queues in which jobs that were held back compete again, since this was last asked.

@@ -239,13 +239,8 @@ impl State {
         if let Some(label) = probed {
             self.promote(label, queue_number);
         }
-        // A waiting group whose new head is the best of its line competes at once: its bucket may
-        // be open, with a lesser group trying for all of them.
         if let (Some(label), Some(head)) = (waits_at, head) {
-            let line = self.buckets.get(&label).and_then(|b| b.waiting.get(&queue_number));
-            if line.is_some_and(|line| line.first() == Some(&(head, number))) {
-                self.promote(label, queue_number);
-            }
+            self.promote_if_first(label, queue_number, (head, number));
         }
     }
 

@@ -330,3 +330,23 @@ fn a_job_that_waits_at_a_bucket_is_heard_of_when_it_is_free_whatever_was_told_of
         assert_eq!(server.lease("mail").map(|(id, _)| id), Some(2), "{told:?}");
     }
 }
+
+#[test]
+fn a_job_that_comes_forward_in_its_line_is_served_before_the_one_that_tries_the_bucket() {
+    let mut server = Server::new();
+    server.given(running_max(0, 1));
+    server.given(running_max(0, 9));
+    server.given(labelled(1, 2, 7));
+    let (_, claim) = server.lease("mail").expect("the bucket is free");
+    // Two groups that wait at the bucket, a job each.
+    server.given(labelled(2, 2, 7));
+    server.given(submit(3, "mail", |job| {
+        job.labels = [label(7), vec![Label { constraint: 2, value: 0 }]].concat();
+        job.constraints_revision = 2;
+    }));
+    assert_eq!(server.lease("mail"), None, "and now it is full");
+    server.given(complete(claim));
+    let forward = Edit { id: JobId(3), priority: Some(9), ..Edit::default() };
+    server.given(Command::Edit(Box::new(forward)));
+    assert_eq!(server.lease("mail").map(|(id, _)| id), Some(3));
+}

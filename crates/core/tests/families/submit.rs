@@ -55,7 +55,7 @@ fn a_taken_key_refuses_and_names_the_holder() {
     server.given(complete(claim));
     let refused = server.refused(keyed(5, Origin::Workq, Scope::WhileKept));
     assert_eq!(refused, Rejection::KeyTaken(JobId(1)), "a finished job keeps such a name");
-    server.given(Command::Delete { id: JobId(1), cause: spindle_core::job::Cause::Deleted });
+    server.given(Command::Delete { id: JobId(1), cause: Cause::Deleted });
     server.given(keyed(6, Origin::Workq, Scope::WhileKept));
 }
 
@@ -226,7 +226,7 @@ fn what_a_worker_has_or_keeps_its_name_for_good_is_not_replaced() {
     let refused = server.refused(keyed(2, b"once", Scope::WhileKept));
     assert_eq!(refused, Rejection::KeyTaken(JobId(1)));
     server.given(keyed(3, b"a", Scope::WhileUnfinished));
-    server.given(Command::Delete { id: JobId(1), cause: spindle_core::job::Cause::Deleted });
+    server.given(Command::Delete { id: JobId(1), cause: Cause::Deleted });
     server.given(lease_of(&["mail"]));
     assert_eq!(server.status(3), Some(Status::Leased));
     let refused = server.refused(keyed(4, b"a", Scope::WhileUnfinished));

@@ -143,7 +143,8 @@ async fn a_worker_with_a_long_job_is_not_gone_and_has_a_minute_after_it() {
 #[tokio::test]
 async fn a_heartbeat_is_a_sign_of_life_and_one_with_a_lost_lease_is_not() {
     let bench = Bench::new();
-    bench.submit(json!({ "queue": "a", "ttr_ms": 100_000, "fails_max": 9 })).await;
+    let at_once = json!({ "base_ms": 0 });
+    bench.submit(json!({ "queue": "a", "ttr_ms": 100_000, "backoff": at_once })).await;
     let first = lease_as(&bench, "ann", json!(["a"])).await;
     let extend = async |lease: &Value| {
         let token = lease["lease_token"].as_str().unwrap();

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use spindle_core::Defaults;
-use spindle_core::job::Origin;
+use spindle_core::job::{Backoff, Origin};
 use spindle_engine::Options;
 use spindle_gearman::wire::{GrabKind, Priority, Request, Response, SubmitKind};
 
@@ -349,6 +349,7 @@ fn the_time_a_jobs_submitter_gave_it_goes_on_while_its_worker_sleeps() {
     let (mut worker, mut other) = (bench.open(), bench.open());
     let mut submit = bench.foreign("f");
     submit.ttr_ms = Some(5000);
+    submit.backoff = Some(Backoff::NONE);
     bench.submit_foreign(submit, "x");
     worker.can_do_timeout("f", 1000);
     worker.take();
