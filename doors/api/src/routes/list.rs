@@ -35,6 +35,7 @@ pub(crate) struct Paging {
     #[param(inline)]
     order: Order,
     /// Tell with each job how its payload begins: at most so many bytes, 1 to 256.
+    #[param(minimum = 1, maximum = 256)]
     payload_preview: Option<u32>,
     /// Count the jobs that are meant, whatever `limit` and `cursor` say: `total`.
     #[serde(default)]
