@@ -9,8 +9,8 @@ use spindle_engine::{
 use spindle_log::disk::SimDisk;
 use spindle_log::{Log, Space};
 
-use crate::bench::{Bench, START_MS, file_log};
 use crate::constraints::{few, free_plan, in_queue, json, numbers, put, relabel};
+use crate::harness::{Bench, START_MS, file_log};
 
 /// More than two slices of matching.
 const JOBS: u64 = 1_200;
@@ -88,7 +88,7 @@ fn a_restart_in_the_middle_of_matching_lets_nobody_slip_through() {
     drain();
     assert_eq!(leased.len() as u64, JOBS / 3);
     assert!(leased.iter().all(|id| is_paid(&ids, *id)));
-    bench.carry();
+    bench.compaction();
     bench.check_fold();
 }
 
@@ -141,16 +141,20 @@ fn a_stop_put_again_over_jobs_that_are_matched_holds_nobody_else_up() {
 
 #[test]
 fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_left() {
-    for carry_bytes in [1 << 10, 64 << 10] {
+    for compaction_bytes in [1 << 10, 64 << 10] {
         let disk = SimDisk::new(5);
         let log = file_log(&disk);
-        let options = Options { carry_bytes, ..Options::default() };
+        let options = Options { compaction_bytes, ..Options::default() };
         let bench = Bench::on(log.clone(), START_MS, options);
         fill(&bench, "q");
         bench.commit();
         disk.set_capacity(Some(disk.used()));
-        let noise = crate::bench::noise(1, 2_000);
-        while bench.engine.submit(crate::bench::new_job(crate::bench::plain("r"), &noise)).is_ok() {
+        let noise = crate::harness::noise(1, 2_000);
+        while bench
+            .engine
+            .submit(crate::harness::new_job(crate::harness::plain("r"), &noise))
+            .is_ok()
+        {
             bench.commit();
         }
         assert_eq!(log.space(), Space::ReserveOnly);
@@ -160,7 +164,7 @@ fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_lef
         put(&bench, "free", &no_free(QueuePattern::Exact(Bytes::from_static(b"q"))));
         bench.commit();
         assert!(bench.lease("q").is_none());
-        let has_room = carry_bytes == 1 << 10;
+        let has_room = compaction_bytes == 1 << 10;
         let expected = if has_room { RelabelStep::More } else { RelabelStep::Later };
         assert_eq!(bench.engine.relabel_step(), expected, "{} bytes left", log.room_bytes());
         bench.commit();

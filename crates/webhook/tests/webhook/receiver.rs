@@ -183,7 +183,7 @@ pub fn submit(engine: &Engine, queue: &str) -> JobId {
     let submit = Submit::new(JobId(0), queue, Origin::Api, empty);
     let job = NewJob { submit, payload: Bytes::new(), kind: Type::Bytes };
     let (id, _) = engine.submit(job).unwrap();
-    engine.nudge();
+    engine.end_turn();
     id
 }
 
@@ -197,7 +197,7 @@ pub fn dead(engine: &Engine, queue: &str, message: &str) -> JobId {
         ..WorkResult::default()
     };
     let gate = engine.finish(claim, result, Type::Bytes).unwrap();
-    engine.nudge();
+    engine.end_turn();
     while engine.durable() < gate {
         thread::yield_now();
     }
@@ -225,7 +225,7 @@ pub fn lease(engine: &Engine, queue: &str) -> Claim {
 pub fn cancelled(engine: &Engine, queue: &str) {
     let id = submit(engine, queue);
     engine.execute(&Command::Cancel { id }).unwrap();
-    engine.nudge();
+    engine.end_turn();
 }
 
 /// Fast enough for tests.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use spindle_api::{Api, Options};
 use spindle_core::JobId;
 use spindle_core::job::Status;
-use spindle_engine::{Engine, ManualClock, Which};
+use spindle_engine::{Engine, JobRef, ManualClock};
 use spindle_http::{Names, site};
 use spindle_log::{
     Ack, Log, LogError, MemoryLog, Position, ReadError, Record, Space, StoredRecords, SubmitError,
@@ -58,7 +58,7 @@ impl Bench {
     pub fn pass(&self, ms: u64) {
         self.clock.advance(ms);
         self.engine.tick_once();
-        self.engine.nudge();
+        self.engine.end_turn();
     }
 
     pub async fn send(&self, request: Request<Body>) -> Reply {
@@ -68,7 +68,7 @@ impl Bench {
     /// Waits until a job is ready for whoever comes.
     pub async fn ready(&self, id: u64) {
         until(|| {
-            let (image, _) = self.engine.job(Which::Id(JobId(id))).unwrap();
+            let (image, _) = self.engine.job(JobRef::Id(JobId(id))).unwrap();
             image.is_some_and(|image| image.status() == Status::Ready)
         })
         .await;

@@ -35,7 +35,7 @@ async fn ended(bench: &Bench, door: Origin, end: WorkResult) -> Value {
     };
     let claim = Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt };
     bench.engine.finish(claim, end, Type::Msgpack).unwrap();
-    bench.engine.nudge();
+    bench.engine.end_turn();
     bench.get(&format!("/api/v1/jobs/{id}")).await.json()["result"].clone()
 }
 

@@ -64,12 +64,12 @@ async fn a_worker_of_another_door_is_known_by_its_connection_and_goes_with_it() 
     };
     let caller = Caller { connection: ConnectionId(77), mailbox: std::sync::Arc::new(Deaf) };
     bench.engine.lease(&caller, wish, 0).unwrap();
-    bench.engine.nudge();
+    bench.engine.end_turn();
     let told = workers(&bench).await;
     assert_eq!((&told[0]["door"], &told[0]["connection"]), (&json!("gearman"), &json!(77)));
     assert_eq!((&told[0]["name"], &told[0]["jobs"][0]["id"]), (&json!("perl"), &json!(1)));
     bench.engine.connection_gone(ConnectionId(77), None);
-    bench.engine.nudge();
+    bench.engine.end_turn();
     assert_eq!(workers(&bench).await, [Value::Null; 0]);
 }
 

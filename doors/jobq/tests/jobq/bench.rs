@@ -59,7 +59,7 @@ impl Bench {
     pub fn pass(&self, ms: u64) {
         self.clock.advance(ms);
         self.engine.tick_once();
-        self.engine.nudge();
+        self.engine.end_turn();
     }
 
     pub async fn send(&self, method: Method, path: &str, body: impl Into<Body>) -> Reply {

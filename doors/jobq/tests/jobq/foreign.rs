@@ -28,7 +28,7 @@ fn submit_as(
     say(&mut submit);
     let job = NewJob { submit, payload: Bytes::from_static(payload), kind };
     let (id, _) = bench.engine.submit(job).unwrap();
-    bench.engine.nudge();
+    bench.engine.end_turn();
     id.0
 }
 
@@ -57,7 +57,7 @@ pub fn lease(bench: &Bench, queue: &'static str) -> Claim {
     let LeaseReply::Leased(job, _) = bench.engine.lease(&caller, wish, 0).unwrap() else {
         panic!("there is no job in {queue}")
     };
-    bench.engine.nudge();
+    bench.engine.end_turn();
     Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt }
 }
 
@@ -70,7 +70,7 @@ pub fn complete(bench: &Bench, queue: &'static str) {
 fn finish(bench: &Bench, claim: Claim, success: bool) {
     let result = WorkResult { success, retry: true, ..WorkResult::default() };
     bench.engine.finish(claim, result, Type::Bytes).unwrap();
-    bench.engine.nudge();
+    bench.engine.end_turn();
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn the_end_of_a_failed_attempt_is_told_with_what_its_worker_said() {
             ..WorkResult::default()
         };
         bench.engine.finish(claim, result, Type::Bytes).unwrap();
-        bench.engine.nudge();
+        bench.engine.end_turn();
         bench.pass(1_000);
     }
     let events = bench.job(id).await["events"].clone();

@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use spindle_core::JobId;
 use spindle_core::job::Status;
-use spindle_engine::{Caller, ConnectionId, Delivery, Engine, Mailbox, ManualClock, Which};
+use spindle_engine::{Caller, ConnectionId, Delivery, Engine, JobRef, Mailbox, ManualClock};
 use spindle_http::{Names, site};
 use spindle_lightjq::wire::{from_json, to_json};
 use spindle_lightjq::{LightJq, Options};
@@ -69,7 +69,7 @@ impl Bench {
     pub fn pass(&self, ms: u64) {
         self.clock.advance(ms);
         self.engine.tick_once();
-        self.engine.nudge();
+        self.engine.end_turn();
     }
 
     pub async fn send(&self, request: Request<Body>) -> Reply {
@@ -79,7 +79,7 @@ impl Bench {
     /// Waits until a job is ready for whoever comes.
     pub async fn ready(&self, id: u64) {
         until(|| {
-            let (image, _) = self.engine.job(Which::Id(JobId(id))).unwrap();
+            let (image, _) = self.engine.job(JobRef::Id(JobId(id))).unwrap();
             image.is_some_and(|image| image.status() == Status::Ready)
         })
         .await;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use bytes::BytesMut;
 use spindle_core::Status;
 use spindle_engine::{
-    Committed, ConnectionId, Delivery, Door, Engine, Flow, Mailbox, ManualClock, Options, Outbox,
-    Session, Which,
+    Committed, ConnectionId, Delivery, Door, Engine, Flow, JobRef, Mailbox, ManualClock, Options,
+    Outbox, Session,
 };
 use spindle_log::MemoryLog;
 use spindle_workq::WorkqDoor;
@@ -87,7 +87,7 @@ impl Bench {
     }
 
     fn status(&self, number: u64) -> Option<Status> {
-        self.engine.find(Which::Uuid(id_bytes(number))).0.map(|(_, status)| status)
+        self.engine.find(JobRef::Uuid(id_bytes(number))).0.map(|(_, status)| status)
     }
 }
 
@@ -337,7 +337,7 @@ fn a_job_handed_to_a_session_that_waits_no_longer_is_given_back() {
             worker.end();
         }
         assert_eq!(bench.status(1), Some(Status::Ready), "{ending}");
-        let image = bench.engine.job(Which::Uuid(id_bytes(1))).unwrap().0.unwrap();
+        let image = bench.engine.job(JobRef::Uuid(id_bytes(1))).unwrap().0.unwrap();
         assert_eq!(image.attempts, 0, "{ending}");
     }
 }
