@@ -25,7 +25,7 @@ fn a_carried_job_needs_only_its_new_record() {
     };
     let revision = server.image(1).revision;
     assert_eq!(server.refused(compaction(revision + 1, below)), Rejection::Stale);
-    assert_eq!(server.then(compaction(revision, below)), ["Carried"]);
+    assert_eq!(server.then(compaction(revision, below)), ["Compacted"]);
     let job = server.state.job(JobId(1)).expect("there");
     assert_eq!(job.oldest_record(), Some(below));
     assert_eq!(server.image(1).revision, revision, "telling is no change");
@@ -40,7 +40,7 @@ fn a_carried_finished_job_keeps_a_retention_that_was_shortened() {
     server.given(Command::ResultRead { id: JobId(1), keep_read_ms: 10 });
     let below = server.position;
     let compaction = Command::Compact(Compact::Finished(image));
-    assert_eq!(server.then(compaction.clone()), ["Carried"]);
+    assert_eq!(server.then(compaction.clone()), ["Compacted"]);
     let folded = server.folded(below);
     assert_eq!(folded.status(JobId(1)), Some(spindle_core::Status::Done));
     assert_eq!(folded.next_deadline(false), Some(server.now_ms + 10));
@@ -70,7 +70,7 @@ fn settings_limits_and_the_server_are_carried_whole() {
     let told: Vec<Vec<&str>> =
         items.into_iter().map(|item| server.then(Command::Compact(item))).collect();
     let limit = ["ConstraintSet", "BucketSet", "BucketSet", "BucketSet"];
-    assert_eq!(told, [&["QueueSet"][..], &limit, &["ServerCarried"]]);
+    assert_eq!(told, [&["QueueSet"][..], &limit, &["ServerCompacted"]]);
     assert!(server.state.items_needing(below).is_empty());
     let folded = server.folded(below);
     assert_eq!(folded.dump(server.now_ms), server.state.dump(server.now_ms));

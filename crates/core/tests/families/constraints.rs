@@ -264,7 +264,7 @@ fn how_far_jobs_are_relabelled_survives_a_restart() {
     server.given(running_max(0, 1));
     assert!(!server.state.is_relabelled());
     assert_eq!(server.refused(note(2, 5)), Rejection::StaleConstraints);
-    assert_eq!(server.then(note(1, 5)), ["ServerCarried"]);
+    assert_eq!(server.then(note(1, 5)), ["ServerCompacted"]);
     assert_eq!(server.then(note(1, 4)), [""; 0], "it never goes back");
     server.restart();
     assert_eq!(server.state.server().relabelled_below, 5);

@@ -157,7 +157,7 @@ fn check_gap(payload_memory_bytes: usize) {
     }
     // The kept job was told again meanwhile, which is no news.
     let (rest, end) = read_all(&bench.engine, None, 7);
-    assert!(rest.iter().all(|(id, name)| id.position >= first && *name != "Carried"));
+    assert!(rest.iter().all(|(id, name)| id.position >= first && *name != "Compacted"));
     bench.finish(kept, true, b"").expect("unfinished");
     bench.commit();
     assert_eq!(names(&read_all(&bench.engine, Some(end), 7).0), ["Finished"]);
