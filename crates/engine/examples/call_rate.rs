@@ -85,7 +85,7 @@ fn main() {
         submit.ttr_ms = Some(60_000);
         submit.ttl_ms = Some(3_600_000);
         let job = NewJob { submit, payload: payload.clone(), kind: Type::Bytes };
-        calls.timed(|| engine.submit(job)).expect("is taken");
+        calls.timed(|| engine.jobs().submit(job)).expect("is taken");
         if number % batch == 0 {
             engine.commit_once();
         }
@@ -104,8 +104,8 @@ fn main() {
             worker: Bytes::new(),
             payload_bytes_max: 1 << 20,
         };
-        match calls.timed(|| engine.lease(&caller, wish, 0)).expect("is taken") {
-            LeaseReply::Leased(job, _) => drop(engine.leased_payload(&job).expect("is there")),
+        match calls.timed(|| engine.leases().take(&caller, wish, 0)).expect("is taken") {
+            LeaseReply::Leased(job, _) => drop(engine.leases().payload(&job).expect("is there")),
             other => panic!("{other:?}"),
         }
         if number % batch == 0 {
@@ -118,7 +118,7 @@ fn main() {
     for number in 0..jobs {
         let result = WorkResult { success: true, retry: true, ..WorkResult::default() };
         let which = JobRef::Uuid(uuid(number));
-        calls.timed(|| engine.finish_unfinished(which, result, Type::Bytes)).expect("is taken");
+        calls.timed(|| engine.jobs().finish_unfinished(which, result, Type::Bytes)).expect("is taken");
         if number % batch == 0 {
             engine.commit_once();
         }

@@ -1,9 +1,62 @@
-//! What the engine tells those who waited.
+//! What the engine answers: at once, or later to those who wait.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spindle_core::{BytesRef, JobId, JobImage};
+use spindle_core::{BytesRef, JobId, JobImage, Rejection};
+use spindle_log::LogError;
+
+use crate::door::Ticket;
+
+/// Why the engine can go on no more.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Failure {
+    /// The log is poisoned.
+    #[error("{0}")]
+    Log(LogError),
+    /// Another server wrote to the log.
+    #[error("another server has written to this log")]
+    Conflict,
+    /// The log refused a record.
+    #[error("the log refused a record: {0}")]
+    Refused(String),
+}
+
+/// A refused call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The core says no.
+    #[error("{0}")]
+    Rejected(#[from] Rejection),
+    /// The disk is full: what frees space goes on, new jobs do not.
+    #[error("disk full")]
+    DiskFull,
+    /// A payload or result above the limit.
+    #[error("{bytes} bytes are over the limit of {max}")]
+    TooLarge {
+        /// What came.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Foreground payloads fill their share of memory, or too many wait.
+    #[error("too many {0}")]
+    TooMany(&'static str),
+    /// The server stops: a job that lives in memory only would be lost. Others are still taken.
+    #[error("the server is stopping")]
+    Stopping,
+}
+
+/// What a lease call comes to.
+#[derive(Debug)]
+pub enum LeaseReply {
+    /// A job, at once.
+    Leased(Box<LeasedJob>),
+    /// Nothing there, and no wait was asked for.
+    Nothing,
+    /// The answer comes later, as this ticket's.
+    Waiting(Ticket),
+}
 
 /// A deferred answer.
 #[derive(Clone, Debug)]
@@ -15,7 +68,7 @@ pub enum Answer {
     /// The job went away without a result: deleted, or its TTL passed.
     Gone(JobId),
     /// Something new of a watched job; the watch goes on.
-    Told {
+    Reported {
         /// The job.
         job: JobId,
         /// What its holder said.

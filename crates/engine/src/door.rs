@@ -1,4 +1,4 @@
-//! The seam between the engine, the doors and the street.
+//! What the engine, the doors and the reactors agree on.
 //!
 //! A door's connection is a plain state machine, a [`Session`]: bytes in, replies out into an
 //! [`Outbox`], each reply with the [`Gate`] it must not pass before the log is durable up to it.
@@ -13,6 +13,8 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use spindle_core::JobId;
 
+use crate::gate::{Gate, Gated};
+
 /// One connection, unique in this process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId(pub u64);
@@ -20,16 +22,6 @@ pub struct ConnectionId(pub u64);
 /// One wait of one connection (a lease, a result, a busy log), unique in this process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
-
-/// How far the log must be durable before an answer may leave the process: all records below this
-/// position. `Gate::OPEN` lets it go at once.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Gate(pub u64);
-
-impl Gate {
-    /// An answer that reveals nothing that is not durable.
-    pub const OPEN: Gate = Gate(0);
-}
 
 /// Names a lease that was put into an outbox, so that it can be undone if its bytes never left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,9 +40,7 @@ pub struct Delivery {
     /// The wait it answers.
     pub ticket: Ticket,
     /// What happened.
-    pub answer: crate::Answer,
-    /// What must be durable before the answer may leave.
-    pub gate: Gate,
+    pub answer: Gated<crate::Answer>,
 }
 
 /// Where the engine leaves deferred answers for the reactor that owns the connections.
@@ -84,13 +74,8 @@ pub trait Session: Send {
     /// Consumes complete requests from `input`; a partial one stays there.
     fn on_bytes(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow;
     /// The engine answers a wait. Answers to tickets the session no longer knows are ignored.
-    fn on_answer(
-        &mut self,
-        ticket: Ticket,
-        answer: crate::Answer,
-        gate: Gate,
-        out: &mut Outbox,
-    ) -> Flow;
+    fn on_answer(&mut self, ticket: Ticket, answer: Gated<crate::Answer>, out: &mut Outbox)
+    -> Flow;
     /// The peer sends no more; `input` holds what was not consumed. Also ends a wait under way.
     /// `Continue` closes the connection when what is there has been sent, unless whole requests
     /// were left for a full outbox: those are given again first.
@@ -130,12 +115,14 @@ pub trait Door: Send + Sync + 'static {
 /// Replies of one connection in order, each held back until its gate opens.
 ///
 /// One contiguous buffer: everything whose gate is open leaves in one write. A reply never
-/// overtakes another, so a byte needs the largest gate of all replies up to it.
+/// overtakes another, so a byte needs the largest gate of all values opened before it was put.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: BytesMut,
     /// Bytes ever handed to the socket; offsets below count from the connection's first byte.
     sent: u64,
+    /// What the next reply waits for, at least.
+    needed: Gate,
     /// (offset, gate): from this offset on, bytes need this gate. Both rise.
     marks: VecDeque<(u64, Gate)>,
     /// (end offset, lease) of leases whose bytes are not yet handed to the socket.
@@ -143,23 +130,34 @@ pub struct Outbox {
 }
 
 impl Outbox {
+    /// Opens an answer of the engine: every reply put from now on waits for its gate.
+    pub fn open<T>(&mut self, gated: Gated<T>) -> T {
+        let mut needed = Gated::new((), self.needed);
+        let value = needed.absorb(gated);
+        self.needed = needed.gate();
+        value
+    }
+
     /// Appends one reply by letting `write` append its bytes.
-    pub fn put(&mut self, gate: Gate, write: impl FnOnce(&mut BytesMut)) {
-        let needed = self.marks.back().map_or(Gate::OPEN, |(_, gate)| *gate);
-        if gate > needed {
-            self.marks.push_back((self.end(), gate));
+    pub fn put(&mut self, write: impl FnOnce(&mut BytesMut)) {
+        let marked = self.marks.back().map_or(Gate::OPEN, |(_, gate)| *gate);
+        if self.needed > marked {
+            self.marks.push_back((self.end(), self.needed));
         }
         write(&mut self.bytes);
     }
 
     /// Appends a reply that hands out a lease.
-    pub fn put_lease(&mut self, gate: Gate, lease: LeaseRef, write: impl FnOnce(&mut BytesMut)) {
-        self.put(gate, write);
+    pub fn put_lease(&mut self, lease: LeaseRef, write: impl FnOnce(&mut BytesMut)) {
+        self.put(write);
         self.leases.push_back((self.end(), lease));
     }
 
     /// The bytes that may leave now that all records below `durable` are durable.
     pub fn released(&mut self, durable: Gate) -> &[u8] {
+        if self.needed <= durable {
+            self.needed = Gate::OPEN;
+        }
         while self.marks.front().is_some_and(|(_, gate)| *gate <= durable) {
             self.marks.pop_front();
         }
@@ -208,7 +206,8 @@ mod tests {
     use super::*;
 
     fn put(out: &mut Outbox, gate: u64, text: &[u8]) {
-        out.put(Gate(gate), |bytes| bytes.extend_from_slice(text));
+        let text = out.open(Gated::new(text, Gate(gate)));
+        out.put(|bytes| bytes.extend_from_slice(text));
     }
 
     #[test]
@@ -234,8 +233,10 @@ mod tests {
     fn only_leases_whose_last_byte_left_count_as_sent() {
         let mut out = Outbox::default();
         let lease = |job| LeaseRef { job: JobId(job), attempt: 1 };
-        out.put_lease(Gate(1), lease(1), |bytes| bytes.extend_from_slice(b"one"));
-        out.put_lease(Gate(1), lease(2), |bytes| bytes.extend_from_slice(b"two"));
+        for (job, text) in [(1, b"one"), (2, b"two")] {
+            let lease = out.open(Gated::new(lease(job), Gate(1)));
+            out.put_lease(lease, |bytes| bytes.extend_from_slice(text));
+        }
         assert_eq!(out.released(Gate(1)), b"onetwo");
         out.advance(5);
         assert_eq!(out.unsent_leases(), [lease(2)]);

@@ -11,6 +11,7 @@
 //! runs the whole engine on one thread, with a clock it moves itself.
 
 pub mod door;
+pub mod gate;
 
 mod answer;
 mod call;
@@ -24,33 +25,33 @@ mod inner;
 mod observe;
 mod options;
 mod read;
+mod replica;
 mod start;
-mod updates;
+mod views;
 mod wait;
 
-pub use answer::{Answer, LeasedJob, News};
-pub use call::Taken;
+pub use answer::{Answer, Failure, LeaseReply, LeasedJob, News, Refused};
+pub use call::{Before, JobUpdate, NewJob, RetryError, Updated, WorkResult, WorkerRef};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use commit::{Committed, Threading, record};
+pub use commit::{Committed, Payload, Threading, record};
 pub use constraints::{
-    BucketLine, ConstraintView, Expected, HeldBack, Opaque, PutConstraint, RelabelStep,
-    Relabelling, held_back,
+    BucketLine, ConstraintView, Expected, HeldBack, JobNow, Opaque, PutConstraint, RelabelStep,
+    Relabelling,
 };
 pub use damage::{DamagedBytes, DamagedJob};
-pub use door::{
-    ConnectionId, Delivery, Door, Flow, Gate, LeaseRef, Mailbox, Outbox, Session, Ticket,
-};
-pub use engine::{Engine, Failure, LeaseReply, NewJob, Refused, RetryError, WorkResult};
-pub use inner::Stats;
-pub use observe::{Gauges, MeterReadings, QueueTraffic, Readings, Tally, WorkerView};
+pub use door::{ConnectionId, Delivery, Door, Flow, LeaseRef, Mailbox, Outbox, Session, Ticket};
+pub use engine::{Engine, Turn};
+pub use gate::{Gate, Gated};
+pub use observe::{Gauges, MeterReadings, QueueTraffic, Readings, Stats, Tally, WorkerView};
 pub use options::{Faults, Options};
 pub use read::{
     Counts, FeedError, FeedEvent, FeedId, FeedIdError, FeedPage, FetchError, JobLine, JobRef,
-    QueueLine, ScanPage, ScannedJob, Survey,
+    QueueLine, QueueView, ScanPage, ScannedJob, Survey,
 };
+pub use replica::{Change, Changes};
 pub use spindle_matching::{
     Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, UnreadableMatcher,
 };
 pub use start::{StartError, fold_state};
-pub use updates::{Before, JobUpdate, JobqChange, JobqChanges, Updated};
+pub use views::{Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Waits};
 pub use wait::{Caller, JobProgress, Joined, Slept};

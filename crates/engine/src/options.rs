@@ -1,13 +1,14 @@
-//! What an engine is told at its start.
+//! The settings an engine starts with.
 
 use spindle_core::Defaults;
+use spindle_core::job::Origin;
 
 /// Settings of an engine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of the newest records kept in memory; older payloads are read from the log.
     pub payload_memory_bytes: usize,
-    /// Over this many bytes that are not durable yet, callers are told to wait.
+    /// Over this many bytes that are not durable yet, callers have to wait.
     pub undurable_bytes_max: usize,
     /// A turn that decided more entries of the log (events, and payloads beside them) than this is
     /// committed by the thread that ends the turn. That saves two thread wake-ups and lets the next
@@ -18,15 +19,18 @@ pub struct Options {
     pub payload_bytes_max: usize,
     /// Bytes of foreground payloads and results kept in memory at once.
     pub foreground_bytes_max: usize,
-    /// Bytes of pieces of results that workers have told and not finished yet, over all jobs;
+    /// Bytes of pieces of results that workers have reported and not finished yet, over all jobs;
     /// above it watchers still get them, but they are not kept for the result.
     pub streamed_bytes_max: usize,
     /// Waits at once, over all connections.
     pub waits_max: usize,
     /// Unbound leases live at least this long after a start (at most the job's TTR).
     pub grace_ms: u64,
-    /// Items told again in one step of carry-forward.
+    /// Bytes appended again in one step of compaction.
     pub compaction_bytes: usize,
+    /// The door that keeps a copy of its jobs: its changes are noted, see
+    /// [`Replica`](crate::Replica). None costs nothing.
+    pub copied: Option<Origin>,
     /// What protocols give jobs that say nothing themselves.
     pub defaults: Defaults,
     /// Keys the hashes of names from outside.
@@ -49,6 +53,7 @@ impl Default for Options {
             waits_max: 100_000,
             grace_ms: 30_000,
             compaction_bytes: 256 * 1024,
+            copied: None,
             defaults: Defaults::default(),
             seed: 0,
             faults: Faults::default(),

@@ -9,7 +9,9 @@ use spindle_log::{Log, LogError, ReadError};
 use crate::clock::Clock;
 use crate::commit::record::{RecordError, RecordReader};
 use crate::damage::{DamageFinder, DamagedBytes, DamagedJob};
-use crate::inner::{Inner, Stats};
+use crate::engine::Engine;
+use crate::inner::Inner;
+use crate::observe::Stats;
 use crate::options::Options;
 
 /// Why an engine does not start.
@@ -75,10 +77,9 @@ impl Decoded {
 
 /// Folds everything the log holds. Reading and decoding go on in a thread of their own, so that a
 /// long log costs the longer of the two, not their sum.
-pub(crate) fn fold(log: &dyn Log, inner: &mut Inner) -> Result<DamageFinder, StartError> {
+fn fold(log: &dyn Log, inner: &mut Inner) -> Result<DamageFinder, StartError> {
     let mut records = log.read(log.first())?;
-    inner.open_position = log.next().0;
-    inner.feed_end = inner.open_position;
+    inner.batch.begin_at(log.next().0);
     // Of a churned log most jobs are gone at its end: their names need not come and go.
     inner.state.defer_keys();
     let (full, filled) = sync_channel::<Result<Decoded, StartError>>(2);
@@ -126,26 +127,43 @@ pub fn fold_state(log: &dyn Log, options: &Options) -> Result<State, StartError>
     Ok(inner.state)
 }
 
+impl Engine {
+    /// Folds the log, begins a new epoch and commits that. No thread runs yet: see
+    /// [`Engine::spawn`].
+    pub fn open(
+        log: Arc<dyn Log>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Result<Engine, StartError> {
+        let inner = start(&log, clock.as_ref(), options)?;
+        let engine = Engine::new(inner, log, clock);
+        engine.flush()?;
+        if engine.failure().is_some() {
+            return Err(StartError::Conflict);
+        }
+        // On a full disk it may wait for room. An epoch that a crash forgets would begin again, and
+        // tokens of its leases would be given twice.
+        if engine.durable() < engine.shared.inner.lock().tail() {
+            return Err(StartError::Full);
+        }
+        Ok(engine)
+    }
+}
+
 /// Builds the inside of an engine from its log: folded, with a new epoch begun and the leases of
-/// older ones recovered. What that told is in the open batch; commit it before any door opens.
-pub(crate) fn start(
-    log: &Arc<dyn Log>,
-    clock: &dyn Clock,
-    options: Options,
-) -> Result<Inner, StartError> {
+/// older ones recovered. What that decided is in the open batch; commit it before any door opens.
+fn start(log: &Arc<dyn Log>, clock: &dyn Clock, options: Options) -> Result<Inner, StartError> {
     let mut state = State::new(options.seed, options.defaults.clone());
     state.plant(options.faults.core);
     let mut inner = Inner::new(state, options, log.record_bytes_max() as usize);
     let damage = fold(log.as_ref(), &mut inner)?;
     // What the fold counted was counted by servers before this one.
-    inner.stats = Stats::default();
+    inner.numbers.stats = Stats::default();
     clock.start_from(inner.now_ms);
-    inner.now_ms = inner.now_ms.max(clock.now_ms());
+    inner.set_now(clock.now_ms());
     let epoch = inner.state.server().epoch + 1;
     inner.run(&Command::Start { epoch })?;
-    inner.next_id = inner.state.server().ids_until;
-    let first = inner.take_id();
-    inner.return_id(first);
+    inner.begin_ids();
     // First: whose lease ends now, and who has no tries left, would else die of that and be retried
     // with the damaged payload.
     bury(&damage, &mut inner)?;
@@ -153,10 +171,10 @@ pub(crate) fn start(
     loop {
         let grace_ms = inner.options.grace_ms;
         inner.run(&Command::Recover { from, grace_ms })?;
-        let told = inner.decision.events.len();
+        let decided = inner.decision.events.len();
         let last = inner.decision.events.iter().rev().find_map(|(event, _)| job_of(event));
         match last {
-            Some(last) if told >= spindle_core::EVENTS_MAX => from = JobId(last.0 + 1),
+            Some(last) if decided >= spindle_core::EVENTS_MAX => from = JobId(last.0 + 1),
             _ => break,
         }
     }
@@ -170,7 +188,7 @@ fn bury(damage: &DamageFinder, inner: &mut Inner) -> Result<(), StartError> {
         tracing::warn!("bytes in the log are damaged that no job needs any more");
     }
     for DamagedJob { id, finished, bytes } in jobs {
-        inner.stats.payloads_damaged += 1;
+        inner.numbers.stats.payloads_damaged += 1;
         match bytes {
             DamagedBytes::Payload if !finished => {
                 tracing::error!("job {id} is dead: its payload is damaged in the log");

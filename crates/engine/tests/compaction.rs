@@ -27,7 +27,7 @@ fn submit(engine: &Engine, queue: &'static [u8], payload: Vec<u8>) -> JobId {
     submit.ttr_ms = Some(150);
     submit.attempts_max = Some(1);
     let new = NewJob { submit, payload: payload.into(), kind: Type::Bytes };
-    let (id, _) = engine.submit(new).expect("is taken");
+    let (id, _) = engine.jobs().submit(new).expect("is taken");
     assert_eq!(engine.commit_once(), Committed::Some);
     id
 }
@@ -58,11 +58,11 @@ fn a_job_whose_last_lease_runs_out_while_it_is_carried_keeps_its_payload() {
     let payload = vec![7; 500];
     let watched = submit(&engine, b"watched", payload.clone());
     let caller = Caller { connection: ConnectionId(1), mailbox: Arc::new(Nobody) };
-    let leased = engine.lease(&caller, wish(), 0).unwrap();
+    let leased = engine.leases().take(&caller, wish(), 0).unwrap();
     assert!(matches!(leased, LeaseReply::Leased(..)));
     for _ in 0..200 {
         let id = submit(&engine, b"other", vec![1; 2_000]);
-        engine.delete(JobRef::Id(id)).unwrap();
+        engine.jobs().delete(JobRef::Id(id)).unwrap();
     }
     while engine.commit_once() == Committed::Some {}
     assert!(engine.compaction_step().unwrap(), "a round begins");
@@ -73,9 +73,9 @@ fn a_job_whose_last_lease_runs_out_while_it_is_carried_keeps_its_payload() {
     }
 
     assert!(engine.trims() > 0 && log.first().0 > 1);
-    let (image, _) = engine.job(JobRef::Id(watched)).unwrap();
+    let (image, _) = engine.jobs().get(JobRef::Id(watched)).unwrap();
     let image = image.expect("dead jobs are kept");
     assert_eq!(image.status(), Status::Dead);
     let place = image.payload.expect("it had one");
-    assert_eq!(engine.payload(watched, &place).expect("it has it still"), payload);
+    assert_eq!(engine.jobs().payload(watched, &place).expect("it has it still"), payload);
 }

@@ -1,59 +1,82 @@
 //! Finished jobs run again.
 
-use bytes::Bytes;
-use spindle_core::{Command, Rejection, Type};
-use spindle_log::Space;
+use spindle_core::{Command, Found, Rejection};
 
-use crate::door::Gate;
-use crate::engine::{Engine, Refused, RetryError};
+use crate::answer::Refused;
+use crate::commit::Payload;
+use crate::gate::Gated;
+use crate::inner::Inner;
 use crate::read::{FetchError, JobRef};
+use crate::views::Jobs;
 
-impl Engine {
+/// Why a job is not run again.
+#[derive(Debug, thiserror::Error)]
+pub enum RetryError {
+    /// The call was refused.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The job's image could not be read.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+}
+
+impl Jobs<'_> {
     /// Lets a done or dead job run again, with another payload if one is given.
-    pub fn retry(&self, which: JobRef, payload: Option<(Bytes, Type)>) -> Result<Gate, RetryError> {
-        let crc = payload.as_ref().map_or(0, |(bytes, _)| crc32c::crc32c(bytes));
-        if let Some((bytes, _)) = &payload {
-            let (bytes, max) = (bytes.len(), self.shared.inner.lock().options.payload_bytes_max);
-            if bytes > max {
-                return Err(Refused::TooLarge { bytes, max }.into());
-            }
-            if self.shared.log.space() == Space::ReserveOnly {
-                return Err(Refused::DiskFull.into());
+    pub fn retry(&self, job: JobRef, payload: Option<Payload>) -> Gated<Result<(), RetryError>> {
+        let payload = payload.map(Payload::with_checksum);
+        if let Some(payload) = &payload {
+            let fits = self.0.shared.inner.lock().check_len(payload);
+            if let Err(refused) = fits.and_then(|()| self.0.check_space()) {
+                return Gated::open(Err(refused.into()));
             }
         }
         loop {
-            let (found, gate) = self.find(which);
-            let (id, _) = found.ok_or(Refused::Rejected(Rejection::NotFound, gate))?;
-            let Some(place) = self.finished_place(id) else {
-                return Err(Refused::Rejected(Rejection::NotFinished, gate).into());
-            };
-            let mut image = match self.finished_image(place) {
-                Err(FetchError::Moved) => continue,
-                read => Box::new(read?),
-            };
-            let matched_by = match self.match_retry(&mut image, payload.as_ref()) {
-                Err(FetchError::Moved) => continue,
-                matched => matched?,
-            };
-            let mut inner = self.enter();
-            self.check_room(&inner)?;
-            if inner.state.server().constraints_revision != matched_by {
-                drop(inner);
-                self.refresh_rules();
-                continue;
+            match self.try_retry(job, payload.as_ref()) {
+                Ok(None) => {}
+                Ok(Some(answer)) => return answer.map(|retried| retried.map_err(RetryError::from)),
+                Err(error) => return Gated::open(Err(error.into())),
             }
-            // Carried or retried since its image was read: then the image is an old one.
-            if inner.finished_place(id) != Some(place) {
-                continue;
-            }
-            let bytes = payload.as_ref().map(|(bytes, _)| bytes.clone()).unwrap_or_default();
-            let payload = payload.as_ref().map(|(bytes, kind)| inner.place_for(bytes.len(), *kind));
-            let command = Command::Retry { image, payload };
-            let retried = inner.run_with(&command, |inner| inner.put_bytes(&bytes, crc));
-            return match retried {
-                Ok(()) => Ok(inner.own_gate()),
-                Err(rejection) => Err(self.refuse(&inner, rejection).into()),
-            };
         }
+    }
+
+    /// None: the job or the constraints changed meanwhile.
+    fn try_retry(
+        &self,
+        job: JobRef,
+        payload: Option<&Payload>,
+    ) -> Result<Option<Gated<Result<(), Refused>>>, FetchError> {
+        let engine = self.0;
+        let refused = |inner: &Inner, rejection: Rejection| inner.refused(rejection.into());
+        let (id, place) = {
+            let inner = engine.enter();
+            let Some(found) = inner.look_up(job) else {
+                return Ok(Some(refused(&inner, Rejection::NotFound)));
+            };
+            let Found::Finished(stub) = found else {
+                return Ok(Some(refused(&inner, Rejection::NotFinished)));
+            };
+            (stub.id(), stub.image())
+        };
+        let mut image = match engine.finished_image(place) {
+            Err(FetchError::Moved) => return Ok(None),
+            read => Box::new(read?),
+        };
+        let matched_by = match engine.match_retry(&mut image, payload) {
+            Err(FetchError::Moved) => return Ok(None),
+            matched => matched?,
+        };
+        let mut inner = engine.enter();
+        if inner.state.server().constraints_revision != matched_by {
+            drop(inner);
+            engine.refresh_rules();
+            return Ok(None);
+        }
+        // Compacted or retried since its image was read: then the image is an old one.
+        if inner.finished_place(id) != Some(place) {
+            return Ok(None);
+        }
+        let place = payload.map(|payload| inner.batch.place_for(payload.len(), payload.kind()));
+        let retried = inner.run_with(&Command::Retry { image, payload: place }, payload);
+        Ok(Some(inner.changed(retried.map_err(Refused::from))))
     }
 }

@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use spindle_log::{Ack, LogError, Position, Record, SubmitError};
 
-use crate::answer::Answer;
-use crate::door::Gate;
-use crate::engine::{Engine, Failure};
-use crate::inner::Sealed;
+use super::batch::Sealed;
+use crate::answer::{Answer, Failure};
+use crate::engine::Engine;
 
 /// What one round of the log thread did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +23,30 @@ pub enum Committed {
 }
 
 impl Engine {
+    /// Ends a turn of calls: what they decided is handed to the log thread, and the timer learns of
+    /// new deadlines. No call does that by itself, so that all requests a reactor has read in one
+    /// turn go to the log together: see [`Turn`](crate::Turn).
+    ///
+    /// A large turn is committed here and now, if the options say so: see
+    /// [`Options::turn_entries_max`](crate::Options::turn_entries_max).
+    pub(crate) fn end_turn(&self) {
+        let inner = self.shared.inner.lock();
+        if inner.batch.entries() <= inner.options.turn_entries_max {
+            return self.leave(inner);
+        }
+        // If the log thread is writing, it takes this up as soon as it is done.
+        let Some(_committing) = self.shared.committing.try_lock() else {
+            return self.leave(inner);
+        };
+        let deadline_ms = inner.next_deadline();
+        drop(inner);
+        self.shared.timer.ring_if_before(deadline_ms);
+        if self.commit() == Committed::Full {
+            // The log thread tries again when there may be room.
+            self.shared.work.notify_one();
+        }
+    }
+
     /// Takes everything decided so far, commits it, and lets the answers go. The log thread calls
     /// this in a loop; the simulator calls it itself.
     pub fn commit_once(&self) -> Committed {
@@ -35,8 +58,7 @@ impl Engine {
     pub(crate) fn commit(&self) -> Committed {
         let batch: Vec<Sealed> = {
             let mut inner = self.shared.inner.lock();
-            inner.seal();
-            inner.sealed.drain(..).collect()
+            inner.batch.take_sealed()
         };
         if batch.is_empty() {
             return Committed::Nothing;
@@ -73,7 +95,7 @@ impl Engine {
         if submitted > 0 {
             self.shared.meters.note_commit(begun.elapsed(), durable_bytes);
         }
-        self.after_commit(&batch, submitted, durable_bytes);
+        self.after_commit(&batch[..submitted], &batch[submitted..]);
         outcome
     }
 
@@ -104,26 +126,15 @@ impl Engine {
         }
     }
 
-    fn after_commit(&self, batch: &[Sealed], submitted: usize, durable_bytes: usize) {
-        let durable = Gate(self.shared.durable.load(Ordering::Acquire));
+    fn after_commit(&self, written: &[Sealed], unwritten: &[Sealed]) {
         {
             let mut inner = self.shared.inner.lock();
-            for record in batch[submitted..].iter().rev() {
-                inner.sealed.push_front(record.clone());
+            if inner.batch.note_durable(written, unwritten) {
+                let end = inner.batch.feed_end();
+                let tickets = inner.waiting.list.for_feed(end);
+                inner.waiting.answer_all(tickets, &Answer::FeedMoved);
             }
-            inner.undurable_bytes = inner.undurable_bytes.saturating_sub(durable_bytes);
-            inner.recent.shrink(durable.0);
-            if let Some(told) = batch[..submitted].iter().rev().find(|record| record.told) {
-                inner.feed_end = told.position + 1;
-                for ticket in inner.waits.for_feed(told.position + 1) {
-                    inner.deliver(ticket, Answer::FeedMoved, Gate::OPEN);
-                }
-            }
-            if inner.undurable_bytes * 2 < inner.options.undurable_bytes_max {
-                for ticket in inner.waits.for_room() {
-                    inner.deliver(ticket, Answer::Room, Gate::OPEN);
-                }
-            }
+            inner.answer_room();
         }
         for mailbox in self.shared.mailboxes.read().iter() {
             mailbox.durable_moved();
@@ -135,7 +146,7 @@ impl Engine {
         {
             let mut first = self.shared.failure.lock();
             if first.is_some() {
-                // Another thread met it before, and told.
+                // Another thread met it before, and reported it.
                 return;
             }
             *first = Some(failure.clone());

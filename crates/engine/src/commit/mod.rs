@@ -1,16 +1,20 @@
 //! From a decision to the disk: records, the batch they gather in, and the threads that write it.
 //!
-//! [`record`] is the format of a record. [`group`] commits what has gathered, [`threads`] calls it,
-//! and [`recent`] keeps the newest records in memory. [`threading`] says which threads there are.
+//! [`record`] is the format of a record. [`batch`] is what is decided and not written yet, with the
+//! newest records ([`recent`]) in memory. [`group`] commits what has gathered, and [`threads`] calls
+//! it; [`threading`] says which threads there are.
 
 pub mod record;
 
+mod batch;
+mod bell;
 mod group;
 mod recent;
 mod threading;
 mod threads;
 
+pub use batch::Payload;
+pub(crate) use batch::{Batch, is_in_feed};
+pub(crate) use bell::{Threads, TimerBell};
 pub use group::Committed;
-pub(crate) use recent::Recent;
 pub use threading::Threading;
-pub(crate) use threads::{Threads, TimerBell};

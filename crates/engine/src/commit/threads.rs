@@ -1,68 +1,21 @@
 //! The engine's three threads: one commits, one keeps time, one keeps the log small. Each is a loop
 //! around a step that the simulator calls by itself.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
-use crate::commit::Committed;
+use super::group::Committed;
+use crate::answer::Failure;
 use crate::constraints::RelabelStep;
-use crate::engine::{Engine, Failure};
+use crate::engine::Engine;
 
 /// The body of a thread: returns when told to stop.
 type Loop = fn(&Engine, &AtomicBool);
 
-/// Running threads, and the word that stops them.
-#[derive(Default)]
-pub(crate) struct Threads {
-    handles: Vec<JoinHandle<()>>,
-    stop: Arc<AtomicBool>,
-}
-
-/// Wakes the timer thread, but only for something due earlier than what it sleeps for.
-#[derive(Debug, Default)]
-pub(crate) struct TimerBell {
-    armed_ms: AtomicU64,
-    rung: Mutex<bool>,
-    bell: Condvar,
-}
-
-impl TimerBell {
-    pub fn ring_if_before(&self, deadline_ms: Option<u64>) {
-        if let Some(deadline_ms) = deadline_ms
-            && deadline_ms < self.armed_ms.load(Ordering::Acquire)
-        {
-            self.armed_ms.store(deadline_ms, Ordering::Release);
-            self.ring();
-        }
-    }
-
-    pub fn ring(&self) {
-        *self.rung.lock() = true;
-        self.bell.notify_one();
-    }
-
-    /// To be called with the engine locked, so that no deadline comes in between.
-    pub fn arm(&self, deadline_ms: Option<u64>) {
-        self.armed_ms.store(deadline_ms.unwrap_or(u64::MAX), Ordering::Release);
-    }
-
-    pub fn sleep(&self, time: Duration) {
-        let mut rung = self.rung.lock();
-        if !*rung {
-            self.bell.wait_for(&mut rung, time);
-        }
-        *rung = false;
-    }
-}
-
 /// Without anything due the timer looks at the clock this often all the same.
 const IDLE: Duration = Duration::from_secs(60);
 /// How often the log's size is looked at.
-const CARRY_PAUSE: Duration = Duration::from_millis(100);
+const COMPACTION_PAUSE: Duration = Duration::from_millis(100);
 /// How long a full disk is left alone before the next try.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// Waits ended in one hold of the lock.
@@ -82,7 +35,7 @@ impl Engine {
         let loops: [(&str, Loop); 4] = [
             ("spindle-log", Engine::run_log),
             ("spindle-timer", Engine::run_timer),
-            ("spindle-carry", Engine::run_compaction),
+            ("spindle-compact", Engine::run_compaction),
             ("spindle-relabel", Engine::run_relabel),
         ];
         for (name, body) in loops {
@@ -102,7 +55,7 @@ impl Engine {
         while threads.handles.iter().any(|thread| !thread.is_finished()) {
             // The log thread may be just about to sleep: ring until it has heard.
             self.shared.work.notify_all();
-            self.shared.relabelling.wake();
+            self.shared.relabeller.wake();
             std::thread::yield_now();
         }
         // What is decided on a log that has failed is decided for nobody.
@@ -123,7 +76,7 @@ impl Engine {
                         return;
                     }
                     let mut inner = self.shared.inner.lock();
-                    if inner.batch.is_empty() && inner.sealed.is_empty() {
+                    if !inner.batch.has_work() {
                         self.shared.work.wait_for(&mut inner, IDLE);
                     }
                 }
@@ -146,7 +99,7 @@ impl Engine {
         let now_ms = inner.now_ms;
         inner.expire_waits(now_ms, WAITS_PER_STEP);
         inner.end_due_calls(now_ms);
-        inner.tell_dropped();
+        inner.numbers.report_dropped(now_ms);
         let deadline_ms = inner.next_deadline();
         self.shared.timer.arm(deadline_ms);
         self.leave(inner);
@@ -180,7 +133,7 @@ impl Engine {
         while !stop.load(Ordering::Acquire) {
             match self.compaction_step() {
                 Ok(true) => self.await_durable(stop),
-                Ok(false) => std::thread::park_timeout(CARRY_PAUSE),
+                Ok(false) => std::thread::park_timeout(COMPACTION_PAUSE),
                 Err(error) => {
                     self.fail(Failure::Log(error));
                     return;
@@ -195,14 +148,14 @@ impl Engine {
                 RelabelStep::More => self.end_turn(),
                 RelabelStep::Later => {
                     self.end_turn();
-                    self.shared.relabelling.sleep(FULL_PAUSE);
+                    self.shared.relabeller.sleep(FULL_PAUSE);
                 }
-                RelabelStep::Done => self.shared.relabelling.sleep(IDLE),
+                RelabelStep::Done => self.shared.relabeller.sleep(IDLE),
             }
         }
     }
 
-    /// One step of carry-forward at a time is under way: the next one begins when it is durable.
+    /// One step of compaction at a time is under way: the next one begins when it is durable.
     fn await_durable(&self, stop: &AtomicBool) {
         let tail = {
             let inner = self.shared.inner.lock();

@@ -2,49 +2,23 @@
 //! reads payloads. What was matched by a set that is no longer the newest is matched again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::MutexGuard;
 use spindle_core::command::{Edit, Matched, Submit};
 use spindle_core::job::Label;
-use spindle_core::queue::Constraint;
 use spindle_core::state::JobView;
 use spindle_core::{BytesRef, Command, Found, JobId, JobImage, State, Type};
 
-use crate::door::Gate;
-use crate::engine::{Engine, NewJob, Refused};
+use crate::answer::Refused;
+use crate::call::NewJob;
+use crate::commit::Payload;
+use crate::engine::Engine;
+use crate::gate::Gated;
 use crate::inner::Inner;
 use crate::read::FetchError;
+use crate::views::Jobs;
 use spindle_matching::{Document, RuleSet};
-
-/// There are constraints: jobs have to be matched.
-const MATCHING: u64 = u64::MAX;
-
-/// The matchers of the constraints as they were when somebody last asked.
-pub(crate) struct Rules {
-    /// Without any constraint, the revision of their set: then that is all a submit needs to know,
-    /// and it costs one load. Else [`MATCHING`].
-    unconstrained: AtomicU64,
-    newest: RwLock<Arc<RuleSet>>,
-    /// Held while a newer set is made ready, so that only one caller does.
-    refreshing: Mutex<()>,
-}
-
-impl Rules {
-    pub fn new(state: &State) -> Rules {
-        let (revision, constraints) = constraints_of(state);
-        let set = RuleSet::new(revision, &constraints, None);
-        let unconstrained = AtomicU64::new(if set.is_empty() { revision } else { MATCHING });
-        let newest = RwLock::new(Arc::new(set));
-        Rules { unconstrained, newest, refreshing: Mutex::default() }
-    }
-}
-
-/// Cheap: names and matchers are shared.
-fn constraints_of(state: &State) -> (u64, Vec<Constraint>) {
-    (state.server().constraints_revision, state.constraints().cloned().collect())
-}
 
 /// What a job's labels depend on, as it was at one moment.
 #[derive(Clone, Debug)]
@@ -77,34 +51,28 @@ pub(crate) fn bytes_type(state: &State, queue: &[u8]) -> Type {
     set.and_then(|kind| Type::try_from(kind).ok()).unwrap_or(Type::Bytes)
 }
 
+impl Jobs<'_> {
+    /// Changes a job. One that moves to another queue is matched against the constraints there.
+    pub fn edit(&self, edit: Edit) -> Gated<Result<(), Refused>> {
+        match &edit.queue {
+            Some(queue) if edit.matched.is_none() => self.0.move_job(&edit, queue),
+            _ => self.execute(&Command::Edit(Box::new(edit))),
+        }
+    }
+
+    /// Any other command, one that names no bytes.
+    pub fn execute(&self, command: &Command) -> Gated<Result<(), Refused>> {
+        let mut inner = self.0.enter();
+        let run = inner.run(command);
+        self.0.wake_relabelling(&inner);
+        inner.changed(run.map_err(Refused::from))
+    }
+}
+
 impl Engine {
-    /// The matchers to go by.
-    pub(crate) fn rules(&self) -> Arc<RuleSet> {
-        self.shared.rules.newest.read().clone()
-    }
-
-    /// Whether anything may hold jobs back. One load; a moment behind a change.
-    pub fn has_constraints(&self) -> bool {
-        self.shared.rules.unconstrained.load(Ordering::Acquire) == MATCHING
-    }
-
     /// Makes the newest set of constraints ready.
     pub(crate) fn refresh_rules(&self) -> Arc<RuleSet> {
-        let rules = &self.shared.rules;
-        let _refreshing = rules.refreshing.lock();
-        let before = self.rules();
-        let (revision, constraints) = {
-            let inner = self.shared.inner.lock();
-            if inner.state.server().constraints_revision == before.revision() {
-                return before;
-            }
-            constraints_of(&inner.state)
-        };
-        let set = Arc::new(RuleSet::new(revision, &constraints, Some(&before)));
-        let unconstrained = if set.is_empty() { revision } else { MATCHING };
-        *rules.newest.write() = set.clone();
-        rules.unconstrained.store(unconstrained, Ordering::Release);
-        set
+        self.shared.rules.refresh(&self.shared.inner)
     }
 
     // ---- submit ----
@@ -149,26 +117,25 @@ impl Engine {
 
     /// Without any constraint, one load.
     fn match_new(&self, job: &mut NewJob) {
-        let unconstrained = self.shared.rules.unconstrained.load(Ordering::Acquire);
-        let (labels, revision) = if unconstrained == MATCHING {
-            let rules = self.rules();
-            let labels = self.new_labels(&rules, &job.submit.queue, &job.payload, job.kind);
-            (labels, rules.revision())
-        } else {
-            (Vec::new(), unconstrained)
+        let (labels, revision) = match self.shared.rules.unconstrained() {
+            Some(revision) => (Vec::new(), revision),
+            None => {
+                let rules = self.shared.rules.newest();
+                (self.new_labels(&rules, &job.submit.queue, &job.payload), rules.revision())
+            }
         };
         job.submit.labels = labels;
         job.submit.constraints_revision = revision;
     }
 
-    fn new_labels(&self, rules: &RuleSet, queue: &[u8], payload: &[u8], kind: Type) -> Vec<Label> {
-        let kind = match kind {
+    fn new_labels(&self, rules: &RuleSet, queue: &[u8], payload: &Payload) -> Vec<Label> {
+        let kind = match payload.kind() {
             Type::Bytes if rules.asks_for_fields(queue) => {
                 bytes_type(&self.shared.inner.lock().state, queue)
             }
             typed => typed,
         };
-        rules.labels(queue, Document::new(payload, kind), &[])
+        rules.labels(queue, Document::new(payload.bytes(), kind), &[])
     }
 
     // ---- jobs that are there ----
@@ -191,19 +158,11 @@ impl Engine {
     }
 
     /// An edit that moves a job to another queue: there it may fall under other constraints.
-    pub(crate) fn move_job(&self, edit: &Edit, queue: &Bytes) -> Result<Gate, Refused> {
-        let mut rules = self.rules();
+    fn move_job(&self, edit: &Edit, queue: &Bytes) -> Gated<Result<(), Refused>> {
+        let mut rules = self.shared.rules.newest();
         loop {
-            let moved = self.look_fresh(|state| match state.job(edit.id) {
-                Some(Found::Live(job)) => {
-                    let moved = Unmatched::new(state, &job);
-                    let bytes_type = bytes_type(state, queue);
-                    Some(Unmatched { queue: queue.clone(), bytes_type, ..moved })
-                }
-                _ => None,
-            });
-            let Some(moved) = moved else {
-                return self.execute_as_is(&Command::Edit(Box::new(edit.clone())));
+            let Some(moved) = self.enter().moved(edit.id, queue) else {
+                return self.run(&Command::Edit(Box::new(edit.clone())));
             };
             let labels = match self.labels_of(&rules, &moved) {
                 Ok(labels) => labels,
@@ -215,7 +174,6 @@ impl Engine {
                 }
             };
             let mut inner = self.enter();
-            self.check_room(&inner)?;
             if inner.state.server().constraints_revision != rules.revision() {
                 drop(inner);
                 rules = self.refresh_rules();
@@ -226,10 +184,8 @@ impl Engine {
             }
             let matched = Matched { labels, constraints_revision: rules.revision() };
             let command = Command::Edit(Box::new(Edit { matched: Some(matched), ..edit.clone() }));
-            return match inner.run(&command) {
-                Ok(()) => Ok(inner.own_gate()),
-                Err(rejection) => Err(self.refuse(&inner, rejection)),
-            };
+            let edited = inner.run(&command);
+            return inner.changed(edited.map_err(Refused::from));
         }
     }
 
@@ -238,22 +194,22 @@ impl Engine {
     pub(crate) fn match_retry(
         &self,
         image: &mut JobImage,
-        payload: Option<&(Bytes, Type)>,
+        payload: Option<&Payload>,
     ) -> Result<u64, FetchError> {
-        let rules = self.rules();
+        let rules = self.shared.rules.newest();
         let labels = if rules.is_empty() {
             Vec::new()
-        } else if let Some((bytes, kind)) = payload {
-            self.new_labels(&rules, &image.queue, bytes, *kind)
+        } else if let Some(payload) = payload {
+            self.new_labels(&rules, &image.queue, payload)
         } else {
             let place = image.payload.clone().unwrap_or(BytesRef::NONE);
             let bytes = match self.bytes(&place) {
-                // That it is damaged is told when it is to be worked.
+                // That it is damaged shows when it is to be worked.
                 Err(FetchError::Damaged(_)) => Bytes::new(),
                 read => read?,
             };
             let kind = Type::try_from(place.kind).unwrap_or(Type::Bytes);
-            self.new_labels(&rules, &image.queue, &bytes, kind)
+            self.new_labels(&rules, &image.queue, &Payload::new(bytes, kind))
         };
         if labels != image.options().labels {
             image.options_mut().labels = labels;
@@ -261,13 +217,16 @@ impl Engine {
         }
         Ok(rules.revision())
     }
-
-    fn look_fresh<T>(&self, look: impl FnOnce(&State) -> T) -> T {
-        look(&self.enter().state)
-    }
 }
 
 impl Inner {
+    /// A live job as it would be in another queue.
+    fn moved(&self, id: JobId, queue: &Bytes) -> Option<Unmatched> {
+        let Some(Found::Live(job)) = self.state.job(id) else { return None };
+        let bytes_type = bytes_type(&self.state, queue);
+        Some(Unmatched { queue: queue.clone(), bytes_type, ..Unmatched::new(&self.state, &job) })
+    }
+
     fn revision_of(&self, id: JobId) -> Option<u32> {
         match self.state.job(id)? {
             Found::Live(job) => Some(job.revision()),

@@ -1,25 +1,24 @@
 //! Jobs that were there before a constraint came, changed or went are matched one after the other.
 //!
 //! A pass walks over the jobs by number, in slices: what a slice needs is taken in one hold of the
-//! lock, payloads are read outside it, and what is new of a job's labels is told in further holds,
+//! lock, payloads are read outside it, and what is new of a job's labels is logged in further holds,
 //! if the job is as it was. Jobs that come while it walks are matched by the newest constraints
 //! already. How far it has come is in the log, so a restart goes on from there; a further change
 //! of the constraints begins a new pass. While there is room on disk for nothing but what frees
 //! room, it waits, unless jobs may not start before they are matched: see the core's
 //! `unmatched.rs`.
 
-use std::time::Duration;
-
-use parking_lot::Mutex;
 use spindle_core::command::Matched;
 use spindle_core::job::Label;
 use spindle_core::{Command, Found, JobId, Rejection, State, Status};
 
 use super::labelling::Unmatched;
-use crate::commit::TimerBell;
+use super::pass::Relabelling;
 use crate::engine::Engine;
 use crate::inner::Inner;
 use crate::read::FetchError;
+use crate::views::Constraints;
+use spindle_log::Space;
 use spindle_matching::RuleSet;
 
 /// Jobs looked at in one hold of the lock.
@@ -40,45 +39,6 @@ pub enum Step {
     Done,
 }
 
-/// How far the jobs that were there have been matched against the newest constraints.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Relabelling {
-    /// The revision of the constraints.
-    pub revision: u64,
-    /// Jobs whose labels changed so far, since the start.
-    pub relabelled: u64,
-    /// Unfinished jobs still to be looked at; at least 1 while the pass goes on.
-    pub remaining: u64,
-}
-
-/// The pass that is under way, if one is.
-#[derive(Debug, Default)]
-pub(crate) struct Relabeller {
-    pass: Mutex<Pass>,
-    bell: TimerBell,
-}
-
-#[derive(Debug, Default)]
-struct Pass {
-    revision: u64,
-    relabelled: u64,
-    looked_at: u64,
-    /// Unfinished jobs when it began.
-    total: u64,
-}
-
-impl Relabeller {
-    /// The constraints have changed.
-    pub fn wake(&self) {
-        self.bell.ring();
-    }
-
-    /// Sleeps until it is woken, or a time has passed.
-    pub fn sleep(&self, time: Duration) {
-        self.bell.sleep(time);
-    }
-}
-
 /// What one hold of the lock takes out.
 struct Slice {
     jobs: Vec<Unmatched>,
@@ -86,26 +46,20 @@ struct Slice {
     next: JobId,
 }
 
-impl Engine {
+impl Constraints<'_> {
     /// How far the jobs that were there have been matched against the newest constraints.
     pub fn relabelling(&self) -> Relabelling {
-        let (revision, done, unfinished) = self.look(|state| {
-            let revision = state.server().constraints_revision;
-            (revision, state.is_relabelled(), unfinished(state))
-        });
-        let pass = self.shared.relabelling.pass.lock();
-        let remaining = match (done, pass.revision == revision) {
-            (true, _) => 0,
-            (false, true) => pass.total.saturating_sub(pass.looked_at).max(1),
-            (false, false) => unfinished.max(1),
-        };
-        let relabelled = if pass.revision == revision { pass.relabelled } else { 0 };
-        Relabelling { revision, relabelled, remaining }
+        let inner = self.0.shared.inner.lock();
+        let revision = inner.state.server().constraints_revision;
+        let (is_done, unfinished) = (inner.state.is_relabelled(), unfinished(&inner.state));
+        self.0.shared.relabeller.progress(revision, is_done, unfinished)
     }
+}
 
+impl Engine {
     /// Matches some of the jobs that were there before the newest constraints.
     pub fn relabel_step(&self) -> Step {
-        let rules = self.rules();
+        let rules = self.shared.rules.newest();
         let slice = {
             let inner = self.enter();
             let server = inner.state.server();
@@ -122,7 +76,8 @@ impl Engine {
             }
             let known = server.relabelled_revision == server.constraints_revision;
             let from = JobId(if known { server.relabelled_below } else { 0 });
-            self.begin_pass(&inner.state, known);
+            let total = unfinished(&inner.state);
+            self.shared.relabeller.begin(server.constraints_revision, known, total);
             slice(&inner.state, from)
         };
         let looked_at = slice.jobs.len() as u64;
@@ -133,7 +88,7 @@ impl Engine {
                 break;
             }
         }
-        self.shared.relabelling.pass.lock().looked_at += looked_at;
+        self.shared.relabeller.note_looked_at(looked_at);
         // What could not be labelled is where the next step begins.
         let below = jobs.first().map_or(slice.next, |job| job.id);
         let note = Command::NoteRelabelled { revision: rules.revision(), below };
@@ -145,16 +100,20 @@ impl Engine {
     /// What jobs are labelled by may have changed with the command just run.
     pub(crate) fn wake_relabelling(&self, inner: &Inner) {
         if !inner.state.is_relabelled() {
-            self.shared.relabelling.wake();
+            self.shared.relabeller.wake();
         }
     }
 
-    fn begin_pass(&self, state: &State, goes_on: bool) {
-        let revision = state.server().constraints_revision;
-        let mut pass = self.shared.relabelling.pass.lock();
-        if pass.revision != revision || (!goes_on && pass.looked_at > 0) {
-            *pass = Pass { revision, total: unfinished(state), ..Pass::default() };
-        }
+    /// On a full disk jobs are matched only where that lets others start, and only while enough of
+    /// the reserve is left for what makes room.
+    fn has_room_for_matching(&self, inner: &Inner) -> bool {
+        const COMPACTION_STEPS_LEFT: usize = 16;
+        let log = &self.shared.log;
+        let needed =
+            inner.batch.undurable_bytes() + COMPACTION_STEPS_LEFT * inner.options.compaction_bytes;
+        self.has_room()
+            && (log.space() != Space::ReserveOnly
+                || (inner.state.has_unmatched() && needed as u64 <= log.room_bytes()))
     }
 
     /// Labels jobs anew. Returns those that changed meanwhile, as they are now.
@@ -182,7 +141,7 @@ impl Engine {
                 }
             }
             self.leave(inner);
-            self.shared.relabelling.pass.lock().relabelled += relabelled;
+            self.shared.relabeller.note_relabelled(relabelled);
         }
         again
     }

@@ -4,12 +4,13 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 use spindle_core::job::{JobId, Label};
 use spindle_core::queue::{Constraint, Rate};
-use spindle_core::{Command, JobImage, Rejection, State, Type};
+use spindle_core::{Command, JobImage, Rejection, State, Tries, Type};
 
 use super::labelling::bytes_type;
-use crate::door::Gate;
-use crate::engine::{Engine, Refused};
+use crate::answer::Refused;
+use crate::gate::Gated;
 use crate::inner::Inner;
+use crate::views::{Constraints, Jobs};
 use spindle_matching::{
     ConstraintSpec, Matcher, QueuePattern, UnreadableMatcher, check_name, decode_matcher,
     encode_matcher,
@@ -33,8 +34,6 @@ pub struct PutConstraint {
     pub created: bool,
     /// Its revision now.
     pub revision: u64,
-    /// What the answer must wait for.
-    pub gate: Gate,
 }
 
 /// A constraint, as it is shown.
@@ -95,99 +94,101 @@ pub struct HeldBack {
     pub unmatched: bool,
 }
 
-impl Engine {
+/// What the state says of a job besides its image.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobNow {
+    /// How often it is tried, and when again.
+    pub tries: Tries,
+    /// Its queue is paused.
+    pub is_queue_paused: bool,
+    /// Constraints that would keep it from starting now.
+    pub held_back: Vec<HeldBack>,
+}
+
+impl Jobs<'_> {
+    /// What the state says of a job besides its image: its limits, and what would keep it from
+    /// starting now.
+    pub fn now(&self, image: &JobImage) -> JobNow {
+        let has_constraints = self.0.constraints().exist();
+        let inner = self.0.shared.inner.lock();
+        let state = &inner.state;
+        let paused = state.queue(&image.queue).is_some_and(|queue| queue.settings().paused);
+        let now_ms = self.0.now_ms();
+        let held_back = if has_constraints { held_back(state, image, now_ms) } else { Vec::new() };
+        JobNow { tries: state.tries_of(image), is_queue_paused: paused, held_back }
+    }
+}
+
+impl Constraints<'_> {
     /// Puts a constraint, new or changed. Jobs that come from now on fall under it; those that are
-    /// there are matched one after the other, see [`Engine::relabelling`]. Putting what is there
-    /// already changes nothing.
-    pub fn put_constraint(
+    /// there are matched one after the other, see [`Constraints::relabelling`]. Putting what is
+    /// there already changes nothing.
+    pub fn put(
         &self,
         name: &str,
         spec: &ConstraintSpec,
         expected: Expected,
-    ) -> Result<PutConstraint, Refused> {
+    ) -> Gated<Result<PutConstraint, Refused>> {
         if check_name(name).and_then(|()| spec.check()).is_err() {
-            let rejection = Rejection::OutOfRange("the constraint");
-            return Err(Refused::Rejected(rejection, Gate::OPEN));
+            return Gated::open(Err(Rejection::OutOfRange("the constraint").into()));
         }
         let matcher = encode_matcher(&spec.matcher);
         let put = loop {
-            let mut inner = self.enter();
-            self.check_room(&inner)?;
-            let before = inner.constraint_named(name).cloned();
-            if let Err(rejection) = inner.check_expected(before.as_ref(), expected) {
-                return Err(self.refuse(&inner, rejection));
-            }
-            let rule = Constraint {
-                number: before.as_ref().map_or(0, |rule| rule.number),
-                name: Bytes::copy_from_slice(name.as_bytes()),
-                matcher: matcher.clone(),
-                rate: spec.rate,
-                running_max: spec.running_max,
-            };
-            if before.as_ref() == Some(&rule) {
-                let revision = inner.state.constraint_revision(rule.number).unwrap_or_default();
-                return Ok(PutConstraint { created: false, revision, gate: inner.tail() });
-            }
-            match inner.set_constraint(rule, before.as_ref()) {
-                Ok(revision) => {
-                    let gate = inner.own_gate();
-                    break PutConstraint { created: before.is_none(), revision, gate };
-                }
-                // Every entry settles some of it: others come in between.
+            let mut inner = self.0.enter();
+            match inner.put_constraint(name, &matcher, spec, expected) {
+                // Every entry rebases some of it: others come in between.
                 Err(Rejection::Settling) => MutexGuard::unlock_fair(inner),
-                Err(rejection) => return Err(self.refuse(&inner, rejection)),
+                put => break inner.changed(put.map_err(Refused::from)),
             }
         };
-        self.refresh_rules();
-        self.shared.relabelling.wake();
-        Ok(put)
+        self.changed();
+        put
     }
 
     /// Removes a constraint. Jobs it held back start; their labels go one after the other.
-    pub fn remove_constraint(&self, name: &str, expected: Expected) -> Result<Gate, Refused> {
-        let gate = {
-            let mut inner = self.enter();
-            self.check_room(&inner)?;
+    pub fn remove(&self, name: &str, expected: Expected) -> Gated<Result<(), Refused>> {
+        let removed = self.0.change(|inner| {
             let before = inner.constraint_named(name).cloned();
-            let checked = inner.check_expected(before.as_ref(), expected);
-            let number = checked.and_then(|()| {
-                before.as_ref().map(|rule| rule.number).ok_or(Rejection::NoConstraint)
-            });
-            let removed =
-                number.and_then(|number| inner.run(&Command::RemoveConstraint { number }));
-            match removed {
-                Ok(()) => inner.own_gate(),
-                Err(rejection) => return Err(self.refuse(&inner, rejection)),
-            }
-        };
-        self.refresh_rules();
-        self.shared.relabelling.wake();
-        Ok(gate)
+            inner.check_expected(before.as_ref(), expected)?;
+            let number = before.ok_or(Rejection::NoConstraint)?.number;
+            Ok(inner.run(&Command::RemoveConstraint { number })?)
+        });
+        self.changed();
+        removed
+    }
+
+    /// They may have changed.
+    fn changed(&self) {
+        self.0.refresh_rules();
+        self.0.shared.relabeller.wake();
+    }
+
+    /// Whether anything may hold jobs back. One load; a moment behind a change.
+    pub fn exist(&self) -> bool {
+        self.0.shared.rules.unconstrained().is_none()
     }
 
     /// One constraint.
-    pub fn constraint(&self, name: &str) -> (Option<ConstraintView>, Gate) {
-        let inner = self.enter();
-        let found = inner.constraint_named(name).map(|rule| self.view(&inner.state, rule));
-        (found, inner.tail())
+    pub fn get(&self, name: &str) -> Gated<Option<ConstraintView>> {
+        self.0.read(|inner| Some(self.view(&inner.state, inner.constraint_named(name)?)))
     }
 
     /// Constraints in the order of their names, those behind `after`.
-    pub fn constraints(&self, after: Option<&str>, limit: usize) -> (Vec<ConstraintView>, Gate) {
-        let inner = self.enter();
-        let state = &inner.state;
+    pub fn list(&self, after: Option<&str>, limit: usize) -> Gated<Vec<ConstraintView>> {
         let after = after.map(str::as_bytes);
-        let mut rules: Vec<&Constraint> =
-            state.constraints().filter(|rule| Some(rule.name.as_ref()) > after).collect();
-        rules.sort_by_key(|rule| &rule.name);
-        let views = rules.into_iter().take(limit).map(|rule| self.view(state, rule)).collect();
-        (views, inner.tail())
+        self.0.read(|inner| {
+            let all = inner.state.constraints();
+            let mut rules: Vec<&Constraint> =
+                all.filter(|rule| Some(rule.name.as_ref()) > after).collect();
+            rules.sort_by_key(|rule| &rule.name);
+            rules.into_iter().take(limit).map(|rule| self.view(&inner.state, rule)).collect()
+        })
     }
 
     /// Buckets of a constraint by value, from this one on, and where to go on. A list for people:
     /// it may be a moment ahead of the disk.
     pub fn buckets(&self, name: &str, from: u64, limit: usize) -> (Vec<BucketLine>, Option<u64>) {
-        let inner = self.enter();
+        let inner = self.0.enter();
         let Some(rule) = inner.constraint_named(name) else { return (Vec::new(), None) };
         let now_ms = inner.now_ms;
         let mut listed = inner.state.buckets_of(rule.number, from);
@@ -218,7 +219,7 @@ impl Engine {
             revision: state.constraint_revision(rule.number).unwrap_or_default(),
             spec,
             buckets: state.buckets_count_of(rule.number),
-            left_out: self.rules().left_out(rule.number),
+            left_out: self.0.shared.rules.newest().left_out(rule.number),
         }
     }
 }
@@ -242,8 +243,7 @@ fn whole_tokens(level: u128, rate: Rate) -> u64 {
 }
 
 /// Which constraints would keep a job from starting now.
-#[must_use]
-pub fn held_back(state: &State, image: &JobImage, now_ms: u64) -> Vec<HeldBack> {
+fn held_back(state: &State, image: &JobImage, now_ms: u64) -> Vec<HeldBack> {
     let name = |rule: &Constraint| String::from_utf8_lossy(&rule.name).into_owned();
     let labels = &image.options().labels;
     let held = |label: &Label| {
@@ -289,6 +289,31 @@ impl Inner {
                 if is == Some(wanted) { Ok(()) } else { Err(Rejection::Stale) }
             }
         }
+    }
+
+    fn put_constraint(
+        &mut self,
+        name: &str,
+        matcher: &Bytes,
+        spec: &ConstraintSpec,
+        expected: Expected,
+    ) -> Result<PutConstraint, Rejection> {
+        let before = self.constraint_named(name).cloned();
+        self.check_expected(before.as_ref(), expected)?;
+        let rule = Constraint {
+            number: before.as_ref().map_or(0, |rule| rule.number),
+            name: Bytes::copy_from_slice(name.as_bytes()),
+            matcher: matcher.clone(),
+            rate: spec.rate,
+            running_max: spec.running_max,
+        };
+        if before.as_ref() == Some(&rule) {
+            let revision = self.state.constraint_revision(rule.number).unwrap_or_default();
+            return Ok(PutConstraint { created: false, revision });
+        }
+        let created = before.is_none();
+        let revision = self.set_constraint(rule, before.as_ref())?;
+        Ok(PutConstraint { created, revision })
     }
 
     /// Returns the constraint's revision. One that matches as before needs nobody matched again, and

@@ -2,8 +2,12 @@
 
 use spindle_log::Space;
 
-use crate::door::Gate;
-use crate::engine::Engine;
+use super::meters::MeterReadings;
+use super::stats::Stats;
+use super::traffic::QueueTraffic;
+use super::workers::WorkerView;
+use crate::gate::Gate;
+use crate::views::Observe;
 
 /// Counting stops here: an answer for people need not walk a long line.
 const WAITING_MAX: usize = 1_000;
@@ -37,19 +41,19 @@ pub struct Gauges {
     pub is_stopping: bool,
 }
 
-impl Engine {
+impl Observe<'_> {
     /// How things stand.
     pub fn gauges(&self) -> Gauges {
-        let log = &self.shared.log;
+        let log = &self.0.shared.log;
         let (log_first, log_bytes) = (log.first().0, log.bytes_on_disk());
         let is_disk_full = log.space() == Space::ReserveOnly;
-        let inner = self.shared.inner.lock();
+        let inner = self.0.shared.inner.lock();
         Gauges {
             log_first,
-            durable: self.durable(),
+            durable: self.0.durable(),
             log_bytes,
-            undurable_bytes: inner.undurable_bytes,
-            waits: inner.waits.len(),
+            undurable_bytes: inner.batch.undurable_bytes(),
+            waits: inner.waiting.list.len(),
             jobs: inner.state.jobs_count(),
             finished: inner.state.finished_count(),
             finished_bytes: inner.state.finished_bytes(),
@@ -60,13 +64,39 @@ impl Engine {
         }
     }
 
+    /// Counts since the start.
+    pub fn stats(&self) -> Stats {
+        self.0.shared.inner.lock().numbers.stats
+    }
+
+    /// How long commits take and how large they are, and how late scheduled jobs are.
+    pub fn meters(&self) -> MeterReadings {
+        self.0.shared.meters.read()
+    }
+
+    /// What went through a queue. Nothing, for one that is not counted apart.
+    pub fn traffic(&self, queue: &[u8]) -> QueueTraffic {
+        self.0.shared.inner.lock().numbers.traffic.of(queue, self.0.now_ms())
+    }
+
+    /// What went through all queues together that are not counted apart.
+    pub fn traffic_of_others(&self) -> QueueTraffic {
+        self.0.shared.inner.lock().numbers.traffic.of_others(self.0.now_ms())
+    }
+
+    /// Workers from a place of the list on, as far as one hold of the lock may see, and the place
+    /// where the next step begins; none at the end. Some may be gone: see [`WorkerView::is_gone`].
+    pub fn workers(&self, from: usize) -> (Vec<WorkerView>, Option<usize>) {
+        self.0.shared.inner.lock().numbers.workers.list(from, self.0.now_ms())
+    }
+
     /// How many clients wait for a job of a queue, up to 1,000. Sleepers, who would have to be
     /// called first, are not among them.
     pub fn waiting_leases(&self, queue: &[u8]) -> usize {
-        let inner = self.shared.inner.lock();
+        let inner = self.0.shared.inner.lock();
         let mut last = None;
         let line = std::iter::from_fn(|| {
-            last = inner.waits.for_queue(queue, last);
+            last = inner.waiting.list.for_queue(queue, last);
             last
         });
         line.take(WAITING_MAX).count()
@@ -74,6 +104,6 @@ impl Engine {
 
     /// Whether some worker sleeps until there is a job of a queue.
     pub fn has_sleepers(&self, queue: &[u8]) -> bool {
-        self.shared.inner.lock().waits.has_asleep(queue)
+        self.0.shared.inner.lock().waiting.list.has_asleep(queue)
     }
 }

@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::engine::Engine;
-
 /// A count for each of a row of limits that double: how many values were at most so large.
 #[derive(Debug)]
 pub(crate) struct Meter<const N: usize> {
@@ -25,7 +23,7 @@ impl<const N: usize> Meter<N> {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    fn told(&self) -> Readings {
+    fn read(&self) -> Readings {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let limits = (0..N - 1).map(|step| Some(self.first << step)).chain([None]);
         let counts = limits.zip(self.counts.iter().map(load)).collect();
@@ -62,6 +60,14 @@ impl Meters {
         self.commit_us.note(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         self.commit_bytes.note(bytes as u64);
     }
+
+    pub fn read(&self) -> MeterReadings {
+        MeterReadings {
+            commit_us: self.commit_us.read(),
+            commit_bytes: self.commit_bytes.read(),
+            lag_ms: self.lag_ms.read(),
+        }
+    }
 }
 
 /// What the engine's meters counted since the start.
@@ -75,18 +81,6 @@ pub struct MeterReadings {
     pub lag_ms: Readings,
 }
 
-impl Engine {
-    /// How long commits take and how large they are, and how late scheduled jobs are.
-    pub fn meters(&self) -> MeterReadings {
-        let meters = &self.shared.meters;
-        MeterReadings {
-            commit_us: meters.commit_us.told(),
-            commit_bytes: meters.commit_bytes.told(),
-            lag_ms: meters.lag_ms.told(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,8 +91,8 @@ mod tests {
         for value in [0, 1, 10, 11, 20, 21, 40, 41, u64::MAX / 4] {
             meter.note(value);
         }
-        let told = meter.told();
-        assert_eq!(told.counts, [(Some(10), 3), (Some(20), 2), (Some(40), 2), (None, 2)]);
-        assert_eq!(told.sum, 144 + u64::MAX / 4);
+        let read = meter.read();
+        assert_eq!(read.counts, [(Some(10), 3), (Some(20), 2), (Some(40), 2), (None, 2)]);
+        assert_eq!(read.sum, 144 + u64::MAX / 4);
     }
 }

@@ -1,16 +1,21 @@
 //! Numbers for people and for metrics. Nothing here decides anything.
+//!
+//! [`numbers`] and [`footprint`] follow the events behind the lock; [`gauges`] reads them.
 
+mod footprint;
 mod gauges;
 mod meters;
+mod numbers;
 mod retention;
+mod stats;
 mod traffic;
 mod workers;
 
+pub(crate) use footprint::Footprint;
 pub use gauges::Gauges;
 pub(crate) use meters::Meters;
 pub use meters::{MeterReadings, Readings};
-pub(crate) use retention::DroppedNews;
-pub(crate) use traffic::Traffic;
+pub(crate) use numbers::Numbers;
+pub use stats::Stats;
 pub use traffic::{QueueTraffic, Tally};
 pub use workers::WorkerView;
-pub(crate) use workers::Workers;

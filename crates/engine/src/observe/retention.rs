@@ -1,64 +1,41 @@
-//! Finished jobs that a cap drops are counted by the cap, and told of once a minute.
+//! Finished jobs that a cap drops are reported to people, at most once a minute.
 
-use spindle_core::event::Gone;
-use spindle_core::job::Cause;
-use spindle_core::state::FinishedCap;
+use super::stats::Stats;
 
-use crate::inner::{Inner, Stats};
+/// Dropped jobs are reported at most this often.
+const REPORTED_EVERY_MS: u64 = 60_000;
 
-/// News are told at most this often.
-const TOLD_EVERY_MS: u64 = 60_000;
-
-/// What people were last told of dropped jobs.
+/// What the log of the server last said of dropped jobs.
 #[derive(Debug, Default)]
 pub(crate) struct DroppedNews {
-    told: Stats,
+    reported: Stats,
     at_ms: Option<u64>,
 }
 
 impl DroppedNews {
-    /// How many jobs went since the last news, by cap in the order of [`FinishedCap`], when it is
-    /// time to tell.
-    fn due(&mut self, stats: &Stats, now_ms: u64) -> Option<[u64; 3]> {
-        let early = self.at_ms.is_some_and(|at_ms| now_ms < at_ms + TOLD_EVERY_MS);
-        if stats.finished_dropped == self.told.finished_dropped || early {
-            return None;
-        }
-        let news = [
-            stats.finished_over_queue - self.told.finished_over_queue,
-            stats.finished_over_count - self.told.finished_over_count,
-            stats.finished_over_bytes - self.told.finished_over_bytes,
-        ];
-        (self.told, self.at_ms) = (*stats, Some(now_ms));
-        Some(news)
-    }
-}
-
-impl Inner {
-    /// Counts jobs that are about to go, if a cap says so.
-    pub fn note_dropped(&mut self, gone: &Gone) {
-        if gone.cause() != Cause::Limit {
-            return;
-        }
-        let Some(cap) = self.state.exceeded_cap() else { return };
-        let count = gone.ids.len() as u64;
-        self.stats.finished_dropped += count;
-        *match cap {
-            FinishedCap::Queue => &mut self.stats.finished_over_queue,
-            FinishedCap::Count => &mut self.stats.finished_over_count,
-            FinishedCap::Bytes => &mut self.stats.finished_over_bytes,
-        } += count;
-    }
-
-    /// Tells people of jobs that went since it last did, at most once a minute.
-    pub fn tell_dropped(&mut self) {
-        let Some([queue, count, bytes]) = self.dropped_news.due(&self.stats, self.now_ms) else {
-            return;
-        };
+    /// Writes a warning of jobs that were dropped since the last one, if it is time for one.
+    pub fn report(&mut self, stats: &Stats, now_ms: u64) {
+        let Some([queue, count, bytes]) = self.due(stats, now_ms) else { return };
         tracing::warn!(
             "finished jobs went before their time: {queue} over their queues' maximum, {count} \
              over --finished-max, {bytes} over --finished-size-max"
         );
+    }
+
+    /// How many jobs were dropped since the last report: over their queue's maximum, over the
+    /// server's, and for want of room on disk. None: it is not time for a report.
+    fn due(&mut self, stats: &Stats, now_ms: u64) -> Option<[u64; 3]> {
+        let early = self.at_ms.is_some_and(|at_ms| now_ms < at_ms + REPORTED_EVERY_MS);
+        if stats.finished_dropped == self.reported.finished_dropped || early {
+            return None;
+        }
+        let news = [
+            stats.finished_over_queue - self.reported.finished_over_queue,
+            stats.finished_over_count - self.reported.finished_over_count,
+            stats.finished_over_bytes - self.reported.finished_over_bytes,
+        ];
+        (self.reported, self.at_ms) = (*stats, Some(now_ms));
+        Some(news)
     }
 }
 

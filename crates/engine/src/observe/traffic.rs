@@ -7,9 +7,6 @@ use bytes::Bytes;
 use spindle_core::job::Status;
 use spindle_core::{Event, Found, JobId, State};
 
-use crate::engine::Engine;
-use crate::inner::Inner;
-
 /// Queues counted apart; what goes through others is counted together.
 const QUEUES_MAX: usize = 10_000;
 /// When there are more, so many old ones are looked at for each new one.
@@ -77,7 +74,7 @@ impl Counted {
         count(&mut self.total);
     }
 
-    fn told(&self, now_ms: u64) -> QueueTraffic {
+    fn read(&self, now_ms: u64) -> QueueTraffic {
         let part = now_ms / PART_MS;
         let mut last_minute = Tally::default();
         for (tally, stamp) in self.parts.iter().zip(self.stamps) {
@@ -99,6 +96,47 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
+    /// Counts an event that was folded.
+    pub fn after_fold(&mut self, event: &Event, state: &State, now_ms: u64) {
+        let queue_of = |id: u64| match state.job(JobId(id)) {
+            Some(Found::Live(job)) => Some(job.queue()),
+            Some(Found::Finished(_)) | None => None,
+        };
+        let (queue, count): (_, fn(&mut Tally)) = match event {
+            Event::Submitted(image) => (Some(&image.queue), |tally| tally.submitted += 1),
+            Event::Leased(leased) => (queue_of(leased.id), |tally| tally.leased += 1),
+            Event::Requeued(requeued) => (queue_of(requeued.id), |tally| tally.requeued += 1),
+            Event::Finished(image) if image.status() == Status::Done => {
+                (Some(&image.queue), |tally| tally.completed += 1)
+            }
+            Event::Finished(image) => (Some(&image.queue), |tally| tally.died += 1),
+            _ => return,
+        };
+        if let Some(queue) = queue {
+            self.entry(queue, state).count(now_ms, count);
+        }
+    }
+
+    /// A worker asks for jobs of queues.
+    pub fn asked(&mut self, queues: &[Bytes], state: &State, now_ms: u64) {
+        for queue in queues {
+            // Names that are no queue's would only fill the table.
+            if self.queues.contains_key(queue) || state.queue(queue).is_some() {
+                self.entry(queue, state).asked_ms = Some(now_ms);
+            }
+        }
+    }
+
+    /// What went through a queue. Nothing, for one that is not counted apart.
+    pub fn of(&self, queue: &[u8], now_ms: u64) -> QueueTraffic {
+        self.queues.get(queue).map(|counted| counted.read(now_ms)).unwrap_or_default()
+    }
+
+    /// What went through all queues together that are not counted apart.
+    pub fn of_others(&self, now_ms: u64) -> QueueTraffic {
+        self.others.read(now_ms)
+    }
+
     fn entry(&mut self, queue: &Bytes, state: &State) -> &mut Counted {
         if !self.queues.contains_key(queue) && self.has_room(state) {
             // A copy: the name may be a small part of a large read.
@@ -126,56 +164,6 @@ impl Traffic {
     }
 }
 
-impl Inner {
-    /// Counts what has just been folded.
-    pub(crate) fn count_traffic(&mut self, event: &Event) {
-        let Inner { traffic, state, now_ms, .. } = self;
-        let queue_of = |id: u64| match state.job(JobId(id)) {
-            Some(Found::Live(job)) => Some(job.queue()),
-            Some(Found::Finished(_)) | None => None,
-        };
-        let (queue, count): (_, fn(&mut Tally)) = match event {
-            Event::Submitted(image) => (Some(&image.queue), |tally| tally.submitted += 1),
-            Event::Leased(leased) => (queue_of(leased.id), |tally| tally.leased += 1),
-            Event::Requeued(requeued) => (queue_of(requeued.id), |tally| tally.requeued += 1),
-            Event::Finished(image) if image.status() == Status::Done => {
-                (Some(&image.queue), |tally| tally.completed += 1)
-            }
-            Event::Finished(image) => (Some(&image.queue), |tally| tally.died += 1),
-            _ => return,
-        };
-        if let Some(queue) = queue {
-            traffic.entry(queue, state).count(*now_ms, count);
-        }
-    }
-
-    /// A worker asks for jobs of queues.
-    pub(crate) fn note_asked(&mut self, queues: &[Bytes]) {
-        let Inner { traffic, state, now_ms, .. } = self;
-        for queue in queues {
-            // Names that are no queue's would only fill the table.
-            if traffic.queues.contains_key(queue) || state.queue(queue).is_some() {
-                traffic.entry(queue, state).asked_ms = Some(*now_ms);
-            }
-        }
-    }
-}
-
-impl Engine {
-    /// What went through a queue. Nothing, for one that is not counted apart.
-    pub fn traffic(&self, queue: &[u8]) -> QueueTraffic {
-        let inner = self.shared.inner.lock();
-        let now_ms = self.shared.clock.now_ms();
-        inner.traffic.queues.get(queue).map(|counted| counted.told(now_ms)).unwrap_or_default()
-    }
-
-    /// What went through all queues together that are not counted apart.
-    pub fn traffic_of_others(&self) -> QueueTraffic {
-        let inner = self.shared.inner.lock();
-        inner.traffic.others.told(self.shared.clock.now_ms())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,10 +176,10 @@ mod tests {
             counted.count(start_ms + second * 1000, |tally| tally.submitted += 1);
         }
         let end_ms = start_ms + 179_000;
-        let told = counted.told(end_ms);
-        assert_eq!(told.total.submitted, 180);
-        assert!((50..=60).contains(&told.last_minute.submitted), "{:?}", told.last_minute);
-        assert_eq!(counted.told(end_ms + 60_000).last_minute, Tally::default());
-        assert_eq!(counted.told(end_ms + 60_000).total.submitted, 180);
+        let read = counted.read(end_ms);
+        assert_eq!(read.total.submitted, 180);
+        assert!((50..=60).contains(&read.last_minute.submitted), "{:?}", read.last_minute);
+        assert_eq!(counted.read(end_ms + 60_000).last_minute, Tally::default());
+        assert_eq!(counted.read(end_ms + 60_000).total.submitted, 180);
     }
 }

@@ -11,16 +11,11 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use spindle_core::Found;
 use spindle_core::command::{Claim, Lease};
 use spindle_core::job::{Lease as HeldLease, Origin};
+use spindle_core::{Found, State};
 
-use crate::door::Ticket;
-use crate::engine::Engine;
-use crate::inner::Inner;
-use crate::wait::{Wait, WaitFor};
-
-/// Workers known at once. Those above are not told of, and get their jobs all the same.
+/// Workers known at once. Those above are not listed, and get their jobs all the same.
 const WORKERS_MAX: usize = 10_000;
 /// Queues remembered of what a worker asked for last, and their bytes.
 const QUEUES_MAX: usize = 32;
@@ -47,7 +42,7 @@ pub struct WorkerView {
     pub first_asked_ms: u64,
     /// When it was last heard of: it asked, waited, extended a lease or ended one.
     pub last_seen_ms: u64,
-    /// So many of its wishes wait for a job now.
+    /// So many of its requests wait for a job now.
     pub waits: u32,
     /// What it asked for last, as far as that is remembered.
     pub queues: Vec<Bytes>,
@@ -149,8 +144,32 @@ impl Workers {
         }
     }
 
+    /// A worker extends or ends its lease: it is heard of. Those that are known by their connection
+    /// need no such sign.
+    pub fn claimed(&mut self, claim: Claim, state: &State, now_ms: u64) {
+        let Claim::Token { id, attempt, .. } = claim else { return };
+        let Some(Found::Live(job)) = state.job(id) else { return };
+        let is_own = |lease: &&HeldLease| lease.holder == 0 && job.attempts() == attempt;
+        if let Some(lease) = job.lease().filter(is_own) {
+            self.heard_of(lease, now_ms);
+        }
+    }
+
+    /// Workers from a place of the list on, as far as one hold of the lock may see, and the place
+    /// where the next step begins; none at the end. Some may be gone: see [`WorkerView::is_gone`].
+    pub fn list(&self, from: usize, now_ms: u64) -> (Vec<WorkerView>, Option<usize>) {
+        let end = self.places.len().min(from.saturating_add(PLACES_PER_HOLD));
+        let known = self.places.get(from..end).unwrap_or_default().iter().flatten();
+        let seen = known.filter(|worker| !worker.is_silent_for(FORGOTTEN_MS, now_ms));
+        let mut workers: Vec<WorkerView> = seen.map(|worker| (**worker).clone()).collect();
+        for worker in workers.iter_mut().filter(|worker| worker.waits > 0) {
+            worker.last_seen_ms = now_ms;
+        }
+        (workers, (end < self.places.len()).then_some(end))
+    }
+
     /// Whoever holds this lease said something.
-    pub fn heard_of(&mut self, lease: &HeldLease, now_ms: u64) {
+    fn heard_of(&mut self, lease: &HeldLease, now_ms: u64) {
         if let Some(worker) = self.known(lease.door(), lease.holder, &lease.worker) {
             worker.last_seen_ms = now_ms;
         }
@@ -193,52 +212,6 @@ fn remembered(queues: &[Bytes]) -> Vec<Bytes> {
         fits
     });
     fitting.map(|name| Bytes::copy_from_slice(name)).collect()
-}
-
-impl Inner {
-    /// A worker asks for a job: it is seen, and so are its queues.
-    pub(crate) fn note_worker(&mut self, request: &Lease) {
-        self.workers.asked(request, self.now_ms);
-        self.note_asked(&request.queues);
-    }
-
-    /// A worker extends or ends its lease: it is heard of. Those that are known by their connection
-    /// need no such sign.
-    pub(crate) fn note_claim(&mut self, claim: Claim) {
-        let Claim::Token { id, attempt, .. } = claim else { return };
-        let Some(Found::Live(job)) = self.state.job(id) else { return };
-        let is_own = |lease: &&HeldLease| lease.holder == 0 && job.attempts() == attempt;
-        if let Some(lease) = job.lease().filter(is_own) {
-            self.workers.heard_of(lease, self.now_ms);
-        }
-    }
-
-    /// Takes a wait away; a worker whose wait it was, was here until now.
-    pub(crate) fn remove_wait(&mut self, ticket: Ticket) -> Option<Wait> {
-        let wait = self.waits.remove(ticket)?;
-        if let WaitFor::Lease(request) = &wait.request {
-            self.workers.waited(request, self.now_ms);
-        }
-        Some(wait)
-    }
-}
-
-impl Engine {
-    /// Workers from a place of the list on, as far as one hold of the lock may see, and the place
-    /// where the next step begins; none at the end. Some may be gone: see [`WorkerView::is_gone`].
-    pub fn workers(&self, from: usize) -> (Vec<WorkerView>, Option<usize>) {
-        let inner = self.shared.inner.lock();
-        let now_ms = self.shared.clock.now_ms();
-        let places = &inner.workers.places;
-        let end = places.len().min(from.saturating_add(PLACES_PER_HOLD));
-        let known = places.get(from..end).unwrap_or_default().iter().flatten();
-        let seen = known.filter(|worker| !worker.is_silent_for(FORGOTTEN_MS, now_ms));
-        let mut workers: Vec<WorkerView> = seen.map(|worker| (**worker).clone()).collect();
-        for worker in workers.iter_mut().filter(|worker| worker.waits > 0) {
-            worker.last_seen_ms = now_ms;
-        }
-        (workers, (end < places.len()).then_some(end))
-    }
 }
 
 #[cfg(test)]

@@ -12,11 +12,14 @@ use bytes::Bytes;
 use spindle_core::Event;
 use spindle_log::{Position, ReadError, StoredRecords};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Refused};
+use crate::commit::is_in_feed;
 use crate::commit::record::{Entry, RecordError, RecordReader};
-use crate::door::{Gate, Ticket};
-use crate::engine::{Engine, Refused};
-use crate::wait::{Caller, Wait, WaitFor};
+use crate::door::Ticket;
+use crate::engine::Engine;
+use crate::gate::Gated;
+use crate::views::Feed;
+use crate::wait::{Caller, WaitFor};
 
 /// A place in the feed, written `position.index`: right behind the event it names.
 ///
@@ -114,26 +117,12 @@ const RECORDS_MAX: usize = 1024;
 /// Bytes of records looked through for one page; one record is always looked through whole.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Whether the feed tells of an event: not of those that say nothing new, or only something about
-/// the server's own bookkeeping.
-pub(crate) fn is_in_feed(event: &Event) -> bool {
-    !matches!(
-        event,
-        Event::Compacted(_)
-            | Event::ServerCompacted(_)
-            | Event::IdsReserved(_)
-            | Event::FormatRaised(_)
-            | Event::BucketSet(_)
-            | Event::PageMoved(_)
-    )
-}
-
-impl Engine {
+impl Feed<'_> {
     /// At most `limit` durable events after a place, or from the oldest that is kept. One call
     /// looks through a bounded part of the log.
-    pub fn feed(&self, after: Option<FeedId>, limit: usize) -> Result<FeedPage, FeedError> {
-        let end = self.durable().0;
-        let first = self.shared.log.first().0;
+    pub fn page(&self, after: Option<FeedId>, limit: usize) -> Result<FeedPage, FeedError> {
+        let end = self.0.durable().0;
+        let first = self.0.shared.log.first().0;
         let next = after.unwrap_or(FeedId::before(first));
         if next.position < first {
             return Err(FeedError::Gap { first });
@@ -142,7 +131,7 @@ impl Engine {
             return Err(FeedError::Ahead { end });
         }
         let mut page = FeedPage { events: Vec::new(), next };
-        let mut records = Records { engine: self, stored: None };
+        let mut records = Records { engine: self.0, stored: None };
         let mut bytes = 0;
         for position in (next.position..end).take(RECORDS_MAX) {
             if page.events.len() >= limit || bytes >= BYTES_MAX {
@@ -156,7 +145,7 @@ impl Engine {
                 }
                 // A trim overtook this call. What was read before it still counts.
                 Err(ReadError::Trimmed { .. }) if !page.events.is_empty() => break,
-                Err(ReadError::Trimmed { .. }) if after.is_none() => return self.feed(None, limit),
+                Err(ReadError::Trimmed { .. }) if after.is_none() => return self.page(None, limit),
                 Err(ReadError::Trimmed { first, .. }) => {
                     return Err(FeedError::Gap { first: first.0 });
                 }
@@ -168,22 +157,19 @@ impl Engine {
 
     /// Waits for something newer than a place in the feed to be durable. The answer comes at once
     /// if there is, or if the feed cannot be read from there: either shows at the next
-    /// [`Engine::feed`].
-    pub fn wait_for_feed(&self, caller: &Caller, after: FeedId) -> Result<Ticket, Refused> {
+    /// [`Feed::page`].
+    pub fn wait(&self, caller: &Caller, after: FeedId) -> Result<Ticket, Refused> {
         // Read without the lock, up to the end of what is durable where possible.
-        let unread = match self.feed(Some(after), 1) {
+        let unread = match self.page(Some(after), 1) {
             Ok(page) if page.events.is_empty() => Some(page.next.position),
             _ => None,
         };
-        let mut inner = self.shared.inner.lock();
-        if inner.waits.len() >= inner.options.waits_max {
-            return Err(Refused::TooMany("waiting clients"));
-        }
+        let mut inner = self.0.shared.inner.lock();
         let request = WaitFor::Feed { position: unread.unwrap_or(0) };
-        let ticket = inner.waits.add(Wait { caller: caller.clone(), request, deadline_ms: None });
+        let ticket = inner.add_wait(caller, request, None)?;
         // It may have come between the reading and the wait.
-        if unread.is_none_or(|position| position < inner.feed_end) {
-            inner.deliver(ticket, Answer::FeedMoved, Gate::OPEN);
+        if unread.is_none_or(|position| position < inner.batch.feed_end()) {
+            inner.waiting.answer(ticket, Gated::open(Answer::FeedMoved));
         }
         Ok(ticket)
     }
@@ -198,7 +184,7 @@ struct Records<'a> {
 impl Records<'_> {
     fn take(&mut self, position: u64) -> Result<Bytes, ReadError> {
         let shared = &self.engine.shared;
-        if let Some(record) = shared.inner.lock().recent.find(position) {
+        if let Some(record) = shared.inner.lock().batch.recent(position) {
             self.stored = None;
             return Ok(record.clone());
         }

@@ -1,12 +1,17 @@
 //! Finding jobs: stretches of a walk over all of them, each a short hold of the lock.
 
-use spindle_core::state::{ScanFilter, ScanStretch};
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use spindle_core::job::{Key, Origin, Status};
+use spindle_core::state::{JobView, ScanFilter, ScanStretch};
 use spindle_core::{Found, JobId, JobImage};
 
-use super::jobs::{FetchError, JobRef};
-use crate::door::Gate;
-use crate::engine::Engine;
+use super::bytes::FetchError;
+use super::jobs::JobRef;
+use crate::gate::Gated;
 use crate::inner::Inner;
+use crate::views::Jobs;
 
 /// Jobs looked at in one hold of the lock.
 const JOBS_PER_HOLD: usize = 512;
@@ -32,57 +37,52 @@ impl ScannedJob {
     }
 }
 
-/// What one stretch of a walk found.
+/// What one stretch of a walk found. That a job is *not* in it waits for nothing: a list is as of a
+/// moment ago.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScanPage {
     /// In the order of their numbers; of a walk back, the highest first.
     pub found: Vec<ScannedJob>,
     /// Where the next stretch begins; none at the end of the walk.
     pub next: Option<JobId>,
-    /// What must be durable before anybody is told of them. That a job is *not* among them waits
-    /// for nothing: a list is as of a moment ago.
-    pub gate: Gate,
 }
 
-impl ScanPage {
-    fn of(inner: &Inner, stretch: ScanStretch) -> ScanPage {
-        let mut sightings = ScanPage { found: Vec::new(), next: stretch.next, gate: Gate::OPEN };
-        for id in stretch.found {
-            let Some(found) = inner.state.job(id) else { continue };
-            let is_logged = !matches!(found, Found::Live(job) if job.is_foreground());
-            if is_logged {
-                sightings.gate = sightings.gate.max(inner.gate_of(&found));
-            }
-            match found {
-                Found::Live(_) => {
-                    let image =
-                        inner.state.image(id).map(|image| ScannedJob::Live(Box::new(image)));
-                    sightings.found.extend(image);
-                }
-                Found::Finished(_) => sightings.found.push(ScannedJob::Finished(id)),
-            }
-        }
-        sightings
-    }
+/// An unfinished job, scheduled, ready or leased.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobLine {
+    /// Its number.
+    pub id: JobId,
+    /// Whether a worker has it.
+    pub leased: bool,
+    /// How often it was given back.
+    pub retries: u32,
+    /// Lives in memory only.
+    pub foreground: bool,
+    /// A foreground job that runs although nobody waits for it any more.
+    pub abandoned: bool,
+    /// The door it came through.
+    pub origin: Origin,
+    /// Its names besides Workq's.
+    pub keys: Vec<Key>,
 }
 
-impl Engine {
-    /// Jobs from a number on that are what is filter, at most `limit`, as far as one hold of the
-    /// lock may see.
-    pub fn scan(&self, from: JobId, filter: &ScanFilter, limit: usize) -> ScanPage {
-        let mut inner = self.enter();
+impl Jobs<'_> {
+    /// Jobs from a number on that match a filter, at most `limit`, as far as one hold of the lock
+    /// may see.
+    pub fn scan(&self, from: JobId, filter: &ScanFilter, limit: usize) -> Gated<ScanPage> {
+        let mut inner = self.0.enter();
         let limit = limit.clamp(1, IMAGES_PER_HOLD);
         let stretch = inner.state.scan(from, filter, limit, JOBS_PER_HOLD);
-        ScanPage::of(&inner, stretch)
+        inner.page_of(stretch)
     }
 
     /// The same from the newest on: jobs below a number, the highest first. What is next is the
     /// number below which the next stretch looks.
-    pub fn scan_back(&self, below: JobId, filter: &ScanFilter, limit: usize) -> ScanPage {
-        let mut inner = self.enter();
+    pub fn scan_back(&self, below: JobId, filter: &ScanFilter, limit: usize) -> Gated<ScanPage> {
+        let mut inner = self.0.enter();
         let limit = limit.clamp(1, IMAGES_PER_HOLD);
         let stretch = inner.state.scan_back(below, filter, limit, JOBS_PER_HOLD);
-        ScanPage::of(&inner, stretch)
+        inner.page_of(stretch)
     }
 
     /// The number from which on jobs were submitted at this time or later. Numbers rise with time,
@@ -91,15 +91,16 @@ impl Engine {
         let (mut low, mut high) = (0, self.end_of_ids().0);
         while low < high {
             let middle = low + (high - low) / 2;
-            let first = self.look(|state| state.first_from(JobId(middle)));
+            let first = self.0.shared.inner.lock().state.first_from(JobId(middle));
             let Some(id) = first.filter(|id| id.0 < high) else {
                 high = middle;
                 continue;
             };
-            match self.job(JobRef::Id(id))?.0 {
+            let job = self.get(JobRef::Id(id))?;
+            match job.without_waiting("a bound for a walk, whose pages have their own gates") {
                 Some(image) if image.created_ms < at_ms => low = id.0 + 1,
                 Some(_) => high = middle,
-                // It went meanwhile: the next one tells.
+                // It went meanwhile: the next look shows where.
                 None => {}
             }
         }
@@ -108,6 +109,62 @@ impl Engine {
 
     /// All jobs there are have numbers below this.
     pub fn end_of_ids(&self) -> JobId {
-        JobId(self.shared.inner.lock().next_id)
+        self.0.shared.inner.lock().next_id()
+    }
+
+    /// Unfinished jobs by number from this one on, as far as one step sees, and where the next step
+    /// begins; none at the end. A list for people: it may be a moment ahead of the disk.
+    pub fn lines(&self, from: JobId) -> (Vec<JobLine>, Option<JobId>) {
+        let inner = self.0.enter();
+        let (jobs, next) = inner.live_jobs(from, JOBS_PER_HOLD);
+        let shown = jobs.into_iter().filter(|job| job.status() != Status::Parked);
+        let lines = shown.map(|job| {
+            let leased = job.status() == Status::Leased;
+            JobLine {
+                id: job.id(),
+                leased,
+                retries: job.attempts().saturating_sub(u32::from(leased)),
+                foreground: job.is_foreground(),
+                abandoned: inner.waiting.is_abandoned(job.id()),
+                origin: job.origin(),
+                keys: job.keys().to_vec(),
+            }
+        });
+        (lines.collect(), next)
+    }
+
+    /// The queues of unfinished jobs of a door, in steps as [`Jobs::lines`].
+    pub fn queues_of(&self, door: Origin, from: JobId) -> (BTreeSet<Bytes>, Option<JobId>) {
+        let inner = self.0.enter();
+        let (jobs, next) = inner.live_jobs(from, JOBS_PER_HOLD);
+        let of_door = jobs.iter().filter(|job| job.origin() == door);
+        (of_door.map(|job| job.queue().clone()).collect(), next)
+    }
+}
+
+impl Inner {
+    /// Unfinished jobs from a number on among the next `looked_at_max` jobs, and where to go on.
+    fn live_jobs(&self, from: JobId, looked_at_max: usize) -> (Vec<JobView<'_>>, Option<JobId>) {
+        let mut jobs = self.state.jobs_from(from);
+        let live = jobs.by_ref().take(looked_at_max).filter_map(|found| match found {
+            Found::Live(job) => Some(job),
+            Found::Finished(_) => None,
+        });
+        let live = live.collect();
+        (live, jobs.next().map(|found| found.id()))
+    }
+
+    fn page_of(&self, stretch: ScanStretch) -> Gated<ScanPage> {
+        let mut page = Gated::open(());
+        let mut all = Vec::with_capacity(stretch.found.len());
+        for id in stretch.found {
+            let Some(found) = self.state.job(id) else { continue };
+            let scanned = match found {
+                Found::Live(_) => self.state.image(id).map(|image| ScannedJob::Live(image.into())),
+                Found::Finished(_) => Some(ScannedJob::Finished(id)),
+            };
+            all.extend(page.absorb(Gated::new(scanned, self.gate_of(&found))));
+        }
+        page.map(|()| ScanPage { found: all, next: stretch.next })
     }
 }

@@ -1,16 +1,19 @@
-//! Handing jobs to those who wait, and ending waits.
+//! Turns: after every command, those who wait for what it changed are served, the longest waiter
+//! first.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use spindle_core::command::{Claim, Lease};
-use spindle_core::job::{Cause, Status};
-use spindle_core::{Command, Event, Found, JobId, Rejection};
+use spindle_core::command::{Claim, Lease, Select};
+use spindle_core::job::{Cause, Origin, Status};
+use spindle_core::{Command, Decision, Event, Found, JobId, Rejection, decide_lease};
 
+use super::calls::{Callable, Spare};
 use super::waits::{Kind, Turn, Wait, WaitFor};
-use super::wakeups::Spare;
 use crate::answer::{Answer, LeasedJob};
-use crate::door::{ConnectionId, Gate, LeaseRef, Ticket};
+use crate::commit::Payload;
+use crate::door::{ConnectionId, LeaseRef, Ticket};
+use crate::gate::Gated;
 use crate::inner::Inner;
 
 /// Whose turn it is.
@@ -23,11 +26,68 @@ struct Turns {
 }
 
 impl Inner {
-    // ---- hand-off ----
+    // ---- commands and time ----
 
-    pub(crate) fn dispatch_promoted(&mut self) {
+    /// Decides, logs, folds, and serves those who waited for it.
+    pub fn run(&mut self, command: &Command) -> Result<(), Rejection> {
+        self.run_with(command, None)
+    }
+
+    /// As [`Inner::run`], for a command that names the bytes of a payload.
+    pub fn run_with(
+        &mut self,
+        command: &Command,
+        payload: Option<&Payload>,
+    ) -> Result<(), Rejection> {
+        self.apply(command, payload)?;
+        // An end may have freed a bucket: those who wait for what it held back come now.
+        self.dispatch_promoted();
+        Ok(())
+    }
+
+    /// Lets happen what is due. Call before every command, with the lock held; `true` means there
+    /// is more: let others in between.
+    pub fn tick(&mut self, now_ms: u64) -> bool {
+        self.set_now(now_ms);
+        let now_ms = self.now_ms;
+        let rebases = self.state.is_rebasing();
+        if rebases {
+            self.state.rebase();
+        }
+        let tick = Command::Tick { hold_expiry: self.hold_expiry };
+        if self.state.has_surplus() {
+            self.run(&tick).ok();
+        }
+        if now_ms < self.state.due_hint_ms() {
+            let more = self.state.has_surplus();
+            if rebases && !more {
+                self.dispatch_promoted();
+            }
+            return more;
+        }
+        self.state.wake_buckets(now_ms);
+        self.run(&tick).ok();
+        self.state.renew_due_hint(self.hold_expiry);
+        let more = now_ms >= self.state.due_hint_ms() || self.state.has_surplus();
+        if !more {
+            self.dispatch_promoted();
+        }
+        more
+    }
+
+    /// When the engine must be woken next.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let core = if self.state.is_rebasing() { self.now_ms } else { self.state.due_hint_ms() };
+        let core = Some(core).filter(|due| *due != u64::MAX);
+        let waiting = [self.waiting.list.next_deadline(), self.waiting.calls.next_due()];
+        waiting.into_iter().chain([core]).flatten().min()
+    }
+
+    // ---- turns ----
+
+    fn dispatch_promoted(&mut self) {
         for queue in self.state.take_promoted() {
-            self.wake_queue(&queue);
+            self.waiting.wake_queue(&queue);
         }
         self.dispatch();
     }
@@ -35,16 +95,16 @@ impl Inner {
     /// Serves those who wait for woken queues and those who sleep, in turn: the longest waiter that
     /// can carry a job is handed it, a sleeper is called.
     pub(crate) fn dispatch(&mut self) {
-        while let Some(id) = self.unwanted.pop() {
+        while let Some(id) = self.waiting.next_unwanted() {
             self.run(&Command::Delete { id, cause: Cause::Abandoned }).ok();
         }
         let mut turns = Turns::default();
         loop {
             for queue in self.state.take_promoted() {
-                self.wake_queue(&queue);
+                self.waiting.wake_queue(&queue);
                 turns.failed.clear();
             }
-            while let Some(queue) = self.woken.pop_first() {
+            while let Some(queue) = self.waiting.next_woken() {
                 for kind in [Kind::Lease, Kind::Sleep] {
                     self.line_up(&mut turns, kind, &queue, None);
                 }
@@ -62,7 +122,7 @@ impl Inner {
     /// The next turn of a kind at a queue, if there may be a job.
     fn line_up(&self, turns: &mut Turns, kind: Kind, queue: &Bytes, after: Option<Turn>) {
         let has_ready = self.state.queue(queue).is_some_and(|queue| queue.count(Status::Ready) > 0);
-        if has_ready && let Some(turn) = self.waits.next_turn(kind, queue, after) {
+        if has_ready && let Some(turn) = self.waiting.list.next_turn(kind, queue, after) {
             turns.next.insert((turn, kind, queue.clone()));
         }
     }
@@ -70,7 +130,7 @@ impl Inner {
     /// It is somebody's turn. Returns whether the next of its kind has one: only if there is something
     /// for any of them, so that a job that cannot be leased costs no walk along the line.
     fn serve(&mut self, turns: &mut Turns, turn: Turn, kind: Kind, queue: &Bytes) -> bool {
-        if self.waits.find(turn.ticket).is_none() {
+        if self.waiting.list.find(turn.ticket).is_none() {
             // It was served at another queue.
             return true;
         }
@@ -86,28 +146,69 @@ impl Inner {
     }
 
     /// Hands a job to one who waits, if there is one for it.
-    fn hand_over(&mut self, ticket: Ticket, leave: Spare) -> bool {
-        let Some(Wait { caller, request: WaitFor::Lease(request), .. }) = self.waits.find(ticket)
+    fn hand_over(&mut self, ticket: Ticket, spare: Spare) -> bool {
+        let Some(Wait { caller, request: WaitFor::Lease(request), .. }) =
+            self.waiting.list.find(ticket)
         else {
             return false;
         };
         let (connection, request) = (caller.connection, request.clone());
-        let Ok((job, gate)) = self.lease_decided(&request, leave) else { return false };
-        let lease = LeaseRef { job: job.id, attempt: job.attempt };
-        self.delivered.insert(connection, (ticket, lease));
-        self.deliver(ticket, Answer::Leased(Box::new(job)), gate);
+        let Ok(job) = self.lease(&request, spare) else { return false };
+        let answer = job.map(|job| {
+            let lease = LeaseRef { job: job.id, attempt: job.attempt };
+            self.waiting.note_delivered(connection, ticket, lease);
+            Answer::Leased(Box::new(job))
+        });
+        self.answer(ticket, answer);
         true
     }
 
-    /// Leases a job and says what its answer must wait for.
-    pub fn lease_decided(
-        &mut self,
-        request: &Lease,
-        leave: Spare,
-    ) -> Result<(LeasedJob, Gate), Rejection> {
+    /// Whether somebody who waits could lease a job of a queue.
+    fn has_unreserved(&mut self, queue: &Bytes) -> bool {
+        self.callable(vec![queue.clone()], u32::MAX, Spare::Reserved).is_some()
+    }
+
+    /// Whether some sleeper could lease a job of a queue that nobody was called for.
+    fn has_uncalled(&mut self, queue: &Bytes) -> bool {
+        self.callable(vec![queue.clone()], u32::MAX, Spare::Called).is_some()
+    }
+
+    /// It is a sleeper's turn at a queue. Returns whether it was called: if not, there is no job it
+    /// could lease.
+    fn call(&mut self, turn: Turn, queue: &Bytes) -> bool {
+        let Some(Wait { caller, request: WaitFor::Sleep(sleep), .. }) =
+            self.waiting.list.find(turn.ticket)
+        else {
+            return false;
+        };
+        let (connection, payload_bytes_max) = (caller.connection, sleep.payload_bytes_max);
+        let queues = vec![queue.clone()];
+        let Some(job) = self.callable(queues, payload_bytes_max, Spare::Called) else {
+            return false;
+        };
+        // It may have several tickets: its last call counts.
+        self.end_call(connection);
+        self.waiting.calls.add(connection, job, !turn.is_late, self.now_ms);
+        self.answer(turn.ticket, Gated::open(Answer::Called));
+        true
+    }
+
+    /// Ends a connection's call: what was left for it is there for the others. Returns whether there
+    /// was one. Dispatch afterwards.
+    pub fn end_call(&mut self, connection: ConnectionId) -> bool {
+        let Some(queues) = self.waiting.calls.end(connection) else { return false };
+        queues.iter().for_each(|queue| self.waiting.wake_queue(queue));
+        true
+    }
+
+    // ---- leases ----
+
+    /// Leases a job. What its answer waits for is what the lease reveals: the record that made the
+    /// job ready.
+    pub fn lease(&mut self, request: &Lease, spare: Spare) -> Result<Gated<LeasedJob>, Rejection> {
         loop {
             // A job whose maximum was lowered dies instead of being leased: then the next is tried.
-            if let Some(leased) = self.try_lease(request, leave)? {
+            if let Some(leased) = self.try_lease(request, spare)? {
                 return Ok(leased);
             }
         }
@@ -116,22 +217,21 @@ impl Inner {
     fn try_lease(
         &mut self,
         request: &Lease,
-        leave: Spare,
-    ) -> Result<Option<(LeasedJob, Gate)>, Rejection> {
+        spare: Spare,
+    ) -> Result<Option<Gated<LeasedJob>>, Rejection> {
         let mut decision = std::mem::take(&mut self.decision);
-        let decided = self.decide_leaving(request, leave, &mut decision);
+        let decided = self.decide_lease(request, spare, &mut decision);
         let mut leased = None;
         if decided.is_ok() {
             for (event, logged) in &decision.events {
                 if let Event::Leased(event) = event {
-                    // What the lease reveals: the record that made the job ready.
-                    leased = Some(self.describe_lease(event, *logged)?);
+                    leased = Some(self.describe_lease(event)?);
                 }
                 self.happen(event, *logged);
             }
             if decision.waits_for_own_record {
-                let own = self.own_gate();
-                leased = leased.map(|(job, _)| (job, own));
+                let own = Gated::new((), self.own_gate());
+                leased = leased.map(|job| own.and_then(|()| job));
             }
         }
         self.decision = decision;
@@ -141,10 +241,9 @@ impl Inner {
     fn describe_lease(
         &self,
         event: &spindle_core::event::Leased,
-        logged: bool,
-    ) -> Result<(LeasedJob, Gate), Rejection> {
+    ) -> Result<Gated<LeasedJob>, Rejection> {
         let found = self.state.job(JobId(event.id)).ok_or(Rejection::NotFound)?;
-        let gate = if logged { self.gate_of(&found) } else { self.ids_gate };
+        let gate = self.gate_of(&found);
         let Found::Live(job) = found else { return Err(Rejection::Finished) };
         let leased = LeasedJob {
             id: job.id(),
@@ -156,44 +255,125 @@ impl Inner {
             attempt: event.attempts,
             keys: job.keys().to_vec(),
         };
-        Ok((leased, gate))
+        Ok(Gated::new(leased, gate))
+    }
+
+    /// Decides a lease that leaves something to those who were called.
+    fn decide_lease(
+        &mut self,
+        request: &Lease,
+        spare: Spare,
+        decision: &mut Decision,
+    ) -> Result<(), Rejection> {
+        loop {
+            #[cfg(test)]
+            {
+                self.decided += 1;
+            }
+            let reserved = self.waiting.calls.reservations(spare);
+            let decided = decide_lease(&self.state, request, reserved, self.now_ms, decision);
+            if decision.blocked.is_empty() {
+                self.waiting.calls.leave(decision.left.drain(..));
+                return decided;
+            }
+            self.state.apply_hints(decision, self.now_ms);
+        }
+    }
+
+    /// The job a lease would take now. Ready jobs may be held back by a pause or a constraint: to
+    /// call somebody for those would make it come and go without end.
+    pub fn callable(
+        &mut self,
+        queues: Vec<Bytes>,
+        payload_bytes_max: u32,
+        spare: Spare,
+    ) -> Option<Callable> {
+        let request = Lease {
+            queues,
+            select: Select::ByPriority,
+            holder: 0,
+            bound: true,
+            timeout_ms: None,
+            door: Origin::Gearman,
+            worker: Bytes::new(),
+            payload_bytes_max,
+        };
+        let mut decision = std::mem::take(&mut self.decision);
+        let decided = self.decide_lease(&request, spare, &mut decision);
+        let job = decision.events.iter().find_map(|(event, _)| match event {
+            Event::Leased(leased) => Some(JobId(leased.id)),
+            _ => None,
+        });
+        self.decision = decision;
+        decided.ok()?;
+        match self.state.job(job?)? {
+            Found::Live(job) => {
+                Some(Callable { queue: job.queue().clone(), labels: job.labels().to_vec() })
+            }
+            Found::Finished(_) => None,
+        }
     }
 
     // ---- waits ----
 
+    /// Ends a wait with an answer; a worker whose wait it was, was here until now.
+    pub fn answer(&mut self, ticket: Ticket, answer: Gated<Answer>) {
+        let wait = self.waiting.answer(ticket, answer);
+        self.note_wait_ended(wait);
+    }
+
+    fn note_wait_ended(&mut self, wait: Option<Wait>) {
+        if let Some(Wait { request: WaitFor::Lease(request), .. }) = wait {
+            self.numbers.workers.waited(&request, self.now_ms);
+        }
+    }
+
     /// Ends waits whose time has passed, at most `budget` of them.
     pub fn expire_waits(&mut self, now_ms: u64, budget: usize) {
         for _ in 0..budget {
-            let Some(ticket) = self.waits.due(now_ms) else { return };
+            let Some(ticket) = self.waiting.list.due(now_ms) else { return };
             // Nobody ends with nothing for what is only reserved.
-            let takes_reserved = self.calls.reserves_any() && !self.stopping;
+            let takes_reserved = self.waiting.calls.reserves_any() && !self.stopping;
             if !(takes_reserved && self.hand_over(ticket, Spare::Nothing)) {
                 self.end_wait(ticket, Some(Answer::TimedOut));
             }
         }
     }
 
+    /// Those who were called have had their time: others have their turn at what is left.
+    pub fn end_due_calls(&mut self, now_ms: u64) {
+        let mut any = false;
+        while let Some(connection) = self.waiting.calls.due(now_ms) {
+            self.end_call(connection);
+            self.waiting.calls.set_missed(connection, true);
+            any = true;
+        }
+        if any {
+            self.dispatch();
+        }
+    }
+
     /// Ends a wait, with an answer or (its connection is gone) without one. An unstarted foreground
     /// job goes with its last waiter; a started one ends with its lease.
     pub fn end_wait(&mut self, ticket: Ticket, answer: Option<Answer>) {
-        let job = match self.waits.find(ticket).map(|wait| &wait.request) {
+        let job = match self.waiting.list.find(ticket).map(|wait| &wait.request) {
             Some(WaitFor::Result { job, .. } | WaitFor::Watch { job }) => Some(*job),
             Some(_) => None,
             None => return,
         };
-        let gate = self.tail();
         match answer {
-            Some(answer) => self.deliver(ticket, answer, gate),
+            Some(answer) => self.answer(ticket, self.gated(answer)),
             None => {
-                self.remove_wait(ticket);
+                let wait = self.waiting.list.remove(ticket);
+                self.note_wait_ended(wait);
             }
         }
         let Some(job) = job else { return };
-        if !self.state.is_foreground(job) || self.waits.has_any_for_job(job) {
+        if !self.state.is_foreground(job) || self.waiting.list.has_any_for_job(job) {
             return;
         }
         if self.state.status(job) == Some(Status::Leased) {
-            self.abandoned.insert(job);
+            self.waiting.set_abandoned(job, true);
         } else {
             self.run(&Command::Delete { id: job, cause: Cause::Abandoned }).ok();
         }
@@ -202,14 +382,9 @@ impl Inner {
     /// The connection no longer waits for this ticket. If the answer is on its way already, the
     /// lease in it is nobody's: its attempt is given back.
     pub fn give_up_wait(&mut self, connection: ConnectionId, ticket: Ticket) {
-        if self.waits.find(ticket).is_some() {
+        if self.waiting.list.find(ticket).is_some() {
             self.end_wait(ticket, None);
-            return;
-        }
-        if let Some((delivered, lease)) = self.delivered.get(&connection).copied()
-            && delivered == ticket
-        {
-            self.delivered.remove(&connection);
+        } else if let Some(lease) = self.waiting.take_delivered(connection, ticket) {
             self.undo_lease(lease);
         }
     }
@@ -219,12 +394,5 @@ impl Inner {
         let epoch = self.state.server().epoch;
         let claim = Claim::Token { id: lease.job, epoch, attempt: lease.attempt };
         self.run(&Command::Release { claim, cause: Cause::Undone }).ok();
-    }
-
-    /// When the engine must be woken next.
-    pub fn next_deadline(&self) -> Option<u64> {
-        let core = if self.state.is_rebasing() { self.now_ms } else { self.state.due_hint_ms() };
-        let core = Some(core).filter(|due| *due != u64::MAX);
-        [core, self.waits.next_deadline(), self.calls.next_due()].into_iter().flatten().min()
     }
 }

@@ -1,18 +1,23 @@
 //! Everybody who waits: for a job, for a job's end, for a wake-up, for room in the log.
 //!
-//! [`waits`] has the list of them, [`hand_off`] serves it in turn, [`wakeups`] wakes workers that
-//! only want to know that there is work. [`watch`] and [`join`] are calls that leave a wait behind.
+//! [`waits`] is the list of them, [`calls`] who was woken for what, [`reports`] what holders of leases
+//! say of their jobs; together they are [`waiting`], which follows the events. [`hand_off`] serves
+//! those who wait in turn. [`ends`], [`wakeups`], [`watch`] and [`join`] are the calls of doors.
 
+mod calls;
+mod ends;
 mod hand_off;
 mod join;
+mod reports;
+mod waiting;
 mod waits;
 mod wakeups;
 mod watch;
 
+pub(crate) use calls::Spare;
 pub use join::Joined;
+pub(crate) use waiting::Waiting;
 pub use waits::Caller;
-pub(crate) use waits::{Wait, WaitFor, Waits};
+pub(crate) use waits::{Wait, WaitFor};
 pub use wakeups::Slept;
-pub(crate) use wakeups::{Calls, Spare};
 pub use watch::JobProgress;
-pub(crate) use watch::Reports;

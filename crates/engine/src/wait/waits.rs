@@ -9,7 +9,9 @@ use bytes::Bytes;
 use spindle_core::JobId;
 use spindle_core::command::Lease;
 
-use crate::door::{ConnectionId, Mailbox, Ticket};
+use crate::answer::Answer;
+use crate::door::{ConnectionId, Delivery, Mailbox, Ticket};
+use crate::gate::Gated;
 
 /// Who asks, and where a deferred answer goes.
 #[derive(Clone)]
@@ -18,6 +20,13 @@ pub struct Caller {
     pub connection: ConnectionId,
     /// Its reactor.
     pub mailbox: Arc<dyn Mailbox>,
+}
+
+impl Caller {
+    /// Hands a deferred answer to the caller's reactor.
+    pub(crate) fn deliver(&self, ticket: Ticket, answer: Gated<Answer>) {
+        self.mailbox.deliver(Delivery { connection: self.connection, ticket, answer });
+    }
 }
 
 impl std::fmt::Debug for Caller {

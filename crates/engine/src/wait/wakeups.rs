@@ -19,23 +19,19 @@
 //! - It costs nothing where nobody both sleeps and waits: leases that wait are the only ones that
 //!   look at it, and where more jobs are ready than sleepers were called for they find one.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use spindle_core::command::{Lease, Select};
-use spindle_core::job::{Label, Origin, Status};
-use spindle_core::{Decision, Event, Found, JobId, Rejection, Reservations, decide_lease};
+use spindle_core::job::Status;
 
-use super::waits::{Caller, Sleep, Turn, Wait, WaitFor};
-use crate::answer::Answer;
-use crate::door::{ConnectionId, Gate, Ticket};
-use crate::engine::{Engine, Refused};
+use super::calls::Spare;
+use super::waits::{Caller, Sleep, Wait, WaitFor};
+use crate::answer::Refused;
+use crate::door::{ConnectionId, Ticket};
 use crate::inner::Inner;
+use crate::views::Waits;
 
-/// How long one who was called has time to come for the job.
-pub(crate) const CALL_MS: u64 = 100;
-
-/// What a worker that goes to sleep is told.
+/// What becomes of a worker that goes to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slept {
     /// There is work: it need not sleep.
@@ -44,83 +40,7 @@ pub enum Slept {
     Asleep(Ticket),
 }
 
-/// Sleepers that were called and have not come yet.
-#[derive(Debug, Default)]
-pub(crate) struct Calls {
-    by_connection: HashMap<ConnectionId, Call>,
-    due: BTreeSet<(u64, ConnectionId)>,
-    /// What they all come for: others are not called for it.
-    called: Reservations,
-    /// What those of them come for who reserve it: those who wait leave it.
-    reserved: Reservations,
-    /// Those whose last call was in vain.
-    missed: HashSet<ConnectionId>,
-    /// Queues in which a job was left that somebody was called for.
-    left: BTreeSet<Bytes>,
-}
-
-/// What somebody was called for.
-#[derive(Debug)]
-struct Call {
-    job: ScanFilter,
-    reserves: bool,
-    due_ms: u64,
-}
-
-/// A job that could be leased: its queue, and the labels it would start under.
-#[derive(Debug)]
-struct ScanFilter {
-    queue: Bytes,
-    labels: Vec<Label>,
-}
-
-/// What a lease leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spare {
-    /// It takes what is there.
-    Nothing,
-    /// What is reserved for those who were called.
-    Reserved,
-    /// All that somebody was called for.
-    Called,
-}
-
-impl Calls {
-    fn add(&mut self, connection: ConnectionId, job: ScanFilter, reserves: bool, now_ms: u64) {
-        self.called.add(&job.queue, &job.labels);
-        if reserves {
-            self.reserved.add(&job.queue, &job.labels);
-        }
-        let due_ms = now_ms.saturating_add(CALL_MS);
-        self.due.insert((due_ms, connection));
-        self.by_connection.insert(connection, Call { job, reserves, due_ms });
-    }
-
-    fn remove(&mut self, connection: ConnectionId) -> Option<Call> {
-        let call = self.by_connection.remove(&connection)?;
-        self.due.remove(&(call.due_ms, connection));
-        self.called.remove(&call.job.queue, &call.job.labels);
-        if call.reserves {
-            self.reserved.remove(&call.job.queue, &call.job.labels);
-        }
-        Some(call)
-    }
-
-    fn due(&self, now_ms: u64) -> Option<ConnectionId> {
-        self.due.first().filter(|(due, _)| *due <= now_ms).map(|(_, connection)| *connection)
-    }
-
-    /// Whether those who wait have to leave something.
-    pub fn reserves_any(&self) -> bool {
-        !self.reserved.is_empty()
-    }
-
-    pub fn next_due(&self) -> Option<u64> {
-        self.due.first().map(|(due, _)| *due)
-    }
-}
-
-impl Engine {
+impl Waits<'_> {
     /// Sleeps until there is something to lease from these queues.
     pub fn sleep(
         &self,
@@ -128,29 +48,27 @@ impl Engine {
         queues: Vec<Bytes>,
         payload_bytes_max: u32,
     ) -> Result<Slept, Refused> {
-        let mut inner = self.enter();
+        let mut inner = self.0.enter();
         if inner.end_call(caller.connection) {
             // It sleeps again instead of coming.
-            inner.calls.missed.insert(caller.connection);
+            inner.waiting.calls.set_missed(caller.connection, true);
             inner.dispatch();
         }
-        if inner.waits.len() >= inner.options.waits_max {
-            return Err(Refused::TooMany("waiting clients"));
-        }
-        let is_late = inner.calls.missed.contains(&caller.connection);
+        inner.check_waits()?;
+        let is_late = inner.waiting.calls.has_missed(caller.connection);
         let sleep = Sleep { queues: queues.into_iter().collect(), payload_bytes_max, is_late };
         if inner.finds_work(caller.connection, &sleep) {
             return Ok(Slept::Called);
         }
-        let request = WaitFor::Sleep(Box::new(sleep));
-        let wait = Wait { caller: caller.clone(), request, deadline_ms: None };
-        Ok(Slept::Asleep(inner.waits.add(wait)))
+        let ticket = inner.add_wait(caller, WaitFor::Sleep(Box::new(sleep)), None)?;
+        Ok(Slept::Asleep(ticket))
     }
 
     /// A sleeper is to be called for one more queue, and keeps its turn.
     pub fn sleep_also(&self, ticket: Ticket, queue: Bytes) -> Result<Slept, Refused> {
-        let mut inner = self.enter();
-        let Some(Wait { caller, request: WaitFor::Sleep(sleep), .. }) = inner.waits.find(ticket)
+        let mut inner = self.0.enter();
+        let Some(Wait { caller, request: WaitFor::Sleep(sleep), .. }) =
+            inner.waiting.list.find(ticket)
         else {
             // Its call is on its way.
             return Ok(Slept::Asleep(ticket));
@@ -158,16 +76,16 @@ impl Engine {
         let connection = caller.connection;
         let alone = Sleep { queues: BTreeSet::from([queue.clone()]), ..**sleep };
         if inner.finds_work(connection, &alone) {
-            inner.waits.remove(ticket);
+            inner.waiting.list.remove(ticket);
             return Ok(Slept::Called);
         }
-        inner.waits.add_queue(ticket, queue);
+        inner.waiting.list.add_queue(ticket, queue);
         Ok(Slept::Asleep(ticket))
     }
 
     /// A sleeper is no longer to be called for a queue.
     pub fn sleep_without(&self, ticket: Ticket, queue: &Bytes) {
-        self.enter().waits.remove_queue(ticket, queue);
+        self.0.enter().waiting.list.remove_queue(ticket, queue);
     }
 }
 
@@ -182,130 +100,18 @@ impl Inner {
         if self.stopping || ready.is_empty() {
             return false;
         }
-        let Some(job) = self.scan(ready, sleep.payload_bytes_max, Spare::Called) else {
+        let Some(job) = self.callable(ready, sleep.payload_bytes_max, Spare::Called) else {
             return false;
         };
-        self.calls.add(connection, job, !sleep.is_late, self.now_ms);
-        true
-    }
-
-    /// Whether somebody who waits could lease a job of a queue.
-    pub fn has_unreserved(&mut self, queue: &Bytes) -> bool {
-        self.scan(vec![queue.clone()], u32::MAX, Spare::Reserved).is_some()
-    }
-
-    /// Whether some sleeper could lease a job of a queue that nobody was called for.
-    pub fn has_uncalled(&mut self, queue: &Bytes) -> bool {
-        self.scan(vec![queue.clone()], u32::MAX, Spare::Called).is_some()
-    }
-
-    /// The job a lease would take now. Ready jobs may be held back by a pause or a constraint: to
-    /// call somebody for those would make it come and go without end.
-    fn scan(
-        &mut self,
-        queues: Vec<Bytes>,
-        payload_bytes_max: u32,
-        leave: Spare,
-    ) -> Option<ScanFilter> {
-        let request = Lease {
-            queues,
-            select: Select::ByPriority,
-            holder: 0,
-            bound: true,
-            timeout_ms: None,
-            door: Origin::Gearman,
-            worker: Bytes::new(),
-            payload_bytes_max,
-        };
-        let mut decision = std::mem::take(&mut self.decision);
-        let decided = self.decide_leaving(&request, leave, &mut decision);
-        let job = decision.events.iter().find_map(|(event, _)| match event {
-            Event::Leased(leased) => Some(JobId(leased.id)),
-            _ => None,
-        });
-        self.decision = decision;
-        decided.ok()?;
-        match self.state.job(job?)? {
-            Found::Live(job) => {
-                Some(ScanFilter { queue: job.queue().clone(), labels: job.labels().to_vec() })
-            }
-            Found::Finished(_) => None,
-        }
-    }
-
-    /// Decides a lease that leaves something to those who were called.
-    pub fn decide_leaving(
-        &mut self,
-        request: &Lease,
-        leave: Spare,
-        decision: &mut Decision,
-    ) -> Result<(), Rejection> {
-        loop {
-            let reserved = match leave {
-                Spare::Nothing => &Reservations::NONE,
-                Spare::Reserved => &self.calls.reserved,
-                Spare::Called => &self.calls.called,
-            };
-            #[cfg(test)]
-            {
-                self.decided += 1;
-            }
-            let decided = decide_lease(&self.state, request, reserved, self.now_ms, decision);
-            if decision.blocked.is_empty() {
-                self.calls.left.extend(decision.left.drain(..));
-                return decided;
-            }
-            self.state.apply_hints(decision, self.now_ms);
-        }
-    }
-
-    /// It is a sleeper's turn at a queue. Returns whether it was called: if not, there is no job it
-    /// could lease.
-    pub fn call(&mut self, turn: Turn, queue: &Bytes) -> bool {
-        let Some(Wait { caller, request: WaitFor::Sleep(sleep), .. }) =
-            self.waits.find(turn.ticket)
-        else {
-            return false;
-        };
-        let (connection, payload_bytes_max) = (caller.connection, sleep.payload_bytes_max);
-        let queues = vec![queue.clone()];
-        let Some(job) = self.scan(queues, payload_bytes_max, Spare::Called) else { return false };
-        // It may have several tickets: its last call counts.
-        self.end_call(connection);
-        self.calls.add(connection, job, !turn.is_late, self.now_ms);
-        self.deliver(turn.ticket, Answer::Called, Gate::OPEN);
+        self.waiting.calls.add(connection, job, !sleep.is_late, self.now_ms);
         true
     }
 
     /// A connection asks for a job, or is gone: if it was called, that is over. Dispatch when it has
     /// its job: what it leaves is for others.
-    pub fn note_came(&mut self, connection: ConnectionId) {
-        self.calls.missed.remove(&connection);
+    pub(crate) fn came(&mut self, connection: ConnectionId) {
+        self.waiting.calls.set_missed(connection, false);
         self.end_call(connection);
-    }
-
-    /// Ends a connection's call: what was left for it is there for the others. Returns whether there
-    /// was one. Dispatch afterwards.
-    fn end_call(&mut self, connection: ConnectionId) -> bool {
-        let Some(call) = self.calls.remove(connection) else { return false };
-        self.wake_queue(&call.job.queue);
-        for queue in std::mem::take(&mut self.calls.left) {
-            self.wake_queue(&queue);
-        }
-        true
-    }
-
-    /// Those who were called have had their time: others have their turn at what is left.
-    pub fn end_due_calls(&mut self, now_ms: u64) {
-        let mut any = false;
-        while let Some(connection) = self.calls.due(now_ms) {
-            self.end_call(connection);
-            self.calls.missed.insert(connection);
-            any = true;
-        }
-        if any {
-            self.dispatch();
-        }
     }
 }
 
@@ -357,7 +163,7 @@ mod tests {
             let payload = BytesRef::empty(Type::Bytes);
             let submit = Submit::new(JobId(0), queue.clone(), Origin::Gearman, payload);
             let job = NewJob { submit, payload: Bytes::new(), kind: Type::Bytes };
-            self.engine.submit(job).unwrap();
+            self.engine.jobs().submit(job).unwrap();
         }
 
         fn lease(&self, connection: u64, queue: &Bytes, wait_ms: u64) -> LeaseReply {
@@ -371,7 +177,7 @@ mod tests {
                 worker: Bytes::new(),
                 payload_bytes_max: u32::MAX,
             };
-            self.engine.lease(&self.caller(connection), request, wait_ms).unwrap()
+            self.engine.leases().take(&self.caller(connection), request, wait_ms).unwrap()
         }
 
         /// Leases decided while this is done.
@@ -396,10 +202,10 @@ mod tests {
         for worker in 0..NAMES / PER_WORKER {
             let first = worker * PER_WORKER;
             let caller = bench.caller(worker);
-            let slept = bench.engine.sleep(&caller, vec![name(first)], u32::MAX);
+            let slept = bench.engine.waits().sleep(&caller, vec![name(first)], u32::MAX);
             let Ok(Slept::Asleep(ticket)) = slept else { panic!("there is nothing to do yet") };
             let learns = |number| {
-                let slept = bench.engine.sleep_also(ticket, name(number));
+                let slept = bench.engine.waits().sleep_also(ticket, name(number));
                 assert_eq!(slept, Ok(Slept::Asleep(ticket)));
             };
             assert_eq!(bench.decided(|| (first + 1..first + PER_WORKER).for_each(learns)), 0);
@@ -411,7 +217,7 @@ mod tests {
         }
         // One who is gone is called for none of its thousand names.
         let gone = ConnectionId(7);
-        assert_eq!(bench.decided(|| bench.engine.connection_gone(gone, None)), 0);
+        assert_eq!(bench.decided(|| bench.engine.waits().connection_gone(gone, None)), 0);
         bench.add(&name(7 * PER_WORKER + 5));
         assert_eq!(bench.heard(), [0; 0]);
         let waits = &bench.engine.shared.inner.lock().waits;
@@ -424,13 +230,13 @@ mod tests {
         let queue = Bytes::from_static(b"q");
         let spec = ConstraintSpec { matcher: Matcher::default(), rate: None, running_max: Some(1) };
         let PutConstraint { .. } =
-            bench.engine.put_constraint("one", &spec, Expected::Any).unwrap();
+            bench.engine.constraints().put("one", &spec, Expected::Any).unwrap();
         bench.add(&queue);
         assert!(matches!(bench.lease(1, &queue, 0), LeaseReply::Leased(..)));
         for connection in (2..2000).step_by(2) {
             assert!(matches!(bench.lease(connection, &queue, 60_000), LeaseReply::Waiting(_)));
             let caller = bench.caller(connection + 1);
-            let slept = bench.engine.sleep(&caller, vec![queue.clone()], u32::MAX);
+            let slept = bench.engine.waits().sleep(&caller, vec![queue.clone()], u32::MAX);
             assert!(matches!(slept, Ok(Slept::Asleep(_))));
         }
         for _ in 0..3 {
@@ -439,7 +245,7 @@ mod tests {
             assert_eq!(bench.heard(), [0; 0]);
         }
         // One goes, one is served.
-        let decided = bench.decided(|| bench.engine.connection_gone(ConnectionId(1), None));
+        let decided = bench.decided(|| bench.engine.waits().connection_gone(ConnectionId(1), None));
         assert!(decided <= 8, "{decided} leases were decided");
         assert_eq!(bench.heard(), [2]);
     }

@@ -22,7 +22,7 @@ fn all_calls_between_two_commits_are_one_record() {
     for id in &jobs[..25] {
         bench.finish(*id, true, b"result").expect("unfinished");
     }
-    bench.engine.delete(JobRef::Id(jobs[99])).expect("there");
+    bench.engine.jobs().delete(JobRef::Id(jobs[99])).expect("there");
     assert_eq!(bench.log.next(), before, "nothing is written before the commit");
     assert_eq!(bench.engine.commit_once(), Committed::Some);
     assert_eq!(bench.log.next(), before.next());
@@ -35,13 +35,13 @@ fn a_turn_over_its_limit_is_committed_by_whoever_ends_it() {
     // A job with a payload is two entries.
     let options = Options { turn_entries_max: 4, ..Options::default() };
     let bench = Bench::on(Arc::new(MemoryLog::new()), START_MS, options);
-    let submit = || bench.engine.submit(new_job(plain("q"), b"x")).expect("taken").1;
+    let submit = || bench.engine.jobs().submit(new_job(plain("q"), b"x")).expect("taken").1;
     let (_, at_the_limit) = (submit(), submit());
-    bench.engine.end_turn();
+    drop(bench.engine.turn());
     assert!(!bench.is_durable(at_the_limit), "left to the log thread");
     let moves = bench.letters.durable_moves.load(Ordering::SeqCst);
     let over_it = submit();
-    bench.engine.end_turn();
+    drop(bench.engine.turn());
     assert!(bench.is_durable(over_it), "all of the turn is one record");
     assert_eq!(bench.letters.durable_moves.load(Ordering::SeqCst), moves + 1);
     assert_eq!(bench.engine.commit_once(), Committed::Nothing);
@@ -51,11 +51,11 @@ fn a_turn_over_its_limit_is_committed_by_whoever_ends_it() {
 #[test]
 fn every_answer_waits_for_the_record_it_tells_of() {
     let bench = Bench::new();
-    let (id, submitted) = bench.engine.submit(new_job(plain("q"), b"x")).expect("taken");
-    let (found, seen) = bench.engine.find(JobRef::Id(id));
+    let (id, submitted) = bench.engine.jobs().submit(new_job(plain("q"), b"x")).expect("taken");
+    let (found, seen) = bench.engine.jobs().find(JobRef::Id(id));
     assert_eq!(found, Some((id, Status::Ready)));
     let LeaseReply::Leased(_, leased) =
-        bench.engine.lease(&bench.caller(1), wish("q"), 0).expect("no refusal")
+        bench.engine.leases().take(&bench.caller(1), wish("q"), 0).expect("no refusal")
     else {
         panic!("the job is ready")
     };
@@ -70,14 +70,14 @@ fn every_answer_waits_for_the_record_it_tells_of() {
     let Err(Refused::Rejected(Rejection::Finished, again)) = bench.finish(id, true, b"") else {
         panic!("it is finished")
     };
-    let (image, told) = bench.engine.job(JobRef::Id(id)).expect("readable");
+    let (image, told) = bench.engine.jobs().get(JobRef::Id(id)).expect("readable");
     assert_eq!(image.map(|image| image.status()), Some(Status::Done));
     for gate in [finished, again, told] {
         assert!(!bench.is_durable(gate));
     }
     bench.commit();
-    let deleted = bench.engine.delete(JobRef::Id(id)).expect("there");
-    let (gone, denied) = bench.engine.find(JobRef::Id(id));
+    let deleted = bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+    let (gone, denied) = bench.engine.jobs().find(JobRef::Id(id));
     assert!(gone.is_none() && !bench.is_durable(deleted) && !bench.is_durable(denied));
     bench.commit();
     assert!(bench.is_durable(deleted) && bench.is_durable(denied));
@@ -89,10 +89,10 @@ fn what_is_durable_already_waits_for_nothing() {
     let id = bench.add("q", b"x");
     bench.commit();
     bench.add("other", b"x");
-    let (_, seen) = bench.engine.find(JobRef::Id(id));
+    let (_, seen) = bench.engine.jobs().find(JobRef::Id(id));
     assert!(bench.is_durable(seen), "another job's record is none of its business");
     let LeaseReply::Leased(_, leased) =
-        bench.engine.lease(&bench.caller(1), wish("q"), 0).expect("no refusal")
+        bench.engine.leases().take(&bench.caller(1), wish("q"), 0).expect("no refusal")
     else {
         panic!("the job is ready")
     };
@@ -107,7 +107,7 @@ fn a_lease_whose_attempt_must_count_waits_for_its_own_record() {
     bench.submit(submit, b"x");
     bench.commit();
     let LeaseReply::Leased(_, leased) =
-        bench.engine.lease(&bench.caller(1), wish("q"), 0).expect("no refusal")
+        bench.engine.leases().take(&bench.caller(1), wish("q"), 0).expect("no refusal")
     else {
         panic!("the job is ready")
     };
@@ -123,11 +123,11 @@ fn too_much_that_is_not_durable_keeps_callers_waiting_for_room() {
     let log = Arc::new(MemoryLog::new());
     let bench = Bench::on(log, START_MS, options);
     let mut taken = 0;
-    while bench.engine.submit(new_job(plain("q"), &noise(taken, 1000))).is_ok() {
+    while bench.engine.jobs().submit(new_job(plain("q"), &noise(taken, 1000))).is_ok() {
         taken += 1;
     }
     assert!((9..=11).contains(&taken), "{taken}");
-    let refused = bench.engine.submit(new_job(plain("q"), b"")).map(|_| ());
+    let refused = bench.engine.jobs().submit(new_job(plain("q"), b"")).map(|_| ());
     assert_eq!(refused, Err(Refused::Busy));
     let ticket = bench.engine.wait_for_room(&bench.caller(7));
     assert!(bench.answers().is_empty());
@@ -140,16 +140,16 @@ fn too_much_that_is_not_durable_keeps_callers_waiting_for_room() {
 fn check_stopped(operation: Operation) {
     let disk = SimDisk::new(3);
     let bench = Bench::on_disk(&disk);
-    let (kept, _) = bench.engine.submit(new_job(plain("q"), b"kept")).expect("taken");
+    let (kept, _) = bench.engine.jobs().submit(new_job(plain("q"), b"kept")).expect("taken");
     bench.commit();
     let durable = bench.engine.durable();
-    let (lost, gate) = bench.engine.submit(new_job(plain("q"), b"lost")).expect("taken");
+    let (lost, gate) = bench.engine.jobs().submit(new_job(plain("q"), b"lost")).expect("taken");
     disk.fail(operation, 0, Fault::InputOutput);
     assert_eq!(bench.engine.commit_once(), Committed::Failed);
     assert!(matches!(bench.engine.failure(), Some(Failure::Log(_))));
     // Nothing that waited for it may leave, now or later.
     for _ in 0..3 {
-        bench.engine.submit(new_job(plain("q"), b"more")).ok();
+        bench.engine.jobs().submit(new_job(plain("q"), b"more")).ok();
         assert_ne!(bench.engine.commit_once(), Committed::Some);
         assert_eq!(bench.engine.durable(), durable);
         assert!(!bench.is_durable(gate));
@@ -183,15 +183,15 @@ fn a_failure_is_reported_once_whichever_threads_meet_it() {
     bench.engine.spawn(count).expect("threads");
     disk.fail(Operation::Sync, 0, Fault::InputOutput);
     let durable = bench.engine.durable();
-    let (_, gate) = bench.engine.submit(new_job(plain("q"), b"lost")).expect("taken");
-    bench.engine.end_turn();
+    let (_, gate) = bench.engine.jobs().submit(new_job(plain("q"), b"lost")).expect("taken");
+    drop(bench.engine.turn());
     let deadline = Instant::now() + Duration::from_secs(20);
     while reports.load(Ordering::SeqCst) == 0 {
         assert!(Instant::now() < deadline, "the failure was never reported");
         std::thread::park_timeout(Duration::from_millis(1));
     }
     assert!(bench.letters.durable_moves.load(Ordering::SeqCst) > 0, "reactors are woken");
-    bench.engine.submit(new_job(plain("q"), b"more")).ok();
+    bench.engine.jobs().submit(new_job(plain("q"), b"more")).ok();
     bench.engine.commit_once();
     bench.engine.stop();
     assert_eq!(reports.load(Ordering::SeqCst), 1);
@@ -209,7 +209,7 @@ fn on_a_full_disk_submits_are_refused_and_what_frees_space_goes_on() {
     disk.set_capacity(Some(disk.used() + 2 * crate::harness::SEGMENT_BYTES));
     let mut jobs = Vec::new();
     let refused = loop {
-        match bench.engine.submit(new_job(plain("q"), &noise(jobs.len() as u64, 4000))) {
+        match bench.engine.jobs().submit(new_job(plain("q"), &noise(jobs.len() as u64, 4000))) {
             Ok((id, _)) => jobs.push(id),
             Err(refused) => break refused,
         }
@@ -222,7 +222,7 @@ fn on_a_full_disk_submits_are_refused_and_what_frees_space_goes_on() {
         if at % 2 == 0 {
             bench.finish(*id, true, b"ok").expect("finishes go on");
         }
-        bench.engine.delete(JobRef::Id(*id)).expect("deletes go on");
+        bench.engine.jobs().delete(JobRef::Id(*id)).expect("deletes go on");
         assert_eq!(bench.engine.commit_once(), Committed::Some);
     }
     bench.compaction();
@@ -236,9 +236,9 @@ fn on_a_full_disk_submits_are_refused_and_what_frees_space_goes_on() {
 fn a_gate_is_never_beyond_the_record_that_will_be_written() {
     let bench = Bench::new();
     for round in 0..50u64 {
-        let (_, gate) = bench.engine.submit(new_job(plain("q"), &noise(round, 10))).expect("taken");
+        let (_, gate) = bench.engine.jobs().submit(new_job(plain("q"), &noise(round, 10))).expect("taken");
         assert_eq!(gate, Gate(bench.log.next().0 + 1));
-        let (_, nothing) = bench.engine.find(JobRef::Id(JobId(1 << 40)));
+        let (_, nothing) = bench.engine.jobs().find(JobRef::Id(JobId(1 << 40)));
         assert_eq!(nothing, gate);
         bench.commit();
         assert_eq!(bench.engine.durable(), gate);

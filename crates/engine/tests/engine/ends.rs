@@ -41,7 +41,7 @@ fn a_result_that_was_read_is_kept_only_so_long() {
     assert_eq!(bench.status(unread), Some(Status::Done));
     bench.pass(1);
     assert_eq!(bench.status(unread), None);
-    assert_eq!(bench.engine.stats().expired_unfinished, 0);
+    assert_eq!(bench.engine.observe().stats().expired_unfinished, 0);
     bench.check_fold();
 }
 
@@ -55,7 +55,7 @@ fn that_a_result_was_read_is_remembered_through_restarts_and_carrying() {
     let bench = bench.restart(&disk);
     for n in 0..400 {
         let id = bench.add("churn", &noise(n, 1000));
-        bench.engine.delete(JobRef::Id(id)).expect("there");
+        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
     }
     bench.compaction();
     assert!(bench.engine.trims() > 0);
@@ -72,7 +72,7 @@ fn a_dead_job_can_run_again_with_its_payload() {
     let bench = Bench::on_disk(&disk);
     let id = bench.add("q", &noise(1, 3000));
     bench.lease("q").expect("ready");
-    let again = |bench: &Bench| bench.engine.retry(JobRef::Id(id), None);
+    let again = |bench: &Bench| bench.engine.jobs().retry(JobRef::Id(id), None);
     let refused = again(&bench).map(|_| ());
     assert!(matches!(
         refused,
@@ -104,7 +104,7 @@ fn a_cancelled_job_is_dead_and_those_who_wait_for_it_are_told() {
         if leased {
             bench.lease("q").expect("ready");
         }
-        let waiting = bench.engine.wait_for_result(&bench.caller(1), id, 60_000, false);
+        let waiting = bench.engine.waits().for_result(&bench.caller(1), id, 60_000, false);
         let ticket = waiting.expect("not too many").expect("unfinished");
         bench.execute(Command::Cancel { id });
         match &bench.answers()[..] {
@@ -174,7 +174,7 @@ fn an_edited_job_moves_to_its_new_place() {
     bench.execute(Command::Edit(Box::new(edit)));
     assert_eq!(bench.lease("a").map(|job| job.id), Some(second));
     let leased = Edit { id: second, priority: Some(1), ..Edit::default() };
-    let refused = bench.engine.execute(&Command::Edit(Box::new(leased))).map(|_| ());
+    let refused = bench.engine.jobs().execute(&Command::Edit(Box::new(leased))).map(|_| ());
     assert!(matches!(refused, Err(Refused::Rejected(Rejection::Leased, _))));
     let moved = Edit { id: first, queue: Some(Bytes::from_static(b"b")), ..Edit::default() };
     bench.execute(Command::Edit(Box::new(moved)));
@@ -199,7 +199,7 @@ fn leases_keep_their_deadlines_through_a_restart_with_a_grace() {
     let bound = bench.add("bound", b"x");
     let mut wish = crate::harness::wish("bound");
     wish.bound = true;
-    bench.engine.lease(&bench.caller(1), wish, 0).expect("no refusal");
+    bench.engine.leases().take(&bench.caller(1), wish, 0).expect("no refusal");
     bench.pass(1_999);
     bench.clock.advance(38_000 - 1_999);
     drop(bench.engine.flush());

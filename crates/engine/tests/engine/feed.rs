@@ -22,7 +22,7 @@ fn told(page: &FeedPage) -> Told {
 fn read_all(engine: &Engine, mut after: Option<FeedId>, limit: usize) -> (Told, FeedId) {
     let mut all = Vec::new();
     loop {
-        let page = engine.feed(after, limit).expect("readable");
+        let page = engine.feed().page(after, limit).expect("readable");
         assert!(page.events.len() <= limit);
         all.extend(told(&page));
         if after == Some(page.next) {
@@ -53,9 +53,9 @@ fn a_jobs_life_is_told_in_order_with_the_time_of_its_records() {
     let (_, start) = read_all(&bench.engine, None, 100);
     let id = live(&bench);
     bench.pass(500);
-    bench.engine.delete(JobRef::Id(id)).expect("there");
+    bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
     bench.commit();
-    let page = bench.engine.feed(Some(start), 100).expect("readable");
+    let page = bench.engine.feed().page(Some(start), 100).expect("readable");
     assert_eq!(names(&told(&page)), ["Submitted", "Leased", "Finished", "Gone"]);
     let times: Vec<u64> = page.events.iter().map(|(_, told)| told.at_ms).collect();
     assert_eq!(times, [START_MS, START_MS, START_MS, START_MS + 500]);
@@ -91,7 +91,7 @@ fn it_is_resumed_exactly_whatever_the_page_and_after_a_restart() {
 #[test]
 fn what_only_keeps_the_server_going_is_not_told_but_counts_in_the_ids() {
     let bench = Bench::new();
-    let page = bench.engine.feed(None, 100).expect("readable");
+    let page = bench.engine.feed().page(None, 100).expect("readable");
     // A start also reserves ids, in the same record.
     assert_eq!(told(&page), [(FeedId { position: 0, index: 1 }, "Started")]);
     assert_eq!(page.next, FeedId { position: 1, index: 0 });
@@ -119,7 +119,7 @@ fn nothing_that_is_not_durable_is_shown() {
     assert_eq!(read_all(&bench.engine, Some(start), 100).0.len(), 5);
 
     let (_, end) = read_all(&bench.engine, Some(start), 100);
-    let ticket = bench.engine.wait_for_feed(&bench.caller(1), end).expect("room");
+    let ticket = bench.engine.feed().wait(&bench.caller(1), end).expect("room");
     bench.add("q", b"lost");
     disk.fail(Operation::Sync, 0, Fault::InputOutput);
     assert_eq!(bench.engine.commit_once(), Committed::Failed);
@@ -143,14 +143,14 @@ fn check_gap(payload_memory_bytes: usize) {
     let (_, early) = read_all(&bench.engine, None, 100);
     for seed in 0..50 {
         let id = bench.add("q", &noise(seed, 10_000));
-        bench.engine.delete(JobRef::Id(id)).expect("there");
+        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
         bench.commit();
     }
     bench.compaction();
     let first = bench.log.first().0;
     assert!(first > early.position);
     for (after, gap) in [(early, true), (FeedId { position: first, index: 0 }, false)] {
-        match bench.engine.feed(Some(after), 10) {
+        match bench.engine.feed().page(Some(after), 10) {
             Err(FeedError::Gap { first: told }) => assert!(gap && told == first),
             other => assert!(!gap && other.is_ok(), "{other:?}"),
         }
@@ -162,7 +162,7 @@ fn check_gap(payload_memory_bytes: usize) {
     bench.commit();
     assert_eq!(names(&read_all(&bench.engine, Some(end), 7).0), ["Finished"]);
     // Who waits behind the gap hears at once, and then of the gap.
-    bench.engine.wait_for_feed(&bench.caller(1), early).expect("room");
+    bench.engine.feed().wait(&bench.caller(1), early).expect("room");
     assert_eq!(bench.answers().len(), 1);
 }
 
@@ -172,7 +172,7 @@ fn a_place_behind_the_end_is_refused() {
     bench.add("q", b"x");
     let end = bench.engine.durable().0;
     let beyond = FeedId { position: end, index: 1 };
-    let refused = bench.engine.feed(Some(beyond), 1);
+    let refused = bench.engine.feed().page(Some(beyond), 1);
     assert!(matches!(refused, Err(FeedError::Ahead { end: told }) if told == end), "{refused:?}");
 }
 
@@ -183,14 +183,14 @@ fn one_call_looks_through_a_bounded_part_of_the_log() {
         bench.add("q", b"x");
         bench.commit();
     }
-    let page = bench.engine.feed(None, usize::MAX).expect("readable");
+    let page = bench.engine.feed().page(None, usize::MAX).expect("readable");
     assert_eq!(page.next, FeedId { position: 1024, index: 0 });
     assert_eq!(read_all(&bench.engine, None, usize::MAX).0.len(), 1101);
     for seed in 0..10 {
         bench.add("q", &noise(seed, 1_000_000));
         bench.commit();
     }
-    let page = bench.engine.feed(Some(FeedId { position: 1101, index: 0 }), 100).expect("readable");
+    let page = bench.engine.feed().page(Some(FeedId { position: 1101, index: 0 }), 100).expect("readable");
     assert_eq!(page.events.len(), 5, "five reach over 4 MiB");
 }
 
@@ -199,9 +199,9 @@ fn a_wait_is_answered_once_when_something_newer_is_durable() {
     let bench = Bench::new();
     let (_, end) = read_all(&bench.engine, None, 100);
     let tickets: Vec<_> = (1..4)
-        .map(|connection| bench.engine.wait_for_feed(&bench.caller(connection), end).expect("room"))
+        .map(|connection| bench.engine.feed().wait(&bench.caller(connection), end).expect("room"))
         .collect();
-    bench.engine.cancel_wait(&bench.caller(2), tickets[1]);
+    bench.engine.waits().cancel(&bench.caller(2), tickets[1]);
     bench.add("q", b"x");
     assert!(bench.answers().is_empty(), "it is not durable yet");
     bench.commit();
@@ -224,7 +224,7 @@ fn a_wait_behind_what_is_durable_already_is_answered_at_once() {
     let (events, end) = read_all(&bench.engine, Some(start), 100);
     // The first event's place has another one behind it in the same record; the last one's has not.
     for (after, at_once) in [(start, 1), (events[0].0, 1), (events[1].0, 0), (end, 0)] {
-        bench.engine.wait_for_feed(&bench.caller(1), after).expect("room");
+        bench.engine.feed().wait(&bench.caller(1), after).expect("room");
         assert_eq!(bench.answers().len(), at_once, "{after}");
     }
     bench.add("q", b"x");
@@ -236,14 +236,14 @@ fn a_wait_behind_what_is_durable_already_is_answered_at_once() {
 fn a_record_that_tells_nothing_wakes_nobody() {
     let bench = Bench::new();
     let (_, end) = read_all(&bench.engine, None, 100);
-    bench.engine.wait_for_feed(&bench.caller(1), end).expect("room");
-    let until = bench.engine.look(|state| state.server().ids_until) + 1000;
+    bench.engine.feed().wait(&bench.caller(1), end).expect("room");
+    let until = bench.engine.inspect(|state| state.server().ids_until) + 1000;
     let before = bench.log.next();
     bench.execute(spindle_core::Command::ReserveIds { until });
     bench.commit();
     assert!(bench.log.next() > before && bench.answers().is_empty());
     // Nor does waiting again from the old place, which it has passed.
-    bench.engine.wait_for_feed(&bench.caller(1), end).expect("room");
+    bench.engine.feed().wait(&bench.caller(1), end).expect("room");
     assert!(bench.answers().is_empty());
     bench.add("q", b"x");
     bench.commit();
@@ -254,16 +254,16 @@ fn a_record_that_tells_nothing_wakes_nobody() {
 fn a_wait_ends_although_a_long_stretch_that_tells_nothing_lies_before_the_news() {
     let bench = Bench::new();
     let (_, end) = read_all(&bench.engine, None, 100);
-    let until = bench.engine.look(|state| state.server().ids_until);
+    let until = bench.engine.inspect(|state| state.server().ids_until);
     for n in 1..1100 {
         bench.execute(spindle_core::Command::ReserveIds { until: until + n });
         bench.commit();
     }
     bench.add("q", b"x");
     bench.commit();
-    let page = bench.engine.feed(Some(end), 1).expect("readable");
+    let page = bench.engine.feed().page(Some(end), 1).expect("readable");
     assert!(page.events.is_empty() && page.next > end, "one page does not reach the news");
-    bench.engine.wait_for_feed(&bench.caller(1), end).expect("room");
+    bench.engine.feed().wait(&bench.caller(1), end).expect("room");
     assert_eq!(bench.answers().len(), 1);
     assert_eq!(names(&read_all(&bench.engine, Some(end), 1).0), ["Submitted"]);
 }
@@ -273,13 +273,13 @@ fn waits_for_the_feed_count_and_go_with_their_connection() {
     let options = Options { waits_max: 2, ..Options::default() };
     let bench = Bench::on(Arc::new(MemoryLog::new()), START_MS, options);
     let (_, end) = read_all(&bench.engine, None, 100);
-    let wait = |connection| bench.engine.wait_for_feed(&bench.caller(connection), end);
+    let wait = |connection| bench.engine.feed().wait(&bench.caller(connection), end);
     wait(1).expect("room");
     wait(2).expect("room");
     assert_eq!(wait(3), Err(Refused::TooMany("waiting clients")));
-    bench.engine.connection_gone(bench.caller(1).connection, None);
+    bench.engine.waits().connection_gone(bench.caller(1).connection, None);
     let third = wait(3).expect("room again");
-    bench.engine.submit(new_job(plain("q"), b"x")).expect("taken");
+    bench.engine.jobs().submit(new_job(plain("q"), b"x")).expect("taken");
     bench.commit();
     assert_eq!(bench.answers().last().map(|(ticket, _)| *ticket), Some(third));
     assert!(bench.log.next().0 > 0);

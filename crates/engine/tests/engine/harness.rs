@@ -103,7 +103,7 @@ impl Bench {
     }
 
     pub fn submit(&self, submit: Submit, payload: &[u8]) -> JobId {
-        self.engine.submit(new_job(submit, payload)).unwrap().0
+        self.engine.jobs().submit(new_job(submit, payload)).unwrap().0
     }
 
     pub fn caller(&self, connection: u64) -> Caller {
@@ -113,7 +113,7 @@ impl Bench {
 
     /// Leases a job that is there.
     pub fn lease(&self, queue: &str) -> Option<LeasedJob> {
-        match self.engine.lease(&self.caller(1), wish(queue), 0).unwrap() {
+        match self.engine.leases().take(&self.caller(1), wish(queue), 0).unwrap() {
             LeaseReply::Leased(job, _) => Some(*job),
             LeaseReply::Nothing(_) => None,
             LeaseReply::Waiting(_) => panic!("no wait was asked for"),
@@ -122,7 +122,7 @@ impl Bench {
 
     /// Waits for a lease.
     pub fn wait(&self, connection: u64, queue: &str, wait_ms: u64) -> Ticket {
-        match self.engine.lease(&self.caller(connection), wish(queue), wait_ms).unwrap() {
+        match self.engine.leases().take(&self.caller(connection), wish(queue), wait_ms).unwrap() {
             LeaseReply::Waiting(ticket) => ticket,
             other => panic!("expected to wait and got {other:?}"),
         }
@@ -152,29 +152,29 @@ impl Bench {
     pub fn finish(&self, id: JobId, success: bool, result: &[u8]) -> Result<Gate, Refused> {
         let bytes = Bytes::copy_from_slice(result);
         let told = WorkResult { success, retry: true, bytes, ..WorkResult::default() };
-        self.engine.finish(Claim::Unfinished { id }, told, Type::Bytes)
+        self.engine.leases().finish(Claim::Unfinished { id }, told, Type::Bytes)
     }
 
     pub fn execute(&self, command: Command) {
-        self.engine.execute(&command).unwrap();
+        self.engine.jobs().execute(&command).unwrap();
     }
 
     pub fn status(&self, id: JobId) -> Option<Status> {
-        self.engine.find(JobRef::Id(id)).0.map(|(_, status)| status)
+        self.engine.jobs().find(JobRef::Id(id)).0.map(|(_, status)| status)
     }
 
     pub fn image(&self, id: JobId) -> JobImage {
-        self.engine.job(JobRef::Id(id)).unwrap().0.expect("the job is there")
+        self.engine.jobs().get(JobRef::Id(id)).unwrap().0.expect("the job is there")
     }
 
     pub fn payload(&self, id: JobId) -> Bytes {
         let place = self.image(id).payload.expect("it has a payload");
-        self.engine.payload(id, &place).unwrap()
+        self.engine.jobs().payload(id, &place).unwrap()
     }
 
     pub fn result(&self, id: JobId) -> Bytes {
         let place = self.image(id).outcome.unwrap().bytes.expect("it has a result");
-        self.engine.bytes(&place).unwrap()
+        self.engine.jobs().bytes(&place).unwrap()
     }
 
     /// Folding the log must give the state there is.
@@ -184,7 +184,7 @@ impl Bench {
         self.commit();
         let now_ms = self.engine.now_ms();
         let folded = fold_state(self.log.as_ref(), &self.options).unwrap().dump(now_ms);
-        let live = self.engine.look(|state| state.dump(now_ms));
+        let live = self.engine.inspect(|state| state.dump(now_ms));
         if folded != live {
             let at = folded.iter().zip(&live).take_while(|(a, b)| a == b).count();
             let near = |dump: &[u8]| {

@@ -26,7 +26,7 @@ fn named(name: &'static str, foreground: bool) -> Submit {
 fn ask(bench: &Bench, connection: u64, submit: Submit, payload: &[u8]) -> Joined {
     let caller = bench.caller(connection);
     let watcher = submit.foreground.then_some(&caller);
-    bench.engine.submit_or_join(watcher, new_job(submit, payload)).unwrap()
+    bench.engine.jobs().submit_or_join(watcher, new_job(submit, payload)).unwrap()
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_background_submit_makes_the_foreground_job_it_joins_durable() {
     assert!(bench.is_durable(joined.gate));
     bench.check_fold();
     // It outlives its watcher, and the server.
-    bench.engine.connection_gone(ConnectionId(1), None);
+    bench.engine.waits().connection_gone(ConnectionId(1), None);
     let bench = bench.restart(&disk);
     assert_eq!(bench.status(first.job), Some(Status::Ready));
     assert_eq!(bench.payload(first.job), "payload");
@@ -79,7 +79,7 @@ fn a_running_foreground_job_that_nobody_waits_for_is_kept_by_a_background_submit
     let bench = Bench::new();
     let first = ask(&bench, 1, named("k", true), b"payload");
     let job = bench.lease("q").unwrap();
-    bench.engine.connection_gone(ConnectionId(1), None);
+    bench.engine.waits().connection_gone(ConnectionId(1), None);
     let joined = ask(&bench, 2, named("k", false), b"ignored");
     assert_eq!(joined.job, first.job);
     let claim = Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt };
@@ -96,9 +96,9 @@ fn a_foreground_submit_watches_the_job_it_joins() {
     let joined = ask(&bench, 2, named("k", true), b"second");
     assert_eq!(joined.job, first.job);
     assert!(joined.watch.is_some() && joined.gate != Gate::OPEN);
-    assert_eq!(bench.engine.progress(JobRef::Id(first.job)).0.unwrap().waiting, 1);
+    assert_eq!(bench.engine.waits().progress(JobRef::Id(first.job)).0.unwrap().waiting, 1);
     // It does not go with its watcher: it was a background job before.
-    bench.engine.connection_gone(ConnectionId(2), None);
+    bench.engine.waits().connection_gone(ConnectionId(2), None);
     assert_eq!(bench.status(first.job), Some(Status::Ready));
 }
 
@@ -106,9 +106,9 @@ fn a_foreground_submit_watches_the_job_it_joins() {
 fn who_joins_is_not_refused_by_a_full_queue() {
     let bench = Bench::new();
     ask(&bench, 1, named("k", false), b"first");
-    bench.engine.change_queue(&Bytes::from_static(b"q"), |set| set.jobs_max = Some(1)).unwrap();
+    bench.engine.queues().change(&Bytes::from_static(b"q"), |set| set.jobs_max = Some(1)).unwrap();
     assert!(!ask(&bench, 1, named("k", false), b"again").new);
-    let refused = bench.engine.submit_or_join(None, new_job(named("l", false), b"more"));
+    let refused = bench.engine.jobs().submit_or_join(None, new_job(named("l", false), b"more"));
     assert!(matches!(refused, Err(Refused::Rejected(Rejection::QueueFull, _))), "{refused:?}");
 }
 
@@ -122,7 +122,7 @@ fn a_name_is_found_in_whichever_queue_has_it() {
         submit.keys = vec![Key { namespace: namespace as i32, name, scope }];
         bench.submit(submit, b"x")
     };
-    let find = |prefix: &str| bench.engine.find_by_key_prefix(Origin::Gearman, prefix.as_bytes()).0;
+    let find = |prefix: &str| bench.engine.jobs().find_by_key_prefix(Origin::Gearman, prefix.as_bytes()).0;
     add(Origin::Workq, "u/of another door");
     let second = add(Origin::Gearman, "u/second");
     add(Origin::Gearman, "v/first");
@@ -132,7 +132,7 @@ fn a_name_is_found_in_whichever_queue_has_it() {
     assert_eq!(find("u/"), Some(first));
     bench.finish(first, true, b"").unwrap();
     assert_eq!(find("u/"), Some(second));
-    let gate = bench.engine.find_by_key_prefix(Origin::Gearman, b"w/").1;
+    let gate = bench.engine.jobs().find_by_key_prefix(Origin::Gearman, b"w/").1;
     assert!(!bench.is_durable(gate), "that there is none is true only when all this is kept");
 }
 
@@ -143,7 +143,7 @@ fn a_walk_over_jobs_meets_each_once() {
     bench.finish(ids[3], true, b"").unwrap();
     let (mut met, mut from) = (Vec::new(), Some(JobId(0)));
     while let Some(next) = from {
-        let (lines, further) = bench.engine.job_lines(next);
+        let (lines, further) = bench.engine.jobs().lines(next);
         assert!(lines.len() <= 512);
         met.extend(lines.iter().map(|line| line.id));
         from = further;
@@ -166,12 +166,12 @@ fn a_queue_is_told_by_priority_and_emptied_in_steps() {
     (later.priority, later.run_at_ms) = (1, Some(u64::MAX));
     bench.submit(later, b"x");
     bench.lease("q").unwrap();
-    let lines = bench.engine.queue_lines(None, 10);
+    let lines = bench.engine.queues().lines(None, 10);
     assert_eq!(lines[0].waiting, [300, 200, 100]);
     assert_eq!((lines[0].total, lines[0].leased), (601, 1));
     let mut deleted = 0;
     loop {
-        let (count, _) = bench.engine.empty_queue(b"q").unwrap();
+        let (count, _) = bench.engine.queues().empty(b"q").unwrap();
         assert!(count <= 256);
         deleted += count;
         if count == 0 {
@@ -179,6 +179,6 @@ fn a_queue_is_told_by_priority_and_emptied_in_steps() {
         }
     }
     assert_eq!(deleted, 600);
-    assert_eq!(bench.engine.queue_line(b"q").unwrap().total, 1);
+    assert_eq!(bench.engine.queues().line(b"q").unwrap().total, 1);
     bench.check_fold();
 }

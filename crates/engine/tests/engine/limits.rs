@@ -16,7 +16,7 @@ use crate::harness::{Bench, START_MS, new_job, noise, plain, wish};
 
 fn constrain(bench: &Bench, rule: Constraint) -> u32 {
     bench.execute(Command::SetConstraint(rule));
-    bench.engine.look(|state| state.constraints().last().expect("just set").number)
+    bench.engine.inspect(|state| state.constraints().last().expect("just set").number)
 }
 
 fn labelled(bench: &Bench, queue: &str, labels: &[(u32, u64)]) -> Submit {
@@ -25,7 +25,7 @@ fn labelled(bench: &Bench, queue: &str, labels: &[(u32, u64)]) -> Submit {
         .iter()
         .map(|(constraint, value)| Label { constraint: *constraint, value: *value })
         .collect();
-    submit.constraints_revision = bench.engine.look(|state| state.server().constraints_revision);
+    submit.constraints_revision = bench.engine.inspect(|state| state.server().constraints_revision);
     submit
 }
 
@@ -100,7 +100,7 @@ fn a_lease_under_a_constraint_waits_for_its_own_record_also_in_the_foreground() 
         submit.foreground = foreground;
         bench.submit(submit, b"x");
         bench.commit();
-        let reply = bench.engine.lease(&bench.caller(1), wish("q"), 0).expect("no refusal");
+        let reply = bench.engine.leases().take(&bench.caller(1), wish("q"), 0).expect("no refusal");
         let LeaseReply::Leased(_, gate) = reply else { panic!("{reply:?}") };
         assert!(!bench.is_durable(gate), "foreground: {foreground}");
         bench.commit();
@@ -115,7 +115,7 @@ fn labels_made_for_an_older_set_of_constraints_are_refused() {
     let number = constrain(&bench, running_max(1));
     let stale = labelled(&bench, "q", &[(number, 1)]);
     constrain(&bench, running_max(5));
-    let refused = bench.engine.submit(new_job(stale, b"x")).map(|_| ());
+    let refused = bench.engine.jobs().submit(new_job(stale, b"x")).map(|_| ());
     assert!(matches!(refused, Err(Refused::Rejected(Rejection::StaleConstraints, _))));
     bench.submit(labelled(&bench, "q", &[(number, 1)]), b"x");
 }
@@ -159,13 +159,13 @@ fn many_values_under_a_rate_are_carried_and_none_starts_twice() {
     assert_eq!(started, VALUES);
     for n in 0..400 {
         let id = bench.add("churn", &noise(n, 1000));
-        bench.engine.delete(spindle_engine::JobRef::Id(id)).expect("there");
+        bench.engine.jobs().delete(spindle_engine::JobRef::Id(id)).expect("there");
     }
     bench.compaction();
     assert!(bench.engine.trims() > 0);
     let bench = bench.restart(&disk);
     assert!(bench.lease("q").is_none(), "every bucket is as empty as it was");
-    let ready = bench.engine.queue(b"q").0.expect("it has jobs").counts[Status::Ready as usize];
+    let ready = bench.engine.queues().get(b"q").0.expect("it has jobs").counts[Status::Ready as usize];
     assert_eq!(ready as u64, VALUES);
     bench.check_fold();
 }
@@ -181,7 +181,7 @@ fn finished_jobs_that_a_cap_drops_are_counted_by_the_cap() {
             bench.finish(id, true, &noise(1, bytes)).expect("unfinished");
             bench.pass(1_000);
         }
-        let stats = bench.engine.stats();
+        let stats = bench.engine.observe().stats();
         let by_cap =
             [stats.finished_over_queue, stats.finished_over_count, stats.finished_over_bytes];
         assert_eq!(stats.finished_dropped, by_cap.iter().sum::<u64>());
@@ -192,11 +192,11 @@ fn finished_jobs_that_a_cap_drops_are_counted_by_the_cap() {
     bench.execute(Command::SetQueue { name, settings });
     assert_eq!(done("few", 4, 10), [3, 0, 0]);
     assert_eq!(done("many", 6, 10), [3, 2, 0]);
-    assert_eq!(bench.engine.gauges().finished, 5);
+    assert_eq!(bench.engine.observe().gauges().finished, 5);
     assert_eq!(done("many", 2, 9_000), [3, 4, 0]);
-    assert!(bench.engine.gauges().finished_bytes > 18_000);
+    assert!(bench.engine.observe().gauges().finished_bytes > 18_000);
     let [_, _, over_bytes] = done("many", 2, 9_000);
     assert!(over_bytes > 0);
-    assert!(bench.engine.gauges().finished_bytes <= 20_000);
+    assert!(bench.engine.observe().gauges().finished_bytes <= 20_000);
     bench.check_fold();
 }

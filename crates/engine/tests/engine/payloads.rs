@@ -20,7 +20,7 @@ fn payloads_over_the_memory_budget_are_read_back_from_the_log() {
     for (n, id) in (0..).zip(&jobs) {
         let leased = bench.lease("q").expect("there are more");
         assert_eq!(leased.id, *id);
-        assert_eq!(bench.engine.leased_payload(&leased).expect("readable"), noise(n, 2000));
+        assert_eq!(bench.engine.leases().payload(&leased).expect("readable"), noise(n, 2000));
         bench.finish(*id, true, &noise(1000 + n, 500)).expect("leased");
         assert_eq!(bench.result(*id), noise(1000 + n, 500));
     }
@@ -72,14 +72,14 @@ fn a_damaged_payload_kills_its_job_and_no_other() {
     damage(&disk, &noise(1, 3000));
     let leased = bench.lease("q").expect("both are ready");
     assert_eq!(leased.id, first);
-    let refused = bench.engine.leased_payload(&leased);
+    let refused = bench.engine.leases().payload(&leased);
     assert!(matches!(refused, Err(FetchError::Damaged(_))), "{refused:?}");
     assert_eq!(bench.status(first), Some(Status::Dead));
     assert_eq!(bench.image(first).outcome.expect("dead").code, "payload damaged");
-    assert_eq!(bench.engine.stats().payloads_damaged, 1);
+    assert_eq!(bench.engine.observe().stats().payloads_damaged, 1);
     let leased = bench.lease("q").expect("the other one");
     assert_eq!(leased.id, second);
-    assert_eq!(bench.engine.leased_payload(&leased).expect("sound"), noise(2, 3000));
+    assert_eq!(bench.engine.leases().payload(&leased).expect("sound"), noise(2, 3000));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_damaged_payload_does_not_stop_the_log_from_getting_smaller() {
     // A finished job whose result is damaged cannot be told again: it goes.
     assert_eq!(bench.status(done), None);
     assert_eq!(bench.payload(sound), noise(2, 3000));
-    assert_eq!(bench.engine.stats().payloads_damaged, 2);
+    assert_eq!(bench.engine.observe().stats().payloads_damaged, 2);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn at_the_next_start_a_damaged_payload_still_costs_its_job_and_nothing_else() {
         damage(&disk, &bytes);
     }
     let bench = bench.restart(&disk);
-    assert_eq!(bench.engine.stats().payloads_damaged, 4);
+    assert_eq!(bench.engine.observe().stats().payloads_damaged, 4);
     for (n, id) in (0..).zip(&jobs).take(20) {
         let hit = n == 3;
         assert_eq!(bench.status(*id), Some(if hit { Status::Dead } else { Status::Ready }));
@@ -142,11 +142,11 @@ fn at_the_next_start_a_damaged_payload_still_costs_its_job_and_nothing_else() {
     }
     assert_eq!(bench.status(jobs[30]), Some(Status::Done));
     let place = bench.image(jobs[30]).outcome.expect("done").bytes.expect("it had a result");
-    assert!(matches!(bench.engine.bytes(&place), Err(FetchError::Damaged(_))));
+    assert!(matches!(bench.engine.jobs().bytes(&place), Err(FetchError::Damaged(_))));
     bench.check_fold();
     // The dead stay dead; what finished stays told of.
     let bench = bench.restart(&disk);
-    assert_eq!(bench.engine.stats().payloads_damaged, 2);
+    assert_eq!(bench.engine.observe().stats().payloads_damaged, 2);
     bench.check_fold();
 }
 
@@ -160,7 +160,7 @@ fn the_feed_passes_over_damaged_payloads() {
     bench.commit();
     damage(&disk, &noise(1, 3000));
     let bench = bench.restart(&disk);
-    let page = bench.engine.feed(None, 100).expect("readable");
+    let page = bench.engine.feed().page(None, 100).expect("readable");
     let told: Vec<JobId> = page
         .events
         .iter()
@@ -177,7 +177,7 @@ fn churn(bench: &Bench, jobs: u64) {
     for n in 0..jobs {
         let id = bench.add("churn", &noise(n + 50_000, 1000));
         bench.commit();
-        bench.engine.delete(JobRef::Id(id)).expect("there");
+        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
     }
     bench.commit();
 }
@@ -242,7 +242,7 @@ fn a_damaged_chunk_is_noticed() {
     bench.commit();
     damage(&disk, &noise(1, 50_000));
     let place = bench.image(id).payload.expect("it has one");
-    assert!(matches!(bench.engine.payload(id, &place), Err(FetchError::Damaged(_))));
+    assert!(matches!(bench.engine.jobs().payload(id, &place), Err(FetchError::Damaged(_))));
     assert_eq!(bench.status(id), Some(Status::Dead));
 }
 
@@ -251,7 +251,7 @@ fn payloads_and_results_above_the_limit_are_refused() {
     let disk = SimDisk::new(5);
     let options = Options { payload_bytes_max: 1000, ..Options::default() };
     let bench = Bench::on(file_log(&disk), START_MS, options);
-    let refused = bench.engine.submit(new_job(plain("q"), &noise(1, 1001))).map(|_| ());
+    let refused = bench.engine.jobs().submit(new_job(plain("q"), &noise(1, 1001))).map(|_| ());
     assert_eq!(refused, Err(Refused::TooLarge { bytes: 1001, max: 1000 }));
     let id = bench.add("q", &noise(1, 1000));
     let refused = bench.finish(id, true, &noise(2, 1001)).map(|_| ());
@@ -275,7 +275,7 @@ fn the_beginning_of_a_payload_is_read_wherever_it_is() {
         for (id, whole) in &jobs {
             let place = bench.image(*id).payload.expect("it has one");
             for max in [0, 1, 40] {
-                let begins = bench.engine.payload_beginning(*id, &place, max).expect(when);
+                let begins = bench.engine.jobs().payload_beginning(*id, &place, max).expect(when);
                 assert_eq!(begins, whole[..whole.len().min(max as usize)], "{when}");
             }
         }
@@ -303,7 +303,7 @@ fn a_first_chunk_shorter_than_what_is_wanted_is_a_beginning_too() {
     }
     bench.commit();
     let place = bench.image(id).payload.expect("it has one");
-    let begins = bench.engine.payload_beginning(id, &place, length as u32 - 1).expect("readable");
+    let begins = bench.engine.jobs().payload_beginning(id, &place, length as u32 - 1).expect("readable");
     assert!(!begins.is_empty() && begins.len() < length - 1, "{}", begins.len());
     assert_eq!(begins, whole[..begins.len()]);
 }

@@ -25,9 +25,9 @@ fn the_log_stays_small_under_churn_and_all_that_lives_is_carried() {
                 live_bytes += 1000 + 128;
             } else if n % 2 == 0 {
                 bench.finish(id, true, b"done").expect("unfinished");
-                bench.engine.delete(JobRef::Id(id)).expect("there");
+                bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
             } else {
-                bench.engine.delete(JobRef::Id(id)).expect("there");
+                bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
             }
         }
         bench.compaction();
@@ -43,7 +43,7 @@ fn the_log_stays_small_under_churn_and_all_that_lives_is_carried() {
     for (seed, id) in &kept {
         let leased = bench.lease("churn").expect("all are ready, the oldest first");
         assert_eq!(leased.id, *id);
-        assert_eq!(bench.engine.leased_payload(&leased).expect("sound"), noise(*seed, 1000));
+        assert_eq!(bench.engine.leases().payload(&leased).expect("sound"), noise(*seed, 1000));
     }
     assert!(bench.lease("churn").is_none());
 }
@@ -58,7 +58,7 @@ fn disk_and_memory_come_back_after_a_drain() {
     assert!(full > 2_000_000, "{full}");
     for id in jobs {
         bench.finish(id, true, b"").expect("unfinished");
-        bench.engine.delete(JobRef::Id(id)).expect("there");
+        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
     }
     bench.compaction();
     // Checked when idle too: a little more, now that all of it is closed segments.
@@ -66,7 +66,7 @@ fn disk_and_memory_come_back_after_a_drain() {
     bench.compaction();
     let left = bench.log.bytes_on_disk();
     assert!(left <= 4 * SEGMENT_BYTES, "{left} of {full} bytes are left");
-    assert_eq!(bench.engine.look(|state| (state.jobs_count(), state.queues_count())), (1, 1));
+    assert_eq!(bench.engine.inspect(|state| (state.jobs_count(), state.queues_count())), (1, 1));
 }
 
 /// One of everything there is.
@@ -83,7 +83,7 @@ fn furnish(bench: &Bench) -> Vec<(JobId, Status)> {
         running_max: Some(1),
         ..Constraint::default()
     }));
-    let revision = bench.engine.look(|state| state.server().constraints_revision);
+    let revision = bench.engine.inspect(|state| state.server().constraints_revision);
     let limited = || {
         let mut submit = plain("limited");
         submit.labels = vec![Label { constraint: 1, value: 9 }];
@@ -136,7 +136,7 @@ fn every_kind_of_item_survives_being_carried_many_times() {
         let trims = bench.engine.trims();
         for n in 0..400 {
             let id = bench.add("churn", &noise(n, 1000));
-            bench.engine.delete(JobRef::Id(id)).expect("there");
+            bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
         }
         bench.compaction();
         assert!(bench.engine.trims() > trims, "round {round}");
@@ -156,7 +156,7 @@ fn every_kind_of_item_survives_being_carried_many_times() {
     carried.payload.clone_from(&told.payload);
     assert_eq!(carried, told);
     assert!(bench.lease("limited").is_none(), "one is running");
-    assert!(bench.engine.queue(b"paused").0.expect("it has a setting").paused);
+    assert!(bench.engine.queues().get(b"paused").0.expect("it has a setting").paused);
     bench.finish(furniture[0].0, true, b"").expect("running");
     assert_eq!(bench.lease("limited").expect("the bucket is free").id, furniture[1].0);
 }
@@ -171,7 +171,7 @@ fn a_crash_at_any_step_of_carrying_loses_nothing() {
         let furniture = furnish(&bench);
         for n in 0..300 {
             let id = bench.add("churn", &noise(n, 1000));
-            bench.engine.delete(JobRef::Id(id)).expect("there");
+            bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
         }
         bench.check_fold();
         disk.cut_power_after(cut_after);
@@ -205,7 +205,7 @@ fn nothing_is_trimmed_before_what_replaces_it_is_durable() {
     let furniture = furnish(&bench);
     for n in 0..300 {
         let id = bench.add("churn", &noise(n, 1000));
-        bench.engine.delete(JobRef::Id(id)).expect("there");
+        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
     }
     bench.commit();
     let first = bench.log.first();
@@ -232,7 +232,7 @@ fn jobs_that_change_while_they_are_carried_are_carried_as_they_are() {
     let mut jobs: Vec<JobId> = (0..40).map(|n| bench.add("q", &noise(n, 1000))).collect();
     for n in 0..600 {
         let id = bench.add("churn", &noise(n, 1000));
-        bench.engine.delete(JobRef::Id(id)).expect("there");
+        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
     }
     bench.commit();
     // Between any two steps something happens to the jobs under way.
@@ -243,7 +243,7 @@ fn jobs_that_change_while_they_are_carried_are_carried_as_they_are() {
             0 => drop(bench.lease("q")),
             1 if jobs.len() > 5 => {
                 let id = jobs.remove(turn % jobs.len());
-                bench.engine.delete(JobRef::Id(id)).expect("there");
+                bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
             }
             2 => {
                 let id = jobs[turn % jobs.len()];
@@ -281,7 +281,7 @@ fn fail_often(bench: &Bench, queue: &str, times: usize) -> JobId {
             code: words(64),
             ..WorkResult::default()
         };
-        bench.engine.finish(claim, result, Type::Bytes).expect("leased");
+        bench.engine.leases().finish(claim, result, Type::Bytes).expect("leased");
         bench.commit();
     }
     id
@@ -300,7 +300,7 @@ fn what_workers_said_of_jobs_that_go_on_is_part_of_what_lives() {
         assert!(steps < 2_000, "all of it lives, and it is carried again and again");
     }
     for id in jobs {
-        bench.engine.delete(JobRef::Id(id)).expect("there");
+        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
     }
     // Closes the segment.
     for n in 0..100 {

@@ -37,7 +37,7 @@ fn an_old_token_finishes_nothing_once_the_lease_has_ended() {
     let token = |epoch, attempt| Claim::Token { id, epoch, attempt };
     let finish = |claim| {
         let result = spindle_engine::WorkResult { success: true, ..Default::default() };
-        bench.engine.finish(claim, result, spindle_core::Type::Bytes).is_ok()
+        bench.engine.leases().finish(claim, result, spindle_core::Type::Bytes).is_ok()
     };
     assert!(!finish(token(old.epoch, old.attempt)));
     assert!(!finish(token(new.epoch + 1, new.attempt)));
@@ -59,7 +59,7 @@ fn what_is_due_has_happened_before_any_call_however_late_the_timer() {
     bench.clock.advance(2000);
     assert!(bench.finish(id, true, b"").is_err(), "its TTL has passed");
     assert_eq!(bench.status(id), None);
-    assert_eq!(bench.engine.stats().expired_unfinished, 1);
+    assert_eq!(bench.engine.observe().stats().expired_unfinished, 1);
     bench.check_fold();
 }
 
@@ -85,7 +85,7 @@ fn waits_end_on_time_each_at_its_own() {
     let id = bench.add("q", b"x");
     let short = bench.wait(1, "empty", 100);
     let long = bench.wait(2, "empty", 300);
-    let result = bench.engine.wait_for_result(&bench.caller(3), id, 200, false);
+    let result = bench.engine.waits().for_result(&bench.caller(3), id, 200, false);
     let result = result.expect("not too many").expect("unfinished");
     assert_eq!(bench.pass(99), Some(1));
     assert!(bench.answers().is_empty());
@@ -117,8 +117,8 @@ fn a_scheduled_job_is_handed_out_when_its_time_comes() {
 fn the_longest_waiter_gets_the_job_and_those_who_went_get_none() {
     let bench = Bench::new();
     let tickets: Vec<_> = (1..=4).map(|connection| bench.wait(connection, "q", 60_000)).collect();
-    bench.engine.connection_gone(ConnectionId(1), Some(tickets[0]));
-    bench.engine.cancel_wait(&bench.caller(3), tickets[2]);
+    bench.engine.waits().connection_gone(ConnectionId(1), Some(tickets[0]));
+    bench.engine.waits().cancel(&bench.caller(3), tickets[2]);
     let (first, second) = (bench.add("q", b"1"), bench.add("q", b"2"));
     let handed: Vec<_> = bench
         .answers()
@@ -140,11 +140,11 @@ fn a_bound_lease_ends_with_its_connection() {
     let id = bench.add("q", b"x");
     let mut bound = wish("q");
     (bound.bound, bound.holder) = (true, 5);
-    let reply = bench.engine.lease(&bench.caller(5), bound, 0).expect("no refusal");
+    let reply = bench.engine.leases().take(&bench.caller(5), bound, 0).expect("no refusal");
     assert!(matches!(reply, LeaseReply::Leased(..)));
-    bench.engine.connection_gone(ConnectionId(4), None);
+    bench.engine.waits().connection_gone(ConnectionId(4), None);
     assert_eq!(bench.status(id), Some(Status::Leased));
-    bench.engine.connection_gone(ConnectionId(5), None);
+    bench.engine.waits().connection_gone(ConnectionId(5), None);
     assert_eq!(bench.status(id), Some(Status::Ready));
     bench.check_fold();
 }
@@ -154,7 +154,7 @@ fn a_wait_for_a_start_counts_again_when_the_lease_is_undone() {
     let bench = Bench::new();
     let mut submit = plain("q");
     submit.foreground = true;
-    let ticket = bench.engine.submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 300);
+    let ticket = bench.engine.jobs().submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 300);
     let ticket = ticket.expect("taken");
     bench.pass(100);
     let leased = bench.lease("q").expect("ready");
@@ -162,11 +162,11 @@ fn a_wait_for_a_start_counts_again_when_the_lease_is_undone() {
     bench.pass(1000);
     assert!(bench.answers().is_empty());
     let lease = spindle_engine::LeaseRef { job: leased.id, attempt: leased.attempt };
-    bench.engine.undo_lease(lease);
+    bench.engine.leases().undo(lease);
     bench.engine.tick_once();
     let answers = bench.answers();
     assert!(matches!(&answers[..], [(told, Answer::TimedOut)] if *told == ticket), "{answers:?}");
-    assert_eq!(bench.engine.find(JobRef::Id(leased.id)).0, None);
+    assert_eq!(bench.engine.jobs().find(JobRef::Id(leased.id)).0, None);
 }
 
 #[test]
@@ -177,13 +177,13 @@ fn the_end_of_a_foreground_job_waits_for_no_record() {
         submit.foreground = true;
         bench
             .engine
-            .submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 60_000)
+            .jobs().submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 60_000)
             .expect("taken");
         let leased = bench.lease("q").expect("ready");
         let gate = if ending == "finish" {
             bench.finish(leased.id, true, b"").expect("leased")
         } else {
-            bench.engine.delete(JobRef::Id(leased.id)).expect("there")
+            bench.engine.jobs().delete(JobRef::Id(leased.id)).expect("there")
         };
         assert!(bench.is_durable(gate), "{ending}");
         for gate in bench.gates() {
@@ -201,11 +201,11 @@ fn an_engine_that_stops_leases_nothing_more_and_tells_those_who_wait() {
     assert!(matches!(&answers[..], [(told, Answer::TimedOut)] if *told == ticket));
     assert!(bench.lease("q").is_none());
     // What is logged outlives the server; what lives in memory would be lost.
-    let (id, _) = bench.engine.submit(new_job(plain("q"), b"x")).unwrap();
+    let (id, _) = bench.engine.jobs().submit(new_job(plain("q"), b"x")).unwrap();
     assert_eq!(bench.status(id), Some(Status::Ready));
     let mut foreground = plain("q");
     foreground.foreground = true;
-    let refused = bench.engine.submit_and_wait(&bench.caller(1), new_job(foreground, b"x"), 1_000);
+    let refused = bench.engine.jobs().submit_and_wait(&bench.caller(1), new_job(foreground, b"x"), 1_000);
     assert!(matches!(refused, Err(Refused::Stopping)));
 }
 
@@ -218,12 +218,12 @@ fn a_foreground_job_that_somebody_waits_for_again_outlives_its_lease() {
         submit.ttr_ms = Some(1_000);
         bench
             .engine
-            .submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 60_000)
+            .jobs().submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 60_000)
             .expect("room");
         let job = bench.lease("q").expect("it is ready");
-        bench.engine.connection_gone(ConnectionId(1), None);
+        bench.engine.waits().connection_gone(ConnectionId(1), None);
         if waits_again {
-            let wait = bench.engine.wait_for_result(&bench.caller(2), job.id, 60_000, false);
+            let wait = bench.engine.waits().for_result(&bench.caller(2), job.id, 60_000, false);
             assert!(wait.expect("room").is_some());
         }
         bench.pass(1_001);

@@ -18,7 +18,7 @@ use crate::harness::{Bench, plain, wish};
 
 fn asleep(bench: &Bench, connection: u64, queues: &[&str]) -> Ticket {
     let queues = queues.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();
-    match bench.engine.sleep(&bench.caller(connection), queues, u32::MAX).unwrap() {
+    match bench.engine.waits().sleep(&bench.caller(connection), queues, u32::MAX).unwrap() {
         Slept::Asleep(ticket) => ticket,
         Slept::Called => panic!("expected to sleep and was called"),
     }
@@ -28,7 +28,7 @@ fn asleep(bench: &Bench, connection: u64, queues: &[&str]) -> Ticket {
 fn grab(bench: &Bench, connection: u64, queues: &[&str]) -> Option<JobId> {
     let queues = queues.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();
     let wish = Lease { queues, ..wish("") };
-    match bench.engine.lease(&bench.caller(connection), wish, 0).unwrap() {
+    match bench.engine.leases().take(&bench.caller(connection), wish, 0).unwrap() {
         LeaseReply::Leased(job, _) => Some(job.id),
         LeaseReply::Nothing(_) => None,
         LeaseReply::Waiting(_) => panic!("no wait was asked for"),
@@ -50,7 +50,7 @@ fn heard(bench: &Bench) -> (Vec<Ticket>, Vec<(Ticket, JobId)>) {
 
 fn limit(bench: &Bench, matcher: Matcher, running_max: u64) {
     let spec = ConstraintSpec { matcher, rate: None, running_max: Some(running_max) };
-    bench.engine.put_constraint("limit", &spec, Expected::Any).unwrap();
+    bench.engine.constraints().put("limit", &spec, Expected::Any).unwrap();
 }
 
 fn in_queue(name: &'static str) -> Matcher {
@@ -60,7 +60,7 @@ fn in_queue(name: &'static str) -> Matcher {
 
 fn of_user(bench: &Bench, user: &str) -> JobId {
     let payload = Bytes::from(format!(r#"{{"user":"{user}"}}"#));
-    bench.engine.submit(NewJob { submit: plain("q"), payload, kind: Type::Json }).unwrap().0
+    bench.engine.jobs().submit(NewJob { submit: plain("q"), payload, kind: Type::Json }).unwrap().0
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn who_did_not_come_is_called_after_all_who_wait_until_it_comes_again() {
         // It is called for what nobody waits for, and reserves nothing.
         let job = bench.add("q", b"x");
         assert_eq!(heard(&bench), (vec![sleeper], vec![]));
-        let reply = bench.engine.lease(&bench.caller(2), wish("q"), 60_000).unwrap();
+        let reply = bench.engine.leases().take(&bench.caller(2), wish("q"), 60_000).unwrap();
         assert!(matches!(reply, LeaseReply::Leased(leased, _) if leased.id == job));
         // It has come, be it in vain.
         assert_eq!(grab(&bench, 1, &["q"]), None);
@@ -155,7 +155,7 @@ fn those_who_wait_leave_no_more_than_sleepers_were_called_for() {
     let sleeper = asleep(&bench, 1, &["q"]);
     let jobs = [bench.add("q", b"1"), bench.add("q", b"2")];
     assert_eq!(heard(&bench), (vec![sleeper], vec![]));
-    let reply = bench.engine.lease(&bench.caller(2), wish("q"), 1000).unwrap();
+    let reply = bench.engine.leases().take(&bench.caller(2), wish("q"), 1000).unwrap();
     assert!(matches!(reply, LeaseReply::Leased(job, _) if job.id == jobs[0]));
     let waiter = bench.wait(2, "q", 1000);
     let third = bench.add("q", b"3");
@@ -177,7 +177,7 @@ fn what_the_called_one_leaves_goes_to_those_who_wait_at_once() {
         };
         assert_eq!(heard(&bench), (vec![sleeper], vec![]), "{case}");
         match case {
-            "it is gone" => bench.engine.connection_gone(ConnectionId(1), None),
+            "it is gone" => bench.engine.waits().connection_gone(ConnectionId(1), None),
             "it takes another job" => assert!(grab(&bench, 1, &["other", "q"]).is_some()),
             _ => assert_eq!(grab(&bench, 1, &["nothing"]), None),
         }
@@ -254,7 +254,7 @@ fn a_limit_over_several_queues_is_left_in_all_of_them() {
     bench.add("q", b"x");
     let left = bench.add("r", b"x");
     assert_eq!(heard(&bench), (vec![sleeper], vec![]));
-    bench.engine.connection_gone(ConnectionId(1), None);
+    bench.engine.waits().connection_gone(ConnectionId(1), None);
     assert_eq!(heard(&bench), (vec![], vec![(waiter, left)]));
 }
 
@@ -263,18 +263,18 @@ fn a_sleeper_keeps_its_turn_while_it_learns_and_forgets_queues() {
     let bench = Bench::new();
     let (first, second) = (asleep(&bench, 1, &["p"]), asleep(&bench, 2, &["q"]));
     let name = |name: &'static str| Bytes::from_static(name.as_bytes());
-    assert_eq!(bench.engine.sleep_also(first, name("q")), Ok(Slept::Asleep(first)));
+    assert_eq!(bench.engine.waits().sleep_also(first, name("q")), Ok(Slept::Asleep(first)));
     bench.add("q", b"x");
     assert_eq!(heard(&bench).0, [first]);
     // Its call is on its way.
-    assert_eq!(bench.engine.sleep_also(first, name("r")), Ok(Slept::Asleep(first)));
+    assert_eq!(bench.engine.waits().sleep_also(first, name("r")), Ok(Slept::Asleep(first)));
     assert_eq!(grab(&bench, 1, &["q"]).map(|_| ()), Some(()));
-    bench.engine.sleep_without(second, &name("q"));
+    bench.engine.waits().sleep_without(second, &name("q"));
     bench.add("q", b"x");
     assert_eq!(heard(&bench).0, []);
-    assert_eq!(bench.engine.sleep_also(second, name("q")), Ok(Slept::Called));
+    assert_eq!(bench.engine.waits().sleep_also(second, name("q")), Ok(Slept::Called));
     assert_eq!(grab(&bench, 2, &["q"]).map(|_| ()), Some(()));
-    bench.engine.connection_gone(ConnectionId(2), None);
+    bench.engine.waits().connection_gone(ConnectionId(2), None);
     bench.add("q", b"x");
     assert_eq!(heard(&bench).0, []);
 }
@@ -318,14 +318,14 @@ impl Fleet {
     fn ask(&mut self, worker: u64) {
         let caller = self.bench.caller(worker);
         let wait_ms = if self.sleepers.contains(&worker) { 0 } else { 60_000 };
-        match self.bench.engine.lease(&caller, wish(self.queue), wait_ms).unwrap() {
+        match self.bench.engine.leases().take(&caller, wish(self.queue), wait_ms).unwrap() {
             LeaseReply::Leased(job, _) => self.begin(worker, job.id),
             LeaseReply::Waiting(ticket) => {
                 self.tickets.insert(ticket, worker);
             }
             LeaseReply::Nothing(_) => {
                 let queues = vec![Bytes::from_static(self.queue.as_bytes())];
-                match self.bench.engine.sleep(&caller, queues, u32::MAX).unwrap() {
+                match self.bench.engine.waits().sleep(&caller, queues, u32::MAX).unwrap() {
                     Slept::Called => self.coming.push(worker),
                     Slept::Asleep(ticket) => {
                         self.tickets.insert(ticket, worker);
@@ -420,7 +420,7 @@ fn a_sleeper_has_its_share_of_a_queue_with_a_rate() {
     let bench = Bench::new();
     let rate = Some(Rate { count: 1, per_ms: 10, burst: 1 });
     let spec = ConstraintSpec { matcher: in_queue("q"), rate, running_max: None };
-    bench.engine.put_constraint("rate", &spec, Expected::Any).unwrap();
+    bench.engine.constraints().put("rate", &spec, Expected::Any).unwrap();
     add_many(&bench, 1000);
     let done = Fleet::new(bench, 1, 1, 3).run(3000, None);
     is_shared(&done, 270);

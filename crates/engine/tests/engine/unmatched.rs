@@ -99,7 +99,7 @@ fn what_holds_a_job_back_says_that_it_is_still_to_be_matched() {
     put(&bench, "free", &no_free(QueuePattern::Any));
     let held = |id: JobId| {
         let image = bench.image(id);
-        let held = bench.engine.look(|state| held_back(state, &image, START_MS));
+        let held = bench.engine.inspect(|state| held_back(state, &image, START_MS));
         held.into_iter().map(|held| (held.running_max, held.unmatched)).collect::<Vec<_>>()
     };
     assert_eq!(held(ids[0]), [(Some(0), true)]);
@@ -119,7 +119,7 @@ fn a_stop_that_is_lifted_or_loosened_in_the_middle_lets_everything_go() {
         if loosened {
             put(&bench, "free", &few(free_plan(), 1));
         } else {
-            bench.engine.remove_constraint("free", Expected::Any).expect("it is there");
+            bench.engine.constraints().remove("free", Expected::Any).expect("it is there");
         }
         assert_eq!(bench.handed().map(|(handed, _)| handed), Some(ticket), "{loosened}");
         relabel(&bench);
@@ -134,7 +134,7 @@ fn a_stop_put_again_over_jobs_that_are_matched_holds_nobody_else_up() {
     put(&bench, "free", &few(Matcher { queue: QueuePattern::Any, ..free_plan() }, 5));
     relabel(&bench);
     put(&bench, "free", &no_free(QueuePattern::Any));
-    assert!(!bench.engine.look(spindle_core::State::has_unmatched));
+    assert!(!bench.engine.inspect(spindle_core::State::has_unmatched));
     let leased = std::iter::from_fn(|| bench.lease("q")).count() as u64;
     assert_eq!(leased, JOBS / 3);
 }
@@ -152,7 +152,7 @@ fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_lef
         let noise = crate::harness::noise(1, 2_000);
         while bench
             .engine
-            .submit(crate::harness::new_job(crate::harness::plain("r"), &noise))
+            .jobs().submit(crate::harness::new_job(crate::harness::plain("r"), &noise))
             .is_ok()
         {
             bench.commit();
@@ -174,7 +174,7 @@ fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_lef
             bench.commit();
         }
         assert!(log.room_bytes() > 8 << 10, "{} bytes left", log.room_bytes());
-        bench.engine.remove_constraint("free", Expected::Any).expect("it is there");
+        bench.engine.constraints().remove("free", Expected::Any).expect("it is there");
         assert!(bench.lease("q").is_some());
         bench.commit();
     }
@@ -195,7 +195,7 @@ fn the_core_reads_the_same_queues_out_of_a_matcher_as_the_engine() {
         assert_eq!((mail, bill), (false, name != "any"), "{name}");
         relabel(&bench);
         assert!(numbers(&bench, bench.add("mail", b"")).is_empty(), "bytes have no fields");
-        bench.engine.remove_constraint(name, Expected::Any).expect("it is there");
+        bench.engine.constraints().remove(name, Expected::Any).expect("it is there");
         relabel(&bench);
     }
 }

@@ -23,7 +23,7 @@ fn created() -> Submit {
 fn note(bench: &Bench, id: JobId, event: &str) -> Gate {
     let event = Bytes::copy_from_slice(event.as_bytes());
     let update = JobUpdate { state: None, event };
-    match bench.engine.update(id, None, |_| Ok::<_, ()>(update.clone())) {
+    match bench.engine.jobs().update(id, None, |_| Ok::<_, ()>(update.clone())) {
         Ok(Updated::Done(_, gate)) => gate,
         other => panic!("{other:?}"),
     }
@@ -35,7 +35,7 @@ fn set(bench: &Bench, id: JobId, revision: Option<u32>) -> Result<Gate, Rejectio
         let event = [b"from ", &old[..]].concat().into();
         Ok::<_, ()>(JobUpdate { state: Some(Bytes::from_static(b"[\"NEXT\"]")), event })
     };
-    match bench.engine.update(id, revision, compose) {
+    match bench.engine.jobs().update(id, revision, compose) {
         Ok(Updated::Done(_, gate)) => Ok(gate),
         Err(Refused::Rejected(rejection, _)) => Err(rejection),
         other => panic!("{other:?}"),
@@ -47,7 +47,7 @@ fn events(bench: &Bench, id: JobId) -> Vec<Bytes> {
     let image = bench.image(id);
     let mut events = Vec::new();
     for index in 0..image.options().pages.len() {
-        let page = bench.engine.event_page(id, index).expect("the log can be read");
+        let page = bench.engine.jobs().event_page(id, index).expect("the log can be read");
         events.extend(page.expect("the page is there"));
     }
     events.extend(image.options().events.iter().cloned());
@@ -76,7 +76,7 @@ fn what_the_door_declines_changes_nothing() {
     let bench = Bench::new();
     let id = bench.submit(created(), b"{}");
     let revision = bench.image(id).revision;
-    let declined = bench.engine.update(id, None, |before| match before.origin {
+    let declined = bench.engine.jobs().update(id, None, |before| match before.origin {
         Origin::Jobq => Err("no"),
         _ => Ok(JobUpdate { state: None, event: Bytes::new() }),
     });
@@ -105,7 +105,7 @@ fn pages_of_events_are_carried_once_each_and_outlive_trims_and_restarts() {
     assert_eq!(pages_then.len(), 4);
     for n in 0..400 {
         let other = bench.add("other", &noise(n, 2_000));
-        bench.engine.delete(JobRef::Id(other)).unwrap();
+        bench.engine.jobs().delete(JobRef::Id(other)).unwrap();
         bench.commit();
     }
     bench.compaction();
@@ -160,21 +160,21 @@ fn changes_of_jobqs_jobs_are_told_once_and_those_of_others_never() {
     let bench = Bench::new();
     let ids: Vec<JobId> = (0..4).map(|_| bench.submit(created(), b"{}")).collect();
     let foreign = bench.add("mail", b"");
-    let changes = bench.engine.jobq_changes();
+    let changes = bench.engine.replica().changes();
     assert!(!bench.is_durable(changes.gate), "an answer made of it waits");
     let all: Vec<(u64, &str)> = ids.iter().map(|id| (id.0, "new")).collect();
     assert_eq!(told(changes), all);
-    assert_eq!(told(bench.engine.jobq_changes()), []);
+    assert_eq!(told(bench.engine.replica().changes()), []);
     set(&bench, ids[1], None).unwrap();
     note(&bench, ids[1], "again");
     note(&bench, foreign, "not ours");
-    bench.engine.delete(JobRef::Id(ids[0])).unwrap();
-    bench.engine.delete(JobRef::Id(foreign)).unwrap();
+    bench.engine.jobs().delete(JobRef::Id(ids[0])).unwrap();
+    bench.engine.jobs().delete(JobRef::Id(foreign)).unwrap();
     bench.finish(ids[3], true, b"").unwrap();
     let expected = [(ids[0].0, "gone"), (ids[1].0, "changed"), (ids[3].0, "finished")];
-    assert_eq!(told(bench.engine.jobq_changes()), expected);
-    bench.engine.jobq_restart_changes();
-    let again = bench.engine.jobq_changes();
+    assert_eq!(told(bench.engine.replica().changes()), expected);
+    bench.engine.replica().restart();
+    let again = bench.engine.replica().changes();
     assert!(again.restart);
     let expected = [(ids[1].0, "new"), (ids[2].0, "new"), (ids[3].0, "finished")];
     assert_eq!(told(again), expected);
@@ -189,7 +189,7 @@ fn a_started_engine_tells_all_jobs_in_slices() {
     let bench = bench.restart(&disk);
     let mut seen = Vec::new();
     loop {
-        let slice = bench.engine.jobq_changes();
+        let slice = bench.engine.replica().changes();
         let more = slice.more;
         assert!(slice.changes.len() <= 256);
         seen.extend(told(slice).into_iter().map(|(id, _)| id));
@@ -200,7 +200,7 @@ fn a_started_engine_tells_all_jobs_in_slices() {
         set(&bench, JobId(ids[0]), None).unwrap();
     }
     assert_eq!(seen, ids);
-    assert_eq!(told(bench.engine.jobq_changes()), [(ids[0], "changed")]);
+    assert_eq!(told(bench.engine.replica().changes()), [(ids[0], "changed")]);
 }
 
 #[test]
@@ -210,13 +210,13 @@ fn an_event_of_a_finished_job_is_in_the_log() {
     let id = bench.submit(plain("mail"), b"payload");
     bench.finish(id, true, b"result").unwrap();
     let event = Bytes::from_static(b"late");
-    let (_, gate) = bench.engine.add_event_to_finished(id, &event).unwrap().unwrap();
+    let (_, gate) = bench.engine.jobs().add_event_to_finished(id, &event).unwrap().unwrap();
     assert!(!bench.is_durable(gate));
     bench.check_fold();
     let bench = bench.restart(&disk);
     assert_eq!(events(&bench, id), ["late"]);
     assert_eq!((bench.payload(id), bench.result(id)), ("payload".into(), "result".into()));
     let live = bench.add("mail", b"");
-    let refused = bench.engine.add_event_to_finished(live, &event).unwrap();
+    let refused = bench.engine.jobs().add_event_to_finished(live, &event).unwrap();
     assert!(matches!(refused, Err(Refused::Rejected(Rejection::NotFound, _))), "{refused:?}");
 }

@@ -11,7 +11,7 @@ use crate::harness::{Bench, plain};
 
 fn sleep(bench: &Bench, connection: u64, queues: &[&str]) -> Slept {
     let queues = queues.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();
-    bench.engine.sleep(&bench.caller(connection), queues, u32::MAX).unwrap()
+    bench.engine.waits().sleep(&bench.caller(connection), queues, u32::MAX).unwrap()
 }
 
 fn asleep(bench: &Bench, connection: u64, queues: &[&str]) -> Ticket {
@@ -118,8 +118,8 @@ fn a_job_that_cannot_be_leased_calls_nobody_until_it_can() {
 fn who_has_risen_or_gone_is_not_called() {
     let bench = Bench::new();
     let (a, _) = (asleep(&bench, 1, &["q"]), asleep(&bench, 2, &["q"]));
-    bench.engine.cancel_wait(&bench.caller(1), a);
-    bench.engine.connection_gone(ConnectionId(2), None);
+    bench.engine.waits().cancel(&bench.caller(1), a);
+    bench.engine.waits().connection_gone(ConnectionId(2), None);
     let third = asleep(&bench, 3, &["q"]);
     bench.add("q", b"1");
     assert_eq!(called(&bench), [third]);

@@ -18,14 +18,14 @@ fn foreground(bench: &Bench, connection: u64, queue: &str, payload: &[u8]) -> Jo
     submit.foreground = true;
     submit.origin = Origin::Gearman;
     let watcher = bench.caller(connection);
-    bench.engine.submit_or_join(Some(&watcher), new_job(submit, payload)).unwrap()
+    bench.engine.jobs().submit_or_join(Some(&watcher), new_job(submit, payload)).unwrap()
 }
 
 /// Leases as Gearman does: bound to this connection.
 fn grab(bench: &Bench, connection: u64, queue: &str) -> Option<LeasedJob> {
     let mut wish = wish(queue);
     (wish.holder, wish.bound, wish.door) = (connection, true, Origin::Gearman);
-    match bench.engine.lease(&bench.caller(connection), wish, 0).unwrap() {
+    match bench.engine.leases().take(&bench.caller(connection), wish, 0).unwrap() {
         LeaseReply::Leased(job, _) => Some(*job),
         _ => None,
     }
@@ -66,7 +66,7 @@ fn end(bench: &Bench) -> Vec<(Ticket, Status, Bytes, u32)> {
     let told = |answer| match answer {
         Answer::Ended { image, streamed_bytes } => {
             let place = image.outcome.as_ref().and_then(|outcome| outcome.bytes.clone());
-            let bytes = place.map(|place| bench.engine.bytes(&place).unwrap());
+            let bytes = place.map(|place| bench.engine.jobs().bytes(&place).unwrap());
             (image.status(), bytes.unwrap_or_default(), streamed_bytes)
         }
         other => panic!("expected an end and got {other:?}"),
@@ -79,19 +79,19 @@ fn end(bench: &Bench) -> Vec<(Ticket, Status, Bytes, u32)> {
 fn every_watcher_hears_all_news_and_the_end_once() {
     let bench = Bench::new();
     let first = foreground(&bench, 1, "q", b"work");
-    let second = bench.engine.watch(&bench.caller(2), first.job).unwrap().unwrap();
+    let second = bench.engine.waits().watch(&bench.caller(2), first.job).unwrap().unwrap();
     let first_ticket = first.watch.unwrap();
     let job = grab(&bench, 9, "q").unwrap();
-    bench.engine.report(claim(&job), progress("1", "10")).unwrap();
-    bench.engine.report(claim(&job), News::Warning(Bytes::from_static(b"hot"))).unwrap();
+    bench.engine.leases().report(claim(&job), progress("1", "10")).unwrap();
+    bench.engine.leases().report(claim(&job), News::Warning(Bytes::from_static(b"hot"))).unwrap();
     let told = news(&bench);
     assert_eq!(told.len(), 4);
     assert_eq!(told[0], (first_ticket, progress("1", "10")));
     assert_eq!(told[1], (second, progress("1", "10")));
-    bench.engine.finish(claim(&job), done(b"result"), Type::Bytes).unwrap();
+    bench.engine.leases().finish(claim(&job), done(b"result"), Type::Bytes).unwrap();
     let expected = |ticket| (ticket, Status::Done, Bytes::from_static(b"result"), 0);
     assert_eq!(end(&bench), [expected(first_ticket), expected(second)]);
-    let late = bench.engine.report(claim(&job), progress("2", "10"));
+    let late = bench.engine.leases().report(claim(&job), progress("2", "10"));
     assert!(matches!(late, Err(Refused::Rejected(Rejection::NotHeld, _))), "{late:?}");
     assert!(bench.answers().is_empty());
 }
@@ -106,11 +106,11 @@ fn only_the_live_lease_may_tell_something() {
         Claim::Token { id: job.id, epoch: job.epoch + 1, attempt: job.attempt },
         Claim::Token { id: JobId(999), epoch: job.epoch, attempt: 1 },
     ] {
-        let told = bench.engine.report(wrong, progress("1", "2"));
+        let told = bench.engine.leases().report(wrong, progress("1", "2"));
         assert!(matches!(told, Err(Refused::Rejected(..))), "{told:?}");
     }
     assert!(bench.answers().is_empty());
-    let (progress, _) = bench.engine.progress(JobRef::Id(joined.job));
+    let (progress, _) = bench.engine.waits().progress(JobRef::Id(joined.job));
     let progress = progress.unwrap();
     assert_eq!((progress.status, &progress.numerator[..]), (Status::Leased, &b""[..]));
 }
@@ -120,12 +120,12 @@ fn progress_stands_until_the_lease_ends() {
     let bench = Bench::new();
     let joined = foreground(&bench, 1, "q", b"work");
     let job = grab(&bench, 9, "q").unwrap();
-    bench.engine.report(claim(&job), progress("3", "7")).unwrap();
-    let progress = bench.engine.progress(JobRef::Id(joined.job)).0.unwrap();
+    bench.engine.leases().report(claim(&job), progress("3", "7")).unwrap();
+    let progress = bench.engine.waits().progress(JobRef::Id(joined.job)).0.unwrap();
     assert_eq!((&progress.numerator[..], &progress.denominator[..]), (&b"3"[..], &b"7"[..]));
     assert_eq!(progress.waiting, 1);
-    bench.engine.connection_gone(ConnectionId(9), None);
-    let progress = bench.engine.progress(JobRef::Id(joined.job)).0.unwrap();
+    bench.engine.waits().connection_gone(ConnectionId(9), None);
+    let progress = bench.engine.waits().progress(JobRef::Id(joined.job)).0.unwrap();
     assert_eq!((progress.status, &progress.numerator[..]), (Status::Ready, &b""[..]));
     let too_long = News::Progress {
         numerator: vec![b'1'; 65].into(),
@@ -133,20 +133,20 @@ fn progress_stands_until_the_lease_ends() {
         remaining_s: 0,
     };
     let job = grab(&bench, 9, "q").unwrap();
-    assert!(bench.engine.report(claim(&job), too_long).is_err());
+    assert!(bench.engine.leases().report(claim(&job), too_long).is_err());
 }
 
 #[test]
 fn pieces_of_a_result_stand_before_its_end_for_those_who_read_it_later() {
     let bench = Bench::new();
     let id = bench.add("q", b"work");
-    let watch = bench.engine.watch(&bench.caller(1), id).unwrap().unwrap();
-    let result = bench.engine.wait_for_result(&bench.caller(2), id, 1000, false).unwrap().unwrap();
+    let watch = bench.engine.waits().watch(&bench.caller(1), id).unwrap().unwrap();
+    let result = bench.engine.waits().for_result(&bench.caller(2), id, 1000, false).unwrap().unwrap();
     let job = grab(&bench, 9, "q").unwrap();
-    bench.engine.report(claim(&job), data(b"one ")).unwrap();
-    bench.engine.report(claim(&job), data(b"two ")).unwrap();
+    bench.engine.leases().report(claim(&job), data(b"one ")).unwrap();
+    bench.engine.leases().report(claim(&job), data(b"two ")).unwrap();
     assert_eq!(news(&bench), [(watch, data(b"one ")), (watch, data(b"two "))]);
-    bench.engine.finish_streamed(claim(&job), done(b"three"), Type::Bytes).unwrap();
+    bench.engine.leases().finish_streamed(claim(&job), done(b"three"), Type::Bytes).unwrap();
     match &bench.answers()[..] {
         [(a, Answer::Ended { image, streamed_bytes: 8 }), (b, Answer::Finished(same))] => {
             assert_eq!((*a, *b, image.id), (watch, result, same.id));
@@ -162,10 +162,10 @@ fn pieces_of_an_attempt_that_was_lost_are_not_in_the_result_of_the_next() {
     let bench = Bench::new();
     let id = bench.add("q", b"work");
     let job = grab(&bench, 9, "q").unwrap();
-    bench.engine.report(claim(&job), data(b"lost ")).unwrap();
-    bench.engine.connection_gone(ConnectionId(9), None);
+    bench.engine.leases().report(claim(&job), data(b"lost ")).unwrap();
+    bench.engine.waits().connection_gone(ConnectionId(9), None);
     let job = grab(&bench, 8, "q").unwrap();
-    bench.engine.finish_streamed(claim(&job), done(b"whole"), Type::Bytes).unwrap();
+    bench.engine.leases().finish_streamed(claim(&job), done(b"whole"), Type::Bytes).unwrap();
     assert_eq!(bench.result(id), "whole");
 }
 
@@ -174,13 +174,13 @@ fn pieces_over_the_limit_are_told_but_not_kept() {
     let options = Options { payload_bytes_max: 10, ..Options::default() };
     let bench = Bench::on(std::sync::Arc::new(spindle_log::MemoryLog::new()), 1, options);
     let id = bench.add("q", b"work");
-    bench.engine.watch(&bench.caller(1), id).unwrap().unwrap();
+    bench.engine.waits().watch(&bench.caller(1), id).unwrap().unwrap();
     let job = grab(&bench, 9, "q").unwrap();
     for piece in [&b"12345678"[..], b"abc", b"9"] {
-        bench.engine.report(claim(&job), News::Data(Bytes::from_static(piece))).unwrap();
+        bench.engine.leases().report(claim(&job), News::Data(Bytes::from_static(piece))).unwrap();
     }
     assert_eq!(news(&bench).len(), 3);
-    bench.engine.finish_streamed(claim(&job), done(b"END"), Type::Bytes).unwrap();
+    bench.engine.leases().finish_streamed(claim(&job), done(b"END"), Type::Bytes).unwrap();
     // What was left out stays out, also what would have had room behind it.
     assert_eq!(bench.result(id), "12345678EN");
 }
@@ -189,12 +189,12 @@ fn pieces_over_the_limit_are_told_but_not_kept() {
 fn a_watched_end_waits_for_its_record_and_a_foreground_one_for_nothing() {
     let bench = Bench::new();
     let id = bench.add("q", b"work");
-    bench.engine.watch(&bench.caller(1), id).unwrap().unwrap();
+    bench.engine.waits().watch(&bench.caller(1), id).unwrap().unwrap();
     foreground(&bench, 1, "f", b"work");
     bench.commit();
     for queue in ["q", "f"] {
         let job = grab(&bench, 9, queue).unwrap();
-        bench.engine.finish(claim(&job), done(b"r"), Type::Bytes).unwrap();
+        bench.engine.leases().finish(claim(&job), done(b"r"), Type::Bytes).unwrap();
     }
     let gates = bench.gates();
     assert_eq!(gates.len(), 2);
@@ -208,21 +208,21 @@ fn a_watched_end_waits_for_its_record_and_a_foreground_one_for_nothing() {
 fn an_unstarted_foreground_job_goes_with_its_last_watcher_and_a_started_one_runs_on() {
     let bench = Bench::new();
     let unstarted = foreground(&bench, 1, "q", b"a").job;
-    let second = bench.engine.watch(&bench.caller(2), unstarted).unwrap().unwrap();
-    bench.engine.connection_gone(ConnectionId(1), None);
+    let second = bench.engine.waits().watch(&bench.caller(2), unstarted).unwrap().unwrap();
+    bench.engine.waits().connection_gone(ConnectionId(1), None);
     assert_eq!(bench.status(unstarted), Some(Status::Ready));
-    bench.engine.cancel_wait(&bench.caller(2), second);
+    bench.engine.waits().cancel(&bench.caller(2), second);
     assert_eq!(bench.status(unstarted), None);
 
     let started = foreground(&bench, 3, "q", b"b").job;
     let job = grab(&bench, 9, "q").unwrap();
-    bench.engine.connection_gone(ConnectionId(3), None);
+    bench.engine.waits().connection_gone(ConnectionId(3), None);
     assert_eq!(bench.status(started), Some(Status::Leased));
-    bench.engine.report(claim(&job), progress("1", "2")).unwrap();
-    let (lines, next) = bench.engine.job_lines(JobId(0));
+    bench.engine.leases().report(claim(&job), progress("1", "2")).unwrap();
+    let (lines, next) = bench.engine.jobs().lines(JobId(0));
     assert_eq!((lines.len(), lines[0].abandoned, next), (1, true, None));
     // Not given out again.
-    bench.engine.connection_gone(ConnectionId(9), None);
+    bench.engine.waits().connection_gone(ConnectionId(9), None);
     assert_eq!(bench.status(started), None);
     assert!(bench.answers().is_empty());
 }
@@ -232,9 +232,9 @@ fn somebody_who_comes_back_to_a_running_job_keeps_it_alive() {
     let bench = Bench::new();
     let started = foreground(&bench, 3, "q", b"b").job;
     grab(&bench, 9, "q").unwrap();
-    bench.engine.connection_gone(ConnectionId(3), None);
-    bench.engine.watch(&bench.caller(4), started).unwrap().unwrap();
-    bench.engine.connection_gone(ConnectionId(9), None);
+    bench.engine.waits().connection_gone(ConnectionId(3), None);
+    bench.engine.waits().watch(&bench.caller(4), started).unwrap().unwrap();
+    bench.engine.waits().connection_gone(ConnectionId(9), None);
     assert_eq!(bench.status(started), Some(Status::Ready));
 }
 
@@ -243,7 +243,7 @@ fn watchers_hear_that_a_job_was_deleted_or_cancelled() {
     let bench = Bench::new();
     let (deleted, cancelled) = (bench.add("q", b"a"), bench.add("q", b"b"));
     for id in [deleted, cancelled] {
-        bench.engine.watch(&bench.caller(1), id).unwrap().unwrap();
+        bench.engine.waits().watch(&bench.caller(1), id).unwrap().unwrap();
     }
     bench.execute(Command::Delete { id: deleted, cause: Cause::Deleted });
     bench.execute(Command::Cancel { id: cancelled });
@@ -254,5 +254,5 @@ fn watchers_hear_that_a_job_was_deleted_or_cancelled() {
         }
         other => panic!("expected two ends and got {other:?}"),
     }
-    assert!(bench.engine.watch(&bench.caller(1), cancelled).unwrap().is_none());
+    assert!(bench.engine.waits().watch(&bench.caller(1), cancelled).unwrap().is_none());
 }

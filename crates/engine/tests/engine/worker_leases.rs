@@ -10,7 +10,7 @@ use crate::harness::{Bench, wish};
 fn lease(bench: &Bench, worker: &'static str) -> JobId {
     let mut wish = wish("mail");
     wish.worker = worker.into();
-    match bench.engine.lease(&bench.caller(1), wish, 0) {
+    match bench.engine.leases().take(&bench.caller(1), wish, 0) {
         Ok(LeaseReply::Leased(job, _)) => job.id,
         other => panic!("{other:?}"),
     }
@@ -29,13 +29,13 @@ fn a_claim_is_told_only_to_who_holds_the_lease_also_after_a_restart() {
     bench.commit();
     let bench = bench.restart(&disk);
     for (job, worker) in [(held, "b"), (ready, "a"), (JobId(99), "a")] {
-        assert_eq!(bench.engine.claim_of(job, is(worker)).0, None, "{job} {worker}");
+        assert_eq!(bench.engine.leases().claim_of(job, is(worker)).0, None, "{job} {worker}");
     }
-    assert_eq!(bench.engine.still_held(&[ready, held], is("a")), [held]);
-    let claim = bench.engine.claim_of(held, is("a")).0.unwrap();
+    assert_eq!(bench.engine.leases().still_held(&[ready, held], is("a")), [held]);
+    let claim = bench.engine.leases().claim_of(held, is("a")).0.unwrap();
     let done = WorkResult { success: true, ..WorkResult::default() };
-    bench.engine.finish(claim, done, spindle_core::Type::Bytes).unwrap();
-    assert_eq!(bench.engine.claim_of(held, is("a")).0, None);
+    bench.engine.leases().finish(claim, done, spindle_core::Type::Bytes).unwrap();
+    assert_eq!(bench.engine.leases().claim_of(held, is("a")).0, None);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_lost_holder_loses_its_own_leases_and_no_others() {
     let bench = Bench::new();
     let jobs = [bench.add("mail", b"1"), bench.add("mail", b"2")];
     assert_eq!([lease(&bench, "a"), lease(&bench, "b")], jobs);
-    let gate = bench.engine.holder_lost(&jobs, is("a")).unwrap();
+    let gate = bench.engine.leases().worker_lost(&jobs, is("a")).unwrap();
     assert!(!bench.is_durable(gate));
     assert_eq!(jobs.map(|job| bench.status(job)), [Some(Status::Ready), Some(Status::Leased)]);
     assert_eq!(bench.image(jobs[0]).attempts, 1, "the attempt counts");
@@ -54,7 +54,7 @@ fn a_lost_holder_loses_its_own_leases_and_no_others() {
 #[test]
 fn only_a_job_that_waits_is_deleted_as_waiting() {
     let bench = Bench::new();
-    let delete = |job| bench.engine.delete_waiting(JobRef::Id(job));
+    let delete = |job| bench.engine.jobs().delete_waiting(JobRef::Id(job));
     let waiting = bench.add("mail", b"1");
     delete(waiting).unwrap();
     assert_eq!(bench.status(waiting), None);

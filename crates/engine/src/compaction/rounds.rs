@@ -1,5 +1,5 @@
-//! Carry-forward: what still lives in the oldest part of the log is told again at its end, then the
-//! old part goes. No snapshots: the log never holds much more than twice what lives in it.
+//! Rounds of compaction, one bounded step at a time: jobs, then everything else that lives, then the
+//! trim.
 
 use bytes::Bytes;
 use spindle_core::command::Compact;
@@ -7,59 +7,26 @@ use spindle_core::job::Cause;
 use spindle_core::{BytesRef, Command, Found, JobId, JobImage, Place, Rejection, Type};
 use spindle_log::{LogError, Position, Space};
 
-use crate::door::Gate;
+use super::progress::{Round, Stage, Weighed};
+use crate::commit::Payload;
 use crate::engine::Engine;
+use crate::gate::Gate;
 use crate::inner::Inner;
 use crate::read::FetchError;
 
 /// Jobs looked at in one hold of the lock.
 const LOOKED_AT_MAX: usize = 512;
-/// What a job takes besides its payload when it is told again, with room to spare.
+/// What a job takes besides its payload when it is appended again, with room to spare.
 const IMAGE_BYTES: usize = 320;
 /// The payload and result of a finished job, whose sizes only its image knows: roughly.
 const FINISHED_BYTES: usize = 704;
 /// Below this much overhead a log is not worth rewriting, in segments.
 const SLACK_SEGMENTS: u64 = 2;
 
-/// Where a round of carry-forward stands.
-#[derive(Debug, Default)]
-pub(crate) struct Compactor {
-    round: Option<Round>,
-    weighed: Weighed,
-    /// Rounds that ended with a trim, for people and tests.
-    trims: u64,
-}
-
-/// What was last found to need the oldest part of the log. To weigh it is a walk over all jobs, and
-/// on a full disk every step asks: so an answer counts for as many steps as the walk was long.
-#[derive(Debug, Default)]
-struct Weighed {
-    target: u64,
-    bytes: usize,
-    steps_left: usize,
-}
-
 /// So many jobs may be walked over for each step of carry-forward.
 const JOBS_PER_STEP: usize = 50_000;
 
-#[derive(Debug)]
-struct Round {
-    /// Everything that needs a record below this is told again.
-    target: u64,
-    /// Jobs below this number are done.
-    from: JobId,
-    stage: Stage,
-}
-
-#[derive(Debug)]
-enum Stage {
-    Jobs,
-    Items(Vec<Compact>),
-    /// All is told; the target is trimmed to once this is durable.
-    Trim(Gate),
-}
-
-/// A job to be told again, and where its bytes are now.
+/// A job to be appended again, and where its bytes are now.
 enum Old {
     Live {
         id: JobId,
@@ -130,7 +97,7 @@ enum Walk {
 impl Engine {
     /// Does one bounded step. Returns whether there is more to do at once.
     pub fn compaction_step(&self) -> Result<bool, LogError> {
-        let mut compactor = self.shared.compaction.lock();
+        let mut compactor = self.shared.compactor.lock();
         let compactor = &mut *compactor;
         let Some(round) = compactor.round.as_mut() else {
             compactor.round = self.begin_round(&mut compactor.weighed);
@@ -171,7 +138,7 @@ impl Engine {
 
     /// Trims done since the start.
     pub fn trims(&self) -> u64 {
-        self.shared.compaction.lock().trims
+        self.shared.compactor.lock().trims
     }
 
     /// A round that began while there was room may need more of it than the reserve has: on a full
@@ -194,7 +161,7 @@ impl Engine {
         let segment_bytes = log.bytes_between(first, segment_end);
         let live = {
             let inner = self.shared.inner.lock();
-            inner.live_bytes + inner.state.finished_bytes()
+            inner.footprint.live_bytes() + inner.state.finished_bytes()
         };
         let kept = log.bytes_on_disk();
         if log.space() == Space::ReserveOnly {
@@ -221,7 +188,7 @@ impl Engine {
         Some(Round { target: target.0, from: JobId(0), stage: Stage::Jobs })
     }
 
-    /// About how many bytes must be told again to drop what is below a position.
+    /// About how many bytes must be appended again to drop what is below a position.
     fn bytes_below(&self, target: Position, weighed: &mut Weighed) -> usize {
         if weighed.target == target.0 && weighed.steps_left > 0 {
             weighed.steps_left -= 1;
@@ -234,12 +201,12 @@ impl Engine {
             bytes += old.iter().map(Old::bytes).sum::<usize>();
             from = next;
         }
-        let steps_left = self.look(|state| state.jobs_count()) / JOBS_PER_STEP;
+        let steps_left = self.shared.inner.lock().state.jobs_count() / JOBS_PER_STEP;
         *weighed = Weighed { target: target.0, bytes, steps_left };
         bytes
     }
 
-    /// Whether the rest of what must be told again may be, `bytes` of it now. On a full disk the
+    /// Whether the rest of what must be appended again may be, `bytes` of it now. On a full disk the
     /// last eighth of the reserve is for clients, who can free what carry-forward can not; only
     /// when half of what is left does for all of the rest, it is better spent on that.
     fn has_room_for(&self, bytes: usize, rest: impl FnOnce() -> usize) -> bool {
@@ -250,7 +217,7 @@ impl Engine {
         let first = log.first();
         let segment_end = log.segment_end_before(first).unwrap_or(first);
         let kept_back = log.bytes_between(first, segment_end) / 8;
-        let undurable = self.shared.inner.lock().undurable_bytes as u64;
+        let undurable = self.shared.inner.lock().batch.undurable_bytes() as u64;
         let room = log.room_bytes().saturating_sub(undurable);
         // How much is left is an estimate, what comes now is not.
         bytes as u64 + kept_back <= room || (rest().max(bytes) as u64) <= room / 2
@@ -329,7 +296,7 @@ impl Engine {
     fn give_up(&self, id: JobId, error: &FetchError) {
         tracing::error!("job {id} cannot be carried forward: {error}");
         let mut inner = self.enter();
-        inner.stats.payloads_damaged += 1;
+        inner.numbers.stats.payloads_damaged += 1;
         if inner.run(&Command::PayloadDamaged { id }).is_err() {
             inner.run(&Command::Delete { id, cause: Cause::Damaged }).ok();
         }
@@ -419,8 +386,8 @@ impl Inner {
                     // Changed, or ended: its new image may still need the bytes of the old one.
                     return self.state.status(id).map(|_| id);
                 }
-                let payload = self.compaction_bytes(payload);
-                let result = self.compaction_bytes(result);
+                let payload = self.append(payload);
+                let result = self.append(result);
                 let command = Command::Compact(Compact::Job { id, revision, payload, result });
                 match self.run(&command) {
                     Err(Rejection::Stale) => Some(id),
@@ -428,7 +395,11 @@ impl Inner {
                 }
             }
             Fetched::Page { id, place, bytes } => {
-                self.compact_page(id, place, &bytes);
+                let payload = Payload::new(bytes, place.kind());
+                let new = self.batch.place_for(payload.len(), payload.kind());
+                // Unless it is no page of the job any more.
+                let command = Command::Compact(Compact::Page { id, old: place, new });
+                self.run_with(&command, Some(&payload)).ok();
                 None
             }
             Fetched::Finished { place, mut image, payload, result, pages } => {
@@ -439,15 +410,14 @@ impl Inner {
                     Some(_) => return Some(id),
                     None => return None,
                 }
-                if let Some(place) = self.compaction_bytes(payload) {
+                if let Some(place) = self.append(payload) {
                     image.payload = Some(place);
                 }
-                if let (Some(place), Some(outcome)) =
-                    (self.compaction_bytes(result), image.outcome.as_mut())
+                if let (Some(place), Some(outcome)) = (self.append(result), image.outcome.as_mut())
                 {
                     outcome.bytes = Some(place);
                 }
-                let pages = pages.into_iter().filter_map(|page| self.compaction_bytes(Some(page)));
+                let pages = pages.into_iter().filter_map(|page| self.append(Some(page)));
                 let pages: Vec<BytesRef> = pages.collect();
                 if !pages.is_empty() {
                     image.options_mut().pages = pages;
@@ -458,22 +428,23 @@ impl Inner {
         }
     }
 
-    fn compaction_bytes(&mut self, bytes: Option<(Bytes, Type)>) -> Option<BytesRef> {
+    fn append(&mut self, bytes: Option<(Bytes, Type)>) -> Option<BytesRef> {
         let (bytes, kind) = bytes?;
-        let place = self.place_for(bytes.len(), kind);
-        self.put_bytes(&bytes, crc32c::crc32c(&bytes));
+        let payload = Payload::new(bytes, kind);
+        let place = self.batch.place_for(payload.len(), kind);
+        self.batch.put_payload(&payload);
         Some(place)
     }
 
     /// What of a constraint's buckets did not fit into the last step.
     fn next_buckets(&self, number: u32) -> Option<Compact> {
         use spindle_core::Event;
-        let told = self.decision.events.len();
+        let decided = self.decision.events.len();
         let last = self.decision.events.iter().rev().find_map(|(event, _)| match event {
             Event::BucketSet(image) => Some(image.label.value),
             _ => None,
         })?;
-        (told >= spindle_core::EVENTS_MAX && last < u64::MAX)
+        (decided >= spindle_core::EVENTS_MAX && last < u64::MAX)
             .then(|| Compact::Constraint { number, from: last + 1 })
     }
 }

@@ -1,0 +1,158 @@
+//! The end of attempts, and everything else that is done to a job by its name.
+
+use bytes::Bytes;
+use spindle_core::command::{Claim, Extend, Finish};
+use spindle_core::job::{Cause, Status};
+use spindle_core::{Command, JobId, Rejection};
+
+use crate::answer::Refused;
+use crate::commit::Payload;
+use crate::engine::Engine;
+use crate::gate::{Gate, Gated};
+use crate::inner::Inner;
+use crate::read::JobRef;
+use crate::views::{Jobs, Leases};
+
+/// The result a worker reports.
+#[derive(Clone, Debug, Default)]
+pub struct WorkResult {
+    /// Completed, or failed.
+    pub success: bool,
+    /// On failure: false kills the job whatever tries it has left.
+    pub retry: bool,
+    /// The result.
+    pub result: Payload,
+    /// For people.
+    pub message: Bytes,
+    /// As it came.
+    pub error: Bytes,
+    /// As it came.
+    pub code: Bytes,
+    /// As it came.
+    pub worker_finished_at: Bytes,
+}
+
+impl WorkResult {
+    /// What it takes in a record besides the result itself.
+    fn words_bytes(&self) -> usize {
+        let words = [&self.message, &self.error, &self.code, &self.worker_finished_at];
+        words.into_iter().map(Bytes::len).sum()
+    }
+}
+
+impl Leases<'_> {
+    /// Reports the end of an attempt.
+    pub fn finish(&self, claim: Claim, result: WorkResult) -> Gated<Result<(), Refused>> {
+        self.0.finish(result, |_| Ok(claim))
+    }
+
+    /// Extends a live lease.
+    pub fn extend(&self, extend: Extend) -> Gated<Result<(), Refused>> {
+        self.0.claimed(extend.claim, &Command::Extend(extend))
+    }
+
+    /// Gives a leased job back.
+    pub fn release(&self, claim: Claim, cause: Cause) -> Gated<Result<(), Refused>> {
+        self.0.claimed(claim, &Command::Release { claim, cause })
+    }
+}
+
+impl Jobs<'_> {
+    /// Reports the end of any unfinished job, leased or not.
+    pub fn finish_unfinished(&self, job: JobRef, result: WorkResult) -> Gated<Result<(), Refused>> {
+        self.0.finish(result, |inner| Ok(Claim::Unfinished { id: inner.resolve(job)? }))
+    }
+
+    /// Deletes a job.
+    pub fn delete(&self, job: JobRef) -> Gated<Result<(), Refused>> {
+        self.0.change(|inner| inner.delete(job, |_| Ok(())))
+    }
+
+    /// Deletes a job that nobody works on and that has not ended: else it is refused as leased or
+    /// finished.
+    pub fn delete_waiting(&self, job: JobRef) -> Gated<Result<(), Refused>> {
+        self.0.change(|inner| {
+            inner.delete(job, |status| match status {
+                Status::Leased => Err(Rejection::Leased),
+                status if status.is_finished() => Err(Rejection::Finished),
+                _ => Ok(()),
+            })
+        })
+    }
+}
+
+impl Engine {
+    fn claimed(&self, claim: Claim, command: &Command) -> Gated<Result<(), Refused>> {
+        self.change(|inner| {
+            inner.claimed(claim);
+            Ok(inner.run(command)?)
+        })
+    }
+
+    fn finish(
+        &self,
+        mut result: WorkResult,
+        claim: impl FnOnce(&Inner) -> Result<Claim, Refused>,
+    ) -> Gated<Result<(), Refused>> {
+        result.result = result.result.with_checksum();
+        let mut inner = self.enter();
+        let finished = claim(&inner).and_then(|claim| inner.finish(self, claim, result));
+        match finished {
+            Ok(gate) => Gated::new(Ok(()), gate),
+            Err(refused) => inner.refused(refused),
+        }
+    }
+}
+
+impl Inner {
+    /// The number of the job a door means, or the refusal that it is not there.
+    pub(crate) fn resolve(&self, job: JobRef) -> Result<JobId, Refused> {
+        let found = self.look_up(job).ok_or(Rejection::NotFound)?;
+        Ok(found.id())
+    }
+
+    fn delete(
+        &mut self,
+        job: JobRef,
+        check: impl FnOnce(Status) -> Result<(), Rejection>,
+    ) -> Result<(), Refused> {
+        let found = self.look_up(job).ok_or(Rejection::NotFound)?;
+        let id = found.id();
+        check(found.status())?;
+        Ok(self.run(&Command::Delete { id, cause: Cause::Deleted })?)
+    }
+
+    /// Returns what the answer waits for.
+    fn finish(
+        &mut self,
+        engine: &Engine,
+        claim: Claim,
+        result: WorkResult,
+    ) -> Result<Gate, Refused> {
+        self.check_len(&result.result)?;
+        let foreground = self.state.is_foreground(claim.id());
+        let words_bytes = result.words_bytes();
+        let payload = result.result;
+        if !foreground {
+            engine.check_reserve(self, payload.len() + words_bytes)?;
+        }
+        self.claimed(claim);
+        let place = if foreground {
+            payload.shared_in_memory()
+        } else {
+            self.batch.place_for(payload.len(), payload.kind())
+        };
+        let command = Command::Finish(Box::new(Finish {
+            claim,
+            success: result.success,
+            retry: result.retry,
+            result: Some(place),
+            message: result.message,
+            error: result.error,
+            code: result.code,
+            worker_finished_at: result.worker_finished_at,
+        }));
+        self.run_with(&command, Some(&payload).filter(|_| !foreground))?;
+        Ok(if foreground { Gate::OPEN } else { self.own_gate() })
+    }
+}

@@ -1,0 +1,140 @@
+//! Submitting jobs, alone and many at once.
+
+use spindle_core::command::Submit;
+use spindle_core::{Command, JobId, Status};
+
+use crate::answer::Refused;
+use crate::commit::Payload;
+use crate::door::Ticket;
+use crate::gate::Gated;
+use crate::inner::Inner;
+use crate::views::Jobs;
+use crate::wait::{Caller, WaitFor};
+
+/// Jobs taken in one hold of the lock: as long as a few dozen single calls would hold it together.
+const JOBS_PER_HOLD: usize = 32;
+
+/// A job to submit. As [`Submit`], with its payload still in hand.
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    /// Everything but the id and the payload's place.
+    pub submit: Submit,
+    /// The payload.
+    pub payload: Payload,
+}
+
+impl NewJob {
+    /// The checksum of what goes to the log is made without the lock.
+    pub(crate) fn with_checksum(mut self) -> NewJob {
+        if !self.submit.foreground {
+            self.payload = self.payload.with_checksum();
+        }
+        self
+    }
+}
+
+impl Jobs<'_> {
+    /// Submits a job.
+    pub fn submit(&self, job: NewJob) -> Gated<Result<JobId, Refused>> {
+        let mut job = job.with_checksum();
+        let mut inner = self.0.enter_matched(&mut job);
+        inner.submit(self.0, job)
+    }
+
+    /// Submits jobs in their order, each as [`Jobs::submit`] does: one that is refused does not keep
+    /// the others out. Answers for as many of the first ones as there is room for in the log, at
+    /// least for one.
+    pub fn submit_batch(&self, jobs: Vec<NewJob>) -> Vec<Gated<Result<JobId, Refused>>> {
+        let mut answers = Vec::with_capacity(jobs.len());
+        let mut jobs = jobs.into_iter().peekable();
+        while jobs.peek().is_some() && (answers.is_empty() || self.0.has_room()) {
+            let mut part: Vec<NewJob> =
+                jobs.by_ref().take(JOBS_PER_HOLD).map(NewJob::with_checksum).collect();
+            let mut inner = self.0.enter_all_matched(&mut part);
+            for job in part {
+                if !answers.is_empty() && !self.0.has_room() {
+                    return answers;
+                }
+                answers.push(inner.submit(self.0, job));
+            }
+        }
+        answers
+    }
+
+    /// Submits a foreground job and waits for its end: first `wait_ms` for somebody to lease it,
+    /// then as long as the lease lasts.
+    pub fn submit_and_wait(
+        &self,
+        caller: &Caller,
+        job: NewJob,
+        wait_ms: u64,
+    ) -> Gated<Result<Ticket, Refused>> {
+        let mut job = job.with_checksum();
+        let mut inner = self.0.enter_matched(&mut job);
+        if let Err(refused) = inner.check_waits() {
+            return Gated::open(Err(refused));
+        }
+        let submitted = inner.submit(self.0, job);
+        submitted.map(|submitted| {
+            let id = submitted?;
+            let request = WaitFor::Result { job: id, until_leased: true };
+            let ticket = inner.add_wait(caller, request, Some(wait_ms))?;
+            let leased = inner.state.status(id) == Some(Status::Leased);
+            inner.waiting.list.set_leased(id, leased);
+            Ok(ticket)
+        })
+    }
+}
+
+impl Inner {
+    /// Submits a job that was matched by the newest constraints.
+    pub(crate) fn submit(
+        &mut self,
+        engine: &crate::engine::Engine,
+        job: NewJob,
+    ) -> Gated<Result<JobId, Refused>> {
+        let foreground = job.submit.foreground;
+        match self.try_submit(engine, job) {
+            Ok(id) => {
+                let gate = if foreground { self.ids_gate() } else { self.own_gate() };
+                Gated::new(Ok(id), gate)
+            }
+            Err(refused) => self.refused(refused),
+        }
+    }
+
+    fn try_submit(
+        &mut self,
+        engine: &crate::engine::Engine,
+        job: NewJob,
+    ) -> Result<JobId, Refused> {
+        let NewJob { mut submit, payload } = job;
+        self.check_len(&payload)?;
+        let foreground = submit.foreground;
+        if foreground {
+            if self.stopping {
+                return Err(Refused::Stopping);
+            }
+            let bytes = self.footprint.foreground_bytes() + payload.len();
+            if bytes > self.options.foreground_bytes_max {
+                return Err(Refused::TooMany("foreground jobs in memory"));
+            }
+        } else {
+            engine.check_space()?;
+        }
+        let id = self.take_id();
+        submit.id = id;
+        submit.payload = if foreground {
+            payload.in_memory()
+        } else {
+            self.batch.place_for(payload.len(), payload.kind())
+        };
+        let command = Command::Submit(Box::new(submit));
+        let logged = Some(&payload).filter(|_| !foreground);
+        if let Err(rejection) = self.run_with(&command, logged) {
+            self.return_id(id);
+            return Err(rejection.into());
+        }
+        Ok(id)
+    }
+}

@@ -1,0 +1,41 @@
+//! How far compaction has come.
+
+use spindle_core::JobId;
+use spindle_core::command::Compact;
+
+use crate::gate::Gate;
+
+/// Where a round of compaction stands.
+#[derive(Debug, Default)]
+pub(crate) struct Compactor {
+    pub(super) round: Option<Round>,
+    pub(super) weighed: Weighed,
+    /// Rounds that ended with a trim, for people and tests.
+    pub(super) trims: u64,
+}
+
+/// What was last found to need the oldest part of the log. To weigh it is a walk over all jobs, and
+/// on a full disk every step asks: so an answer counts for as many steps as the walk was long.
+#[derive(Debug, Default)]
+pub(super) struct Weighed {
+    pub(super) target: u64,
+    pub(super) bytes: usize,
+    pub(super) steps_left: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Round {
+    /// Everything that needs a record below this is appended again.
+    pub(super) target: u64,
+    /// Jobs below this number are done.
+    pub(super) from: JobId,
+    pub(super) stage: Stage,
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    Jobs,
+    Items(Vec<Compact>),
+    /// All is appended; the target is trimmed to once this is durable.
+    Trim(Gate),
+}

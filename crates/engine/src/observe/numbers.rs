@@ -1,0 +1,61 @@
+//! All numbers that follow the events, as one part of what is behind the lock.
+
+use std::sync::Arc;
+
+use spindle_core::command::{Claim, Lease};
+use spindle_core::{Event, Found, JobId, State};
+
+use super::meters::Meters;
+use super::retention::DroppedNews;
+use super::stats::Stats;
+use super::traffic::Traffic;
+use super::workers::Workers;
+
+/// Counts, rates and workers.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    pub stats: Stats,
+    pub traffic: Traffic,
+    pub workers: Workers,
+    /// How late scheduled jobs are; the commits' share is the log thread's.
+    pub meters: Arc<Meters>,
+    dropped: DroppedNews,
+}
+
+impl Numbers {
+    /// Counts what an event is about to take away.
+    pub fn before_fold(&mut self, event: &Event, state: &State) {
+        self.stats.before_fold(event, state);
+    }
+
+    /// Counts an event that was folded.
+    pub fn after_fold(&mut self, event: &Event, state: &State, now_ms: u64) {
+        self.stats.after_fold(event);
+        self.traffic.after_fold(event, state, now_ms);
+    }
+
+    /// A scheduled job becomes ready: how late.
+    pub fn becomes_ready(&self, id: JobId, state: &State, now_ms: u64) {
+        if let Some(Found::Live(job)) = state.job(id)
+            && let Some(run_at_ms) = job.run_at_ms()
+        {
+            self.meters.lag_ms.note(now_ms.saturating_sub(run_at_ms));
+        }
+    }
+
+    /// A worker asks for a job: it is seen, and so are its queues.
+    pub fn asked(&mut self, request: &Lease, state: &State, now_ms: u64) {
+        self.workers.asked(request, now_ms);
+        self.traffic.asked(&request.queues, state, now_ms);
+    }
+
+    /// A worker extends or ends its lease.
+    pub fn claimed(&mut self, claim: Claim, state: &State, now_ms: u64) {
+        self.workers.claimed(claim, state, now_ms);
+    }
+
+    /// Warns of finished jobs that a cap dropped, if it is time to.
+    pub fn report_dropped(&mut self, now_ms: u64) {
+        self.dropped.report(&self.stats, now_ms);
+    }
+}

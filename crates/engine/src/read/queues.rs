@@ -1,0 +1,256 @@
+//! Queues: looking at them, listing them, and changing their settings.
+
+use bytes::Bytes;
+use spindle_core::job::{Cause, Status};
+use spindle_core::queue::QueueSettings;
+use spindle_core::state::{Queue, QueueListing};
+use spindle_core::{Command, JobId, JobImage, Rejection, State};
+
+use crate::answer::Refused;
+use crate::gate::Gated;
+use crate::inner::Inner;
+use crate::views::Queues;
+
+/// Jobs deleted in one hold of the lock.
+const DELETES_PER_STEP: usize = 256;
+
+/// A queue, as it is shown.
+#[derive(Clone, PartialEq, Debug)]
+pub struct QueueView {
+    /// Its name, its jobs by status, and whether it is paused.
+    pub listing: QueueListing,
+    /// Its settings.
+    pub settings: QueueSettings,
+    /// When the job that is leased next was submitted; none if no job is ready.
+    pub next_ready_ms: Option<u64>,
+}
+
+/// A queue's numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueLine {
+    /// Its name.
+    pub name: Bytes,
+    /// Jobs scheduled, ready and leased.
+    pub total: usize,
+    /// Jobs leased.
+    pub leased: usize,
+    /// Jobs scheduled and ready with a priority above 0, of 0, and below 0.
+    pub waiting: [usize; 3],
+}
+
+impl Queues<'_> {
+    /// A queue's counts. A queue that only has waiting clients counts as empty.
+    pub fn get(&self, name: &[u8]) -> Gated<Option<QueueListing>> {
+        self.0.read(|inner| inner.listing(name))
+    }
+
+    /// A queue with its settings. A queue that only has waiting clients counts as empty.
+    pub fn view(&self, name: &[u8]) -> Gated<Option<QueueView>> {
+        self.0.read(|inner| Some(view_of(&inner.state, inner.listing(name)?)))
+    }
+
+    /// Those of some queues that have jobs or settings. For lists of bounded length.
+    pub fn existing<'a>(&self, names: impl IntoIterator<Item = &'a Bytes>) -> Vec<Bytes> {
+        let inner = self.0.enter();
+        let names = names.into_iter().filter(|name| inner.state.queue(name).is_some());
+        names.cloned().collect()
+    }
+
+    /// Queues in order of their names, after passing over some: those with jobs or settings, and
+    /// those somebody waits for. `shows` says which names count.
+    pub fn list(
+        &self,
+        skip: usize,
+        limit: usize,
+        shows: impl Fn(&[u8]) -> bool,
+    ) -> Gated<Vec<QueueListing>> {
+        self.0.read(|inner| inner.queues_shown(shows).skip(skip).take(limit).collect())
+    }
+
+    /// Queues with jobs or settings in order of their names, those behind `after`. A list for
+    /// people: it may be a moment ahead of the disk.
+    pub fn page(&self, after: Option<&[u8]>, limit: usize) -> Vec<QueueListing> {
+        self.each(after, limit, |_, listing| listing)
+    }
+
+    /// As [`Queues::page`], with settings and the next job of each.
+    pub fn views(&self, after: Option<&[u8]>, limit: usize) -> Vec<QueueView> {
+        self.each(after, limit, view_of)
+    }
+
+    /// As [`Queues::page`], with what waits by priority.
+    pub fn lines(&self, after: Option<&[u8]>, limit: usize) -> Vec<QueueLine> {
+        self.each(after, limit, line_of)
+    }
+
+    /// One queue's numbers; none if there is no such queue.
+    pub fn line(&self, name: &[u8]) -> Option<QueueLine> {
+        let inner = self.0.enter();
+        let queue = inner.state.queues_from(name, false).next()?;
+        (queue.name == name).then(|| line_of(&inner.state, queue))
+    }
+
+    fn each<T>(
+        &self,
+        after: Option<&[u8]>,
+        limit: usize,
+        show: impl Fn(&State, QueueListing) -> T,
+    ) -> Vec<T> {
+        let inner = self.0.enter();
+        let listed = inner.state.queues_from(after.unwrap_or_default(), after.is_some());
+        listed.take(limit).map(|queue| show(&inner.state, queue)).collect()
+    }
+
+    /// Ready jobs of a queue in the order they would be leased; none if there is no such queue.
+    pub fn ready_jobs(
+        &self,
+        queue: &[u8],
+        skip: usize,
+        limit: usize,
+    ) -> Gated<Option<Vec<JobImage>>> {
+        self.0.read(|inner| {
+            let jobs = inner.state.ready_jobs(queue, skip).take(limit);
+            inner.listing(queue)?;
+            Some(jobs.filter_map(|job| inner.state.image(job.id())).collect())
+        })
+    }
+
+    /// Scheduled jobs of a queue, next one first; none if there is no such queue.
+    pub fn scheduled_jobs(
+        &self,
+        queue: &[u8],
+        skip: usize,
+        limit: usize,
+    ) -> Gated<Option<Vec<JobImage>>> {
+        self.0.read(|inner| {
+            let jobs = inner.state.scheduled_jobs(queue).skip(skip).take(limit);
+            inner.listing(queue)?;
+            Some(jobs.filter_map(|job| inner.state.image(job.id())).collect())
+        })
+    }
+
+    /// Looks for a ready job in the line of its queue, behind `skip` others and at most `limit`
+    /// further: how many were passed over, and whether it was found.
+    pub fn position(&self, queue: &[u8], job: JobId, skip: usize, limit: usize) -> (usize, bool) {
+        let inner = self.0.enter();
+        let mut passed = 0;
+        for ready in inner.state.ready_jobs(queue, skip).take(limit) {
+            if ready.id() == job {
+                return (passed, true);
+            }
+            passed += 1;
+        }
+        (passed, false)
+    }
+
+    /// Changes a queue's settings, whatever else is set for it. A queue that is not there comes to
+    /// be by it.
+    pub fn change(
+        &self,
+        name: &Bytes,
+        change: impl Fn(&mut QueueSettings),
+    ) -> Gated<Result<(), Refused>> {
+        self.change_seen(name, |_, settings| {
+            change(settings);
+            Ok(())
+        })
+    }
+
+    /// As [`Queues::change`], but `change` hears first whether the queue is there (has jobs,
+    /// settings, or clients that wait for it), and may refuse. It runs without the lock, and again
+    /// if the settings changed meanwhile.
+    pub fn change_seen(
+        &self,
+        name: &Bytes,
+        change: impl Fn(bool, &mut QueueSettings) -> Result<(), Rejection>,
+    ) -> Gated<Result<(), Refused>> {
+        loop {
+            let (is_there, before, gate) = {
+                let inner = self.0.enter();
+                (inner.listing(name).is_some(), inner.settings(name), inner.tail())
+            };
+            let mut after = before.clone();
+            match change(is_there, &mut after) {
+                Ok(()) if after == before => return Gated::new(Ok(()), gate),
+                Ok(()) => {}
+                Err(rejection) => return Gated::new(Err(rejection.into()), gate),
+            }
+            let mut inner = self.0.enter();
+            if inner.settings(name) == before && inner.listing(name).is_some() == is_there {
+                // A copy: the name may be a small part of a large read.
+                let name = Bytes::copy_from_slice(name);
+                let set = inner.run(&Command::SetQueue { name, settings: after });
+                self.0.wake_relabelling(&inner);
+                return inner.changed(set.map_err(Refused::from));
+            }
+        }
+    }
+
+    /// Deletes some of a queue's ready and scheduled jobs. Returns how many: ask again until it is
+    /// none.
+    pub fn empty(&self, name: &[u8]) -> Gated<Result<usize, Refused>> {
+        self.0.change(|inner| {
+            let ready = inner.state.ready_jobs(name, 0);
+            let waiting = ready.chain(inner.state.scheduled_jobs(name));
+            let ids: Vec<JobId> = waiting.take(DELETES_PER_STEP).map(|job| job.id()).collect();
+            for id in &ids {
+                inner.run(&Command::Delete { id: *id, cause: Cause::Deleted }).ok();
+            }
+            Ok(ids.len())
+        })
+    }
+}
+
+impl Inner {
+    pub(crate) fn listing(&self, name: &[u8]) -> Option<QueueListing> {
+        match self.state.queue(name) {
+            Some(queue) => Some(QueueListing {
+                name: queue.name().clone(),
+                counts: Status::ALL.map(|status| queue.count(status)),
+                paused: queue.settings().paused,
+            }),
+            None if self.waiting.list.has_queue(name) => Some(empty(Bytes::copy_from_slice(name))),
+            None => None,
+        }
+    }
+
+    fn settings(&self, name: &[u8]) -> QueueSettings {
+        self.state.queue(name).map(|queue| queue.settings().clone()).unwrap_or_default()
+    }
+
+    /// Queues with jobs, settings or clients that wait for them, in order of their names.
+    fn queues_shown(&self, shows: impl Fn(&[u8]) -> bool) -> impl Iterator<Item = QueueListing> {
+        let mut waited = self.waiting.list.queues().cloned().peekable();
+        let mut kept = self.state.queues_from(b"", false).peekable();
+        let all = std::iter::from_fn(move || match (kept.peek(), waited.peek()) {
+            (Some(queue), Some(name)) if *name < queue.name => waited.next().map(empty),
+            (Some(queue), Some(name)) if *name == queue.name => {
+                waited.next();
+                kept.next()
+            }
+            (Some(_), _) => kept.next(),
+            (None, _) => waited.next().map(empty),
+        });
+        all.filter(move |queue| shows(&queue.name))
+    }
+}
+
+fn empty(name: Bytes) -> QueueListing {
+    QueueListing { name, counts: [0; Status::ALL.len()], paused: false }
+}
+
+fn view_of(state: &State, listing: QueueListing) -> QueueView {
+    let settings = state.queue(&listing.name).map(|queue| queue.settings().clone());
+    let ready = listing.counts[Status::Ready as usize] > 0;
+    let next = ready.then(|| state.ready_jobs(&listing.name, 0).next()).flatten();
+    let next_ready_ms = next.map(|job| job.created_ms());
+    QueueView { settings: settings.unwrap_or_default(), next_ready_ms, listing }
+}
+
+fn line_of(state: &State, queue: QueueListing) -> QueueLine {
+    let count = |status: Status| queue.counts[status as usize];
+    let leased = count(Status::Leased);
+    let total = count(Status::Scheduled) + count(Status::Ready) + leased;
+    let waiting = state.queue(&queue.name).map_or([0; 3], Queue::waiting);
+    QueueLine { name: queue.name, total, leased, waiting }
+}

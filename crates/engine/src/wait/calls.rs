@@ -1,0 +1,123 @@
+//! Who was called for which job, and what of it is reserved.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use bytes::Bytes;
+use spindle_core::Reservations;
+use spindle_core::job::Label;
+
+use crate::door::ConnectionId;
+
+/// How long one who was called has time to come for the job.
+const CALL_MS: u64 = 100;
+
+/// Sleepers that were called and have not come yet.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    by_connection: HashMap<ConnectionId, Call>,
+    due: BTreeSet<(u64, ConnectionId)>,
+    /// What they all come for: others are not called for it.
+    called: Reservations,
+    /// What those of them come for who reserve it: those who wait leave it.
+    reserved: Reservations,
+    /// Those whose last call was in vain.
+    missed: HashSet<ConnectionId>,
+    /// Queues in which a job was left that somebody was called for.
+    left: BTreeSet<Bytes>,
+}
+
+/// What somebody was called for.
+#[derive(Debug)]
+struct Call {
+    job: Callable,
+    reserves: bool,
+    due_ms: u64,
+}
+
+/// A job that could be leased: its queue, and the labels it would start under.
+#[derive(Debug)]
+pub(crate) struct Callable {
+    pub queue: Bytes,
+    pub labels: Vec<Label>,
+}
+
+/// What a lease leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spare {
+    /// It takes what is there.
+    Nothing,
+    /// What is reserved for those who were called.
+    Reserved,
+    /// All that somebody was called for.
+    Called,
+}
+
+impl Calls {
+    /// Somebody is called for a job.
+    pub fn add(&mut self, connection: ConnectionId, job: Callable, reserves: bool, now_ms: u64) {
+        self.called.add(&job.queue, &job.labels);
+        if reserves {
+            self.reserved.add(&job.queue, &job.labels);
+        }
+        let due_ms = now_ms.saturating_add(CALL_MS);
+        self.due.insert((due_ms, connection));
+        self.by_connection.insert(connection, Call { job, reserves, due_ms });
+    }
+
+    /// Ends a connection's call. Returns the queues in which there is something for others now;
+    /// none if it was not called.
+    pub fn end(&mut self, connection: ConnectionId) -> Option<BTreeSet<Bytes>> {
+        let call = self.by_connection.remove(&connection)?;
+        self.due.remove(&(call.due_ms, connection));
+        self.called.remove(&call.job.queue, &call.job.labels);
+        if call.reserves {
+            self.reserved.remove(&call.job.queue, &call.job.labels);
+        }
+        let mut queues = std::mem::take(&mut self.left);
+        queues.insert(call.job.queue);
+        Some(queues)
+    }
+
+    /// The last call of a connection was in vain, or not: it came.
+    pub fn set_missed(&mut self, connection: ConnectionId, missed: bool) {
+        if missed {
+            self.missed.insert(connection);
+        } else {
+            self.missed.remove(&connection);
+        }
+    }
+
+    /// Whether a connection's last call was in vain.
+    pub fn has_missed(&self, connection: ConnectionId) -> bool {
+        self.missed.contains(&connection)
+    }
+
+    /// Jobs of these queues were left for those who were called.
+    pub fn leave(&mut self, queues: impl IntoIterator<Item = Bytes>) {
+        self.left.extend(queues);
+    }
+
+    /// What a lease has to leave.
+    pub fn reservations(&self, spare: Spare) -> &Reservations {
+        static NONE: Reservations = Reservations::NONE;
+        match spare {
+            Spare::Nothing => &NONE,
+            Spare::Reserved => &self.reserved,
+            Spare::Called => &self.called,
+        }
+    }
+
+    /// One whose time to come has passed.
+    pub fn due(&self, now_ms: u64) -> Option<ConnectionId> {
+        self.due.first().filter(|(due, _)| *due <= now_ms).map(|(_, connection)| *connection)
+    }
+
+    /// Whether those who wait have to leave something.
+    pub fn reserves_any(&self) -> bool {
+        !self.reserved.is_empty()
+    }
+
+    pub fn next_due(&self) -> Option<u64> {
+        self.due.first().map(|(due, _)| *due)
+    }
+}

@@ -1,0 +1,71 @@
+//! Waiting for the end of a job, giving a wait up, and what ends all waits.
+
+use spindle_core::{Command, JobId, Status};
+
+use super::waits::{Caller, WaitFor};
+use crate::answer::{Answer, Refused};
+use crate::door::{ConnectionId, Ticket};
+use crate::engine::Engine;
+use crate::views::Waits;
+
+impl Waits<'_> {
+    /// Waits for a job's end; `until_leased`: the time counts only until somebody leases it. None
+    /// if the job has ended already, or is not there: look it up again.
+    pub fn for_result(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        wait_ms: u64,
+        until_leased: bool,
+    ) -> Result<Option<Ticket>, Refused> {
+        let mut inner = self.0.enter();
+        inner.check_waits()?;
+        let status = match inner.state.status(job) {
+            Some(status) if !status.is_finished() => status,
+            _ => return Ok(None),
+        };
+        // Somebody waits again.
+        inner.waiting.set_abandoned(job, false);
+        let request = WaitFor::Result { job, until_leased };
+        let ticket = inner.add_wait(caller, request, Some(wait_ms))?;
+        inner.waiting.list.set_leased(job, status == Status::Leased);
+        Ok(Some(ticket))
+    }
+
+    /// The caller no longer waits. A lease that is on its way to it already is undone.
+    pub fn cancel(&self, caller: &Caller, ticket: Ticket) {
+        self.0.enter().give_up_wait(caller.connection, ticket);
+    }
+
+    /// A connection is gone: its waits end, and the leases bound to it. `waiting` is the ticket it
+    /// had no answer to yet.
+    pub fn connection_gone(&self, connection: ConnectionId, waiting: Option<Ticket>) {
+        let mut inner = self.0.enter();
+        if let Some(ticket) = waiting {
+            inner.give_up_wait(connection, ticket);
+        }
+        inner.waiting.forget_delivered(connection);
+        inner.numbers.workers.gone(connection.0);
+        for ticket in inner.waiting.list.of_connection(connection) {
+            inner.end_wait(ticket, None);
+        }
+        inner.came(connection);
+        inner.dispatch();
+        let command = Command::HolderGone { holder: connection.0 };
+        while inner.run(&command).is_ok() && inner.state.holds_any(connection.0) {}
+    }
+}
+
+impl Engine {
+    /// No leases are given from now on, and no foreground jobs taken; those who wait for a lease,
+    /// or for a result, are answered that their time is up. Jobs that are logged are still taken:
+    /// what clients had sent before they heard of it is served, and kept.
+    pub fn stop_leasing(&self) {
+        let mut inner = self.enter();
+        inner.stopping = true;
+        for ticket in inner.waiting.list.leases_and_results() {
+            inner.end_wait(ticket, Some(Answer::TimedOut));
+        }
+        self.leave(inner);
+    }
+}

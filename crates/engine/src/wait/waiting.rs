@@ -1,0 +1,173 @@
+//! Everybody who waits, as one part of what is behind the lock: it follows the events, answers those
+//! who waited for them, and notes which queues have something new.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spindle_core::job::Status;
+use spindle_core::{Event, Found, JobId, JobImage, Place, State};
+
+use super::calls::Calls;
+use super::reports::Reports;
+use super::waits::{Wait, WaitFor, Waits};
+use crate::answer::Answer;
+use crate::door::{ConnectionId, LeaseRef, Ticket};
+use crate::gate::{Gate, Gated};
+
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    pub list: Waits,
+    /// What holders of live leases reported.
+    pub reports: Reports,
+    /// Sleepers that were called and have not come yet.
+    pub calls: Calls,
+    /// Foreground jobs that run although nobody waits for them any more.
+    abandoned: BTreeSet<JobId>,
+    /// Those of them whose lease has ended: to be dropped.
+    unwanted: Vec<JobId>,
+    /// The lease last handed to each connection that waited: undone if it never took it.
+    delivered: HashMap<ConnectionId, (Ticket, LeaseRef)>,
+    /// Queues in which something has changed that somebody waits for.
+    woken: BTreeSet<Bytes>,
+}
+
+impl Waiting {
+    /// Follows an event that was folded at `place`; `tail` is what is decided so far.
+    pub fn after_fold(&mut self, event: &Event, place: Place, state: &State, tail: Gate) {
+        match event {
+            Event::Submitted(image) | Event::Retried(image) if image.status() == Status::Ready => {
+                self.wake_queue(&image.queue);
+            }
+            Event::Requeued(requeued) => {
+                self.reports.forget(JobId(requeued.id));
+                self.list.set_leased(JobId(requeued.id), false);
+                self.on_ready_again(JobId(requeued.id), state);
+            }
+            Event::Ready(ready) => self.on_ready_again(JobId(ready.id), state),
+            Event::Edited(edited) => self.on_ready_again(JobId(edited.id), state),
+            Event::Relabelled(relabelled) => self.on_ready_again(JobId(relabelled.id), state),
+            Event::QueueSet(set) => self.wake_queue(&set.name),
+            Event::Finished(image) => {
+                self.abandoned.remove(&JobId(image.id));
+                let gate = if image.foreground { Gate::OPEN } else { Gate(place.position + 1) };
+                self.on_finished(image, gate);
+            }
+            Event::Gone(gone) => {
+                for id in &gone.ids {
+                    // A foreground job's end is in no record: waiting for one could be for ever.
+                    self.on_gone(JobId(*id), tail);
+                }
+            }
+            Event::Leased(leased) => self.list.set_leased(JobId(leased.id), true),
+            _ => {}
+        }
+    }
+
+    /// Answers those who wait for a job's end, and those who watch it.
+    fn on_finished(&mut self, image: &JobImage, gate: Gate) {
+        let id = JobId(image.id);
+        let streamed_bytes = self.reports.forget(id);
+        if !self.list.has_any_for_job(id) {
+            return;
+        }
+        let image = Arc::new(image.clone());
+        for ticket in self.list.for_job(id) {
+            let answer = match self.list.find(ticket).map(|wait| &wait.request) {
+                Some(WaitFor::Watch { .. }) => {
+                    Answer::Ended { image: image.clone(), streamed_bytes }
+                }
+                _ => Answer::Finished(image.clone()),
+            };
+            self.answer(ticket, Gated::new(answer, gate));
+        }
+    }
+
+    fn on_gone(&mut self, id: JobId, gate: Gate) {
+        self.abandoned.remove(&id);
+        self.reports.forget(id);
+        if self.list.has_any_for_job(id) {
+            for ticket in self.list.for_job(id) {
+                self.answer(ticket, Gated::new(Answer::Gone(id), gate));
+            }
+        }
+    }
+
+    fn on_ready_again(&mut self, id: JobId, state: &State) {
+        if self.abandoned.contains(&id) && state.status(id) != Some(Status::Leased) {
+            self.unwanted.push(id);
+            return;
+        }
+        if let Some(Found::Live(job)) = state.job(id)
+            && job.status() == Status::Ready
+        {
+            self.wake_queue(job.queue());
+        }
+    }
+
+    /// Something of a queue has changed: whoever waits for it may have a turn.
+    pub fn wake_queue(&mut self, queue: &Bytes) {
+        if self.list.has_queue(queue) || self.list.has_asleep(queue) {
+            self.woken.insert(queue.clone());
+        }
+    }
+
+    /// The next queue in which something has changed.
+    pub fn next_woken(&mut self) -> Option<Bytes> {
+        self.woken.pop_first()
+    }
+
+    /// Ends a wait with an answer. Returns the wait, if it was still there.
+    pub fn answer(&mut self, ticket: Ticket, answer: Gated<Answer>) -> Option<Wait> {
+        let wait = self.list.remove(ticket)?;
+        wait.caller.deliver(ticket, answer);
+        Some(wait)
+    }
+
+    /// Answers all of some tickets the same, with what waits for nothing.
+    pub fn answer_all(&mut self, tickets: Vec<Ticket>, answer: &Answer) {
+        for ticket in tickets {
+            self.answer(ticket, Gated::open(answer.clone()));
+        }
+    }
+
+    /// A lease is on its way to a connection.
+    pub fn note_delivered(&mut self, connection: ConnectionId, ticket: Ticket, lease: LeaseRef) {
+        self.delivered.insert(connection, (ticket, lease));
+    }
+
+    /// The lease that is on its way to a connection as a ticket's answer: it is nobody's now.
+    pub fn take_delivered(&mut self, connection: ConnectionId, ticket: Ticket) -> Option<LeaseRef> {
+        let (_, lease) = self
+            .delivered
+            .get(&connection)
+            .filter(|(delivered, _)| *delivered == ticket)
+            .copied()?;
+        self.delivered.remove(&connection);
+        Some(lease)
+    }
+
+    /// A connection is gone.
+    pub fn forget_delivered(&mut self, connection: ConnectionId) {
+        self.delivered.remove(&connection);
+    }
+
+    /// Nobody waits for a foreground job that runs, or somebody does again.
+    pub fn set_abandoned(&mut self, job: JobId, abandoned: bool) {
+        if abandoned {
+            self.abandoned.insert(job);
+        } else {
+            self.abandoned.remove(&job);
+        }
+    }
+
+    /// Whether a foreground job runs although nobody waits for it any more.
+    pub fn is_abandoned(&self, job: JobId) -> bool {
+        self.abandoned.contains(&job)
+    }
+
+    /// An abandoned job whose lease has ended.
+    pub fn next_unwanted(&mut self) -> Option<JobId> {
+        self.unwanted.pop()
+    }
+}
