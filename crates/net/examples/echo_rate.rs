@@ -1,4 +1,4 @@
-//! Measures what the street costs: requests of 300 bytes, answers of 5, the gate always open,
+//! Measures what the TCP server costs: requests of 300 bytes, answers of 5, the gate always open,
 //! beside a plain tokio server with a task per connection, in turns in one process.
 //!
 //! `cargo run --release -p spindle-net --example echo_rate -- CONNECTIONS DEPTH SECONDS ROUNDS`

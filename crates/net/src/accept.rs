@@ -1,4 +1,4 @@
-//! Takes up connections and deals them out to the reactors.
+//! Accepts connections for the reactors.
 
 use std::io;
 use std::mem;
@@ -12,33 +12,33 @@ use tracing::{info, warn};
 
 use crate::counters::NetCounters;
 
-/// A connection's place among `connections_max`, given back when dropped.
+/// One of the `connections_max` permits for an open connection. Dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     counters: Arc<NetCounters>,
 }
 
-impl Place {
-    fn claim(counters: &Arc<NetCounters>, places_max: usize) -> Option<Place> {
+impl Permit {
+    fn acquire(counters: &Arc<NetCounters>, places_max: usize) -> Option<Permit> {
         let claimed = counters.open.try_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
             (open < places_max).then_some(open + 1)
         });
-        claimed.ok().map(|_| Place { counters: Arc::clone(counters) })
+        claimed.ok().map(|_| Permit { counters: Arc::clone(counters) })
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.counters.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A connection that was taken up.
+/// An accepted connection.
 pub(crate) struct Arrival {
     pub(crate) door: usize,
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
-    pub(crate) place: Place,
+    pub(crate) permit: Permit,
 }
 
 /// The listeners of all doors, in the reactor that accepts.
@@ -47,7 +47,7 @@ pub(crate) struct Acceptor {
     waker: Waker,
     counters: Arc<NetCounters>,
     connections_max: usize,
-    /// The system gave no descriptor: wait for the next sweep, the event will not come again.
+    /// Accepting failed: wait for the next sweep, because no event will come.
     paused: bool,
     /// Accepting failed last time, which was logged.
     failing: bool,
@@ -83,10 +83,10 @@ impl Acceptor {
                 Poll::Pending => door += 1,
                 Poll::Ready(Ok((stream, peer))) => {
                     self.failing = false;
-                    match Place::claim(&self.counters, self.connections_max) {
-                        Some(place) => {
+                    match Permit::acquire(&self.counters, self.connections_max) {
+                        Some(permit) => {
                             self.counters.accepted.fetch_add(1, Ordering::Relaxed);
-                            return Some(Arrival { door, stream, peer, place });
+                            return Some(Arrival { door, stream, peer, permit });
                         }
                         None => self.refuse(stream, peer),
                     }
@@ -119,7 +119,7 @@ impl Acceptor {
         self.paused = true;
     }
 
-    /// Once per sweep: reports; whether accepting is to be tried again.
+    /// Called once per sweep. Logs what was refused; returns whether to try to accept again.
     pub(crate) fn sweep(&mut self) -> bool {
         if self.refused > 1 {
             info!(count = self.refused, "connections refused: all places are taken");

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use spindle_engine::Threading;
 
-/// How the street is set up.
+/// How the TCP server runs.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
     /// Threads that own connections, 1 to 64. Default: by the number of cores ([`Threading`]).
     pub reactors: usize,
-    /// After so many connections of a turn were read, what they asked for may go to the log while
-    /// the others are read: with many connections in step, the disk would otherwise wait for the
-    /// reactor and then the reactor for the disk. Default: by the number of cores.
+    /// After this many reads in a turn, the requests read so far may go to the log while the
+    /// reactor reads on. Otherwise, with many connections in step, the disk waits for the reactor
+    /// and then the reactor for the disk. Default: by the number of cores.
     pub reads_per_commit: usize,
     /// What a client may not exceed.
     pub limits: Limits,
@@ -24,28 +24,28 @@ impl Default for NetConfig {
     }
 }
 
-/// What a client may not exceed. Times are kept coarsely: a limit fires between its value and two
-/// sweeps later (a sweep is a quarter of the shortest limit, at most a second).
+/// What a client may not exceed. Times are coarse: a limit fires between its value and two sweeps
+/// later (sweeps are a quarter of the shortest limit apart, at most a second).
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections of the whole server. The excess is accepted and closed at once, because
-    /// a client learns more from a closed connection than from one that is never taken up.
-    /// Default 10,000; the process needs as many file descriptors.
+    /// Open connections of the whole server. The excess is accepted and closed at once: a client
+    /// learns more from a closed connection than from one that is never accepted. Default 10,000;
+    /// the process needs as many file descriptors.
     pub connections_max: usize,
-    /// Closes a connection that asked for nothing for so long, with nothing pending. Default off:
+    /// Closes a connection that sent no request for this long and waits for none. Default off:
     /// an idle producer or worker is normal for a queue.
     pub idle_timeout: Option<Duration>,
-    /// Closes a connection that never said a word. Default off: clients open connections ahead.
+    /// Closes a connection that never sent a byte. Default off: clients open connections ahead.
     pub first_bytes_timeout: Option<Duration>,
     /// Closes a connection that sent part of a request and then nothing more. Default 60 s.
     pub partial_request_timeout: Duration,
     /// Closes a connection that has not taken a single byte of a waiting answer. Default 30 s.
     pub write_stall_timeout: Duration,
-    /// Above so many bytes of unsent answers, nothing more is read from a connection. Default
-    /// 4 MiB.
+    /// While a connection has more than this many bytes of unsent answers, nothing more is read
+    /// from it. Default 4 MiB.
     pub outbox_bytes_max: usize,
-    /// How long a connection that the server ended is kept so that its client can read the last
-    /// answer (closing while bytes of the client are unread would destroy it). Default 1 s.
+    /// How long a connection that the server ended stays open so that its client can read the last
+    /// answer (closing it while bytes of the client are unread would destroy that). Default 1 s.
     pub linger_timeout: Duration,
 }
 
@@ -80,9 +80,9 @@ impl Limits {
 const SWEEP_MAX: Duration = Duration::from_secs(1);
 const SWEEP_MIN: Duration = Duration::from_millis(5);
 
-/// The limits in sweeps, the clock that connections are stamped with.
+/// The time limits, counted in sweeps.
 #[derive(Clone, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct SweepLimits {
     pub(crate) idle: Option<u64>,
     pub(crate) first_bytes: Option<u64>,
     pub(crate) partial_request: u64,
@@ -90,14 +90,14 @@ pub(crate) struct Patience {
     pub(crate) linger: u64,
 }
 
-impl Patience {
-    pub(crate) fn of(limits: &Limits) -> Patience {
+impl SweepLimits {
+    pub(crate) fn of(limits: &Limits) -> SweepLimits {
         let interval_ns = limits.sweep_interval().as_nanos();
         // One more than needed, because a stamp is taken somewhere between two sweeps.
         let sweeps = |limit: Duration| {
             u64::try_from(limit.as_nanos().div_ceil(interval_ns)).unwrap_or(u64::MAX - 1) + 1
         };
-        Patience {
+        SweepLimits {
             idle: limits.idle_timeout.map(sweeps),
             first_bytes: limits.first_bytes_timeout.map(sweeps),
             partial_request: sweeps(limits.partial_request_timeout),
@@ -115,9 +115,9 @@ mod tests {
     fn a_limit_never_fires_early_and_the_sweep_follows_the_shortest_one() {
         let mut limits = Limits::default();
         assert_eq!(limits.sweep_interval(), Duration::from_millis(250));
-        assert_eq!(Patience::of(&limits).write_stall, 121);
+        assert_eq!(SweepLimits::of(&limits).write_stall, 121);
         limits.idle_timeout = Some(Duration::from_millis(100));
         assert_eq!(limits.sweep_interval(), Duration::from_millis(25));
-        assert_eq!(Patience::of(&limits).idle, Some(5));
+        assert_eq!(SweepLimits::of(&limits).idle, Some(5));
     }
 }

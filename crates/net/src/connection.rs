@@ -15,12 +15,12 @@ use spindle_engine::door::{ConnectionId, Flow, Gate, LeaseRef, Outbox, Session, 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use crate::accept::Place;
-use crate::config::Patience;
+use crate::accept::Permit;
+use crate::config::SweepLimits;
 use crate::counters::Traffic;
 
 /// What the connections of a reactor share during a turn.
-pub(crate) struct Desk {
+pub(crate) struct TurnBuffers {
     /// Where reads go; a connection owns memory only for what its session left unconsumed.
     pub(crate) scratch: BytesMut,
     pub(crate) traffic: Traffic,
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
     stage: Stage,
     input_ended: bool,
     /// The server stops: no further request is begun.
-    leaving: bool,
+    shutting_down: bool,
     /// The socket wakes us when something comes in.
     listening: bool,
     /// The session may have left whole requests in `input` until its outbox is empty.
@@ -52,16 +52,16 @@ pub(crate) struct Connection {
     /// The socket takes no more; it wakes us when it does again.
     write_blocked: bool,
     /// Listed for the flush of this turn.
-    pub(crate) touched: bool,
+    pub(crate) to_flush: bool,
     /// Listed for when the durable position moves.
     pub(crate) gated: bool,
-    spoke: bool,
-    heard_at: u64,
-    took_at: u64,
-    _place: Place,
+    has_sent: bool,
+    last_read_at: u64,
+    last_write_at: u64,
+    _permit: Permit,
 }
 
-/// A session that has not heard `on_closed`; counted among its door's connections.
+/// A session that has not since_read `on_closed`; counted among its door's connections.
 pub(crate) struct OpenSession {
     session: Box<dyn Session>,
     connections: Arc<AtomicUsize>,
@@ -108,7 +108,7 @@ impl Connection {
         waker: Waker,
         session: OpenSession,
         now: u64,
-        place: Place,
+        permit: Permit,
     ) -> Connection {
         Connection {
             id,
@@ -120,36 +120,36 @@ impl Connection {
             out: Outbox::default(),
             stage: Stage::Reading,
             input_ended: false,
-            leaving: false,
+            shutting_down: false,
             listening: false,
             held_back: false,
             write_blocked: false,
-            touched: false,
+            to_flush: false,
             gated: false,
-            spoke: false,
-            heard_at: now,
-            took_at: now,
-            _place: place,
+            has_sent: false,
+            last_read_at: now,
+            last_write_at: now,
+            _permit: permit,
         }
     }
 
     /// Reads what the socket has and lets the session work on it.
-    pub(crate) fn read(&mut self, desk: &mut Desk) -> Share {
+    pub(crate) fn read(&mut self, buffers: &mut TurnBuffers) -> Share {
         self.listening = false;
         if self.held_back && self.out.pending_bytes() == 0 {
             self.resume();
         }
         for _ in 0..READS_PER_TURN {
-            let Some(room) = self.room(desk) else { return Share::Enough };
-            match self.poll_read(room, desk) {
+            let Some(room) = self.room(buffers) else { return Share::Enough };
+            match self.poll_read(room, buffers) {
                 Poll::Pending => {
                     self.listening = true;
                     return Share::Enough;
                 }
                 Poll::Ready(Ok(0)) => self.end_input(),
                 Poll::Ready(Ok(count)) => {
-                    desk.traffic.note_read(count);
-                    self.take(desk);
+                    buffers.traffic.note_read(count);
+                    self.take(buffers);
                 }
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Poll::Ready(Err(_)) => self.stage = Stage::Dead,
@@ -159,14 +159,14 @@ impl Connection {
     }
 
     /// How much may be read now; `None` when nothing should be.
-    fn room(&self, desk: &Desk) -> Option<usize> {
+    fn room(&self, buffers: &TurnBuffers) -> Option<usize> {
         if self.input_ended {
             return None;
         }
         match self.stage {
             Stage::Draining => Some(READ_BYTES),
             Stage::Closing | Stage::Dead => None,
-            _ if self.out.pending_bytes() > desk.outbox_bytes_max => None,
+            _ if self.out.pending_bytes() > buffers.outbox_bytes_max => None,
             Stage::Reading if !self.held_back => Some(READ_BYTES),
             Stage::Reading | Stage::Waiting => {
                 let wanted = self.session.as_ref().map_or(0, |open| open.session.input_bytes_max());
@@ -178,9 +178,9 @@ impl Connection {
 
     /// One read: into the scratch buffer, or straight behind a large partial request, so that
     /// a large payload is not copied twice and a small one owns no large buffer.
-    fn poll_read(&mut self, room: usize, desk: &mut Desk) -> Poll<io::Result<usize>> {
-        desk.scratch.clear();
-        let target = if self.reads_behind_input() { &mut self.input } else { &mut desk.scratch };
+    fn poll_read(&mut self, room: usize, buffers: &mut TurnBuffers) -> Poll<io::Result<usize>> {
+        buffers.scratch.clear();
+        let target = if self.reads_behind_input() { &mut self.input } else { &mut buffers.scratch };
         target.reserve(READ_BYTES);
         let mut limited = target.limit(room);
         let mut cx = Context::from_waker(&self.waker);
@@ -192,21 +192,21 @@ impl Connection {
     }
 
     /// Gives the session what was just read, or keeps it while the session waits.
-    fn take(&mut self, desk: &mut Desk) {
+    fn take(&mut self, buffers: &mut TurnBuffers) {
         if self.stage == Stage::Draining {
             return;
         }
-        self.heard_at = desk.now;
-        self.spoke = true;
+        self.last_read_at = buffers.now;
+        self.has_sent = true;
         if self.stage == Stage::Waiting || self.held_back || !self.input.is_empty() {
-            self.input.extend_from_slice(&desk.scratch);
+            self.input.extend_from_slice(&buffers.scratch);
             if self.stage == Stage::Reading && !self.held_back {
                 self.feed_kept();
             }
         } else if let Some(OpenSession { session, .. }) = &mut self.session {
-            let flow = session.on_bytes(&mut desk.scratch, &mut self.out);
-            self.input.extend_from_slice(&desk.scratch);
-            self.obey(flow);
+            let flow = session.on_bytes(&mut buffers.scratch, &mut self.out);
+            self.input.extend_from_slice(&buffers.scratch);
+            self.apply(flow);
         }
     }
 
@@ -221,12 +221,12 @@ impl Connection {
     fn feed_kept(&mut self) {
         if let Some(OpenSession { session, .. }) = &mut self.session {
             let flow = session.on_bytes(&mut self.input, &mut self.out);
-            self.obey(flow);
+            self.apply(flow);
         }
     }
 
-    fn feed_or_hold(&mut self, desk: &Desk) {
-        self.held_back = self.out.pending_bytes() > desk.outbox_bytes_max;
+    fn feed_or_hold(&mut self, buffers: &TurnBuffers) {
+        self.held_back = self.out.pending_bytes() > buffers.outbox_bytes_max;
         if !self.held_back {
             self.feed_kept();
         }
@@ -242,27 +242,33 @@ impl Connection {
                 // Whole requests may be left because the outbox was full: they are given again when
                 // it is empty.
                 let is_over = self.input.is_empty() || !self.is_holding_back();
-                self.obey(if flow == Flow::Continue && is_over { Flow::Close } else { flow });
+                self.apply(if flow == Flow::Continue && is_over { Flow::Close } else { flow });
             }
             _ => self.stage = Stage::Dead,
         }
     }
 
     /// Hands the session a deferred answer and lets it go on with what it had kept.
-    pub(crate) fn answer(&mut self, ticket: Ticket, answer: Answer, gate: Gate, desk: &Desk) {
+    pub(crate) fn answer(
+        &mut self,
+        ticket: Ticket,
+        answer: Answer,
+        gate: Gate,
+        buffers: &TurnBuffers,
+    ) {
         let Some(OpenSession { session, .. }) = &mut self.session else { return };
         let flow = session.on_answer(ticket, answer, gate, &mut self.out);
         match self.stage {
             Stage::Closing if flow == Flow::Abort => self.stage = Stage::Dead,
             Stage::Closing | Stage::Draining | Stage::Dead => {}
             Stage::Reading | Stage::Waiting => {
-                if flow == Flow::Continue && self.input_ended && !self.leaving {
+                if flow == Flow::Continue && self.input_ended && !self.shutting_down {
                     self.end_input();
                     return;
                 }
-                self.obey(flow);
+                self.apply(flow);
                 if self.stage == Stage::Reading && !self.input.is_empty() {
-                    self.feed_or_hold(desk);
+                    self.feed_or_hold(buffers);
                 }
             }
         }
@@ -270,22 +276,22 @@ impl Connection {
 
     /// The server stops. `last`: whatever is still under way ends now.
     pub(crate) fn shut_down(&mut self, last: bool) {
-        self.leaving = true;
+        self.shutting_down = true;
         let Some(OpenSession { session, .. }) = &mut self.session else { return };
         let flow = session.on_shutdown(last, &mut self.out);
         match self.stage {
-            Stage::Reading | Stage::Waiting => self.obey(flow),
+            Stage::Reading | Stage::Waiting => self.apply(flow),
             Stage::Closing if flow == Flow::Abort => self.stage = Stage::Dead,
             Stage::Closing | Stage::Draining | Stage::Dead => {}
         }
     }
 
-    fn obey(&mut self, flow: Flow) {
+    fn apply(&mut self, flow: Flow) {
         self.stage = match flow {
             Flow::Abort => Stage::Dead,
             Flow::Close => Stage::Closing,
             Flow::Wait => Stage::Waiting,
-            Flow::Continue if self.leaving => Stage::Closing,
+            Flow::Continue if self.shutting_down => Stage::Closing,
             Flow::Continue => Stage::Reading,
         };
         self.held_back =
@@ -301,14 +307,14 @@ impl Connection {
     }
 
     /// Writes what the outbox releases.
-    pub(crate) fn flush(&mut self, durable: Gate, desk: &mut Desk) -> Share {
+    pub(crate) fn flush(&mut self, durable: Gate, buffers: &mut TurnBuffers) -> Share {
         match self.stage {
             Stage::Draining | Stage::Dead => Share::Enough,
-            Stage::Reading | Stage::Waiting | Stage::Closing => self.write(durable, desk),
+            Stage::Reading | Stage::Waiting | Stage::Closing => self.write(durable, buffers),
         }
     }
 
-    fn write(&mut self, durable: Gate, desk: &mut Desk) -> Share {
+    fn write(&mut self, durable: Gate, buffers: &mut TurnBuffers) -> Share {
         for _ in 0..WRITES_PER_TURN {
             let released = self.out.released(durable);
             if released.is_empty() {
@@ -318,14 +324,14 @@ impl Connection {
             match self.stream.try_write(released) {
                 Ok(count) if count > 0 => {
                     self.out.advance(count);
-                    self.took_at = desk.now;
-                    desk.traffic.note_write(count);
+                    self.last_write_at = buffers.now;
+                    buffers.traffic.note_write(count);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let mut cx = Context::from_waker(&self.waker);
                     if self.stream.poll_write_ready(&mut cx).is_pending() {
                         if !self.write_blocked {
-                            self.took_at = desk.now;
+                            self.last_write_at = buffers.now;
                         }
                         self.write_blocked = true;
                         return Share::Enough;
@@ -343,7 +349,7 @@ impl Connection {
 
     /// Ends the session. What has sent everything then shuts our side and waits for the client to
     /// do the same; what is dead stays dead.
-    pub(crate) fn end(&mut self, desk: &mut Desk) {
+    pub(crate) fn end(&mut self, buffers: &mut TurnBuffers) {
         if let Some(session) = self.session.take() {
             session.close(&self.out.unsent_leases());
         }
@@ -356,10 +362,10 @@ impl Connection {
             return;
         }
         self.stage = Stage::Draining;
-        self.heard_at = desk.now;
+        self.last_read_at = buffers.now;
         self.input = BytesMut::new();
         // Whatever is left to read is read by the next wake, or closes with the linger timeout.
-        let _ = self.read(desk);
+        let _ = self.read(buffers);
     }
 
     /// Ends the connection without sending anything further.
@@ -382,30 +388,31 @@ impl Connection {
     }
 
     /// Whether there is something to read for that no socket event will come.
-    pub(crate) fn wants_read(&self, desk: &Desk) -> bool {
+    pub(crate) fn wants_read(&self, buffers: &TurnBuffers) -> bool {
         (self.held_back && self.out.pending_bytes() == 0)
-            || (!self.listening && self.room(desk).is_some())
+            || (!self.listening && self.room(buffers).is_some())
     }
 
     /// Why the connection has to go at this sweep, if it has to.
-    pub(crate) fn overdue(&self, now: u64, patience: &Patience) -> Option<&'static str> {
-        let heard = now.saturating_sub(self.heard_at);
-        let took = now.saturating_sub(self.took_at);
+    pub(crate) fn overdue(&self, now: u64, sweep_limits: &SweepLimits) -> Option<&'static str> {
+        let since_read = now.saturating_sub(self.last_read_at);
+        let since_write = now.saturating_sub(self.last_write_at);
         let over = |limit: Option<u64>, waited: u64| limit.is_some_and(|limit| waited > limit);
-        if self.write_blocked && took > patience.write_stall {
+        if self.write_blocked && since_write > sweep_limits.write_stall {
             return Some("does not read its answers");
         }
         match self.stage {
-            Stage::Draining => (heard > patience.linger).then_some("was sent its last answer"),
+            Stage::Draining => {
+                (since_read > sweep_limits.linger).then_some("was sent its last answer")
+            }
             Stage::Reading if self.held_back || !self.listening => None,
-            Stage::Reading if !self.spoke => {
-                over(patience.first_bytes, heard).then_some("never said a word")
+            Stage::Reading if !self.has_sent => {
+                over(sweep_limits.first_bytes, since_read).then_some("never said a word")
             }
-            Stage::Reading if !self.input.is_empty() => {
-                (heard > patience.partial_request).then_some("stopped in the middle of a request")
-            }
+            Stage::Reading if !self.input.is_empty() => (since_read > sweep_limits.partial_request)
+                .then_some("stopped in the middle of a request"),
             Stage::Reading if self.out.pending_bytes() == 0 => {
-                over(patience.idle, heard.min(took)).then_some("was idle")
+                over(sweep_limits.idle, since_read.min(since_write)).then_some("was idle")
             }
             _ => None,
         }

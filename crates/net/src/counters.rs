@@ -1,21 +1,21 @@
-//! What the street counts, for metrics.
+//! Counters of the TCP server, for metrics.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Counts since the start, and the connections open now. Read them with any ordering; they are
-/// statistics.
+/// Counts since the start, and the connections open now. They are statistics: any memory ordering
+/// will do to read them.
 #[derive(Debug, Default)]
 pub struct NetCounters {
-    /// Connections taken up, ever.
+    /// Connections accepted since the start.
     pub accepted: AtomicU64,
     /// Connections closed at once because the server was full.
     pub refused: AtomicU64,
-    /// Sockets open now, over all doors, those included that only wait for their client to read
+    /// Sockets open now, over all doors, including those that only wait for their client to read
     /// the last answer.
     pub open: AtomicUsize,
-    /// Reads that brought bytes. Against requests, they tell how well pipelining works.
+    /// Reads that brought bytes. Against requests, they show how well pipelining works.
     pub reads: AtomicU64,
-    /// Writes that took bytes. Against answers, they tell how well batching works.
+    /// Writes that since_write bytes. Against answers, they show how well batching works.
     pub writes: AtomicU64,
     /// Bytes read.
     pub bytes_in: AtomicU64,

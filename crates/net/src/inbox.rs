@@ -1,4 +1,4 @@
-//! Where everybody leaves notes for one reactor.
+//! The notes that other threads and sockets leave for one reactor.
 
 use std::mem;
 use std::net::{SocketAddr, TcpStream};
@@ -8,13 +8,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use parking_lot::Mutex;
 use spindle_engine::door::{ConnectionId, Delivery, Mailbox};
 
-use crate::accept::Place;
+use crate::accept::Permit;
 
-/// What a reactor is told by the server's handle or by the reactor that accepts.
+/// A command to a reactor, from the server's handle or from the reactor that accepts.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// A connection was accepted and is yours now.
-    Adopt { door: usize, stream: TcpStream, peer: SocketAddr, place: Place },
+    /// Serve this accepted connection.
+    Adopt { door: usize, stream: TcpStream, peer: SocketAddr, permit: Permit },
     /// Close the listeners.
     StopAccepting,
     /// Let every session answer what it can, and end it.
@@ -53,8 +53,8 @@ impl Work {
     }
 }
 
-/// One reactor's notes. The reactor is woken by the first note after it went to sleep; while it
-/// works, a note costs a short lock and no wake, so that wakes are never more than turns.
+/// One reactor's notes. The first note that comes while the reactor waits wakes it; while it works,
+/// a note costs a short lock and no wake, so that there are never more wakes than turns.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     notes: Mutex<Notes>,
@@ -63,24 +63,24 @@ pub(crate) struct Inbox {
 #[derive(Debug, Default)]
 struct Notes {
     work: Work,
-    /// Present only while the reactor sleeps.
-    sleeper: Option<Waker>,
+    /// Present only while the reactor waits for notes.
+    waker: Option<Waker>,
     /// The reactor has ended: nothing more is kept.
     closed: bool,
 }
 
 impl Inbox {
     fn note(&self, change: impl FnOnce(&mut Work)) {
-        let sleeper = {
+        let waker = {
             let mut notes = self.notes.lock();
             if notes.closed {
                 return;
             }
             change(&mut notes.work);
-            notes.sleeper.take()
+            notes.waker.take()
         };
-        if let Some(sleeper) = sleeper {
-            sleeper.wake();
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 
@@ -101,27 +101,27 @@ impl Inbox {
             work.append(&mut notes.work);
         }
         if work.is_empty() {
-            notes.sleeper = Some(cx.waker().clone());
+            notes.waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
         Poll::Ready(())
     }
 
-    /// Takes the queued deliveries of the connections that `leaving` names, in order.
+    /// Takes the queued deliveries of the connections that `is_ending` names, in order.
     pub(crate) fn take_deliveries(
         &self,
-        mut leaving: impl FnMut(ConnectionId) -> bool,
+        mut is_ending: impl FnMut(ConnectionId) -> bool,
     ) -> Vec<Delivery> {
         let mut notes = self.notes.lock();
         let queued = &mut notes.work.deliveries;
-        queued.extract_if(.., |delivery| leaving(delivery.connection)).collect()
+        queued.extract_if(.., |delivery| is_ending(delivery.connection)).collect()
     }
 
     /// The reactor ends; what is noted from now on is dropped.
     pub(crate) fn close(&self) -> Work {
         let mut notes = self.notes.lock();
         notes.closed = true;
-        notes.sleeper = None;
+        notes.waker = None;
         mem::take(&mut notes.work)
     }
 

@@ -1,12 +1,12 @@
-//! The street: one accept loop for all TCP doors.
+//! The TCP server: one accept loop for all doors that speak over plain sockets.
 //!
 //! A door brings a state machine per connection ([`spindle_engine::door::Session`]); this crate
 //! owns the sockets, reads into the sessions, writes what their outboxes release, and enforces
 //! what no client may exceed: connections, silence in the middle of a request, answers that nobody
 //! reads. It knows no protocol and no queue.
 //!
-//! [`bind()`] claims the addresses, [`Server::start`] serves them, [`ServerHandle`] ends it. None
-//! of it is async on the outside.
+//! [`bind()`] claims the addresses, [`Server::start`] serves them, [`ServerHandle`] ends the server.
+//! No function of this crate is async.
 //!
 //! # How it runs
 //!
@@ -14,7 +14,7 @@
 //! its own connections. All of a reactor is driven by *one* task: sockets, the engine's mailbox
 //! and commands leave notes in one `Inbox`; the task takes all notes in a swap and makes one
 //! *turn*: read what is ready, hand out deferred answers, then write to every connection that may
-//! have something to say. So a group commit that releases 64 answers costs one wake and 64 writes,
+//! have something to send. So a group commit that releases 64 answers costs one wake and 64 writes,
 //! and 32 requests that came in one read are answered by one write.
 //!
 //! - Invariant: the inbox's lock is never held while a door is called, so a mailbox may be used

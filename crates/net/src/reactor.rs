@@ -12,19 +12,19 @@ use tokio::task::yield_now;
 use tracing::{debug, warn};
 
 use crate::accept::{Acceptor, Arrival};
-use crate::config::{Limits, Patience};
-use crate::connection::{Connection, Desk, OpenSession, READ_BYTES, Share};
+use crate::config::{Limits, SweepLimits};
+use crate::connection::{Connection, OpenSession, READ_BYTES, Share, TurnBuffers};
 use crate::connections::Connections;
 use crate::counters::{NetCounters, Traffic};
 use crate::inbox::{Command, Inbox, Work};
 
 /// What all reactors of a server share.
-pub(crate) struct Street {
+pub(crate) struct Shared {
     pub(crate) doors: Vec<DoorEntry>,
     pub(crate) limits: Limits,
     pub(crate) reads_per_commit: usize,
     pub(crate) counters: Arc<NetCounters>,
-    /// Set before the reactors are told: from then on nothing is written.
+    /// Set before the reactors get the command: from then on nothing is written.
     pub(crate) aborted: AtomicBool,
     pub(crate) inboxes: Vec<Arc<Inbox>>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct DoorEntry {
 /// A reactor: the connections of one thread.
 pub(crate) struct Reactor {
     number: usize,
-    street: Arc<Street>,
+    shared: Arc<Shared>,
     inbox: Arc<Inbox>,
     mailbox: Arc<dyn Mailbox>,
     /// In the reactor that accepts.
@@ -47,46 +47,46 @@ pub(crate) struct Reactor {
     /// The reactor that gets the next connection.
     next_reactor: usize,
     pub(crate) connections: Connections,
-    desk: Desk,
-    patience: Patience,
+    buffers: TurnBuffers,
+    sweep_limits: SweepLimits,
     /// How far each door's log is durable, as of this turn's flush.
     durable: Vec<Gate>,
     /// Connections to flush at the end of the turn.
-    pub(crate) touched: Vec<ConnectionId>,
+    pub(crate) to_flush: Vec<ConnectionId>,
     /// Connections that hold something back until the durable position moves.
     gated: Vec<ConnectionId>,
     /// Connections that go on in the next turn without an event.
     again: Vec<ConnectionId>,
     /// Connections to end at the end of the turn.
     ending: Vec<ConnectionId>,
-    pub(crate) leaving: bool,
+    pub(crate) shutting_down: bool,
     over: bool,
 }
 
 impl Reactor {
-    pub(crate) fn new(number: usize, street: &Arc<Street>, acceptor: Option<Acceptor>) -> Reactor {
-        let inbox = Arc::clone(&street.inboxes[number]);
+    pub(crate) fn new(number: usize, shared: &Arc<Shared>, acceptor: Option<Acceptor>) -> Reactor {
+        let inbox = Arc::clone(&shared.inboxes[number]);
         Reactor {
             number,
-            street: Arc::clone(street),
+            shared: Arc::clone(shared),
             mailbox: Arc::clone(&inbox) as Arc<dyn Mailbox>,
             inbox,
             acceptor,
             next_reactor: 0,
             connections: Connections::new(number),
-            desk: Desk {
+            buffers: TurnBuffers {
                 scratch: BytesMut::with_capacity(READ_BYTES),
                 traffic: Traffic::default(),
                 now: 0,
-                outbox_bytes_max: street.limits.outbox_bytes_max,
+                outbox_bytes_max: shared.limits.outbox_bytes_max,
             },
-            patience: Patience::of(&street.limits),
-            durable: vec![Gate::OPEN; street.doors.len()],
-            touched: Vec::new(),
+            sweep_limits: SweepLimits::of(&shared.limits),
+            durable: vec![Gate::OPEN; shared.doors.len()],
+            to_flush: Vec::new(),
             gated: Vec::new(),
             again: Vec::new(),
             ending: Vec::new(),
-            leaving: false,
+            shutting_down: false,
             over: false,
         }
     }
@@ -119,11 +119,11 @@ impl Reactor {
         self.inbox.close();
     }
 
-    /// Does all that was noted: reads first, then answers, then one flush, so that everything
-    /// a connection has to say in this turn leaves in one write.
+    /// Does all that was noted: reads first, then answers, then one flush, so that everything a
+    /// connection has to send in this turn leaves in one write.
     fn turn(&mut self, work: &mut Work) {
         for command in work.commands.drain(..) {
-            self.obey(command);
+            self.execute(command);
         }
         if mem::take(&mut work.sweep) {
             work.accept |= self.sweep();
@@ -133,7 +133,7 @@ impl Reactor {
         }
         for (number, id) in work.ready.drain(..).enumerate() {
             self.read(id);
-            if number % self.street.reads_per_commit == self.street.reads_per_commit - 1 {
+            if number % self.shared.reads_per_commit == self.shared.reads_per_commit - 1 {
                 self.end_door_turns();
             }
         }
@@ -141,28 +141,28 @@ impl Reactor {
             self.answer(delivery);
         }
         if mem::take(&mut work.durable_moved) {
-            self.touch_gated();
+            self.list_gated();
         }
         self.end_door_turns();
         self.flush();
         if !self.ending.is_empty() {
-            self.bury();
+            self.reap();
             self.end_door_turns();
         }
-        self.desk.traffic.publish(&self.street.counters);
-        self.over |= self.leaving && self.connections.is_empty();
+        self.buffers.traffic.publish(&self.shared.counters);
+        self.over |= self.shutting_down && self.connections.is_empty();
     }
 
     fn end_door_turns(&self) {
-        for entry in &self.street.doors {
+        for entry in &self.shared.doors {
             entry.door.end_turn();
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn execute(&mut self, command: Command) {
         match command {
-            Command::Adopt { door, stream, peer, place } => match TcpStream::from_std(stream) {
-                Ok(stream) => self.open(Arrival { door, stream, peer, place }),
+            Command::Adopt { door, stream, peer, permit } => match TcpStream::from_std(stream) {
+                Ok(stream) => self.open(Arrival { door, stream, peer, permit }),
                 Err(error) => warn!(%peer, %error, "cannot serve a connection"),
             },
             Command::StopAccepting => self.stop_accepting(),
@@ -171,25 +171,25 @@ impl Reactor {
         }
     }
 
-    /// Takes up the connections that wait; whether more may wait.
+    /// Accepts the connections that wait. Returns whether more may wait.
     fn accept(&mut self) -> bool {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(arrival) = self.acceptor.as_mut().and_then(Acceptor::next) else {
                 return false;
             };
             let reactor = self.next_reactor;
-            self.next_reactor = (reactor + 1) % self.street.inboxes.len();
+            self.next_reactor = (reactor + 1) % self.shared.inboxes.len();
             if reactor == self.number {
                 self.open(arrival);
                 continue;
             }
-            let Arrival { door, stream, peer, place } = arrival;
+            let Arrival { door, stream, peer, permit } = arrival;
             match stream.into_std() {
-                Ok(stream) => self.street.inboxes[reactor].command(Command::Adopt {
+                Ok(stream) => self.shared.inboxes[reactor].command(Command::Adopt {
                     door,
                     stream,
                     peer,
-                    place,
+                    permit,
                 }),
                 Err(error) => warn!(%peer, %error, "cannot hand a connection over"),
             }
@@ -198,66 +198,66 @@ impl Reactor {
     }
 
     fn open(&mut self, arrival: Arrival) {
-        if self.leaving {
+        if self.shutting_down {
             return;
         }
-        let Arrival { door, stream, peer, place } = arrival;
-        let entry = &self.street.doors[door];
+        let Arrival { door, stream, peer, permit } = arrival;
+        let entry = &self.shared.doors[door];
         entry.connections.fetch_add(1, Ordering::Relaxed);
         let id = self.connections.insert(|id| {
             let session = entry.door.open(id, peer, &self.mailbox);
             let waker = self.inbox.waker(id);
             let sessions = Arc::clone(&entry.connections);
             let session = OpenSession::new(session, sessions);
-            Connection::new(id, door, stream, waker, session, self.desk.now, place)
+            Connection::new(id, door, stream, waker, session, self.buffers.now, permit)
         });
         self.read(id);
     }
 
     fn read(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.find(id) else { return };
-        if connection.read(&mut self.desk) == Share::UsedUp {
+        if connection.read(&mut self.buffers) == Share::UsedUp {
             self.again.push(id);
         }
-        touch(&mut self.touched, connection);
+        list_for_flush(&mut self.to_flush, connection);
     }
 
     fn answer(&mut self, delivery: Delivery) {
         let Some(connection) = self.connections.find(delivery.connection) else { return };
-        connection.answer(delivery.ticket, delivery.answer, delivery.gate, &self.desk);
-        touch(&mut self.touched, connection);
+        connection.answer(delivery.ticket, delivery.answer, delivery.gate, &self.buffers);
+        list_for_flush(&mut self.to_flush, connection);
     }
 
-    fn touch_gated(&mut self) {
+    fn list_gated(&mut self) {
         for id in self.gated.drain(..) {
             if let Some(connection) = self.connections.find(id) {
                 connection.gated = false;
-                touch(&mut self.touched, connection);
+                list_for_flush(&mut self.to_flush, connection);
             }
         }
     }
 
     pub(crate) fn flush(&mut self) {
-        if self.touched.is_empty() {
+        if self.to_flush.is_empty() {
             return;
         }
         // Asked after the sessions have spoken: a gate that opens later is noted by
         // `durable_moved`, because the position is published before that call.
-        for (durable, entry) in self.durable.iter_mut().zip(&self.street.doors) {
+        for (durable, entry) in self.durable.iter_mut().zip(&self.shared.doors) {
             *durable = entry.door.durable();
         }
-        for id in self.touched.drain(..) {
+        for id in self.to_flush.drain(..) {
             let Some(connection) = self.connections.find(id) else { continue };
-            connection.touched = false;
-            if self.street.aborted.load(Ordering::Relaxed) {
+            connection.to_flush = false;
+            if self.shared.aborted.load(Ordering::Relaxed) {
                 connection.kill();
             }
-            let share = connection.flush(self.durable[connection.door], &mut self.desk);
+            let share = connection.flush(self.durable[connection.door], &mut self.buffers);
             if connection.is_ending() {
                 self.ending.push(id);
                 continue;
             }
-            if share == Share::UsedUp || connection.wants_read(&self.desk) {
+            if share == Share::UsedUp || connection.wants_read(&self.buffers) {
                 self.again.push(id);
             }
             if !connection.gated && connection.awaits_gate() {
@@ -267,12 +267,12 @@ impl Reactor {
         }
     }
 
-    /// Ends what is dead or has sent its last byte, after the sessions have seen what the engine
-    /// had answered them.
-    pub(crate) fn bury(&mut self) {
+    /// Ends the connections that are dead or have sent their last byte, after their sessions have
+    /// seen the engine's answers.
+    pub(crate) fn reap(&mut self) {
         for delivery in self.inbox.take_deliveries(|id| self.ending.contains(&id)) {
             if let Some(connection) = self.connections.find(delivery.connection) {
-                connection.answer(delivery.ticket, delivery.answer, delivery.gate, &self.desk);
+                connection.answer(delivery.ticket, delivery.answer, delivery.gate, &self.buffers);
             }
         }
         for id in self.ending.drain(..) {
@@ -282,35 +282,35 @@ impl Reactor {
                 self.again.push(id);
                 continue;
             }
-            connection.end(&mut self.desk);
+            connection.end(&mut self.buffers);
             if connection.is_dead() {
                 self.connections.remove(id);
             }
         }
     }
 
-    /// Lets time pass; whether accepting is to be tried again.
+    /// Advances the sweep clock and closes what is overdue. Returns whether to try to accept again.
     fn sweep(&mut self) -> bool {
-        self.desk.now += 1;
+        self.buffers.now += 1;
         for connection in self.connections.iter_mut() {
-            if let Some(reason) = connection.overdue(self.desk.now, &self.patience) {
-                let door = self.street.doors[connection.door].door.name();
+            if let Some(reason) = connection.overdue(self.buffers.now, &self.sweep_limits) {
+                let door = self.shared.doors[connection.door].door.name();
                 debug!(door, connection = connection.id.0, "closed a client that {reason}");
                 connection.kill();
-                touch(&mut self.touched, connection);
+                list_for_flush(&mut self.to_flush, connection);
             }
         }
         self.acceptor.as_mut().is_some_and(Acceptor::sweep)
     }
 }
 
-pub(crate) fn touch(touched: &mut Vec<ConnectionId>, connection: &mut Connection) {
-    if !connection.touched {
-        connection.touched = true;
-        touched.push(connection.id);
+pub(crate) fn list_for_flush(to_flush: &mut Vec<ConnectionId>, connection: &mut Connection) {
+    if !connection.to_flush {
+        connection.to_flush = true;
+        to_flush.push(connection.id);
     }
 }
 
-/// So many turns may follow each other on notes alone before sockets are looked at again.
+/// This many turns may follow each other on notes alone before sockets are polled again.
 const TURNS_PER_POLL: u32 = 2;
 const ACCEPTS_PER_TURN: usize = 64;

@@ -19,7 +19,7 @@ use crate::bind::Bound;
 use crate::config::NetConfig;
 use crate::counters::NetCounters;
 use crate::inbox::{Command, Inbox};
-use crate::reactor::{DoorEntry, Reactor, Street};
+use crate::reactor::{DoorEntry, Reactor, Shared};
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ impl Server {
             entries.push(DoorEntry { door, connections });
             listeners.push(listener);
         }
-        let street = Arc::new(Street {
+        let shared = Arc::new(Shared {
             doors: entries,
             limits: config.limits,
             reads_per_commit: config.reads_per_commit.max(1),
@@ -61,18 +61,18 @@ impl Server {
         let runtimes = (0..reactors)
             .map(|_| Builder::new_current_thread().enable_io().build())
             .collect::<io::Result<Vec<Runtime>>>()?;
-        let mut acceptor = Some(acceptor(&street, &runtimes[0], listeners)?);
-        for inbox in &street.inboxes {
+        let mut acceptor = Some(acceptor(&shared, &runtimes[0], listeners)?);
+        for inbox in &shared.inboxes {
             let mailbox = Arc::clone(inbox) as Arc<dyn Mailbox>;
-            for entry in &street.doors {
+            for entry in &shared.doors {
                 entry.door.attach(&mailbox);
             }
         }
         // From here on the handle's drop ends what was started if something fails.
         let running = Arc::new(Running::default());
-        let handle = ServerHandle { street, running, local_addrs };
+        let handle = ServerHandle { shared, running, local_addrs };
         for (number, runtime) in runtimes.into_iter().enumerate() {
-            let reactor = Reactor::new(number, &handle.street, acceptor.take());
+            let reactor = Reactor::new(number, &handle.shared, acceptor.take());
             handle.spawn(format!("spindle-net-{number}"), move || drive(&runtime, reactor))?;
         }
         handle.spawn_sweeper()?;
@@ -82,7 +82,7 @@ impl Server {
 
 /// The tokio listeners, in the runtime of the reactor that accepts.
 fn acceptor(
-    street: &Street,
+    shared: &Shared,
     runtime: &Runtime,
     listeners: Vec<std::net::TcpListener>,
 ) -> io::Result<Acceptor> {
@@ -90,9 +90,9 @@ fn acceptor(
     let listeners = listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>()?;
     Ok(Acceptor::new(
         listeners,
-        street.inboxes[0].accept_waker(),
-        Arc::clone(&street.counters),
-        street.limits.connections_max,
+        shared.inboxes[0].accept_waker(),
+        Arc::clone(&shared.counters),
+        shared.limits.connections_max,
     ))
 }
 
@@ -152,7 +152,7 @@ impl Drop for Run {
 /// A server that runs. Dropping it aborts it. All methods may be called from any thread that is
 /// not a reactor's.
 pub struct ServerHandle {
-    street: Arc<Street>,
+    shared: Arc<Shared>,
     running: Arc<Running>,
     local_addrs: Vec<(&'static str, SocketAddr)>,
 }
@@ -165,19 +165,19 @@ impl ServerHandle {
 
     /// What was counted so far.
     pub fn counters(&self) -> &Arc<NetCounters> {
-        &self.street.counters
+        &self.shared.counters
     }
 
     /// Closes the listeners. Open connections are served on. Does not wait.
     pub fn stop_accepting(&self) {
-        self.tell_all(|| Command::StopAccepting);
+        self.broadcast(|| Command::StopAccepting);
     }
 
     /// Begins the orderly end: no new connections, every session is told (`on_shutdown(false)`),
     /// and each connection closes when its session has nothing under way and its answers have
     /// left. Does not wait.
     pub fn begin_shutdown(&self) {
-        self.tell_all(|| Command::Shutdown { last: false });
+        self.broadcast(|| Command::Shutdown { last: false });
     }
 
     /// Ends the server in order and waits for it, at most `timeout` (and the moment it takes to
@@ -188,7 +188,7 @@ impl ServerHandle {
         let deadline = Instant::now().checked_add(timeout);
         let in_time = self.running.wait_until_none(deadline);
         if !in_time {
-            self.tell_all(|| Command::Shutdown { last: true });
+            self.broadcast(|| Command::Shutdown { last: true });
             self.running.wait_until_none(None);
         }
         in_time
@@ -198,12 +198,12 @@ impl ServerHandle {
     /// while [`shutdown`](ServerHandle::shutdown) waits, which then returns. A reactor finishes the
     /// write it is in the middle of, and begins no other.
     pub fn abort(&self) {
-        self.street.aborted.store(true, Ordering::SeqCst);
-        self.tell_all(|| Command::Abort);
+        self.shared.aborted.store(true, Ordering::SeqCst);
+        self.broadcast(|| Command::Abort);
     }
 
-    fn tell_all(&self, command: impl Fn() -> Command) {
-        for inbox in &self.street.inboxes {
+    fn broadcast(&self, command: impl Fn() -> Command) {
+        for inbox in &self.shared.inboxes {
             inbox.command(command());
         }
     }
@@ -219,11 +219,11 @@ impl ServerHandle {
 
     /// One thread beats time for all reactors, so that their polls need no timers.
     fn spawn_sweeper(&self) -> io::Result<()> {
-        let (street, running) = (Arc::clone(&self.street), Arc::clone(&self.running));
-        let interval = street.limits.sweep_interval();
+        let (shared, running) = (Arc::clone(&self.shared), Arc::clone(&self.running));
+        let interval = shared.limits.sweep_interval();
         let body = move || {
             while !running.wait_until_none(Some(Instant::now() + interval)) {
-                street.inboxes.iter().map(AsRef::as_ref).for_each(Inbox::sweep);
+                shared.inboxes.iter().map(AsRef::as_ref).for_each(Inbox::sweep);
             }
         };
         thread::Builder::new().name("spindle-net-sweep".to_owned()).spawn(body)?;

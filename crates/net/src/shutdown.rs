@@ -1,6 +1,6 @@
 //! How a reactor ends.
 
-use crate::reactor::{Reactor, touch};
+use crate::reactor::{Reactor, list_for_flush};
 
 impl Reactor {
     pub(crate) fn stop_accepting(&mut self) {
@@ -13,14 +13,14 @@ impl Reactor {
     /// with their answer. With `last`, what is released is sent and everything ends now.
     pub(crate) fn shut_down(&mut self, last: bool) {
         self.stop_accepting();
-        self.leaving = true;
+        self.shutting_down = true;
         for connection in self.connections.iter_mut() {
             connection.shut_down(last);
-            touch(&mut self.touched, connection);
+            list_for_flush(&mut self.to_flush, connection);
         }
         if last {
             self.flush();
-            self.bury();
+            self.reap();
             self.kill_all();
         }
     }
@@ -28,15 +28,15 @@ impl Reactor {
     /// Ends everything without another byte.
     pub(crate) fn abort(&mut self) {
         self.stop_accepting();
-        self.leaving = true;
+        self.shutting_down = true;
         self.kill_all();
     }
 
-    /// The turn's flush and burial do the rest.
+    /// The turn's flush ends and removes them.
     fn kill_all(&mut self) {
         for connection in self.connections.iter_mut() {
             connection.kill();
-            touch(&mut self.touched, connection);
+            list_for_flush(&mut self.to_flush, connection);
         }
     }
 }

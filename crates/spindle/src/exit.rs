@@ -53,17 +53,17 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
         && io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// An error with its causes. A cause that the error before it has told already is left out.
+/// An error with its causes. A cause whose text the error before it contains already is left out.
 pub fn whole(error: &anyhow::Error) -> String {
-    let mut told = String::new();
+    let mut message = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        if told.is_empty() {
-            told = cause;
-        } else if !told.contains(&cause) {
-            told = format!("{told}: {cause}");
+        if message.is_empty() {
+            message = cause;
+        } else if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
         }
     }
-    told
+    message
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //! - `cli`: what can be typed
 //! - `config`: the server's settings, one table of them
 //! - `http`, `jobd_master`: the HTTP door of a running server, and its jobd master
-//! - `serve`: puts log, engine, doors and street together, and ends them in order
+//! - `serve`: puts log, engine, doors and TCP server together, and ends them in order
 //! - `verify`: reads a data folder
-//! - `webhooks`: who is told of dead jobs and of queues that need somebody
+//! - `webhooks`: tells receivers of dead jobs and of queues that need somebody
 //! - `client`: the commands that talk to a server, through its HTTP door or its Workq door
 //! - `exit`, `output`, `quantity`, `signals`: exit codes, what is printed, sizes and durations, how
 //!   the process ends

@@ -80,12 +80,12 @@ pub fn preview(bytes: &[u8], letters_max: usize) -> String {
     let mut shown = String::new();
     let mut letters_left = letters_max;
     for letter in text.chars() {
-        let told = escape(letter.encode_utf8(&mut [0; 4]));
-        match letters_left.checked_sub(told.chars().count()) {
+        let escaped = escape(letter.encode_utf8(&mut [0; 4]));
+        match letters_left.checked_sub(escaped.chars().count()) {
             Some(left) => letters_left = left,
             None => return shown + "…",
         }
-        shown.push_str(&told);
+        shown.push_str(&escaped);
     }
     shown
 }
@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn large_numbers_are_grouped() {
-        let told = [0, 999, 1_000, 12_345, 1_234_567].map(grouped);
-        assert_eq!(told, ["0", "999", "1,000", "12,345", "1,234,567"]);
+        let message = [0, 999, 1_000, 12_345, 1_234_567].map(grouped);
+        assert_eq!(message, ["0", "999", "1,000", "12,345", "1,234,567"]);
         assert_eq!([jobs_counted(1), jobs_counted(1_204)], ["1 job", "1,204 jobs"]);
     }
 
@@ -165,8 +165,8 @@ mod tests {
         let mut object = Map::new();
         put_bytes(&mut object, "payload", b"text");
         put_bytes(&mut object, "result", b"\xff\x00");
-        let told = Value::Object(object);
-        assert_eq!(told, json!({"payload": "text", "result_base64": "/wA="}));
+        let message = Value::Object(object);
+        assert_eq!(message, json!({"payload": "text", "result_base64": "/wA="}));
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl QueueName {
     }
 
     /// A name as the native API tells it: text, or base64 where it is none.
-    pub fn told(text: Option<&str>, base64: Option<&str>) -> Self {
+    pub fn from_api(text: Option<&str>, base64: Option<&str>) -> Self {
         let decoded = || BASE64_STANDARD.decode(base64.unwrap_or_default()).unwrap_or_default();
         Self(text.map_or_else(|| decoded().into(), |text| Bytes::copy_from_slice(text.as_bytes())))
     }

@@ -50,7 +50,7 @@ pub struct LogFailure(Sender<Event>);
 
 impl LogFailure {
     /// The log failed for this reason: the server must end.
-    pub fn tell(&self, reason: impl Into<String>) {
+    pub fn report(&self, reason: impl Into<String>) {
         // Nobody listens when the server is ending anyway.
         let _ = self.0.send(Event::LogFailed(reason.into()));
     }
@@ -94,7 +94,9 @@ fn start_engine(
     };
     let engine = Engine::open(log, Arc::new(SystemClock::new()), options)
         .context("cannot start on this data folder")?;
-    engine.spawn(move |reason| failure.tell(reason.to_string())).context("cannot start threads")?;
+    engine
+        .spawn(move |reason| failure.report(reason.to_string()))
+        .context("cannot start threads")?;
     let mut doors: Vec<(Arc<dyn Door>, SocketAddr)> = Vec::new();
     if let Some(addr) = config.workq {
         let door = WorkqDoor::new(engine.clone(), spindle_workq::wire::Limits::default());

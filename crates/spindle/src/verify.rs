@@ -23,8 +23,8 @@ use crate::{
 
 /// Reads a folder, tells what is in it, and repairs it when asked to.
 pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
-    let told = || format!("cannot read the folder {}", args.folder.display());
-    let disk = RealDisk::open(&args.folder).with_context(told)?;
+    let message = || format!("cannot read the folder {}", args.folder.display());
+    let disk = RealDisk::open(&args.folder).with_context(message)?;
     let mut contents = Contents::new();
     let each = &mut |stored| contents.add(stored);
     let report = verify_with(&disk, args.repair, checked_parts, each);

@@ -35,11 +35,11 @@ fn secret(config: &Config) -> anyhow::Result<Secret> {
         None => env::var_os(SECRET_NAME).unwrap_or_default().into_encoded_bytes(),
     };
     if text.is_empty() {
-        let told = format!(
+        let message = format!(
             "webhooks are signed, and there is no secret: write one into a file and name it with \
              --webhook-secret-file, or set {SECRET_NAME}"
         );
-        return Err(Failure::with(Code::Usage, told));
+        return Err(Failure::with(Code::Usage, message));
     }
     Secret::new(&text).map_err(|error| Failure::with(Code::Usage, error.to_string()))
 }
@@ -47,9 +47,9 @@ fn secret(config: &Config) -> anyhow::Result<Secret> {
 /// Who vouches for receivers over TLS.
 fn authorities(config: &Config) -> anyhow::Result<Authorities> {
     let Some(path) = &config.webhook_ca_file else { return Ok(Authorities::Public) };
-    let told = || format!("cannot read --webhook-ca-file {}", path.display());
-    let text = fs::read(path).with_context(told)?;
-    Authorities::of_pem(&text).with_context(told)
+    let message = || format!("cannot read --webhook-ca-file {}", path.display());
+    let text = fs::read(path).with_context(message)?;
+    Authorities::of_pem(&text).with_context(message)
 }
 
 /// Starts the webhooks. They end when the answer is dropped.

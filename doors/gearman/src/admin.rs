@@ -3,7 +3,7 @@
 //! A list is a walk in steps: each looks at a bounded number of jobs or queues in one short hold
 //! of the engine's lock, no step is taken while the reader has not read what is there, and after
 //! some steps others have a turn, be there anything to write or not. So `show jobs` of a million
-//! jobs costs neither memory nor anybody's time. What changes during a walk may be missed or told
+//! jobs costs neither memory nor anybody's time. What changes during a walk may be missed or listed
 //! twice.
 
 use std::vec::IntoIter;
@@ -23,7 +23,7 @@ const ABILITIES_PER_STEP: usize = 256;
 /// Steps of a walk before others have a turn.
 pub(crate) const STEPS_PER_TURN: usize = 16;
 
-/// The version told to clients: that of the gearmand whose behaviour this is, then ours.
+/// The version that clients get: that of the gearmand whose behaviour this is, then ours.
 const VERSION: &str = concat!("2.0.0-spindle-", env!("CARGO_PKG_VERSION"));
 
 /// A command that goes on over several steps.
@@ -70,7 +70,7 @@ impl GearmanSession {
                     return None;
                 }
                 let name = Bytes::copy_from_slice(&name);
-                self.common.roll.lock().note_function(&name);
+                self.common.registry.lock().note_function(&name);
                 out.put(Gate::OPEN, admin::ok);
             }
             AdminCommand::DropFunction { name } => self.begin_drop(&name, out),
@@ -120,7 +120,7 @@ impl GearmanSession {
 
     /// Deletes what waits in a function's queue, unless somebody works for it.
     fn begin_drop(&mut self, name: &Bytes, out: &mut Outbox) {
-        let workers = self.common.roll.lock().workers(name);
+        let workers = self.common.registry.lock().workers(name);
         let queue = self.engine.queue_line(name);
         let error = match (workers, &queue) {
             (None, None) => AdminError::FunctionNotFound,
@@ -177,7 +177,7 @@ impl GearmanSession {
         let mut left = ABILITIES_PER_STEP;
         while left > 0 {
             let Some(mut functions) = line.take() else {
-                let entry = self.common.roll.lock().entry_after(after)?;
+                let entry = self.common.registry.lock().entry_after(after)?;
                 out.put(Gate::OPEN, |out| {
                     admin::worker_start(out, entry.number, entry.address, entry.id.as_deref());
                 });
@@ -216,16 +216,17 @@ impl GearmanSession {
         by_priority: bool,
         out: &mut Outbox,
     ) -> Option<Walk> {
-        let named = self.common.roll.lock().functions_after(after.as_deref(), FUNCTIONS_PER_STEP);
+        let named =
+            self.common.registry.lock().functions_after(after.as_deref(), FUNCTIONS_PER_STEP);
         let queues = self.engine.queue_lines(after.as_deref(), FUNCTIONS_PER_STEP);
-        // Behind the end of a list that was cut off, the other one cannot be told yet.
+        // Behind the end of a list that was cut off, the other one is not known yet.
         let cut_named = named.last().filter(|_| named.len() == FUNCTIONS_PER_STEP);
         let cut_queues = queues.last().filter(|_| queues.len() == FUNCTIONS_PER_STEP);
         let until = [cut_named.map(|(name, _)| name), cut_queues.map(|queue| &queue.name)];
         let until = until.into_iter().flatten().min().cloned();
-        let told = |name: &Bytes| until.as_ref().is_none_or(|until| name <= until);
-        let mut named = named.into_iter().filter(|(name, _)| told(name)).peekable();
-        let mut queues = queues.into_iter().filter(|queue| told(&queue.name)).peekable();
+        let is_known = |name: &Bytes| until.as_ref().is_none_or(|until| name <= until);
+        let mut named = named.into_iter().filter(|(name, _)| is_known(name)).peekable();
+        let mut queues = queues.into_iter().filter(|queue| is_known(&queue.name)).peekable();
         out.put(Gate::OPEN, |out| {
             loop {
                 let (queue, workers) = match (queues.peek(), named.peek()) {
@@ -255,7 +256,7 @@ impl GearmanSession {
                     let cleared =
                         self.engine.change_queue(&name, |queue| queue.jobs_max_by_class.clear());
                     let Ok(gate) = cleared else { break };
-                    self.common.roll.lock().forget_function(&name);
+                    self.common.registry.lock().forget_function(&name);
                     out.put(gate, admin::ok);
                     return;
                 }

@@ -1,6 +1,6 @@
 //! The door itself: opens a session for every connection.
 
-mod roll;
+mod registry;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use spindle_engine::{Caller, ConnectionId, Door, Engine, Gate, Mailbox, Session}
 
 use crate::session::Opening;
 use crate::wire::{HandlePrefix, Limits};
-pub(crate) use roll::Roll;
+pub(crate) use registry::Registry;
 
-/// What a Gearman door is told at its start.
+/// Options of a Gearman door.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What clients and workers may send.
@@ -44,7 +44,7 @@ pub(crate) struct Common {
     pub verbose: &'static str,
     pub exceptions: bool,
     /// Who is here, and which functions are known.
-    pub roll: Mutex<Roll>,
+    pub registry: Mutex<Registry>,
 }
 
 impl Common {
@@ -72,7 +72,7 @@ impl GearmanDoor {
             handles: HandlePrefix::of_host(&options.host),
             verbose: options.verbose,
             exceptions: options.exceptions,
-            roll: Mutex::default(),
+            registry: Mutex::default(),
         };
         GearmanDoor { engine, common: Arc::new(common) }
     }

@@ -32,7 +32,7 @@ use spindle_engine::{
 use crate::door::Common;
 use crate::wire::draft::{Decoder, ErrorCode, Limits, Reply, Request};
 use application::SyncJob;
-use worker::Held;
+use worker::AssignedJob;
 
 /// Answers in the outbox above which further packets wait until the peer has read some.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -44,7 +44,7 @@ pub(crate) struct DraftSession {
     engine: Engine,
     common: Arc<Common>,
     caller: Caller,
-    /// Its number in the roll.
+    /// Its number in the registry.
     number: u64,
     limits: Limits,
     decoder: Decoder,
@@ -52,7 +52,7 @@ pub(crate) struct DraftSession {
     names: Vec<Bytes>,
     /// Where its last job came from: round-robin goes on behind it.
     last: Option<Bytes>,
-    held: Option<Held>,
+    held: Option<AssignedJob>,
     /// It has sent worker_sleep and neither asked nor been called since.
     sleeps: bool,
     asleep: Option<Ticket>,

@@ -5,7 +5,8 @@
 //! three apart by a connection's first bytes, [`wire::Decoder`] turns bytes into
 //! [`wire::Request`]s and [`wire::AdminCommand`]s, [`wire::encode`] writes the answers, and
 //! [`wire::draft`] is the draft's framing. What the protocols say, which bytes we chose where the
-//! draft is silent, and where this server differs from gearmand, is told in `docs/gearman.md`.
+//! draft is silent, and where this server differs from gearmand, is described in
+//! `docs/gearman.md`.
 
 pub mod wire;
 

@@ -44,7 +44,7 @@ use crate::wire::{Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, Request, Wi
 use abilities::Abilities;
 pub(crate) use naming::shown_unique;
 pub(crate) use opening::Opening;
-use work::Held;
+use work::GrabbedJob;
 
 /// Answers in the outbox above which further packets wait until the peer has read some.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -58,7 +58,7 @@ pub struct GearmanSession {
     pub(crate) engine: Engine,
     pub(crate) common: Arc<Common>,
     pub(crate) caller: Caller,
-    /// Its number in the roll.
+    /// Its number in the registry.
     number: u64,
     decoder: Decoder,
     /// What it calls itself.
@@ -67,7 +67,7 @@ pub struct GearmanSession {
     wants_exceptions: bool,
     abilities: Abilities,
     /// Jobs this connection has grabbed.
-    held: HashMap<JobId, Held>,
+    held: HashMap<JobId, GrabbedJob>,
     /// The one of them whose timer runs: the one grabbed last, if its function has a timeout.
     timed: Option<JobId>,
     /// PRE_SLEEP is done but for the timer, which waits for room in the log.
@@ -79,7 +79,7 @@ pub struct GearmanSession {
     asleep: Option<Ticket>,
     /// Jobs this connection waits for.
     watches: HashMap<Ticket, JobId>,
-    /// The function its last submit named, which the roll knows.
+    /// The function its last submit named, which the registry knows.
     named: Bytes,
     /// Nothing goes on until the log has room; then what was refused is tried again.
     room: Option<(Ticket, Option<Box<Incoming>>)>,
@@ -220,7 +220,7 @@ impl GearmanSession {
             Request::SetClientId { id } => {
                 let kept = id.get(..CLIENT_ID_BYTES_MAX).unwrap_or(&id);
                 self.id = Bytes::copy_from_slice(kept);
-                self.common.roll.lock().set_id(self.number, self.id.clone());
+                self.common.registry.lock().set_id(self.number, self.id.clone());
             }
             Request::Option { name } if Request::is_exceptions_option(&name) => {
                 self.wants_exceptions = true;
@@ -311,7 +311,7 @@ fn refuse(out: &mut Outbox, refused: &Refused) {
 }
 
 /// Names are copied out of the input, which may be large.
-fn own(name: &Bytes) -> Bytes {
+fn copy_name(name: &Bytes) -> Bytes {
     debug_assert!(name.len() <= FUNCTION_BYTES_MAX);
     Bytes::copy_from_slice(name)
 }

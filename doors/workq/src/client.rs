@@ -71,7 +71,7 @@ pub struct Client {
     output: BytesMut,
     /// What one read brought, before it joins the input.
     read_buffer: Box<[u8]>,
-    /// An answer was lost, so that no later answer can be told to belong to its question.
+    /// An answer was lost: nobody knows to which request a later answer belongs.
     out_of_step: bool,
 }
 
@@ -313,7 +313,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ClientError`]; [`ClientError::is_answer`] tells whether reading can go on.
+    /// [`ClientError`]; [`ClientError::is_answer`] says whether reading can go on.
     pub fn read_reply(&mut self, kind: ReplyKind, wait: Duration) -> Result<Reply, ClientError> {
         self.check_step()?;
         let reply = self.read_any_reply(kind, wait);

@@ -4,7 +4,7 @@
 //! Start reading at [`wire::Decoder`], which turns a peer's bytes into [`wire::Request`]s, and at
 //! [`wire::encode`], which writes the answers. [`client::Client`] is the other end of the same
 //! wire; the command line, the tests and the load tools use it. What the protocol says, and where
-//! this server differs from the original program, is told in `docs/workq.md`.
+//! this server differs from the original program, is described in `docs/workq.md`.
 
 pub mod client;
 pub mod wire;

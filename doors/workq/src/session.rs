@@ -166,7 +166,7 @@ impl WorkqSession {
         let Request::Run(run) = &request else { return None };
         let mut submit = self.plain_submit(run.id, &run.name, run.ttr_ms, run.priority);
         submit.foreground = true;
-        // When the TTR ends the client is told so, and the job is gone.
+        // When the TTR ends the client gets a timeout, and the job is gone.
         submit.attempts_max = Some(1);
         let new = NewJob { submit, payload: run.payload.clone(), kind: Type::Bytes };
         let wait_ms = if self.ended { 0 } else { u64::from(run.wait_timeout_ms) };
@@ -239,7 +239,7 @@ impl WorkqSession {
                 return true;
             }
         };
-        let id = show::name_of(job.uuid, job.id);
+        let id = show::uuid_of(job.uuid, job.id);
         let ttr_ms = job.length_ms.unwrap_or_default();
         let lease = LeaseRef { job: job.id, attempt: job.attempt };
         out.put_lease(gate, lease, |out| encode::lease(out, id, &job.queue, ttr_ms, &payload));
@@ -255,12 +255,13 @@ impl WorkqSession {
         result: Bytes,
         out: &mut Outbox,
     ) -> Option<Request> {
-        let Some(which) = show::which(id) else {
+        let Some(job_ref) = show::job_ref(id) else {
             out.put(Gate::OPEN, encode::not_found);
             return None;
         };
-        let told = WorkResult { success, retry: true, bytes: result.clone(), ..Default::default() };
-        match self.engine.finish_unfinished(which, told, Type::Bytes) {
+        let outcome =
+            WorkResult { success, retry: true, bytes: result.clone(), ..Default::default() };
+        match self.engine.finish_unfinished(job_ref, outcome, Type::Bytes) {
             Ok(gate) => out.put(gate, encode::ok),
             Err(Refused::Busy) if success => return Some(Request::Complete { id, result }),
             Err(Refused::Busy) => return Some(Request::Fail { id, result }),
@@ -270,11 +271,11 @@ impl WorkqSession {
     }
 
     fn delete(&mut self, id: Uuid, out: &mut Outbox) -> Option<Request> {
-        let Some(which) = show::which(id) else {
+        let Some(job_ref) = show::job_ref(id) else {
             out.put(Gate::OPEN, encode::not_found);
             return None;
         };
-        match self.engine.delete(which) {
+        match self.engine.delete(job_ref) {
             Ok(gate) => out.put(gate, encode::ok),
             Err(Refused::Busy) => return Some(Request::Delete { id }),
             Err(refused) => refuse(out, &refused),
@@ -283,8 +284,8 @@ impl WorkqSession {
     }
 
     fn extend(&mut self, id: Uuid, ttr_ms: u32, out: &mut Outbox) -> Option<Request> {
-        let (found, gate) = match show::which(id) {
-            Some(which) => self.engine.find(which),
+        let (found, gate) = match show::job_ref(id) {
+            Some(job_ref) => self.engine.find(job_ref),
             None => (None, Gate::OPEN),
         };
         let Some((job, _)) = found else {
@@ -306,16 +307,16 @@ impl WorkqSession {
     // ---- results ----
 
     fn result(&mut self, id: Uuid, wait_timeout_ms: u32, out: &mut Outbox) {
-        let Some(which) = show::which(id) else {
+        let Some(job_ref) = show::job_ref(id) else {
             out.put(Gate::OPEN, encode::not_found);
             return;
         };
         let wait_ms = if self.ended { 0 } else { u64::from(wait_timeout_ms) };
         loop {
-            match self.engine.find(which) {
+            match self.engine.find(job_ref) {
                 (None, gate) => return out.put(gate, encode::not_found),
-                (Some((_, status)), _) if status.is_finished() => match self.engine.job(which) {
-                    Ok((Some(image), gate)) => return self.tell_result(id, &image, gate, out),
+                (Some((_, status)), _) if status.is_finished() => match self.engine.job(job_ref) {
+                    Ok((Some(image), gate)) => return self.send_result(id, &image, gate, out),
                     Ok((None, gate)) => return out.put(gate, encode::not_found),
                     Err(error) => return server_error(out, &error.to_string()),
                 },
@@ -335,7 +336,7 @@ impl WorkqSession {
         }
     }
 
-    fn tell_result(&mut self, id: Uuid, image: &JobImage, gate: Gate, out: &mut Outbox) {
+    fn send_result(&mut self, id: Uuid, image: &JobImage, gate: Gate, out: &mut Outbox) {
         let outcome = image.outcome.clone().unwrap_or_default();
         let bytes = match &outcome.bytes {
             Some(place) => self.engine.bytes(place),
@@ -345,10 +346,10 @@ impl WorkqSession {
             Ok(bytes) => out.put(gate, |out| encode::result(out, id, outcome.success, &bytes)),
             // Carried to a newer place since the image was read: that place is in the new image.
             Err(FetchError::Moved) => {
-                let found = show::which(id).map(|which| self.engine.job(which));
+                let found = show::job_ref(id).map(|job_ref| self.engine.job(job_ref));
                 match found {
                     Some(Ok((Some(newer), gate))) if newer.outcome != image.outcome => {
-                        self.tell_result(id, &newer, gate, out);
+                        self.send_result(id, &newer, gate, out);
                     }
                     _ => out.put(gate, encode::not_found),
                 }
@@ -358,13 +359,13 @@ impl WorkqSession {
     }
 
     /// The end of a job somebody waited for.
-    fn tell_end(&mut self, id: Uuid, run: bool, image: &JobImage, gate: Gate, out: &mut Outbox) {
+    fn send_end(&mut self, id: Uuid, run: bool, image: &JobImage, gate: Gate, out: &mut Outbox) {
         let code = image.outcome.as_ref().map(|outcome| outcome.code.clone()).unwrap_or_default();
         match &code[..] {
-            // Nobody told a result: the time was up (`run`), or the job is cancelled.
+            // There is no result: the time was up (`run`), or the job is cancelled.
             b"timeout" | b"worker_lost" if run => out.put(gate, encode::timeout),
             b"cancelled" if run => out.put(gate, encode::not_found),
-            _ => self.tell_result(id, image, gate, out),
+            _ => self.send_result(id, image, gate, out),
         }
     }
 
@@ -409,7 +410,7 @@ impl WorkqSession {
     }
 
     fn inspect_job(&mut self, id: Uuid, out: &mut Outbox) {
-        let found = show::which(id).map(|which| self.engine.job(which));
+        let found = show::job_ref(id).map(|job_ref| self.engine.job(job_ref));
         match found {
             Some(Ok((Some(image), gate))) => match self.shown(&image) {
                 Ok(job) => out.put(gate, |out| {
@@ -485,10 +486,10 @@ impl Session for WorkqSession {
                 }
             }
             (Answer::Finished(image), Waiting::Run { id }) => {
-                self.tell_end(id, true, &image, gate, out);
+                self.send_end(id, true, &image, gate, out);
             }
             (Answer::Finished(image), Waiting::Result { id }) => {
-                self.tell_end(id, false, &image, gate, out);
+                self.send_end(id, false, &image, gate, out);
             }
             (Answer::Room, Waiting::Room(request)) => {
                 self.answer(*request, out);

@@ -12,7 +12,7 @@ use crate::wire::{JobInfo, JobState, QueueInfo, Uuid};
 pub(crate) type Shown = JobInfo;
 
 /// The job a UUID means; none if it lies in the range of other doors' jobs and can name none.
-pub(crate) fn which(id: Uuid) -> Option<JobRef> {
+pub(crate) fn job_ref(id: Uuid) -> Option<JobRef> {
     if address::is_foreign(id.as_bytes()) {
         return foreign_job(id.as_bytes()).map(JobRef::ForeignId);
     }
@@ -20,7 +20,7 @@ pub(crate) fn which(id: Uuid) -> Option<JobRef> {
 }
 
 /// The UUID under which a job is shown.
-pub(crate) fn name_of(uuid: Option<[u8; 16]>, id: JobId) -> Uuid {
+pub(crate) fn uuid_of(uuid: Option<[u8; 16]>, id: JobId) -> Uuid {
     Uuid::from_bytes(uuid.unwrap_or_else(|| address::foreign_uuid(id)))
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn job_info(image: &JobImage, payload: Bytes) -> JobInfo {
     // A `run` has one attempt by its nature; its client gave no limits.
     let limit = |given: Option<u32>| if image.foreground { 0 } else { given.unwrap_or(0) };
     JobInfo {
-        id: name_of(image.uuid(), JobId(image.id)),
+        id: uuid_of(image.uuid(), JobId(image.id)),
         name: image.queue.clone(),
         ttr_ms: image.ttr_ms.unwrap_or(0),
         ttl_ms: image.ttl_ms.unwrap_or(0),

@@ -85,9 +85,9 @@ impl RetryWait {
     }
 
     /// As the native API tells it.
-    pub fn of_json(told: &Value) -> Option<Self> {
-        let ms = |name: &str| told.get(name).and_then(Value::as_u64);
-        let share = |name: &str, range| thousandths(&told.get(name)?.to_string(), range);
+    pub fn of_json(value: &Value) -> Option<Self> {
+        let ms = |name: &str| value.get(name).and_then(Value::as_u64);
+        let share = |name: &str, range| thousandths(&value.get(name)?.to_string(), range);
         Some(Self {
             base_ms: ms("base_ms")?,
             factor: share("factor", ONE..=FACTOR_MAX)?,
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(RetryWait::of_json(&expected), Some(wait), "{text}");
     }
 
-    fn told(base_ms: u64, factor: f64, cap_ms: u64, jitter: f64) -> Value {
+    fn json_of(base_ms: u64, factor: f64, cap_ms: u64, jitter: f64) -> Value {
         let number =
             |value: f64| if value.fract() == 0.0 { json!(value as u64) } else { json!(value) };
         json!({
@@ -164,15 +164,15 @@ mod tests {
 
     #[test]
     fn a_wait_is_a_first_one_how_it_grows_and_a_longest_one() {
-        reads("none", told(0, 1.0, 0, 0.0), "none");
-        reads("30s", told(30_000, 1.0, 30_000, 0.0), "30s");
-        reads("5s..1h", told(5_000, 2.0, 3_600_000, 0.0), "5s*2..1h");
-        reads("5s*3", told(5_000, 3.0, 3_600_000, 0.0), "5s*3..1h");
-        reads("2h*3", told(7_200_000, 1.0, 7_200_000, 0.0), "2h");
-        reads("5s*3..1h", told(5_000, 3.0, 3_600_000, 0.0), "5s*3..1h");
-        reads("500ms*1.125..10m~0.2", told(500, 1.125, 600_000, 0.2), "500ms*1.125..10m~0.2");
-        reads("5s * 1.5 .. 1h ~ 1", told(5_000, 1.5, 3_600_000, 1.0), "5s*1.5..1h~1");
-        reads("90s~0.25", told(90_000, 1.0, 90_000, 0.25), "90s~0.25");
+        reads("none", json_of(0, 1.0, 0, 0.0), "none");
+        reads("30s", json_of(30_000, 1.0, 30_000, 0.0), "30s");
+        reads("5s..1h", json_of(5_000, 2.0, 3_600_000, 0.0), "5s*2..1h");
+        reads("5s*3", json_of(5_000, 3.0, 3_600_000, 0.0), "5s*3..1h");
+        reads("2h*3", json_of(7_200_000, 1.0, 7_200_000, 0.0), "2h");
+        reads("5s*3..1h", json_of(5_000, 3.0, 3_600_000, 0.0), "5s*3..1h");
+        reads("500ms*1.125..10m~0.2", json_of(500, 1.125, 600_000, 0.2), "500ms*1.125..10m~0.2");
+        reads("5s * 1.5 .. 1h ~ 1", json_of(5_000, 1.5, 3_600_000, 1.0), "5s*1.5..1h~1");
+        reads("90s~0.25", json_of(90_000, 1.0, 90_000, 0.25), "90s~0.25");
     }
 
     #[test]
@@ -193,8 +193,8 @@ mod tests {
             ("5s~", "0 to 1"),
             ("None", "5s*3..1h"),
         ] {
-            let told = text.parse::<RetryWait>().unwrap_err();
-            assert!(told.contains(part), "{text}: {told}");
+            let message = text.parse::<RetryWait>().unwrap_err();
+            assert!(message.contains(part), "{text}: {message}");
         }
         assert!("5s*1000".parse::<RetryWait>().is_ok());
         assert!("5s~1".parse::<RetryWait>().is_ok());

@@ -41,7 +41,7 @@ pub fn schedule(args: &ScheduleArgs) -> anyhow::Result<Code> {
 
 fn add_one(server: &Server, common: &Common, job: NewJob) -> anyhow::Result<Code> {
     let added = server.open()?.add(&job);
-    let id = added.map_err(|error| server.told(error, &about(&job)))?;
+    let id = added.map_err(|error| server.explain(error, &about(&job)))?;
     write_id(&mut io::stdout().lock(), common, &job.queue, &id)?;
     Ok(Code::Ok)
 }

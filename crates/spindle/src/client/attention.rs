@@ -91,7 +91,7 @@ fn asked_long_ago(queue: &Queue) -> bool {
 mod tests {
     use super::*;
 
-    fn told(more: Value) -> Vec<(&'static str, String, String)> {
+    fn found(more: Value) -> Vec<(&'static str, String, String)> {
         let mut queue = json!({
             "name": "q", "paused": false,
             "jobs": {"ready": 0, "scheduled": 0, "leased": 0, "parked": 0, "done": 9, "dead": 0},
@@ -107,7 +107,7 @@ mod tests {
     }
 
     fn whys(more: Value) -> Vec<&'static str> {
-        told(more).into_iter().map(|(why, ..)| why).collect()
+        found(more).into_iter().map(|(why, ..)| why).collect()
     }
 
     #[test]
@@ -122,22 +122,22 @@ mod tests {
 
     #[test]
     fn what_is_the_matter_is_told_with_what_to_do() {
-        let (_, text, command) = told(json!({"dead": 1_204})).remove(0);
+        let (_, text, command) = found(json!({"dead": 1_204})).remove(0);
         assert_eq!(
             (text.as_str(), command.as_str()),
             ("1,204 jobs dead", "spindle jobs q --status dead")
         );
-        let (_, text, command) = told(json!({"paused": true, "ready": 1})).remove(0);
+        let (_, text, command) = found(json!({"paused": true, "ready": 1})).remove(0);
         assert_eq!(text, "it is paused, with 1 job waiting");
         assert_eq!(command, "spindle resume q");
-        let (why, text, _) = told(json!({"ready": 2, "next_ready_age_ms": 3_600_000})).remove(0);
+        let (why, text, _) = found(json!({"ready": 2, "next_ready_age_ms": 3_600_000})).remove(0);
         assert_eq!(why, "no_worker");
         assert_eq!(text, "2 jobs ready, the next one for 1h, and no worker asks");
         let held = json!({"ready": 2, "next_ready_age_ms": 60_000, "waiting_leases": 1});
         assert_eq!(whys(held), ["held_back"]);
-        let (_, text, _) = told(json!({"ready": 60, "leased": 30, "jobs_max": 100})).remove(0);
+        let (_, text, _) = found(json!({"ready": 60, "leased": 30, "jobs_max": 100})).remove(0);
         assert_eq!(text, "it is nearly full: 90 jobs of at most 100");
-        let (_, text, _) = told(json!({"ready": 100, "jobs_max": 100})).remove(0);
+        let (_, text, _) = found(json!({"ready": 100, "jobs_max": 100})).remove(0);
         assert_eq!(text, "it is full: 100 jobs of at most 100");
         assert_eq!(whys(json!({"jobs_max": 0})), ["full"]);
         let all = json!({"paused": true, "ready": 9, "dead": 1, "next_ready_age_ms": 99_000});
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_name_is_suggested_as_a_shell_takes_it() {
-        let (.., command) = told(json!({"name": "a b\n", "dead": 1})).remove(0);
+        let (.., command) = found(json!({"name": "a b\n", "dead": 1})).remove(0);
         assert_eq!(command, r"spindle jobs 'a b\x0a' --status dead");
     }
 }

@@ -75,8 +75,8 @@ impl Bulk {
     /// Refuses a filter beside jobs that are named: it would say nothing.
     pub fn check(filter: &Filter, are_named: bool) -> anyhow::Result<()> {
         if are_named && !filter.is_empty() {
-            let told = "a filter goes with --all-matching, not with jobs that are named";
-            return Err(Failure::with(Code::Usage, told));
+            let message = "a filter goes with --all-matching, not with jobs that are named";
+            return Err(Failure::with(Code::Usage, message));
         }
         Ok(())
     }
@@ -122,9 +122,9 @@ impl Bulk {
     /// first.
     pub fn run(self, native: &Native, as_json: bool) -> anyhow::Result<Code> {
         if self.body.get("filter").and_then(Value::as_object).is_none_or(Map::is_empty) {
-            let told = "--all-matching needs a filter: --queue, --status, --door, --tag, --text, \
+            let message = "--all-matching needs a filter: --queue, --status, --door, --tag, --text, \
                         --since or --before";
-            return Err(Failure::with(Code::Usage, told));
+            return Err(Failure::with(Code::Usage, message));
         }
         if !self.dry_run && !self.is_meant && can_be_asked() {
             let count = self.all(native, true)?.changed;
@@ -134,7 +134,7 @@ impl Bulk {
             }
         }
         let all = self.all(native, self.dry_run)?;
-        self.tell(&all, as_json)?;
+        self.print(&all, as_json)?;
         Ok(Code::Ok)
     }
 
@@ -155,7 +155,7 @@ impl Bulk {
         }
     }
 
-    fn tell(&self, all: &Done, as_json: bool) -> io::Result<()> {
+    fn print(&self, all: &Done, as_json: bool) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if as_json {
             return write_json(&mut out, all);

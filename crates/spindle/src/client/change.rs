@@ -14,7 +14,7 @@ use super::{
     payload,
     session::AskError,
     view::{Job, Queue},
-    web::{Asking, Told, told},
+    web::{Asking, PayloadFields, payload_fields},
 };
 use crate::{
     cli::{self, CancelArgs, JobName, PauseArgs, PayloadType, ResumeArgs, RetryArgs},
@@ -33,11 +33,11 @@ pub fn retry(args: &RetryArgs) -> anyhow::Result<Code> {
     };
     let about = format!("job {id}");
     let body = match &args.payload {
-        None => Told::default(),
+        None => PayloadFields::default(),
         Some(argument) => {
             let payload = payload::read(argument, native.payload_bytes_max())?;
             let kind = args.payload_type.unwrap_or(PayloadType::Bytes);
-            told(&payload, kind).map_err(|error| native.told(error, &about))?
+            payload_fields(&payload, kind).map_err(|error| native.explain(error, &about))?
         }
     };
     let path = format!("/api/v1/jobs/{id}/retry");
@@ -80,9 +80,9 @@ pub fn for_each(
                     AskError::NotFound => code,
                     _ => Code::Error,
                 };
-                eprintln!("error: {}", whole(&native.told(error, &format!("job {id}"))));
+                eprintln!("error: {}", whole(&native.explain(error, &format!("job {id}"))));
             }
-            Err(error) => return Err(native.told(error, &format!("job {id}"))),
+            Err(error) => return Err(native.explain(error, &format!("job {id}"))),
         }
     }
     Ok(code)
@@ -97,8 +97,8 @@ pub fn pause(args: &PauseArgs) -> anyhow::Result<Code> {
         if code_of(&error) != Code::NotFound {
             return error;
         }
-        let told = format!("{}, or --create pauses it all the same", whole(&error));
-        Failure::with(Code::NotFound, told)
+        let message = format!("{}, or --create pauses it all the same", whole(&error));
+        Failure::with(Code::NotFound, message)
     })?;
     let Some(wait_ms) = args.drain else { return Ok(Code::Ok) };
     let until = Instant::now() + Duration::from_millis(wait_ms.into());
@@ -119,11 +119,11 @@ pub fn pause(args: &PauseArgs) -> anyhow::Result<Code> {
         return Ok(Code::Ok);
     }
     let jobs = if drained.leased == 1 { "job is" } else { "jobs are" };
-    let told = format!(
+    let message = format!(
         "queue {} is paused, and {} {jobs} still at work; `spindle workers` tells whose",
         args.queue, drained.leased
     );
-    Err(Failure::with(Code::Timeout, told))
+    Err(Failure::with(Code::Timeout, message))
 }
 
 /// One request waits at most so long, so that a server that went is noticed.

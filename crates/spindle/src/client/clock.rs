@@ -6,7 +6,7 @@ use crate::{
     exit::Code,
 };
 
-/// Does what `spindle clock` was told.
+/// Runs `spindle clock`.
 pub fn clock(args: &ClockArgs) -> anyhow::Result<Code> {
     let ClockCommand::Accept = args.command;
     let native = Native::at(&args.reach)?;

@@ -9,17 +9,17 @@ pub fn can_be_asked() -> bool {
 
 /// Asks, and says whether the answer is yes. Anything else is no, and so is the end of the input.
 pub fn is_meant(question: &str) -> io::Result<bool> {
-    let mut told = io::stderr().lock();
-    write!(told, "{question} [y/N] ")?;
-    told.flush()?;
+    let mut stderr = io::stderr().lock();
+    write!(stderr, "{question} [y/N] ")?;
+    stderr.flush()?;
     let mut answer = String::new();
     let is_answered = io::stdin().lock().read_line(&mut answer)? > 0;
     if !is_answered {
-        writeln!(told)?;
+        writeln!(stderr)?;
     }
     let is_yes = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
     if !is_yes {
-        writeln!(told, "nothing was changed")?;
+        writeln!(stderr, "nothing was changed")?;
     }
     Ok(is_yes)
 }

@@ -19,7 +19,7 @@ use crate::{
     queue_name::QueueName,
 };
 
-/// Does what `spindle constraint` was told.
+/// Runs `spindle constraint`.
 pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
     match &args.command {
         ConstraintCommand::List { native } => {
@@ -34,7 +34,7 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
             for rule in &constraints {
                 let field = |name: &str| rule.get(name).map(text_of).unwrap_or_default();
                 let queue = rule.get("queue").and_then(Value::as_str);
-                let queue = queue.map(|queue| QueueName::told(Some(queue), None).to_string());
+                let queue = queue.map(|queue| QueueName::from_api(Some(queue), None).to_string());
                 let queue = queue.unwrap_or_else(|| field("queue_glob"));
                 rows.add([field("name"), queue, field("running_max"), rate(rule), field("per")]);
             }
@@ -42,9 +42,9 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
         }
         ConstraintCommand::Show { name, native } => {
             let asked = Native::of(native)?;
-            let told: Value = asked.ask(Asking::get(&path(name)), &about(name))?;
-            print(&told, native.json)?;
-            print_notes(&told);
+            let rule: Value = asked.ask(Asking::get(&path(name)), &about(name))?;
+            print(&rule, native.json)?;
+            print_notes(&rule);
         }
         ConstraintCommand::Put { name, rule, limits, native } => {
             let asked = Native::of(native)?;
@@ -59,11 +59,11 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
             };
             let path = path(name);
             let asking = Asking::of(Method::PUT, &path).with(&rule);
-            let told: Value = asked.ask(asking, &about(name))?;
+            let rule: Value = asked.ask(asking, &about(name))?;
             if native.json {
-                print(&told, true)?;
+                print(&rule, true)?;
             }
-            print_notes(&told);
+            print_notes(&rule);
         }
         ConstraintCommand::Delete { name, native } => {
             let asked = Native::of(native)?;
@@ -77,9 +77,9 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
 fn rule_of(limits: &Limits) -> anyhow::Result<Value> {
     let Limits { queue, queue_glob, per, running_max, rate, burst } = limits;
     let text = |queue: &QueueName| {
-        let told = format!("queue {queue}: a constraint names queues whose names are text");
+        let message = format!("queue {queue}: a constraint names queues whose names are text");
         let text = str::from_utf8(queue.bytes()).map(str::to_owned);
-        text.map_err(|_| Failure::with(Code::Usage, told))
+        text.map_err(|_| Failure::with(Code::Usage, message))
     };
     let queue = queue.as_ref().map(text).transpose()?;
     let rate = rate
@@ -111,20 +111,20 @@ fn rate(rule: &Value) -> String {
 const NOTES: &str = "notes";
 
 /// Beside what is asked for, so that programs are not disturbed.
-fn print_notes(told: &Value) {
-    let notes = told.get(NOTES).and_then(Value::as_array);
+fn print_notes(rule: &Value) {
+    let notes = rule.get(NOTES).and_then(Value::as_array);
     for note in notes.into_iter().flatten().filter_map(Value::as_str) {
         eprintln!("note: {note}");
     }
 }
 
-fn print(told: &Value, as_json: bool) -> anyhow::Result<()> {
+fn print(rule: &Value, as_json: bool) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if as_json {
-        return Ok(write_json(&mut out, told)?);
+        return Ok(write_json(&mut out, rule)?);
     }
     let mut rows = Rows::new(&["field", "value"]);
-    let fields = told.as_object().into_iter().flatten();
+    let fields = rule.as_object().into_iter().flatten();
     for (name, value) in fields.filter(|(name, _)| *name != NOTES) {
         rows.add([name.replace('_', "-"), text_of(value)]);
     }

@@ -53,8 +53,8 @@ fn run_at(text: &str) -> anyhow::Result<String> {
     if text == "now" {
         return Ok(text.to_owned());
     }
-    let told = |reason| Failure::with(Code::Usage, format!("--run-at {text}: {reason}"));
-    parse_when(text, now_ms()).map(rfc3339).map_err(told)
+    let message = |reason| Failure::with(Code::Usage, format!("--run-at {text}: {reason}"));
+    parse_when(text, now_ms()).map(rfc3339).map_err(message)
 }
 
 fn change(
@@ -70,8 +70,8 @@ fn change(
         return Bulk::of(selection, action).with(fields).run(&native, named.json);
     }
     if as_read.if_revision.is_some() && selection.ids.len() > 1 {
-        let told = "--if-revision goes with one job: each has a revision of its own";
-        return Err(Failure::with(Code::Usage, told));
+        let message = "--if-revision goes with one job: each has a revision of its own";
+        return Err(Failure::with(Code::Usage, message));
     }
     for_each(named, &selection.ids, |native, id| {
         let (path, patch) = match action {

@@ -28,21 +28,21 @@ pub fn events(args: &EventsArgs) -> anyhow::Result<Code> {
     if let Some(after) = after {
         path += &format!("&after={}", encoded(after));
     }
-    let mut told = Told { as_json: args.native.json, last: None };
+    let mut printer = Printer { as_json: args.native.json, last: None };
     let mut backoff = Backoff::new();
     let mut was_connected = false;
     loop {
-        let trouble = match EventStream::open(native.http(), &path, told.last.as_deref()) {
+        let trouble = match EventStream::open(native.http(), &path, printer.last.as_deref()) {
             Ok(mut stream) => {
                 (was_connected, backoff) = (true, Backoff::new());
-                match told.all(&mut stream)? {
+                match printer.print_all(&mut stream)? {
                     None if !args.follow => return Ok(Code::Ok),
                     None => "the server ended the stream".to_owned(),
                     Some(trouble) => trouble.to_string(),
                 }
             }
             Err(error) if was_connected && error.may_pass() => error.to_string(),
-            Err(error) => return Err(native.told(error, "events")),
+            Err(error) => return Err(native.explain(error, "events")),
         };
         if !args.follow {
             return Err(Failure::with(Code::Error, format!("events: {trouble}")));
@@ -54,24 +54,24 @@ pub fn events(args: &EventsArgs) -> anyhow::Result<Code> {
 }
 
 /// What was printed.
-struct Told {
+struct Printer {
     as_json: bool,
     last: Option<String>,
 }
 
-impl Told {
+impl Printer {
     /// Prints a stream to its end. What broke it, if it was not ended.
-    fn all(&mut self, stream: &mut EventStream) -> anyhow::Result<Option<io::Error>> {
+    fn print_all(&mut self, stream: &mut EventStream) -> anyhow::Result<Option<io::Error>> {
         loop {
             match stream.next() {
-                Ok(Some(event)) => self.one(event)?,
+                Ok(Some(event)) => self.print_one(event)?,
                 Ok(None) => return Ok(None),
                 Err(error) => return Ok(Some(error)),
             }
         }
     }
 
-    fn one(&mut self, event: Event) -> anyhow::Result<()> {
+    fn print_one(&mut self, event: Event) -> anyhow::Result<()> {
         if !event.data.is_empty() {
             let data: Map<String, Value> = serde_json::from_str(&event.data)?;
             let mut out = io::stdout().lock();
@@ -98,8 +98,8 @@ fn line(id: &str, mut data: Map<String, Value>, as_json: bool) -> String {
     let (at, kind) = (take("at"), take("type"));
     let rest = data.iter().filter(|(_, value)| !value.is_null());
     let rest = rest.map(|(name, value)| match (name.as_str(), value.as_str()) {
-        ("queue", text @ Some(_)) => format!("queue={}", QueueName::told(text, None)),
-        ("queue_base64", text @ Some(_)) => format!("queue={}", QueueName::told(None, text)),
+        ("queue", text @ Some(_)) => format!("queue={}", QueueName::from_api(text, None)),
+        ("queue_base64", text @ Some(_)) => format!("queue={}", QueueName::from_api(None, text)),
         _ => format!("{name}={}", text_of(value)),
     });
     let cells = [id.to_owned(), at, kind].into_iter().chain(rest);

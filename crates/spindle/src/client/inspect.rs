@@ -19,17 +19,17 @@ use crate::{
 /// Lists the queues.
 pub fn queues(args: &QueuesArgs) -> anyhow::Result<Code> {
     let server = Server::of(&args.common)?;
-    let queues = server.open()?.queues().map_err(|error| server.told(error, "queues"))?;
+    let queues = server.open()?.queues().map_err(|error| server.explain(error, "queues"))?;
     let mut out = io::stdout().lock();
     if args.common.json {
         queues.iter().try_for_each(|queue| write_json(&mut out, queue))?;
         return Ok(Code::Ok);
     }
     // Workq tells of ready and scheduled jobs alone.
-    let tells_all = queues.iter().any(|queue| queue.jobs.leased.is_some());
+    let has_all = queues.iter().any(|queue| queue.jobs.leased.is_some());
     let columns = ["queue", "ready", "scheduled", "leased", "parked", "done", "dead", "paused"];
-    let told = if tells_all { columns.len() } else { 3 };
-    let mut rows = Rows::new(columns.get(..told).unwrap_or(&columns));
+    let shown = if has_all { columns.len() } else { 3 };
+    let mut rows = Rows::new(columns.get(..shown).unwrap_or(&columns));
     for queue in &queues {
         let jobs = &queue.jobs;
         let others = [jobs.leased, jobs.parked, jobs.done, jobs.dead];
@@ -38,7 +38,7 @@ pub fn queues(args: &QueuesArgs) -> anyhow::Result<Code> {
         let first =
             [queue.queue_name().to_string(), jobs.ready.to_string(), jobs.scheduled.to_string()];
         let all = first.into_iter().chain(others).chain([paused.to_owned()]);
-        rows.add(all.take(told));
+        rows.add(all.take(shown));
     }
     rows.print(&mut out)?;
     Ok(Code::Ok)
@@ -57,7 +57,7 @@ pub fn delete(args: &DeleteArgs) -> anyhow::Result<Code> {
     let mut code = Code::Ok;
     let mut out = io::stdout().lock();
     for &id in &selection.ids {
-        let told = if args.common.json { session.id_of(id) } else { Value::Null };
+        let shown_id = if args.common.json { session.id_of(id) } else { Value::Null };
         let deleted = match session.delete(id) {
             Ok(()) => true,
             Err(AskError::NotFound) => {
@@ -65,17 +65,17 @@ pub fn delete(args: &DeleteArgs) -> anyhow::Result<Code> {
                 code = Code::NotFound;
                 false
             }
-            Err(error) => return Err(server.told(error, &format!("job {id}"))),
+            Err(error) => return Err(server.explain(error, &format!("job {id}"))),
         };
         if args.common.json {
-            write_line(&mut out, json!({ "id": told, "deleted": deleted }))?;
+            write_line(&mut out, json!({ "id": shown_id, "deleted": deleted }))?;
         }
     }
     Ok(code)
 }
 
 /// Prints something as one line of JSON.
-pub fn write_json(out: &mut impl Write, told: &impl serde::Serialize) -> io::Result<()> {
-    let line = serde_json::to_string(told).map_err(io::Error::other)?;
+pub fn write_json(out: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()> {
+    let line = serde_json::to_string(value).map_err(io::Error::other)?;
     write_line(out, line)
 }

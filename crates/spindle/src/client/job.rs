@@ -22,7 +22,7 @@ use crate::{
 pub fn job(args: &JobArgs) -> anyhow::Result<Code> {
     let server = Server::of(&args.common)?;
     let asked = server.open()?.job(args.id);
-    let job = asked.map_err(|error| server.told(error, &format!("job {}", args.id)))?;
+    let job = asked.map_err(|error| server.explain(error, &format!("job {}", args.id)))?;
     let mut out = io::stdout().lock();
     if args.common.json {
         write_json(&mut out, &job.with_texts())?;
@@ -54,12 +54,12 @@ fn fields(job: &Job, now: Timestamp) -> anyhow::Result<Rows> {
     job.ttl_ms.into_iter().for_each(|ms| add("ttl", length(ms)));
     add("created", with_distance(&job.created_at, now));
     job.run_at.iter().for_each(|time| add("time", with_distance(time, now)));
-    for (name, value) in job.more.iter().filter(|(name, value)| is_in_feed(name, value)) {
+    for (name, value) in job.more.iter().filter(|(name, value)| is_shown(name, value)) {
         let label = name.strip_suffix("_ms").unwrap_or(name).replace('_', "-");
         add(&label, shown(name, value, now));
     }
     if let Some(outcome) = &job.result {
-        for (name, text) in told_of(outcome)? {
+        for (name, text) in outcome_fields(outcome)? {
             add(name, text);
         }
     }
@@ -70,23 +70,23 @@ fn fields(job: &Job, now: Timestamp) -> anyhow::Result<Rows> {
     Ok(rows)
 }
 
-fn told_of(outcome: &Outcome) -> anyhow::Result<Vec<(&'static str, String)>> {
-    let mut told = vec![("success", outcome.success.to_string())];
+fn outcome_fields(outcome: &Outcome) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let mut fields = vec![("success", outcome.success.to_string())];
     let words = [("message", &outcome.message), ("error", &outcome.error), ("code", &outcome.code)];
     let said = words.into_iter().filter(|(_, text)| !text.is_empty());
-    told.extend(said.map(|(name, text)| (name, text.clone())));
-    told.push(("result", preview(&outcome.result_bytes()?, usize::MAX)));
-    Ok(told)
+    fields.extend(said.map(|(name, text)| (name, text.clone())));
+    fields.push(("result", preview(&outcome.result_bytes()?, usize::MAX)));
+    Ok(fields)
 }
 
 /// What says something only where it is, and not by being there. The history has a table.
-fn is_in_feed(name: &str, value: &Value) -> bool {
+fn is_shown(name: &str, value: &Value) -> bool {
     name != "history" && !value.is_null() && !value.as_array().is_some_and(Vec::is_empty)
 }
 
 fn shown(name: &str, value: &Value, now: Timestamp) -> String {
-    if let Some(told) = of_field(name, value, now) {
-        return told;
+    if let Some(text) = of_field(name, value, now) {
+        return text;
     }
     if name == "backoff"
         && let Some(wait) = RetryWait::of_json(value)
@@ -108,9 +108,9 @@ fn shown(name: &str, value: &Value, now: Timestamp) -> String {
 fn parts(value: &Value, now: Timestamp) -> String {
     let Some(object) = value.as_object() else { return text_of(value) };
     let part = |(name, value): (&String, &Value)| {
-        let told = of_field(name, value, now).unwrap_or_else(|| text_of(value));
+        let text = of_field(name, value, now).unwrap_or_else(|| text_of(value));
         let name = name.strip_suffix("_ms").unwrap_or(name).replace('_', "-");
-        format!("{name} {told}")
+        format!("{name} {text}")
     };
     object.iter().map(part).collect::<Vec<_>>().join(", ")
 }
@@ -190,8 +190,8 @@ mod tests {
         second["attempt"] = json!(20);
         let failed =
             format!("attempt\t20\t{started}\t1.500s\tfailed\tbox:7 (gearman)\tE9\tno\\tink");
-        let told = lines(&json!([attempt, second]));
-        assert_eq!(told, [format!("{first}\t\t"), "attempts\t2 to 19".to_owned(), failed]);
+        let shown = lines(&json!([attempt, second]));
+        assert_eq!(shown, [format!("{first}\t\t"), "attempts\t2 to 19".to_owned(), failed]);
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(shown("backoff", &backoff, now), "base 1s, factor-thousandths 2000");
         assert_eq!(shown("tags", &json!(["a", "b"]), now), "a, b");
         let lease = json!({"worker": "ann", "started_at": "2025-12-31T23:00:00Z"});
-        let told = "started-at 2025-12-31 23:00:00 UTC (1h ago), worker ann";
-        assert_eq!(shown("lease", &lease, now), told);
+        let expected = "started-at 2025-12-31 23:00:00 UTC (1h ago), worker ann";
+        assert_eq!(shown("lease", &lease, now), expected);
     }
 }

@@ -63,7 +63,7 @@ fn ask(args: &JobsArgs, server: &Server) -> anyhow::Result<Listed> {
         preview_bytes: (!args.common.json).then_some(PREVIEW_BYTES),
     };
     let asked = server.open()?.jobs(&wanted);
-    let mut listed = asked.map_err(|error| server.told(error, &about(args)))?;
+    let mut listed = asked.map_err(|error| server.explain(error, &about(args)))?;
     if let Some(sort) = args.sort.filter(|sort| sort.key != SortKey::Id) {
         sort_by(&mut listed.jobs, sort);
     }
@@ -84,7 +84,7 @@ fn check_queue(args: &JobsArgs, server: &Server, listed: &Listed) -> anyhow::Res
         return Ok(());
     };
     let found = server.open()?.queue(queue);
-    found.map_err(|error| server.told(error, &about(args)))?;
+    found.map_err(|error| server.explain(error, &about(args)))?;
     Ok(())
 }
 
@@ -127,7 +127,7 @@ fn sort_by(jobs: &mut [Job], sort: Sort) {
     });
 }
 
-/// The list as a table. `for_eyes`: times are told as people tell them.
+/// The list as a table. `for_eyes`: with times as distances from now, for people.
 fn rows(jobs: &[Job], for_eyes: bool) -> anyhow::Result<Rows> {
     let columns = ["id", "queue", "status", "priority", "attempts", "fails", "time", "payload"];
     let mut rows = Rows::new(&columns);
@@ -166,11 +166,11 @@ fn payload(job: &Job) -> anyhow::Result<String> {
 fn watch(args: &JobsArgs, server: &Server, every: Duration) -> anyhow::Result<Code> {
     let terminal = Term::stdout();
     if !terminal.is_term() {
-        let told = "--watch needs a terminal; without one, `spindle events --follow` tells what \
+        let message = "--watch needs a terminal; without one, `spindle events --follow` tells what \
                     happens";
-        return Err(Failure::with(Code::Usage, told));
+        return Err(Failure::with(Code::Usage, message));
     }
-    // A wrong address or a wrong name is told at once; later the server may go and come back.
+    // A wrong address or a wrong name is an error at once; later the server may go and come back.
     let first = ask(args, server)?;
     check_queue(args, server, &first)?;
     let mut listed = Ok(first);

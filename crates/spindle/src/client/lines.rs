@@ -31,8 +31,8 @@ pub fn add_lines(args: &AddArgs, path: &Path) -> anyhow::Result<Code> {
     let input: Box<dyn Read> = if is_stdin {
         Box::new(io::stdin().lock())
     } else {
-        let told = || format!("cannot read lines from {}", path.display());
-        Box::new(File::open(path).with_context(told)?)
+        let message = || format!("cannot read lines from {}", path.display());
+        Box::new(File::open(path).with_context(message)?)
     };
     let server = Server::of(&args.common)?;
     let session = server.open()?;
@@ -108,7 +108,7 @@ impl Lines<'_> {
                 }
                 // The others of the batch are there all the same.
                 Err(error) => {
-                    refused.get_or_insert_with(|| self.server.told(error, &about(job)));
+                    refused.get_or_insert_with(|| self.server.explain(error, &about(job)));
                 }
             }
         }

@@ -56,7 +56,7 @@ impl Lost {
     }
 
     /// For people, behind the job's name.
-    pub fn told(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Cancelled => "was cancelled",
             Self::Deleted => "was deleted, or its time to live is over",

@@ -29,8 +29,8 @@ impl Native {
     /// The server that a command names which any door could do, but not this form of it.
     pub fn among(common: &cli::Common) -> anyhow::Result<Self> {
         if common.workq.is_some() {
-            let told = "--all-matching needs the native API: leave --workq out";
-            return Err(Failure::with(Code::Usage, told));
+            let message = "--all-matching needs the native API: leave --workq out";
+            return Err(Failure::with(Code::Usage, message));
         }
         Self::at(&common.reach)
     }
@@ -49,12 +49,12 @@ impl Native {
 
     /// Asks about something and reads the answer's JSON.
     pub fn ask<T: DeserializeOwned>(&self, asking: Asking<'_>, about: &str) -> anyhow::Result<T> {
-        self.http.ask(asking).map_err(|error| self.told(error, about))
+        self.http.ask(asking).map_err(|error| self.explain(error, about))
     }
 
     /// Asks about something that answers without words.
     pub fn answer(&self, asking: Asking<'_>, about: &str) -> anyhow::Result<()> {
-        self.http.answer(asking).map_err(|error| self.told(error, about))?;
+        self.http.answer(asking).map_err(|error| self.explain(error, about))?;
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl Native {
     }
 
     /// What a refusal means to a person.
-    pub fn told(&self, error: AskError, about: &str) -> anyhow::Error {
-        self.server.told(error, about)
+    pub fn explain(&self, error: AskError, about: &str) -> anyhow::Error {
+        self.server.explain(error, about)
     }
 }

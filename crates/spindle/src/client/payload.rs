@@ -27,8 +27,8 @@ pub fn read(argument: &OsString, bytes_max: usize) -> anyhow::Result<Bytes> {
         b"-" => all(io::stdin().lock(), bytes_max).context("standard input"),
         [b'@', path @ ..] => {
             let path = Path::new(OsStr::from_bytes(path));
-            let told = || format!("cannot read the payload from {}", path.display());
-            all(File::open(path).with_context(told)?, bytes_max).with_context(told)
+            let message = || format!("cannot read the payload from {}", path.display());
+            all(File::open(path).with_context(message)?, bytes_max).with_context(message)
         }
         text => fit(Bytes::copy_from_slice(text), bytes_max),
     }
@@ -46,9 +46,9 @@ pub fn fit(payload: Bytes, bytes_max: usize) -> anyhow::Result<Bytes> {
     if payload.len() <= bytes_max {
         return Ok(payload);
     }
-    let told = format!(
+    let message = format!(
         "the payload is larger than {bytes_max} bytes, the most a job carries; put it into a file \
          and let the payload name it"
     );
-    Err(Failure::with(Code::Error, told))
+    Err(Failure::with(Code::Error, message))
 }

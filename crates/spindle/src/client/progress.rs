@@ -40,7 +40,7 @@ impl Progress {
     }
 
     /// Prints a line on standard error, above the bar.
-    pub fn tell(&self, line: impl Display) {
+    pub fn print(&self, line: impl Display) {
         self.0.suspend(|| eprintln!("{line}"));
     }
 

@@ -25,7 +25,7 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<Code> {
     let queue: Queue = native.ask(Asking::get(&path), &about)?;
     let waiting = queue.jobs.ready + queue.jobs.scheduled;
     if args.dry_run {
-        return tell(args, "matching", waiting, "would be deleted");
+        return print(args, "matching", waiting, "would be deleted");
     }
     if waiting > 0 && !args.yes && can_be_asked() {
         let jobs = jobs_counted(waiting).replace(" job", " ready and scheduled job");
@@ -35,10 +35,10 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<Code> {
     }
     let answer: Value = native.ask(Asking::post(&format!("{path}/purge")), &about)?;
     let deleted = answer.get("deleted").and_then(Value::as_u64).unwrap_or_default();
-    tell(args, "deleted", deleted, "deleted")
+    print(args, "deleted", deleted, "deleted")
 }
 
-fn tell(args: &PurgeArgs, field: &str, count: u64, what: &str) -> anyhow::Result<Code> {
+fn print(args: &PurgeArgs, field: &str, count: u64, what: &str) -> anyhow::Result<Code> {
     let mut out = io::stdout().lock();
     if args.native.json {
         let mut object = Map::new();

@@ -25,7 +25,7 @@ use crate::{
 /// So often somebody else may be faster.
 const TRIES: usize = 20;
 
-/// Does what `spindle queue` was told.
+/// Runs `spindle queue`.
 pub fn queue(args: &QueueArgs) -> anyhow::Result<Code> {
     match &args.command {
         QueueCommand::Show { name, native } => show(name, native),
@@ -96,14 +96,14 @@ fn wait(value: &Value) -> String {
 /// again.
 fn set(name: &QueueName, settings: &QueueSettings, args: &cli::Native) -> anyhow::Result<Code> {
     let native = Native::of(args)?;
-    let told = |error| native.told(error, &about(name));
+    let explain = |error| native.explain(error, &about(name));
     let mut tries = TRIES;
     let queue: Queue = loop {
         tries -= 1;
         match try_to_set(&native, name, settings) {
             Err(AskError::Refused { code: Some(code), .. })
                 if code == "revision_mismatch" && tries > 0 => {}
-            other => break other.map_err(told)?,
+            other => break other.map_err(explain)?,
         }
     };
     if args.json {

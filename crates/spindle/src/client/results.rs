@@ -37,13 +37,13 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Code> {
     let result = server.open()?.run(&job, args.wait).map_err(|error| match error {
         AskError::TimedOut => {
             let (wait, ttr) = (Written(args.wait.into()), Written(args.ttr.into()));
-            let told = format!(
+            let message = format!(
                 "no result: no worker took the job within {wait}, or the one that did was not \
                  done within {ttr}; the job is gone (see --wait and --ttr)"
             );
-            Failure::with(Code::Timeout, told)
+            Failure::with(Code::Timeout, message)
         }
-        other => server.told(other, &super::add::about(&job)),
+        other => server.explain(other, &super::add::about(&job)),
     })?;
     print_result(&args.common, &result)
 }
@@ -54,10 +54,10 @@ pub fn result(args: &ResultArgs) -> anyhow::Result<Code> {
     let result = server.open()?.result(args.id, args.wait).map_err(|error| match error {
         AskError::TimedOut => {
             let waits = if args.wait == 0 { "; --wait 60s waits for it" } else { "" };
-            let told = format!("job {} has no result yet{waits}", args.id);
-            Failure::with(Code::Timeout, told)
+            let message = format!("job {} has no result yet{waits}", args.id);
+            Failure::with(Code::Timeout, message)
         }
-        other => server.told(other, &format!("job {}", args.id)),
+        other => server.explain(other, &format!("job {}", args.id)),
     })?;
     print_result(&args.common, &result)
 }

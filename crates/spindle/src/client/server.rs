@@ -55,7 +55,7 @@ impl Server {
             (None, None) => (URL.to_owned(), "--url"),
         };
         let base = BaseUrl::parse(&url)
-            .map_err(|told| Failure::with(Code::Usage, format!("{name}: {told}")))?;
+            .map_err(|message| Failure::with(Code::Usage, format!("{name}: {message}")))?;
         match (&reach.ca_file, said_os("SPINDLE_CA_FILE")) {
             (Some(file), _) => base.trusting(file, "--ca-file"),
             (None, Some(file)) => base.trusting(Path::new(&file), "SPINDLE_CA_FILE"),
@@ -73,7 +73,7 @@ impl Server {
 
     /// Opens a session; the error is ready to be shown.
     pub fn open(&self) -> anyhow::Result<Box<dyn Session>> {
-        self.try_open(&Line::default()).map_err(|error| self.told(error, "server"))
+        self.try_open(&Line::default()).map_err(|error| self.explain(error, "server"))
     }
 
     /// Opens a session on this line.
@@ -85,17 +85,17 @@ impl Server {
     }
 
     /// What a refusal means. `about` is what was asked for: `job 42`.
-    pub fn told(&self, error: AskError, about: &str) -> anyhow::Error {
+    pub fn explain(&self, error: AskError, about: &str) -> anyhow::Error {
         match error {
             AskError::NotFound => Failure::with(Code::NotFound, not_there(about)),
             AskError::TimedOut => Failure::with(Code::Timeout, format!("{about}: timed out")),
             AskError::LeaseLost(lost) => {
-                Failure::with(Code::Error, format!("{about} {}", lost.told()))
+                Failure::with(Code::Error, format!("{about} {}", lost.description()))
             }
             AskError::Refused { text, code } => {
                 let advice = code.as_deref().map(advice).unwrap_or_default();
-                let told = format!("{about}: the server refused: {text}{advice}");
-                Failure::with(Code::Error, told)
+                let message = format!("{about}: the server refused: {text}{advice}");
+                Failure::with(Code::Error, message)
             }
             AskError::Failed(text) => Failure::with(
                 Code::Error,

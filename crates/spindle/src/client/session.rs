@@ -26,7 +26,7 @@ pub enum AskError {
     #[error("timed out")]
     TimedOut,
     /// The worker has its job no more.
-    #[error("the job {}", .0.told())]
+    #[error("the job {}", .0.description())]
     LeaseLost(Lost),
     /// The server will not do it, now or later.
     #[error("{text}")]

@@ -24,7 +24,7 @@ const PAGE: usize = 500;
 /// So many queues that need somebody fit on a screen.
 const ATTENTIONS_SHOWN: usize = 15;
 
-/// What the server says of itself, as far as it is told here.
+/// What the server says of itself, as far as it is shown here.
 #[derive(Deserialize)]
 struct Server {
     version: String,
@@ -115,9 +115,9 @@ fn print(
     }
     row("log", size(server.log_bytes));
     row("queues", grouped(server.queues));
-    let told = counts.by_status().map(|(name, count)| format!("{name} {}", grouped(count)));
-    row("jobs", told.join(", "));
-    row("workers", workers_told(workers));
+    let counts = counts.by_status().map(|(name, count)| format!("{name} {}", grouped(count)));
+    row("jobs", counts.join(", "));
+    row("workers", workers_summary(workers));
     rows.print(out)?;
     if attentions.is_empty() {
         return Ok(());
@@ -137,7 +137,7 @@ fn print(
 }
 
 fn health(server: &Server) -> String {
-    let mut told = match server.status.as_str() {
+    let mut health = match server.status.as_str() {
         "ok" => "ready".to_owned(),
         "disk_full" => "not ready: the disk is full, new jobs are refused".to_owned(),
         "stopping" => "not ready: it is stopping".to_owned(),
@@ -145,15 +145,15 @@ fn health(server: &Server) -> String {
         other => format!("not ready: {}", escape(other)),
     };
     if server.disk_full && server.status != "disk_full" {
-        told += "; the disk is full";
+        health += "; the disk is full";
     }
     if server.clock_held {
-        told += "; clock and log disagree, no TTL counts (spindle clock accept)";
+        health += "; clock and log disagree, no TTL counts (spindle clock accept)";
     }
-    told
+    health
 }
 
-fn workers_told(page: &WorkerPage) -> String {
+fn workers_summary(page: &WorkerPage) -> String {
     let field = |worker: &Value, name: &str| worker.get(name).cloned().unwrap_or_default();
     let waiting = |worker: &&Value| field(worker, "waiting").as_u64().is_some_and(|n| n > 0);
     let busy =
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn sizes_are_told_with_one_digit_behind_the_point() {
-        for (bytes, told) in [
+        for (bytes, expected) in [
             (0, "0 bytes"),
             (1_023, "1023 bytes"),
             (1_024, "1.0 KiB"),
@@ -218,7 +218,7 @@ mod tests {
             (3 << 40, "3.0 TiB"),
             (u64::MAX, "16777215.9 TiB"),
         ] {
-            assert_eq!(size(bytes), told);
+            assert_eq!(size(bytes), expected);
         }
     }
 }

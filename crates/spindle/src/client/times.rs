@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_time_is_told_with_how_far_away_it_is() {
         let now = at("2026-11-22T06:34:10Z");
-        for (time, told) in [
+        for (time, expected) in [
             ("2026-11-22T06:31:07.120Z", "2026-11-22 06:31:07 UTC (3m 2s ago)"),
             ("2026-11-22T08:34:10+02:00", "2026-11-22 06:34:10 UTC (now)"),
             ("2026-11-22T06:34:09.001Z", "2026-11-22 06:34:09 UTC (now)"),
@@ -95,13 +95,13 @@ mod tests {
             ("2026-12-22T08:34:10Z", "2026-12-22 08:34:10 UTC (in 30d 2h)"),
             ("soon", "soon"),
         ] {
-            assert_eq!(with_distance(time, now), told);
+            assert_eq!(with_distance(time, now), expected);
         }
     }
 
     #[test]
     fn a_length_of_time_has_at_most_two_units() {
-        for (ms, told) in [
+        for (ms, expected) in [
             (0, "0ms"),
             (999, "999ms"),
             (1_000, "1s"),
@@ -114,7 +114,7 @@ mod tests {
             (86_400_000, "1d"),
             (90_061_001, "1d 1h"),
         ] {
-            assert_eq!(lasting(ms), told);
+            assert_eq!(lasting(ms), expected);
         }
         let [from, to] = ["2026-11-22T06:31:07.000Z", "2026-11-22T06:31:08.250Z"];
         assert_eq!(between(from, to).as_deref(), Some("1.250s"));
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn what_a_field_says_is_told_by_its_name() {
         let now = at("2026-01-01T00:00:00Z");
-        let told = of_field("finished_at", &json!("2025-12-31T23:59:00Z"), now);
-        assert_eq!(told.as_deref(), Some("2025-12-31 23:59:00 UTC (1m ago)"));
+        let shown = of_field("finished_at", &json!("2025-12-31T23:59:00Z"), now);
+        assert_eq!(shown.as_deref(), Some("2025-12-31 23:59:00 UTC (1m ago)"));
         assert_eq!(of_field("keep_ms", &json!(90_000), now).as_deref(), Some("1m 30s"));
         assert_eq!(of_field("queue", &json!("2025-12-31T23:59:00Z"), now), None);
     }

@@ -172,10 +172,10 @@ impl Job {
 
     /// Its queue.
     pub fn queue_name(&self) -> QueueName {
-        QueueName::told(self.queue.as_deref(), self.queue_base64.as_deref())
+        QueueName::from_api(self.queue.as_deref(), self.queue_base64.as_deref())
     }
 
-    /// How its payload begins, if a list told it.
+    /// How its payload begins, if it came in a list.
     pub fn payload_beginning(&self) -> Option<Bytes> {
         let field = |name: &str| self.more.get(name).and_then(Value::as_str);
         match (field("payload_preview"), field("payload_preview_base64")) {
@@ -199,7 +199,7 @@ impl Job {
         self
     }
 
-    /// The payload, if it was told.
+    /// The payload, if the server sent it.
     pub fn payload_bytes(&self) -> anyhow::Result<Option<Bytes>> {
         bytes_of(self.payload.as_deref(), self.payload_base64.as_deref())
     }
@@ -215,7 +215,7 @@ impl Outcome {
 impl Queue {
     /// Its name.
     pub fn queue_name(&self) -> QueueName {
-        QueueName::told(self.name.as_deref(), self.name_base64.as_deref())
+        QueueName::from_api(self.name.as_deref(), self.name_base64.as_deref())
     }
 }
 
@@ -260,8 +260,8 @@ mod tests {
         let job: Job = serde_json::from_str(JOB).unwrap();
         assert_eq!(job.payload_bytes().unwrap().unwrap(), "null");
         assert_eq!(job.result.as_ref().unwrap().result_bytes().unwrap(), "1.000e2");
-        let told = serde_json::to_string(&job).unwrap();
-        assert!(told.contains(r#""payload":null"#) && told.contains("1.000e2"), "{told}");
-        assert!(told.contains(r#""tags":["a"]"#), "{told}");
+        let text = serde_json::to_string(&job).unwrap();
+        assert!(text.contains(r#""payload":null"#) && text.contains("1.000e2"), "{text}");
+        assert!(text.contains(r#""tags":["a"]"#), "{text}");
     }
 }

@@ -32,8 +32,8 @@ pub fn workers(args: &WorkersArgs) -> anyhow::Result<Code> {
 /// The queues' names, each with a blank between.
 fn queues(worker: &Value) -> String {
     let list = |name: &str| worker.get(name).and_then(Value::as_array).into_iter().flatten();
-    let texts = list("queues").map(|name| QueueName::told(name.as_str(), None));
-    let coded = list("queues_base64").map(|name| QueueName::told(None, name.as_str()));
+    let texts = list("queues").map(|name| QueueName::from_api(name.as_str(), None));
+    let coded = list("queues_base64").map(|name| QueueName::from_api(None, name.as_str()));
     texts.chain(coded).map(|name| name.to_string()).collect::<Vec<_>>().join(" ")
 }
 

@@ -208,9 +208,9 @@ impl Session for WorkqSession {
     fn finish(&mut self, job: &Leased, report: &Report) -> Result<(), AskError> {
         let (id, result) = (claimed(job)?, report.result.clone());
         // The protocol has no words for how it failed.
-        let told =
+        let finished =
             if report.success { self.0.complete(id, result) } else { self.0.fail(id, result) };
-        Ok(told?)
+        Ok(finished?)
     }
 }
 

@@ -114,8 +114,8 @@ mod tests {
             ("insecure = [1]", "`insecure` must be a list of texts"),
             ("sync = ", "x.toml is not TOML"),
         ] {
-            let told = parse_file(text, "x.toml").unwrap_err().to_string();
-            assert!(told.contains(part), "{text}: {told}");
+            let message = parse_file(text, "x.toml").unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
         }
     }
 

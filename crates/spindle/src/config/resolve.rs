@@ -157,9 +157,9 @@ fn flag(setting: &'static Setting) -> Arg {
         Shape::Switch => ArgAction::SetTrue,
         Shape::Many => ArgAction::Append,
     };
-    let mut told = vec![format!("env: {}", setting.environment_name())];
+    let mut notes = vec![format!("env: {}", setting.environment_name())];
     if !setting.default.is_empty() && setting.shape == Shape::One {
-        told.push(format!("default: {}", setting.default));
+        notes.push(format!("default: {}", setting.default));
     }
     let hint = match setting.value {
         "FILE" => ValueHint::FilePath,
@@ -169,7 +169,7 @@ fn flag(setting: &'static Setting) -> Arg {
     let arg = Arg::new(setting.name).long(setting.name).action(action).help(format!(
         "{} [{}]",
         setting.help,
-        told.join(", ")
+        notes.join(", ")
     ));
     match setting.shape {
         Shape::Switch => arg,
@@ -301,7 +301,7 @@ mod tests {
         SettingFlags::from_arg_matches(&command.try_get_matches_from(given).unwrap()).unwrap()
     }
 
-    fn told(given: &[&str], environment: &[(&str, &str)]) -> Result<Resolved, ConfigError> {
+    fn resolved(given: &[&str], environment: &[(&str, &str)]) -> Result<Resolved, ConfigError> {
         let environment = environment.iter().map(|(name, value)| (name.into(), value.into()));
         resolve(&flags(given), environment)
     }
@@ -322,7 +322,7 @@ mod tests {
             ("SPINDLE_SERVE_SYNC", "interval:5"),
             ("SPINDLE_SERVE_DATA", "e"),
         ];
-        let resolved = told(&["--data", "c"], &environment).unwrap();
+        let resolved = resolved(&["--data", "c"], &environment).unwrap();
         assert_eq!(source(&resolved, "data"), ("c", &Source::Flag));
         assert_eq!(source(&resolved, "sync"), ("interval:5", &Source::Environment));
         assert_eq!(source(&resolved, "payload-memory"), ("1KiB", &Source::File));
@@ -335,40 +335,40 @@ mod tests {
     #[test]
     fn what_is_kept_of_finished_jobs_is_as_the_core_has_it_unless_told_otherwise() {
         let defaults = spindle_core::Defaults::default();
-        let config = told(&[], &[]).unwrap().config;
+        let config = resolved(&[], &[]).unwrap().config;
         let kept = (config.finished_max, config.finished_bytes_max, config.constraint_values_max);
         let known = (defaults.finished_max, defaults.finished_bytes_max, defaults.values_max);
         assert_eq!(kept, known);
         let environment = [("SPINDLE_SERVE_FINISHED_SIZE_MAX", "3MiB")];
-        let config = told(&["--finished-max", "7"], &environment).unwrap().config;
+        let config = resolved(&["--finished-max", "7"], &environment).unwrap().config;
         assert_eq!((config.finished_max, config.finished_bytes_max), (7, 3 << 20));
-        assert!(told(&["--finished-max", "0"], &[]).is_err());
-        assert!(told(&["--constraint-values-max", "many"], &[]).is_err());
+        assert!(resolved(&["--finished-max", "0"], &[]).is_err());
+        assert!(resolved(&["--constraint-values-max", "many"], &[]).is_err());
     }
 
     #[test]
     fn an_address_that_is_not_loopback_needs_its_door_named() {
-        let refused = told(&["--workq", "0.0.0.0:9922"], &[]).unwrap_err();
+        let refused = resolved(&["--workq", "0.0.0.0:9922"], &[]).unwrap_err();
         assert!(matches!(refused, ConfigError::NotLoopback { door: "workq", .. }));
-        assert!(told(&["--workq", "0.0.0.0:9922", "--insecure", "workq"], &[]).is_ok());
+        assert!(resolved(&["--workq", "0.0.0.0:9922", "--insecure", "workq"], &[]).is_ok());
         let named = [("SPINDLE_SERVE_INSECURE", "workq"), ("SPINDLE_SERVE_WORKQ", "[::]:1")];
-        assert!(told(&[], &named).is_ok());
+        assert!(resolved(&[], &named).is_ok());
     }
 
     #[test]
     fn a_bad_value_is_told_with_where_it_stands() {
-        let error = told(&["--sync", "maybe"], &[]).unwrap_err().to_string();
+        let error = resolved(&["--sync", "maybe"], &[]).unwrap_err().to_string();
         assert!(error.contains("--sync: `maybe`"), "{error}");
-        let error = told(&[], &[("SPINDLE_SERVE_PAYLOAD_MEMORY", "much")]).unwrap_err();
+        let error = resolved(&[], &[("SPINDLE_SERVE_PAYLOAD_MEMORY", "much")]).unwrap_err();
         assert!(error.to_string().contains("SPINDLE_SERVE_PAYLOAD_MEMORY: `much`"), "{error}");
-        let error = told(&["--insecure", "gate"], &[]).unwrap_err().to_string();
+        let error = resolved(&["--insecure", "gate"], &[]).unwrap_err().to_string();
         assert!(error.contains("no such door"), "{error}");
     }
 
     #[test]
     fn empty_names_in_the_environment_are_not_set_and_strange_ones_are_told() {
         let environment = [("SPINDLE_SERVE_DATA", ""), ("SPINDLE_SERVE_DATUM", "x"), ("HOME", "/")];
-        let resolved = told(&[], &environment).unwrap();
+        let resolved = resolved(&[], &environment).unwrap();
         assert_eq!(source(&resolved, "data"), ("./spindle-data", &Source::Default));
         assert_eq!(resolved.unknown_environment, ["SPINDLE_SERVE_DATUM"]);
     }
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn a_server_without_a_door_is_refused() {
         assert!(matches!(
-            told(
+            resolved(
                 &["--workq", "off", "--gearman", "off", "--http", "off", "--jobd-master", "off"],
                 &[]
             ),
@@ -386,8 +386,10 @@ mod tests {
 
     #[test]
     fn a_switch_can_be_turned_off_in_the_environment_only() {
-        assert!(told(&["--memory"], &[("SPINDLE_SERVE_MEMORY", "false")]).unwrap().config.memory);
-        assert!(!told(&[], &[("SPINDLE_SERVE_MEMORY", "false")]).unwrap().config.memory);
-        assert!(told(&[], &[("SPINDLE_SERVE_MEMORY", "perhaps")]).is_err());
+        assert!(
+            resolved(&["--memory"], &[("SPINDLE_SERVE_MEMORY", "false")]).unwrap().config.memory
+        );
+        assert!(!resolved(&[], &[("SPINDLE_SERVE_MEMORY", "false")]).unwrap().config.memory);
+        assert!(resolved(&[], &[("SPINDLE_SERVE_MEMORY", "perhaps")]).is_err());
     }
 }

@@ -11,7 +11,7 @@ use super::address::parse_listen;
 use super::parse::{parse_count, parse_level, parse_switch, parse_sync};
 use crate::quantity::{parse_duration, parse_size};
 
-/// Everything `spindle serve` can be told.
+/// The server's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The file that was read, if one was.
@@ -30,7 +30,7 @@ pub struct Config {
     pub finished_max: usize,
     /// What finished jobs may take on disk; the oldest go first.
     pub finished_bytes_max: u64,
-    /// Values of one constraint's field that are told apart at a time.
+    /// Most values of one constraint's field that are counted apart at a time.
     pub constraint_values_max: usize,
     /// Where the Workq door listens; `None` is off.
     pub workq: Option<SocketAddr>,
@@ -52,7 +52,7 @@ pub struct Config {
     pub jobq_query_time: Duration,
     /// Most bytes of a Jobq list.
     pub jobq_list_bytes_max: usize,
-    /// Who is told of dead jobs and of queues that need somebody.
+    /// Whom to tell of dead jobs and of queues that need somebody.
     pub webhooks: Vec<Hook>,
     /// Where the secret is that webhooks are signed with.
     pub webhook_secret_file: Option<PathBuf>,

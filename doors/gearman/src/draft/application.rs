@@ -17,7 +17,7 @@ use crate::wire::parse_number;
 /// Progress of a job that is over.
 const OVER: Progress = Progress { numerator: 1, denominator: 1, remaining_s: 0 };
 
-/// With so much unsent, progress of a sync job is dropped: the next one tells more.
+/// With so much unsent, progress of a sync job is dropped: a later one replaces it.
 const NEWS_BYTES_MAX: usize = 1024 * 1024;
 
 /// The synchronous job this connection waits for.
@@ -53,7 +53,7 @@ impl DraftSession {
                     JobKind::Sync | JobKind::ThrowAway => Bytes::new(),
                 };
                 reply(out, joined.gate, &Reply::JobCreated { handle });
-                self.common.roll.lock().note_function(&Bytes::copy_from_slice(&job.name));
+                self.common.registry.lock().note_function(&Bytes::copy_from_slice(&job.name));
             }
             Err(Refused::Busy) => return Done::Again(Request::JobCreate(job)),
             Err(refused) => refuse(out, &refused),
@@ -85,7 +85,7 @@ impl DraftSession {
         let Some(id) = self.asked(handle, out) else { return Done::Yes };
         match self.engine.job(JobRef::Id(id)) {
             Ok((Some(image), gate)) if image.status().is_finished() => {
-                self.tell_end(&image, image.created_ms, gate, out);
+                self.send_end(&image, image.created_ms, gate, out);
             }
             Ok((Some(_), gate)) => {
                 let complete = Reply::JobComplete { elapsed_s: 0, code: 0, result: Bytes::new() };
@@ -128,7 +128,7 @@ impl DraftSession {
             }
             Answer::Ended { image, .. } => {
                 if let Some(job) = self.sync_job.take() {
-                    self.tell_end(&image, job.since_ms, gate, out);
+                    self.send_end(&image, job.since_ms, gate, out);
                 }
             }
             Answer::Gone(_) => {
@@ -145,7 +145,7 @@ impl DraftSession {
         }
     }
 
-    fn tell_end(&self, image: &JobImage, since_ms: u64, gate: Gate, out: &mut Outbox) {
+    fn send_end(&self, image: &JobImage, since_ms: u64, gate: Gate, out: &mut Outbox) {
         let outcome = image.outcome.clone().unwrap_or_default();
         match self.result(image, &outcome) {
             Ok((result, gate_then)) => {

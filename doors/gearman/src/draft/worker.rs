@@ -19,7 +19,7 @@ const ASSIGNMENT_BYTES_MAX: usize = 1024;
 
 /// The job this connection has.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct AssignedJob {
     id: JobId,
     epoch: u64,
     attempt: u32,
@@ -27,9 +27,9 @@ pub(super) struct Held {
     payload: BytesRef,
 }
 
-impl Held {
-    fn of(job: &LeasedJob) -> Held {
-        Held {
+impl AssignedJob {
+    fn of(job: &LeasedJob) -> AssignedJob {
+        AssignedJob {
             id: job.id,
             epoch: job.epoch,
             attempt: job.attempt,
@@ -53,18 +53,18 @@ impl DraftSession {
     pub(super) fn connect(&mut self, names: Vec<Bytes>, out: &mut Outbox) -> Done {
         // Copies: the packet may be large, and the names stay.
         let names: Vec<Bytes> = names.iter().map(|name| Bytes::copy_from_slice(name)).collect();
-        let mut roll = self.common.roll.lock();
-        roll.reset_abilities(self.number);
+        let mut registry = self.common.registry.lock();
+        registry.reset_abilities(self.number);
         // One said twice counts once.
         let mut said = HashSet::new();
         for (place, name) in (0..).zip(names.iter()).filter(|(_, name)| said.insert(*name)) {
-            roll.add_ability(self.number, place, name);
+            registry.add_ability(self.number, place, name);
         }
-        drop(roll);
+        drop(registry);
         self.names = names;
         if self.sleeps {
             // A sleeper is called for what it can do now.
-            self.rise();
+            self.cancel_sleep();
             return self.sleep(out);
         }
         Done::Yes
@@ -91,7 +91,7 @@ impl DraftSession {
         Done::Yes
     }
 
-    fn rise(&mut self) {
+    fn cancel_sleep(&mut self) {
         if let Some(ticket) = self.asleep.take() {
             self.engine.cancel_wait(&self.caller, ticket);
         }
@@ -100,7 +100,7 @@ impl DraftSession {
     // ---- asking for a job ----
 
     pub(super) fn assign(&mut self, out: &mut Outbox) -> Done {
-        self.rise();
+        self.cancel_sleep();
         self.sleeps = false;
         if let Some(held) = self.still_held() {
             return self.assign_again(&held, out);
@@ -147,7 +147,7 @@ impl DraftSession {
 
     /// False if the job's payload is damaged: the job is dead now, and another may be there.
     fn hand_out(&mut self, job: &LeasedJob, gate: Gate, out: &mut Outbox) -> bool {
-        let held = Held::of(job);
+        let held = AssignedJob::of(job);
         let payload = match self.engine.leased_payload(job) {
             Ok(payload) => payload,
             Err(FetchError::Damaged(_)) => return false,
@@ -166,7 +166,7 @@ impl DraftSession {
     }
 
     /// A worker that asks while it has a job has lost track of it: it gets that job again.
-    fn assign_again(&mut self, held: &Held, out: &mut Outbox) -> Done {
+    fn assign_again(&mut self, held: &AssignedJob, out: &mut Outbox) -> Done {
         match self.engine.payload(held.id, &held.payload) {
             Ok(payload) => {
                 let name = held.name.clone();
@@ -182,7 +182,7 @@ impl DraftSession {
 
     /// The job this connection has, if the engine thinks so too: it may have been cancelled, or
     /// its time may have run out.
-    fn still_held(&mut self) -> Option<Held> {
+    fn still_held(&mut self) -> Option<AssignedJob> {
         let held = self.held.take()?;
         let (image, _) = self.engine.job(JobRef::Id(held.id)).ok()?;
         let image = image?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
-use super::own;
+use super::copy_name;
 
 /// Functions one worker can do at once: as many as a lease may name.
 const ABILITIES_MAX: usize = 1024;
@@ -49,7 +49,7 @@ impl Abilities {
         if self.functions.len() >= ABILITIES_MAX {
             return Added::TooMany;
         }
-        let (place, name) = (self.next_place, own(function));
+        let (place, name) = (self.next_place, copy_name(function));
         self.next_place += 1;
         self.functions.insert(place, Ability { name: name.clone(), timeout_ms });
         self.places.insert(name.clone(), place);

@@ -19,21 +19,21 @@ pub(crate) struct Opening {
     caller: Caller,
     /// Its number among the connections of this door.
     number: u64,
-    talk: Option<Box<dyn Session>>,
+    session: Option<Box<dyn Session>>,
 }
 
 impl Opening {
     pub fn new(engine: Engine, common: Arc<Common>, caller: Caller, address: IpAddr) -> Opening {
-        let number = common.roll.lock().enter(address);
-        Opening { engine, common, caller, number, talk: None }
+        let number = common.registry.lock().connect(address);
+        Opening { engine, common, caller, number, session: None }
     }
 
     /// The session for what the input begins with; none if more is needed, or it is a stranger.
     fn begin(&mut self, input: &BytesMut) -> Result<Option<&mut Box<dyn Session>>, Stranger> {
-        if self.talk.is_none() {
+        if self.session.is_none() {
             let (engine, common) = (self.engine.clone(), self.common.clone());
             let caller = self.caller.clone();
-            self.talk = match Protocol::of(input) {
+            self.session = match Protocol::of(input) {
                 None => return Ok(None),
                 Some(Protocol::Stranger) => return Err(Stranger),
                 Some(Protocol::Published) => {
@@ -44,7 +44,7 @@ impl Opening {
                 }
             };
         }
-        Ok(self.talk.as_mut())
+        Ok(self.session.as_mut())
     }
 }
 
@@ -54,42 +54,42 @@ struct Stranger;
 impl Session for Opening {
     fn on_bytes(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
         match self.begin(input) {
-            Ok(Some(talk)) => talk.on_bytes(input, out),
+            Ok(Some(session)) => session.on_bytes(input, out),
             Ok(None) => Flow::Continue,
             Err(Stranger) => Flow::Abort,
         }
     }
 
     fn on_answer(&mut self, ticket: Ticket, answer: Answer, gate: Gate, out: &mut Outbox) -> Flow {
-        match &mut self.talk {
-            Some(talk) => talk.on_answer(ticket, answer, gate, out),
+        match &mut self.session {
+            Some(session) => session.on_answer(ticket, answer, gate, out),
             None => Flow::Continue,
         }
     }
 
     fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
         match self.begin(input) {
-            Ok(Some(talk)) => talk.on_end_of_input(input, out),
+            Ok(Some(session)) => session.on_end_of_input(input, out),
             Ok(None) | Err(Stranger) => Flow::Close,
         }
     }
 
     fn on_shutdown(&mut self, last: bool, out: &mut Outbox) -> Flow {
-        match &mut self.talk {
-            Some(talk) => talk.on_shutdown(last, out),
+        match &mut self.session {
+            Some(session) => session.on_shutdown(last, out),
             None => Flow::Close,
         }
     }
 
     fn on_closed(&mut self, unsent: &[LeaseRef]) {
-        if let Some(talk) = &mut self.talk {
-            talk.on_closed(unsent);
+        if let Some(session) = &mut self.session {
+            session.on_closed(unsent);
         }
-        self.common.roll.lock().leave(self.number);
+        self.common.registry.lock().disconnect(self.number);
     }
 
     fn input_bytes_max(&self) -> usize {
         let none_yet = self.common.limits.input_bytes_max();
-        self.talk.as_ref().map_or(none_yet, |talk| talk.input_bytes_max())
+        self.session.as_ref().map_or(none_yet, |session| session.input_bytes_max())
     }
 }

@@ -5,7 +5,7 @@ use spindle_core::{BytesRef, JobId, Type, command};
 use spindle_engine::{Gate, NewJob, Outbox, Refused};
 
 use super::naming::{key_of, reducer_tags};
-use super::{GearmanSession, error, own, refuse};
+use super::{GearmanSession, copy_name, error, refuse};
 use crate::wire::{ErrorReply, Priority, Submit, SubmitKind, encode};
 
 impl GearmanSession {
@@ -25,8 +25,8 @@ impl GearmanSession {
                 let handle = self.common.handles.handle(joined.job.0);
                 out.put(joined.gate, |out| encode::job_created(out, handle.as_bytes()));
                 if self.named != submit.function {
-                    self.named = own(&submit.function);
-                    self.common.roll.lock().note_function(&self.named);
+                    self.named = copy_name(&submit.function);
+                    self.common.registry.lock().note_function(&self.named);
                 }
             }
             Err(Refused::Busy) => return Some(submit),

@@ -8,13 +8,13 @@ use spindle_engine::{Answer, FetchError, Flow, Gate, JobRef, News, Outbox, Ticke
 use super::GearmanSession;
 use crate::wire::encode;
 
-/// With so much unsent, WORK_STATUS is dropped: the next one tells more.
+/// With so much unsent, WORK_STATUS is dropped: a later one replaces it.
 const NEWS_BYTES_MAX: usize = 1024 * 1024;
 /// With so much unsent, a client that further WORK_DATA or WORK_WARNING comes for has stopped
 /// reading: it is cut off, so that a slow reader of a fast worker does not fill the memory.
 const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The codes of failures that a WORK_FAIL tells. All but the first are the engine's own.
+/// The codes of failures that clients get as a WORK_FAIL. All but the first are the engine's own.
 const WORDLESS: [&[u8]; 8] = [
     FAILED_CODE,
     b"timeout",
@@ -26,9 +26,9 @@ const WORDLESS: [&[u8]; 8] = [
     b"failed",
 ];
 
-/// The code of a failure a worker told with WORK_FAIL.
+/// The code of a failure a worker ended with WORK_FAIL.
 pub(super) const FAILED_CODE: &[u8] = b"work_fail";
-/// The code of a failure a worker told with WORK_EXCEPTION.
+/// The code of a failure a worker ended with WORK_EXCEPTION.
 pub(super) const EXCEPTION_CODE: &[u8] = b"work_exception";
 
 /// Whether a worker said something about a failure. Gearman's WORK_FAIL has nothing to say, nor has
@@ -49,10 +49,10 @@ impl GearmanSession {
         out: &mut Outbox,
     ) -> Flow {
         match answer {
-            Answer::Told { job, news } => return self.tell_news(job, &news, gate, out),
+            Answer::Told { job, news } => return self.send_news(job, &news, gate, out),
             Answer::Ended { image, streamed_bytes } => {
                 self.watches.remove(&ticket);
-                self.tell_end(&image, streamed_bytes as usize, gate, out);
+                self.send_end(&image, streamed_bytes as usize, gate, out);
             }
             Answer::Gone(job) => {
                 self.watches.remove(&ticket);
@@ -64,7 +64,7 @@ impl GearmanSession {
         Flow::Continue
     }
 
-    fn tell_news(&self, job: JobId, news: &News, gate: Gate, out: &mut Outbox) -> Flow {
+    fn send_news(&self, job: JobId, news: &News, gate: Gate, out: &mut Outbox) -> Flow {
         let handle = self.common.handles.handle(job.0);
         let handle = handle.as_bytes();
         let unsent = out.pending_bytes();
@@ -84,7 +84,7 @@ impl GearmanSession {
         Flow::Continue
     }
 
-    fn tell_end(&self, image: &JobImage, streamed_bytes: usize, gate: Gate, out: &mut Outbox) {
+    fn send_end(&self, image: &JobImage, streamed_bytes: usize, gate: Gate, out: &mut Outbox) {
         let handle = self.common.handles.handle(image.id);
         let handle = handle.as_bytes();
         let outcome = image.outcome.clone().unwrap_or_default();

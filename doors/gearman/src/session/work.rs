@@ -23,14 +23,14 @@ const EXCEPTED_MAX: usize = 16;
 
 /// A job this connection has grabbed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct GrabbedJob {
     epoch: u64,
     attempt: u32,
-    /// Pieces of its result were told.
-    told: bool,
+    /// Pieces of its result were sent as WORK_DATA.
+    streamed: bool,
 }
 
-impl Held {
+impl GrabbedJob {
     fn claim(self, id: JobId) -> Claim {
         Claim::Token { id, epoch: self.epoch, attempt: self.attempt }
     }
@@ -43,7 +43,7 @@ impl GearmanSession {
         let timeout_ms = timeout_ms.filter(|ms| *ms > 0).map(|ms| ms.max(TIMEOUT_MS_MIN));
         match self.abilities.add(&function, timeout_ms) {
             Added::New { place, name } => {
-                self.common.roll.lock().add_ability(self.number, place, &name);
+                self.common.registry.lock().add_ability(self.number, place, &name);
                 self.sleep_for(name, out);
             }
             Added::Known => {}
@@ -54,7 +54,7 @@ impl GearmanSession {
     /// A job of the function that is under way stays with the worker.
     pub(super) fn cant_do(&mut self, function: &Bytes) {
         let Some(place) = self.abilities.remove(function) else { return };
-        self.common.roll.lock().remove_ability(self.number, place);
+        self.common.registry.lock().remove_ability(self.number, place);
         if let Some(ticket) = self.asleep {
             self.engine.sleep_without(ticket, function);
         }
@@ -62,8 +62,8 @@ impl GearmanSession {
 
     pub(super) fn reset_abilities(&mut self) {
         self.abilities.reset();
-        self.common.roll.lock().reset_abilities(self.number);
-        self.rise();
+        self.common.registry.lock().reset_abilities(self.number);
+        self.cancel_sleep();
     }
 
     // ---- sleep ----
@@ -72,7 +72,7 @@ impl GearmanSession {
     pub(super) fn pre_sleep(&mut self, out: &mut Outbox) -> Option<Request> {
         if !std::mem::take(&mut self.stops_timer) && !self.sleeps {
             self.sleeps = true;
-            self.fall_asleep(out);
+            self.start_sleep(out);
             if !self.sleeps {
                 // It comes for another job, and the time of the one it has goes on.
                 return None;
@@ -98,7 +98,7 @@ impl GearmanSession {
         !is_busy
     }
 
-    fn fall_asleep(&mut self, out: &mut Outbox) {
+    fn start_sleep(&mut self, out: &mut Outbox) {
         if self.abilities.is_empty() {
             // There is nothing to call it for until it can do something.
             return;
@@ -115,7 +115,7 @@ impl GearmanSession {
                 let slept = self.engine.sleep_also(ticket, function);
                 self.slept(slept, out);
             }
-            None if self.sleeps => self.fall_asleep(out),
+            None if self.sleeps => self.start_sleep(out),
             None => {}
         }
     }
@@ -132,7 +132,7 @@ impl GearmanSession {
         }
     }
 
-    fn rise(&mut self) {
+    fn cancel_sleep(&mut self) {
         if let Some(ticket) = self.asleep.take() {
             self.engine.cancel_wait(&self.caller, ticket);
         }
@@ -142,7 +142,7 @@ impl GearmanSession {
 
     /// Returns the request if it must be tried again.
     pub(super) fn grab(&mut self, kind: GrabKind, out: &mut Outbox) -> Option<GrabKind> {
-        self.rise();
+        self.cancel_sleep();
         self.sleeps = false;
         if self.abilities.is_empty() {
             out.put(Gate::OPEN, encode::no_job);
@@ -210,7 +210,7 @@ impl GearmanSession {
                 return Handed::Done;
             }
         };
-        let held = Held { epoch: job.epoch, attempt: job.attempt, told: false };
+        let held = GrabbedJob { epoch: job.epoch, attempt: job.attempt, streamed: false };
         if !(self.limit_lease(job, held) && self.stop_timer()) {
             self.engine.undo_lease(lease);
             return Handed::Busy;
@@ -237,7 +237,7 @@ impl GearmanSession {
 
     /// A worker whose functions have different timeouts learns only now which one counts. False if
     /// the log is too far behind to say so.
-    fn limit_lease(&self, job: &LeasedJob, held: Held) -> bool {
+    fn limit_lease(&self, job: &LeasedJob, held: GrabbedJob) -> bool {
         if self.abilities.common_timeout_ms().is_some() {
             return true;
         }
@@ -255,7 +255,7 @@ impl GearmanSession {
     // ---- reports and ends ----
 
     /// The job of a handle, if this connection holds it.
-    fn find_held(&self, handle: &[u8]) -> Option<(JobId, Held)> {
+    fn find_held(&self, handle: &[u8]) -> Option<(JobId, GrabbedJob)> {
         let id = from_gearman_handle(handle)?;
         self.held.get(&id).map(|held| (id, *held))
     }
@@ -286,7 +286,7 @@ impl GearmanSession {
         let is_data = matches!(news, News::Data(_));
         match self.engine.report(held.claim(id), news) {
             Ok(()) if is_data => {
-                self.held.insert(id, Held { told: true, ..held });
+                self.held.insert(id, GrabbedJob { streamed: true, ..held });
             }
             Ok(()) => {}
             Err(Refused::Rejected(Rejection::NotHeld, gate)) => {
@@ -321,7 +321,7 @@ impl GearmanSession {
             }
             return None;
         };
-        match self.tell_engine(id, held, result) {
+        match self.record_end(id, held, result) {
             Ok(_) => {
                 self.let_go(id);
                 if matches!(request, Request::WorkException { .. }) {
@@ -339,16 +339,16 @@ impl GearmanSession {
         None
     }
 
-    fn tell_engine(&self, id: JobId, held: Held, result: WorkResult) -> Result<Gate, Refused> {
+    fn record_end(&self, id: JobId, held: GrabbedJob, result: WorkResult) -> Result<Gate, Refused> {
         let claim = held.claim(id);
-        let told = |result| {
-            if held.told {
+        let finish = |result| {
+            if held.streamed {
                 self.engine.finish_streamed(claim, result, Type::Bytes)
             } else {
                 self.engine.finish(claim, result, Type::Bytes)
             }
         };
-        match told(result) {
+        match finish(result) {
             // The clients must not wait for a result that can never be kept.
             Err(Refused::TooLarge { bytes, max }) => {
                 let result = failure(b"result too large", Bytes::new());

@@ -1,7 +1,7 @@
 //! The text commands: one line each, answered by lines.
 //!
 //! OK and ERR end in CR LF, a value behind OK and all lines of lists in LF, as gearmand has it. Names
-//! are shown so that none can end its line or be obeyed by a terminal; commands read them as shown.
+//! are shown so that none can end its line or be interpreted by a terminal; commands read them as shown.
 
 use std::borrow::Cow;
 
@@ -281,7 +281,7 @@ impl AdminError {
     }
 }
 
-/// `OK`, for a command that has nothing to tell.
+/// `OK`, for a command without a value.
 pub fn ok(out: &mut BytesMut) {
     out.put_slice(b"OK\r\n");
 }

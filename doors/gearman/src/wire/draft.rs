@@ -45,6 +45,6 @@ fn put_header(out: &mut bytes::BytesMut, kind: u8, bytes: usize) {
     out.reserve(HEADER_BYTES + bytes);
     out.put_slice(&MAGIC);
     out.put_u8(kind);
-    // Longer ones cannot be told in the header; no configuration allows them.
+    // The header has no room for a greater length; no configuration allows them.
     out.put_u32(u32::try_from(bytes).unwrap_or(u32::MAX));
 }

@@ -1,4 +1,4 @@
-//! What a peer can do wrong, and what it is told.
+//! What a peer can do wrong, and the answer to it.
 
 use super::PacketType;
 
@@ -94,7 +94,7 @@ pub enum WireError {
     /// The packet says that it is longer than the limit.
     #[error("a packet of {bytes} bytes is over the limit")]
     PacketTooLong {
-        /// The length that its header tells.
+        /// The length in its header.
         bytes: u32,
     },
     /// No line end within the limit.

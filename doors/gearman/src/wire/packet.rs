@@ -129,7 +129,7 @@ pub(super) fn write(out: &mut BytesMut, magic: [u8; 4], kind: PacketType, argume
     out.reserve(HEADER_BYTES + length);
     out.put_slice(&magic);
     out.put_u32(kind.number());
-    // Longer ones cannot be told in the header; no configuration allows them.
+    // The header has no room for a greater length; no configuration allows them.
     out.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
     let mut is_first = true;
     for argument in arguments {

@@ -31,7 +31,7 @@ pub enum SubmitKind {
         /// Seconds since 1970; what is no number counts as 0, which is at once.
         at_s: u64,
     },
-    /// With the name of a reducer, which a worker that asks with GRAB_JOB_ALL is told.
+    /// With the name of a reducer, which a worker that asks with GRAB_JOB_ALL gets.
     Reduce {
         /// The function that joins the results, 64 bytes at most.
         reducer: Bytes,
@@ -116,14 +116,14 @@ impl Submit {
     }
 }
 
-/// How much a worker wants to be told with its job.
+/// What a worker wants to get with its job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum GrabKind {
     /// Handle, function and payload.
     Plain,
     /// The unique too.
     Uniq,
-    /// Unique and reducer; a job without a reducer is told as to [`GrabKind::Uniq`].
+    /// Unique and reducer; a job without a reducer comes as for [`GrabKind::Uniq`].
     All,
 }
 

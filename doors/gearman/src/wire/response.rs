@@ -13,7 +13,7 @@ pub struct Assignment {
     pub handle: Bytes,
     /// What to do.
     pub function: Bytes,
-    /// The unique; `None` in JOB_ASSIGN, which does not tell it.
+    /// The unique; `None` in JOB_ASSIGN, which has no field for it.
     pub unique: Option<Bytes>,
     /// The reducer; only in JOB_ASSIGN_ALL.
     pub reducer: Option<Bytes>,
@@ -42,7 +42,7 @@ pub enum Response {
         /// The job.
         handle: Bytes,
     },
-    /// A grab got a job; which of the three packets it is, the absent fields tell.
+    /// A grab got a job; the absent fields say which of the three packets it is.
     JobAssign(Assignment),
     /// A grab got none.
     NoJob,
@@ -134,7 +134,7 @@ pub enum ResponseError {
     /// Longer than the caller takes.
     #[error("a response of {bytes} bytes is over the limit")]
     TooLong {
-        /// The length that its header tells.
+        /// The length in its header.
         bytes: u32,
     },
     /// Not a type that servers send.

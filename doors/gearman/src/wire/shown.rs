@@ -1,4 +1,4 @@
-//! Names in text answers: bytes that could end a field or a line, or that a terminal would obey,
+//! Names in text answers: bytes that could end a field or a line, or that a terminal would interpret,
 //! are written as `\xNN`, and commands read that again.
 //!
 //! What is written this way: what is no UTF-8, control characters (C0, DEL, C1), the line and
@@ -22,7 +22,7 @@ pub(super) fn put_shown(out: &mut BytesMut, name: &[u8]) {
     for chunk in name.utf8_chunks() {
         for letter in chunk.valid().chars() {
             let (bytes, behind) = rest.split_at(letter.len_utf8());
-            if is_obeyed(letter) || escape_at(rest).is_some() {
+            if is_interpreted(letter) || escape_at(rest).is_some() {
                 put_escaped(out, bytes);
             } else {
                 out.put_slice(bytes);
@@ -75,7 +75,7 @@ fn escape_at(bytes: &[u8]) -> Option<u8> {
 }
 
 /// Whether a reader or a terminal would take it for more than a letter.
-fn is_obeyed(letter: char) -> bool {
+fn is_interpreted(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{2028}' | '\u{2029}')
         || matches!(

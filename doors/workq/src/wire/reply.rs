@@ -312,7 +312,7 @@ fn parse_job(cursor: &mut Cursor<'_>) -> Result<JobInfo, Stop> {
     };
     let mut payload_bytes = None;
     for _ in 0..keys {
-        // The payload may hold anything, line ends included; only its size tells where it ends.
+        // The payload may hold anything, line ends included; only its size says where it ends.
         if let Some(bytes) = payload_bytes.take() {
             job.payload = parse_payload(cursor, bytes)?;
             continue;

@@ -102,7 +102,7 @@ pub enum Request {
     InspectServer,
 }
 
-/// What `add` and `schedule` tell about a job.
+/// A job to enqueue with `add` or `schedule`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewJob {
     /// Chosen by the client; never nil and never one that stands for another door's job.
@@ -123,7 +123,7 @@ pub struct NewJob {
     pub payload: Bytes,
 }
 
-/// What `run` tells about a job.
+/// A job to enqueue with `run`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Chosen by the client; never nil and never one that stands for another door's job.

@@ -30,9 +30,9 @@ impl BaseUrl {
         // Nothing that may be a password is shown.
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if authority.contains('@') {
-            let told = "a URL with a user name or a password will not do: the commands log in \
+            let message = "a URL with a user name or a password will not do: the commands log in \
                         nowhere yet; leave out what stands before the @";
-            return Err(told.to_owned());
+            return Err(message.to_owned());
         }
         let scheme = scheme.to_ascii_lowercase();
         if scheme != "http" && scheme != "https" {
@@ -43,9 +43,9 @@ impl BaseUrl {
         }
         if let Some(mark) = rest.find(['?', '#']) {
             let kept = rest.get(..mark).unwrap_or_default();
-            let told = "the commands put their own path and query behind it";
+            let message = "the commands put their own path and query behind it";
             return Err(format!(
-                "`{url}` has a query or a fragment: write {scheme}://{kept}; {told}"
+                "`{url}` has a query or a fragment: write {scheme}://{kept}; {message}"
             ));
         }
         let text = checked(&scheme, rest).map_err(|()| no_url(url))?;
@@ -56,9 +56,9 @@ impl BaseUrl {
     /// `name` is what named the file. It is read for https only.
     pub fn trusting(mut self, file: &Path, name: &str) -> anyhow::Result<Self> {
         if self.is_https {
-            let told = || format!("cannot read the certificates of {name} {}", file.display());
-            let text = fs::read(file).with_context(told)?;
-            self.authorities = Authorities::of_pem(&text).with_context(told)?;
+            let message = || format!("cannot read the certificates of {name} {}", file.display());
+            let text = fs::read(file).with_context(message)?;
+            self.authorities = Authorities::of_pem(&text).with_context(message)?;
         }
         Ok(self)
     }
@@ -140,10 +140,10 @@ mod tests {
 
     #[test]
     fn a_port_that_nobody_named_is_told_to_people() {
-        let told = |url: &str| BaseUrl::parse(url).unwrap().with_port();
-        assert_eq!(told("http://h/x"), "http://h/x (port 80)");
-        assert_eq!(told("https://h"), "https://h (port 443)");
-        assert_eq!(told("http://[::1]:80"), "http://[::1]:80");
+        let message = |url: &str| BaseUrl::parse(url).unwrap().with_port();
+        assert_eq!(message("http://h/x"), "http://h/x (port 80)");
+        assert_eq!(message("https://h"), "https://h (port 443)");
+        assert_eq!(message("http://[::1]:80"), "http://[::1]:80");
     }
 
     #[test]
@@ -155,9 +155,9 @@ mod tests {
 
     #[track_caller]
     fn refused(url: &str, part: &str) {
-        let told = BaseUrl::parse(url).unwrap_err();
-        assert!(told.contains(part), "{url}: {told}");
-        assert!(!told.contains('\n') && !told.contains("secret"), "{url}: {told}");
+        let message = BaseUrl::parse(url).unwrap_err();
+        assert!(message.contains(part), "{url}: {message}");
+        assert!(!message.contains('\n') && !message.contains("secret"), "{url}: {message}");
     }
 
     #[test]

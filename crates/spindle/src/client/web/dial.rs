@@ -120,7 +120,7 @@ impl Transport for Wire {
         let timeout = timeout.for_write();
         self.stream.set_write_timeout(timeout.not_zero().map(|within| *within))?;
         let output = self.buffers.output().get(..amount).unwrap_or_default();
-        self.stream.write_all(output).map_err(|error| told(error, timeout))
+        self.stream.write_all(output).map_err(|error| timeout_or(error, timeout))
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
@@ -130,7 +130,7 @@ impl Transport for Wire {
         let amount = loop {
             match self.stream.read(input) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                other => break other.map_err(|error| told(error, timeout))?,
+                other => break other.map_err(|error| timeout_or(error, timeout))?,
             }
         };
         if std::mem::take(&mut self.is_silent_http) {
@@ -153,7 +153,7 @@ impl Transport for Wire {
     }
 }
 
-fn told(error: io::Error, timeout: NextTimeout) -> Error {
+fn timeout_or(error: io::Error, timeout: NextTimeout) -> Error {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Timeout(timeout.reason),
         _ => error.into(),

@@ -53,8 +53,8 @@ impl<R: BufRead> EventStream<R> {
                 return Ok(None);
             }
             if !line.ends_with('\n') {
-                let told = "the stream of events broke off, or a line of it is too long";
-                return Err(io::Error::other(told));
+                let message = "the stream of events broke off, or a line of it is too long";
+                return Err(io::Error::other(message));
             }
             let text = line.trim_end_matches(['\r', '\n']);
             if text.is_empty() {

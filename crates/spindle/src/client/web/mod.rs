@@ -18,5 +18,5 @@ pub use self::{
     base::BaseUrl,
     events::{Event, EventStream},
     http::{Asking, Http},
-    session::{Told, WebSession, encoded, told},
+    session::{PayloadFields, WebSession, encoded, payload_fields},
 };

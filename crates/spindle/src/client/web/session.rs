@@ -38,9 +38,9 @@ pub struct WebSession {
     worker: String,
 }
 
-/// What the API is told of a payload or a result.
+/// A payload as the fields of a request.
 #[derive(Debug, Default, Serialize)]
-pub struct Told {
+pub struct PayloadFields {
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,14 +49,14 @@ pub struct Told {
     payload_type: Option<&'static str>,
 }
 
-/// What the API is told of a job.
+/// A job as the body of a request.
 #[derive(Debug, Serialize)]
 struct Submit<'a> {
     /// `queue` or `queue_base64`.
     #[serde(flatten)]
     queue: Map<String, Value>,
     #[serde(flatten)]
-    told: Told,
+    payload: PayloadFields,
     priority: i64,
     ttr_ms: u32,
     ttl_ms: u64,
@@ -371,7 +371,7 @@ fn submit(job: &NewJob) -> Result<Submit<'_>, AskError> {
     });
     Ok(Submit {
         queue,
-        told: told(&job.payload, job.payload_type)?,
+        payload: payload_fields(&job.payload, job.payload_type)?,
         priority: job.priority,
         ttr_ms: job.ttr_ms,
         ttl_ms: job.ttl_ms,
@@ -387,18 +387,20 @@ fn submit(job: &NewJob) -> Result<Submit<'_>, AskError> {
 }
 
 /// A payload as a body's fields.
-pub fn told(payload: &Bytes, kind: PayloadType) -> Result<Told, AskError> {
+pub fn payload_fields(payload: &Bytes, kind: PayloadType) -> Result<PayloadFields, AskError> {
     let coded = || Some(BASE64_STANDARD.encode(payload));
     Ok(match kind {
-        PayloadType::Bytes => Told { payload: None, payload_base64: coded(), payload_type: None },
+        PayloadType::Bytes => {
+            PayloadFields { payload: None, payload_base64: coded(), payload_type: None }
+        }
         PayloadType::Msgpack => {
-            Told { payload: None, payload_base64: coded(), payload_type: Some("msgpack") }
+            PayloadFields { payload: None, payload_base64: coded(), payload_type: Some("msgpack") }
         }
         PayloadType::Json => {
             let text = str::from_utf8(payload).map_err(|error| not_json(&error))?;
             let json = RawValue::from_string(text.trim().to_owned());
             let payload = Some(json.map_err(|error| not_json(&error))?);
-            Told { payload, payload_base64: None, payload_type: None }
+            PayloadFields { payload, payload_base64: None, payload_type: None }
         }
     })
 }

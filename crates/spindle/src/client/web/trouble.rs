@@ -65,13 +65,13 @@ fn foreign(status: StatusCode, headers: &HeaderMap, bytes: &[u8], base: &BaseUrl
             shown(place.as_bytes())
         ));
     }
-    let told = shown(bytes).to_ascii_lowercase();
-    if status == StatusCode::BAD_REQUEST && !base.is_https() && told.contains("https") {
+    let message = shown(bytes).to_ascii_lowercase();
+    if status == StatusCode::BAD_REQUEST && !base.is_https() && message.contains("https") {
         return AskError::Unusable(speaks_tls(base));
     }
     if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
-        let told = format!("{base} answered {status}: the commands log in nowhere yet");
-        return AskError::Unusable(told);
+        let message = format!("{base} answered {status}: the commands log in nowhere yet");
+        return AskError::Unusable(message);
     }
     let kind = header(header::CONTENT_TYPE).unwrap_or("no type");
     AskError::Strange(format!(
@@ -179,8 +179,8 @@ mod tests {
 
     #[track_caller]
     fn unusable(error: AskError, part: &str) {
-        let AskError::Unusable(told) = error else { panic!("{error:?}") };
-        assert!(told.contains(part) && !told.contains('\n'), "{told}");
+        let AskError::Unusable(message) = error else { panic!("{error:?}") };
+        assert!(message.contains(part) && !message.contains('\n'), "{message}");
     }
 
     #[test]
@@ -191,8 +191,8 @@ mod tests {
         assert!(matches!(refused(502, html), AskError::Away(text) if text.contains("502 Bad")));
         unusable(refused(404, br#"{"code":"not_found"}"#), "is `/jobs` right");
         unusable(refused(401, html), "log in nowhere yet");
-        let told = b"Client sent an HTTP request to an HTTPS server.";
-        unusable(refused(400, told), "write https://127.0.0.1:7420/jobs");
+        let message = b"Client sent an HTTP request to an HTTPS server.";
+        unusable(refused(400, message), "write https://127.0.0.1:7420/jobs");
         let mut moved = HeaderMap::new();
         moved.insert(header::LOCATION, "https://jobs.example/".parse().unwrap());
         unusable(refused_with(301, &moved, html), "sends us on to https://jobs.example/");

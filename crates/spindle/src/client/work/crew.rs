@@ -16,8 +16,8 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
     if let Some(program) = args.command.first()
         && find(program).is_none()
     {
-        let told = format!("cannot run {}: there is no such program", program.display());
-        return Err(Failure::with(Code::Error, told));
+        let message = format!("cannot run {}: there is no such program", program.display());
+        return Err(Failure::with(Code::Error, message));
     }
     let server = Server::of(&args.common)?;
     let jobs_max = if args.once { Some(1) } else { args.max_jobs };
@@ -55,9 +55,9 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
     progress.end();
     let summary = orders.sum_up();
     let is_bounded = args.drain || jobs_max.is_some();
-    // One job that did not end well has been told of already.
-    let is_in_feed = args.common.json || (args.once && summary.has_bad_end());
-    if !is_in_feed {
+    // The bad end of the one job of --once has been printed already.
+    let is_reported = args.common.json || (args.once && summary.has_bad_end());
+    if !is_reported {
         eprintln!("{summary}");
     }
     match summary.fatal {
@@ -70,7 +70,7 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
 /// The first session. A server that is not there yet is waited for; what will never do is an error.
 fn first_session(server: &Server, orders: &Orders) -> anyhow::Result<Box<dyn Session>> {
     let mut backoff = Backoff::new();
-    let mut is_in_feed = false;
+    let mut has_said_so = false;
     loop {
         let greeted = server.try_open(&Line::default()).and_then(|mut session| {
             session.greet()?;
@@ -78,21 +78,21 @@ fn first_session(server: &Server, orders: &Orders) -> anyhow::Result<Box<dyn Ses
         });
         match greeted {
             Ok(session) => {
-                if is_in_feed {
+                if has_said_so {
                     eprintln!("{server} answers");
                 }
                 orders.begin();
                 return Ok(session);
             }
             Err(error) if error.may_pass() => {
-                if !is_in_feed {
-                    let told = whole(&server.told(error, "server"));
-                    eprintln!("{told}; waiting until it answers");
+                if !has_said_so {
+                    let message = whole(&server.explain(error, "server"));
+                    eprintln!("{message}; waiting until it answers");
                 }
-                is_in_feed = true;
+                has_said_so = true;
                 thread::sleep(backoff.next());
             }
-            Err(error) => return Err(server.told(error, "server")),
+            Err(error) => return Err(server.explain(error, "server")),
         }
     }
 }

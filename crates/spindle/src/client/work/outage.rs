@@ -21,14 +21,14 @@ impl<'a> Outage<'a> {
     pub fn goes_on(&self, error: &AskError) {
         if !self.is_away.swap(true, Ordering::Relaxed) {
             let Self { server, progress, .. } = self;
-            progress.tell(format_args!("{server}: {error}; trying again until it answers"));
+            progress.print(format_args!("{server}: {error}; trying again until it answers"));
         }
     }
 
     /// Something went well.
     pub fn is_over(&self) {
         if self.is_away.load(Ordering::Relaxed) && self.is_away.swap(false, Ordering::Relaxed) {
-            self.progress.tell(format_args!("{} answers again", self.server));
+            self.progress.print(format_args!("{} answers again", self.server));
         }
     }
 }

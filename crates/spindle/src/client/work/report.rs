@@ -76,8 +76,8 @@ mod tests {
             (11 | 0x80, "signal_SIGSEGV", "killed by signal 11 (SIGSEGV)"),
             (34, "signal_34", "killed by signal 34"),
         ] {
-            let told = failure_of(ExitStatus::from_raw(raw));
-            assert_eq!(told, (code.to_owned(), message.to_owned()));
+            let found = failure_of(ExitStatus::from_raw(raw));
+            assert_eq!(found, (code.to_owned(), message.to_owned()));
         }
     }
 }

@@ -97,7 +97,7 @@ impl Work<'_> {
         let started = Instant::now();
         let mut heart = Heart::of(job, self.keep_running);
         let interval = heart.interval();
-        let beat = || heart.beat(link, job, |noticed| self.tell_noticed(job, noticed));
+        let beat = || heart.beat(link, job, |noticed| self.print_noticed(job, noticed));
         let ended = process::run(self.command, job, self.orders, self.kill_after, interval, beat);
         let ended_by_itself = ended.as_ref().is_ok_and(|ended| ended.status.code().is_some());
         if self.orders.is_killed() && !ended_by_itself {
@@ -106,8 +106,8 @@ impl Work<'_> {
             return;
         }
         if let Err(error) = &ended {
-            let told = format!("cannot run the command: {error}; job {} failed for it", job.id);
-            self.orders.fail(anyhow!(told));
+            let message = format!("cannot run the command: {error}; job {} failed for it", job.id);
+            self.orders.fail(anyhow!(message));
         }
         let report = report_of(&ended);
         let outcome = match heart.lost() {
@@ -121,7 +121,7 @@ impl Work<'_> {
             return;
         }
         let was_killed = ended.is_ok_and(|ended| ended.was_killed);
-        self.tell_end(job, &outcome, &report, heart.lost(), was_killed);
+        self.print_end(job, &outcome, &report, heart.lost(), was_killed);
     }
 
     fn print(&self, line: &Value) {
@@ -142,13 +142,13 @@ impl Work<'_> {
     ) -> Outcome {
         let mut backoff = Backoff::new();
         let mut may_have_arrived = false;
-        let told = if report.success { Outcome::Completed } else { Outcome::Failed };
+        let outcome = if report.success { Outcome::Completed } else { Outcome::Failed };
         let outcome = loop {
             match link.finish(job, report) {
-                Ok(()) => break told,
+                Ok(()) => break outcome,
                 // The answer to an earlier try was lost on its way.
                 Err(AskError::LeaseLost(Lost::Finished | Lost::Over)) if may_have_arrived => {
-                    break told;
+                    break outcome;
                 }
                 Err(AskError::NotFound) => break Outcome::Lost(Lost::Deleted),
                 Err(AskError::LeaseLost(Lost::Unknown)) => {
@@ -169,22 +169,23 @@ impl Work<'_> {
         outcome
     }
 
-    fn tell_noticed(&self, job: &Leased, noticed: &Noticed) {
+    fn print_noticed(&self, job: &Leased, noticed: &Noticed) {
         let name = name(job);
         match noticed {
             Noticed::CannotExtend(text) => {
-                self.progress.tell(format_args!("the lease of {name} cannot be extended: {text}"));
+                self.progress.print(format_args!("the lease of {name} cannot be extended: {text}"));
             }
             Noticed::Lost(_) if self.json => {}
             Noticed::Lost(lost) => {
                 let then = if self.keep_running { "runs on" } else { "is ended" };
-                self.progress.tell(format_args!("{name} {}; its command {then}", lost.told()));
+                self.progress
+                    .print(format_args!("{name} {}; its command {then}", lost.description()));
             }
         }
     }
 
     /// Tells what did not go well.
-    fn tell_end(
+    fn print_end(
         &self,
         job: &Leased,
         outcome: &Outcome,
@@ -196,22 +197,23 @@ impl Work<'_> {
         match outcome {
             Outcome::Completed => {}
             Outcome::Failed => {
-                self.progress.tell(format_args!("{name} failed: {}", report.message));
+                self.progress.print(format_args!("{name} failed: {}", report.message));
             }
             Outcome::Lost(_) if was_killed && !self.kill_after.is_zero() => {
                 let within =
                     Written(u64::try_from(self.kill_after.as_millis()).unwrap_or(u64::MAX));
-                let told =
+                let message =
                     format_args!("{name}: its command did not end in {within} and was killed");
-                self.progress.tell(told);
+                self.progress.print(message);
             }
-            // It was told of when it was noticed.
+            // That was printed when it was noticed.
             Outcome::Lost(_) if noticed.is_some() && !self.keep_running => {}
             Outcome::Lost(lost) => {
-                self.progress.tell(format_args!("{name} {}; its result is dropped", lost.told()));
+                self.progress
+                    .print(format_args!("{name} {}; its result is dropped", lost.description()));
             }
             Outcome::Refused(why) => {
-                self.progress.tell(format_args!("{name}: its result is dropped: {why}"));
+                self.progress.print(format_args!("{name}: its result is dropped: {why}"));
             }
         }
     }
@@ -222,7 +224,7 @@ fn name(job: &Leased) -> String {
     format!("job {} of {}", job.id, QueueName::of(job.queue.clone()))
 }
 
-/// What the server is told of a command's end.
+/// The report of a command's end, for the server.
 fn report_of(ended: &io::Result<Ended>) -> Report {
     match ended {
         Ok(ended) => {
@@ -241,7 +243,7 @@ fn report_of(ended: &io::Result<Ended>) -> Report {
     }
 }
 
-/// What programs are told of a job.
+/// What became of a job, as JSON for programs.
 fn line(
     job: &Leased,
     outcome: &Outcome,

@@ -35,8 +35,8 @@ impl Limits {
     }
 }
 
-/// Why there is no packet. The draft tells nothing about errors: each of these ends the
-/// conversation, after an error packet if there is something to tell.
+/// Why there is no packet. The draft says nothing about errors: each of these ends the
+/// conversation, most of them after an error packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DraftError {
     /// The packet does not begin with [`MAGIC`]: the peer has lost its place.
@@ -45,7 +45,7 @@ pub enum DraftError {
     /// The packet says that it is longer than the limit.
     #[error("a packet of {bytes} bytes is over the limit")]
     TooLong {
-        /// The length that its header tells.
+        /// The length in its header.
         bytes: u32,
     },
     /// No such type, or not one that this side sends.

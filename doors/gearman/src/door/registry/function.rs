@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 
-/// A function's name, as the roll keeps it in order.
+/// A function's name, as the registry keeps it in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Name(Bytes);
 

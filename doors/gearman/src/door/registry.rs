@@ -18,7 +18,7 @@ const IDLE_FUNCTIONS_MAX: usize = 10_000;
 
 /// One connection.
 #[derive(Debug)]
-struct Entry {
+struct Peer {
     address: IpAddr,
     /// What it calls itself.
     id: Option<Bytes>,
@@ -39,56 +39,56 @@ pub(crate) struct Listed {
 
 /// All connections, and the functions that workers, clients or people have named.
 #[derive(Debug, Default)]
-pub(crate) struct Roll {
+pub(crate) struct Registry {
     last_number: u64,
-    entries: BTreeMap<u64, Entry>,
+    peers: BTreeMap<u64, Peer>,
     functions: BTreeMap<Name, Function>,
     last_idle: u64,
     /// Functions without a worker, the one named longest ago first.
     idle: BTreeMap<u64, Name>,
 }
 
-impl Roll {
+impl Registry {
     /// A connection came. Returns its number.
-    pub fn enter(&mut self, address: IpAddr) -> u64 {
+    pub fn connect(&mut self, address: IpAddr) -> u64 {
         self.last_number += 1;
-        let entry = Entry { address, id: None, functions: BTreeMap::new() };
-        self.entries.insert(self.last_number, entry);
+        let peer = Peer { address, id: None, functions: BTreeMap::new() };
+        self.peers.insert(self.last_number, peer);
         self.last_number
     }
 
     /// A connection is gone.
-    pub fn leave(&mut self, number: u64) {
+    pub fn disconnect(&mut self, number: u64) {
         self.reset_abilities(number);
-        self.entries.remove(&number);
+        self.peers.remove(&number);
     }
 
     pub fn set_id(&mut self, number: u64, id: Bytes) {
-        if let Some(entry) = self.entries.get_mut(&number) {
-            entry.id = Some(id);
+        if let Some(peer) = self.peers.get_mut(&number) {
+            peer.id = Some(id);
         }
     }
 
     /// A worker can do a function from now on. It names the place, and a function only once.
     pub fn add_ability(&mut self, number: u64, place: u64, function: &Bytes) {
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        if entry.functions.insert(place, function.clone()).is_none() {
+        let Some(peer) = self.peers.get_mut(&number) else { return };
+        if peer.functions.insert(place, function.clone()).is_none() {
             self.gain_worker(function);
         }
     }
 
     /// A worker no longer can do what it named at this place.
     pub fn remove_ability(&mut self, number: u64, place: u64) {
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        if let Some(function) = entry.functions.remove(&place) {
+        let Some(peer) = self.peers.get_mut(&number) else { return };
+        if let Some(function) = peer.functions.remove(&place) {
             self.lose_worker(&function);
         }
     }
 
     /// A worker can do nothing any more.
     pub fn reset_abilities(&mut self, number: u64) {
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        for function in std::mem::take(&mut entry.functions).into_values() {
+        let Some(peer) = self.peers.get_mut(&number) else { return };
+        for function in std::mem::take(&mut peer.functions).into_values() {
             self.lose_worker(&function);
         }
     }
@@ -154,9 +154,9 @@ impl Roll {
     /// The connection that came next after this one.
     pub fn entry_after(&self, number: u64) -> Option<Listed> {
         let behind = (Bound::Excluded(number), Bound::Unbounded);
-        let (number, entry) = self.entries.range(behind).next()?;
-        let functions = entry.functions.values().rev().cloned().collect();
-        Some(Listed { number: *number, address: entry.address, id: entry.id.clone(), functions })
+        let (number, peer) = self.peers.range(behind).next()?;
+        let functions = peer.functions.values().rev().cloned().collect();
+        Some(Listed { number: *number, address: peer.address, id: peer.id.clone(), functions })
     }
 }
 
@@ -165,62 +165,62 @@ mod tests {
     use super::function::take_steps;
     use super::*;
 
-    fn enter(roll: &mut Roll) -> u64 {
-        roll.enter(IpAddr::from([127, 0, 0, 1]))
+    fn connect(registry: &mut Registry) -> u64 {
+        registry.connect(IpAddr::from([127, 0, 0, 1]))
     }
 
     #[test]
     fn a_worker_counts_once_for_a_function_and_no_more_when_it_is_gone() {
-        let mut roll = Roll::default();
-        let number = enter(&mut roll);
+        let mut registry = Registry::default();
+        let number = connect(&mut registry);
         let (one, two) = (Bytes::from_static(b"one"), Bytes::from_static(b"two"));
-        roll.add_ability(number, 0, &one);
-        roll.add_ability(number, 0, &one);
-        roll.add_ability(number, 1, &two);
-        assert_eq!((roll.workers(b"one"), roll.workers(b"two")), (Some(1), Some(1)));
-        assert_eq!(roll.entry_after(0).unwrap().functions, [two.clone(), one.clone()]);
-        roll.remove_ability(number, 1);
-        roll.remove_ability(number, 1);
-        roll.leave(number);
-        assert_eq!(roll.functions_after(None, 9), [(one.clone(), 0), (two.clone(), 0)]);
-        assert_eq!(roll.functions_after(Some(b"one"), 9), [(two, 0)]);
-        assert_eq!(roll.entry_after(0), None);
-        roll.forget_function(b"one");
-        assert_eq!(roll.workers(b"one"), None);
+        registry.add_ability(number, 0, &one);
+        registry.add_ability(number, 0, &one);
+        registry.add_ability(number, 1, &two);
+        assert_eq!((registry.workers(b"one"), registry.workers(b"two")), (Some(1), Some(1)));
+        assert_eq!(registry.entry_after(0).unwrap().functions, [two.clone(), one.clone()]);
+        registry.remove_ability(number, 1);
+        registry.remove_ability(number, 1);
+        registry.disconnect(number);
+        assert_eq!(registry.functions_after(None, 9), [(one.clone(), 0), (two.clone(), 0)]);
+        assert_eq!(registry.functions_after(Some(b"one"), 9), [(two, 0)]);
+        assert_eq!(registry.entry_after(0), None);
+        registry.forget_function(b"one");
+        assert_eq!(registry.workers(b"one"), None);
     }
 
     #[test]
     fn the_idle_function_named_longest_ago_is_forgotten_rather_than_too_many_kept() {
-        let mut roll = Roll::default();
-        let number = enter(&mut roll);
+        let mut registry = Registry::default();
+        let number = connect(&mut registry);
         let able = Bytes::from_static(b"able");
-        roll.note_function(&able);
-        roll.add_ability(number, 0, &able);
+        registry.note_function(&able);
+        registry.add_ability(number, 0, &able);
         let named = |idle: usize| Bytes::from(idle.to_string());
         for idle in 0..IDLE_FUNCTIONS_MAX {
-            roll.note_function(&named(idle));
+            registry.note_function(&named(idle));
         }
-        assert_eq!(roll.functions.len(), IDLE_FUNCTIONS_MAX + 1);
+        assert_eq!(registry.functions.len(), IDLE_FUNCTIONS_MAX + 1);
         // Named again, so the next one is the oldest.
-        roll.note_function(&named(0));
-        roll.note_function(&Bytes::from_static(b"one more"));
-        let workers = ["0", "1", "2", "able"].map(|name| roll.workers(name.as_bytes()));
+        registry.note_function(&named(0));
+        registry.note_function(&Bytes::from_static(b"one more"));
+        let workers = ["0", "1", "2", "able"].map(|name| registry.workers(name.as_bytes()));
         assert_eq!(workers, [Some(0), None, Some(0), Some(1)]);
         // What somebody could do counts as named when nobody can any more.
-        roll.leave(number);
-        let workers = ["0", "2", "3", "able"].map(|name| roll.workers(name.as_bytes()));
+        registry.disconnect(number);
+        let workers = ["0", "2", "3", "able"].map(|name| registry.workers(name.as_bytes()));
         assert_eq!(workers, [Some(0), None, Some(0), Some(0)]);
-        assert_eq!((roll.functions.len(), roll.idle.len()), (10_000, 10_000));
+        assert_eq!((registry.functions.len(), registry.idle.len()), (10_000, 10_000));
     }
 
     #[test]
     fn a_function_that_is_in_use_again_is_not_dropped_under_its_worker() {
-        let mut roll = Roll::default();
-        let number = enter(&mut roll);
+        let mut registry = Registry::default();
+        let number = connect(&mut registry);
         let name = Bytes::from_static(b"name");
-        roll.add_ability(number, 0, &name);
-        roll.forget_function(b"name");
-        assert_eq!(roll.workers(b"name"), Some(1));
+        registry.add_ability(number, 0, &name);
+        registry.forget_function(b"name");
+        assert_eq!(registry.workers(b"name"), Some(1));
     }
 
     /// The last thousand of a hundred thousand names cost as much as the first, but for the depth of
@@ -229,7 +229,7 @@ mod tests {
     fn what_a_name_costs_does_not_grow_with_the_names_there_are() {
         const WORKERS: u64 = 100;
         const PER_WORKER: u64 = 1000;
-        let mut roll = Roll::default();
+        let mut registry = Registry::default();
         let mut most = u64::MAX;
         let mut check = |what: &str| {
             let steps = take_steps();
@@ -238,23 +238,23 @@ mod tests {
             most = most.min(4 * steps);
         };
         take_steps();
-        let numbers: Vec<u64> = (0..WORKERS).map(|_| enter(&mut roll)).collect();
+        let numbers: Vec<u64> = (0..WORKERS).map(|_| connect(&mut registry)).collect();
         for number in &numbers {
             for place in 0..PER_WORKER {
                 let name = Bytes::from(format!("function {number} {place}"));
-                roll.note_function(&name);
-                roll.add_ability(*number, place, &name);
+                registry.note_function(&name);
+                registry.add_ability(*number, place, &name);
             }
             check("coming");
         }
-        assert_eq!(roll.functions.len() as u64, WORKERS * PER_WORKER);
+        assert_eq!(registry.functions.len() as u64, WORKERS * PER_WORKER);
         for number in numbers {
             match number % 3 {
-                0 => (0..PER_WORKER).for_each(|place| roll.remove_ability(number, place)),
-                1 => roll.reset_abilities(number),
+                0 => (0..PER_WORKER).for_each(|place| registry.remove_ability(number, place)),
+                1 => registry.reset_abilities(number),
                 _ => {}
             }
-            roll.leave(number);
+            registry.disconnect(number);
             check("going");
         }
     }
