@@ -11,7 +11,6 @@
 
 pub mod document;
 pub mod listen;
-pub mod msgpack;
 
 mod accept;
 mod body;

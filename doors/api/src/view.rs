@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use spindle_core::job::{Attempt, Cause, Lease, Origin, Outcome, Words};
 use spindle_core::{JobId, JobImage, Source, Status, Tries, Type, address};
 use spindle_engine::Engine;
-use spindle_http::msgpack::to_json;
+use spindle_msgpack::to_json;
 use utoipa::ToSchema;
 
 use crate::backoff::Backoff;

@@ -5,7 +5,7 @@ use spindle_core::Type;
 use spindle_core::command::{Claim, Lease, Select};
 use spindle_core::job::Origin;
 use spindle_engine::{Caller, ConnectionId, LeaseReply, Mailbox, WorkResult};
-use spindle_http::msgpack::from_json;
+use spindle_msgpack::from_json;
 
 use crate::bench::Bench;
 

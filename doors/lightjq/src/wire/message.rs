@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spindle_core::{JobId, address};
-use spindle_http::msgpack::{Fields, Pack, WireError};
+use spindle_msgpack::{Fields, Pack, WireError};
 
 /// Names of jobs: the server's limit on names of queues, which they are.
 pub const NAME_BYTES_MAX: usize = 512;

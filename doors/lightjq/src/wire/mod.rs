@@ -1,7 +1,7 @@
 //! LightJQ's bytes, without sockets: what its MessagePack says.
 //!
 //! Every body is one MessagePack map; a JSON body is turned into that first, so that there is one
-//! reader. How MessagePack is read and written is in `spindle_http::msgpack`.
+//! reader. How MessagePack is read and written is in `spindle_msgpack`.
 
 mod message;
 mod negotiate;
@@ -10,7 +10,7 @@ pub use message::{
     Done, JobShown, NAME_BYTES_MAX, NewJob, Order, Outcome, Reason, Registration, TEXT_BYTES_MAX,
 };
 pub use negotiate::{Format, answer_format, body_format};
-pub use spindle_http::msgpack::{
+pub use spindle_msgpack::{
     DEPTH_MAX, Fields, Head, Pack, WireError, check, from_json, read_head, to_json, to_json_text,
     value_len,
 };

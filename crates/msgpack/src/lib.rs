@@ -1,4 +1,5 @@
-//! MessagePack read and written, and how it reads as JSON.
+//! MessagePack read and written, and how it reads as JSON. The only reader of it in the server:
+//! LightJQ's bodies, payloads that constraints look into, and results shown as JSON go through it.
 //!
 //! All readers are total: whatever the bytes, they return, in time and memory linear in them, and
 //! never nest deeper than [`DEPTH_MAX`].
@@ -10,7 +11,7 @@ mod pack;
 mod scan;
 
 pub use convert::{from_json, to_json, to_json_text};
-pub use error::WireError;
+pub use error::{DEPTH_MAX, WireError};
 pub use fields::Fields;
 pub use pack::Pack;
-pub use scan::{DEPTH_MAX, Head, check, read_head, value_len};
+pub use scan::{Head, check, read_head, value_len};

@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-use super::scan::DEPTH_MAX;
+/// How many arrays and maps may lie within each other. JSON's reader stops there as well.
+pub const DEPTH_MAX: usize = 128;
 
 /// Why bytes are no message. The texts are for the people who sent them.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

@@ -1,9 +1,6 @@
 //! One MessagePack value after the other, without building anything.
 
-use super::error::WireError;
-
-/// Arrays and maps within each other. JSON's reader stops there as well.
-pub const DEPTH_MAX: usize = 128;
+use crate::error::{DEPTH_MAX, WireError};
 
 /// What begins at a place in MessagePack: a scalar whole, or the number of an array's or a map's
 /// members, which follow.
@@ -27,6 +24,17 @@ pub enum Head<'a> {
     Array(u32),
     /// map, so many pairs of values follow.
     Map(u32),
+}
+
+impl Head<'_> {
+    /// How many values follow that belong to this one: a map's keys count too.
+    pub fn members(self) -> u64 {
+        match self {
+            Head::Array(count) => u64::from(count),
+            Head::Map(count) => 2 * u64::from(count),
+            _ => 0,
+        }
+    }
 }
 
 /// Reads what begins here, and gives what is behind it.
@@ -80,11 +88,7 @@ pub fn value_len(bytes: &[u8]) -> Result<usize, WireError> {
     loop {
         let (head, behind) = read_head(rest)?;
         rest = behind;
-        let members = match head {
-            Head::Array(count) => u64::from(count),
-            Head::Map(count) => 2 * u64::from(count),
-            _ => 0,
-        };
+        let members = head.members();
         if members > 0 {
             if open.len() == DEPTH_MAX {
                 return Err(WireError::TooDeep);

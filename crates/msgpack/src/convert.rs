@@ -13,9 +13,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value, json};
 
-use super::error::WireError;
-use super::pack::Pack;
-use super::scan::{Head, check, read_head};
+use crate::error::WireError;
+use crate::pack::Pack;
+use crate::scan::{Head, check, read_head};
 
 /// The JSON text as MessagePack. Integers stay what they are up to 64 bits.
 pub fn from_json(text: &[u8]) -> Result<Vec<u8>, WireError> {

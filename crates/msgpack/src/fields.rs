@@ -1,7 +1,7 @@
 //! The fields of a message: a map with texts for keys.
 
-use super::error::WireError;
-use super::scan::{Head, check, read_head, value_len};
+use crate::error::WireError;
+use crate::scan::{Head, check, read_head, value_len};
 
 /// A message taken apart: what the fields it may have are, as MessagePack. Others are passed over.
 #[derive(Clone, Debug)]
