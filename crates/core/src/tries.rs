@@ -86,9 +86,9 @@ impl Tries {
 impl State {
     /// The limits of a live job.
     pub(crate) fn tries(&self, number: u32) -> Tries {
-        let slot = self.slot(number);
-        let queue = self.queue_at(slot.queue).map(|queue| queue.settings());
-        Tries::resolve(slot.find_options(), queue, self.policy(slot.origin()))
+        let job = self.live_job(number);
+        let queue = self.queue_at(job.queue).map(|queue| queue.settings());
+        Tries::resolve(job.find_options(), queue, self.policy(job.origin()))
     }
 
     /// The limits that are in force now for a job, finished or not, as its image tells it.

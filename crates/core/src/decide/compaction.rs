@@ -32,7 +32,8 @@ pub(super) fn compact(
         }
         Compact::Page { id, old, new } => {
             let number = live(state, *id)?;
-            let pages = state.slot(number).find_options().map_or(&[][..], |options| &options.pages);
+            let pages =
+                state.live_job(number).find_options().map_or(&[][..], |options| &options.pages);
             if !pages.contains(old) {
                 return Err(Rejection::Stale);
             }
@@ -40,12 +41,12 @@ pub(super) fn compact(
             out.emit(Event::PageMoved(moved), true);
         }
         Compact::Finished(image) => {
-            let Some(Found::Finished(stub)) = state.job(JobId(image.id)) else {
+            let Some(Found::Finished(finished)) = state.job(JobId(image.id)) else {
                 return Err(Rejection::NotFound);
             };
             // Reading the result may have shortened its retention since the image was written.
             let mut image = image.clone();
-            image.kept_until_ms = stub.kept_until_ms();
+            image.kept_until_ms = finished.kept_until_ms();
             out.emit(Event::Compacted(*image), true);
         }
         Compact::Queue(name) => {

@@ -9,7 +9,7 @@ use crate::failure_text::CANCELLED;
 use crate::job::{Cause, JobId, Origin, Outcome, Status};
 use crate::payload::Type;
 use crate::rejection::Rejection;
-use crate::state::{Slot, State};
+use crate::state::{LiveJob, State};
 
 pub(super) fn finish(
     state: &State,
@@ -19,7 +19,7 @@ pub(super) fn finish(
 ) -> Result<(), Rejection> {
     let number = claimed(state, finish.claim)?;
     let by_lightjq =
-        state.slot(number).lease().is_some_and(|lease| lease.door() == Origin::Lightjq);
+        state.live_job(number).lease().is_some_and(|lease| lease.door() == Origin::Lightjq);
     let error_kind = if by_lightjq { Type::Msgpack } else { Type::Bytes };
     let outcome = Box::new(Outcome {
         success: finish.success,
@@ -46,10 +46,10 @@ fn fail(
     now_ms: u64,
     out: &mut Decision,
 ) {
-    let slot = state.slot(number);
+    let job = state.live_job(number);
     let tries = state.tries(number);
-    let fails = slot.fails().saturating_add(1);
-    if !retry || tries.is_last_failure(fails) || tries.is_last_attempt(slot.attempts) {
+    let fails = job.fails().saturating_add(1);
+    if !retry || tries.is_last_failure(fails) || tries.is_last_attempt(job.attempts) {
         end(state, number, Status::Dead, Cause::Failed, Some(outcome), now_ms, out);
     } else {
         requeue(state, number, Cause::Failed, fails, Some(outcome), now_ms, out);
@@ -58,22 +58,22 @@ fn fail(
 
 /// An attempt ended without a word of the worker: tries left, or dead with its last result.
 pub(super) fn lose(state: &State, number: u32, cause: Cause, now_ms: u64, out: &mut Decision) {
-    let slot = state.slot(number);
+    let job = state.live_job(number);
     let tries = state.tries(number);
     let spare = u32::from(state.faults().attempts_off_by_one);
-    let is_last = tries.is_last_attempt(slot.attempts.saturating_sub(spare));
+    let is_last = tries.is_last_attempt(job.attempts.saturating_sub(spare));
     if is_last && cause != Cause::Undone {
-        let outcome = ran_out(slot, tries.attempts_max.value, cause);
+        let outcome = ran_out(job, tries.attempts_max.value, cause);
         end(state, number, Status::Dead, cause, Some(outcome), now_ms, out);
     } else {
-        requeue(state, number, cause, slot.fails(), None, now_ms, out);
+        requeue(state, number, cause, job.fails(), None, now_ms, out);
     }
 }
 
 /// What is told of a job whose attempts ran out: the server's words, beside the last result that a
 /// worker gave.
-fn ran_out(slot: &Slot, attempts_max: u32, cause: Cause) -> Box<Outcome> {
-    let attempts = slot.attempts;
+fn ran_out(job: &LiveJob, attempts_max: u32, cause: Cause) -> Box<Outcome> {
+    let attempts = job.attempts;
     let message = match cause {
         Cause::Timeout => format!("{attempts} of {attempts_max} attempts: the last one timed out"),
         Cause::HolderGone | Cause::Restarted => {
@@ -84,7 +84,7 @@ fn ran_out(slot: &Slot, attempts_max: u32, cause: Cause) -> Box<Outcome> {
         }
         _ => format!("it had {attempts} attempts, and may have no more than {attempts_max} now"),
     };
-    let last = slot.outcome().cloned().unwrap_or_default();
+    let last = job.outcome().cloned().unwrap_or_default();
     Box::new(Outcome {
         success: false,
         code: code_of(cause),
@@ -102,36 +102,36 @@ fn requeue(
     now_ms: u64,
     out: &mut Decision,
 ) {
-    let slot = state.slot(number);
+    let job = state.live_job(number);
     // Only an attempt nobody ever heard of is given back: its token is nobody's.
     let given_back = cause == Cause::Undone;
     let lost = matches!(cause, Cause::Timeout | Cause::HolderGone | Cause::Restarted);
-    let by_gearman = slot
+    let by_gearman = job
         .lease()
         .is_some_and(|lease| matches!(lease.door(), Origin::Gearman | Origin::GearmanDraft));
     // Gearman: a job that kills its worker must not block the queue.
-    let to_tail = slot.order == 0 || (lost && by_gearman);
+    let to_tail = job.order == 0 || (lost && by_gearman);
     let wait_ms = if matches!(cause, Cause::Undone | Cause::Released | Cause::Restarted) {
         0
     } else {
-        let tried = if cause == Cause::Failed { fails } else { slot.attempts };
-        state.tries(number).backoff.value.wait_ms(slot.job_id(), tried.max(1))
+        let tried = if cause == Cause::Failed { fails } else { job.attempts };
+        state.tries(number).backoff.value.wait_ms(job.job_id(), tried.max(1))
     };
     let event = Requeued {
-        id: slot.id.get(),
+        id: job.id.get(),
         cause: cause as i32,
-        attempts: if given_back { slot.attempts.saturating_sub(1) } else { slot.attempts },
+        attempts: if given_back { job.attempts.saturating_sub(1) } else { job.attempts },
         fails,
-        order: if to_tail { out.next_order() } else { slot.order },
+        order: if to_tail { out.next_order() } else { job.order },
         run_at_ms: later(
             (wait_ms > 0).then(|| now_ms.saturating_add(wait_ms)),
-            slot.run_at_ms().filter(|run_at| *run_at > now_ms),
+            job.run_at_ms().filter(|run_at| *run_at > now_ms),
         ),
         outcome,
         at_ms: now_ms,
-        parked: slot.status() == Status::Parked,
+        parked: job.status() == Status::Parked,
     };
-    out.emit(Event::Requeued(event), is_logged(slot));
+    out.emit(Event::Requeued(event), is_logged(job));
 }
 
 fn later(a: Option<u64>, b: Option<u64>) -> Option<u64> {
@@ -148,7 +148,7 @@ fn end(
     now_ms: u64,
     out: &mut Decision,
 ) {
-    let slot = state.slot(number);
+    let job = state.live_job(number);
     let mut image = state.ended_image(number, cause, outcome.as_deref(), now_ms);
     image.status = status as i32;
     image.finished_ms = Some(now_ms);
@@ -168,23 +168,23 @@ fn end(
     }
     image.outcome = Some(outcome);
     image.kept_until_ms = kept_until(state, number, status, now_ms);
-    out.emit(Event::Finished(image), is_logged(slot));
+    out.emit(Event::Finished(image), is_logged(job));
 }
 
 fn kept_until(state: &State, number: u32, status: Status, now_ms: u64) -> Option<u64> {
-    let slot = state.slot(number);
-    let settings = state.queue_at(slot.queue).map(|queue| queue.settings());
+    let job = state.live_job(number);
+    let settings = state.queue_at(job.queue).map(|queue| queue.settings());
     let defaults = state.defaults();
     let keep_ms = if status == Status::Dead {
         Some(settings.and_then(|s| s.keep_dead_ms).unwrap_or(defaults.keep_dead_ms))
     } else {
-        slot.find_options()
+        job.find_options()
             .and_then(|options| options.keep_ms)
             .or(settings.and_then(|settings| settings.keep_ms))
-            .or(defaults.policy(slot.origin()).keep_ms)
+            .or(defaults.policy(job.origin()).keep_ms)
     };
     let retained = keep_ms.map(|keep| now_ms.saturating_add(keep));
-    match (retained, slot.expires_ms()) {
+    match (retained, job.expires_ms()) {
         (Some(retained), Some(expires)) => Some(retained.min(expires)),
         (retained, expires) => retained.or(expires),
     }
@@ -211,7 +211,7 @@ pub(super) fn release(
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     let number = claimed(state, claim)?;
-    if state.slot(number).status() != Status::Leased {
+    if state.live_job(number).status() != Status::Leased {
         return Err(Rejection::NotHeld);
     }
     lose(state, number, cause, now_ms, out);

@@ -18,8 +18,8 @@ pub(super) fn retry(
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     let id = JobId(image.id);
-    if state.stub(id).is_none() {
-        return Err(if state.live(id).is_some() {
+    if state.find_finished(id).is_none() {
+        return Err(if state.find_live(id).is_some() {
             Rejection::NotFinished
         } else {
             Rejection::NotFound
@@ -62,11 +62,11 @@ pub(super) fn edit(
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     let number = live(state, edit.id)?;
-    let slot = state.slot(number);
-    if edit.revision.is_some_and(|revision| revision != slot.revision) {
+    let job = state.live_job(number);
+    if edit.revision.is_some_and(|revision| revision != job.revision) {
         return Err(Rejection::Stale);
     }
-    if slot.status() == Status::Leased {
+    if job.status() == Status::Leased {
         return Err(Rejection::Leased);
     }
     if let Some(queue) = &edit.queue
@@ -74,19 +74,19 @@ pub(super) fn edit(
     {
         return Err(Rejection::OutOfRange("queue name"));
     }
-    let run_at_ms = edit.run_at_ms.or(slot.run_at_ms()).filter(|run_at| *run_at > now_ms);
-    let parked = edit.parked.unwrap_or(slot.status() == Status::Parked);
+    let run_at_ms = edit.run_at_ms.or(job.run_at_ms()).filter(|run_at| *run_at > now_ms);
+    let parked = edit.parked.unwrap_or(job.status() == Status::Parked);
     let status = match (parked, run_at_ms) {
         (true, _) => Status::Parked,
         (false, Some(_)) => Status::Scheduled,
         (false, None) => Status::Ready,
     };
     let order =
-        if status == Status::Ready && slot.order == 0 { out.next_order() } else { slot.order };
+        if status == Status::Ready && job.order == 0 { out.next_order() } else { job.order };
     let edited = Edited {
         id: edit.id.0,
         queue: edit.queue.clone(),
-        priority: edit.priority.unwrap_or(slot.priority),
+        priority: edit.priority.unwrap_or(job.priority),
         status: status as i32,
         run_at_ms,
         order,
@@ -94,9 +94,9 @@ pub(super) fn edit(
     if let Some(matched) = &edit.matched {
         check_matched(state, matched)?;
     }
-    let logged = is_logged(slot);
+    let logged = is_logged(job);
     out.emit(Event::Edited(edited), logged);
-    if let Some(matched) = edit.matched.as_ref().filter(|new| slot.labels() != new.labels) {
+    if let Some(matched) = edit.matched.as_ref().filter(|new| job.labels() != new.labels) {
         let relabelled = Relabelled { id: edit.id.0, labels: matched.labels.clone() };
         out.emit(Event::Relabelled(relabelled), logged);
     }
@@ -124,15 +124,15 @@ pub(super) fn result_read(
     now_ms: u64,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
-    let Some(crate::state::Found::Finished(stub)) = state.job(id) else {
-        return Err(if state.live(id).is_some() {
+    let Some(crate::state::Found::Finished(finished)) = state.job(id) else {
+        return Err(if state.find_live(id).is_some() {
             Rejection::NotFinished
         } else {
             Rejection::NotFound
         });
     };
     let kept_until_ms = now_ms.saturating_add(keep_read_ms);
-    if stub.kept_until_ms().is_none_or(|until| until > kept_until_ms) {
+    if finished.kept_until_ms().is_none_or(|until| until > kept_until_ms) {
         out.emit(Event::ResultRead(ResultRead { id: id.0, kept_until_ms }), true);
     }
     Ok(())

@@ -31,7 +31,7 @@ struct LeaseQuery<'a> {
 struct Candidate {
     /// Smaller is better: priority, then age.
     key: u128,
-    slot: u32,
+    job: u32,
     /// Its queue's place in the request.
     at: usize,
 }
@@ -54,18 +54,18 @@ pub(super) fn lease(
     }
     let chosen = select(state, LeaseQuery { lease: request, reserved }, now_ms, out)
         .ok_or(Rejection::NothingReady)?;
-    let slot = state.slot(chosen.slot);
-    let tries = state.tries(chosen.slot);
-    if tries.is_last_attempt(slot.attempts) {
+    let job = state.live_job(chosen.job);
+    let tries = state.tries(chosen.job);
+    if tries.is_last_attempt(job.attempts) {
         // Its maximum was lowered while it waited.
-        lose(state, chosen.slot, Cause::Limit, now_ms, out);
+        lose(state, chosen.job, Cause::Limit, now_ms, out);
         return Ok(());
     }
-    let length_ms = match (ttr_ms(state, chosen.slot, request.bound), request.timeout_ms) {
+    let length_ms = match (ttr_ms(state, chosen.job, request.bound), request.timeout_ms) {
         (Some(ttr), Some(timeout)) => Some(ttr.min(timeout)),
         (ttr, timeout) => ttr.or(timeout),
     };
-    let buckets = slot
+    let buckets = job
         .labels()
         .iter()
         .filter_map(|label| {
@@ -73,9 +73,8 @@ pub(super) fn lease(
             Some(state.bucket(*label)?.level.image_after_start(rule, *label, now_ms))
         })
         .collect::<Vec<_>>();
-    let logged = is_logged(slot);
-    out.waits_for_own_record =
-        (logged && tries.attempts_max.value > 0) || !slot.labels().is_empty();
+    let logged = is_logged(job);
+    out.waits_for_own_record = (logged && tries.attempts_max.value > 0) || !job.labels().is_empty();
     if !logged {
         // A foreground job leaves no trace of its own, but what it took from a bucket must last.
         for image in &buckets {
@@ -91,15 +90,15 @@ pub(super) fn lease(
         door: request.door as i32,
         worker: request.worker.clone(),
     };
-    let attempts = slot.attempts.saturating_add(1);
-    out.emit(Event::Leased(Leased { id: slot.id.get(), attempts, lease, buckets }), logged);
+    let attempts = job.attempts.saturating_add(1);
+    out.emit(Event::Leased(Leased { id: job.id.get(), attempts, lease, buckets }), logged);
     Ok(())
 }
 
 /// How long a job may be held. Bound holders may hold one without TTR as long as they are there.
 fn ttr_ms(state: &State, number: u32, bound: bool) -> Option<u64> {
     state.view(number).ttr_ms().or_else(|| {
-        let queue = state.queue_at(state.slot(number).queue);
+        let queue = state.queue_at(state.live_job(number).queue);
         let default = queue.and_then(|queue| queue.settings().ttr_default_ms);
         (!bound).then(|| default.unwrap_or(state.defaults().ttr_ms))
     })
@@ -170,8 +169,8 @@ fn best_of(
     let large = (request.lease.payload_bytes_max > LARGE_PAYLOAD_BYTES)
         .then(|| best_in_lane(state, &line, 1, request, now_ms, out))
         .flatten();
-    let (key, slot) = small.into_iter().chain(large).min()?;
-    Some(Candidate { key, slot, at })
+    let (key, job) = small.into_iter().chain(large).min()?;
+    Some(Candidate { key, job, at })
 }
 
 /// A queue that a lease looks into.
@@ -189,7 +188,7 @@ impl Line<'_> {
         if let Some(label) = group.labels.iter().copied().find(exhausted) {
             return Some(Hold::Bucket(label));
         }
-        let id = state.slot(group.ready.first()?).id.get();
+        let id = state.live_job(group.ready.first()?).id.get();
         let is_unmatched = self.unmatched.iter().any(|range| range.contains(&id));
         (is_unmatched && !state.faults().unmatched_leased).then_some(Hold::Unmatched)
     }
@@ -261,9 +260,9 @@ fn best_in_lane(
             }
             continue;
         }
-        let slot = group.ready.first()?;
-        if state.slot(slot).payload_len <= request.lease.payload_bytes_max {
-            return Some((*key, slot));
+        let job = group.ready.first()?;
+        if state.live_job(job).payload_len <= request.lease.payload_bytes_max {
+            return Some((*key, job));
         }
     }
     None
@@ -276,12 +275,12 @@ pub(super) fn extend(
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     let number = claimed(state, extend.claim)?;
-    let slot = state.slot(number);
-    let lease = slot.lease().filter(|_| slot.status() == Status::Leased);
+    let job = state.live_job(number);
+    let lease = job.lease().filter(|_| job.status() == Status::Leased);
     let lease = lease.ok_or(Rejection::NotHeld)?;
     let deadline_ms = Some(now_ms.saturating_add(extend.ttr_ms));
-    let event = Extended { id: slot.id.get(), deadline_ms, epoch: lease.epoch };
-    out.emit(Event::Extended(event), is_logged(slot));
+    let event = Extended { id: job.id.get(), deadline_ms, epoch: lease.epoch };
+    out.emit(Event::Extended(event), is_logged(job));
     Ok(())
 }
 
@@ -291,14 +290,14 @@ pub(super) fn drop_timeout(
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     let number = claimed(state, claim)?;
-    let slot = state.slot(number);
-    let lease = slot.lease().filter(|_| slot.status() == Status::Leased);
+    let job = state.live_job(number);
+    let lease = job.lease().filter(|_| job.status() == Status::Leased);
     let lease = lease.ok_or(Rejection::NotHeld)?;
     let full_ms =
         ttr_ms(state, number, lease.bound).map(|ttr| lease.started_ms.saturating_add(ttr));
     // It may have been extended meanwhile: nobody has less time than before.
     let deadline_ms = lease.deadline_ms.zip(full_ms).map(|(deadline, full)| deadline.max(full));
-    let event = Extended { id: slot.id.get(), deadline_ms, epoch: lease.epoch };
-    out.emit(Event::Extended(event), is_logged(slot));
+    let event = Extended { id: job.id.get(), deadline_ms, epoch: lease.epoch };
+    out.emit(Event::Extended(event), is_logged(job));
     Ok(())
 }

@@ -97,14 +97,14 @@ pub(super) fn relabel(
     matched: &Matched,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
-    let slot = state.slot(live(state, id)?);
-    if revision.is_some_and(|revision| revision != slot.revision) {
+    let job = state.live_job(live(state, id)?);
+    if revision.is_some_and(|revision| revision != job.revision) {
         return Err(Rejection::Stale);
     }
     check_matched(state, matched)?;
-    if slot.labels() != matched.labels {
+    if job.labels() != matched.labels {
         let relabelled = Relabelled { id: id.0, labels: matched.labels.clone() };
-        out.emit(Event::Relabelled(relabelled), is_logged(slot));
+        out.emit(Event::Relabelled(relabelled), is_logged(job));
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use crate::event::Event;
 use crate::job::{JobId, Status};
 use crate::rejection::Rejection;
 use crate::reservations::Reservations;
-use crate::state::{Slot, State};
+use crate::state::{LiveJob, State};
 
 /// No command causes more events than this.
 pub const EVENTS_MAX: usize = 256;
@@ -168,23 +168,23 @@ impl State {
     }
 }
 
-/// The slot number of an unfinished job.
+/// The number of an unfinished job.
 fn live(state: &State, id: JobId) -> Result<u32, Rejection> {
-    match state.live(id) {
+    match state.find_live(id) {
         Some(number) => Ok(number),
-        None if state.stub(id).is_some() => Err(Rejection::Finished),
+        None if state.find_finished(id).is_some() => Err(Rejection::Finished),
         None => Err(Rejection::NotFound),
     }
 }
 
-/// The slot a claim names, if it holds.
+/// The job a claim names, if it holds.
 fn claimed(state: &State, claim: Claim) -> Result<u32, Rejection> {
     let number = live(state, claim.id())?;
     if let Claim::Token { epoch, attempt, .. } = claim {
-        let slot = state.slot(number);
-        let holds = slot.status() == Status::Leased
-            && slot.attempts == attempt
-            && slot
+        let job = state.live_job(number);
+        let holds = job.status() == Status::Leased
+            && job.attempts == attempt
+            && job
                 .lease()
                 .is_some_and(|lease| lease.epoch == epoch || state.faults().stale_epoch_token);
         if !holds {
@@ -194,6 +194,6 @@ fn claimed(state: &State, claim: Claim) -> Result<u32, Rejection> {
     Ok(number)
 }
 
-fn is_logged(slot: &Slot) -> bool {
-    !slot.is_foreground()
+fn is_logged(job: &LiveJob) -> bool {
+    !job.is_foreground()
 }

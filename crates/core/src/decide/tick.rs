@@ -19,16 +19,16 @@ pub(super) fn tick(state: &State, hold_expiry: bool, now_ms: u64, out: &mut Deci
     }
     if gone.len() < EVENTS_MAX / 2 {
         for number in state.due_timers(now_ms).take(EVENTS_MAX / 2) {
-            let slot = state.slot(number);
-            if gone.contains(&slot.id.get()) {
+            let job = state.live_job(number);
+            if gone.contains(&job.id.get()) {
                 continue;
             }
-            match slot.status() {
+            match job.status() {
                 Status::Leased => lose(state, number, Cause::Timeout, now_ms, out),
                 Status::Scheduled => {
-                    let order = if slot.order == 0 { out.next_order() } else { slot.order };
-                    let ready = Ready { id: slot.id.get(), order };
-                    out.emit(Event::Ready(ready), is_logged(slot));
+                    let order = if job.order == 0 { out.next_order() } else { job.order };
+                    let ready = Ready { id: job.id.get(), order };
+                    out.emit(Event::Ready(ready), is_logged(job));
                 }
                 _ => {}
             }
@@ -70,7 +70,7 @@ pub(super) fn recover(state: &State, from: JobId, grace_ms: u64, now_ms: u64, ou
         }
         let Found::Live(job) = found else { continue };
         let Some(lease) = job.lease().filter(|lease| lease.epoch < epoch) else { continue };
-        let Some(number) = state.live(job.id()) else { continue };
+        let Some(number) = state.find_live(job.id()) else { continue };
         if lease.bound {
             lose(state, number, Cause::Restarted, now_ms, out);
             continue;

@@ -41,8 +41,8 @@ pub(super) fn update(
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     let number = live(state, id)?;
-    let slot = state.slot(number);
-    if revision.is_some_and(|revision| revision != slot.revision) {
+    let job = state.live_job(number);
+    if revision.is_some_and(|revision| revision != job.revision) {
         return Err(Rejection::Stale);
     }
     if !state_fits(change.state) {
@@ -51,7 +51,7 @@ pub(super) fn update(
     if !event_fits(Some(change.event)) {
         return Err(Rejection::OutOfRange("event"));
     }
-    let options = slot.find_options();
+    let options = job.find_options();
     if change.page.is_some() {
         if options.is_some_and(|options| options.pages.len() >= PAGES_MAX) {
             return Err(Rejection::OutOfRange("number of events"));
@@ -67,7 +67,7 @@ pub(super) fn update(
         update_seq: state.next_update(),
         page: change.page.cloned(),
     };
-    out.emit(Event::StateSet(set), is_logged(slot));
+    out.emit(Event::StateSet(set), is_logged(job));
     Ok(())
 }
 

@@ -103,10 +103,10 @@ impl State {
 
     /// The line in which a ready job waits.
     pub(super) fn waits_at(&self, number: u32) -> Option<Waits> {
-        let slot = &self.slots[number];
-        let queue = self.queue_at(slot.queue).filter(|_| slot.status() == Status::Ready)?;
-        let group = queue.group(queue.find_group(slot.labels(), slot.is_large())?)?;
-        Some(Waits { queue: slot.queue, label: group.blocked_by?, head: group.head? })
+        let job = &self.live[number];
+        let queue = self.queue_at(job.queue).filter(|_| job.status() == Status::Ready)?;
+        let group = queue.group(queue.find_group(job.labels(), job.is_large())?)?;
+        Some(Waits { queue: job.queue, label: group.blocked_by?, head: group.head? })
     }
 
     /// A ready job that was taken out of the indices and put back goes on waiting at its bucket:
@@ -114,12 +114,12 @@ impl State {
     /// forward by the change may be better than the group that tries the bucket for all.
     pub(super) fn hold_again(&mut self, number: u32, waited: Option<Waits>) {
         let Some(Waits { queue: queue_number, label, head: before }) = waited else { return };
-        let State { slots, queues, buckets, .. } = self;
-        let slot = &slots[number];
-        let stays = slot.queue == queue_number && slot.status() == Status::Ready;
+        let State { live, queues, buckets, .. } = self;
+        let job = &live[number];
+        let stays = job.queue == queue_number && job.status() == Status::Ready;
         let Some(queue) = queues[queue_number as usize].as_mut().filter(|_| stays) else { return };
-        let found = queue.find_group(slot.labels(), slot.is_large());
-        let Some(number) = found.filter(|_| slot.labels().contains(&label)) else { return };
+        let found = queue.find_group(job.labels(), job.is_large());
+        let Some(number) = found.filter(|_| job.labels().contains(&label)) else { return };
         let Queue { groups, heads, .. } = queue;
         let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
         let alone = group.blocked_by.is_none() && group.probes.is_none();

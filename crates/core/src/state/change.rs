@@ -11,7 +11,7 @@ impl State {
     // ---- handles ----
 
     pub(crate) fn id_of(&self, handle: u32) -> u64 {
-        id_of(&self.slots, &self.stubs, handle)
+        id_of(&self.live, &self.finished, handle)
     }
 
     /// The handle of a job, finished or not.
@@ -19,18 +19,18 @@ impl State {
         self.by_id.find(id.0, |handle| self.id_of(handle))
     }
 
-    /// The slot number of an unfinished job.
-    pub(crate) fn live(&self, id: JobId) -> Option<u32> {
-        self.handle(id).filter(|handle| handle & STUB == 0)
+    /// The number of an unfinished job.
+    pub(crate) fn find_live(&self, id: JobId) -> Option<u32> {
+        self.handle(id).filter(|handle| handle & FINISHED == 0)
     }
 
-    /// The stub number of a finished job.
-    pub(crate) fn stub(&self, id: JobId) -> Option<u32> {
-        self.handle(id).filter(|handle| handle & STUB != 0).map(|handle| handle & !STUB)
+    /// The number of a finished job.
+    pub(crate) fn find_finished(&self, id: JobId) -> Option<u32> {
+        self.handle(id).filter(|handle| handle & FINISHED != 0).map(|handle| handle & !FINISHED)
     }
 
-    pub(crate) fn slot(&self, number: u32) -> &Slot {
-        &self.slots[number]
+    pub(crate) fn live_job(&self, number: u32) -> &LiveJob {
+        &self.live[number]
     }
 
     // ---- queues ----
@@ -59,9 +59,9 @@ impl State {
     }
 
     pub(super) fn forget_queue_if_unused(&mut self, number: u32) {
-        let Some(slot) = self.queues.get_mut(number as usize) else { return };
-        if slot.as_ref().is_some_and(Queue::is_forgettable)
-            && let Some(queue) = slot.take()
+        let Some(job) = self.queues.get_mut(number as usize) else { return };
+        if job.as_ref().is_some_and(Queue::is_forgettable)
+            && let Some(queue) = job.take()
         {
             self.surplus.remove(&number);
             self.queue_names.remove(&queue.name);
@@ -85,19 +85,19 @@ impl State {
 
     // ---- what depends on a job's status ----
 
-    /// Takes a slot out of everything its status put it in.
+    /// Takes a job out of everything its status put it in.
     pub(super) fn detach(&mut self, number: u32) {
-        let slot = &self.slots[number];
-        let (queue_number, priority) = (slot.queue, slot.priority);
-        let status = slot.status();
+        let job = &self.live[number];
+        let (queue_number, priority) = (job.queue, job.priority);
+        let status = job.status();
         match status {
             Status::Ready => self.leave_ready(number),
             Status::Scheduled => {
-                let key = slot.due_key();
-                let State { slots, timers, queues, .. } = self;
-                timers.remove(key, number, |other| slots[other].due_key());
+                let key = job.due_key();
+                let State { live, timers, queues, .. } = self;
+                timers.remove(key, number, |other| live[other].due_key());
                 if let Some(queue) = queues[queue_number as usize].as_mut() {
-                    queue.scheduled.remove(key, number, |other| slots[other].due_key());
+                    queue.scheduled.remove(key, number, |other| live[other].due_key());
                 }
             }
             Status::Leased => self.leave_leased(number),
@@ -108,19 +108,19 @@ impl State {
         }
     }
 
-    /// Puts a slot into everything its status asks for.
+    /// Puts a job into everything its status asks for.
     pub(super) fn attach(&mut self, number: u32) {
-        let slot = &self.slots[number];
-        let (queue_number, priority) = (slot.queue, slot.priority);
-        let status = slot.status();
+        let job = &self.live[number];
+        let (queue_number, priority) = (job.queue, job.priority);
+        let status = job.status();
         match status {
             Status::Ready => self.enter_ready(number),
             Status::Scheduled => {
-                let (key, due) = (slot.due_key(), slot.due_ms().unwrap_or(0));
-                let State { slots, timers, queues, .. } = self;
-                timers.insert(key, number, |other| slots[other].due_key());
+                let (key, due) = (job.due_key(), job.due_ms().unwrap_or(0));
+                let State { live, timers, queues, .. } = self;
+                timers.insert(key, number, |other| live[other].due_key());
                 if let Some(queue) = queues[queue_number as usize].as_mut() {
-                    queue.scheduled.insert(key, number, |other| slots[other].due_key());
+                    queue.scheduled.insert(key, number, |other| live[other].due_key());
                 }
                 self.note_due(due);
             }
@@ -130,20 +130,20 @@ impl State {
         if let Some(queue) = self.queues[queue_number as usize].as_mut() {
             queue.count_one(status, priority, true);
         }
-        let slot = &self.slots[number];
-        self.by_id.mark(slot.id.get(), marks_of(status, slot.origin(), queue_number));
+        let job = &self.live[number];
+        self.by_id.mark(job.id.get(), marks_of(status, job.origin(), queue_number));
     }
 
     fn enter_leased(&mut self, number: u32) {
-        let slot = &self.slots[number];
-        let Some(lease) = slot.lease() else { return };
-        let labels = slot.labels().to_vec();
+        let job = &self.live[number];
+        let Some(lease) = job.lease() else { return };
+        let labels = job.labels().to_vec();
         if lease.bound {
-            self.bound.insert((lease.holder, slot.id.get()));
+            self.bound.insert((lease.holder, job.id.get()));
         }
         if let Some(deadline_ms) = lease.deadline_ms {
-            let State { slots, timers, .. } = self;
-            timers.insert(slots[number].due_key(), number, |other| slots[other].due_key());
+            let State { live, timers, .. } = self;
+            timers.insert(live[number].due_key(), number, |other| live[other].due_key());
             self.note_due(deadline_ms);
         }
         for label in labels {
@@ -152,15 +152,15 @@ impl State {
     }
 
     fn leave_leased(&mut self, number: u32) {
-        let slot = &self.slots[number];
-        let Some(lease) = slot.lease() else { return };
-        let labels = slot.labels().to_vec();
+        let job = &self.live[number];
+        let Some(lease) = job.lease() else { return };
+        let labels = job.labels().to_vec();
         if lease.bound {
-            self.bound.remove(&(lease.holder, slot.id.get()));
+            self.bound.remove(&(lease.holder, job.id.get()));
         }
         if lease.deadline_ms.is_some() {
-            let State { slots, timers, .. } = self;
-            timers.remove(slots[number].due_key(), number, |other| slots[other].due_key());
+            let State { live, timers, .. } = self;
+            timers.remove(live[number].due_key(), number, |other| live[other].due_key());
         }
         for label in labels {
             self.bucket_made(label).ended();
@@ -170,29 +170,29 @@ impl State {
     }
 
     pub(super) fn labels_of(&self, number: u32) -> Vec<Label> {
-        self.slots[number].labels().to_vec()
+        self.live[number].labels().to_vec()
     }
 
     fn enter_ready(&mut self, number: u32) {
-        let State { slots, queues, .. } = self;
-        let slot = &slots[number];
-        let (key, queue_number) = (slot.ready_key(), slot.queue);
+        let State { live, queues, .. } = self;
+        let job = &live[number];
+        let (key, queue_number) = (job.ready_key(), job.queue);
         let Some(queue) = queues[queue_number as usize].as_mut() else { return };
-        let group = queue.group_for(slot.labels(), slot.is_large());
+        let group = queue.group_for(job.labels(), job.is_large());
         if let Some(group) = queue.group_mut(group) {
-            group.ready.insert(key, number, |other| slots[other].ready_key());
+            group.ready.insert(key, number, |other| live[other].ready_key());
         }
         self.rehead(queue_number, group);
     }
 
     fn leave_ready(&mut self, number: u32) {
-        let State { slots, queues, .. } = self;
-        let slot = &slots[number];
-        let (key, queue_number) = (slot.ready_key(), slot.queue);
+        let State { live, queues, .. } = self;
+        let job = &live[number];
+        let (key, queue_number) = (job.ready_key(), job.queue);
         let Some(queue) = queues[queue_number as usize].as_mut() else { return };
-        let Some(group) = queue.find_group(slot.labels(), slot.is_large()) else { return };
+        let Some(group) = queue.find_group(job.labels(), job.is_large()) else { return };
         if let Some(group) = queue.group_mut(group) {
-            group.ready.remove(key, number, |other| slots[other].ready_key());
+            group.ready.remove(key, number, |other| live[other].ready_key());
         }
         self.rehead(queue_number, group);
     }
@@ -201,11 +201,11 @@ impl State {
 
     /// Enters a group into the contest (or its bucket's waiting line) under its head as it is now.
     fn rehead(&mut self, queue_number: u32, number: u32) {
-        let State { slots, queues, buckets, unmatched, .. } = self;
+        let State { live, queues, buckets, unmatched, .. } = self;
         let Some(queue) = queues[queue_number as usize].as_mut() else { return };
         let Queue { groups, heads, .. } = queue;
         let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
-        let head = group.ready.first().map(|slot| slots[slot].ready_key());
+        let head = group.ready.first().map(|job| live[job].ready_key());
         if head == group.head {
             return;
         }
@@ -247,23 +247,23 @@ impl State {
     // ---- keys ----
 
     pub(super) fn enter_keys(&mut self, handle: u32) {
-        let State { slots, stubs, stub_keys, keys, named, .. } = self;
-        if let Some(uuid) = uuid_of(slots, stubs, handle) {
+        let State { live, finished, finished_keys, keys, named, .. } = self;
+        if let Some(uuid) = uuid_of(live, finished, handle) {
             let hash = keys.hash(Origin::Workq as u8, &uuid);
             keys.insert(hash, handle);
         }
-        for key in other_keys_of(slots, stub_keys, handle) {
+        for key in other_keys_of(live, finished_keys, handle) {
             named.insert((key.namespace, key.name.clone()), handle);
         }
     }
 
     pub(super) fn leave_keys(&mut self, handle: u32) {
-        let State { slots, stubs, stub_keys, keys, named, .. } = self;
-        if let Some(uuid) = uuid_of(slots, stubs, handle) {
+        let State { live, finished, finished_keys, keys, named, .. } = self;
+        if let Some(uuid) = uuid_of(live, finished, handle) {
             let hash = keys.hash(Origin::Workq as u8, &uuid);
             keys.remove(hash, handle);
         }
-        for key in other_keys_of(slots, stub_keys, handle) {
+        for key in other_keys_of(live, finished_keys, handle) {
             let name = (key.namespace, key.name.clone());
             if named.get(&name) == Some(&handle) {
                 named.remove(&name);
@@ -279,11 +279,11 @@ impl State {
 
     /// Enters all jobs under their UUIDs. Comes once after [`State::defer_keys`].
     pub fn index_keys(&mut self) {
-        let State { slots, stubs, by_id, keys, .. } = self;
+        let State { live, finished, by_id, keys, .. } = self;
         let seed = keys.seed();
         keys.fill(|| {
             let uuids = by_id.iter_after(0);
-            let uuids = uuids.filter_map(|handle| Some((uuid_of(slots, stubs, handle)?, handle)));
+            let uuids = uuids.filter_map(|handle| Some((uuid_of(live, finished, handle)?, handle)));
             uuids.map(|(uuid, handle)| (seed.hash(Origin::Workq as u8, &uuid), handle))
         });
     }
@@ -299,33 +299,33 @@ impl State {
     pub(crate) fn find_uuid(&self, uuid: &[u8; 16]) -> Option<u32> {
         let hash = self.keys.hash(Origin::Workq as u8, uuid);
         self.keys
-            .find(hash, |handle| uuid_of(&self.slots, &self.stubs, handle).as_ref() == Some(uuid))
+            .find(hash, |handle| uuid_of(&self.live, &self.finished, handle).as_ref() == Some(uuid))
     }
 
     // ---- whole jobs ----
 
     pub(super) fn enter_expiry(&mut self, number: u32) {
-        let State { slots, expiry, .. } = self;
-        if let Some(expires_ms) = slots[number].expires_ms() {
-            expiry.insert(slots[number].expiry_key(), number, |other| slots[other].expiry_key());
+        let State { live, expiry, .. } = self;
+        if let Some(expires_ms) = live[number].expires_ms() {
+            expiry.insert(live[number].expiry_key(), number, |other| live[other].expiry_key());
             self.note_due(expires_ms);
         }
     }
 
     pub(super) fn leave_expiry(&mut self, number: u32) {
-        let State { slots, expiry, .. } = self;
-        if slots[number].expires_ms().is_some() {
-            expiry.remove(slots[number].expiry_key(), number, |other| slots[other].expiry_key());
+        let State { live, expiry, .. } = self;
+        if live[number].expires_ms().is_some() {
+            expiry.remove(live[number].expiry_key(), number, |other| live[other].expiry_key());
         }
     }
 
-    /// Puts a new slot into all indices.
-    pub(super) fn insert_slot(&mut self, queue: &Bytes, mut slot: Slot) -> u32 {
-        slot.queue = self.queue_made(queue);
-        let (id, is_labelled) = (slot.id.get(), !slot.labels().is_empty());
-        let number = self.slots.insert(slot);
-        let State { slots, stubs, by_id, .. } = self;
-        by_id.insert(id, number, |other| id_of(slots, stubs, other));
+    /// Puts a new job into all indices.
+    pub(super) fn insert_live(&mut self, queue: &Bytes, mut job: LiveJob) -> u32 {
+        job.queue = self.queue_made(queue);
+        let (id, is_labelled) = (job.id.get(), !job.labels().is_empty());
+        let number = self.live.insert(job);
+        let State { live, finished, by_id, .. } = self;
+        by_id.insert(id, number, |other| id_of(live, finished, other));
         self.enter_keys(number);
         self.enter_expiry(number);
         if is_labelled {
@@ -339,15 +339,15 @@ impl State {
     pub(super) fn remove_job(&mut self, id: JobId) -> bool {
         let Some(handle) = self.handle(id) else { return false };
         self.leave_keys(handle);
-        let State { slots, stubs, by_id, .. } = self;
-        by_id.remove(id.0, handle, |other| id_of(slots, stubs, other));
-        let queue = if handle & STUB == 0 {
+        let State { live, finished, by_id, .. } = self;
+        by_id.remove(id.0, handle, |other| id_of(live, finished, other));
+        let queue = if handle & FINISHED == 0 {
             self.leave_expiry(handle);
             self.detach(handle);
             self.leave_labels(handle);
-            self.slots.remove(handle).map(|slot| slot.queue)
+            self.live.remove(handle).map(|job| job.queue)
         } else {
-            self.remove_stub(handle & !STUB)
+            self.remove_finished(handle & !FINISHED)
         };
         if let Some(queue) = queue {
             self.forget_queue_if_unused(queue);
@@ -363,28 +363,36 @@ pub(super) struct QueueSettingsAt {
 }
 
 #[inline]
-pub(super) fn id_of(slots: &Slab<Slot>, stubs: &Slab<Stub>, handle: u32) -> u64 {
-    if handle & STUB == 0 { slots[handle].id.get() } else { stubs[handle & !STUB].job_id().0 }
+pub(super) fn id_of(live: &Slab<LiveJob>, finished: &Slab<FinishedJob>, handle: u32) -> u64 {
+    if handle & FINISHED == 0 {
+        live[handle].id.get()
+    } else {
+        finished[handle & !FINISHED].job_id().0
+    }
 }
 
 #[inline]
-pub(super) fn uuid_of(slots: &Slab<Slot>, stubs: &Slab<Stub>, handle: u32) -> Option<[u8; 16]> {
-    if handle & STUB == 0 {
-        let slot = &slots[handle];
-        slot.has_uuid().then_some(slot.uuid)
+pub(super) fn uuid_of(
+    live: &Slab<LiveJob>,
+    finished: &Slab<FinishedJob>,
+    handle: u32,
+) -> Option<[u8; 16]> {
+    if handle & FINISHED == 0 {
+        let job = &live[handle];
+        job.has_uuid().then_some(job.uuid)
     } else {
-        stubs[handle & !STUB].uuid().copied()
+        finished[handle & !FINISHED].uuid().copied()
     }
 }
 
 fn other_keys_of<'a>(
-    slots: &'a Slab<Slot>,
-    stub_keys: &'a BTreeMap<u32, Vec<Key>>,
+    live: &'a Slab<LiveJob>,
+    finished_keys: &'a BTreeMap<u32, Vec<Key>>,
     handle: u32,
 ) -> &'a [Key] {
-    if handle & STUB == 0 {
-        slots[handle].other_keys()
+    if handle & FINISHED == 0 {
+        live[handle].other_keys()
     } else {
-        stub_keys.get(&handle).map_or(&[], Vec::as_slice)
+        finished_keys.get(&handle).map_or(&[], Vec::as_slice)
     }
 }

@@ -14,19 +14,21 @@ impl State {
             Event::Submitted(image) | Event::Retried(image) | Event::Persisted(image) => {
                 self.put_live(image, at, true);
             }
-            Event::Compacted(image) if image.status().is_finished() => self.insert_stub(image, at),
+            Event::Compacted(image) if image.status().is_finished() => {
+                self.insert_finished(image, at)
+            }
             Event::Compacted(image) => self.put_live(image, at, false),
             Event::Finished(image) if image.foreground => {
                 self.remove_job(JobId(image.id));
             }
-            Event::Finished(image) => self.insert_stub(image, at),
+            Event::Finished(image) => self.insert_finished(image, at),
             Event::Leased(leased) => self.on_leased(leased, at),
             Event::Extended(extended) => self.on_extended(extended, at),
             Event::Requeued(requeued) => self.on_requeued(requeued, at),
-            Event::Ready(ready) => self.change(JobId(ready.id), at, |slot| {
-                slot.set_status(Status::Ready);
-                slot.order = ready.order;
-                slot.set_run_at(None);
+            Event::Ready(ready) => self.change(JobId(ready.id), at, |job| {
+                job.set_status(Status::Ready);
+                job.order = ready.order;
+                job.set_run_at(None);
             }),
             Event::Gone(gone) => {
                 for id in &gone.ids {
@@ -35,7 +37,7 @@ impl State {
             }
             Event::Edited(edited) => self.on_edited(edited, at),
             Event::ResultRead(read) => {
-                if let Some(number) = self.stub(JobId(read.id)) {
+                if let Some(number) = self.find_finished(JobId(read.id)) {
                     self.set_kept_until(number, read.kept_until_ms);
                 }
             }
@@ -78,36 +80,36 @@ impl State {
     }
 
     fn put_live(&mut self, image: &JobImage, at: Place, changes: bool) {
-        let Some(mut slot) = self.slot_from(image, at.position) else { return };
-        let known = if slot.labels().is_empty() { None } else { self.live(slot.job_id()) };
+        let Some(mut job) = self.live_from(image, at.position) else { return };
+        let known = if job.labels().is_empty() { None } else { self.find_live(job.job_id()) };
         let waits_at = known.and_then(|number| self.waits_at(number));
-        self.remove_job(slot.job_id());
+        self.remove_job(job.job_id());
         if changes && image.revision == 0 {
-            slot.revision = 1;
+            job.revision = 1;
         }
-        let number = self.insert_slot(&image.queue, slot);
+        let number = self.insert_live(&image.queue, job);
         self.hold_again(number, waits_at);
     }
 
     /// Takes a live job out of its places, changes it, and puts it back.
-    pub(super) fn change(&mut self, id: JobId, at: Place, change: impl FnOnce(&mut Slot)) {
-        let Some(number) = self.live(id) else { return };
+    pub(super) fn change(&mut self, id: JobId, at: Place, change: impl FnOnce(&mut LiveJob)) {
+        let Some(number) = self.find_live(id) else { return };
         let waits_at = self.waits_at(number);
         self.detach(number);
-        let slot = &mut self.slots[number];
-        change(slot);
-        slot.revision = slot.revision.wrapping_add(1);
-        slot.set_last(at.position);
+        let job = &mut self.live[number];
+        change(job);
+        job.revision = job.revision.wrapping_add(1);
+        job.set_last(at.position);
         self.attach(number);
         self.hold_again(number, waits_at);
     }
 
     fn on_leased(&mut self, leased: &Leased, at: Place) {
         leased.buckets.iter().for_each(|image| self.on_bucket_set(image));
-        self.change(JobId(leased.id), at, |slot| {
-            slot.set_status(Status::Leased);
-            slot.attempts = leased.attempts;
-            let extra = slot.extra();
+        self.change(JobId(leased.id), at, |job| {
+            job.set_status(Status::Leased);
+            job.attempts = leased.attempts;
+            let extra = job.extra();
             extra.started_ms.get_or_insert(leased.lease.started_ms);
             extra.lease = Some(owned_lease(&leased.lease));
         });
@@ -118,8 +120,8 @@ impl State {
         if self.status(id) != Some(Status::Leased) {
             return;
         }
-        self.change(id, at, |slot| {
-            if let Some(lease) = slot.extra().lease.as_mut() {
+        self.change(id, at, |job| {
+            if let Some(lease) = job.extra().lease.as_mut() {
                 lease.deadline_ms = extended.deadline_ms;
                 lease.epoch = extended.epoch;
             }
@@ -127,18 +129,18 @@ impl State {
     }
 
     fn on_requeued(&mut self, requeued: &Requeued, at: Place) {
-        self.change(JobId(requeued.id), at, |slot| {
-            end_lease(slot, requeued);
-            slot.attempts = requeued.attempts;
-            slot.order = requeued.order;
+        self.change(JobId(requeued.id), at, |job| {
+            end_lease(job, requeued);
+            job.attempts = requeued.attempts;
+            job.order = requeued.order;
             if requeued.fails > 0 {
-                slot.extra().fails = requeued.fails;
+                job.extra().fails = requeued.fails;
             }
             if let Some(outcome) = &requeued.outcome {
-                slot.extra().outcome = Some(Box::new(owned(outcome)));
+                job.extra().outcome = Some(Box::new(owned(outcome)));
             }
-            slot.set_run_at(requeued.run_at_ms);
-            slot.set_status(match requeued.run_at_ms {
+            job.set_run_at(requeued.run_at_ms);
+            job.set_status(match requeued.run_at_ms {
                 _ if requeued.parked => Status::Parked,
                 Some(_) => Status::Scheduled,
                 None => Status::Ready,
@@ -148,16 +150,16 @@ impl State {
 
     fn on_edited(&mut self, edited: &Edited, at: Place) {
         let id = JobId(edited.id);
-        let Some(number) = self.live(id) else { return };
+        let Some(number) = self.find_live(id) else { return };
         let moved = edited.queue.as_ref().map(|name| self.queue_made(name));
-        let from = self.slots[number].queue;
-        self.change(id, at, |slot| {
-            slot.priority = edited.priority;
-            slot.order = edited.order;
-            slot.set_status(edited.status());
-            slot.set_run_at(edited.run_at_ms);
+        let from = self.live[number].queue;
+        self.change(id, at, |job| {
+            job.priority = edited.priority;
+            job.order = edited.order;
+            job.set_status(edited.status());
+            job.set_run_at(edited.run_at_ms);
             if let Some(queue) = moved {
-                slot.queue = queue;
+                job.queue = queue;
             }
         });
         self.forget_queue_if_unused(from);
@@ -165,9 +167,9 @@ impl State {
 
     fn on_relabelled(&mut self, relabelled: &Relabelled, at: Place) {
         let id = JobId(relabelled.id);
-        let Some(number) = self.live(id) else { return };
+        let Some(number) = self.find_live(id) else { return };
         let before = self.labels_of(number);
-        self.change(id, at, |slot| slot.options().labels.clone_from(&relabelled.labels));
+        self.change(id, at, |job| job.options().labels.clone_from(&relabelled.labels));
         self.enter_labels(number);
         for label in before {
             self.bucket_made(label).job_went();
@@ -204,10 +206,10 @@ impl State {
     }
 }
 
-/// Takes the lease off a slot and notes the attempt in its history.
-fn end_lease(slot: &mut Slot, requeued: &Requeued) {
-    let number = slot.attempts;
-    let Some(extra) = slot.extra.as_mut() else { return };
+/// Takes the lease off a job and notes the attempt in its history.
+fn end_lease(job: &mut LiveJob, requeued: &Requeued) {
+    let number = job.attempts;
+    let Some(extra) = job.extra.as_mut() else { return };
     let Some(lease) = extra.lease.take() else { return };
     if requeued.attempts < number {
         // The attempt was given back: it never happened.

@@ -1,12 +1,12 @@
-//! Finished jobs: stubs, in the order they ended, and what the caps on them say.
+//! Finished jobs, in the order they ended, and what the caps on them say.
 
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
 
 use super::change::{id_of, uuid_of};
+use super::live::FinishedParts;
 use super::scan::marks_of;
-use super::slot::StubParts;
 use super::*;
 use crate::job::{JobId, JobImage, Scope};
 use crate::payload::BytesRef;
@@ -26,18 +26,18 @@ pub enum FinishedCap {
 }
 
 impl State {
-    /// Puts a stub into all indices, in the place of the unfinished job if there is one.
-    pub(super) fn insert_stub(&mut self, image: &JobImage, at: Place) {
+    /// Puts a finished job into all indices, in the place of the unfinished job if there is one.
+    pub(super) fn insert_finished(&mut self, image: &JobImage, at: Place) {
         let Some(id) = NonZeroU64::new(image.id) else { return };
         let mut before = self.handle(JobId(image.id));
-        if before.is_some_and(|handle| handle & STUB != 0) {
+        if before.is_some_and(|handle| handle & FINISHED != 0) {
             // Told again: its place in the indices is where the new one goes.
             self.remove_job(JobId(image.id));
             before = None;
         }
         let queue = self.queue_made(&image.queue);
         let keys = &image.options().keys;
-        let stub = Stub::new(StubParts {
+        let job = FinishedJob::new(FinishedParts {
             id,
             status: image.status(),
             uuid: image.uuid().or_else(|| keys.iter().find_map(as_uuid)),
@@ -48,87 +48,87 @@ impl State {
             kept_until_ms: image.kept_until_ms,
             bytes: bytes_of(image),
         });
-        let marks = marks_of(stub.status(), image.origin(), queue);
-        let number = self.stubs.insert(stub);
+        let marks = marks_of(job.status(), image.origin(), queue);
+        let number = self.finished.insert(job);
         // Entered before the unfinished job goes, so that the queue is not forgotten in between.
         self.enter_finished(number);
         match before {
-            Some(handle) if self.slots[handle].other_keys().is_empty() => {
-                self.name_stub_instead(handle, number, marks);
+            Some(handle) if self.live[handle].other_keys().is_empty() => {
+                self.index_finished_instead(handle, number, marks);
             }
             _ => {
                 if before.is_some() {
                     self.remove_job(JobId(image.id));
                 }
-                self.name_stub(number, keys, marks);
+                self.index_finished(number, keys, marks);
             }
         }
     }
 
-    fn name_stub(&mut self, number: u32, keys: &[Key], marks: u128) {
-        let handle = number | STUB;
+    fn index_finished(&mut self, number: u32, keys: &[Key], marks: u128) {
+        let handle = number | FINISHED;
         let kept: Vec<Key> = keys
             .iter()
             .filter(|key| key.scope() == Scope::WhileKept && as_uuid(key).is_none())
             .map(|key| Key { name: Bytes::copy_from_slice(&key.name), ..*key })
             .collect();
         if !kept.is_empty() {
-            self.stub_keys.insert(handle, kept);
+            self.finished_keys.insert(handle, kept);
         }
-        let State { slots, stubs, by_id, .. } = self;
-        let id = stubs[number].job_id().0;
-        by_id.insert(id, handle, |other| id_of(slots, stubs, other));
+        let State { live, finished, by_id, .. } = self;
+        let id = finished[number].job_id().0;
+        by_id.insert(id, handle, |other| id_of(live, finished, other));
         by_id.mark(id, marks);
         self.enter_keys(handle);
     }
 
     /// The common case: the name and the id stay where they are in their indices, and lead to the
-    /// stub from now on.
-    fn name_stub_instead(&mut self, slot_number: u32, number: u32, marks: u128) {
-        self.leave_expiry(slot_number);
-        self.detach(slot_number);
-        if !self.slots[slot_number].labels().is_empty() {
-            self.leave_labels(slot_number);
+    /// finished job from now on.
+    fn index_finished_instead(&mut self, live_number: u32, number: u32, marks: u128) {
+        self.leave_expiry(live_number);
+        self.detach(live_number);
+        if !self.live[live_number].labels().is_empty() {
+            self.leave_labels(live_number);
         }
-        let id = self.slots[slot_number].id.get();
-        let handle = number | STUB;
-        let State { slots, stubs, by_id, keys, .. } = self;
-        by_id.replace(id, (slot_number, handle), marks, |other| id_of(slots, stubs, other));
-        if let Some(uuid) = uuid_of(slots, stubs, slot_number) {
-            keys.replace(keys.hash(Origin::Workq as u8, &uuid), slot_number, handle);
+        let id = self.live[live_number].id.get();
+        let handle = number | FINISHED;
+        let State { live, finished, by_id, keys, .. } = self;
+        by_id.replace(id, (live_number, handle), marks, |other| id_of(live, finished, other));
+        if let Some(uuid) = uuid_of(live, finished, live_number) {
+            keys.replace(keys.hash(Origin::Workq as u8, &uuid), live_number, handle);
         }
-        if let Some(slot) = self.slots.remove(slot_number) {
-            self.forget_queue_if_unused(slot.queue);
+        if let Some(job) = self.live.remove(live_number) {
+            self.forget_queue_if_unused(job.queue);
         }
     }
 
-    /// Takes a stub out of everything but the names. Returns its queue.
-    pub(super) fn remove_stub(&mut self, number: u32) -> Option<u32> {
+    /// Takes a finished job out of everything but the names. Returns its queue.
+    pub(super) fn remove_finished(&mut self, number: u32) -> Option<u32> {
         self.leave_finished(number);
-        self.stub_keys.remove(&(number | STUB));
-        self.stubs.remove(number).map(|stub| stub.queue())
+        self.finished_keys.remove(&(number | FINISHED));
+        self.finished.remove(number).map(|job| job.queue())
     }
 
     pub(super) fn set_kept_until(&mut self, number: u32, until_ms: u64) {
-        self.leave_stub_expiry(number);
-        self.stubs[number].set_kept_until(Some(until_ms));
-        self.enter_stub_expiry(number);
+        self.leave_finished_expiry(number);
+        self.finished[number].set_kept_until(Some(until_ms));
+        self.enter_finished_expiry(number);
     }
 
     // ---- indices ----
 
     fn enter_finished(&mut self, number: u32) {
-        self.enter_stub_expiry(number);
-        let State { stubs, queues, oldest, finished_bytes, .. } = self;
-        let stub = &stubs[number];
-        let (queue_number, key) = (stub.queue(), stub.age_key());
-        *finished_bytes += stub.bytes();
+        self.enter_finished_expiry(number);
+        let State { finished, queues, oldest, finished_bytes, .. } = self;
+        let job = &finished[number];
+        let (queue_number, key) = (job.queue(), job.age_key());
+        *finished_bytes += job.bytes();
         if let Some(queue) = queues[queue_number as usize].as_mut() {
-            queue.counts[stub.status() as usize] += 1;
+            queue.counts[job.status() as usize] += 1;
             let before = queue.finished.first();
-            queue.finished.insert(key, number, |other| stubs[other].age_key());
+            queue.finished.insert(key, number, |other| finished[other].age_key());
             if queue.finished.first() == Some(number) {
-                before.map(|before| oldest.remove(&(stubs[before].age_key(), queue_number)));
+                before.map(|before| oldest.remove(&(finished[before].age_key(), queue_number)));
                 oldest.insert((key, queue_number));
             }
             if queue.settings.finished_max.is_none() {
@@ -139,36 +139,37 @@ impl State {
     }
 
     fn leave_finished(&mut self, number: u32) {
-        self.leave_stub_expiry(number);
-        let State { stubs, queues, oldest, finished_bytes, .. } = self;
-        let stub = &stubs[number];
-        let (queue_number, key) = (stub.queue(), stub.age_key());
-        *finished_bytes -= stub.bytes();
+        self.leave_finished_expiry(number);
+        let State { finished, queues, oldest, finished_bytes, .. } = self;
+        let job = &finished[number];
+        let (queue_number, key) = (job.queue(), job.age_key());
+        *finished_bytes -= job.bytes();
         if let Some(queue) = queues[queue_number as usize].as_mut() {
-            queue.counts[stub.status() as usize] -= 1;
+            queue.counts[job.status() as usize] -= 1;
             let was_first = queue.finished.first() == Some(number);
-            queue.finished.remove(key, number, |other| stubs[other].age_key());
+            queue.finished.remove(key, number, |other| finished[other].age_key());
             if was_first {
                 oldest.remove(&(key, queue_number));
                 let first = queue.finished.first();
-                oldest.extend(first.map(|first| (stubs[first].age_key(), queue_number)));
+                oldest.extend(first.map(|first| (finished[first].age_key(), queue_number)));
             }
         }
         self.note_surplus(queue_number);
     }
 
-    fn enter_stub_expiry(&mut self, number: u32) {
-        let State { stubs, stub_expiry, .. } = self;
-        let Some(until_ms) = stubs[number].kept_until_ms() else { return };
-        stub_expiry.insert(stubs[number].expiry_key(), number, |other| stubs[other].expiry_key());
+    fn enter_finished_expiry(&mut self, number: u32) {
+        let State { finished, finished_expiry, .. } = self;
+        let Some(until_ms) = finished[number].kept_until_ms() else { return };
+        finished_expiry
+            .insert(finished[number].expiry_key(), number, |other| finished[other].expiry_key());
         self.note_due(until_ms);
     }
 
-    fn leave_stub_expiry(&mut self, number: u32) {
-        let State { stubs, stub_expiry, .. } = self;
-        if stubs[number].kept_until_ms().is_some() {
-            let key = stubs[number].expiry_key();
-            stub_expiry.remove(key, number, |other| stubs[other].expiry_key());
+    fn leave_finished_expiry(&mut self, number: u32) {
+        let State { finished, finished_expiry, .. } = self;
+        if finished[number].kept_until_ms().is_some() {
+            let key = finished[number].expiry_key();
+            finished_expiry.remove(key, number, |other| finished[other].expiry_key());
         }
     }
 
@@ -198,7 +199,7 @@ impl State {
     pub fn exceeded_cap(&self) -> Option<FinishedCap> {
         if !self.surplus.is_empty() {
             Some(FinishedCap::Queue)
-        } else if self.stubs.len() > self.defaults.finished_max {
+        } else if self.finished.len() > self.defaults.finished_max {
             Some(FinishedCap::Count)
         } else if self.finished_bytes > self.defaults.finished_bytes_max {
             Some(FinishedCap::Bytes)
@@ -209,12 +210,12 @@ impl State {
 
     /// Finished jobs above a cap, at most so many: of a queue over its own, else the oldest of all.
     pub(crate) fn surplus(&self, limit: usize) -> Vec<u64> {
-        let id = |number: u32| self.stubs[number].job_id().0;
+        let id = |number: u32| self.finished[number].job_id().0;
         if let Some(queue) = self.surplus.first().and_then(|number| self.queue_at(*number)) {
             let count = usize::try_from(queue.surplus()).unwrap_or(limit).min(limit);
             return queue.finished.iter_after(0).take(count).map(id).collect();
         }
-        let mut count = self.stubs.len().saturating_sub(self.defaults.finished_max);
+        let mut count = self.finished.len().saturating_sub(self.defaults.finished_max);
         let mut bytes = self.finished_bytes.saturating_sub(self.defaults.finished_bytes_max);
         // The oldest of each queue, with what follows it there.
         let mut heads = BTreeSet::new();
@@ -224,15 +225,15 @@ impl State {
             .map(|queue| queue.finished.iter_after(0))
             .collect();
         for (at, line) in lines.iter_mut().enumerate() {
-            heads.extend(line.next().map(|number| (self.stubs[number].age_key(), at, number)));
+            heads.extend(line.next().map(|number| (self.finished[number].age_key(), at, number)));
         }
         let mut going = Vec::new();
         while going.len() < limit && (count > 0 || bytes > 0) {
             let Some((_, at, number)) = heads.pop_first() else { break };
             going.push(id(number));
             count = count.saturating_sub(1);
-            bytes = bytes.saturating_sub(self.stubs[number].bytes());
-            heads.extend(lines[at].next().map(|next| (self.stubs[next].age_key(), at, next)));
+            bytes = bytes.saturating_sub(self.finished[number].bytes());
+            heads.extend(lines[at].next().map(|next| (self.finished[next].age_key(), at, next)));
         }
         going
     }

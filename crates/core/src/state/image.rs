@@ -9,9 +9,9 @@ use crate::payload::{BytesRef, Type};
 impl State {
     /// A live job in full.
     pub(crate) fn image_of(&self, number: u32) -> JobImage {
-        let slot = &self.slots[number];
-        let mut image = self.plain_image(slot);
-        if let Some(extra) = slot.extra.as_deref() {
+        let job = &self.live[number];
+        let mut image = self.plain_image(job);
+        if let Some(extra) = job.extra.as_deref() {
             image.lease = extra.lease.clone().map(Box::new);
             image.history.clone_from(&extra.history);
             image.outcome.clone_from(&extra.outcome);
@@ -28,13 +28,13 @@ impl State {
         outcome: Option<&Outcome>,
         now_ms: u64,
     ) -> JobImage {
-        let slot = &self.slots[number];
-        let mut image = self.plain_image(slot);
-        if let Some(extra) = slot.extra.as_deref() {
+        let job = &self.live[number];
+        let mut image = self.plain_image(job);
+        if let Some(extra) = job.extra.as_deref() {
             image.history = Vec::with_capacity(extra.history.len() + 1);
             image.history.extend(extra.history.iter().cloned());
             if let Some(lease) = &extra.lease {
-                let attempt = ended_attempt(lease, slot.attempts, cause, outcome, now_ms);
+                let attempt = ended_attempt(lease, job.attempts, cause, outcome, now_ms);
                 evolve::push_attempt(&mut image.history, attempt);
             }
         }
@@ -42,27 +42,27 @@ impl State {
     }
 
     /// Everything but lease, history and outcome.
-    fn plain_image(&self, slot: &Slot) -> JobImage {
-        let queue = self.queue_at(slot.queue).map(|queue| queue.name.clone()).unwrap_or_default();
-        let (uuid_high, uuid_low) = JobImage::uuid_halves(slot.has_uuid().then_some(slot.uuid));
-        let extra = slot.extra.as_deref();
+    fn plain_image(&self, job: &LiveJob) -> JobImage {
+        let queue = self.queue_at(job.queue).map(|queue| queue.name.clone()).unwrap_or_default();
+        let (uuid_high, uuid_low) = JobImage::uuid_halves(job.has_uuid().then_some(job.uuid));
+        let extra = job.extra.as_deref();
         JobImage {
-            id: slot.id.get(),
+            id: job.id.get(),
             queue,
-            status: slot.status() as i32,
-            origin: slot.origin() as i32,
-            priority: slot.priority,
-            order: slot.order,
-            created_ms: slot.created_ms,
-            ttl_ms: (slot.ttl_ms != NO_TTL).then_some(slot.ttl_ms),
-            ttr_ms: (slot.ttr_ms != NO_TTR).then(|| u64::from(slot.ttr_ms)),
-            attempts: slot.attempts,
+            status: job.status() as i32,
+            origin: job.origin() as i32,
+            priority: job.priority,
+            order: job.order,
+            created_ms: job.created_ms,
+            ttl_ms: (job.ttl_ms != NO_TTL).then_some(job.ttl_ms),
+            ttr_ms: (job.ttr_ms != NO_TTR).then(|| u64::from(job.ttr_ms)),
+            attempts: job.attempts,
             fails: extra.map_or(0, |extra| extra.fails),
-            revision: slot.revision,
-            payload: Some(slot.payload_ref()),
+            revision: job.revision,
+            payload: Some(job.payload_ref()),
             uuid_high,
             uuid_low,
-            foreground: slot.is_foreground(),
+            foreground: job.is_foreground(),
             options: extra
                 .and_then(|extra| extra.options.clone())
                 .filter(|options| !options.is_none()),
@@ -71,28 +71,28 @@ impl State {
         }
     }
 
-    /// A slot for a live job's image. Its home is the oldest record it needs.
-    pub(super) fn slot_from(&self, image: &JobImage, position: u64) -> Option<Slot> {
+    /// A live job from its image.
+    pub(super) fn live_from(&self, image: &JobImage, position: u64) -> Option<LiveJob> {
         static NONE: BytesRef = BytesRef::NONE;
         let payload = image.payload.as_ref().unwrap_or(&NONE);
         let kind = Type::try_from(payload.kind).unwrap_or(Type::Bytes);
         let id = NonZeroU64::new(image.id)?;
-        let mut slot = Slot::new(id, image.status(), image.origin(), kind);
-        slot.oldest_record = image.needs().unwrap_or(position).min(position);
-        slot.payload_offset = payload.offset;
-        slot.payload_len = payload.len;
-        slot.priority = image.priority;
-        slot.order = image.order;
-        slot.created_ms = image.created_ms;
-        slot.ttl_ms = image.ttl_ms.unwrap_or(NO_TTL);
-        slot.ttr_ms =
+        let mut job = LiveJob::new(id, image.status(), image.origin(), kind);
+        job.oldest_record = image.needs().unwrap_or(position).min(position);
+        job.payload_offset = payload.offset;
+        job.payload_len = payload.len;
+        job.priority = image.priority;
+        job.order = image.order;
+        job.created_ms = image.created_ms;
+        job.ttl_ms = image.ttl_ms.unwrap_or(NO_TTL);
+        job.ttr_ms =
             image.ttr_ms.map_or(NO_TTR, |ttr| u32::try_from(ttr).unwrap_or(NO_TTR).min(NO_TTR - 1));
-        slot.attempts = image.attempts;
-        slot.revision = image.revision;
-        slot.set_foreground(image.foreground);
-        slot.set_last(position);
+        job.attempts = image.attempts;
+        job.revision = image.revision;
+        job.set_foreground(image.foreground);
+        job.set_last(position);
         if let Some(uuid) = image.uuid() {
-            slot.set_uuid(uuid);
+            job.set_uuid(uuid);
         }
         if image.fails > 0
             || image.started_ms.is_some()
@@ -101,7 +101,7 @@ impl State {
             || !image.history.is_empty()
             || payload.inline.is_some()
         {
-            let extra = slot.extra();
+            let extra = job.extra();
             extra.fails = image.fails;
             extra.started_ms = image.started_ms;
             extra.lease = image.lease.as_deref().map(owned_lease);
@@ -113,13 +113,13 @@ impl State {
             extra.outcome = image.outcome.as_deref().map(|outcome| Box::new(owned(outcome)));
             extra.inline.clone_from(&payload.inline);
         }
-        if let Some(at) = payload.needs().filter(|at| *at != slot.oldest_record) {
-            slot.extra().payload_position = Some(at);
+        if let Some(at) = payload.needs().filter(|at| *at != job.oldest_record) {
+            job.extra().payload_position = Some(at);
         }
         if let Some(options) = image.options.as_deref() {
-            fill_options(&mut slot, options);
+            fill_options(&mut job, options);
         }
-        Some(slot)
+        Some(job)
     }
 
     /// Everything that is logged, told in full and in a fixed order: two states are equal exactly
@@ -129,21 +129,21 @@ impl State {
         let mut out = Vec::new();
         let key_of = |handle: u32| self.id_of(handle);
         for handle in self.by_id.iter_from(0, key_of) {
-            if handle & STUB == 0 {
-                if !self.slots[handle].is_foreground() {
+            if handle & FINISHED == 0 {
+                if !self.live[handle].is_foreground() {
                     self.image_of(handle).encode_length_delimited(&mut out).ok();
                 }
             } else {
-                let stub = &self.stubs[handle & !STUB];
+                let finished = &self.finished[handle & !FINISHED];
                 let told = format!(
                     "{:?} {:?} {:?} {:?} {:?} {:?} {:?}\n",
-                    stub.job_id(),
-                    stub.status(),
-                    stub.uuid(),
-                    self.queue_at(stub.queue()).map(|queue| &queue.name),
-                    stub.image(),
-                    stub.kept_until_ms(),
-                    self.stub_keys.get(&handle),
+                    finished.job_id(),
+                    finished.status(),
+                    finished.uuid(),
+                    self.queue_at(finished.queue()).map(|queue| &queue.name),
+                    finished.image(),
+                    finished.kept_until_ms(),
+                    self.finished_keys.get(&handle),
                 );
                 out.extend_from_slice(told.as_bytes());
             }
@@ -174,7 +174,7 @@ impl State {
     }
 }
 
-impl Slot {
+impl LiveJob {
     /// Where the payload is.
     pub(crate) fn payload_ref(&self) -> BytesRef {
         let extra = self.extra.as_deref();
@@ -190,11 +190,11 @@ impl Slot {
     }
 }
 
-fn fill_options(slot: &mut Slot, options: &JobOptions) {
+fn fill_options(job: &mut LiveJob, options: &JobOptions) {
     let mut kept = options.clone();
     kept.keys.retain(|key| match as_uuid(key) {
-        Some(uuid) if !slot.has_uuid() => {
-            slot.set_uuid(uuid);
+        Some(uuid) if !job.has_uuid() => {
+            job.set_uuid(uuid);
             false
         }
         _ => true,
@@ -208,7 +208,7 @@ fn fill_options(slot: &mut Slot, options: &JobOptions) {
     kept.tags.iter_mut().for_each(|tag| *tag = own(tag));
     kept.events.iter_mut().for_each(|event| *event = own(event));
     kept.state = kept.state.as_ref().map(own);
-    slot.extra().options = Some(Box::new(kept));
+    job.extra().options = Some(Box::new(kept));
 }
 
 /// Bytes in an event may be a slice of a record or of a network buffer, which must not stay in
@@ -275,21 +275,21 @@ pub(super) fn ended_attempt(
 impl State {
     /// The image of a live job, as it is told to others.
     pub fn image(&self, id: JobId) -> Option<JobImage> {
-        self.live(id).map(|number| self.image_of(number))
+        self.find_live(id).map(|number| self.image_of(number))
     }
 
     /// Whether the job is live and never logged.
     pub fn is_foreground(&self, id: JobId) -> bool {
-        self.live(id).is_some_and(|number| self.slots[number].is_foreground())
+        self.find_live(id).is_some_and(|number| self.live[number].is_foreground())
     }
 
     /// The status of a job.
     pub fn status(&self, id: JobId) -> Option<Status> {
         let handle = self.handle(id)?;
-        Some(if handle & STUB == 0 {
-            self.slots[handle].status()
+        Some(if handle & FINISHED == 0 {
+            self.live[handle].status()
         } else {
-            self.stubs[handle & !STUB].status()
+            self.finished[handle & !FINISHED].status()
         })
     }
 }

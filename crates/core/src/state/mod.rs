@@ -7,14 +7,14 @@ mod finished;
 mod image;
 mod keys;
 mod limits;
-mod list;
+mod live;
+mod ordered_list;
 mod prefix;
 mod read;
 mod ready;
 mod rebase;
 mod scan;
 mod slab;
-mod slot;
 mod unmatched;
 mod update;
 
@@ -25,15 +25,15 @@ use bytes::Bytes;
 pub use finished::FinishedCap;
 use limits::Bucket;
 pub use limits::BucketView;
+pub(crate) use live::{FinishedJob, LiveJob, NO_TTL, NO_TTR, as_uuid};
 pub use read::{Found, JobView, QueueListing};
 pub use ready::{Group, Queue};
 pub use scan::{ScanFilter, ScanStretch};
-pub(crate) use slot::{NO_TTL, NO_TTR, Slot, Stub, as_uuid};
 
 use crate::job::{Backoff, JobOptions, Key, Label, Origin};
 use crate::queue::Constraint;
 use keys::KeyIndex;
-use list::SlotList;
+use ordered_list::OrderedList;
 use slab::Slab;
 use unmatched::Unmatched;
 
@@ -166,17 +166,17 @@ pub(crate) struct KeptConstraint {
     pub before: Option<(Box<Constraint>, u64)>,
 }
 
-/// The handle of a job: a slot number, or with this bit a stub number.
-const STUB: u32 = 1 << 31;
+/// The handle of a job is the number of a live one, or with this bit that of a finished one.
+const FINISHED: u32 = 1 << 31;
 
 /// All items. [`crate::decide`] reads it, [`State::evolve`] changes it.
 #[derive(Debug, Clone)]
 pub struct State {
-    slots: Slab<Slot>,
-    stubs: Slab<Stub>,
-    /// Keys of finished jobs that do not fit into their stub.
-    stub_keys: BTreeMap<u32, Vec<Key>>,
-    by_id: SlotList<u64>,
+    live: Slab<LiveJob>,
+    finished: Slab<FinishedJob>,
+    /// Keys of finished jobs besides their UUID, by handle.
+    finished_keys: BTreeMap<u32, Vec<Key>>,
+    by_id: OrderedList<u64>,
     keys: KeyIndex,
     /// Keys beyond each job's first, and first ones that are not a UUID.
     named: BTreeMap<(i32, Bytes), u32>,
@@ -184,11 +184,11 @@ pub struct State {
     free_queues: Vec<u32>,
     queue_names: BTreeMap<Bytes, u32>,
     /// Scheduled and leased jobs, by when they become ready or run out.
-    timers: SlotList,
+    timers: OrderedList,
     /// When unfinished jobs' TTLs end.
-    expiry: SlotList,
+    expiry: OrderedList,
     /// When finished jobs go.
-    stub_expiry: SlotList,
+    finished_expiry: OrderedList,
     /// The finished job of each queue that ended first.
     oldest: BTreeSet<(u128, u32)>,
     /// Queues that keep more finished jobs than they may.
@@ -239,18 +239,18 @@ impl State {
     /// An empty state. `seed` keys the hashes of names from outside.
     pub fn new(seed: u64, defaults: Defaults) -> State {
         State {
-            slots: Slab::default(),
-            stubs: Slab::default(),
-            stub_keys: BTreeMap::new(),
-            by_id: SlotList::default(),
+            live: Slab::default(),
+            finished: Slab::default(),
+            finished_keys: BTreeMap::new(),
+            by_id: OrderedList::default(),
             keys: KeyIndex::new(seed),
             named: BTreeMap::new(),
             queues: Vec::new(),
             free_queues: Vec::new(),
             queue_names: BTreeMap::new(),
-            timers: SlotList::default(),
-            expiry: SlotList::default(),
-            stub_expiry: SlotList::default(),
+            timers: OrderedList::default(),
+            expiry: OrderedList::default(),
+            finished_expiry: OrderedList::default(),
             oldest: BTreeSet::new(),
             surplus: BTreeSet::new(),
             finished_bytes: 0,

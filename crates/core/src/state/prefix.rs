@@ -14,7 +14,7 @@ impl State {
         let namespace = namespace as i32;
         let start = (namespace, Bytes::copy_from_slice(prefix));
         let ((found_in, name), handle) = self.named.range(start..).next()?;
-        let fits = *found_in == namespace && name.starts_with(prefix) && handle & STUB == 0;
+        let fits = *found_in == namespace && name.starts_with(prefix) && handle & FINISHED == 0;
         fits.then(|| self.found(*handle))
     }
 }

@@ -13,7 +13,7 @@ pub enum Found<'a> {
     /// It is unfinished: everything is in memory.
     Live(JobView<'a>),
     /// It is done or dead: its image is in the log.
-    Finished(StubView<'a>),
+    Finished(FinishedView<'a>),
 }
 
 /// An unfinished job.
@@ -25,8 +25,8 @@ pub struct JobView<'a> {
 
 /// A finished job.
 #[derive(Clone, Copy, Debug)]
-pub struct StubView<'a> {
-    stub: &'a Stub,
+pub struct FinishedView<'a> {
+    finished: &'a FinishedJob,
     number: u32,
 }
 
@@ -35,7 +35,7 @@ impl Found<'_> {
     pub fn id(&self) -> JobId {
         match self {
             Found::Live(job) => job.id(),
-            Found::Finished(stub) => stub.id(),
+            Found::Finished(job) => job.id(),
         }
     }
 
@@ -43,207 +43,207 @@ impl Found<'_> {
     pub fn status(&self) -> Status {
         match self {
             Found::Live(job) => job.status(),
-            Found::Finished(stub) => stub.status(),
+            Found::Finished(job) => job.status(),
         }
     }
 
     /// The position of its last event; none if only the tail is sure to cover it.
     pub fn last(&self) -> Option<u64> {
         match self {
-            Found::Live(job) => job.slot().last(),
-            Found::Finished(stub) => Some(stub.image().position),
+            Found::Live(job) => job.live().last(),
+            Found::Finished(job) => Some(job.image().position),
         }
     }
 
     /// The oldest record it needs; none for a job that is not logged.
     pub fn oldest_record(&self) -> Option<u64> {
         match self {
-            Found::Live(job) => (!job.is_foreground()).then(|| job.slot().oldest_record),
-            Found::Finished(stub) => Some(stub.stub.oldest_record()),
+            Found::Live(job) => (!job.is_foreground()).then(|| job.live().oldest_record),
+            Found::Finished(job) => Some(job.finished.oldest_record()),
         }
     }
 
     fn handle(&self) -> u32 {
         match self {
             Found::Live(job) => job.number,
-            Found::Finished(stub) => stub.number | STUB,
+            Found::Finished(job) => job.number | FINISHED,
         }
     }
 }
 
-impl StubView<'_> {
+impl FinishedView<'_> {
     /// Its number.
     pub fn id(&self) -> JobId {
-        self.stub.job_id()
+        self.finished.job_id()
     }
 
     /// Done or dead.
     pub fn status(&self) -> Status {
-        self.stub.status()
+        self.finished.status()
     }
 
     /// Where its image is.
     pub fn image(&self) -> Place {
-        self.stub.image()
+        self.finished.image()
     }
 
     /// When it goes.
     pub fn kept_until_ms(&self) -> Option<u64> {
-        self.stub.kept_until_ms()
+        self.finished.kept_until_ms()
     }
 
     /// Workq's name for it.
     pub fn uuid(&self) -> Option<[u8; 16]> {
-        self.stub.uuid().copied()
+        self.finished.uuid().copied()
     }
 }
 
 impl<'a> JobView<'a> {
-    fn slot(&self) -> &'a Slot {
-        &self.state.slots[self.number]
+    fn live(&self) -> &'a LiveJob {
+        &self.state.live[self.number]
     }
 
     /// Its number.
     pub fn id(&self) -> JobId {
-        self.slot().job_id()
+        self.live().job_id()
     }
 
     /// Where it stands.
     pub fn status(&self) -> Status {
-        self.slot().status()
+        self.live().status()
     }
 
     /// The door it came through.
     pub fn origin(&self) -> Origin {
-        self.slot().origin()
+        self.live().origin()
     }
 
     /// The name of its queue.
     pub fn queue(&self) -> &'a Bytes {
         static NONE: Bytes = Bytes::new();
-        self.state.queue_at(self.slot().queue).map_or(&NONE, |queue| &queue.name)
+        self.state.queue_at(self.live().queue).map_or(&NONE, |queue| &queue.name)
     }
 
     /// Workq's name for it.
     pub fn uuid(&self) -> Option<[u8; 16]> {
-        self.slot().has_uuid().then(|| self.slot().uuid)
+        self.live().has_uuid().then(|| self.live().uuid)
     }
 
     /// Higher goes first.
     pub fn priority(&self) -> i64 {
-        self.slot().priority
+        self.live().priority
     }
 
     /// Age among equals.
     pub fn order(&self) -> u64 {
-        self.slot().order
+        self.live().order
     }
 
     /// When it was submitted.
     pub fn created_ms(&self) -> u64 {
-        self.slot().created_ms
+        self.live().created_ms
     }
 
     /// Time to run, as given.
     pub fn ttr_ms(&self) -> Option<u64> {
-        (self.slot().ttr_ms != NO_TTR).then(|| u64::from(self.slot().ttr_ms))
+        (self.live().ttr_ms != NO_TTR).then(|| u64::from(self.live().ttr_ms))
     }
 
     /// Time to live, as given.
     pub fn ttl_ms(&self) -> Option<u64> {
-        (self.slot().ttl_ms != NO_TTL).then(|| self.slot().ttl_ms)
+        (self.live().ttl_ms != NO_TTL).then(|| self.live().ttl_ms)
     }
 
     /// When its TTL ends.
     pub fn expires_ms(&self) -> Option<u64> {
-        self.slot().expires_ms()
+        self.live().expires_ms()
     }
 
     /// Leases given.
     pub fn attempts(&self) -> u32 {
-        self.slot().attempts
+        self.live().attempts
     }
 
     /// Failures told.
     pub fn fails(&self) -> u32 {
-        self.slot().fails()
+        self.live().fails()
     }
 
     /// Most leases, as given.
     pub fn attempts_max(&self) -> Option<u32> {
-        self.slot().find_options().and_then(|options| options.attempts_max)
+        self.live().find_options().and_then(|options| options.attempts_max)
     }
 
     /// Most failures, as given.
     pub fn fails_max(&self) -> Option<u32> {
-        self.slot().find_options().and_then(|options| options.fails_max)
+        self.live().find_options().and_then(|options| options.fails_max)
     }
 
     /// The time asked for at submit.
     pub fn scheduled_ms(&self) -> Option<u64> {
-        self.slot().find_options().and_then(|options| options.scheduled_ms)
+        self.live().find_options().and_then(|options| options.scheduled_ms)
     }
 
     /// When it may run, while that lies ahead.
     pub fn run_at_ms(&self) -> Option<u64> {
-        self.slot().run_at_ms()
+        self.live().run_at_ms()
     }
 
     /// Where its payload is.
     pub fn payload(&self) -> BytesRef {
-        self.slot().payload_ref()
+        self.live().payload_ref()
     }
 
     /// Its last outcome, if an attempt failed and was to be tried again.
     pub fn outcome(&self) -> Option<&'a Outcome> {
-        self.slot().outcome()
+        self.live().outcome()
     }
 
     /// What workers said, now and in past attempts, and who they were takes so many bytes in its
     /// image; see [`JobImage::words_len`](crate::JobImage::words_len).
     pub fn words_len(&self) -> usize {
-        let Some(extra) = self.slot().extra.as_deref() else { return 0 };
+        let Some(extra) = self.live().extra.as_deref() else { return 0 };
         extra.outcome.as_deref().map_or(0, Outcome::words_len) + attempts_len(&extra.history)
     }
 
     /// Its live lease.
     pub fn lease(&self) -> Option<&'a crate::job::Lease> {
-        self.slot().lease()
+        self.live().lease()
     }
 
     /// Which constraint values it falls under.
     pub fn labels(&self) -> &'a [Label] {
-        self.slot().labels()
+        self.live().labels()
     }
 
     /// Its names besides Workq's.
     pub fn keys(&self) -> &'a [Key] {
-        self.slot().other_keys()
+        self.live().other_keys()
     }
 
     /// Jobq's state, as JSON text.
     pub fn state(&self) -> Option<&'a Bytes> {
-        self.slot().find_options().and_then(|options| options.state.as_ref())
+        self.live().find_options().and_then(|options| options.state.as_ref())
     }
 
     /// Where Jobq's older events are.
     pub fn pages(&self) -> &'a [BytesRef] {
-        self.slot().find_options().map_or(&[], |options| &options.pages)
+        self.live().find_options().map_or(&[], |options| &options.pages)
     }
 
     /// What Jobq's state and events take, in memory and in pages.
     pub fn update_bytes(&self) -> u64 {
-        self.slot().find_options().map_or(0, JobOptions::update_bytes)
+        self.live().find_options().map_or(0, JobOptions::update_bytes)
     }
 
     /// Counts its events.
     pub fn revision(&self) -> u32 {
-        self.slot().revision
+        self.live().revision
     }
 
     /// Never logged.
     pub fn is_foreground(&self) -> bool {
-        self.slot().is_foreground()
+        self.live().is_foreground()
     }
 }
 
@@ -260,11 +260,11 @@ pub struct QueueListing {
 
 impl State {
     pub(super) fn found(&self, handle: u32) -> Found<'_> {
-        if handle & STUB == 0 {
+        if handle & FINISHED == 0 {
             Found::Live(JobView { state: self, number: handle })
         } else {
-            let number = handle & !STUB;
-            Found::Finished(StubView { stub: &self.stubs[number], number })
+            let number = handle & !FINISHED;
+            Found::Finished(FinishedView { finished: &self.finished[number], number })
         }
     }
 
@@ -295,7 +295,7 @@ impl State {
 
     /// How many finished jobs are kept.
     pub fn finished_count(&self) -> usize {
-        self.stubs.len()
+        self.finished.len()
     }
 
     /// A queue by its name.
@@ -342,12 +342,12 @@ impl State {
         let mut lines: Vec<_> = full.iter().map(|group| group.ready.iter_after(0)).collect();
         let mut heads: BTreeSet<(u128, usize, u32)> = BTreeSet::new();
         for (at, line) in lines.iter_mut().enumerate() {
-            heads.extend(line.next().map(|slot| (self.slots[slot].ready_key(), at, slot)));
+            heads.extend(line.next().map(|job| (self.live[job].ready_key(), at, job)));
         }
         let merged = std::iter::from_fn(move || {
-            let (_, at, slot) = heads.pop_first()?;
-            heads.extend(lines[at].next().map(|next| (self.slots[next].ready_key(), at, next)));
-            Some(slot)
+            let (_, at, job) = heads.pop_first()?;
+            heads.extend(lines[at].next().map(|next| (self.live[next].ready_key(), at, next)));
+            Some(job)
         });
         Box::new(merged.skip(skip).map(view))
     }
@@ -373,18 +373,20 @@ impl State {
 
     /// When something becomes due; with `hold_expiry`, leaving out what TTLs would delete.
     pub fn next_deadline(&self, hold_expiry: bool) -> Option<u64> {
-        let timer = self.timers.first().and_then(|number| self.slots[number].due_ms());
+        let timer = self.timers.first().and_then(|number| self.live[number].due_ms());
         let wakes = [self.bucket_wakes.first(), self.bucket_ends.first()];
         let wake = wakes.into_iter().flatten().map(|(due, _)| *due).min();
-        let (live, stub) = if hold_expiry {
+        let (live, finished) = if hold_expiry {
             (None, None)
         } else {
             (
-                self.expiry.first().and_then(|number| self.slots[number].expires_ms()),
-                self.stub_expiry.first().and_then(|number| self.stubs[number].kept_until_ms()),
+                self.expiry.first().and_then(|number| self.live[number].expires_ms()),
+                self.finished_expiry
+                    .first()
+                    .and_then(|number| self.finished[number].kept_until_ms()),
             )
         };
-        [timer, wake, live, stub].into_iter().flatten().min()
+        [timer, wake, live, finished].into_iter().flatten().min()
     }
 
     /// Whether a connection holds leases bound to it.
@@ -464,21 +466,21 @@ impl State {
     pub(crate) fn due_timers(&self, now_ms: u64) -> impl Iterator<Item = u32> + '_ {
         self.timers
             .iter_after(0)
-            .take_while(move |n| self.slots[*n].due_ms().is_some_and(|at| at <= now_ms))
+            .take_while(move |n| self.live[*n].due_ms().is_some_and(|at| at <= now_ms))
     }
 
     pub(crate) fn due_expiries(&self, now_ms: u64) -> impl Iterator<Item = u64> + '_ {
         let live = self
             .expiry
             .iter_after(0)
-            .take_while(move |n| self.slots[*n].expires_ms().is_some_and(|at| at <= now_ms))
-            .map(|number| self.slots[number].id.get());
-        let stubs = self
-            .stub_expiry
+            .take_while(move |n| self.live[*n].expires_ms().is_some_and(|at| at <= now_ms))
+            .map(|number| self.live[number].id.get());
+        let finished = self
+            .finished_expiry
             .iter_after(0)
-            .take_while(move |n| self.stubs[*n].kept_until_ms().is_some_and(|at| at <= now_ms))
-            .map(|number| self.stubs[number].job_id().0);
-        live.chain(stubs)
+            .take_while(move |n| self.finished[*n].kept_until_ms().is_some_and(|at| at <= now_ms))
+            .map(|number| self.finished[number].job_id().0);
+        live.chain(finished)
     }
 
     fn held_by(&self, holder: u64) -> impl Iterator<Item = JobId> + '_ {
@@ -487,7 +489,7 @@ impl State {
 
     /// Jobs whose leases are bound to a connection, by number.
     pub(crate) fn bound_to(&self, holder: u64) -> impl Iterator<Item = u32> + '_ {
-        self.held_by(holder).filter_map(|id| self.live(id))
+        self.held_by(holder).filter_map(|id| self.find_live(id))
     }
 
     /// A constraint by its number.

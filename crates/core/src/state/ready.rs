@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::list::SlotList;
+use super::ordered_list::OrderedList;
 use crate::job::{Label, Status};
 use crate::queue::QueueSettings;
 
@@ -34,9 +34,9 @@ pub struct Queue {
     /// Heads of groups that are not held back: small and large payloads apart.
     pub(crate) heads: [BTreeSet<(u128, u32)>; 2],
     /// Scheduled jobs by time, for lists.
-    pub(crate) scheduled: SlotList,
+    pub(crate) scheduled: OrderedList,
     /// Finished jobs, the oldest first.
-    pub(crate) finished: SlotList,
+    pub(crate) finished: OrderedList,
 }
 
 /// Ready jobs that stand and fall together.
@@ -44,7 +44,7 @@ pub struct Queue {
 pub struct Group {
     pub(crate) labels: Vec<Label>,
     pub(crate) large: bool,
-    pub(crate) ready: SlotList,
+    pub(crate) ready: OrderedList,
     /// The key it competes or waits under.
     pub(crate) head: Option<u128>,
     /// The bucket that holds it back.
@@ -68,8 +68,8 @@ impl Queue {
             free_groups: Vec::new(),
             by_labels: BTreeMap::new(),
             heads: [BTreeSet::new(), BTreeSet::new()],
-            scheduled: SlotList::default(),
-            finished: SlotList::default(),
+            scheduled: OrderedList::default(),
+            finished: OrderedList::default(),
         }
     }
 

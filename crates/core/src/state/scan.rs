@@ -143,18 +143,18 @@ impl State {
             Way::Down(below) => below.0.saturating_sub(1),
         }));
         let (mut looked_at, mut passed) = (0, 0);
-        while let Some((here, (marks, slots))) = at.and_then(|at| Some((at, self.by_id.chunk(at)?)))
+        while let Some((here, (marks, live))) = at.and_then(|at| Some((at, self.by_id.chunk(at)?)))
         {
             if looked_at + passed / PASSED_PER_JOB >= jobs_max {
                 // Only here: a job's number is far away in memory, its chunk's marks are not.
-                let first = way.next_of(slots.iter());
+                let first = way.next_of(live.iter());
                 stretch.next = first.map(|handle| way.again_at(JobId(self.id_of(*handle))));
                 return stretch;
             }
             if sieve.is_idle(marks) {
                 passed += 1;
             } else {
-                let (mut exact, mut slots_left) = (0, slots.iter());
+                let (mut exact, mut slots_left) = (0, live.iter());
                 while let Some(handle) = way.next_of(slots_left.by_ref()) {
                     let id = JobId(self.id_of(*handle));
                     let (own, fits) = self.sift(&sieve, *handle, marks);
@@ -168,7 +168,7 @@ impl State {
                     }
                     stretch.found.push(id);
                 }
-                looked_at += slots.len();
+                looked_at += live.len();
                 self.by_id.set_marks(here, exact);
             }
             at = match way {
@@ -200,16 +200,16 @@ impl State {
 
     /// The marks of a job, given those of its chunk, and whether it passes.
     fn sift(&self, sieve: &Sieve, handle: u32, marks: u128) -> (u128, bool) {
-        let (status, door, queue) = if handle & STUB == 0 {
-            let slot = &self.slots[handle];
-            (slot.status(), Some(slot.origin()), slot.queue)
+        let (status, door, queue) = if handle & FINISHED == 0 {
+            let job = &self.live[handle];
+            (job.status(), Some(job.origin()), job.queue)
         } else {
-            let stub = &self.stubs[handle & !STUB];
-            (stub.status(), None, stub.queue())
+            let finished = &self.finished[handle & !FINISHED];
+            (finished.status(), None, finished.queue())
         };
         let own = match door {
             Some(door) => marks_of(status, door, queue),
-            // A stub does not know its door: it may be any that the chunk is marked with.
+            // A finished job does not know its door: it may be any that the chunk is marked with.
             None => (marks & status_marks(status)) | queue_mark(queue),
         };
         let fits = sieve.statuses[status as usize]

@@ -125,7 +125,7 @@ impl State {
     /// The first job of a group is still to be matched: the group does not compete until it is, or
     /// until another job comes first. An index only, nothing that is told in the log.
     pub(crate) fn put_aside(&mut self, queue_number: u32, number: u32) {
-        let State { slots, queues, unmatched, .. } = self;
+        let State { live, queues, unmatched, .. } = self;
         let Some(queue) = queues.get_mut(queue_number as usize).and_then(Option::as_mut) else {
             return;
         };
@@ -133,7 +133,7 @@ impl State {
         let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
         let Some((head, first)) = group.head.zip(group.ready.first()) else { return };
         heads[usize::from(group.large)].remove(&(head, number));
-        let id = slots[first].id.get();
+        let id = live[first].id.get();
         group.aside = Some(id);
         unmatched.aside.insert(id, (queue_number, number));
         // Others wait for what it finds out about its bucket.

@@ -15,7 +15,7 @@ impl State {
 
     /// The events of a job, if they are to go to the log as a page before the next one comes.
     pub fn full_page(&self, id: JobId) -> Option<&[Bytes]> {
-        let options = self.slot(self.live(id)?).find_options()?;
+        let options = self.live_job(self.find_live(id)?).find_options()?;
         is_full(&options.events).then_some(&options.events)
     }
 
@@ -29,8 +29,8 @@ impl State {
     }
 
     pub(super) fn on_state_set(&mut self, set: &StateSet, at: Place) {
-        self.change(JobId(set.id), at, |slot| {
-            let options = slot.options();
+        self.change(JobId(set.id), at, |job| {
+            let options = job.options();
             if let Some(state) = &set.state {
                 options.state = Some(Bytes::copy_from_slice(state));
             }
@@ -48,9 +48,9 @@ impl State {
 
     /// What a page says is as before: the job's revision stays.
     pub(super) fn on_page_moved(&mut self, moved: &PageMoved) {
-        let Some(number) = self.live(JobId(moved.id)) else { return };
-        let slot = &mut self.slots[number];
-        let Some(options) = slot.extra.as_mut().and_then(|extra| extra.options.as_mut()) else {
+        let Some(number) = self.find_live(JobId(moved.id)) else { return };
+        let job = &mut self.live[number];
+        let Some(options) = job.extra.as_mut().and_then(|extra| extra.options.as_mut()) else {
             return;
         };
         if let Some(page) = options.pages.iter_mut().find(|page| **page == moved.old) {

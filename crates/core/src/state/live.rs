@@ -1,4 +1,4 @@
-//! How a job lies in memory: a slot while it waits or runs, a stub once it is finished.
+//! How a job lies in memory: a [`LiveJob`] while it waits or runs, a [`FinishedJob`] from then on.
 
 use std::num::NonZeroU64;
 
@@ -17,7 +17,7 @@ pub(crate) const NO_TTR: u32 = u32::MAX;
 /// An unfinished job. A waiting one costs this much and its places in the indices, about 130 bytes;
 /// what few jobs have is behind a pointer.
 #[derive(Debug, Clone)]
-pub(crate) struct Slot {
+pub(crate) struct LiveJob {
     pub id: NonZeroU64,
     /// Workq's UUID, if `has_uuid`.
     pub uuid: [u8; 16],
@@ -58,9 +58,9 @@ pub(crate) struct Extra {
     pub options: Option<Box<JobOptions>>,
 }
 
-impl Slot {
-    pub fn new(id: NonZeroU64, status: Status, origin: Origin, kind: Type) -> Slot {
-        Slot {
+impl LiveJob {
+    pub fn new(id: NonZeroU64, status: Status, origin: Origin, kind: Type) -> LiveJob {
+        LiveJob {
             id,
             uuid: [0; 16],
             oldest_record: 0,
@@ -216,7 +216,7 @@ impl Slot {
 /// record   offset 28 | oldest record, high half 4 | ended at 32        goes    after 40 | queue 24
 /// ```
 #[derive(Debug, Clone)]
-pub(crate) struct Stub {
+pub(crate) struct FinishedJob {
     uuid: [u8; 16],
     names: NonZeroU64,
     image: u64,
@@ -224,8 +224,8 @@ pub(crate) struct Stub {
     goes: u64,
 }
 
-/// What a stub is made of.
-pub(crate) struct StubParts {
+/// What a [`FinishedJob`] is made of.
+pub(crate) struct FinishedParts {
     pub id: NonZeroU64,
     pub status: Status,
     pub uuid: Option<[u8; 16]>,
@@ -255,24 +255,24 @@ const fn low(bits: u32) -> u64 {
     (1 << bits) - 1
 }
 
-impl Stub {
-    pub fn new(parts: StubParts) -> Stub {
-        let StubParts { id, status, uuid, queue, image, oldest_record, .. } = parts;
+impl FinishedJob {
+    pub fn new(parts: FinishedParts) -> FinishedJob {
+        let FinishedParts { id, status, uuid, queue, image, oldest_record, .. } = parts;
         let kind = if status == Status::Dead { DEAD } else { 0 }
             | if uuid.is_some() { HAS_UUID } else { 0 };
         let away = image.position.saturating_sub(oldest_record).min(FAR);
         let ended_s = (parts.finished_ms / 1000).min(u64::from(u32::MAX));
         let offset = u64::from(image.offset) & low(OFFSET_BITS);
         let position = image.position & low(POSITION_BITS);
-        let mut stub = Stub {
+        let mut finished = FinishedJob {
             uuid: uuid.unwrap_or_default(),
             names: id | kind | (u64::from(size_class(parts.bytes)) << SIZE_SHIFT),
             image: position | (away & low(HOME_LOW_BITS)) << POSITION_BITS,
             record: offset | (away >> HOME_LOW_BITS) << OFFSET_BITS | ended_s << 32,
             goes: u64::from(queue) << KEPT_BITS,
         };
-        stub.set_kept_until(parts.kept_until_ms);
-        stub
+        finished.set_kept_until(parts.kept_until_ms);
+        finished
     }
 
     pub fn job_id(&self) -> JobId {
@@ -347,7 +347,7 @@ fn size_of_class(class: u8) -> u64 {
     (8 + u64::from(class % 8)) << (class / 8)
 }
 
-/// A key of Workq's kind is kept inside slots and stubs.
+/// A key that is a UUID is kept inside the job itself.
 pub(crate) fn as_uuid(key: &Key) -> Option<[u8; 16]> {
     if key.namespace == Origin::Workq as i32 && key.scope == Scope::WhileKept as i32 {
         <[u8; 16]>::try_from(&key.name[..]).ok()
@@ -362,12 +362,12 @@ mod tests {
 
     #[test]
     fn slots_and_stubs_stay_small() {
-        assert_eq!(size_of::<Option<Slot>>(), 104);
-        assert_eq!(size_of::<Option<Stub>>(), 48);
+        assert_eq!(size_of::<Option<LiveJob>>(), 104);
+        assert_eq!(size_of::<Option<FinishedJob>>(), 48);
     }
 
-    fn parts() -> StubParts {
-        StubParts {
+    fn parts() -> FinishedParts {
+        FinishedParts {
             id: NonZeroU64::new((1 << 53) - 1).expect("not zero"),
             status: Status::Dead,
             uuid: Some([7; 16]),
@@ -382,13 +382,19 @@ mod tests {
 
     #[test]
     fn a_stub_returns_what_it_was_given() {
-        let stub = Stub::new(parts());
-        assert_eq!((stub.status(), stub.queue()), (Status::Dead, parts().queue));
-        assert_eq!(stub.job_id(), JobId(parts().id.get()));
-        assert_eq!((stub.image(), stub.oldest_record()), (parts().image, parts().oldest_record));
-        assert_eq!((stub.uuid(), stub.kept_until_ms()), (Some(&[7; 16]), parts().kept_until_ms));
-        assert_eq!(stub.bytes(), 1 << 26);
-        let mut far = Stub::new(StubParts {
+        let finished = FinishedJob::new(parts());
+        assert_eq!((finished.status(), finished.queue()), (Status::Dead, parts().queue));
+        assert_eq!(finished.job_id(), JobId(parts().id.get()));
+        assert_eq!(
+            (finished.image(), finished.oldest_record()),
+            (parts().image, parts().oldest_record)
+        );
+        assert_eq!(
+            (finished.uuid(), finished.kept_until_ms()),
+            (Some(&[7; 16]), parts().kept_until_ms)
+        );
+        assert_eq!(finished.bytes(), 1 << 26);
+        let mut far = FinishedJob::new(FinishedParts {
             status: Status::Done,
             uuid: None,
             oldest_record: 0,

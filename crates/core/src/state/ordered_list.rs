@@ -1,7 +1,7 @@
-//! An ordered list of slots at about five bytes an entry.
+//! an ordered list of jobs at about five bytes an entry.
 //!
-//! Entries are slot numbers in chunks of up to 128, and chunks lie in blocks of up to 256; what
-//! entries are ordered by is looked up in the slot itself. Appending in order fills chunks whole,
+//! Entries are numbers of jobs in chunks of up to 128, and chunks lie in blocks of up to 256; what
+//! entries are ordered by is looked up in the job itself. Appending in order fills chunks whole,
 //! taking the first is cheap, and no single step moves more than one chunk or one block: a million
 //! entries never cause a pause.
 
@@ -37,7 +37,7 @@ struct Chunk<K> {
     /// What may be among its entries, for walks that pass over chunks; never too few. The bits are
     /// their user's business.
     marks: u128,
-    slots: Vec<u32>,
+    entries: Vec<u32>,
 }
 
 /// Chunks in order; never empty.
@@ -46,21 +46,21 @@ type Block<K> = Vec<Chunk<K>>;
 /// The number of a block, and of a chunk in it.
 pub type ChunkAt = (usize, usize);
 
-/// Slots in the order of a key that `key_of` tells for each of them. The caller MUST remove a slot
+/// Entries in the order of a key that `key_of` tells for each of them. The caller MUST remove an entry
 /// under its old key before that key changes.
 #[derive(Debug, Clone)]
-pub struct SlotList<K = u128> {
+pub struct OrderedList<K = u128> {
     blocks: Vec<Block<K>>,
     len: usize,
 }
 
-impl<K> Default for SlotList<K> {
+impl<K> Default for OrderedList<K> {
     fn default() -> Self {
-        SlotList { blocks: Vec::new(), len: 0 }
+        OrderedList { blocks: Vec::new(), len: 0 }
     }
 }
 
-impl<K: OrderKey> SlotList<K> {
+impl<K: OrderKey> OrderedList<K> {
     /// How many entries.
     pub fn len(&self) -> usize {
         self.len
@@ -71,14 +71,14 @@ impl<K: OrderKey> SlotList<K> {
         self.len == 0
     }
 
-    /// The first slot.
+    /// The first entry.
     pub fn first(&self) -> Option<u32> {
-        self.blocks.first()?.first()?.slots.first().copied()
+        self.blocks.first()?.first()?.entries.first().copied()
     }
 
-    /// The last slot.
+    /// The last entry.
     pub fn last(&self) -> Option<u32> {
-        self.blocks.last()?.last()?.slots.last().copied()
+        self.blocks.last()?.last()?.entries.last().copied()
     }
 
     /// The chunk a key belongs to: the last one whose bound is not above it.
@@ -107,53 +107,53 @@ impl<K: OrderKey> SlotList<K> {
         Some((block, chunks[..end].partition_point(|chunk| chunk.bound <= key) - 1))
     }
 
-    /// Puts a slot in its place. Its key is not in the list yet.
-    pub fn insert(&mut self, key: K, slot: u32, key_of: impl Fn(u32) -> K) {
+    /// Puts an entry in its place. Its key is not in the list yet.
+    pub fn insert(&mut self, key: K, entry: u32, key_of: impl Fn(u32) -> K) {
         self.len += 1;
         let Some(at @ (block, number)) = self.chunk_for(key) else {
-            self.insert_before_all(key, slot);
+            self.insert_before_all(key, entry);
             return;
         };
-        let slots = &mut self.blocks[block][number].slots;
-        if slots.last().is_none_or(|last| key_of(*last) < key) {
-            if slots.len() < CHUNK_MAX {
-                grow(slots);
-                slots.push(slot);
+        let entries = &mut self.blocks[block][number].entries;
+        if entries.last().is_none_or(|last| key_of(*last) < key) {
+            if entries.len() < CHUNK_MAX {
+                grow(entries);
+                entries.push(entry);
             } else {
-                self.insert_chunk_after(at, Chunk { bound: key, marks: 0, slots: vec![slot] });
+                self.insert_chunk_after(at, Chunk { bound: key, marks: 0, entries: vec![entry] });
             }
             return;
         }
-        let place = slots.partition_point(|other| key_of(*other) < key);
-        if slots.len() < CHUNK_MAX {
-            grow(slots);
-            slots.insert(place, slot);
+        let place = entries.partition_point(|other| key_of(*other) < key);
+        if entries.len() < CHUNK_MAX {
+            grow(entries);
+            entries.insert(place, entry);
             return;
         }
-        let mut upper = slots.split_off(CHUNK_MAX / 2);
-        slots.shrink_to_fit();
+        let mut upper = entries.split_off(CHUNK_MAX / 2);
+        entries.shrink_to_fit();
         match place.checked_sub(CHUNK_MAX / 2) {
-            Some(place) => upper.insert(place, slot),
-            None => slots.insert(place, slot),
+            Some(place) => upper.insert(place, entry),
+            None => entries.insert(place, entry),
         }
         let bound = key_of(upper[0]);
         let marks = self.blocks[block][number].marks;
-        self.insert_chunk_after(at, Chunk { bound, marks, slots: upper });
+        self.insert_chunk_after(at, Chunk { bound, marks, entries: upper });
     }
 
-    fn insert_before_all(&mut self, key: K, slot: u32) {
+    fn insert_before_all(&mut self, key: K, entry: u32) {
         let first = self.blocks.first_mut().and_then(|block| block.first_mut());
         match first {
-            Some(chunk) if chunk.slots.len() < CHUNK_MAX => {
-                grow(&mut chunk.slots);
-                chunk.slots.insert(0, slot);
+            Some(chunk) if chunk.entries.len() < CHUNK_MAX => {
+                grow(&mut chunk.entries);
+                chunk.entries.insert(0, entry);
                 chunk.bound = key;
             }
             Some(_) => {
-                self.blocks[0].insert(0, Chunk { bound: key, marks: 0, slots: vec![slot] });
+                self.blocks[0].insert(0, Chunk { bound: key, marks: 0, entries: vec![entry] });
                 self.split_if_full(0);
             }
-            None => self.blocks.push(vec![Chunk { bound: key, marks: 0, slots: vec![slot] }]),
+            None => self.blocks.push(vec![Chunk { bound: key, marks: 0, entries: vec![entry] }]),
         }
     }
 
@@ -177,23 +177,23 @@ impl<K: OrderKey> SlotList<K> {
         }
     }
 
-    /// Takes a slot out. Returns whether it was there.
-    pub fn remove(&mut self, key: K, slot: u32, key_of: impl Fn(u32) -> K) -> bool {
+    /// Takes an entry out. Returns whether it was there.
+    pub fn remove(&mut self, key: K, entry: u32, key_of: impl Fn(u32) -> K) -> bool {
         let Some(at @ (block, number)) = self.chunk_for(key) else { return false };
-        let slots = &mut self.blocks[block][number].slots;
-        let place = if slots.first() == Some(&slot) {
+        let entries = &mut self.blocks[block][number].entries;
+        let place = if entries.first() == Some(&entry) {
             0
         } else {
-            slots.partition_point(|other| key_of(*other) < key)
+            entries.partition_point(|other| key_of(*other) < key)
         };
-        if slots.get(place) != Some(&slot) {
+        if entries.get(place) != Some(&entry) {
             return false;
         }
-        slots.remove(place);
+        entries.remove(place);
         self.len -= 1;
-        if slots.is_empty() {
+        if entries.is_empty() {
             self.remove_chunk(at);
-        } else if slots.len() < CHUNK_SPARSE {
+        } else if entries.len() < CHUNK_SPARSE {
             self.join_successor(at);
         }
         true
@@ -221,17 +221,17 @@ impl<K: OrderKey> SlotList<K> {
 
     fn join_successor(&mut self, (block, number): ChunkAt) {
         let chunks = &mut self.blocks[block];
-        let len = chunks[number].slots.len();
-        let fits = |next: &Chunk<K>| next.slots.len() + len <= CHUNK_MAX - CHUNK_SPARSE;
+        let len = chunks[number].entries.len();
+        let fits = |next: &Chunk<K>| next.entries.len() + len <= CHUNK_MAX - CHUNK_SPARSE;
         if chunks.get(number + 1).is_some_and(fits) {
             let next = chunks.remove(number + 1);
-            chunks[number].slots.reserve_exact(next.slots.len());
-            chunks[number].slots.extend_from_slice(&next.slots);
+            chunks[number].entries.reserve_exact(next.entries.len());
+            chunks[number].entries.extend_from_slice(&next.entries);
             chunks[number].marks |= next.marks;
         }
     }
 
-    /// Exchanges a slot number for another of the same key, which has these marks.
+    /// Exchanges an entry number for another of the same key, which has these marks.
     pub fn replace(
         &mut self,
         key: K,
@@ -241,7 +241,7 @@ impl<K: OrderKey> SlotList<K> {
     ) {
         if let Some(((block, number), place)) = self.place_of(key, key_of) {
             let chunk = &mut self.blocks[block][number];
-            if let Some(entry) = chunk.slots.get_mut(place).filter(|entry| **entry == old) {
+            if let Some(entry) = chunk.entries.get_mut(place).filter(|entry| **entry == old) {
                 *entry = new;
                 chunk.marks |= marks;
             }
@@ -260,10 +260,10 @@ impl<K: OrderKey> SlotList<K> {
         self.chunk_for(key).unwrap_or_default()
     }
 
-    /// A chunk on a walk: what may be in it, and its slots. None at the end.
+    /// A chunk on a walk: what may be in it, and its entries. None at the end.
     pub fn chunk(&self, (block, number): ChunkAt) -> Option<(u128, &[u32])> {
         let chunk = self.blocks.get(block)?.get(number)?;
-        Some((chunk.marks, &chunk.slots))
+        Some((chunk.marks, &chunk.entries))
     }
 
     /// Where a walk goes on behind a chunk.
@@ -288,20 +288,20 @@ impl<K: OrderKey> SlotList<K> {
         }
     }
 
-    /// The slot with exactly this key.
+    /// The entry with exactly this key.
     pub fn find(&self, key: K, key_of: impl Fn(u32) -> K) -> Option<u32> {
         let ((block, number), place) = self.place_of(key, key_of)?;
-        self.blocks[block][number].slots.get(place).copied()
+        self.blocks[block][number].entries.get(place).copied()
     }
 
-    /// Where the slot with exactly this key is. Keys are whole numbers, so between a chunk's bound
+    /// Where the entry with exactly this key is. Keys are whole numbers, so between a chunk's bound
     /// and a key there are at most as many entries as their difference says.
     fn place_of(&self, key: K, key_of: impl Fn(u32) -> K) -> Option<(ChunkAt, usize)> {
         let at @ (block, number) = self.chunk_for(key)?;
-        let Chunk { bound, slots, .. } = &self.blocks[block][number];
-        let last = slots.len() - 1;
+        let Chunk { bound, entries, .. } = &self.blocks[block][number];
+        let last = entries.len() - 1;
         let guess = key.distance_from(*bound).min(last);
-        let there = key_of(slots[guess]);
+        let there = key_of(entries[guess]);
         if there == key {
             return Some((at, guess));
         }
@@ -309,35 +309,35 @@ impl<K: OrderKey> SlotList<K> {
             // Only beyond the last one: any other guess is not below its key.
             return None;
         }
-        let before = &slots[..guess];
+        let before = &entries[..guess];
         let place = before.partition_point(|other| key_of(*other) < key);
-        before.get(place).filter(|slot| key_of(**slot) == key).map(|_| (at, place))
+        before.get(place).filter(|entry| key_of(**entry) == key).map(|_| (at, place))
     }
 
-    /// All slots with keys from `key` on, in order.
+    /// All entries with keys from `key` on, in order.
     pub fn iter_from<'a>(
         &'a self,
         key: K,
         key_of: impl Fn(u32) -> K + 'a,
     ) -> impl Iterator<Item = u32> + 'a {
         self.chunks_from(self.chunk_for(key).unwrap_or_default())
-            .flat_map(|chunk| chunk.slots.iter().copied())
-            .skip_while(move |slot| key_of(*slot) < key)
+            .flat_map(|chunk| chunk.entries.iter().copied())
+            .skip_while(move |entry| key_of(*entry) < key)
     }
 
-    /// All slots in order, after passing over the first `count`, chunk by chunk.
+    /// All entries in order, after passing over the first `count`, chunk by chunk.
     pub fn iter_after(&self, count: usize) -> impl Iterator<Item = u32> + '_ {
         let (mut at, mut left) = ((self.blocks.len(), 0), count);
         'found: for (block, chunks) in self.blocks.iter().enumerate() {
             for (number, chunk) in chunks.iter().enumerate() {
-                if chunk.slots.len() > left {
+                if chunk.entries.len() > left {
                     at = (block, number);
                     break 'found;
                 }
-                left -= chunk.slots.len();
+                left -= chunk.entries.len();
             }
         }
-        self.chunks_from(at).flat_map(|chunk| chunk.slots.iter().copied()).skip(left)
+        self.chunks_from(at).flat_map(|chunk| chunk.entries.iter().copied()).skip(left)
     }
 
     fn chunks_from(&self, (block, number): ChunkAt) -> impl Iterator<Item = &Chunk<K>> + '_ {
@@ -372,52 +372,52 @@ mod tests {
     /// A short chunk before another, joined at every length, then filled up.
     #[test]
     fn joined_chunks_fill_up_again() {
-        let key_of = |slot: u32| u128::from(slot);
+        let key_of = |entry: u32| u128::from(entry);
         let (short, full) = (CHUNK_SPARSE as u32, CHUNK_MAX as u32);
         for kept in 1..=full {
-            let mut list = SlotList::<u128>::default();
+            let mut list = OrderedList::<u128>::default();
             let spread = |number: u32| number * 10;
             (short..short + full).for_each(|n| list.insert(key_of(spread(n)), spread(n), key_of));
             (0..short).rev().for_each(|n| list.insert(key_of(spread(n)), spread(n), key_of));
             let gone = (short + kept..short + full).chain([0]).map(spread);
-            gone.for_each(|slot| assert!(list.remove(key_of(slot), slot, key_of)));
-            let between = || (11..211).filter(|slot| slot % 10 != 0);
-            between().for_each(|slot| list.insert(key_of(slot), slot, key_of));
+            gone.for_each(|entry| assert!(list.remove(key_of(entry), entry, key_of)));
+            let between = || (11..211).filter(|entry| entry % 10 != 0);
+            between().for_each(|entry| list.insert(key_of(entry), entry, key_of));
             let model: BTreeSet<u32> = (1..short + kept).map(spread).chain(between()).collect();
             assert_eq!(keys(&list), model.into_iter().collect::<Vec<_>>(), "{kept} kept");
             let mut chunks = list.blocks.iter().flatten();
-            assert!(chunks.all(|chunk| chunk.slots.capacity() <= CHUNK_MAX), "{kept} kept");
+            assert!(chunks.all(|chunk| chunk.entries.capacity() <= CHUNK_MAX), "{kept} kept");
         }
     }
 
-    fn keys(list: &SlotList<u128>) -> Vec<u32> {
+    fn keys(list: &OrderedList<u128>) -> Vec<u32> {
         list.iter_after(0).collect()
     }
 
     #[test]
     fn behaves_as_an_ordered_set_under_any_mix_of_steps() {
-        let key_of = |slot: u32| u128::from(slot) * 3;
-        let mut list = SlotList::<u128>::default();
+        let key_of = |entry: u32| u128::from(entry) * 3;
+        let mut list = OrderedList::<u128>::default();
         let mut set = BTreeSet::new();
         let mut draw = 1u64;
         for step in 0..60_000u32 {
             draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-            let slot = ((draw >> 33) % 3000) as u32;
+            let entry = ((draw >> 33) % 3000) as u32;
             let grows = (step / 10_000) % 2 == 0;
-            if !set.contains(&slot) && (grows || draw & 3 == 0) {
-                list.insert(key_of(slot), slot, key_of);
-                set.insert(slot);
-            } else if set.contains(&slot) {
-                assert!(list.remove(key_of(slot), slot, key_of));
-                set.remove(&slot);
+            if !set.contains(&entry) && (grows || draw & 3 == 0) {
+                list.insert(key_of(entry), entry, key_of);
+                set.insert(entry);
+            } else if set.contains(&entry) {
+                assert!(list.remove(key_of(entry), entry, key_of));
+                set.remove(&entry);
             } else {
-                assert!(!list.remove(key_of(slot), slot, key_of));
+                assert!(!list.remove(key_of(entry), entry, key_of));
             }
             assert_eq!(list.first(), set.first().copied());
             if step % 997 == 0 {
                 assert_eq!(keys(&list), set.iter().copied().collect::<Vec<_>>());
-                let from: Vec<u32> = list.iter_from(u128::from(slot) * 3 + 1, key_of).collect();
-                assert_eq!(from, set.range(slot + 1..).copied().collect::<Vec<_>>());
+                let from: Vec<u32> = list.iter_from(u128::from(entry) * 3 + 1, key_of).collect();
+                assert_eq!(from, set.range(entry + 1..).copied().collect::<Vec<_>>());
                 let skip = (draw % 4000) as usize;
                 let after: Vec<u32> = list.iter_after(skip).collect();
                 assert_eq!(after, set.iter().skip(skip).copied().collect::<Vec<_>>());
@@ -428,14 +428,14 @@ mod tests {
 
     #[test]
     fn appended_entries_fill_their_chunks() {
-        let mut list = SlotList::<u128>::default();
-        for slot in 0..100_000u32 {
-            list.insert(u128::from(slot), slot, u128::from);
+        let mut list = OrderedList::<u128>::default();
+        for entry in 0..100_000u32 {
+            list.insert(u128::from(entry), entry, u128::from);
         }
         let chunks: Vec<&Chunk<u128>> = list.blocks.iter().flatten().collect();
         assert_eq!(chunks.len(), 100_000usize.div_ceil(CHUNK_MAX));
         assert_eq!(list.blocks.len(), chunks.len().div_ceil(BLOCK_MAX));
-        assert!(chunks.iter().all(|chunk| chunk.slots.capacity() <= CHUNK_MAX));
+        assert!(chunks.iter().all(|chunk| chunk.entries.capacity() <= CHUNK_MAX));
         assert!(list.blocks.iter().all(|block| block.capacity() <= BLOCK_MAX));
     }
 }
