@@ -118,7 +118,9 @@ fn main() {
     for number in 0..jobs {
         let result = WorkResult { success: true, retry: true, ..WorkResult::default() };
         let which = JobRef::Uuid(uuid(number));
-        calls.timed(|| engine.jobs().finish_unfinished(which, result, Type::Bytes)).expect("is taken");
+        calls
+            .timed(|| engine.jobs().finish_unfinished(which, result, Type::Bytes))
+            .expect("is taken");
         if number % batch == 0 {
             engine.commit_once();
         }

@@ -230,7 +230,8 @@ fn a_state_or_event_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() 
     assert_eq!(set_state(&engine, id, too_large), Err(Refused::DiskFull));
     assert_eq!(append_event(&engine, id, too_large), Err(Refused::DiskFull));
     let event = Bytes::from(vec![b'1'; too_large]);
-    let refused = engine.jobs().add_event_to_finished(ended, &event).unwrap().map(drop).unwrap_err();
+    let refused =
+        engine.jobs().add_event_to_finished(ended, &event).unwrap().map(drop).unwrap_err();
     assert_eq!(refused, Refused::DiskFull);
     assert_eq!(engine.commit_once(), Committed::Nothing);
     set_state(&engine, id, 4_000).unwrap();

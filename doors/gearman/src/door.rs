@@ -92,7 +92,7 @@ impl Door for GearmanDoor {
     }
 
     fn end_turn(&self) {
-        self.engine.end_turn();
+        drop(self.engine.turn());
     }
 
     fn open(

@@ -236,7 +236,8 @@ fn on_a_full_disk_submits_are_refused_and_what_frees_space_goes_on() {
 fn a_gate_is_never_beyond_the_record_that_will_be_written() {
     let bench = Bench::new();
     for round in 0..50u64 {
-        let (_, gate) = bench.engine.jobs().submit(new_job(plain("q"), &noise(round, 10))).expect("taken");
+        let (_, gate) =
+            bench.engine.jobs().submit(new_job(plain("q"), &noise(round, 10))).expect("taken");
         assert_eq!(gate, Gate(bench.log.next().0 + 1));
         let (_, nothing) = bench.engine.jobs().find(JobRef::Id(JobId(1 << 40)));
         assert_eq!(nothing, gate);

@@ -75,7 +75,8 @@ fn jobs_fall_under_a_constraint_whichever_call_they_come_by() {
         NewJob { submit, payload: Bytes::from_static(br#"{"plan":"free"}"#), kind: Type::Json }
     };
     let plain = bench.engine.jobs().submit(job(Origin::Api, false)).expect("taken").0;
-    let joined = bench.engine.jobs().submit_or_join(None, job(Origin::Gearman, false)).expect("taken").job;
+    let joined =
+        bench.engine.jobs().submit_or_join(None, job(Origin::Gearman, false)).expect("taken").job;
     let many = bench.engine.submit_many(&[job(Origin::Api, false), job(Origin::Jobq, false)]);
     let many = many.expect("there is room").into_iter().map(|taken| taken.expect("taken").0);
     let caller = bench.caller(4);
@@ -181,7 +182,8 @@ fn more_values_than_there_may_be_are_refused_and_existing_jobs_share_a_bucket() 
     let shared = |id: &&JobId| labels(&bench, **id)[0].value == Label::OVERFLOW;
     assert_eq!(ids.iter().filter(shared).count(), 2);
     let payload = Bytes::from_static(br#"{"user":9}"#);
-    let refused = bench.engine.jobs().submit(NewJob { submit: plain("q"), payload, kind: Type::Json });
+    let refused =
+        bench.engine.jobs().submit(NewJob { submit: plain("q"), payload, kind: Type::Json });
     assert!(matches!(refused, Err(Refused::Rejected(Rejection::TooManyValues, _))));
     let leased = std::iter::from_fn(|| bench.lease("q")).count();
     assert_eq!(leased, 3, "one of each value, and one of the two that share");
@@ -197,7 +199,8 @@ fn the_ninth_constraint_does_not_hold_and_says_so() {
     let id = bench.add("q", b"");
     bench.add("q", b"");
     assert_eq!(numbers(&bench, id), (1..=8).collect::<Vec<_>>());
-    let left_out = |name: &str| bench.engine.constraints().get(name).0.expect("it is there").left_out;
+    let left_out =
+        |name: &str| bench.engine.constraints().get(name).0.expect("it is there").left_out;
     assert_eq!((left_out("c8"), left_out("c9")), (0, 2));
     // An older one goes: the ninth takes its place.
     bench.engine.constraints().remove("c1", Expected::Any).expect("it is there");
@@ -316,7 +319,8 @@ fn leased_and_foreground_jobs_count_under_a_new_constraint() {
     foreground.foreground = true;
     bench
         .engine
-        .jobs().submit_and_wait(&bench.caller(9), new_job(foreground, b""), 60_000)
+        .jobs()
+        .submit_and_wait(&bench.caller(9), new_job(foreground, b""), 60_000)
         .expect("waits");
     assert_eq!(bench.lease("q").map(|job| job.id), Some(ids[0]));
     put(&bench, "few", &few(in_queue("q"), 2));

@@ -190,7 +190,8 @@ fn one_call_looks_through_a_bounded_part_of_the_log() {
         bench.add("q", &noise(seed, 1_000_000));
         bench.commit();
     }
-    let page = bench.engine.feed().page(Some(FeedId { position: 1101, index: 0 }), 100).expect("readable");
+    let page =
+        bench.engine.feed().page(Some(FeedId { position: 1101, index: 0 }), 100).expect("readable");
     assert_eq!(page.events.len(), 5, "five reach over 4 MiB");
 }
 

@@ -122,7 +122,8 @@ fn a_name_is_found_in_whichever_queue_has_it() {
         submit.keys = vec![Key { namespace: namespace as i32, name, scope }];
         bench.submit(submit, b"x")
     };
-    let find = |prefix: &str| bench.engine.jobs().find_by_key_prefix(Origin::Gearman, prefix.as_bytes()).0;
+    let find =
+        |prefix: &str| bench.engine.jobs().find_by_key_prefix(Origin::Gearman, prefix.as_bytes()).0;
     add(Origin::Workq, "u/of another door");
     let second = add(Origin::Gearman, "u/second");
     add(Origin::Gearman, "v/first");

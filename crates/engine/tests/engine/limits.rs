@@ -165,7 +165,8 @@ fn many_values_under_a_rate_are_carried_and_none_starts_twice() {
     assert!(bench.engine.trims() > 0);
     let bench = bench.restart(&disk);
     assert!(bench.lease("q").is_none(), "every bucket is as empty as it was");
-    let ready = bench.engine.queues().get(b"q").0.expect("it has jobs").counts[Status::Ready as usize];
+    let ready =
+        bench.engine.queues().get(b"q").0.expect("it has jobs").counts[Status::Ready as usize];
     assert_eq!(ready as u64, VALUES);
     bench.check_fold();
 }

@@ -303,7 +303,8 @@ fn a_first_chunk_shorter_than_what_is_wanted_is_a_beginning_too() {
     }
     bench.commit();
     let place = bench.image(id).payload.expect("it has one");
-    let begins = bench.engine.jobs().payload_beginning(id, &place, length as u32 - 1).expect("readable");
+    let begins =
+        bench.engine.jobs().payload_beginning(id, &place, length as u32 - 1).expect("readable");
     assert!(!begins.is_empty() && begins.len() < length - 1, "{}", begins.len());
     assert_eq!(begins, whole[..begins.len()]);
 }

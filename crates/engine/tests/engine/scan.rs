@@ -59,7 +59,8 @@ fn the_first_job_of_a_time_is_found_whether_jobs_are_finished_or_gone() {
     }
     bench.commit();
     let first = |at_ms| bench.engine.jobs().first_created(at_ms).unwrap();
-    let next = |at_ms| bench.engine.jobs().scan(first(at_ms), &ScanFilter::default(), 1).found[0].id();
+    let next =
+        |at_ms| bench.engine.jobs().scan(first(at_ms), &ScanFilter::default(), 1).found[0].id();
     // Of the jobs at +10, +20, +30 ... the second and every third after it are gone.
     assert_eq!(next(0), ids[0]);
     assert_eq!(next(START_MS + 10), ids[0]);

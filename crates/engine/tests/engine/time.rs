@@ -177,7 +177,8 @@ fn the_end_of_a_foreground_job_waits_for_no_record() {
         submit.foreground = true;
         bench
             .engine
-            .jobs().submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 60_000)
+            .jobs()
+            .submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 60_000)
             .expect("taken");
         let leased = bench.lease("q").expect("ready");
         let gate = if ending == "finish" {
@@ -205,7 +206,8 @@ fn an_engine_that_stops_leases_nothing_more_and_tells_those_who_wait() {
     assert_eq!(bench.status(id), Some(Status::Ready));
     let mut foreground = plain("q");
     foreground.foreground = true;
-    let refused = bench.engine.jobs().submit_and_wait(&bench.caller(1), new_job(foreground, b"x"), 1_000);
+    let refused =
+        bench.engine.jobs().submit_and_wait(&bench.caller(1), new_job(foreground, b"x"), 1_000);
     assert!(matches!(refused, Err(Refused::Stopping)));
 }
 
@@ -218,7 +220,8 @@ fn a_foreground_job_that_somebody_waits_for_again_outlives_its_lease() {
         submit.ttr_ms = Some(1_000);
         bench
             .engine
-            .jobs().submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 60_000)
+            .jobs()
+            .submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 60_000)
             .expect("room");
         let job = bench.lease("q").expect("it is ready");
         bench.engine.waits().connection_gone(ConnectionId(1), None);

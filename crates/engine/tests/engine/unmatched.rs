@@ -152,7 +152,8 @@ fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_lef
         let noise = crate::harness::noise(1, 2_000);
         while bench
             .engine
-            .jobs().submit(crate::harness::new_job(crate::harness::plain("r"), &noise))
+            .jobs()
+            .submit(crate::harness::new_job(crate::harness::plain("r"), &noise))
             .is_ok()
         {
             bench.commit();

@@ -141,7 +141,8 @@ fn pieces_of_a_result_stand_before_its_end_for_those_who_read_it_later() {
     let bench = Bench::new();
     let id = bench.add("q", b"work");
     let watch = bench.engine.waits().watch(&bench.caller(1), id).unwrap().unwrap();
-    let result = bench.engine.waits().for_result(&bench.caller(2), id, 1000, false).unwrap().unwrap();
+    let result =
+        bench.engine.waits().for_result(&bench.caller(2), id, 1000, false).unwrap().unwrap();
     let job = grab(&bench, 9, "q").unwrap();
     bench.engine.leases().report(claim(&job), data(b"one ")).unwrap();
     bench.engine.leases().report(claim(&job), data(b"two ")).unwrap();

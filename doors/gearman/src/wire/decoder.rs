@@ -48,6 +48,27 @@ pub enum Incoming {
     Admin(Result<AdminCommand, AdminError>),
 }
 
+impl Incoming {
+    /// Whether answering it may change something: then it waits while the log has no room.
+    pub fn is_change(&self) -> bool {
+        match self {
+            Incoming::Request(request) => matches!(
+                request,
+                Request::Submit(_)
+                    | Request::Grab(_)
+                    | Request::PreSleep
+                    | Request::WorkComplete { .. }
+                    | Request::WorkFail { .. }
+                    | Request::WorkException { .. }
+            ),
+            Incoming::Admin(command) => matches!(
+                command,
+                Ok(AdminCommand::CancelJob { .. } | AdminCommand::MaxQueue { .. })
+            ),
+        }
+    }
+}
+
 /// Reads what one connection sends. It remembers how far it has looked, so that every byte is
 /// looked at once however the bytes are cut into packets.
 #[derive(Debug)]
