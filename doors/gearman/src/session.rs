@@ -39,17 +39,15 @@ use spindle_engine::{
 };
 
 use crate::admin::{STEPS_PER_TURN, Walk};
-use crate::door::Common;
-use crate::wire::{Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, Request, WireError, encode};
+use crate::door::{Common, is_full};
+use crate::wire::{
+    Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, Request, Response, WireError,
+};
 use abilities::Abilities;
 pub(crate) use naming::shown_unique;
 pub(crate) use opening::Opening;
 use work::GrabbedJob;
 
-/// Answers in the outbox above which further packets wait until the peer has read some.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// The same while answers wait for the log: a batch of them is to leave together.
-const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// What a connection calls itself is kept up to this length (recorded: gearmand keeps as much).
 const CLIENT_ID_BYTES_MAX: usize = 127;
 
@@ -134,8 +132,7 @@ impl GearmanSession {
             if self.room.is_some() {
                 return Flow::Wait;
             }
-            let most = if out.is_gated() { GATED_ANSWER_BYTES_MAX } else { ANSWER_BYTES_MAX };
-            if out.pending_bytes() > most {
+            if is_full(out) {
                 self.mark(input);
                 return Flow::Continue;
             }
@@ -154,7 +151,7 @@ impl GearmanSession {
                 Ok(None) => return Flow::Continue,
                 Err(error) => {
                     if let Some(reply) = error.reply() {
-                        out.put(Gate::OPEN, |out| encode::error(out, reply));
+                        refuse_with(out, Gate::OPEN, reply);
                     }
                     if error.closes() {
                         return close_after(error);
@@ -216,7 +213,7 @@ impl GearmanSession {
             | Request::WorkException { .. } => return self.finish(request, out),
             Request::GetStatus { handle } => self.status(&handle, out),
             Request::GetStatusUnique { unique } => self.status_unique(&unique, out),
-            Request::Echo { data } => out.put(Gate::OPEN, |out| encode::echo(out, &data)),
+            Request::Echo { data } => reply(out, Gate::OPEN, Response::Echo { data: &data[..] }),
             Request::SetClientId { id } => {
                 let kept = id.get(..CLIENT_ID_BYTES_MAX).unwrap_or(&id);
                 self.id = Bytes::copy_from_slice(kept);
@@ -224,9 +221,9 @@ impl GearmanSession {
             }
             Request::Option { name } if Request::is_exceptions_option(&name) => {
                 self.wants_exceptions = true;
-                out.put(Gate::OPEN, |out| encode::option(out, &name));
+                reply(out, Gate::OPEN, Response::Option { name: &name[..] });
             }
-            Request::Option { .. } => error(out, Gate::OPEN, ErrorReply::UnknownOption),
+            Request::Option { .. } => refuse_with(out, Gate::OPEN, ErrorReply::UnknownOption),
         }
         None
     }
@@ -240,8 +237,12 @@ fn close_after(error: WireError) -> Flow {
     }
 }
 
-fn error(out: &mut Outbox, gate: Gate, reply: ErrorReply) {
-    out.put(gate, |out| encode::error(out, reply));
+fn reply(out: &mut Outbox, gate: Gate, response: Response<&[u8]>) {
+    out.put(gate, |out| response.encode(out));
+}
+
+fn refuse_with(out: &mut Outbox, gate: Gate, reply: ErrorReply) {
+    out.put(gate, |out| reply.encode(out));
 }
 
 impl Session for GearmanSession {
@@ -260,7 +261,7 @@ impl Session for GearmanSession {
         } else if self.asleep == Some(ticket) {
             self.asleep = None;
             self.sleeps = false;
-            out.put(Gate::OPEN, encode::noop);
+            reply(out, Gate::OPEN, Response::Noop);
         } else if self.watches.contains_key(&ticket)
             && let Flow::Abort = self.watched(ticket, answer, gate, out)
         {
@@ -298,15 +299,17 @@ impl Session for GearmanSession {
 fn refuse(out: &mut Outbox, refused: &Refused) {
     use spindle_core::Rejection;
     match refused {
-        Refused::Rejected(Rejection::QueueFull, gate) => error(out, *gate, ErrorReply::QueueFull),
+        Refused::Rejected(Rejection::QueueFull, gate) => {
+            refuse_with(out, *gate, ErrorReply::QueueFull)
+        }
         Refused::Rejected(rejection, gate) => {
             tracing::debug!("refused a packet: {rejection}");
-            error(out, *gate, ErrorReply::Refused);
+            refuse_with(out, *gate, ErrorReply::Refused);
         }
-        Refused::TooLarge { .. } => error(out, Gate::OPEN, ErrorReply::PayloadTooLarge),
-        Refused::DiskFull => error(out, Gate::OPEN, ErrorReply::DiskFull),
-        Refused::TooMany(_) => error(out, Gate::OPEN, ErrorReply::TooMany),
-        Refused::Stopping | Refused::Busy => error(out, Gate::OPEN, ErrorReply::Stopping),
+        Refused::TooLarge { .. } => refuse_with(out, Gate::OPEN, ErrorReply::PayloadTooLarge),
+        Refused::DiskFull => refuse_with(out, Gate::OPEN, ErrorReply::DiskFull),
+        Refused::TooMany(_) => refuse_with(out, Gate::OPEN, ErrorReply::TooMany),
+        Refused::Stopping | Refused::Busy => refuse_with(out, Gate::OPEN, ErrorReply::Stopping),
     }
 }
 

@@ -5,12 +5,11 @@ use spindle_core::address::from_gearman_handle;
 use spindle_core::command;
 use spindle_core::job::{JobImage, Key, Origin, Outcome, Scope, Status};
 use spindle_core::{BytesRef, JobId, Type};
-use spindle_engine::{
-    Answer, FetchError, Gate, JobRef, NewJob as EngineJob, News, Outbox, Refused, Ticket,
-};
+use spindle_engine::{Answer, Gate, JobRef, NewJob as EngineJob, News, Outbox, Refused, Ticket};
 
 use super::worker::FAILED_CODE;
 use super::{Done, DraftSession, error, refuse, reply};
+use crate::result::result_of;
 use crate::wire::draft::{ErrorCode, JobKind, NewJob, Progress, Reply, Request};
 use crate::wire::parse_number;
 
@@ -147,7 +146,7 @@ impl DraftSession {
 
     fn send_end(&self, image: &JobImage, since_ms: u64, gate: Gate, out: &mut Outbox) {
         let outcome = image.outcome.clone().unwrap_or_default();
-        match self.result(image, &outcome) {
+        match result_of(&self.engine, image, &outcome) {
             Ok((result, gate_then)) => {
                 let ended_ms = image.finished_ms.unwrap_or_default();
                 let elapsed_s = elapsed_s(since_ms, ended_ms);
@@ -159,21 +158,6 @@ impl DraftSession {
                 tracing::error!("the result of job {} cannot be read: {refusal}", image.id);
                 error(out, gate, ErrorCode::Refused);
             }
-        }
-    }
-
-    /// The bytes of a result, wherever they are by now.
-    fn result(&self, image: &JobImage, outcome: &Outcome) -> Result<(Bytes, Gate), FetchError> {
-        let empty = BytesRef::empty(Type::Bytes);
-        match self.engine.bytes(outcome.bytes.as_ref().unwrap_or(&empty)) {
-            // Carried to a newer record since the job ended: that place is in its image now.
-            Err(FetchError::Moved) => {
-                let (found, gate) = self.engine.job(JobRef::Id(JobId(image.id)))?;
-                let newer = found.and_then(|image| image.outcome).ok_or(FetchError::Moved)?;
-                let bytes = self.engine.bytes(newer.bytes.as_ref().unwrap_or(&empty))?;
-                Ok((bytes, gate))
-            }
-            read => read.map(|bytes| (bytes, Gate::OPEN)),
         }
     }
 }

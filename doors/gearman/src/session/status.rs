@@ -6,9 +6,9 @@ use spindle_core::address::from_gearman_handle;
 use spindle_core::job::Origin;
 use spindle_engine::{Gate, JobProgress, JobRef, Outbox};
 
-use super::GearmanSession;
 use super::naming::unique_prefix;
-use crate::wire::{JobStatus, encode, parse_number};
+use super::{GearmanSession, reply};
+use crate::wire::{JobStatus, Response, parse_number};
 
 impl GearmanSession {
     pub(super) fn status(&self, handle: &Bytes, out: &mut Outbox) {
@@ -17,7 +17,7 @@ impl GearmanSession {
             None => (None, Gate::OPEN),
         };
         let status = shown(progress.as_ref());
-        out.put(gate, |out| encode::status(out, handle, status));
+        reply(out, gate, Response::Status { handle: &handle[..], status });
     }
 
     /// A unique counts within a function, and the question names none: the first function that
@@ -26,7 +26,7 @@ impl GearmanSession {
         let (progress, gate) = self.find_unique(unique);
         let status = shown(progress.as_ref());
         let clients = progress.map_or(0, |progress| progress.waiting as u64);
-        out.put(gate, |out| encode::status_unique(out, unique, status, clients));
+        reply(out, gate, Response::StatusUnique { unique: &unique[..], status, clients });
     }
 
     fn find_unique(&self, unique: &Bytes) -> (Option<JobProgress>, Gate) {

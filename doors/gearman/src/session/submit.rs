@@ -5,14 +5,14 @@ use spindle_core::{BytesRef, JobId, Type, command};
 use spindle_engine::{Gate, NewJob, Outbox, Refused};
 
 use super::naming::{key_of, reducer_tags};
-use super::{GearmanSession, copy_name, error, refuse};
-use crate::wire::{ErrorReply, Priority, Submit, SubmitKind, encode};
+use super::{GearmanSession, copy_name, refuse, refuse_with, reply};
+use crate::wire::{ErrorReply, Priority, Response, Submit, SubmitKind};
 
 impl GearmanSession {
     /// Returns the submit if it must be tried again.
     pub(super) fn submit(&mut self, submit: Submit, out: &mut Outbox) -> Option<Submit> {
         let Some(run_at_ms) = self.run_at_ms(&submit.kind) else {
-            error(out, Gate::OPEN, ErrorReply::BadSchedule);
+            refuse_with(out, Gate::OPEN, ErrorReply::BadSchedule);
             return None;
         };
         let new = self.new_job(&submit, run_at_ms);
@@ -23,7 +23,7 @@ impl GearmanSession {
                     self.watches.insert(ticket, joined.job);
                 }
                 let handle = self.common.handles.handle(joined.job.0);
-                out.put(joined.gate, |out| encode::job_created(out, handle.as_bytes()));
+                reply(out, joined.gate, Response::JobCreated { handle: handle.as_bytes() });
                 if self.named != submit.function {
                     self.named = copy_name(&submit.function);
                     self.common.registry.lock().note_function(&self.named);

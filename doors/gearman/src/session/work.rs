@@ -13,8 +13,8 @@ use spindle_engine::{
 use super::abilities::Added;
 use super::naming::{reducer_of, shown_unique};
 use super::watch::{EXCEPTION_CODE, FAILED_CODE};
-use super::{GearmanSession, error, refuse};
-use crate::wire::{ErrorReply, GrabKind, Request, encode};
+use super::{GearmanSession, refuse, refuse_with, reply};
+use crate::wire::{Assignment, ErrorReply, GrabKind, Request, Response};
 
 /// A timeout below this counts as this (recorded).
 const TIMEOUT_MS_MIN: u64 = 1000;
@@ -47,7 +47,7 @@ impl GearmanSession {
                 self.sleep_for(name, out);
             }
             Added::Known => {}
-            Added::TooMany => error(out, Gate::OPEN, ErrorReply::TooMany),
+            Added::TooMany => refuse_with(out, Gate::OPEN, ErrorReply::TooMany),
         }
     }
 
@@ -125,7 +125,7 @@ impl GearmanSession {
             Ok(Slept::Called) => {
                 self.asleep = None;
                 self.sleeps = false;
-                out.put(Gate::OPEN, encode::noop);
+                reply(out, Gate::OPEN, Response::Noop);
             }
             Ok(Slept::Asleep(ticket)) => self.asleep = Some(ticket),
             Err(refused) => refuse(out, &refused),
@@ -145,7 +145,7 @@ impl GearmanSession {
         self.cancel_sleep();
         self.sleeps = false;
         if self.abilities.is_empty() {
-            out.put(Gate::OPEN, encode::no_job);
+            reply(out, Gate::OPEN, Response::NoJob);
             return None;
         }
         loop {
@@ -166,7 +166,7 @@ impl GearmanSession {
                     Handed::Busy => return Some(kind),
                 },
                 Ok(LeaseReply::Nothing(gate)) => {
-                    out.put(gate, encode::no_job);
+                    reply(out, gate, Response::NoJob);
                     return None;
                 }
                 Err(Refused::Busy) => return Some(kind),
@@ -177,7 +177,7 @@ impl GearmanSession {
                 Ok(LeaseReply::Waiting(ticket)) => {
                     // Not asked for.
                     self.engine.cancel_wait(&self.caller, ticket);
-                    out.put(Gate::OPEN, encode::no_job);
+                    reply(out, Gate::OPEN, Response::NoJob);
                     return None;
                 }
             }
@@ -199,14 +199,14 @@ impl GearmanSession {
             Err(FetchError::Read(error)) => {
                 tracing::error!("the payload of job {} cannot be read: {error}", job.id);
                 self.engine.undo_lease(lease);
-                out.put(gate, encode::no_job);
+                reply(out, gate, Response::NoJob);
                 return Handed::Done;
             }
             // The job went between its lease and this read; should it still be there, nobody may
             // hold it for a payload that nobody got.
             Err(FetchError::Moved) => {
                 self.engine.undo_lease(lease);
-                out.put(gate, encode::no_job);
+                reply(out, gate, Response::NoJob);
                 return Handed::Done;
             }
         };
@@ -219,19 +219,19 @@ impl GearmanSession {
         self.timed = self.abilities.timeout_ms(&job.queue).map(|_| job.id);
         self.abilities.last = Some(job.queue.clone());
         let handle = self.common.handles.handle(job.id.0);
-        let (handle, function) = (handle.as_bytes(), &job.queue[..]);
         let reducer = match kind {
             GrabKind::All => self.reducer_of(job.id),
             GrabKind::Plain | GrabKind::Uniq => None,
         };
         let unique = shown_unique(&job.keys);
-        out.put_lease(gate, lease, |out| match (kind, &reducer) {
-            (GrabKind::Plain, _) => encode::job_assign(out, handle, function, &payload),
-            (GrabKind::All, Some(reducer)) => {
-                encode::job_assign_all(out, handle, function, &unique, reducer, &payload);
-            }
-            _ => encode::job_assign_uniq(out, handle, function, &unique, &payload),
+        let assignment = Response::JobAssign(Assignment {
+            handle: handle.as_bytes(),
+            function: &job.queue[..],
+            unique: (kind != GrabKind::Plain).then_some(&unique[..]),
+            reducer: reducer.as_deref(),
+            payload: &payload[..],
         });
+        out.put_lease(gate, lease, |out| assignment.encode(out));
         Handed::Done
     }
 
@@ -281,7 +281,7 @@ impl GearmanSession {
             _ => return,
         };
         let Some((id, held)) = self.find_held(&handle) else {
-            return error(out, Gate::OPEN, unknown);
+            return refuse_with(out, Gate::OPEN, unknown);
         };
         let is_data = matches!(news, News::Data(_));
         match self.engine.report(held.claim(id), news) {
@@ -291,7 +291,7 @@ impl GearmanSession {
             Ok(()) => {}
             Err(Refused::Rejected(Rejection::NotHeld, gate)) => {
                 self.let_go(id);
-                error(out, gate, unknown);
+                refuse_with(out, gate, unknown);
             }
             Err(refused) => refuse(out, &refused),
         }
@@ -317,7 +317,7 @@ impl GearmanSession {
         let Some((id, held)) = self.find_held(handle) else {
             let is_fail = matches!(request, Request::WorkFail { .. });
             if !(is_fail && self.forgive(handle)) {
-                error(out, Gate::OPEN, unknown);
+                refuse_with(out, Gate::OPEN, unknown);
             }
             return None;
         };
@@ -332,7 +332,7 @@ impl GearmanSession {
             Err(Refused::Busy) => return Some(request),
             Err(Refused::Rejected(_, gate)) => {
                 self.let_go(id);
-                error(out, gate, unknown);
+                refuse_with(out, gate, unknown);
             }
             Err(refused) => refuse(out, &refused),
         }
