@@ -105,7 +105,7 @@ fn start_engine(
     if let Some(addr) = config.gearman {
         let options = spindle_gearman::Options {
             host: host_name(),
-            verbose: gearman_level(config.log_level),
+            verbose: gearman_level(config.log_level.0),
             exceptions: config.gearman_exceptions,
             ..spindle_gearman::Options::default()
         };
@@ -168,7 +168,7 @@ fn start_logging(config: &Config) {
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
-        .with_max_level(config.log_level)
+        .with_max_level(config.log_level.0)
         .with_target(false)
         .init();
 }

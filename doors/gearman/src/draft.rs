@@ -29,15 +29,10 @@ use spindle_engine::{
     Answer, Caller, Engine, Flow, Gated, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
-use crate::door::Common;
+use crate::door::{Common, is_full};
 use crate::wire::draft::{Decoder, ErrorCode, Limits, Reply, Request};
 use application::SyncJob;
 use worker::AssignedJob;
-
-/// Answers in the outbox above which further packets wait until the peer has read some.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// The same while answers wait for the log: a batch of them is to leave together.
-const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// One connection of this door that speaks the draft.
 pub(crate) struct DraftSession {
@@ -88,8 +83,7 @@ impl DraftSession {
             if self.room.is_some() {
                 return Flow::Wait;
             }
-            let most = if out.is_gated() { GATED_ANSWER_BYTES_MAX } else { ANSWER_BYTES_MAX };
-            if out.pending_bytes() > most {
+            if is_full(out) {
                 return Flow::Continue;
             }
             match self.decoder.decode(input) {

@@ -39,17 +39,15 @@ use spindle_engine::{
 };
 
 use crate::admin::{STEPS_PER_TURN, Walk};
-use crate::door::Common;
-use crate::wire::{Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, Request, WireError, encode};
+use crate::door::{Common, is_full};
+use crate::wire::{
+    Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, Request, Response, WireError,
+};
 use abilities::Abilities;
 pub(crate) use naming::shown_unique;
 pub(crate) use opening::Opening;
 use work::GrabbedJob;
 
-/// Answers in the outbox above which further packets wait until the peer has read some.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// The same while answers wait for the log: a batch of them is to leave together.
-const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// What a connection calls itself is kept up to this length (recorded: gearmand keeps as much).
 const CLIENT_ID_BYTES_MAX: usize = 127;
 
@@ -131,8 +129,7 @@ impl GearmanSession {
             if self.room.is_some() {
                 return Flow::Wait;
             }
-            let most = if out.is_gated() { GATED_ANSWER_BYTES_MAX } else { ANSWER_BYTES_MAX };
-            if out.pending_bytes() > most {
+            if is_full(out) {
                 self.mark(input);
                 return Flow::Continue;
             }
@@ -151,7 +148,7 @@ impl GearmanSession {
                 Ok(None) => return Flow::Continue,
                 Err(wrong) => {
                     if let Some(reply) = wrong.reply() {
-                        error(out, reply);
+                        refuse_with(out, reply);
                     }
                     if wrong.closes() {
                         return close_after(wrong);
@@ -210,7 +207,7 @@ impl GearmanSession {
             | Request::WorkException { .. } => self.finish(request, out),
             Request::GetStatus { handle } => self.status(&handle, out),
             Request::GetStatusUnique { unique } => self.status_unique(&unique, out),
-            Request::Echo { data } => out.put(|out| encode::echo(out, &data)),
+            Request::Echo { data } => reply(out, Response::Echo { data: &data[..] }),
             Request::SetClientId { id } => {
                 let kept = id.get(..CLIENT_ID_BYTES_MAX).unwrap_or(&id);
                 self.id = Bytes::copy_from_slice(kept);
@@ -218,9 +215,9 @@ impl GearmanSession {
             }
             Request::Option { name } if Request::is_exceptions_option(&name) => {
                 self.wants_exceptions = true;
-                out.put(|out| encode::option(out, &name));
+                reply(out, Response::Option { name: &name[..] });
             }
-            Request::Option { .. } => error(out, ErrorReply::UnknownOption),
+            Request::Option { .. } => refuse_with(out, ErrorReply::UnknownOption),
         }
     }
 }
@@ -233,8 +230,12 @@ fn close_after(error: WireError) -> Flow {
     }
 }
 
-fn error(out: &mut Outbox, reply: ErrorReply) {
-    out.put(|out| encode::error(out, reply));
+fn reply(out: &mut Outbox, response: Response<&[u8]>) {
+    out.put(|out| response.encode(out));
+}
+
+fn refuse_with(out: &mut Outbox, reply: ErrorReply) {
+    out.put(|out| reply.encode(out));
 }
 
 impl Session for GearmanSession {
@@ -253,7 +254,7 @@ impl Session for GearmanSession {
         } else if self.asleep == Some(ticket) {
             self.asleep = None;
             self.sleeps = false;
-            out.put(encode::noop);
+            reply(out, Response::Noop);
         } else if self.watches.contains_key(&ticket)
             && let Flow::Abort = self.watched(ticket, answer, out)
         {
@@ -299,7 +300,7 @@ fn refuse(out: &mut Outbox, refused: &Refused) {
         Refused::TooMany(_) => ErrorReply::TooMany,
         Refused::Stopping => ErrorReply::Stopping,
     };
-    error(out, reply);
+    refuse_with(out, reply);
 }
 
 /// Names are copied out of the input, which may be large.

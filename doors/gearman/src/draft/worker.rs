@@ -13,9 +13,6 @@ use spindle_engine::{
 use super::{DraftSession, error, refuse, reply};
 use crate::wire::draft::{ErrorCode, Progress, Reply};
 
-/// A name, its NUL and what frames them: what an assignment carries besides its payload.
-const ASSIGNMENT_BYTES_MAX: usize = 1024;
-
 /// The job this connection has.
 #[derive(Clone, Debug)]
 pub(super) struct AssignedJob {
@@ -77,7 +74,7 @@ impl DraftSession {
             // There is nothing to call it for until it can do something.
             return;
         }
-        let payload_bytes_max = self.payload_bytes_max();
+        let payload_bytes_max = self.common.payload_bytes_max();
         match self.engine.waits().sleep(&self.caller, self.names.clone(), payload_bytes_max) {
             Ok(Slept::Called) => {
                 self.sleeps = false;
@@ -115,7 +112,7 @@ impl DraftSession {
                 timeout_ms: None,
                 door: Origin::GearmanDraft,
                 worker: Bytes::new(),
-                payload_bytes_max: self.payload_bytes_max(),
+                payload_bytes_max: self.common.payload_bytes_max(),
             };
             match out.open(self.engine.leases().take(&self.caller, request, 0)) {
                 Ok(LeaseReply::Leased(job)) => {
@@ -169,12 +166,6 @@ impl DraftSession {
             && image.lease.as_ref().is_some_and(|lease| lease.epoch == held.epoch);
         self.held = is_live.then_some(held);
         self.held.clone()
-    }
-
-    /// Larger payloads are passed over by this connection's leases: a packet cannot carry them.
-    fn payload_bytes_max(&self) -> u32 {
-        let room = self.limits.packet_bytes_max.saturating_sub(ASSIGNMENT_BYTES_MAX);
-        u32::try_from(room).unwrap_or(u32::MAX)
     }
 
     // ---- what becomes of it ----

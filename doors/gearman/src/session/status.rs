@@ -6,16 +6,16 @@ use spindle_core::address::from_gearman_handle;
 use spindle_core::job::Origin;
 use spindle_engine::{JobProgress, JobRef, Outbox};
 
-use super::GearmanSession;
 use super::naming::unique_prefix;
-use crate::wire::{JobStatus, encode, parse_number};
+use super::{GearmanSession, reply};
+use crate::wire::{JobStatus, Response, parse_number};
 
 impl GearmanSession {
     pub(super) fn status(&self, handle: &Bytes, out: &mut Outbox) {
         let id = from_gearman_handle(handle);
         let progress = id.and_then(|id| out.open(self.engine.waits().progress(JobRef::Id(id))));
         let status = shown(progress.as_ref());
-        out.put(|out| encode::status(out, handle, status));
+        reply(out, Response::Status { handle: &handle[..], status });
     }
 
     /// A unique counts within a function, and the question names none: the first function that
@@ -24,7 +24,7 @@ impl GearmanSession {
         let progress = self.find_unique(unique, out);
         let status = shown(progress.as_ref());
         let clients = progress.map_or(0, |progress| progress.waiting as u64);
-        out.put(|out| encode::status_unique(out, unique, status, clients));
+        reply(out, Response::StatusUnique { unique: &unique[..], status, clients });
     }
 
     fn find_unique(&self, unique: &Bytes, out: &mut Outbox) -> Option<JobProgress> {

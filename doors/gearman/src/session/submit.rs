@@ -5,13 +5,13 @@ use spindle_core::{BytesRef, JobId, Type, command};
 use spindle_engine::{NewJob, Outbox, Payload};
 
 use super::naming::{key_of, reducer_tags};
-use super::{GearmanSession, copy_name, error, refuse};
-use crate::wire::{ErrorReply, Priority, Submit, SubmitKind, encode};
+use super::{GearmanSession, copy_name, refuse, refuse_with, reply};
+use crate::wire::{ErrorReply, Priority, Response, Submit, SubmitKind};
 
 impl GearmanSession {
     pub(super) fn submit(&mut self, submit: Submit, out: &mut Outbox) {
         let Some(run_at_ms) = self.run_at_ms(&submit.kind) else {
-            return error(out, ErrorReply::BadSchedule);
+            return refuse_with(out, ErrorReply::BadSchedule);
         };
         let new = self.new_job(&submit, run_at_ms);
         let watcher = submit.is_foreground().then_some(&self.caller);
@@ -21,7 +21,7 @@ impl GearmanSession {
                     self.watches.insert(ticket, joined.job);
                 }
                 let handle = self.common.handles.handle(joined.job.0);
-                out.put(|out| encode::job_created(out, handle.as_bytes()));
+                reply(out, Response::JobCreated { handle: handle.as_bytes() });
                 if self.named != submit.function {
                     self.named = copy_name(&submit.function);
                     self.common.registry.lock().note_function(&self.named);

@@ -4,8 +4,8 @@ use spindle_core::JobId;
 use spindle_core::job::{JobImage, Outcome, Status};
 use spindle_engine::{Answer, Flow, Gated, News, Outbox, Ticket};
 
-use super::GearmanSession;
-use crate::wire::encode;
+use super::{GearmanSession, reply};
+use crate::wire::Response;
 
 /// With so much unsent, WORK_STATUS is dropped: a later one replaces it.
 const NEWS_BYTES_MAX: usize = 1024 * 1024;
@@ -55,7 +55,7 @@ impl GearmanSession {
             Answer::Gone(job) => {
                 self.watches.remove(&ticket);
                 let handle = self.common.handles.handle(job.0);
-                out.put(|out| encode::work_fail(out, handle.as_bytes()));
+                reply(out, Response::WorkFail { handle: handle.as_bytes() });
             }
             _ => {}
         }
@@ -69,15 +69,15 @@ impl GearmanSession {
         match news {
             News::Progress { .. } if unsent > NEWS_BYTES_MAX => {}
             News::Progress { numerator, denominator, .. } => {
-                out.put(|out| encode::work_status(out, handle, numerator, denominator));
+                reply(out, Response::WorkStatus { handle, numerator, denominator });
             }
             News::Data(_) | News::Warning(_) if unsent > UNREAD_BYTES_MAX => {
                 let connection = self.caller.connection.0;
                 tracing::warn!(connection, "cut off a client that does not read its jobs' data");
                 return Flow::Abort;
             }
-            News::Data(data) => out.put(|out| encode::work_data(out, handle, data)),
-            News::Warning(data) => out.put(|out| encode::work_warning(out, handle, data)),
+            News::Data(data) => reply(out, Response::WorkData { handle, data }),
+            News::Warning(data) => reply(out, Response::WorkWarning { handle, data }),
         }
         Flow::Continue
     }
@@ -89,21 +89,23 @@ impl GearmanSession {
         let succeeded = image.status() == Status::Done;
         let has_words = succeeded || (self.wants_exceptions && is_exception(&outcome));
         if !has_words {
-            out.put(|out| encode::work_fail(out, handle));
-            return;
+            return reply(out, Response::WorkFail { handle });
         }
         match self.engine.jobs().result(image) {
             Ok(bytes) => {
                 let bytes = out.open(bytes);
                 let end = bytes.get(streamed_bytes..).unwrap_or_default();
-                out.put(|out| match succeeded {
-                    true => encode::work_complete(out, handle, end),
-                    false => encode::work_exception(out, handle, &bytes),
-                });
+                reply(
+                    out,
+                    match succeeded {
+                        true => Response::WorkComplete { handle, result: end },
+                        false => Response::WorkException { handle, data: &bytes },
+                    },
+                );
             }
             Err(error) => {
                 tracing::error!("the result of job {} cannot be read: {error}", image.id);
-                out.put(|out| encode::work_fail(out, handle));
+                reply(out, Response::WorkFail { handle });
             }
         }
     }

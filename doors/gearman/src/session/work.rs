@@ -12,8 +12,8 @@ use spindle_engine::{
 use super::abilities::Added;
 use super::naming::{reducer_of, shown_unique};
 use super::watch::{EXCEPTION_CODE, FAILED_CODE};
-use super::{GearmanSession, error, refuse};
-use crate::wire::{ErrorReply, GrabKind, Request, encode};
+use super::{GearmanSession, refuse, refuse_with, reply};
+use crate::wire::{Assignment, ErrorReply, GrabKind, Request, Response};
 
 /// A timeout below this counts as this (recorded).
 const TIMEOUT_MS_MIN: u64 = 1000;
@@ -46,7 +46,7 @@ impl GearmanSession {
                 self.sleep_for(name, out);
             }
             Added::Known => {}
-            Added::TooMany => error(out, ErrorReply::TooMany),
+            Added::TooMany => refuse_with(out, ErrorReply::TooMany),
         }
     }
 
@@ -121,7 +121,7 @@ impl GearmanSession {
             Ok(Slept::Called) => {
                 self.asleep = None;
                 self.sleeps = false;
-                out.put(encode::noop);
+                reply(out, Response::Noop);
             }
             Ok(Slept::Asleep(ticket)) => self.asleep = Some(ticket),
             Err(refused) => refuse(out, &refused),
@@ -140,7 +140,7 @@ impl GearmanSession {
         self.cancel_sleep();
         self.sleeps = false;
         if self.abilities.is_empty() {
-            return out.put(encode::no_job);
+            return reply(out, Response::NoJob);
         }
         loop {
             let request = Lease {
@@ -159,12 +159,12 @@ impl GearmanSession {
                         return;
                     }
                 }
-                Ok(LeaseReply::Nothing) => return out.put(encode::no_job),
+                Ok(LeaseReply::Nothing) => return reply(out, Response::NoJob),
                 Err(refused) => return refuse(out, &refused),
                 Ok(LeaseReply::Waiting(ticket)) => {
                     // Not asked for.
                     self.engine.waits().cancel(&self.caller, ticket);
-                    return out.put(encode::no_job);
+                    return reply(out, Response::NoJob);
                 }
             }
         }
@@ -180,20 +180,20 @@ impl GearmanSession {
         self.timed = self.abilities.timeout_ms(&job.queue).map(|_| job.id);
         self.abilities.last = Some(job.queue.clone());
         let handle = self.common.handles.handle(job.id.0);
-        let (handle, function) = (handle.as_bytes(), &job.queue[..]);
         let reducer = match kind {
             GrabKind::All => self.reducer_of(job.id, out),
             GrabKind::Plain | GrabKind::Uniq => None,
         };
         let unique = shown_unique(&job.keys);
-        let lease = LeaseRef { job: job.id, attempt: job.attempt };
-        out.put_lease(lease, |out| match (kind, &reducer) {
-            (GrabKind::Plain, _) => encode::job_assign(out, handle, function, &payload),
-            (GrabKind::All, Some(reducer)) => {
-                encode::job_assign_all(out, handle, function, &unique, reducer, &payload);
-            }
-            _ => encode::job_assign_uniq(out, handle, function, &unique, &payload),
+        let assignment = Response::JobAssign(Assignment {
+            handle: handle.as_bytes(),
+            function: &job.queue[..],
+            unique: (kind != GrabKind::Plain).then_some(&unique[..]),
+            reducer: reducer.as_deref(),
+            payload: &payload[..],
         });
+        let lease = LeaseRef { job: job.id, attempt: job.attempt };
+        out.put_lease(lease, |out| assignment.encode(out));
         true
     }
 
@@ -243,7 +243,7 @@ impl GearmanSession {
             _ => return,
         };
         let Some((id, held)) = self.find_held(&handle) else {
-            return error(out, unknown);
+            return refuse_with(out, unknown);
         };
         let is_data = matches!(news, News::Data(_));
         match out.open(self.engine.leases().report(held.claim(id), news)) {
@@ -253,7 +253,7 @@ impl GearmanSession {
             Ok(()) => {}
             Err(Refused::Rejected(Rejection::NotHeld)) => {
                 self.let_go(id);
-                error(out, unknown);
+                refuse_with(out, unknown);
             }
             Err(refused) => refuse(out, &refused),
         }
@@ -280,7 +280,7 @@ impl GearmanSession {
         };
         let Some((id, held)) = self.find_held(&handle) else {
             if !(is_fail && self.forgive(&handle)) {
-                error(out, unknown);
+                refuse_with(out, unknown);
             }
             return;
         };
@@ -294,7 +294,7 @@ impl GearmanSession {
             }
             Err(Refused::Rejected(_)) => {
                 self.let_go(id);
-                error(out, unknown);
+                refuse_with(out, unknown);
             }
             Err(refused) => refuse(out, &refused),
         }
