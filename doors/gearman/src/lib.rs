@@ -12,7 +12,9 @@ pub mod wire;
 mod admin;
 mod door;
 mod draft;
+mod policy;
 mod session;
 
 pub use door::{GearmanDoor, Options};
+pub use policy::policies;
 pub use session::GearmanSession;
