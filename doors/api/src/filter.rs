@@ -134,15 +134,7 @@ fn read_statuses(words: &str) -> Answered<Vec<Status>> {
 }
 
 fn read_door(word: &str) -> Answered<Origin> {
-    const DOORS: [Origin; 6] = [
-        Origin::Api,
-        Origin::Workq,
-        Origin::Gearman,
-        Origin::GearmanDraft,
-        Origin::Lightjq,
-        Origin::Jobq,
-    ];
-    DOORS.into_iter().find(|door| door_word(*door) == word).ok_or_else(|| {
+    Origin::ALL.into_iter().find(|door| door_word(*door) == word).ok_or_else(|| {
         let detail = "door is api, workq, gearman, gearman_draft, lightjq or jobq";
         Problem::new(Code::OutOfRange, detail)
     })

@@ -22,6 +22,7 @@ mod links;
 mod metrics;
 mod naming;
 mod object;
+mod policy;
 mod precise;
 mod precondition;
 mod reading;
@@ -33,3 +34,4 @@ mod typed;
 mod view;
 
 pub use api::{Api, Options};
+pub use policy::policy;

@@ -148,7 +148,7 @@ impl From<Source> for SetBy {
         match source {
             Source::Job => SetBy::Job,
             Source::Queue => SetBy::Queue,
-            Source::Protocol => SetBy::Default,
+            Source::Door => SetBy::Default,
         }
     }
 }

@@ -13,7 +13,9 @@ pub mod wire;
 mod admin;
 mod door;
 mod draft;
+mod policy;
 mod session;
 
 pub use door::{GearmanDoor, Options};
+pub use policy::policies;
 pub use session::GearmanSession;

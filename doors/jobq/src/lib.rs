@@ -17,6 +17,7 @@ mod door;
 mod json;
 mod listing;
 mod mirror;
+mod policy;
 mod query;
 mod query_path;
 mod refusal;
@@ -25,5 +26,6 @@ mod show;
 mod story;
 
 pub use door::{Jobq, Options};
+pub use policy::policy;
 #[doc(hidden)]
 pub use query_path::QueryPath;

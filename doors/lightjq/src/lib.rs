@@ -13,6 +13,7 @@ mod body;
 mod document;
 mod door;
 mod names;
+mod policy;
 mod push;
 mod roll;
 mod routes;
@@ -22,4 +23,5 @@ mod target;
 mod worker_id;
 
 pub use door::{LightJq, Options};
+pub use policy::policy;
 pub use roll::WorkerLine;
