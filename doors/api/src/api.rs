@@ -16,6 +16,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::accept::accept;
+use crate::document::document;
+use crate::ended::LeaseEndedBody;
 use crate::routes::{
     bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, server, settings,
     submit, wait, why, workers,
@@ -69,7 +71,7 @@ struct Shared {
                        application/problem+json with a stable `code`.",
         license(name = "MIT OR Apache-2.0")
     ),
-    components(schemas(ProblemBody)),
+    components(schemas(LeaseEndedBody, ProblemBody)),
     tags(
         (name = "jobs", description = "Submitting, reading and changing jobs"),
         (name = "leases", description = "What workers do"),
@@ -85,7 +87,8 @@ impl Api {
     /// The API of an engine.
     pub fn new(engine: Engine, options: Options) -> Api {
         let description = described().split_for_parts().1;
-        let (description, page) = (docs::json(&description), docs::page(&description));
+        let document = document(&description);
+        let (description, page) = (document.to_string(), docs::page(&document));
         let (stopping, _) = watch::channel(false);
         let started_ms = engine.now_ms();
         let desk = Desk::new(engine);
@@ -139,7 +142,7 @@ impl Api {
 }
 
 /// The routes that the OpenAPI document tells of: it cannot leave one out.
-fn described() -> OpenApiRouter<Api> {
+pub(crate) fn described() -> OpenApiRouter<Api> {
     let described: Description = Described::openapi();
     OpenApiRouter::with_openapi(described)
         .routes(routes!(submit::submit, list::list))

@@ -12,6 +12,7 @@ pub mod wire;
 mod body;
 mod document;
 mod door;
+mod extract;
 mod names;
 mod push;
 mod roll;

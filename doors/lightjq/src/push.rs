@@ -15,7 +15,7 @@ use tokio::select;
 use tokio::time::{sleep, timeout};
 
 use crate::door::LightJq;
-use crate::routes::done::WORKER_ID;
+use crate::extract::WORKER_ID;
 use crate::take::Taken;
 use crate::target::Target;
 use crate::wire::Format;

@@ -17,15 +17,14 @@ use crate::precondition::if_match;
 use crate::typed::{self, Kind, present};
 use crate::view::Job;
 use crate::{instant, naming, reading};
-use spindle_http::{Answered, ProblemBody, no_job, whole_or_null};
+use spindle_http::{Answered, no_job, whole_or_null};
 
 /// A job with its payload and its result.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", operation_id = "show_job", tag = "jobs",
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
+    params(JobPath),
     responses(
         (status = 200, description = "The job; ETag is its revision", body = Job),
-        (status = "4XX", description = "No such job", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "No such job")))]
 pub(crate) async fn show(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Response> {
     told(&api, which).await
 }
@@ -45,27 +44,28 @@ fn etag(revision: u32) -> String {
 #[serde(deny_unknown_fields)]
 pub(crate) struct EditBody {
     /// Another queue.
+    #[schema(min_length = 1, max_length = 512)]
     queue: Option<String>,
     /// Another queue, in base64.
+    #[schema(format = "queue-base64")]
     queue_base64: Option<String>,
     /// Another priority.
     #[serde(default, deserialize_with = "whole_or_null")]
     priority: Option<i64>,
     /// Another time to run (RFC 3339), or `now`.
+    #[schema(format = "time-or-now")]
     run_at: Option<String>,
 }
 
 /// Change a job that no worker has. With `If-Match` only if it is still what was read.
 #[utoipa::path(patch, path = "/api/v1/jobs/{id}",
     operation_id = "edit_job", tag = "jobs", request_body = EditBody,
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle"),
-        ("If-Match" = Option<String>, Header, description = "The ETag of the job as it was read")),
+    params(JobPath,
+        ("If-Match" = Option<String>, Header, format = "entity-tag", description = "The ETag of the job as it was read")),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
-        (status = 412, description = "It changed meanwhile", body = ProblemBody,
-            content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = 412, description = "It changed meanwhile"),
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn edit(
     State(api): State<Api>,
     JobPath(which): JobPath,
@@ -111,11 +111,10 @@ pub(super) async fn find(api: &Api, which: JobRef) -> Answered<JobId> {
 
 /// Delete a job, whatever its status. A worker that has it finds its lease gone.
 #[utoipa::path(delete, path = "/api/v1/jobs/{id}", operation_id = "delete_job", tag = "jobs",
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
+    params(JobPath),
     responses(
         (status = 204, description = "It is gone"),
-        (status = "4XX", description = "No such job", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "No such job")))]
 pub(crate) async fn delete(
     State(api): State<Api>,
     JobPath(which): JobPath,
@@ -126,11 +125,10 @@ pub(crate) async fn delete(
 
 /// End a job as dead, with code `cancelled`. Those who wait for it are told.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", operation_id = "cancel_job", tag = "jobs",
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
+    params(JobPath),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn cancel(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Response> {
     let id = find(&api, which).await?;
     api.desk().change(|engine| engine.execute(&Command::Cancel { id })).await?;
@@ -146,6 +144,7 @@ pub(crate) struct RetryBody {
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
     /// The new payload in base64.
+    #[schema(format = "base64")]
     payload_base64: Option<String>,
     /// What `payload_base64` is; `bytes` if not said. `json` is taken if it is JSON.
     payload_type: Option<Kind>,
@@ -153,12 +152,10 @@ pub(crate) struct RetryBody {
 
 /// Let a done or dead job run again, with all its tries; with another payload if one is given.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", operation_id = "retry_job", tag = "jobs",
-    request_body = Option<RetryBody>,
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
+    request_body = Option<RetryBody>, params(JobPath),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn retry(
     State(api): State<Api>,
     JobPath(which): JobPath,
@@ -183,12 +180,11 @@ pub(crate) async fn retry(
 
 /// Keep a waiting job aside until it is released.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/park", operation_id = "park_job", tag = "jobs",
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle"),
-        ("If-Match" = Option<String>, Header, description = "The ETag of the job as it was read")),
+    params(JobPath,
+        ("If-Match" = Option<String>, Header, format = "entity-tag", description = "The ETag of the job as it was read")),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn park(
     State(api): State<Api>,
     JobPath(which): JobPath,
@@ -199,12 +195,11 @@ pub(crate) async fn park(
 
 /// Let a parked job run when its time has come.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/release", operation_id = "release_job", tag = "jobs",
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle"),
-        ("If-Match" = Option<String>, Header, description = "The ETag of the job as it was read")),
+    params(JobPath,
+        ("If-Match" = Option<String>, Header, format = "entity-tag", description = "The ETag of the job as it was read")),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn release(
     State(api): State<Api>,
     JobPath(which): JobPath,

@@ -19,10 +19,10 @@ use crate::api::Api;
 use crate::extract::{Args, QueuePath};
 use crate::routes::settings::Settings;
 use crate::{instant, naming};
-use spindle_http::{Answered, Code, Problem, ProblemBody};
+use spindle_http::{Answered, Code, Problem};
 
 const LIMIT: usize = 100;
-const LIMIT_MAX: usize = 512;
+pub(crate) const LIMIT_MAX: usize = 512;
 /// Stretches of a walk for a queue's oldest job.
 const OLDEST_STRETCHES_MAX: usize = 16;
 /// A drain is waited for so long at most, in seconds.
@@ -38,6 +38,7 @@ pub(crate) struct Queue {
     name: Option<String>,
     /// Its name in base64, where it is no UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "queue-base64")]
     name_base64: Option<String>,
     /// Nothing is leased from it.
     paused: bool,
@@ -114,8 +115,10 @@ pub(crate) struct QueueInFull {
 #[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
     /// At most so many, 1 to 512; 100 if not said.
+    #[param(minimum = 1, maximum = 512)]
     limit: Option<usize>,
     /// Where the last page ended: its `next_cursor`.
+    #[param(format = "base64")]
     cursor: Option<String>,
 }
 
@@ -136,8 +139,7 @@ pub(crate) struct Page {
     operation_id = "list_queues", tag = "queues", params(Asked),
     responses(
         (status = 200, description = "A page of queues", body = Page),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> Answered<Json<Page>> {
     let limit = asked.limit.unwrap_or(LIMIT);
     if !(1..=LIMIT_MAX).contains(&limit) {
@@ -219,11 +221,10 @@ pub(crate) fn oldest_ready_ms(engine: &Engine, queue: &Bytes) -> Option<u64> {
 
 /// A queue with its settings. A queue that only has waiting workers counts too.
 #[utoipa::path(get, path = "/api/v1/queues/{name}", operation_id = "show_queue", tag = "queues",
-    params(("name" = String, Path, description = "Its name, percent-encoded")),
+    params(QueuePath),
     responses(
         (status = 200, description = "The queue", body = QueueInFull),
-        (status = "4XX", description = "No such queue", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "No such queue")))]
 pub(crate) async fn show(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
     shown(&api, &name).await
 }
@@ -276,11 +277,10 @@ pub(crate) struct PauseAsked {
 /// Give out no more jobs of a queue. Those that are leased go on.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/pause",
     operation_id = "pause_queue", tag = "queues",
-    params(("name" = String, Path, description = "Its name, percent-encoded"), PauseAsked),
+    params(QueuePath, PauseAsked),
     responses(
         (status = 200, description = "The queue as it is now", body = QueueInFull),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn pause(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
@@ -298,12 +298,10 @@ async fn pause_now(api: &Api, name: &Bytes, create: Option<bool>) -> Answered<To
 
 /// Give out a queue's jobs again.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/resume",
-    operation_id = "resume_queue", tag = "queues",
-    params(("name" = String, Path, description = "Its name, percent-encoded")),
+    operation_id = "resume_queue", tag = "queues", params(QueuePath),
     responses(
         (status = 200, description = "The queue as it is now", body = QueueInFull),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn resume(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
     change_there(&api, &name, |settings| settings.paused = false).await
 }
@@ -314,6 +312,7 @@ pub(crate) async fn resume(State(api): State<Api>, QueuePath(name): QueuePath) -
 #[into_params(parameter_in = Query)]
 pub(crate) struct DrainAsked {
     /// In seconds, at most 300; 0, and what is not said, does not wait.
+    #[param(maximum = 300)]
     wait_s: Option<u64>,
     /// `false`: a queue that is not there is 404, and nothing is paused. `true` if not said.
     create: Option<bool>,
@@ -332,11 +331,10 @@ pub(crate) struct Drained {
 /// waiting jobs stay.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/drain",
     operation_id = "drain_queue", tag = "queues",
-    params(("name" = String, Path, description = "Its name, percent-encoded"), DrainAsked),
+    params(QueuePath, DrainAsked),
     responses(
         (status = 200, description = "It is paused, and so far drained", body = Drained),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn drain(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
@@ -408,12 +406,10 @@ pub(crate) struct Purged {
 
 /// Delete a queue's ready and scheduled jobs. Leased, parked and finished ones stay.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/purge",
-    operation_id = "purge_queue", tag = "queues",
-    params(("name" = String, Path, description = "Its name, percent-encoded")),
+    operation_id = "purge_queue", tag = "queues", params(QueuePath),
     responses(
         (status = 200, description = "They are gone", body = Purged),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn purge(
     State(api): State<Api>,
     QueuePath(name): QueuePath,

@@ -10,7 +10,7 @@ use spindle_core::job::{Lease, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
 use spindle_engine::{Gate, ScannedJob, WorkerView};
-use spindle_http::{Answered, Code, Problem, ProblemBody};
+use spindle_http::{Answered, Code, Problem};
 use tokio::task::yield_now;
 use utoipa::{IntoParams, ToSchema};
 
@@ -32,6 +32,7 @@ const STRETCHES_MAX: usize = 500;
 #[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
     /// Where the last page ended: its `next_cursor`.
+    #[param(maximum = 4_294_967_295_u32)]
     cursor: Option<usize>,
 }
 
@@ -76,6 +77,7 @@ pub(crate) struct Held {
     queue: Option<String>,
     /// Its queue in base64, where the name is no UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "queue-base64")]
     queue_base64: Option<String>,
     /// Which attempt it is.
     attempt: u32,
@@ -124,8 +126,7 @@ impl Who {
     operation_id = "list_workers", tag = "workers", params(Asked),
     responses(
         (status = 200, description = "A page of workers", body = Page),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> Answered<Json<Page>> {
     let from = asked.cursor.unwrap_or(0);
     if from > u32::MAX as usize {

@@ -1,62 +1,23 @@
 //! Waiting for a job's end.
 
-use axum::extract::{FromRequestParts, Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::request::Parts;
 use axum::response::Response;
-use serde::Deserialize;
 use spindle_engine::Answer;
-use spindle_http::{Answered, Code, Problem, ProblemBody};
-use std::time::Duration;
+use spindle_http::{Answered, Code, Problem};
 
 use crate::body::Wanted;
 use crate::door::LightJq;
+use crate::extract::{JobPath, Patience, Reads};
 use crate::routes::schema;
-use crate::routes::shown::{JobPath, Reads};
-
-/// The longest wait: proxies and clients give up sooner.
-const WAIT_S_MAX: f64 = 300.0;
-/// The wait of who does not say.
-const WAIT_S: f64 = 5.0;
-
-#[derive(Deserialize)]
-struct Asked {
-    timeout: Option<f64>,
-}
-
-/// How long a request is willing to wait.
-pub(crate) struct Patience(pub Duration);
-
-impl FromRequestParts<LightJq> for Patience {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
-        let Query(asked) = Query::<Asked>::try_from_uri(&parts.uri)
-            .map_err(|error| Problem::new(Code::BadField, error.body_text()))?;
-        let wait_s = asked.timeout.unwrap_or(WAIT_S);
-        if !(0.0..=WAIT_S_MAX).contains(&wait_s) {
-            let detail = "`timeout` must be a number of seconds from 0 to 300";
-            return Err(Problem::new(Code::OutOfRange, detail));
-        }
-        Ok(Patience(Duration::from_secs_f64(wait_s)))
-    }
-}
 
 /// A job as it stands once it is done, or failed for good.
 #[utoipa::path(get, path = "/job/{id}/polling", operation_id = "poll_job", tag = "pushers",
-    params(("id" = String, Path, description = "The job_id",
-        pattern = "^[1-9][0-9]{0,15}$"),
-        ("timeout" = Option<f64>, Query, minimum = 0, maximum = 300,
-            description = "How long to wait, in seconds, at most 300; 5 if not said")),
+    params(JobPath, Patience),
     responses(
-        (status = 200, description = "The job, which is over",
-            content((schema::Job = "application/msgpack"), (schema::Job = "application/json"))),
-        (status = 408, description = "It is not over yet",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json"))),
-        (status = "4XX", description = "No such job, or it is gone",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json")))))]
+        (status = 200, description = "The job, which is over", body = schema::Job),
+        (status = 408, description = "It is not over yet"),
+        (status = "4XX", description = "No such job, or it is gone")))]
 pub(crate) async fn polling(
     State(door): State<LightJq>,
     JobPath(id): JobPath,
