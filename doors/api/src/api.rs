@@ -8,7 +8,7 @@ use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::get;
 use spindle_engine::Engine;
-use spindle_http::{BodyLimits, Desk, ProblemBody};
+use spindle_http::{BodyLimits, EngineBridge, ProblemBody};
 use tokio::sync::watch;
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Description;
@@ -55,7 +55,7 @@ impl Default for Options {
 pub struct Api(Arc<Shared>);
 
 struct Shared {
-    desk: Desk,
+    bridge: EngineBridge,
     options: Options,
     started_ms: u64,
     stopping: watch::Sender<bool>,
@@ -91,8 +91,8 @@ impl Api {
         let (description, page) = (document.to_string(), docs::page(&document));
         let (stopping, _) = watch::channel(false);
         let started_ms = engine.now_ms();
-        let desk = Desk::new(engine);
-        Api(Arc::new(Shared { desk, options, started_ms, stopping, description, page }))
+        let bridge = EngineBridge::new(engine);
+        Api(Arc::new(Shared { bridge, options, started_ms, stopping, description, page }))
     }
 
     /// All routes, for `spindle_http::site`.
@@ -123,12 +123,12 @@ impl Api {
         &self.0.page
     }
 
-    pub(crate) fn desk(&self) -> &Desk {
-        &self.0.desk
+    pub(crate) fn bridge(&self) -> &EngineBridge {
+        &self.0.bridge
     }
 
     pub(crate) fn engine(&self) -> &Engine {
-        self.0.desk.engine()
+        self.0.bridge.engine()
     }
 
     /// When it was made, by the engine's clock.

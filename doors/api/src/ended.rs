@@ -117,7 +117,7 @@ pub(crate) async fn lease_ended(api: &Api, claim: Claim, refused: Refused) -> Pr
         Ok(read) => read,
         Err(error) => return error.into(),
     };
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     match image {
         Some(image) => {
             let end = LeaseEnd::of(&image, attempt);

@@ -250,7 +250,7 @@ impl Job {
         let (tries, held_by) = now(engine, image);
         let id = JobId(image.id);
         let options = image.options();
-        let (queue, queue_base64) = naming::told(&image.queue);
+        let (queue, queue_base64) = naming::text_or_base64(&image.queue);
         let time = |ms: Option<u64>| ms.map(instant::shown);
         let payload_kind = Kind::of(image.payload.as_ref().map_or(0, |payload| payload.kind));
         let shown = bodies.payload.as_ref().map(|bytes| typed::shown(bytes, payload_kind));

@@ -35,13 +35,13 @@ struct Asked {
 /// How long a request is willing to wait.
 #[derive(IntoParams)]
 #[into_params(names("timeout"), parameter_in = Query)]
-pub(crate) struct Patience(
+pub(crate) struct PollTimeout(
     /// How long to wait, in seconds, at most 300; 5 if not said
     #[param(value_type = Option<f64>, minimum = 0, maximum = 300)]
     pub Duration,
 );
 
-impl FromRequestParts<LightJq> for Patience {
+impl FromRequestParts<LightJq> for PollTimeout {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
@@ -52,7 +52,7 @@ impl FromRequestParts<LightJq> for Patience {
             let detail = "`timeout` must be a number of seconds from 0 to 300";
             return Err(Problem::new(Code::OutOfRange, detail));
         }
-        Ok(Patience(Duration::from_secs_f64(wait_s)))
+        Ok(PollTimeout(Duration::from_secs_f64(wait_s)))
     }
 }
 

@@ -145,7 +145,7 @@ pub(crate) async fn bulk(
         }
         api.engine().end_turn();
     }
-    api.desk().durable(gate.max(walk.gate())).await;
+    api.bridge().durable(gate.max(walk.gate())).await;
     answer.next_cursor = walk.next().map(|next| format!("{}-{}", next.0, walk.until().0));
     Ok(Json(answer))
 }
@@ -193,7 +193,7 @@ async fn act(api: &Api, id: JobId, action: Action, edit: &Edit) -> Answered<Gate
         Err(RetryError::Refused(Refused::Busy)) => {}
         other => return other.map_err(Problem::from),
     }
-    let waited = api.desk().call(|engine| match call(engine, id, action, edit) {
+    let waited = api.bridge().call(|engine| match call(engine, id, action, edit) {
         Err(RetryError::Refused(refused)) => Err(refused),
         other => Ok(other),
     });

@@ -163,7 +163,7 @@ pub(crate) async fn list(
 ) -> Answered<Json<Constraints>> {
     let limit = checked(paging.limit)?;
     let (mut views, gate) = api.engine().constraints(paging.cursor.as_deref(), limit + 1);
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     let more = views.len() > limit;
     views.truncate(limit);
     let next_cursor = views.last().filter(|_| more).map(|view| view.name.clone());
@@ -200,7 +200,7 @@ pub(crate) async fn show(
 
 async fn shown(api: &Api, name: &str, status: StatusCode) -> Answered<Response> {
     let (view, gate) = api.engine().constraint(name);
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     let view = view.ok_or_else(no_constraint)?;
     let tag = format!("\"{}\"", view.revision);
     let tag = HeaderValue::try_from(tag).expect("digits in quotes");
@@ -237,9 +237,9 @@ pub(crate) async fn put(
         return Err(Problem::new(Code::OutOfRange, "a constraint's name is 1 to 255 bytes"));
     }
     let expected = expected(&api, &name, &headers)?;
-    let put = api.desk().call(|engine| engine.put_constraint(&name, &spec, expected)).await;
+    let put = api.bridge().call(|engine| engine.put_constraint(&name, &spec, expected)).await;
     let put = put.map_err(refused)?;
-    api.desk().durable(put.gate).await;
+    api.bridge().durable(put.gate).await;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
     shown(&api, &name, status).await
 }
@@ -261,7 +261,7 @@ pub(crate) async fn remove(
     headers: HeaderMap,
 ) -> Answered<StatusCode> {
     let expected = expected(&api, &name, &headers)?;
-    let removed = api.desk().change(|engine| engine.remove_constraint(&name, expected)).await;
+    let removed = api.bridge().change(|engine| engine.remove_constraint(&name, expected)).await;
     removed.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -315,7 +315,7 @@ pub(crate) async fn buckets(
     let limit = checked(paging.limit)?;
     let from = paging.cursor.as_deref().map(read_cursor).transpose()?.unwrap_or(0);
     let (view, gate) = api.engine().constraint(&name);
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     view.ok_or_else(no_constraint)?;
     let (lines, next) = api.engine().buckets(&name, from, limit);
     let buckets = lines.into_iter().map(Bucket::of).collect();

@@ -133,8 +133,8 @@ impl Follower {
             }
             if let Some((id, event)) = self.page.next() {
                 self.from = Some(id);
-                if let Some(told) = told(id, &event) {
-                    return Some(told);
+                if let Some(rendered) = rendered(id, &event) {
+                    return Some(rendered);
                 }
                 continue;
             }
@@ -165,14 +165,14 @@ impl Follower {
 
     /// Until there is something new, or the server stops.
     async fn wait(&mut self, after: FeedId) {
-        let desk = self.api.desk();
-        let caller = desk.caller();
+        let bridge = self.api.bridge();
+        let caller = bridge.caller();
         let ticket = match self.api.engine().wait_for_feed(&caller, after) {
             Ok(ticket) => ticket,
             Err(Refused::TooMany(_)) => return tokio::time::sleep(CROWDED_PAUSE).await,
             Err(_) => return,
         };
-        let wait = desk.wait(caller, ticket);
+        let wait = bridge.wait(caller, ticket);
         select! {
             _ = wait.answered() => {}
             _ = self.stopping.changed() => {}
@@ -188,7 +188,7 @@ fn gap(reason: &str, more: &Value) -> Sse {
     Sse::default().event("gap").data(data.to_string())
 }
 
-fn told(id: FeedId, event: &FeedEvent) -> Option<Sse> {
+fn rendered(id: FeedId, event: &FeedEvent) -> Option<Sse> {
     let (kind, mut data) = described(&event.event)?;
     data.insert("type".to_owned(), kind.into());
     data.insert("at".to_owned(), instant::shown(event.at_ms).into());
@@ -314,7 +314,7 @@ fn of_edited(edited: &Edited) -> Value {
 }
 
 fn put_queue(data: &mut Value, name: &[u8]) {
-    let (text, base64) = naming::told(name);
+    let (text, base64) = naming::text_or_base64(name);
     let named = text.map(|text| ("queue", text)).or(base64.map(|text| ("queue_base64", text)));
     if let (Some(data), Some((field, text))) = (data.as_object_mut(), named) {
         data.insert(field.to_owned(), text.into());

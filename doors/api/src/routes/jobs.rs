@@ -26,10 +26,10 @@ use spindle_http::{Answered, no_job, whole_or_null};
         (status = 200, description = "The job; ETag is its revision", body = Job),
         (status = "4XX", description = "No such job")))]
 pub(crate) async fn show(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Response> {
-    told(&api, which).await
+    answer(&api, which).await
 }
 
-pub(super) async fn told(api: &Api, which: JobRef) -> Answered<Response> {
+pub(super) async fn answer(api: &Api, which: JobRef) -> Answered<Response> {
     let (revision, job) = reading::job(api, which).await?;
     let tag = HeaderValue::try_from(etag(revision)).expect("digits in quotes");
     Ok(([(header::ETAG, tag)], Json(job)).into_response())
@@ -94,8 +94,8 @@ async fn change(api: &Api, which: JobRef, headers: &HeaderMap, edit: Edit) -> An
     let revision = revision_wanted(headers)?;
     let id = find(api, which).await?;
     let command = Command::Edit(Box::new(Edit { id, revision, ..edit }));
-    api.desk().change(|engine| engine.execute(&command)).await?;
-    told(api, JobRef::Id(id)).await
+    api.bridge().change(|engine| engine.execute(&command)).await?;
+    answer(api, JobRef::Id(id)).await
 }
 
 pub(super) async fn find(api: &Api, which: JobRef) -> Answered<JobId> {
@@ -103,7 +103,7 @@ pub(super) async fn find(api: &Api, which: JobRef) -> Answered<JobId> {
     match found {
         Some((id, _)) => Ok(id),
         None => {
-            api.desk().durable(gate).await;
+            api.bridge().durable(gate).await;
             Err(no_job())
         }
     }
@@ -119,7 +119,7 @@ pub(crate) async fn delete(
     State(api): State<Api>,
     JobPath(which): JobPath,
 ) -> Answered<StatusCode> {
-    api.desk().change(|engine| engine.delete(which)).await?;
+    api.bridge().change(|engine| engine.delete(which)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -131,8 +131,8 @@ pub(crate) async fn delete(
         (status = "4XX", description = "Refused")))]
 pub(crate) async fn cancel(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Response> {
     let id = find(&api, which).await?;
-    api.desk().change(|engine| engine.execute(&Command::Cancel { id })).await?;
-    told(&api, JobRef::Id(id)).await
+    api.bridge().change(|engine| engine.execute(&Command::Cancel { id })).await?;
+    answer(&api, JobRef::Id(id)).await
 }
 
 /// A new payload for a retry.
@@ -167,15 +167,15 @@ pub(crate) async fn retry(
     let payload = (!keeps).then_some(payload);
     let id = find(&api, which).await?;
     let retried = api
-        .desk()
+        .bridge()
         .call(|engine| match engine.retry(JobRef::Id(id), payload.clone()) {
             Ok(gate) => Ok(Ok(gate)),
             Err(RetryError::Refused(refused)) => Err(refused),
             Err(RetryError::Fetch(error)) => Ok(Err(error)),
         })
         .await?;
-    api.desk().durable(retried?).await;
-    told(&api, JobRef::Id(id)).await
+    api.bridge().durable(retried?).await;
+    answer(&api, JobRef::Id(id)).await
 }
 
 /// Keep a waiting job aside until it is released.

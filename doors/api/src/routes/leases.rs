@@ -20,7 +20,7 @@ use crate::extract::{JobPath, JsonBody, LeasePath, OptionalBody};
 use crate::routes::jobs;
 use crate::typed::{self, Kind, present};
 use crate::{instant, naming};
-use spindle_http::{Answered, Code, HandOut, HandedOut, Problem};
+use spindle_http::{Answered, Code, GuardedBody, LeaseGuard, Problem};
 use spindle_http::{whole, whole_or_null};
 
 /// Queues one lease may name.
@@ -35,7 +35,7 @@ pub(crate) const CODE_CHARS_MAX: usize = 64;
 /// A lease is extended by at most this much at once; more than a month is no lease.
 pub(crate) const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;
 
-/// A worker's wish for one job.
+/// A worker's request for one job.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LeaseBody {
@@ -112,19 +112,19 @@ pub(crate) async fn lease(
     JsonBody { value, .. }: JsonBody<LeaseBody>,
 ) -> Answered<Response> {
     let wait_ms = value.wait_s.saturating_mul(1000);
-    let wish = wish(value)?;
+    let wanted = lease_of(value)?;
     let until_ms = api.engine().now_ms().saturating_add(wait_ms);
     loop {
         let left_ms = until_ms.saturating_sub(api.engine().now_ms());
-        let (leased, gate) = lease_once(&api, &wish, left_ms).await?;
-        let Some((job, hand_out)) = leased else {
-            api.desk().durable(gate).await;
+        let (leased, gate) = lease_once(&api, &wanted, left_ms).await?;
+        let Some((job, lease_guard)) = leased else {
+            api.bridge().durable(gate).await;
             return Ok(StatusCode::NO_CONTENT.into_response());
         };
         match api.engine().leased_payload(&job) {
             Ok(payload) => {
-                api.desk().durable(gate).await;
-                return Ok(handed_out(&api, &job, payload, hand_out));
+                api.bridge().durable(gate).await;
+                return Ok(handed_out(&api, &job, payload, lease_guard));
             }
             // The engine has ended the job, or it went: the next one.
             Err(FetchError::Damaged(_) | FetchError::Moved) => api.engine().end_turn(),
@@ -133,7 +133,7 @@ pub(crate) async fn lease(
     }
 }
 
-fn wish(body: LeaseBody) -> Answered<Lease> {
+fn lease_of(body: LeaseBody) -> Answered<Lease> {
     let out_of_range = |detail: &str| Err(Problem::new(Code::OutOfRange, detail));
     let fits = match (body.queues.len(), body.queues_base64.len()) {
         (0, 0) => false,
@@ -167,29 +167,29 @@ fn wish(body: LeaseBody) -> Answered<Lease> {
     })
 }
 
-type Got = (Option<(LeasedJob, HandOut)>, Gate);
+type Got = (Option<(LeasedJob, LeaseGuard)>, Gate);
 
 /// A job, with what takes it back if it never reaches the worker; and what must be durable before
 /// either answer.
-async fn lease_once(api: &Api, wish: &Lease, wait_ms: u64) -> Answered<Got> {
-    let desk = api.desk();
-    let caller = desk.caller();
-    let reply = desk.take(|engine| engine.lease(&caller, wish.clone(), wait_ms)).await?;
+async fn lease_once(api: &Api, wanted: &Lease, wait_ms: u64) -> Answered<Got> {
+    let bridge = api.bridge();
+    let caller = bridge.caller();
+    let reply = bridge.take(|engine| engine.lease(&caller, wanted.clone(), wait_ms)).await?;
     let (job, gate) = match reply {
         LeaseReply::Leased(job, gate) => (*job, gate),
         LeaseReply::Nothing(gate) => return Ok((None, gate)),
-        LeaseReply::Waiting(ticket) => match desk.wait(caller, ticket).answered().await {
+        LeaseReply::Waiting(ticket) => match bridge.wait(caller, ticket).answered().await {
             (Answer::Leased(job), gate) => (*job, gate),
             (_, gate) => return Ok((None, gate)),
         },
     };
-    let hand_out = desk.hand_out(LeaseRef { job: job.id, attempt: job.attempt });
-    Ok((Some((job, hand_out)), gate))
+    let lease_guard = bridge.lease_guard(LeaseRef { job: job.id, attempt: job.attempt });
+    Ok((Some((job, lease_guard)), gate))
 }
 
-fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, hand_out: HandOut) -> Response {
+fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, lease_guard: LeaseGuard) -> Response {
     let kind = Kind::of(job.payload.kind);
-    let (queue, queue_base64) = naming::told(&job.queue);
+    let (queue, queue_base64) = naming::text_or_base64(&job.queue);
     let (payload, payload_base64) = typed::shown(&payload, kind);
     let deadline_ms = job.length_ms.map(|length| api.engine().now_ms().saturating_add(length));
     let leased = Leased {
@@ -207,7 +207,7 @@ fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, hand_out: HandOut) -> 
         payload_base64,
     };
     let text = serde_json::to_vec(&leased).expect("texts, numbers and JSON are JSON");
-    let body = HandedOut::new(Bytes::from(text), hand_out);
+    let body = GuardedBody::new(Bytes::from(text), lease_guard);
     let json = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, json)], Body::new(body)).into_response()
 }
@@ -252,7 +252,7 @@ async fn extended(api: &Api, claim: Claim, body: ExtendBody) -> Answered<Json<Ex
         return Err(Problem::new(Code::OutOfRange, detail));
     }
     let command = Command::Extend(Extend { claim, ttr_ms });
-    if let Err(refused) = api.desk().change(|engine| engine.execute(&command)).await {
+    if let Err(refused) = api.bridge().change(|engine| engine.execute(&command)).await {
         return Err(lease_ended(api, claim, refused).await);
     }
     let deadline_at = instant::shown(api.engine().now_ms().saturating_add(ttr_ms));
@@ -388,7 +388,7 @@ async fn finish(
 ) -> Answered<StatusCode> {
     let (bytes, kind) = typed::read("result", json, base64.as_deref(), kind)?;
     let result = WorkResult { bytes, ..result };
-    let finished = api.desk().change(|engine| engine.finish(claim, result.clone(), kind)).await;
+    let finished = api.bridge().change(|engine| engine.finish(claim, result.clone(), kind)).await;
     match finished {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(refused) => Err(lease_ended(api, claim, refused).await),
@@ -406,7 +406,7 @@ pub(crate) async fn release(
     LeasePath(claim): LeasePath,
 ) -> Answered<StatusCode> {
     let command = Command::Release { claim, cause: Cause::Released };
-    match api.desk().change(|engine| engine.execute(&command)).await {
+    match api.bridge().change(|engine| engine.execute(&command)).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(refused) => Err(lease_ended(&api, claim, refused).await),
     }

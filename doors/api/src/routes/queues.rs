@@ -156,7 +156,7 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
         let queues: Vec<(Bytes, Queue)> = listed
             .iter()
             .take(limit)
-            .map(|queue| (queue.name.clone(), told(state, queue, now_ms)))
+            .map(|queue| (queue.name.clone(), numbers_of(state, queue, now_ms)))
             .collect();
         (queues, last)
     });
@@ -167,8 +167,8 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
     Ok(Json(Page { queues, next_cursor: last.map(|name| naming::to_base64(&name)) }))
 }
 
-fn told(state: &Core, queue: &QueueListing, now_ms: u64) -> Queue {
-    let (name, name_base64) = naming::told(&queue.name);
+fn numbers_of(state: &Core, queue: &QueueListing, now_ms: u64) -> Queue {
+    let (name, name_base64) = naming::text_or_base64(&queue.name);
     let count = |status: Status| queue.counts[status as usize];
     let next = (count(Status::Ready) > 0).then(|| state.ready_jobs(&queue.name, 0).next());
     Queue {
@@ -234,12 +234,12 @@ pub(super) async fn shown(api: &Api, name: &Bytes) -> Answered<Told> {
     let now_ms = api.engine().now_ms();
     let looked = api.engine().look(|state| {
         let settings = state.queue(name).map(|queue| Settings::of(queue.settings()));
-        let queue = listing.map(|listing| told(state, &listing, now_ms));
+        let queue = listing.map(|listing| numbers_of(state, &listing, now_ms));
         queue.map(|queue| (queue, settings.unwrap_or_default()))
     });
     // Behind everything that was looked at.
     let gate = api.engine().queue(name).1;
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     let (queue, settings) = looked.ok_or_else(no_queue)?;
     Ok(in_full(api, name, queue, settings))
 }
@@ -345,14 +345,14 @@ pub(crate) async fn drain(
         return Err(Problem::new(Code::OutOfRange, "wait_s is at most 300"));
     }
     let deadline = Instant::now() + Duration::from_secs(wait_s);
-    let (mut moves, mut stopping) = (api.desk().moves(), api.stopping());
+    let (mut moves, mut stopping) = (api.bridge().moves(), api.stopping());
     let _: Told = pause_now(&api, &name, asked.create).await?;
     loop {
         let (listing, gate) = api.engine().queue(&name);
         let leased = listing.map_or(0, |queue| queue.counts[Status::Leased as usize]);
         let is_over = Instant::now() >= deadline || *stopping.borrow();
         if leased == 0 || is_over {
-            api.desk().durable(gate).await;
+            api.bridge().durable(gate).await;
             return Ok(Json(Drained { drained: leased == 0, leased }));
         }
         let next_look = deadline.min(Instant::now() + DRAIN_LOOK);
@@ -365,7 +365,7 @@ pub(crate) async fn drain(
 }
 
 async fn change(api: &Api, name: &Bytes, change: impl Fn(&mut QueueSettings)) -> Answered<Told> {
-    api.desk().change(|engine| engine.change_queue(name, &change)).await?;
+    api.bridge().change(|engine| engine.change_queue(name, &change)).await?;
     changed(api, name).await
 }
 
@@ -375,7 +375,7 @@ async fn change_there(
     name: &Bytes,
     change: impl Fn(&mut QueueSettings),
 ) -> Answered<Told> {
-    let done = api.desk().change(|engine| engine.change_queue_there(name, &change)).await;
+    let done = api.bridge().change(|engine| engine.change_queue_there(name, &change)).await;
     done.map_err(|refused| match refused {
         Refused::Rejected(Rejection::NotFound, _) => no_queue(),
         other => other.into(),
@@ -390,7 +390,7 @@ pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<Told> {
         Err(problem) if problem.code == Code::QueueNotFound => {
             let listing =
                 QueueListing { name: name.clone(), counts: [0; Status::ALL.len()], paused: false };
-            let queue = api.engine().look(|state| told(state, &listing, 0));
+            let queue = api.engine().look(|state| numbers_of(state, &listing, 0));
             Ok(in_full(api, name, queue, Settings::default()))
         }
         other => other,
@@ -416,14 +416,14 @@ pub(crate) async fn purge(
 ) -> Answered<Json<Purged>> {
     // Only what is there now: with producers at work it would never end.
     let (_, gate) = api.engine().find(JobRef::Id(JobId(0)));
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     let most = api.engine().queue(&name).0.map_or(0, |queue| {
         queue.counts[Status::Ready as usize] + queue.counts[Status::Scheduled as usize]
     });
     let mut deleted = 0;
     while deleted < most {
-        let (count, gate) = api.desk().call(|engine| engine.empty_queue(&name)).await?;
-        api.desk().durable(gate).await;
+        let (count, gate) = api.bridge().call(|engine| engine.empty_queue(&name)).await?;
+        api.bridge().durable(gate).await;
         deleted += count;
         if count == 0 {
             break;

@@ -159,7 +159,7 @@ pub(crate) async fn show(
         api.engine().look(|state| state.queue(&name).map(|queue| Settings::of(queue.settings())));
     // Behind everything that was looked at.
     let (listing, gate) = api.engine().queue(&name);
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     listing.ok_or_else(no_queue)?;
     let settings = settings.unwrap_or_default();
     Ok(([(header::ETAG, settings.tag())], Json(settings)))
@@ -195,7 +195,7 @@ pub(crate) async fn set(
             replace(settings, &wanted);
         }
     };
-    api.desk().change(|engine| engine.change_queue_seen(&name, change)).await?;
+    api.bridge().change(|engine| engine.change_queue_seen(&name, change)).await?;
     if stale.load(Ordering::Relaxed) {
         let detail = match expected {
             Expected::Queue => "there is no such queue",

@@ -39,15 +39,16 @@ pub(crate) async fn wait(
         return Err(Problem::new(Code::OutOfRange, "wait_s is at most 300"));
     }
     let id = jobs::find(&api, which).await?;
-    let desk = api.desk();
+    let bridge = api.bridge();
     if asked.wait_s > 0 {
-        let caller = desk.caller();
+        let caller = bridge.caller();
         let wait_ms = asked.wait_s * 1000;
-        let waits = desk.take(|engine| engine.wait_for_result(&caller, id, wait_ms, false)).await?;
+        let waits =
+            bridge.take(|engine| engine.wait_for_result(&caller, id, wait_ms, false)).await?;
         if let Some(ticket) = waits {
-            let (_, gate) = desk.wait(caller, ticket).answered().await;
-            desk.durable(gate).await;
+            let (_, gate) = bridge.wait(caller, ticket).answered().await;
+            bridge.durable(gate).await;
         }
     }
-    jobs::told(&api, which).await
+    jobs::answer(&api, which).await
 }

@@ -86,7 +86,7 @@ impl Reason {
         (status = "4XX", description = "No such job")))]
 pub(crate) async fn why(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Json<Why>> {
     let (image, gate) = api.engine().job(which)?;
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     let image = image.ok_or_else(no_job)?;
     let status = image.status();
     let tries = api.engine().look(|state| state.tries_of(&image));

@@ -20,7 +20,7 @@ use crate::view::door_word;
 use crate::{instant, naming};
 
 /// Leased jobs looked at for one request.
-const HELD_MAX: usize = 20_000;
+const JOBS_MAX: usize = 20_000;
 /// Jobs of a stretch of the walk for them.
 const STRETCH_JOBS: usize = 128;
 /// Stretches of that walk.
@@ -64,12 +64,13 @@ pub(crate) struct Worker {
     /// So many of its requests wait for a job now.
     waiting: u32,
     /// The jobs it has.
-    jobs: Vec<Held>,
+    jobs: Vec<WorkerJob>,
 }
 
 /// A job a worker has.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Held {
+#[schema(as = Held)]
+pub(crate) struct WorkerJob {
     /// Its number.
     id: u64,
     /// Its queue, where the name is UTF-8.
@@ -141,7 +142,7 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
         let who = Who::new(worker.door, worker.holder, &worker.name);
         let jobs = held.remove(&who).map(|held| held.jobs).unwrap_or_default();
         if !jobs.is_empty() || !worker.is_gone(now_ms) {
-            workers.push(told(worker, jobs));
+            workers.push(shown(worker, jobs));
         }
     }
     // With more pages, whoever is left may be on one of them.
@@ -150,13 +151,13 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
         unseen.sort_by_key(|worker| worker.jobs.first().map(|job| job.id));
         workers.extend(unseen);
     }
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     Ok(Json(Page { workers, next_cursor: next.map(|next| next.to_string()), partial }))
 }
 
 struct Holding {
     lease: Lease,
-    jobs: Vec<Held>,
+    jobs: Vec<WorkerJob>,
 }
 
 /// All leased jobs by who has them, what must be durable before they are told, and whether there
@@ -167,7 +168,7 @@ async fn held(api: &Api) -> (HashMap<Who, Holding>, Gate, bool) {
         (HashMap::new(), Gate::OPEN, Some(JobId(0)));
     let mut count = 0;
     for _ in 0..STRETCHES_MAX {
-        let Some(start) = from.filter(|_| count < HELD_MAX) else { break };
+        let Some(start) = from.filter(|_| count < JOBS_MAX) else { break };
         let page = api.engine().scan(start, &filter, STRETCH_JOBS);
         gate = gate.max(page.gate);
         from = page.next;
@@ -186,9 +187,9 @@ async fn held(api: &Api) -> (HashMap<Who, Holding>, Gate, bool) {
     (by_who, gate, from.is_some())
 }
 
-fn job(image: &JobImage, lease: &Lease) -> Held {
-    let (queue, queue_base64) = naming::told(&image.queue);
-    Held {
+fn job(image: &JobImage, lease: &Lease) -> WorkerJob {
+    let (queue, queue_base64) = naming::text_or_base64(&image.queue);
+    WorkerJob {
         id: image.id,
         queue,
         queue_base64,
@@ -198,10 +199,10 @@ fn job(image: &JobImage, lease: &Lease) -> Held {
     }
 }
 
-fn told(worker: &WorkerView, jobs: Vec<Held>) -> Worker {
+fn shown(worker: &WorkerView, jobs: Vec<WorkerJob>) -> Worker {
     let (mut queues, mut queues_base64) = (Vec::new(), Vec::new());
     for queue in &worker.queues {
-        let (text, base64) = naming::told(queue);
+        let (text, base64) = naming::text_or_base64(queue);
         queues.extend(text);
         queues_base64.extend(base64);
     }

@@ -36,10 +36,10 @@ pub(crate) async fn put(
     let spec = serde_json::from_value::<ConstraintBody>(told)
         .map_err(|error| Problem::new(Code::BadField, error.to_string()))?
         .into_spec()?;
-    let put = door.desk().call(|engine| engine.put_constraint(&name, &spec, Expected::Any));
+    let put = door.bridge().call(|engine| engine.put_constraint(&name, &spec, Expected::Any));
     let put = put.await?;
     let (view, gate) = door.engine().constraint(&name);
-    door.desk().durable(put.gate.max(gate)).await;
+    door.bridge().durable(put.gate.max(gate)).await;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
     // It may have been removed again since.
     shown(&door, &wanted, status, &view.ok_or_else(no_constraint)?)
@@ -57,7 +57,7 @@ pub(crate) async fn show(
     wanted: Wanted,
 ) -> Answered<Response> {
     let (view, gate) = door.engine().constraint(&name);
-    door.desk().durable(gate).await;
+    door.bridge().durable(gate).await;
     shown(&door, &wanted, StatusCode::OK, &view.ok_or_else(no_constraint)?)
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn remove(
     State(door): State<LightJq>,
     NamePath(name): NamePath,
 ) -> Answered<StatusCode> {
-    door.desk().change(|engine| engine.remove_constraint(&name, Expected::Any)).await?;
+    door.bridge().change(|engine| engine.remove_constraint(&name, Expected::Any)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

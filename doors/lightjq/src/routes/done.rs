@@ -33,10 +33,10 @@ pub(crate) async fn done(
     // The lease itself says whose it is: so it can be ended also by a worker of an earlier run.
     let (claim, gate) = door.engine().claim_of(job, |lease| id.holds(lease));
     let now_ms = door.engine().now_ms();
-    door.roll().seen(id, now_ms);
+    door.registry().seen(id, now_ms);
     let Some(claim) = claim else {
         door.let_go(id, job);
-        door.desk().durable(gate).await;
+        door.bridge().durable(gate).await;
         return Err(not_held());
     };
     finish(&door, claim, work_result(done)).await?;
@@ -69,7 +69,8 @@ fn work_result(done: Done) -> WorkResult {
 }
 
 async fn finish(door: &LightJq, claim: Claim, result: WorkResult) -> Answered<()> {
-    let finished = door.desk().change(|engine| engine.finish(claim, result.clone(), Type::Msgpack));
+    let finished =
+        door.bridge().change(|engine| engine.finish(claim, result.clone(), Type::Msgpack));
     finished.await.map_err(|refused| match refused {
         Refused::Rejected(Rejection::NotHeld | Rejection::NotFound | Rejection::Finished, _) => {
             not_held()

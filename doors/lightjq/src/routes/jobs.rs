@@ -37,8 +37,8 @@ pub(crate) async fn submit(
     let job = new_job(wire::NewJob::decode(&body).map_err(malformed)?);
     // Before the job: whoever takes all names is to wait for this one already.
     door.shared().names.note(door.engine(), &job.submit.queue);
-    let (id, gate) = door.desk().call(|engine| engine.submit(job.clone())).await?;
-    door.desk().durable(gate).await;
+    let (id, gate) = door.bridge().call(|engine| engine.submit(job.clone())).await?;
+    door.bridge().durable(gate).await;
     let mut pack = Pack::new();
     pack.map(1).text("job_id").text(&id.to_string());
     let mut response = wanted.answer(StatusCode::CREATED, pack.into_bytes())?;
@@ -91,6 +91,6 @@ pub(crate) async fn delete(
     State(door): State<LightJq>,
     JobPath(id): JobPath,
 ) -> Answered<StatusCode> {
-    door.desk().change(|engine| engine.delete_waiting(JobRef::Id(id))).await?;
+    door.bridge().change(|engine| engine.delete_waiting(JobRef::Id(id))).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -8,12 +8,12 @@ use spindle_http::{Answered, Code, Problem};
 
 use crate::body::Wanted;
 use crate::door::LightJq;
-use crate::extract::{JobPath, Patience, Reads};
+use crate::extract::{JobPath, PollTimeout, Reads};
 use crate::routes::schema;
 
 /// A job as it stands once it is done, or failed for good.
 #[utoipa::path(get, path = "/job/{id}/polling", operation_id = "poll_job", tag = "pushers",
-    params(JobPath, Patience),
+    params(JobPath, PollTimeout),
     responses(
         (status = 200, description = "The job, which is over", body = schema::Job),
         (status = 408, description = "It is not over yet"),
@@ -23,7 +23,7 @@ pub(crate) async fn polling(
     JobPath(id): JobPath,
     reads: Reads,
     wanted: Wanted,
-    Patience(wait): Patience,
+    PollTimeout(wait): PollTimeout,
 ) -> Answered<Response> {
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     let until_ms = door.engine().now_ms().saturating_add(wait_ms);
@@ -33,14 +33,14 @@ pub(crate) async fn polling(
             return wanted.answer(StatusCode::OK, told.packed);
         }
         let left_ms = until_ms.saturating_sub(door.engine().now_ms());
-        let caller = door.desk().caller();
+        let caller = door.bridge().caller();
         let waiting =
-            door.desk().take(|engine| engine.wait_for_result(&caller, id, left_ms, false));
+            door.bridge().take(|engine| engine.wait_for_result(&caller, id, left_ms, false));
         // None: it has ended since it was looked at.
         let Some(ticket) = waiting.await? else { continue };
-        let (answer, gate) = door.desk().wait(caller, ticket).answered().await;
+        let (answer, gate) = door.bridge().wait(caller, ticket).answered().await;
         if matches!(answer, Answer::TimedOut) {
-            door.desk().durable(gate).await;
+            door.bridge().durable(gate).await;
             let detail = "the job is not over yet: ask again";
             return Err(Problem::new(Code::PollTimeout, detail));
         }

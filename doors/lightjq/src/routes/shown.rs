@@ -29,14 +29,14 @@ impl LightJq {
     /// A job, once all that is told of it is durable. A result that is told counts as read.
     pub(crate) async fn told(&self, id: JobId, reads: &Reads) -> Answered<Told> {
         let (read, gate) = self.look(id)?;
-        self.desk().durable(gate).await;
+        self.bridge().durable(gate).await;
         let (image, result) = read.ok_or_else(no_job)?;
         if let Some(keep_read_ms) =
             image.options().keep_read_ms.filter(|_| reads.0 && result.is_some())
         {
             let command = Command::ResultRead { id, keep_read_ms };
             // It may be gone by now, or be told again by somebody else: nothing is lost by that.
-            let _ = self.desk().call(|engine| engine.execute(&command)).await;
+            let _ = self.bridge().call(|engine| engine.execute(&command)).await;
         }
         let status = image.status();
         Ok(Told { status, packed: shown(&image, result).encode() })

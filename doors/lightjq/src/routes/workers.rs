@@ -6,13 +6,13 @@ use axum::body::Body as HttpBody;
 use axum::extract::{ConnectInfo, Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use spindle_http::{Answered, Code, HandedOut, Problem};
+use spindle_http::{Answered, Code, GuardedBody, Problem};
 use tokio::time::Instant;
 
 use crate::body::{Body, Wanted, malformed};
 use crate::door::LightJq;
-use crate::extract::{Caller, Patience, worker_id};
-use crate::roll::Profile;
+use crate::extract::{Caller, PollTimeout, worker_id};
+use crate::registry::Profile;
 use crate::routes::schema;
 use crate::take::no_worker;
 use crate::target::{Target, TargetError};
@@ -42,7 +42,7 @@ pub(crate) async fn register(
     let Registration { name, max_jobs, names, .. } = given;
     let profile = Profile { name, max_jobs, names, target: target.transpose()? };
     let now_ms = door.engine().now_ms();
-    let entered = door.roll().enter(id, profile, now_ms);
+    let entered = door.registry().enter(id, profile, now_ms);
     let Some(entered) = entered else {
         return Err(Problem::new(Code::TooMany, "there are as many workers as there may be"));
     };
@@ -82,14 +82,14 @@ fn target(door: &LightJq, url: &str, peer: Option<SocketAddr>) -> Answered<Targe
         (status = 204, description = "It is gone"),
         (status = "4XX", description = "There is no such worker")))]
 pub(crate) async fn leave(State(door): State<LightJq>, Caller(id): Caller) -> Answered<StatusCode> {
-    let lost = door.roll().remove(id).ok_or_else(no_worker)?;
+    let lost = door.registry().remove(id).ok_or_else(no_worker)?;
     door.give_up_all(lost).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// A job for a worker that has no server of its own. It has at most `max_jobs` at once.
 #[utoipa::path(get, path = "/worker/job", operation_id = "next_job", tag = "workers",
-    params(Caller, Patience),
+    params(Caller, PollTimeout),
     responses(
         (status = 200, description = "A job", body = schema::Order),
         (status = 204, description = "Nothing to do"),
@@ -98,13 +98,13 @@ pub(crate) async fn next_job(
     State(door): State<LightJq>,
     Caller(id): Caller,
     wanted: Wanted,
-    Patience(wait): Patience,
+    PollTimeout(wait): PollTimeout,
 ) -> Answered<Response> {
     let now_ms = door.engine().now_ms();
-    door.roll().seen(id, now_ms);
+    door.registry().seen(id, now_ms);
     let Some(taken) = door.take(id, Some(Instant::now() + wait)).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    let body = HandedOut::new(wanted.bytes(taken.order)?, taken.hand_out);
+    let body = GuardedBody::new(wanted.bytes(taken.order)?, taken.lease_guard);
     Ok(wanted.with(StatusCode::OK, HttpBody::new(body)))
 }
