@@ -47,25 +47,18 @@ impl Filter {
             meant.map(|status| queue.counts[status as usize]).sum()
         };
         if let Some(name) = &self.scan.queue {
-            let (listing, _) = api.engine().queues().get(name);
+            let listing = api.engine().queues().get(name);
+            let listing = listing.without_waiting("a count for people, as of a moment ago");
             return Total { jobs: listing.as_ref().map_or(0, of), is_all: true };
         }
-        let (mut jobs, mut after) = (0, None);
+        let (mut jobs, mut after) = (0, None::<bytes::Bytes>);
         for _ in 0..STEPS_MAX {
-            let from: bytes::Bytes = after.clone().unwrap_or_default();
-            let (step, last, count) = api.engine().inspect(|state| {
-                let (mut count, mut looked_at, mut last) = (0, 0, None);
-                for queue in state.queues_from(&from, after.is_some()).take(STEP_QUEUES) {
-                    (count, looked_at) = (count + of(&queue), looked_at + 1);
-                    last = Some(queue.name);
-                }
-                (looked_at, last, count)
-            });
-            jobs += count;
-            after = last;
-            if step < STEP_QUEUES {
+            let step = api.engine().queues().page(after.as_deref(), STEP_QUEUES);
+            jobs += step.iter().map(of).sum::<usize>();
+            if step.len() < STEP_QUEUES {
                 return Total { jobs, is_all: true };
             }
+            after = step.into_iter().next_back().map(|queue| queue.name);
             yield_now().await;
         }
         Total { jobs, is_all: false }

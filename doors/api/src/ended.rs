@@ -107,18 +107,17 @@ impl LeaseEnd {
 pub(crate) async fn lease_ended(api: &Api, claim: Claim, refused: Refused) -> Problem {
     let is_over = matches!(
         refused,
-        Refused::Rejected(Rejection::NotHeld | Rejection::Finished | Rejection::NotFound, _)
+        Refused::Rejected(Rejection::NotHeld | Rejection::Finished | Rejection::NotFound)
     );
     let Claim::Token { id, attempt, .. } = claim else { return refused.into() };
     if !is_over {
         return refused.into();
     }
-    let (image, gate) = match api.engine().jobs().get(JobRef::Id(id)) {
-        Ok(read) => read,
+    let image = match api.engine().jobs().get(JobRef::Id(id)) {
+        Ok(image) => image,
         Err(error) => return error.into(),
     };
-    api.bridge().durable(gate).await;
-    match image {
+    match api.bridge().durable(image).await {
         Some(image) => {
             let end = LeaseEnd::of(&image, attempt);
             Problem::new(Code::LeaseNotLive, end.detail()).with("reason", end.word())

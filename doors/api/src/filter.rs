@@ -10,7 +10,7 @@ use serde::Deserialize;
 use spindle_core::job::{Key, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
-use spindle_engine::{Engine, FetchError, Gate, JobRef, ScannedJob};
+use spindle_engine::{Engine, FetchError, Gated, JobRef, ScannedJob};
 use spindle_http::{Answered, Code, Problem};
 use tokio::task::{spawn_blocking, yield_now};
 use utoipa::{IntoParams, ToSchema};
@@ -114,7 +114,8 @@ impl JobFilter {
         }
         let queue = queue.or(coded);
         for key in self.keys(queue.as_deref())? {
-            let found = api.engine().inspect(|state| state.job_by_key(&key).map(|job| job.id()));
+            let found = api.engine().jobs().find_by_key(&key);
+            let found = found.without_waiting("a bound for a walk, whose pages have their own gates");
             let id = found.unwrap_or(JobId(0));
             from = from.max(id);
             until = until.min(JobId(id.0 + 1));
@@ -211,7 +212,8 @@ pub(crate) struct Walk {
     order: Order,
     /// The number it goes on from, up; the one it goes on below, down. None at its end.
     at: Option<JobId>,
-    gate: Gate,
+    /// What was found so far waits for this.
+    read: Gated<()>,
     stretches: usize,
     reads: usize,
     text_reads: usize,
@@ -229,7 +231,7 @@ impl Walk {
             filter,
             order,
             at: None,
-            gate: Gate::OPEN,
+            read: Gated::open(()),
             stretches: 0,
             reads: 0,
             text_reads: 0,
@@ -260,9 +262,9 @@ impl Walk {
         self.at
     }
 
-    /// What must be durable before what was found is told.
-    pub fn gate(&self) -> Gate {
-        self.gate
+    /// An answer made of what was found.
+    pub fn answer<T>(&self, value: T) -> Gated<T> {
+        self.read.map(|()| value)
     }
 
     /// All jobs it finds have numbers below this.
@@ -292,7 +294,7 @@ impl Walk {
             Order::Asc => engine.jobs().scan(at, &self.filter.scan, wanted),
             Order::Desc => engine.jobs().scan_back(at, &self.filter.scan, wanted),
         };
-        self.gate = self.gate.max(page.gate);
+        let page = self.read.absorb(page);
         self.go_on(page.next);
         let mut images = Vec::new();
         for scanned in page.found {
@@ -376,7 +378,7 @@ fn has_text(engine: &Engine, image: &JobImage, text: &Finder<'_>) -> bool {
 
 fn finished(engine: &Engine, id: JobId) -> Answered<Option<JobImage>> {
     match engine.jobs().get(JobRef::Id(id)) {
-        Ok((image, _)) => Ok(image),
+        Ok(image) => Ok(image.without_waiting("the page it is on waits for it")),
         Err(FetchError::Moved) => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -1,57 +1,39 @@
 //! Reading a job with its bytes.
 
 use spindle_core::{JobId, JobImage};
-use spindle_engine::{FetchError, Gate, JobRef};
+use spindle_engine::{FetchError, Gated, JobRef};
 
 use crate::api::Api;
 use crate::view::{Bodies, Job};
 use spindle_http::{Answered, no_job};
 
-/// Bytes may be carried to newer records while they are read: then the job is looked up again.
-const TRIES: usize = 8;
-
-/// A job in full, once all that is told of it is durable.
+/// A job in full, once all that is shown of it is durable.
 pub(crate) async fn job(api: &Api, which: JobRef) -> Answered<(u32, Job)> {
-    let (read, gate) = look(api, which)?;
-    api.bridge().durable(gate).await;
-    let (image, bodies) = read.ok_or_else(no_job)?;
+    let image = api.engine().jobs().get(which)?;
+    let image = api.bridge().durable(image).await.ok_or_else(no_job)?;
+    let bodies = api.bridge().durable(bodies(api, &image)?).await;
     let job = Job::new(api.engine(), &image, bodies, &api.options().host);
     Ok((image.revision, job))
 }
 
-type Read = (JobImage, Bodies);
-
-fn look(api: &Api, which: JobRef) -> Answered<(Option<Read>, Gate)> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let (image, gate) = api.engine().jobs().get(which)?;
-        let Some(image) = image else { return Ok((None, gate)) };
-        match bodies(api, &image) {
-            Ok(bodies) => return Ok((Some((image, bodies)), gate)),
-            Err(FetchError::Moved) if tries < TRIES => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-fn bodies(api: &Api, image: &JobImage) -> Result<Bodies, FetchError> {
-    let engine = api.engine();
+fn bodies(api: &Api, image: &JobImage) -> Result<Gated<Bodies>, FetchError> {
+    let jobs = api.engine().jobs();
     let mut bodies = Bodies::default();
     match &image.payload {
         None => bodies.payload_damaged = true,
-        Some(place) => match engine.jobs().payload(JobId(image.id), place) {
-            Ok(bytes) => bodies.payload = Some(bytes),
-            Err(FetchError::Damaged(_)) => {
-                // The engine has just ended the job for it.
-                drop(engine.turn());
-                bodies.payload_damaged = true;
+        Some(place) => {
+            // The engine ends a job whose payload is damaged.
+            let _turn = api.engine().turn();
+            match jobs.payload(JobId(image.id), place) {
+                Ok(bytes) => bodies.payload = Some(bytes),
+                Err(FetchError::Damaged(_)) => bodies.payload_damaged = true,
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
-        },
+        }
     }
-    if let Some(place) = image.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref()) {
-        bodies.result = Some(engine.jobs().bytes(place)?);
-    }
-    Ok(bodies)
+    let has_result = image.outcome.as_ref().is_some_and(|outcome| outcome.bytes.is_some());
+    Ok(jobs.result(image)?.map(|result| {
+        bodies.result = Some(result).filter(|_| has_result);
+        bodies
+    }))
 }

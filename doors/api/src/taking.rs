@@ -1,8 +1,10 @@
 //! Taking jobs in: one, or many at once, with the keys that make a submit safe to send twice.
 
+use std::collections::VecDeque;
+
 use spindle_core::job::Key;
 use spindle_core::{JobId, Rejection};
-use spindle_engine::{Gate, JobRef, NewJob, Refused};
+use spindle_engine::{Gated, JobRef, NewJob, Refused};
 use spindle_http::{Answered, Code, Problem};
 
 use crate::api::Api;
@@ -39,35 +41,59 @@ impl Wanted {
         Ok(Wanted { job, once, mode })
     }
 
+    /// The job to submit, and what is needed when its key turns out to be taken.
+    fn split(self) -> (NewJob, Claim) {
+        let Wanted { job, once, mode } = self;
+        let again = (!job.submit.keys.is_empty()).then(|| job.clone());
+        (job, Claim { again, once, mode })
+    }
+
     /// Takes one job. The answer is durable.
-    pub async fn take(&self, api: &Api) -> Answered<Taken> {
+    pub async fn take(self, api: &Api) -> Answered<Taken> {
+        let mut wanted = self;
         for _ in 0..TRIES {
-            let submitted = api.bridge().call(|engine| engine.jobs().submit(self.job.clone())).await;
-            if let Some((taken, gate)) = self.settle(api, submitted)? {
-                api.bridge().durable(gate).await;
-                return Ok(taken);
+            let (job, claim) = wanted.split();
+            let submitted = api.bridge().change(|engine| engine.jobs().submit(job)).await;
+            match claim.settle(api, submitted).await? {
+                Settled::Taken(taken) => return Ok(taken),
+                Settled::Free(again) => wanted = again,
             }
         }
         Err(Problem::new(Code::Busy, "the key changes hands too fast"))
     }
+}
 
-    /// What a submit comes to: taken, or the job that is the answer instead. None: that one went
-    /// meanwhile.
-    fn settle(
-        &self,
-        api: &Api,
-        submitted: Result<(JobId, Gate), Refused>,
-    ) -> Answered<Option<(Taken, Gate)>> {
+/// A key that a submit asks for.
+struct Claim {
+    /// The submit once more, if it has a key.
+    again: Option<NewJob>,
+    once: Option<[Key; 2]>,
+    mode: UniqueMode,
+}
+
+/// What a submit comes to.
+enum Settled {
+    /// It is taken, or another job is the answer instead.
+    Taken(Taken),
+    /// The job that had the key went meanwhile: it is to be submitted again.
+    Free(Wanted),
+}
+
+impl Claim {
+    async fn settle(self, api: &Api, submitted: Result<JobId, Refused>) -> Answered<Settled> {
         let refused = match submitted {
-            Ok((id, gate)) => return Ok(Some((Taken { id, existing: false }, gate))),
+            Ok(id) => return Ok(Settled::Taken(Taken { id, existing: false })),
             Err(refused) => refused,
         };
-        let Refused::Rejected(Rejection::KeyTaken(other), _) = refused else {
+        let (Refused::Rejected(Rejection::KeyTaken(other)), Some(job)) = (&refused, self.again)
+        else {
             return Err(refused.into());
         };
-        let (image, gate) = api.engine().jobs().get(JobRef::Id(other))?;
-        let Some(image) = image else { return Ok(None) };
-        let existing = Ok(Some((Taken { id: other, existing: true }, gate)));
+        let image = api.engine().jobs().get(JobRef::Id(*other))?;
+        let Some(image) = api.bridge().durable(image).await else {
+            return Ok(Settled::Free(Wanted { job, once: self.once, mode: self.mode }));
+        };
+        let existing = Ok(Settled::Taken(Taken { id: *other, existing: true }));
         match self.once.as_ref().and_then(|once| keys::is_same(&image, once)) {
             Some(true) => existing,
             Some(false) => {
@@ -89,33 +115,31 @@ impl Wanted {
 
 /// Takes jobs in their order, each for itself: an answer for each of them, all durable, after one
 /// wait for the disk.
-pub(crate) async fn take_many(api: &Api, wanted: &[Wanted]) -> Vec<Answered<Taken>> {
-    let mut taken = Vec::with_capacity(wanted.len());
-    let mut newest = Gate::OPEN;
-    let mut jobs: Vec<NewJob> = wanted.iter().map(|wanted| wanted.job.clone()).collect();
-    while taken.len() < wanted.len() {
-        let called = api.bridge().call(|engine| engine.submit_many(&jobs)).await;
-        let told = match called {
-            Ok(told) => told,
-            // Not even for the next one: the rest is told so.
-            Err(refused) => jobs.iter().map(|_| Err(refused.clone())).collect(),
-        };
-        jobs.drain(..told.len());
-        for submitted in told {
-            let wanted = &wanted[taken.len()];
-            if let Ok((_, gate)) | Err(Refused::Rejected(_, gate)) = &submitted {
-                newest = newest.max(*gate);
-            }
-            taken.push(match wanted.settle(api, submitted) {
-                Ok(Some((taken, gate))) => {
-                    newest = newest.max(gate);
-                    Ok(taken)
-                }
-                Ok(None) => wanted.take(api).await,
-                Err(problem) => Err(problem),
-            });
+pub(crate) async fn take_many(api: &Api, wanted: Vec<Wanted>) -> Vec<Answered<Taken>> {
+    let (mut jobs, claims): (VecDeque<NewJob>, Vec<Claim>) =
+        wanted.into_iter().map(Wanted::split).unzip();
+    let mut answers = Gated::open(());
+    let mut submitted = Vec::with_capacity(claims.len());
+    while !jobs.is_empty() {
+        if let Err(busy) = api.bridge().room().await {
+            // Not even for the next one: that is the answer for the rest.
+            submitted.extend(jobs.drain(..).map(|_| Err(busy.clone())));
+            break;
         }
+        let turn = api.engine().turn();
+        let taken = api.engine().jobs().submit_batch(&mut jobs);
+        submitted.extend(taken.into_iter().map(|answer| answers.absorb(answer)));
+        tokio::task::yield_now().await;
+        drop(turn);
     }
-    api.bridge().durable(newest).await;
+    api.bridge().durable(answers).await;
+    let mut taken = Vec::with_capacity(claims.len());
+    for (claim, submitted) in claims.into_iter().zip(submitted) {
+        taken.push(match claim.settle(api, submitted).await {
+            Ok(Settled::Taken(taken)) => Ok(taken),
+            Ok(Settled::Free(wanted)) => wanted.take(api).await,
+            Err(problem) => Err(problem),
+        });
+    }
     taken
 }

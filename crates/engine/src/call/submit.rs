@@ -1,5 +1,7 @@
 //! Submitting jobs, alone and many at once.
 
+use std::collections::VecDeque;
+
 use spindle_core::command::Submit;
 use spindle_core::{Command, JobId, Status};
 
@@ -13,6 +15,8 @@ use crate::wait::{Caller, WaitFor};
 
 /// Jobs taken in one hold of the lock: as long as a few dozen single calls would hold it together.
 const JOBS_PER_HOLD: usize = 32;
+/// Their payloads are no longer than this together, but for the last one.
+const BYTES_PER_HOLD: usize = 1 << 20;
 
 /// A job to submit. As [`Submit`], with its payload still in hand.
 #[derive(Clone, Debug)]
@@ -41,22 +45,16 @@ impl Jobs<'_> {
         inner.submit(self.0, job)
     }
 
-    /// Submits jobs in their order, each as [`Jobs::submit`] does: one that is refused does not keep
-    /// the others out. Answers for as many of the first ones as there is room for in the log, at
-    /// least for one.
-    pub fn submit_batch(&self, jobs: Vec<NewJob>) -> Vec<Gated<Result<JobId, Refused>>> {
+    /// Submits the first jobs of a queue in their order, each as [`Jobs::submit`] does: one that is
+    /// refused does not keep the others out. Takes as many as there is room for in the log, at least
+    /// one.
+    pub fn submit_batch(&self, jobs: &mut VecDeque<NewJob>) -> Vec<Gated<Result<JobId, Refused>>> {
         let mut answers = Vec::with_capacity(jobs.len());
-        let mut jobs = jobs.into_iter().peekable();
-        while jobs.peek().is_some() && (answers.is_empty() || self.0.has_room()) {
+        while !jobs.is_empty() && (answers.is_empty() || self.0.has_room()) {
             let mut part: Vec<NewJob> =
-                jobs.by_ref().take(JOBS_PER_HOLD).map(NewJob::with_checksum).collect();
+                jobs.drain(..part_of(jobs)).map(NewJob::with_checksum).collect();
             let mut inner = self.0.enter_all_matched(&mut part);
-            for job in part {
-                if !answers.is_empty() && !self.0.has_room() {
-                    return answers;
-                }
-                answers.push(inner.submit(self.0, job));
-            }
+            answers.extend(part.into_iter().map(|job| inner.submit(self.0, job)));
         }
         answers
     }
@@ -84,6 +82,17 @@ impl Jobs<'_> {
             Ok(ticket)
         })
     }
+}
+
+/// How many of the first jobs go into one hold of the lock: at least one.
+fn part_of(jobs: &VecDeque<NewJob>) -> usize {
+    let mut bytes = 0;
+    let fitting = jobs.iter().take(JOBS_PER_HOLD).take_while(|job| {
+        let fits = bytes < BYTES_PER_HOLD;
+        bytes += job.payload.len();
+        fits
+    });
+    fitting.count()
 }
 
 impl Inner {

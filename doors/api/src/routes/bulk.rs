@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use spindle_core::command::{Command, Edit};
 use spindle_core::job::Cause;
 use spindle_core::{JobId, Status};
-use spindle_engine::{Engine, Gate, JobRef, Refused, RetryError};
+use spindle_engine::{Engine, Gated, JobRef, RetryError};
 use spindle_http::{Answered, Code, Problem, whole_or_null};
 use utoipa::ToSchema;
 
@@ -118,34 +118,38 @@ pub(crate) async fn bulk(
         next_cursor: None,
     };
     let started = Instant::now();
-    let mut gate = Gate::OPEN;
+    let mut done = Gated::open(());
     while walk.next().is_some() && !walk.is_spent() && started.elapsed() < TIME_MAX {
         let images = walk.stretch(&api, STRETCH_JOBS).await?;
         answer.matched += images.len();
+        let mut turn = api.engine().turn();
         for image in &images {
-            let done = match may(value.action, image.status()) {
+            let acted = match may(value.action, image.status()) {
                 Err(code) => Err(Problem::new(code, "")),
-                Ok(()) if value.dry_run => Ok(Gate::OPEN),
-                Ok(()) => act(&api, JobId(image.id), value.action, &edit).await,
-            };
-            match done {
-                Ok(own) => {
-                    gate = gate.max(own);
-                    answer.changed += 1;
+                Ok(()) if value.dry_run => Ok(()),
+                Ok(()) => {
+                    if !api.engine().has_room() {
+                        drop(turn);
+                        api.bridge().room().await?;
+                        turn = api.engine().turn();
+                    }
+                    let id = JobId(image.id);
+                    let acted = act(api.engine(), id, value.action, &edit);
+                    done.absorb(acted).map_err(Problem::from)
                 }
+            };
+            match acted {
+                Ok(()) => answer.changed += 1,
                 Err(problem) if problem.code.status().is_client_error() => {
                     *answer.refused.entry(problem.code.as_str()).or_default() += 1;
                 }
                 // Not for this job's sake: what is done so far is told by the next request's count.
-                Err(problem) => {
-                    drop(api.engine().turn());
-                    return Err(problem);
-                }
+                Err(problem) => return Err(problem),
             }
         }
-        drop(api.engine().turn());
+        drop(turn);
     }
-    api.bridge().durable(gate.max(walk.gate())).await;
+    api.bridge().durable(done.and_then(|()| walk.answer(()))).await;
     answer.next_cursor = walk.next().map(|next| format!("{}-{}", next.0, walk.until().0));
     Ok(Json(answer))
 }
@@ -186,34 +190,17 @@ fn may(action: Action, status: Status) -> Result<(), Code> {
     }
 }
 
-/// Acts on one job. Calls of a stretch go to the log together: whoever makes them nudges the engine
-/// at its end.
-async fn act(api: &Api, id: JobId, action: Action, edit: &Edit) -> Answered<Gate> {
-    match call(api.engine(), id, action, edit) {
-        Err(RetryError::Refused(Refused::Busy)) => {}
-        other => return other.map_err(Problem::from),
-    }
-    let waited = api.bridge().call(|engine| match call(engine, id, action, edit) {
-        Err(RetryError::Refused(refused)) => Err(refused),
-        other => Ok(other),
-    });
-    Ok(waited.await??)
-}
-
-fn call(engine: &Engine, id: JobId, action: Action, edit: &Edit) -> Result<Gate, RetryError> {
-    let parked = match action {
+/// Acts on one job, within a turn of the caller's.
+fn act(engine: &Engine, id: JobId, action: Action, edit: &Edit) -> Gated<Result<(), RetryError>> {
+    let command = match action {
         Action::Retry => return engine.jobs().retry(JobRef::Id(id), None),
-        Action::Delete => {
-            let command = Command::Delete { id, cause: Cause::Deleted };
-            return Ok(engine.jobs().execute(&command)?);
-        }
-        Action::Cancel => return Ok(engine.jobs().execute(&Command::Cancel { id })?),
-        Action::Park => Some(true),
-        Action::Release => Some(false),
-        Action::Edit => None,
+        Action::Delete => Command::Delete { id, cause: Cause::Deleted },
+        Action::Cancel => Command::Cancel { id },
+        Action::Park => Command::Edit(Box::new(Edit { id, parked: Some(true), ..edit.clone() })),
+        Action::Release => Command::Edit(Box::new(Edit { id, parked: Some(false), ..edit.clone() })),
+        Action::Edit => Command::Edit(Box::new(Edit { id, ..edit.clone() })),
     };
-    let edit = Edit { id, parked, ..edit.clone() };
-    Ok(engine.jobs().execute(&Command::Edit(Box::new(edit)))?)
+    engine.jobs().execute(&command).map(|done| done.map_err(RetryError::from))
 }
 
 fn read_cursor(text: &str) -> Answered<(JobId, JobId)> {

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use spindle_core::{Rejection, State as Core, Status};
-use spindle_engine::{BucketLine, ConstraintView, Expected, HeldBack, Refused, held_back};
+use spindle_engine::{BucketLine, ConstraintView, Expected, HeldBack, Refused};
 use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Problem};
 use utoipa::{IntoParams, ToSchema};
 
@@ -89,12 +89,9 @@ impl HeldBy {
     }
 
     /// What holds a job back that might start.
-    pub fn all(state: &Core, image: &spindle_core::JobImage, now_ms: u64) -> Vec<HeldBy> {
+    pub fn all(image: &spindle_core::JobImage, held_back: Vec<HeldBack>) -> Vec<HeldBy> {
         let waits = matches!(image.status(), Status::Ready | Status::Scheduled | Status::Parked);
-        if !waits {
-            return Vec::new();
-        }
-        held_back(state, image, now_ms).into_iter().map(HeldBy::of).collect()
+        if waits { held_back.into_iter().map(HeldBy::of).collect() } else { Vec::new() }
     }
 }
 
@@ -162,8 +159,8 @@ pub(crate) async fn list(
     Args(paging): Args<Paging>,
 ) -> Answered<Json<Constraints>> {
     let limit = checked(paging.limit)?;
-    let (mut views, gate) = api.engine().constraints().list(paging.cursor.as_deref(), limit + 1);
-    api.bridge().durable(gate).await;
+    let views = api.engine().constraints().list(paging.cursor.as_deref(), limit + 1);
+    let mut views = api.bridge().durable(views).await;
     let more = views.len() > limit;
     views.truncate(limit);
     let next_cursor = views.last().filter(|_| more).map(|view| view.name.clone());
@@ -199,9 +196,8 @@ pub(crate) async fn show(
 }
 
 async fn shown(api: &Api, name: &str, status: StatusCode) -> Answered<Response> {
-    let (view, gate) = api.engine().constraints().get(name);
-    api.bridge().durable(gate).await;
-    let view = view.ok_or_else(no_constraint)?;
+    let view = api.engine().constraints().get(name);
+    let view = api.bridge().durable(view).await.ok_or_else(no_constraint)?;
     let tag = format!("\"{}\"", view.revision);
     let tag = HeaderValue::try_from(tag).expect("digits in quotes");
     Ok((status, [(header::ETAG, tag)], Json(in_full(api, &view))).into_response())
@@ -236,10 +232,9 @@ pub(crate) async fn put(
     if !(1..=255).contains(&name.len()) {
         return Err(Problem::new(Code::OutOfRange, "a constraint's name is 1 to 255 bytes"));
     }
-    let expected = expected(&api, &name, &headers)?;
-    let put = api.bridge().call(|engine| engine.constraints().put(&name, &spec, expected)).await;
+    let expected = expected(&api, &name, &headers).await?;
+    let put = api.bridge().change(|engine| engine.constraints().put(&name, &spec, expected)).await;
     let put = put.map_err(refused)?;
-    api.bridge().durable(put.gate).await;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
     shown(&api, &name, status).await
 }
@@ -260,22 +255,22 @@ pub(crate) async fn remove(
     ConstraintPath(name): ConstraintPath,
     headers: HeaderMap,
 ) -> Answered<StatusCode> {
-    let expected = expected(&api, &name, &headers)?;
+    let expected = expected(&api, &name, &headers).await?;
     let removed = api.bridge().change(|engine| engine.constraints().remove(&name, expected)).await;
     removed.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// What the request says must be there.
-fn expected(api: &Api, name: &str, headers: &HeaderMap) -> Answered<Expected> {
+async fn expected(api: &Api, name: &str, headers: &HeaderMap) -> Answered<Expected> {
     match (if_match(headers)?, if_none_match(headers)?) {
         (None, false) => Ok(Expected::Any),
         (None, true) => Ok(Expected::Nothing),
         // There cannot be one, and none.
         (Some(_), true) => Err(changed()),
         (Some("*"), false) => {
-            let there = api.engine().constraints().get(name).0.map(|view| view.revision);
-            there.map(Expected::Revision).ok_or_else(changed)
+            let there = api.bridge().durable(api.engine().constraints().get(name)).await;
+            there.map(|view| Expected::Revision(view.revision)).ok_or_else(changed)
         }
         (Some(tag), false) => {
             let digits = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
@@ -294,8 +289,8 @@ fn changed() -> Problem {
 
 fn refused(refused: Refused) -> Problem {
     match refused {
-        Refused::Rejected(Rejection::Stale, _) => changed(),
-        Refused::Rejected(Rejection::NoConstraint, _) => no_constraint(),
+        Refused::Rejected(Rejection::Stale) => changed(),
+        Refused::Rejected(Rejection::NoConstraint) => no_constraint(),
         other => other.into(),
     }
 }
@@ -314,9 +309,8 @@ pub(crate) async fn buckets(
 ) -> Answered<Json<Buckets>> {
     let limit = checked(paging.limit)?;
     let from = paging.cursor.as_deref().map(read_cursor).transpose()?.unwrap_or(0);
-    let (view, gate) = api.engine().constraints().get(&name);
-    api.bridge().durable(gate).await;
-    view.ok_or_else(no_constraint)?;
+    let view = api.engine().constraints().get(&name);
+    api.bridge().durable(view).await.ok_or_else(no_constraint)?;
     let (lines, next) = api.engine().constraints().buckets(&name, from, limit);
     let buckets = lines.into_iter().map(Bucket::of).collect();
     Ok(Json(Buckets { buckets, next_cursor: next.map(cursor) }))

@@ -99,14 +99,9 @@ async fn change(api: &Api, which: JobRef, headers: &HeaderMap, edit: Edit) -> An
 }
 
 pub(super) async fn find(api: &Api, which: JobRef) -> Answered<JobId> {
-    let (found, gate) = api.engine().jobs().find(which);
-    match found {
-        Some((id, _)) => Ok(id),
-        None => {
-            api.bridge().durable(gate).await;
-            Err(no_job())
-        }
-    }
+    let found = api.engine().jobs().find(which);
+    let found = api.bridge().durable(found).await;
+    found.map(|(id, _)| id).ok_or_else(no_job)
 }
 
 /// Delete a job, whatever its status. A worker that has it finds its lease gone.
@@ -164,17 +159,14 @@ pub(crate) async fn retry(
     let keeps = body.payload.is_none() && body.payload_base64.is_none();
     let base64 = body.payload_base64.as_deref();
     let payload = typed::read("payload", body.payload, base64, body.payload_type)?;
-    let payload = (!keeps).then_some(payload);
+    let payload = (!keeps).then(|| Payload::new(payload.0, payload.1));
     let id = find(&api, which).await?;
-    let retried = api
-        .bridge()
-        .call(|engine| match engine.jobs().retry(JobRef::Id(id), payload.clone()) {
-            Ok(gate) => Ok(Ok(gate)),
-            Err(RetryError::Refused(refused)) => Err(refused),
-            Err(RetryError::Fetch(error)) => Ok(Err(error)),
-        })
-        .await?;
-    api.bridge().durable(retried?).await;
+    api.bridge().room().await?;
+    let retried = {
+        let _turn = api.engine().turn();
+        api.engine().jobs().retry(JobRef::Id(id), payload)
+    };
+    api.bridge().durable(retried).await?;
     answer(&api, JobRef::Id(id)).await
 }
 

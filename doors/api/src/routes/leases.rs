@@ -116,19 +116,13 @@ pub(crate) async fn lease(
     let until_ms = api.engine().now_ms().saturating_add(wait_ms);
     loop {
         let left_ms = until_ms.saturating_sub(api.engine().now_ms());
-        let (leased, gate) = lease_once(&api, &wanted, left_ms).await?;
-        let Some((job, lease_guard)) = leased else {
-            api.bridge().durable(gate).await;
+        let leased = api.bridge().lease(wanted.clone(), left_ms).await;
+        let Some((job, lease_guard)) = api.bridge().durable(leased).await? else {
             return Ok(StatusCode::NO_CONTENT.into_response());
         };
-        match api.engine().leases().payload(&job) {
-            Ok(payload) => {
-                api.bridge().durable(gate).await;
-                return Ok(handed_out(&api, &job, payload, lease_guard));
-            }
-            // The engine has ended the job, or it went: the next one.
-            Err(FetchError::Damaged(_) | FetchError::Moved) => api.engine().end_turn(),
-            Err(error) => return Err(error.into()),
+        let _turn = api.engine().turn();
+        if let Some(payload) = api.engine().leases().payload(&job) {
+            return Ok(handed_out(&api, &job, payload, lease_guard));
         }
     }
 }
@@ -165,26 +159,6 @@ fn lease_of(body: LeaseBody) -> Answered<Lease> {
         worker: Bytes::from(body.worker),
         payload_bytes_max: u32::MAX,
     })
-}
-
-type Got = (Option<(LeasedJob, LeaseGuard)>, Gate);
-
-/// A job, with what takes it back if it never reaches the worker; and what must be durable before
-/// either answer.
-async fn lease_once(api: &Api, wanted: &Lease, wait_ms: u64) -> Answered<Got> {
-    let bridge = api.bridge();
-    let caller = bridge.caller();
-    let reply = bridge.take(|engine| engine.leases().take(&caller, wanted.clone(), wait_ms)).await?;
-    let (job, gate) = match reply {
-        LeaseReply::Leased(job, gate) => (*job, gate),
-        LeaseReply::Nothing(gate) => return Ok((None, gate)),
-        LeaseReply::Waiting(ticket) => match bridge.wait(caller, ticket).answered().await {
-            (Answer::Leased(job), gate) => (*job, gate),
-            (_, gate) => return Ok((None, gate)),
-        },
-    };
-    let lease_guard = bridge.lease_guard(LeaseRef { job: job.id, attempt: job.attempt });
-    Ok((Some((job, lease_guard)), gate))
 }
 
 fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, lease_guard: LeaseGuard) -> Response {
@@ -251,8 +225,8 @@ async fn extended(api: &Api, claim: Claim, body: ExtendBody) -> Answered<Json<Ex
         let detail = format!("ttr_ms is 1 to {EXTEND_MS_MAX}");
         return Err(Problem::new(Code::OutOfRange, detail));
     }
-    let command = Command::Extend(Extend { claim, ttr_ms });
-    if let Err(refused) = api.bridge().change(|engine| engine.jobs().execute(&command)).await {
+    let extend = Extend { claim, ttr_ms };
+    if let Err(refused) = api.bridge().change(|engine| engine.leases().extend(extend)).await {
         return Err(lease_ended(api, claim, refused).await);
     }
     let deadline_at = instant::shown(api.engine().now_ms().saturating_add(ttr_ms));
@@ -387,8 +361,8 @@ async fn finish(
     (json, base64, kind): Given,
 ) -> Answered<StatusCode> {
     let (bytes, kind) = typed::read("result", json, base64.as_deref(), kind)?;
-    let result = WorkResult { bytes, ..result };
-    let finished = api.bridge().change(|engine| engine.leases().finish(claim, result.clone(), kind)).await;
+    let result = WorkResult { result: Payload::new(bytes, kind), ..result };
+    let finished = api.bridge().change(|engine| engine.leases().finish(claim, result)).await;
     match finished {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(refused) => Err(lease_ended(api, claim, refused).await),
@@ -405,8 +379,7 @@ pub(crate) async fn release(
     State(api): State<Api>,
     LeasePath(claim): LeasePath,
 ) -> Answered<StatusCode> {
-    let command = Command::Release { claim, cause: Cause::Released };
-    match api.bridge().change(|engine| engine.jobs().execute(&command)).await {
+    match api.bridge().change(|engine| engine.leases().release(claim, Cause::Released)).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(refused) => Err(lease_ended(&api, claim, refused).await),
     }

@@ -117,7 +117,7 @@ pub(crate) async fn list(State(api): State<Api>, asked: Asked) -> Answered<Json<
         let images = walk.stretch(&api, limit - jobs.len()).await?;
         jobs.extend(shown(&api, images, preview).await?);
     }
-    api.bridge().durable(walk.gate()).await;
+    api.bridge().durable(walk.answer(())).await;
     let partial = jobs.len() < limit && walk.next().is_some();
     let next_cursor = walk.next().map(|next| next.0.to_string());
     let (total, total_is_at_least) = match counted {

@@ -146,35 +146,27 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
         return Err(Problem::new(Code::OutOfRange, "limit is 1 to 512"));
     }
     let after = asked.cursor.map(|text| naming::from_base64("cursor", &text)).transpose()?;
-    let now_ms = api.engine().now_ms();
-    let (mut queues, last) = api.engine().inspect(|state| {
-        let listed: Vec<QueueListing> = state
-            .queues_from(after.as_deref().unwrap_or_default(), after.is_some())
-            .take(limit + 1)
-            .collect();
-        let last = listed.get(limit).and(listed.get(limit - 1)).map(|queue| queue.name.clone());
-        let queues: Vec<(Bytes, Queue)> = listed
-            .iter()
-            .take(limit)
-            .map(|queue| (queue.name.clone(), numbers_of(state, queue, now_ms)))
-            .collect();
-        (queues, last)
+    let mut views = api.engine().queues().views(after.as_deref(), limit + 1);
+    let more = views.len() > limit;
+    views.truncate(limit);
+    let last = views.last().filter(|_| more).map(|view| view.listing.name.clone());
+    let queues = views.iter().map(|view| {
+        let mut queue = numbers_of(view, api.engine().now_ms());
+        note_traffic(api.engine(), &view.listing.name, &mut queue);
+        queue
     });
-    for (name, queue) in &mut queues {
-        note_traffic(api.engine(), name, queue);
-    }
-    let queues = queues.into_iter().map(|(_, queue)| queue).collect();
+    let queues = queues.collect();
     Ok(Json(Page { queues, next_cursor: last.map(|name| naming::to_base64(&name)) }))
 }
 
-fn numbers_of(state: &Core, queue: &QueueListing, now_ms: u64) -> Queue {
-    let (name, name_base64) = naming::text_or_base64(&queue.name);
-    let count = |status: Status| queue.counts[status as usize];
-    let next = (count(Status::Ready) > 0).then(|| state.ready_jobs(&queue.name, 0).next());
+fn numbers_of(view: &QueueView, now_ms: u64) -> Queue {
+    let QueueListing { name, counts, paused } = &view.listing;
+    let (name, name_base64) = naming::text_or_base64(name);
+    let count = |status: Status| counts[status as usize];
     Queue {
         name,
         name_base64,
-        paused: queue.paused,
+        paused: *paused,
         jobs: Counts {
             scheduled: count(Status::Scheduled),
             ready: count(Status::Ready),
@@ -183,11 +175,11 @@ fn numbers_of(state: &Core, queue: &QueueListing, now_ms: u64) -> Queue {
             done: count(Status::Done),
             dead: count(Status::Dead),
         },
-        next_ready_age_ms: next.flatten().map(|job| now_ms.saturating_sub(job.created_ms())),
+        next_ready_age_ms: view.next_ready_ms.map(|ms| now_ms.saturating_sub(ms)),
         last_minute: Counted::default(),
         waiting_leases: 0,
         last_asked_at: None,
-        jobs_max: state.queue(&queue.name).and_then(|queue| queue.settings().jobs_max),
+        jobs_max: view.settings.jobs_max,
     }
 }
 
@@ -211,6 +203,7 @@ pub(crate) fn oldest_ready_ms(engine: &Engine, queue: &Bytes) -> Option<u64> {
     let mut from = Some(JobId(0));
     for _ in 0..OLDEST_STRETCHES_MAX {
         let page = engine.jobs().scan(from?, &filter, 1);
+        let page = page.without_waiting("an age for people, as of a moment ago");
         if let Some(ScannedJob::Live(image)) = page.found.first() {
             return Some(image.created_ms);
         }
@@ -230,22 +223,14 @@ pub(crate) async fn show(State(api): State<Api>, QueuePath(name): QueuePath) -> 
 }
 
 pub(super) async fn shown(api: &Api, name: &Bytes) -> Answered<Told> {
-    let listing = api.engine().queues().get(name).0;
-    let now_ms = api.engine().now_ms();
-    let looked = api.engine().inspect(|state| {
-        let settings = state.queue(name).map(|queue| Settings::of(queue.settings()));
-        let queue = listing.map(|listing| numbers_of(state, &listing, now_ms));
-        queue.map(|queue| (queue, settings.unwrap_or_default()))
-    });
-    // Behind everything that was looked at.
-    let gate = api.engine().queues().get(name).1;
-    api.bridge().durable(gate).await;
-    let (queue, settings) = looked.ok_or_else(no_queue)?;
-    Ok(in_full(api, name, queue, settings))
+    let view = api.bridge().durable(api.engine().queues().view(name)).await;
+    Ok(in_full(api, &view.ok_or_else(no_queue)?))
 }
 
-fn in_full(api: &Api, name: &Bytes, mut queue: Queue, settings: Settings) -> Told {
-    let engine = api.engine();
+fn in_full(api: &Api, view: &QueueView) -> Told {
+    let (engine, name) = (api.engine(), &view.listing.name);
+    let mut queue = numbers_of(view, engine.now_ms());
+    let settings = Settings::of(&view.settings);
     let traffic = note_traffic(engine, name, &mut queue);
     // It stands in the settings.
     queue.jobs_max = None;
@@ -348,11 +333,12 @@ pub(crate) async fn drain(
     let (mut moves, mut stopping) = (api.bridge().moves(), api.stopping());
     let _: Told = pause_now(&api, &name, asked.create).await?;
     loop {
-        let (listing, gate) = api.engine().queues().get(&name);
-        let leased = listing.map_or(0, |queue| queue.counts[Status::Leased as usize]);
+        let leased = api.engine().queues().get(&name).map(|listing| {
+            listing.map_or(0, |queue| queue.counts[Status::Leased as usize])
+        });
         let is_over = Instant::now() >= deadline || *stopping.borrow();
-        if leased == 0 || is_over {
-            api.bridge().durable(gate).await;
+        if is_over || *leased.peek() == 0 {
+            let leased = api.bridge().durable(leased).await;
             return Ok(Json(Drained { drained: leased == 0, leased }));
         }
         let next_look = deadline.min(Instant::now() + DRAIN_LOOK);
@@ -375,9 +361,13 @@ async fn change_there(
     name: &Bytes,
     change: impl Fn(&mut QueueSettings),
 ) -> Answered<Told> {
-    let done = api.bridge().change(|engine| engine.change_queue_there(name, &change)).await;
+    let change_there = |is_there: bool, settings: &mut QueueSettings| {
+        change(settings);
+        if is_there { Ok(()) } else { Err(Rejection::NotFound) }
+    };
+    let done = api.bridge().change(|engine| engine.queues().change_seen(name, change_there)).await;
     done.map_err(|refused| match refused {
-        Refused::Rejected(Rejection::NotFound, _) => no_queue(),
+        Refused::Rejected(Rejection::NotFound) => no_queue(),
         other => other.into(),
     })?;
     changed(api, name).await
@@ -388,10 +378,10 @@ pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<Told> {
     match shown(api, name).await {
         // Setting everything to its default lets an empty queue go: that is what it is now.
         Err(problem) if problem.code == Code::QueueNotFound => {
-            let listing =
-                QueueListing { name: name.clone(), counts: [0; Status::ALL.len()], paused: false };
-            let queue = api.engine().inspect(|state| numbers_of(state, &listing, 0));
-            Ok(in_full(api, name, queue, Settings::default()))
+            let counts = [0; Status::ALL.len()];
+            let listing = QueueListing { name: name.clone(), counts, paused: false };
+            let settings = QueueSettings::default();
+            Ok(in_full(api, &QueueView { listing, settings, next_ready_ms: None }))
         }
         other => other,
     }
@@ -415,15 +405,13 @@ pub(crate) async fn purge(
     QueuePath(name): QueuePath,
 ) -> Answered<Json<Purged>> {
     // Only what is there now: with producers at work it would never end.
-    let (_, gate) = api.engine().jobs().find(JobRef::Id(JobId(0)));
-    api.bridge().durable(gate).await;
-    let most = api.engine().queues().get(&name).0.map_or(0, |queue| {
+    let listing = api.bridge().durable(api.engine().queues().get(&name)).await;
+    let most = listing.map_or(0, |queue| {
         queue.counts[Status::Ready as usize] + queue.counts[Status::Scheduled as usize]
     });
     let mut deleted = 0;
     while deleted < most {
-        let (count, gate) = api.bridge().call(|engine| engine.queues().empty(&name)).await?;
-        api.bridge().durable(gate).await;
+        let count = api.bridge().change(|engine| engine.queues().empty(&name)).await?;
         deleted += count;
         if count == 0 {
             break;

@@ -85,17 +85,15 @@ impl Reason {
         (status = 200, description = "What is known", body = Why),
         (status = "4XX", description = "No such job")))]
 pub(crate) async fn why(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Json<Why>> {
-    let (image, gate) = api.engine().jobs().get(which)?;
-    api.bridge().durable(gate).await;
+    let image = api.bridge().durable(api.engine().jobs().get(which)?).await;
     let image = image.ok_or_else(no_job)?;
     let status = image.status();
-    let tries = api.engine().inspect(|state| state.tries_of(&image));
+    let now = api.engine().jobs().now(&image);
     let mut reasons = vec![];
-    reasons.extend(of_status(&image, &tries));
+    reasons.extend(of_status(&image, &now.tries));
     let mut runnable = status == Status::Ready;
     if matches!(status, Status::Ready | Status::Scheduled | Status::Parked) {
-        let now_ms = api.engine().now_ms();
-        let held = api.engine().inspect(|state| holding(state, &image, now_ms));
+        let held = holding(now);
         runnable &= held.is_empty();
         reasons.extend(held);
     }
@@ -203,14 +201,9 @@ fn leased(image: &JobImage) -> Reason {
 }
 
 /// What would hold it back even if it were ready.
-fn holding(state: &Core, image: &JobImage, now_ms: u64) -> Vec<Reason> {
-    let mut reasons = Vec::new();
-    if state.queue(&image.queue).is_some_and(|queue| queue.settings().paused) {
-        reasons.push(Reason::new("paused", "its queue is paused"));
-    }
-    let held = held_back(state, image, now_ms);
-    reasons.extend(held.into_iter().map(constrained));
-    reasons
+fn holding(now: JobNow) -> Vec<Reason> {
+    let paused = now.is_queue_paused.then(|| Reason::new("paused", "its queue is paused"));
+    paused.into_iter().chain(now.held_back.into_iter().map(constrained)).collect()
 }
 
 /// A constraint lets no job with its label start now.
@@ -235,18 +228,10 @@ fn constrained(held: HeldBack) -> Reason {
 async fn position(api: &Api, image: &JobImage) -> Option<Reason> {
     let mut before = 0;
     for _ in 0..STEPS_MAX {
-        let (at, seen) = api.engine().inspect(|state| {
-            let mut seen = 0;
-            for job in state.ready_jobs(&image.queue, before).take(STEP_JOBS) {
-                if job.id() == JobId(image.id) {
-                    return (Some(seen), seen);
-                }
-                seen += 1;
-            }
-            (None, seen)
-        });
-        if let Some(at) = at {
-            return Some(placed(before + at, false));
+        let queues = api.engine().queues();
+        let (seen, found) = queues.position(&image.queue, JobId(image.id), before, STEP_JOBS);
+        if found {
+            return Some(placed(before + seen, false));
         }
         if seen < STEP_JOBS {
             // It was leased or changed meanwhile.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use spindle_core::job::{Lease, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
-use spindle_engine::{Gate, ScannedJob, WorkerView};
+use spindle_engine::{Gated, ScannedJob, WorkerView};
 use spindle_http::{Answered, Code, Problem};
 use tokio::task::yield_now;
 use utoipa::{IntoParams, ToSchema};
@@ -135,7 +135,8 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
         return Err(Problem::new(Code::OutOfRange, detail));
     }
     let (seen, next) = api.engine().observe().workers(from);
-    let (mut held, gate, partial) = held(&api).await;
+    let (held, partial) = held(&api).await;
+    let mut held = api.bridge().durable(held).await;
     let now_ms = api.engine().now_ms();
     let mut workers = Vec::new();
     for worker in &seen {
@@ -151,7 +152,6 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
         unseen.sort_by_key(|worker| worker.jobs.first().map(|job| job.id));
         workers.extend(unseen);
     }
-    api.bridge().durable(gate).await;
     Ok(Json(Page { workers, next_cursor: next.map(|next| next.to_string()), partial }))
 }
 
@@ -160,17 +160,14 @@ struct Holding {
     jobs: Vec<WorkerJob>,
 }
 
-/// All leased jobs by who has them, what must be durable before they are told, and whether there
-/// are more.
-async fn held(api: &Api) -> (HashMap<Who, Holding>, Gate, bool) {
+/// All leased jobs by who has them, and whether there are more.
+async fn held(api: &Api) -> (Gated<HashMap<Who, Holding>>, bool) {
     let filter = ScanFilter { statuses: vec![Status::Leased], ..ScanFilter::default() };
-    let (mut by_who, mut gate, mut from): (HashMap<Who, Holding>, _, _) =
-        (HashMap::new(), Gate::OPEN, Some(JobId(0)));
-    let mut count = 0;
+    let mut by_who: HashMap<Who, Holding> = HashMap::new();
+    let (mut read, mut from, mut count) = (Gated::open(()), Some(JobId(0)), 0);
     for _ in 0..STRETCHES_MAX {
         let Some(start) = from.filter(|_| count < JOBS_MAX) else { break };
-        let page = api.engine().jobs().scan(start, &filter, STRETCH_JOBS);
-        gate = gate.max(page.gate);
+        let page = read.absorb(api.engine().jobs().scan(start, &filter, STRETCH_JOBS));
         from = page.next;
         for scanned in page.found {
             let ScannedJob::Live(image) = scanned else { continue };
@@ -184,7 +181,7 @@ async fn held(api: &Api) -> (HashMap<Who, Holding>, Gate, bool) {
         }
         yield_now().await;
     }
-    (by_who, gate, from.is_some())
+    (read.map(|()| by_who), from.is_some())
 }
 
 fn job(image: &JobImage, lease: &Lease) -> WorkerJob {
