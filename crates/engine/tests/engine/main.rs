@@ -3,9 +3,11 @@
 
 mod batch;
 mod commits;
+mod compaction;
 mod constraints;
 mod ends;
 mod feed;
+mod full_disk;
 mod harness;
 mod ids;
 mod join;

@@ -38,7 +38,8 @@ fn a_survey_counts_what_the_running_server_has() {
     jobs[Status::Done as usize] = 1;
     let (oldest_ms, newest_ms) = (Some(START_MS), Some(START_MS + 5_000));
     assert_eq!(counts, Counts { queues: 2, jobs, finished: 1, oldest_ms, newest_ms, epoch: 1 });
-    let (all, finished) = bench.engine.inspect(|state| (state.jobs_count(), state.finished_count()));
+    let (all, finished) =
+        bench.engine.inspect(|state| (state.jobs_count(), state.finished_count()));
     assert_eq!((counts.jobs.iter().sum::<usize>(), counts.finished), (all, finished));
 }
 

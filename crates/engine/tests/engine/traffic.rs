@@ -4,7 +4,7 @@ use spindle_core::job::Origin;
 use spindle_core::{JobId, command::Lease};
 use spindle_engine::{ConnectionId, Readings, Tally};
 
-use crate::harness::{Bench, START_MS, plain, wish};
+use crate::harness::{Bench, START_MS, TakeApart, plain, wish};
 
 #[test]
 fn each_queue_counts_what_goes_through_it() {
@@ -33,7 +33,7 @@ fn who_asks_for_jobs_is_known_until_its_connection_goes() {
     let bench = Bench::new();
     let asks = |holder: u64, worker: &'static str, queue: &str| {
         let wish = Lease { holder, worker: worker.into(), ..wish(queue) };
-        bench.engine.leases().take(&bench.caller(holder), wish, 0).unwrap();
+        bench.engine.leases().take(&bench.caller(holder), wish, 0).value().unwrap();
     };
     asks(7, "", "a");
     bench.pass(10);
@@ -41,11 +41,11 @@ fn who_asks_for_jobs_is_known_until_its_connection_goes() {
     asks(7, "", "c");
     let (workers, next) = bench.engine.observe().workers(0);
     assert_eq!(next, None);
-    let told: Vec<_> = workers
+    let listed: Vec<_> = workers
         .iter()
         .map(|worker| (worker.holder, &worker.name[..], &worker.queues[..]))
         .collect();
-    assert_eq!(told, [(7, &b""[..], &["c".into()][..]), (0, b"ann", &["b".into()])]);
+    assert_eq!(listed, [(7, &b""[..], &["c".into()][..]), (0, b"ann", &["b".into()])]);
     let seven = &workers[0];
     assert_eq!((seven.first_asked_ms, seven.last_seen_ms), (START_MS, START_MS + 10));
     assert_eq!(seven.door, Origin::Workq);
