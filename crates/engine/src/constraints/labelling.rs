@@ -52,16 +52,19 @@ pub(crate) fn bytes_type(state: &State, queue: &[u8]) -> Type {
 }
 
 impl Jobs<'_> {
-    /// Changes a job. One that moves to another queue is matched against the constraints there.
+    /// Changes a job.
     pub fn edit(&self, edit: Edit) -> Gated<Result<(), Refused>> {
-        match &edit.queue {
-            Some(queue) if edit.matched.is_none() => self.0.move_job(&edit, queue),
-            _ => self.execute(&Command::Edit(Box::new(edit))),
-        }
+        self.execute(&Command::Edit(Box::new(edit)))
     }
 
-    /// Any other command, one that names no bytes.
+    /// Runs a command that names no bytes. An edit that moves a job to another queue matches it
+    /// against the constraints there, unless it says itself what it falls under.
     pub fn execute(&self, command: &Command) -> Gated<Result<(), Refused>> {
+        if let Command::Edit(edit) = command
+            && let Some(queue) = edit.queue.as_ref().filter(|_| edit.matched.is_none())
+        {
+            return self.0.move_job(edit, queue);
+        }
         let mut inner = self.0.enter();
         let run = inner.run(command);
         self.0.wake_relabelling(&inner);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spindle_core::{JobId, Rejection, Status};
-use spindle_engine::{Committed, Failure, Gate, JobRef, Options, Refused, WorkResult};
+use spindle_engine::{Answer, Committed, Failure, Gate, JobRef, Options, Refused, WorkResult};
 use spindle_log::MemoryLog;
 use spindle_log::disk::{Fault, Operation, SimDisk};
 
@@ -123,9 +123,56 @@ fn too_much_that_is_not_durable_keeps_callers_waiting_for_room() {
     assert!(bench.answers().is_empty());
     bench.commit();
     let answers = bench.answers();
-    assert!(matches!(&answers[..], [(t, spindle_engine::Answer::Room)] if *t == ticket));
+    assert!(matches!(&answers[..], [(t, Answer::Room)] if *t == ticket));
     assert!(bench.engine.has_room());
     bench.add("q", b"");
+}
+
+/// An engine with this limit and one job with so long a payload, neither durable.
+fn one_undurable(undurable_bytes_max: usize, payload_bytes: usize) -> Bench {
+    let bench = Bench::with(Options { undurable_bytes_max, ..Options::default() });
+    bench.add("q", &noise(1, payload_bytes));
+    bench
+}
+
+#[test]
+fn there_is_room_up_to_the_limit_and_none_a_byte_beyond_it() {
+    let limit = one_undurable(usize::MAX, 1000).engine.observe().gauges().undurable_bytes;
+    assert!(limit > 1000);
+    let at_it = one_undurable(limit, 1000);
+    assert!(at_it.engine.has_room());
+    assert_eq!(at_it.engine.wait_for_room(&at_it.caller(7)), None);
+    let over_it = one_undurable(limit, 1001);
+    assert!(!over_it.engine.has_room());
+    let ticket = over_it.engine.wait_for_room(&over_it.caller(7)).expect("there is none");
+    // Who does not ask is served: the limit is for those who do.
+    over_it.add("q", b"x");
+    over_it.commit();
+    assert!(at_it.answers().is_empty());
+    let answers = over_it.answers();
+    assert!(matches!(&answers[..], [(t, Answer::Room)] if *t == ticket), "{answers:?}");
+    assert_eq!(over_it.engine.wait_for_room(&over_it.caller(7)), None);
+    over_it.commit();
+    assert!(over_it.answers().is_empty(), "once is enough");
+}
+
+#[test]
+fn the_end_of_every_turn_wakes_the_log_thread() {
+    let bench = Bench::new();
+    bench.engine.spawn(|failure| panic!("{failure}")).expect("threads");
+    // It sleeps when it has written all there is: now and then that is before the next turn begins.
+    for round in 0..100 {
+        let gate = {
+            let _turn = bench.engine.turn();
+            bench.engine.jobs().submit(new_job(plain("q"), b"x")).acked().expect("taken")
+        };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !bench.is_durable(gate) {
+            assert!(Instant::now() < deadline, "the log thread sleeps on in round {round}");
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+    bench.engine.stop();
 }
 
 fn check_stopped(operation: Operation) {

@@ -20,6 +20,7 @@ mod time;
 mod traffic;
 mod turns;
 mod unmatched;
+mod unreadable;
 mod updates;
 mod wakeups;
 mod watch;
