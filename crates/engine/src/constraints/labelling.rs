@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
-use spindle_core::command::{Edit, Matched, Submit};
+use spindle_core::command::{Edit, Extend, Matched, Submit};
 use spindle_core::job::Label;
 use spindle_core::state::JobView;
 use spindle_core::{BytesRef, Command, Found, JobId, JobImage, State, Type};
@@ -66,6 +66,9 @@ impl Jobs<'_> {
             return self.0.move_job(edit, queue);
         }
         let mut inner = self.0.enter();
+        if let Command::Extend(Extend { claim, .. }) | Command::Release { claim, .. } = command {
+            inner.claimed(*claim);
+        }
         let run = inner.run(command);
         self.0.wake_relabelling(&inner);
         inner.changed(run.map_err(Refused::from))

@@ -43,6 +43,24 @@ fn a_claim_is_told_only_to_who_holds_the_lease_also_after_a_restart() {
 }
 
 #[test]
+fn a_worker_is_named_by_its_door_and_the_end_of_its_name() {
+    let bench = Bench::new();
+    let held = bench.add("mail", b"1");
+    assert_eq!(lease(&bench, "ann/7"), held);
+    for (door, id, is_its) in [
+        (Origin::Workq, "7", true),
+        (Origin::Workq, "ann/7", true),
+        (Origin::Workq, "ann", false),
+        (Origin::Workq, "8", false),
+        (Origin::Lightjq, "7", false),
+    ] {
+        let worker = WorkerRef { door, id: id.as_bytes() };
+        let held_by = bench.engine.leases().still_held(&[held], worker).value();
+        assert_eq!(!held_by.is_empty(), is_its, "{door:?} {id}");
+    }
+}
+
+#[test]
 fn a_lost_holder_loses_its_own_leases_and_no_others() {
     let bench = Bench::new();
     let jobs = [bench.add("mail", b"1"), bench.add("mail", b"2")];
