@@ -1,14 +1,14 @@
 //! Sleepers: workers that want to be called when there is work, and come for it themselves.
 //!
 //! Who calls: a door whose workers go to sleep (Gearman's PRE_SLEEP, the draft's worker_sleep).
-//! What comes: [`Answer::Called`], once, which ends the sleep and waits for no record. As many
-//! sleepers are called as there are jobs they could lease.
+//! What comes: [`Answer::Called`](crate::Answer::Called), once, which ends the sleep and waits for
+//! no record. As many sleepers are called as there are jobs they could lease.
 //!
 //! Sleepers and those who wait for a lease are served in turn: the one who has waited longest comes
 //! first, whichever it is. A sleeper's turn needs time, because it has to come; without more, every
 //! job would go to somebody who waits before it does. So a call reserves: for 100 ms those who wait
 //! leave one job of the queue, and one start under each label of it, to whoever was called (see
-//! [`Reservations`]). What a reservation cannot do:
+//! [`Reservations`](spindle_core::Reservations)). What a reservation cannot do:
 //!
 //! - It refuses nobody. A lease that does not wait takes what is there, reserved or not; a wait that
 //!   ends while something is reserved takes that before it ends with nothing.
