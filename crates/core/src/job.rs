@@ -69,7 +69,8 @@ impl Status {
     }
 }
 
-/// A door a job came in through, or a worker holds jobs by.
+/// A door that a job came in through, or that a worker leases by. Records carry its number; the
+/// rules of a door are its [`Policy`](crate::Policy).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, prost::Enumeration)]
 #[repr(i32)]
 pub enum Origin {
@@ -85,6 +86,18 @@ pub enum Origin {
     Lightjq = 4,
     /// Jobq over HTTP.
     Jobq = 5,
+}
+
+impl Origin {
+    /// All, in the order of their numbers.
+    pub const ALL: [Origin; 6] = [
+        Origin::Api,
+        Origin::Workq,
+        Origin::Gearman,
+        Origin::GearmanDraft,
+        Origin::Lightjq,
+        Origin::Jobq,
+    ];
 }
 
 /// How long a key keeps others from taking the same name.
@@ -110,6 +123,10 @@ pub struct Key {
     #[prost(enumeration = "Scope", tag = "3")]
     pub scope: i32,
 }
+
+/// The namespace of a job's UUID: an image has it in `uuid_high` and `uuid_low`, and a key of this
+/// namespace that holds while the job is kept and is 16 bytes long is the same name.
+pub const UUID_NAMESPACE: Origin = Origin::Workq;
 
 /// How long a failed job waits before it is ready again: base x factor^(fails - 1), capped.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]

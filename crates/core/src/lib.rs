@@ -13,6 +13,7 @@ pub mod event;
 pub mod glob;
 pub mod job;
 pub mod payload;
+pub mod policy;
 pub mod queue;
 pub mod state;
 
@@ -28,7 +29,8 @@ pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX, decide, decide
 pub use event::Event;
 pub use job::{JobId, JobImage, Status};
 pub use payload::{BytesRef, Type};
+pub use policy::{Defaults, Policies, Policy, Requeue};
 pub use rejection::Rejection;
 pub use reservations::Reservations;
-pub use state::{Defaults, Found, Place, State};
+pub use state::{Found, Place, State};
 pub use tries::{Limit, Source, Tries};

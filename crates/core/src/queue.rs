@@ -70,8 +70,8 @@ pub struct Rate {
     pub burst: u64,
 }
 
-/// A limit on the jobs its matcher matches, whichever door they came through. The matcher is the
-/// engine's: here it is bytes that are kept and carried, of which only the [`QueueScope`] is read.
+/// A limit on the jobs its matcher matches, whichever door they came through. The core keeps the
+/// matcher as bytes and reads its [`QueuePattern`] only.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Constraint {
     /// Its number, which labels name; never reused.
@@ -80,7 +80,7 @@ pub struct Constraint {
     /// Its name, which people use.
     #[prost(bytes = "bytes", tag = "2")]
     pub name: Bytes,
-    /// The matcher, in the engine's encoding.
+    /// The matcher, as `spindle-matching` encodes it.
     #[prost(bytes = "bytes", tag = "3")]
     pub matcher: Bytes,
     /// Most starts in time.
@@ -91,13 +91,12 @@ pub struct Constraint {
     pub running_max: Option<u64>,
 }
 
-/// Which queues a constraint's matcher may take: the one part of a matcher that the core reads. What
-/// payloads must say is for the engine alone.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum QueueScope {
-    /// None: the matcher cannot be read, and then it takes nothing.
-    None,
+/// Which queues a constraint's matcher takes: the one part of a matcher that the core reads. What
+/// payloads must say comes behind it in the same message, and only `spindle-matching` reads that.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum QueuePattern {
     /// All of them.
+    #[default]
     Any,
     /// The one of this name.
     Exact(Bytes),
@@ -105,9 +104,21 @@ pub enum QueueScope {
     Glob(Bytes),
 }
 
-/// The fields of a matcher that say so, as the engine writes them; it writes more.
+/// Why a matcher that a constraint keeps cannot be followed. Its constraint then matches no new
+/// job, and jobs that have its label keep it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnreadableMatcher {
+    /// A later version wrote it.
+    #[error("the matcher needs version {0} of the format")]
+    Newer(u32),
+    /// It is none.
+    #[error("the matcher is damaged")]
+    Damaged,
+}
+
+/// The first fields of a matcher. Tags from 4 on belong to `spindle-matching`.
 #[derive(Clone, PartialEq, prost::Message)]
-struct ScopeFields {
+struct MatcherHead {
     /// Readers of older formats must not follow it.
     #[prost(uint32, tag = "1")]
     min_reader: u32,
@@ -117,31 +128,38 @@ struct ScopeFields {
     queue_glob: Option<Bytes>,
 }
 
-/// The format of matchers that can be read.
-pub const MATCHER_VERSION: u32 = 1;
+/// The format of matchers that this version writes, and the newest that it reads.
+const MATCHER_VERSION: u32 = 1;
 
-impl QueueScope {
-    /// Reads it out of a matcher.
-    pub fn of(matcher: &Bytes) -> QueueScope {
-        let Ok(fields) = ScopeFields::decode(matcher.clone()) else { return QueueScope::None };
-        if !(1..=MATCHER_VERSION).contains(&fields.min_reader) {
-            return QueueScope::None;
-        }
-        match (fields.queue, fields.queue_glob) {
-            (None, None) => QueueScope::Any,
-            (Some(name), None) => QueueScope::Exact(name),
-            (None, Some(pattern)) => QueueScope::Glob(pattern),
-            (Some(_), Some(_)) => QueueScope::None,
+impl QueuePattern {
+    /// Appends the first fields of a matcher.
+    pub fn encode(&self, matcher: &mut Vec<u8>) {
+        let (queue, queue_glob) = match self {
+            QueuePattern::Any => (None, None),
+            QueuePattern::Exact(name) => (Some(name.clone()), None),
+            QueuePattern::Glob(pattern) => (None, Some(pattern.clone())),
+        };
+        MatcherHead { min_reader: MATCHER_VERSION, queue, queue_glob }.encode_raw(matcher);
+    }
+
+    /// Reads the first fields of a matcher.
+    pub fn decode(matcher: &Bytes) -> Result<QueuePattern, UnreadableMatcher> {
+        let head = MatcherHead::decode(matcher.clone()).map_err(|_| UnreadableMatcher::Damaged)?;
+        match (head.min_reader, head.queue, head.queue_glob) {
+            (version, ..) if version > MATCHER_VERSION => Err(UnreadableMatcher::Newer(version)),
+            (0, ..) | (_, Some(_), Some(_)) => Err(UnreadableMatcher::Damaged),
+            (_, None, None) => Ok(QueuePattern::Any),
+            (_, Some(name), None) => Ok(QueuePattern::Exact(name)),
+            (_, None, Some(pattern)) => Ok(QueuePattern::Glob(pattern)),
         }
     }
 
     /// Whether it takes jobs of this queue.
     pub fn takes(&self, queue: &[u8]) -> bool {
         match self {
-            QueueScope::None => false,
-            QueueScope::Any => true,
-            QueueScope::Exact(name) => name == queue,
-            QueueScope::Glob(pattern) => glob::fits(pattern, queue),
+            QueuePattern::Any => true,
+            QueuePattern::Exact(name) => name == queue,
+            QueuePattern::Glob(pattern) => glob::fits(pattern, queue),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! How often a job is tried: its own limits, else its queue's, else its protocol's.
+//! How often a job is tried: its own limits, else its queue's, else those of its door's policy.
 
 use crate::job::{Backoff, JobImage, JobOptions, Origin};
+use crate::policy::Policy;
 use crate::queue::QueueSettings;
-use crate::state::{Policy, State};
+use crate::state::State;
 
 /// Who set a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,8 +12,8 @@ pub enum Source {
     Job,
     /// The settings of the job's queue.
     Queue,
-    /// Nobody: it is the default of the door the job came through.
-    Protocol,
+    /// The policy of the door the job came through.
+    Door,
 }
 
 /// A limit that is in force, and who set it.
@@ -25,11 +26,11 @@ pub struct Limit<T> {
 }
 
 impl<T> Limit<T> {
-    fn resolve(own: Option<T>, queue: Option<T>, protocol: T) -> Limit<T> {
+    fn resolve(own: Option<T>, queue: Option<T>, door: T) -> Limit<T> {
         match (own, queue) {
             (Some(value), _) => Limit { value, from: Source::Job },
             (None, Some(value)) => Limit { value, from: Source::Queue },
-            (None, None) => Limit { value: protocol, from: Source::Protocol },
+            (None, None) => Limit { value: door, from: Source::Door },
         }
     }
 }
@@ -46,26 +47,22 @@ pub struct Tries {
 }
 
 impl Tries {
-    fn resolve(
-        own: Option<&JobOptions>,
-        queue: Option<&QueueSettings>,
-        protocol: &Policy,
-    ) -> Tries {
+    fn resolve(own: Option<&JobOptions>, queue: Option<&QueueSettings>, policy: &Policy) -> Tries {
         Tries {
             attempts_max: Limit::resolve(
                 own.and_then(|own| own.attempts_max),
                 queue.and_then(|queue| queue.attempts_max),
-                protocol.attempts_max,
+                policy.attempts_max,
             ),
             fails_max: Limit::resolve(
                 own.and_then(|own| own.fails_max),
                 queue.and_then(|queue| queue.fails_max),
-                protocol.fails_max,
+                policy.fails_max,
             ),
             backoff: Limit::resolve(
                 own.and_then(|own| own.backoff),
                 queue.and_then(|queue| queue.backoff),
-                protocol.backoff,
+                policy.backoff,
             ),
         }
     }
@@ -97,7 +94,8 @@ impl State {
         Tries::resolve(image.options.as_deref(), queue, self.policy(image.origin()))
     }
 
-    fn policy(&self, origin: Origin) -> &Policy {
-        self.defaults().policy(origin)
+    /// The policy of a door.
+    pub(crate) fn policy(&self, door: Origin) -> &Policy {
+        self.defaults().policies.of(door)
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use nix::time::{ClockId, clock_gettime};
 use spindle_core::command::{Lease, Select, Submit};
 use spindle_core::job::Origin;
-use spindle_core::{BytesRef, JobId, Type};
+use spindle_core::{BytesRef, JobId, Policy, Type};
 use spindle_engine::{
     Caller, ConnectionId, Delivery, Engine, JobRef, LeaseReply, Mailbox, NewJob, Options, Payload,
     SystemClock, WorkResult,
@@ -74,8 +74,9 @@ fn main() {
     let jobs: u64 = args.next().unwrap_or(1_000_000);
     let batch: u64 = args.next().unwrap_or(256);
     let log = Arc::new(MemoryLog::new());
-    let engine =
-        Engine::open(log, Arc::new(SystemClock::new()), Options::default()).expect("starts");
+    let mut options = Options::default();
+    options.defaults.policies = [(Origin::Workq, Policy::ONCE)].into_iter().collect();
+    let engine = Engine::open(log, Arc::new(SystemClock::new()), options).expect("starts");
     let caller = Caller { connection: ConnectionId(1), mailbox: Arc::new(Nobody) };
     let payload = Payload::new(vec![7u8; 256], Type::Bytes);
     let queue = Bytes::from_static(b"bench");

@@ -71,9 +71,11 @@ impl<T> Gated<T> {
 }
 
 impl<T, E> Gated<Result<T, E>> {
-    /// A failure without what it says; nothing else waits.
-    pub fn ok(self) -> Gated<Option<T>> {
-        self.map(Result::ok)
+    /// A success at once, as [`Gated::without_waiting`]; a refusal still waits.
+    pub fn success_without_waiting(self, reason: &'static str) -> Result<T, Gated<E>> {
+        debug_assert!(!reason.is_empty(), "a reason is what makes this right");
+        let gate = self.gate;
+        self.value.map_err(|refused| Gated::new(refused, gate))
     }
 }
 

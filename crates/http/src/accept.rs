@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, header};
 
 /// How much a client wants a type.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Wish {
+pub struct Preference {
     /// In thousandths; 0 is not at all.
     pub weight: u32,
     /// The type itself was named, not only a range such as `*/*`.
@@ -21,7 +21,7 @@ pub fn accept_of(headers: &HeaderMap) -> Option<String> {
 /// How much an Accept header wants a type that goes by these names, `type/subtype`. The most
 /// precise range that matches decides, and of equal ones the largest weight. A range for another
 /// `version` than this does not match.
-pub fn wish(accept: &str, names: &[&str], version: Option<&str>) -> Wish {
+pub fn preference(accept: &str, names: &[&str], version: Option<&str>) -> Preference {
     let mut found = (0, 0);
     for range in accept.split(',') {
         let mut parts = range.split(';').map(str::trim);
@@ -41,7 +41,7 @@ pub fn wish(accept: &str, names: &[&str], version: Option<&str>) -> Wish {
         }
     }
     let (precision, weight) = found;
-    Wish { weight, named: precision >= NAMED }
+    Preference { weight, named: precision >= NAMED }
 }
 
 const NAMED: u32 = 5;
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_most_precise_range_decides() {
-        let json = |accept: &str| wish(accept, &["application/json"], None).weight;
+        let json = |accept: &str| preference(accept, &["application/json"], None).weight;
         for (accept, weight) in [
             ("application/json", 1000),
             ("Application/JSON ; Q=0.5", 500),
@@ -100,13 +100,13 @@ mod tests {
         ] {
             assert_eq!(json(accept), weight, "{accept}");
         }
-        assert!(!wish("*/*", &["text/plain"], None).named);
-        assert!(wish("text/plain;q=0.1", &["text/plain"], None).named);
+        assert!(!preference("*/*", &["text/plain"], None).named);
+        assert!(preference("text/plain;q=0.1", &["text/plain"], None).named);
     }
 
     #[test]
     fn a_version_must_be_the_one() {
-        let text = |accept: &str| wish(accept, &["text/plain"], Some("0.0.4")).weight;
+        let text = |accept: &str| preference(accept, &["text/plain"], Some("0.0.4")).weight;
         assert_eq!(text("text/plain;version=0.0.4;q=0.3, text/plain;version=1.0.0;q=0.4"), 300);
         assert_eq!(text("text/plain;version=\"0.0.4\", text/plain;q=0.1"), 1000);
         assert_eq!(text("text/plain;q=0.6"), 600);

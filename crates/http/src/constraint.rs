@@ -20,18 +20,18 @@ use crate::whole::{whole, whole_or_null};
 #[serde(deny_unknown_fields)]
 pub struct ConstraintBody {
     /// Only jobs of this queue.
-    #[schema(example = "mail")]
+    #[schema(example = "mail", min_length = 1, max_length = 512)]
     pub queue: Option<String>,
     /// Only jobs of queues whose name fits: `*` is any number of bytes, `?` one character, `\`
     /// takes what follows as it is.
-    #[schema(example = "mail.*")]
+    #[schema(example = "mail.*", min_length = 1, max_length = 512)]
     pub queue_glob: Option<String>,
     /// Only jobs whose payload says all of this.
     #[serde(default, rename = "where", deserialize_with = "objects")]
-    #[schema(value_type = Vec<ConditionBody>)]
+    #[schema(value_type = Vec<ConditionBody>, max_items = 16)]
     pub conditions: Vec<ConditionBody>,
     /// A JSON Pointer: every value of that field has limits of its own.
-    #[schema(example = "/user/id")]
+    #[schema(example = "/user/id", format = "constraint-pointer")]
     pub per: Option<String>,
     /// Most starts in time.
     #[serde(default, deserialize_with = "object")]
@@ -47,7 +47,7 @@ pub struct ConstraintBody {
 #[serde(deny_unknown_fields)]
 pub struct ConditionBody {
     /// A JSON Pointer to the field.
-    #[schema(example = "/plan")]
+    #[schema(example = "/plan", format = "constraint-pointer")]
     pub pointer: String,
     /// How it compares.
     pub op: Op,
@@ -92,12 +92,15 @@ pub enum Op {
 pub struct RateBody {
     /// Starts that every period allows.
     #[serde(deserialize_with = "whole")]
+    #[schema(minimum = 1, maximum = 2_147_483_648_u64)]
     pub count: u64,
     /// The period.
     #[serde(deserialize_with = "whole")]
+    #[schema(minimum = 1, maximum = 2_147_483_648_u64)]
     pub per_ms: u64,
     /// Most starts at once; `count` if not said.
     #[serde(default, deserialize_with = "whole_or_null")]
+    #[schema(minimum = 1, maximum = 2_147_483_648_u64)]
     pub burst: Option<u64>,
 }
 

@@ -3,10 +3,10 @@
 //! A door gives an axum `Router` with its state applied and no fallback of its own; [`site`] puts
 //! the routers of all doors behind one guard that keeps strangers out, and [`listen`] serves them
 //! on one thread, with limits and an orderly end. A handler is a translation: it turns a request
-//! into calls of the engine through a [`Desk`], and answers once what the answer reveals is on
+//! into calls of the engine through a [`EngineBridge`], and answers once what the answer reveals is on
 //! disk.
 //!
-//! Start with `desk.rs` (how a request waits for the engine and the disk), then `guard.rs` (who may
+//! Start with `bridge.rs` (how a request waits for the engine and the disk), then `guard.rs` (who may
 //! come in, by which of the server's `names.rs`) and `listen.rs` (sockets).
 
 pub mod document;
@@ -14,20 +14,20 @@ pub mod listen;
 
 mod accept;
 mod body;
+mod bridge;
 mod constraint;
-mod desk;
 mod guard;
 mod mailbox;
 mod names;
 mod problem;
 mod site;
-mod stall;
 mod whole;
+mod write_timeout;
 
-pub use accept::{Wish, accept_of, wish};
+pub use accept::{Preference, accept_of, preference};
 pub use body::{BodyError, BodyLimits, read_body, text_of};
+pub use bridge::{EngineBridge, GuardedBody, LeaseGuard, Wait};
 pub use constraint::{ConditionBody, ConstraintBody, ConstraintShown, Op, RateBody};
-pub use desk::{Desk, HandOut, HandedOut, Wait};
 pub use names::{HostName, HostNameError, HostNames, Names};
 pub use problem::{Answered, Code, Problem, ProblemBody, no_job};
 pub use site::site;

@@ -23,7 +23,7 @@ use tokio::select;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use crate::stall::Stall;
+use crate::write_timeout::WriteTimeout;
 
 /// Limits of the listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -269,7 +269,7 @@ impl Server {
             request.extensions_mut().insert(ConnectInfo(peer));
             router.clone().oneshot(request)
         });
-        let stream = TokioIo::new(Stall::new(stream, self.limits.write_time));
+        let stream = TokioIo::new(WriteTimeout::new(stream, self.limits.write_time));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.head_time)

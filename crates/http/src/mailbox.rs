@@ -8,29 +8,29 @@ use tokio::sync::{oneshot, watch};
 
 /// The mailbox of all HTTP requests together: each wait is a ticket with a request behind it.
 #[derive(Debug, Default)]
-pub(crate) struct Post {
-    waits: Mutex<HashMap<Ticket, Slot>>,
+pub(crate) struct TicketMailbox {
+    waits: Mutex<HashMap<Ticket, Reply>>,
     /// Changes whenever the durable position does.
     moved: watch::Sender<()>,
 }
 
 #[derive(Debug)]
-enum Slot {
+enum Reply {
     /// Somebody waits for it.
-    Expected(oneshot::Sender<Delivery>),
+    Awaited(oneshot::Sender<Delivery>),
     /// It came between the engine's call and the wait.
     Early(Box<Delivery>),
 }
 
-impl Post {
+impl TicketMailbox {
     /// The answer to a ticket the engine has just given.
     pub fn expect(&self, ticket: Ticket) -> oneshot::Receiver<Delivery> {
         let (sender, receiver) = oneshot::channel();
         let mut waits = self.waits.lock();
         match waits.remove(&ticket) {
-            Some(Slot::Early(delivery)) => drop(sender.send(*delivery)),
-            Some(Slot::Expected(_)) | None => {
-                waits.insert(ticket, Slot::Expected(sender));
+            Some(Reply::Early(delivery)) => drop(sender.send(*delivery)),
+            Some(Reply::Awaited(_)) | None => {
+                waits.insert(ticket, Reply::Awaited(sender));
             }
         }
         receiver
@@ -47,15 +47,15 @@ impl Post {
     }
 }
 
-impl Mailbox for Post {
+impl Mailbox for TicketMailbox {
     fn deliver(&self, delivery: Delivery) {
         let mut waits = self.waits.lock();
         let ticket = delivery.ticket;
         match waits.remove(&ticket) {
             // Whoever waited may be gone: then it tells the engine, which undoes a lease.
-            Some(Slot::Expected(sender)) => drop(sender.send(delivery)),
-            Some(Slot::Early(_)) | None => {
-                waits.insert(ticket, Slot::Early(Box::new(delivery)));
+            Some(Reply::Awaited(sender)) => drop(sender.send(delivery)),
+            Some(Reply::Early(_)) | None => {
+                waits.insert(ticket, Reply::Early(Box::new(delivery)));
             }
         }
     }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn an_answer_reaches_its_request_whichever_comes_first() {
-        let post = Post::default();
+        let post = TicketMailbox::default();
         let mut late = post.expect(Ticket(1));
         assert!(late.try_recv().is_err());
         post.deliver(delivery(Ticket(2)));
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn who_left_leaves_nothing_behind() {
-        let post = Post::default();
+        let post = TicketMailbox::default();
         drop(post.expect(Ticket(1)));
         post.deliver(delivery(Ticket(1)));
         drop(post.expect(Ticket(2)));

@@ -2,31 +2,14 @@
 
 use bytes::Bytes;
 use prost::Message as _;
-use spindle_core::queue::MATCHER_VERSION as VERSION;
+use spindle_core::queue::{QueuePattern, UnreadableMatcher};
 
-use crate::spec::{Condition, Matcher, QueuePattern, Scalar, Test};
+use crate::spec::{Condition, Matcher, Scalar, Test};
 
-/// Why a kept matcher cannot be followed. Its constraint then matches no new job, and jobs that have
-/// its label keep it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UnreadableMatcher {
-    /// A later version wrote it.
-    #[error("the matcher needs version {0} of the format")]
-    Newer(u32),
-    /// It is none.
-    #[error("the matcher is damaged")]
-    Damaged,
-}
-
+/// What payloads must say. The same message has the matcher's [`QueuePattern`] in its first three
+/// fields, which the core reads and writes.
 #[derive(Clone, PartialEq, prost::Message)]
 struct KeptMatcher {
-    /// Readers of older formats must not follow it.
-    #[prost(uint32, tag = "1")]
-    min_reader: u32,
-    #[prost(bytes = "bytes", optional, tag = "2")]
-    queue: Option<Bytes>,
-    #[prost(bytes = "bytes", optional, tag = "3")]
-    queue_glob: Option<Bytes>,
     #[prost(message, repeated, tag = "4")]
     conditions: Vec<KeptCondition>,
     #[prost(string, optional, tag = "5")]
@@ -87,32 +70,17 @@ enum KeptValue {
 /// The bytes a constraint keeps its matcher in.
 #[must_use]
 pub fn encode_matcher(matcher: &Matcher) -> Bytes {
-    let (queue, queue_glob) = match &matcher.queue {
-        QueuePattern::Any => (None, None),
-        QueuePattern::Exact(name) => (Some(name.clone()), None),
-        QueuePattern::Glob(pattern) => (None, Some(pattern.clone())),
-    };
+    let mut bytes = Vec::new();
+    matcher.queue.encode(&mut bytes);
     let conditions = matcher.conditions.iter().map(keep).collect();
-    let per = matcher.per.clone();
-    let kept = KeptMatcher { min_reader: VERSION, queue, queue_glob, conditions, per };
-    kept.encode_to_vec().into()
+    KeptMatcher { conditions, per: matcher.per.clone() }.encode_raw(&mut bytes);
+    bytes.into()
 }
 
 /// Reads them back.
 pub fn decode_matcher(bytes: &Bytes) -> Result<Matcher, UnreadableMatcher> {
+    let queue = QueuePattern::decode(bytes)?;
     let kept = KeptMatcher::decode(bytes.clone()).map_err(|_| UnreadableMatcher::Damaged)?;
-    if kept.min_reader > VERSION {
-        return Err(UnreadableMatcher::Newer(kept.min_reader));
-    }
-    if kept.min_reader == 0 {
-        return Err(UnreadableMatcher::Damaged);
-    }
-    let queue = match (kept.queue, kept.queue_glob) {
-        (None, None) => QueuePattern::Any,
-        (Some(name), None) => QueuePattern::Exact(name),
-        (None, Some(pattern)) => QueuePattern::Glob(pattern),
-        (Some(_), Some(_)) => return Err(UnreadableMatcher::Damaged),
-    };
     let conditions = kept.conditions.into_iter().map(read).collect::<Option<_>>();
     let conditions = conditions.ok_or(UnreadableMatcher::Damaged)?;
     Ok(Matcher { queue, conditions, per: kept.per })

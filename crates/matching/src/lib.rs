@@ -18,9 +18,8 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use encoding::{UnreadableMatcher, decode_matcher, encode_matcher};
+pub use encoding::{decode_matcher, encode_matcher};
 pub use path::MatchPath;
 pub use rules::{Document, RuleSet};
-pub use spec::{
-    Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, check_name,
-};
+pub use spec::{Condition, ConstraintSpec, Matcher, Scalar, SpecError, Test, check_name};
+pub use spindle_core::queue::{QueuePattern, UnreadableMatcher};

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use spindle_core::Type;
 use spindle_core::job::{LABELS_MAX, Label};
-use spindle_core::queue::Constraint;
-use spindle_core::{Type, glob};
+use spindle_core::queue::{Constraint, QueuePattern, UnreadableMatcher};
 
-use crate::encoding::{UnreadableMatcher, decode_matcher};
+use crate::encoding::decode_matcher;
 use crate::fields::{Found, Paths, Pointer};
-use crate::spec::{Matcher, QueuePattern, Test};
+use crate::spec::{Matcher, Test};
 use crate::{json, msgpack};
 
 /// Larger payloads are not looked into: none of their fields are there.
@@ -100,7 +100,7 @@ impl RuleSet {
     /// Whether labels of this queue's jobs depend on their payloads.
     pub fn asks_for_fields(&self, queue: &[u8]) -> bool {
         let asks = |rule: &Rule| !rule.tests.is_empty() || rule.per.is_some();
-        self.rules.iter().any(|rule| asks(rule) && rule.takes_queue(queue))
+        self.rules.iter().any(|rule| asks(rule) && rule.queue.takes(queue))
     }
 
     /// Which constraint values a job falls under, sorted. At most [`LABELS_MAX`]: the constraints
@@ -115,7 +115,7 @@ impl RuleSet {
                 labels.extend(kept.take(LABELS_MAX - labels.len()).copied());
                 continue;
             }
-            if !rule.takes_queue(queue) {
+            if !rule.queue.takes(queue) {
                 continue;
             }
             let value = if rule.tests.is_empty() && rule.per.is_none() {
@@ -156,14 +156,6 @@ impl RuleSet {
 }
 
 impl Rule {
-    fn takes_queue(&self, queue: &[u8]) -> bool {
-        match &self.queue {
-            QueuePattern::Any => true,
-            QueuePattern::Exact(name) => name == queue,
-            QueuePattern::Glob(pattern) => glob::fits(pattern, queue),
-        }
-    }
-
     fn leave_out(&self) {
         if self.left_out.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::warn!(

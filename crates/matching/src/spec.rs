@@ -1,7 +1,7 @@
 //! The vocabulary of constraints: what doors say, and what of it is taken.
 
 use bytes::Bytes;
-use spindle_core::queue::{QUEUE_NAME_BYTES_MAX, Rate};
+use spindle_core::queue::{QUEUE_NAME_BYTES_MAX, QueuePattern, Rate};
 
 use crate::fields::Pointer;
 
@@ -42,18 +42,6 @@ impl Matcher {
     pub fn asks_for_fields(&self) -> bool {
         !self.conditions.is_empty() || self.per.is_some()
     }
-}
-
-/// Names of queues.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub enum QueuePattern {
-    /// All.
-    #[default]
-    Any,
-    /// This one.
-    Exact(Bytes),
-    /// `*` is any number of bytes, `?` one character, `\` takes what follows as it is.
-    Glob(Bytes),
 }
 
 /// One thing a payload must say.

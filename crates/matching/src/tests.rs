@@ -293,6 +293,11 @@ fn matchers_are_kept_as_they_were_put() {
     let queue = QueuePattern::Glob(Bytes::from_static(b"m*\xff"));
     let matcher = Matcher { queue, conditions, per: Some("/user".to_owned()) };
     assert_eq!(decode_matcher(&encode_matcher(&matcher)), Ok(matcher));
+    let queue = QueuePattern::Exact(Bytes::from_static(b"a"));
+    let conditions = vec![condition("/b", Test::Exists)];
+    let matcher = Matcher { queue, conditions, per: Some("/c".to_owned()) };
+    let one_message = &b"\x08\x01\x12\x01a\x22\x06\x0a\x02/b\x10\x09\x2a\x02/c"[..];
+    assert_eq!(encode_matcher(&matcher), one_message, "logs have such bytes");
     for bytes in [&b""[..], b"\xff", b"\x08\x01\x22\x00", b"\x08\x01\x12\x01a\x1a\x01b"] {
         let bytes = Bytes::copy_from_slice(bytes);
         assert_eq!(decode_matcher(&bytes), Err(UnreadableMatcher::Damaged), "{bytes:?}");

@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::{BufMut, BytesMut};
 use socket2::SockRef;
-use spindle_engine::Answer;
-use spindle_engine::door::{ConnectionId, Flow, Gate, LeaseRef, Outbox, Session, Ticket};
+use spindle_engine::door::{ConnectionId, Flow, LeaseRef, Outbox, Session, Ticket};
+use spindle_engine::{Answer, Gate, Gated};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -249,15 +249,9 @@ impl Connection {
     }
 
     /// Hands the session a deferred answer and lets it go on with what it had kept.
-    pub(crate) fn answer(
-        &mut self,
-        ticket: Ticket,
-        answer: Answer,
-        gate: Gate,
-        buffers: &TurnBuffers,
-    ) {
+    pub(crate) fn answer(&mut self, ticket: Ticket, answer: Gated<Answer>, buffers: &TurnBuffers) {
         let Some(OpenSession { session, .. }) = &mut self.session else { return };
-        let flow = session.on_answer(ticket, answer, gate, &mut self.out);
+        let flow = session.on_answer(ticket, answer, &mut self.out);
         match self.stage {
             Stage::Closing if flow == Flow::Abort => self.stage = Stage::Dead,
             Stage::Closing | Stage::Draining | Stage::Dead => {}

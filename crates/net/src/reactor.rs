@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::BytesMut;
-use spindle_engine::door::{ConnectionId, Delivery, Door, Gate, Mailbox};
+use spindle_engine::Gate;
+use spindle_engine::door::{ConnectionId, Delivery, Door, Mailbox};
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 use tracing::{debug, warn};
@@ -34,6 +35,24 @@ pub(crate) struct DoorEntry {
     pub(crate) door: Arc<dyn Door>,
     /// Its open sessions.
     pub(crate) connections: Arc<AtomicUsize>,
+}
+
+/// A turn of all doors: when it is dropped, what their sessions decided goes to the log as one batch.
+struct DoorTurns<'a>(&'a [DoorEntry]);
+
+impl DoorTurns<'_> {
+    /// What was decided so far goes to the log; more may come.
+    fn end_and_begin(&self) {
+        for entry in self.0 {
+            entry.door.end_turn();
+        }
+    }
+}
+
+impl Drop for DoorTurns<'_> {
+    fn drop(&mut self) {
+        self.end_and_begin();
+    }
 }
 
 /// A reactor: the connections of one thread.
@@ -122,6 +141,8 @@ impl Reactor {
     /// Does all that was noted: reads first, then answers, then one flush, so that everything a
     /// connection has to send in this turn leaves in one write.
     fn turn(&mut self, work: &mut Work) {
+        let shared = Arc::clone(&self.shared);
+        let turn = DoorTurns(&shared.doors);
         for command in work.commands.drain(..) {
             self.execute(command);
         }
@@ -133,8 +154,8 @@ impl Reactor {
         }
         for (number, id) in work.ready.drain(..).enumerate() {
             self.read(id);
-            if number % self.shared.reads_per_commit == self.shared.reads_per_commit - 1 {
-                self.end_door_turns();
+            if number % shared.reads_per_commit == shared.reads_per_commit - 1 {
+                turn.end_and_begin();
             }
         }
         for delivery in work.deliveries.drain(..) {
@@ -143,20 +164,14 @@ impl Reactor {
         if mem::take(&mut work.durable_moved) {
             self.list_gated();
         }
-        self.end_door_turns();
+        drop(turn);
         self.flush();
         if !self.ending.is_empty() {
+            let _turn = DoorTurns(&shared.doors);
             self.reap();
-            self.end_door_turns();
         }
         self.buffers.traffic.publish(&self.shared.counters);
         self.over |= self.shutting_down && self.connections.is_empty();
-    }
-
-    fn end_door_turns(&self) {
-        for entry in &self.shared.doors {
-            entry.door.end_turn();
-        }
     }
 
     fn execute(&mut self, command: Command) {
@@ -224,7 +239,7 @@ impl Reactor {
 
     fn answer(&mut self, delivery: Delivery) {
         let Some(connection) = self.connections.find(delivery.connection) else { return };
-        connection.answer(delivery.ticket, delivery.answer, delivery.gate, &self.buffers);
+        connection.answer(delivery.ticket, delivery.answer, &self.buffers);
         list_for_flush(&mut self.to_flush, connection);
     }
 
@@ -272,7 +287,7 @@ impl Reactor {
     pub(crate) fn reap(&mut self) {
         for delivery in self.inbox.take_deliveries(|id| self.ending.contains(&id)) {
             if let Some(connection) = self.connections.find(delivery.connection) {
-                connection.answer(delivery.ticket, delivery.answer, delivery.gate, &self.buffers);
+                connection.answer(delivery.ticket, delivery.answer, &self.buffers);
             }
         }
         for id in self.ending.drain(..) {

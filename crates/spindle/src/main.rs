@@ -18,6 +18,7 @@ mod exit;
 mod http;
 mod jobd_master;
 mod output;
+mod policies;
 mod quantity;
 mod queue_name;
 mod serve;

@@ -15,7 +15,7 @@ use anyhow::{Context, anyhow};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::gethostname;
 use sd_notify::NotifyState;
-use spindle_core::job::Origin;
+use spindle_core::Defaults;
 use spindle_engine::{Door, Engine, Options, SystemClock, Threading, record};
 use spindle_gearman::GearmanDoor;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
@@ -28,6 +28,7 @@ use crate::{
     exit::Code,
     http::Http,
     jobd_master::{self, JobdMaster},
+    policies::policies,
     quantity::Written,
     signals::{self, Ending},
     webhooks,
@@ -77,15 +78,14 @@ fn start_engine(
     let defaults = Options::default();
     // On a full disk a step of carry-forward has only what is left of one segment.
     let compaction_bytes = usize::try_from(config.segment_bytes / 8).unwrap_or(usize::MAX);
-    let mut jobs = defaults.defaults.clone();
-    for origin in [Origin::Gearman, Origin::GearmanDraft] {
-        jobs.policies[origin as usize].attempts_max = config.gearman_attempts_max;
-    }
-    jobs.finished_max = config.finished_max;
-    jobs.finished_bytes_max = config.finished_bytes_max;
-    jobs.values_max = config.constraint_values_max;
     let options = Options {
-        defaults: jobs,
+        defaults: Defaults {
+            policies: policies(config.gearman_attempts_max),
+            finished_max: config.finished_max,
+            finished_bytes_max: config.finished_bytes_max,
+            values_max: config.constraint_values_max,
+            ..defaults.defaults
+        },
         compaction_bytes: compaction_bytes.min(defaults.compaction_bytes),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
         turn_entries_max: Threading::here().turn_entries_max,
@@ -105,7 +105,7 @@ fn start_engine(
     if let Some(addr) = config.gearman {
         let options = spindle_gearman::Options {
             host: host_name(),
-            verbose: gearman_level(config.log_level),
+            verbose: gearman_level(config.log_level.0),
             exceptions: config.gearman_exceptions,
             ..spindle_gearman::Options::default()
         };
@@ -168,7 +168,7 @@ fn start_logging(config: &Config) {
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
-        .with_max_level(config.log_level)
+        .with_max_level(config.log_level.0)
         .with_target(false)
         .init();
 }

@@ -155,20 +155,21 @@ fn end_of(engine: &Engine) -> FeedId {
 /// Says when it is time to end.
 #[derive(Debug, Default)]
 struct Stop {
-    is_in_feed: Mutex<bool>,
-    told: Condvar,
+    is_stopping: Mutex<bool>,
+    changed: Condvar,
 }
 
 impl Stop {
     fn tell(&self) {
-        *self.is_in_feed.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.told.notify_all();
+        *self.is_stopping.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
     }
 
     /// Waits. True when it is time to end.
     fn pause(&self, time: Duration) -> bool {
-        let is_in_feed = self.is_in_feed.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.told.wait_timeout_while(is_in_feed, time, |is_in_feed| !*is_in_feed);
+        let is_stopping = self.is_stopping.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited =
+            self.changed.wait_timeout_while(is_stopping, time, |is_stopping| !*is_stopping);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }

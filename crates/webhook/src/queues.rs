@@ -29,7 +29,7 @@ struct Seen {
 
 /// What is known of a queue that needs somebody, or may soon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Standing {
+struct KnownQueue {
     is_older: bool,
     is_without_worker: bool,
     unattended_since_ms: Option<u64>,
@@ -44,7 +44,7 @@ enum Turn {
 
 /// The queues that need somebody.
 #[derive(Debug, Default)]
-pub struct Queues(BTreeMap<Vec<u8>, Standing>);
+pub struct Queues(BTreeMap<Vec<u8>, KnownQueue>);
 
 impl Queues {
     /// Looks at all queues a hook is about. What has changed since the last look.
@@ -57,13 +57,13 @@ impl Queues {
             seen.entry(name.clone()).or_default();
         }
         for (name, seen) in seen {
-            let standing = self.0.remove(&name).unwrap_or_default();
-            let (standing, changes) = judge(hook, standing, seen, now_ms);
+            let known = self.0.remove(&name).unwrap_or_default();
+            let (known, changes) = judge(hook, known, seen, now_ms);
             for (event, threshold, turn) in changes {
                 alerts.push(alert(&name, event, turn, threshold, seen, now_ms));
             }
-            if standing != Standing::default() {
-                self.0.insert(name, standing);
+            if known != KnownQueue::default() {
+                self.0.insert(name, known);
             }
         }
         alerts
@@ -107,9 +107,9 @@ fn see(engine: &Engine, hook: &Hook, now_ms: u64) -> BTreeMap<Vec<u8>, Seen> {
 
 type Change = (&'static str, Duration, Turn);
 
-fn judge(hook: &Hook, old: Standing, seen: Seen, now_ms: u64) -> (Standing, Vec<Change>) {
+fn judge(hook: &Hook, old: KnownQueue, seen: Seen, now_ms: u64) -> (KnownQueue, Vec<Change>) {
     let mut changes = Vec::new();
-    let mut new = Standing::default();
+    let mut new = KnownQueue::default();
     if let Some(threshold) = hook.older {
         new.is_older = seen.ready > 0 && passed(seen.next_age_ms, threshold);
         changes
@@ -173,33 +173,33 @@ mod tests {
     fn a_queue_that_gets_too_old_is_told_once_and_so_is_its_end() {
         let hook = hook("older=10s");
         let seen = |next_age_ms| Seen { ready: 1, next_age_ms, is_attended: true };
-        let (standing, changes) = judge(&hook, Standing::default(), seen(9_999), 0);
+        let (known, changes) = judge(&hook, KnownQueue::default(), seen(9_999), 0);
         assert!(changes.is_empty());
-        let (standing, changes) = judge(&hook, standing, seen(10_000), 0);
+        let (known, changes) = judge(&hook, known, seen(10_000), 0);
         let ten = Duration::from_secs(10);
         assert_eq!(changes, [("queue_older", ten, Turn::Begins)]);
-        let (standing, changes) = judge(&hook, standing, seen(20_000), 0);
+        let (known, changes) = judge(&hook, known, seen(20_000), 0);
         assert!(changes.is_empty());
-        let (standing, changes) = judge(&hook, standing, Seen::default(), 0);
+        let (known, changes) = judge(&hook, known, Seen::default(), 0);
         assert_eq!(changes, [("queue_older", ten, Turn::Ends)]);
-        assert_eq!(standing, Standing::default());
+        assert_eq!(known, KnownQueue::default());
     }
 
     #[test]
     fn a_queue_is_without_worker_when_nobody_was_seen_for_long_enough() {
         let hook = hook("no-worker=1m");
         let seen = |is_attended| Seen { ready: 3, next_age_ms: 0, is_attended };
-        let (standing, changes) = judge(&hook, Standing::default(), seen(false), 1_000);
+        let (known, changes) = judge(&hook, KnownQueue::default(), seen(false), 1_000);
         assert!(changes.is_empty());
         // Somebody came by: the minute begins anew.
-        let (standing, _) = judge(&hook, standing, seen(true), 30_000);
-        let (standing, _) = judge(&hook, standing, seen(false), 40_000);
-        let (standing, changes) = judge(&hook, standing, seen(false), 99_999);
+        let (known, _) = judge(&hook, known, seen(true), 30_000);
+        let (known, _) = judge(&hook, known, seen(false), 40_000);
+        let (known, changes) = judge(&hook, known, seen(false), 99_999);
         assert!(changes.is_empty());
-        let (standing, changes) = judge(&hook, standing, seen(false), 100_000);
+        let (known, changes) = judge(&hook, known, seen(false), 100_000);
         let minute = Duration::from_secs(60);
         assert_eq!(changes, [("queue_no_worker", minute, Turn::Begins)]);
-        let (_, changes) = judge(&hook, standing, seen(true), 110_000);
+        let (_, changes) = judge(&hook, known, seen(true), 110_000);
         assert_eq!(changes, [("queue_no_worker", minute, Turn::Ends)]);
     }
 }

@@ -3,7 +3,7 @@
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use spindle_http::{Answered, Code, Problem, accept_of, wish};
+use spindle_http::{Answered, Code, Problem, accept_of, preference};
 
 /// Refuses requests whose answer would be in no type they take.
 pub(crate) async fn accept(request: Request, next: Next) -> Response {
@@ -21,7 +21,7 @@ fn check_accept(request: &Request) -> Answered<()> {
     let Some(accept) = accept_of(request.headers()) else { return Ok(()) };
     let events = request.uri().path() == "/api/v1/events";
     let written = if events { "text/event-stream" } else { "application/json" };
-    if wish(&accept, &[written], None).weight > 0 {
+    if preference(&accept, &[written], None).weight > 0 {
         return Ok(());
     }
     let detail = format!("the answer would be {written}, which Accept does not take");

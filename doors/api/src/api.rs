@@ -8,7 +8,7 @@ use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::get;
 use spindle_engine::Engine;
-use spindle_http::{BodyLimits, Desk, ProblemBody};
+use spindle_http::{BodyLimits, EngineBridge, ProblemBody};
 use tokio::sync::watch;
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Description;
@@ -16,6 +16,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::accept::accept;
+use crate::document::document;
+use crate::ended::LeaseEndedBody;
 use crate::routes::{
     bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, server, settings,
     submit, wait, why, workers,
@@ -53,7 +55,7 @@ impl Default for Options {
 pub struct Api(Arc<Shared>);
 
 struct Shared {
-    desk: Desk,
+    bridge: EngineBridge,
     options: Options,
     started_ms: u64,
     stopping: watch::Sender<bool>,
@@ -69,7 +71,7 @@ struct Shared {
                        application/problem+json with a stable `code`.",
         license(name = "MIT OR Apache-2.0")
     ),
-    components(schemas(ProblemBody)),
+    components(schemas(LeaseEndedBody, ProblemBody)),
     tags(
         (name = "jobs", description = "Submitting, reading and changing jobs"),
         (name = "leases", description = "What workers do"),
@@ -85,11 +87,12 @@ impl Api {
     /// The API of an engine.
     pub fn new(engine: Engine, options: Options) -> Api {
         let description = described().split_for_parts().1;
-        let (description, page) = (docs::json(&description), docs::page(&description));
+        let document = document(&description);
+        let (description, page) = (document.to_string(), docs::page(&document));
         let (stopping, _) = watch::channel(false);
         let started_ms = engine.now_ms();
-        let desk = Desk::new(engine);
-        Api(Arc::new(Shared { desk, options, started_ms, stopping, description, page }))
+        let bridge = EngineBridge::new(engine);
+        Api(Arc::new(Shared { bridge, options, started_ms, stopping, description, page }))
     }
 
     /// All routes, for `spindle_http::site`.
@@ -120,12 +123,12 @@ impl Api {
         &self.0.page
     }
 
-    pub(crate) fn desk(&self) -> &Desk {
-        &self.0.desk
+    pub(crate) fn bridge(&self) -> &EngineBridge {
+        &self.0.bridge
     }
 
     pub(crate) fn engine(&self) -> &Engine {
-        self.0.desk.engine()
+        self.0.bridge.engine()
     }
 
     /// When it was made, by the engine's clock.
@@ -139,7 +142,7 @@ impl Api {
 }
 
 /// The routes that the OpenAPI document tells of: it cannot leave one out.
-fn described() -> OpenApiRouter<Api> {
+pub(crate) fn described() -> OpenApiRouter<Api> {
     let described: Description = Described::openapi();
     OpenApiRouter::with_openapi(described)
         .routes(routes!(submit::submit, list::list))

@@ -25,15 +25,18 @@ pub(crate) struct Backoff {
     /// Growth per failure: 2 doubles, 1.5 is half as much again. 1 to 1000, with at most three
     /// decimals.
     #[serde(default = "no_growth")]
-    #[schema(value_type = f64, required = false)]
+    #[schema(value_type = f64, required = false, default = 1)]
+    #[schema(minimum = 1, maximum = 1000, multiple_of = 0.001)]
     factor: Thousandths,
     /// Never longer than this.
     #[serde(default = "an_hour", deserialize_with = "whole")]
+    #[schema(default = 3_600_000)]
     cap_ms: u64,
     /// Up to this share of the wait is taken off: 0.25 is a quarter. 0 to 1, with at most three
     /// decimals.
     #[serde(default)]
-    #[schema(value_type = f64, required = false)]
+    #[schema(value_type = f64, required = false, default = 0)]
+    #[schema(minimum = 0, maximum = 1, multiple_of = 0.001)]
     jitter: Thousandths,
 }
 

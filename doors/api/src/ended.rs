@@ -4,7 +4,7 @@ use spindle_core::command::Claim;
 use spindle_core::job::{Attempt, Cause};
 use spindle_core::{JobImage, Rejection, Status};
 use spindle_engine::{JobRef, Refused};
-use utoipa::ToSchema;
+use utoipa::{IntoResponses, ToSchema};
 
 use crate::api::Api;
 use spindle_http::{Code, Problem};
@@ -43,6 +43,21 @@ pub(crate) struct LeaseEndedBody {
     detail: String,
     /// With `lease_not_live`: why. There may be more words one day.
     reason: Option<LeaseEnd>,
+}
+
+/// The answers of a route that takes a lease's token and does not do what it is asked.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "only described: a problem is written as all others are")]
+pub(crate) enum LeaseRefusal {
+    /// The lease has ended
+    #[response(status = 409, content_type = "application/problem+json")]
+    Ended(LeaseEndedBody),
+    /// The lease's job is gone
+    #[response(status = 410)]
+    Gone,
+    /// Refused
+    #[response(status = "4XX")]
+    Other,
 }
 
 impl LeaseEnd {
@@ -102,7 +117,7 @@ pub(crate) async fn lease_ended(api: &Api, claim: Claim, refused: Refused) -> Pr
         Ok(read) => read,
         Err(error) => return error.into(),
     };
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     match image {
         Some(image) => {
             let end = LeaseEnd::of(&image, attempt);

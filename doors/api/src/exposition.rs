@@ -1,7 +1,7 @@
 //! The two forms in which Prometheus reads numbers, and which of them a client wants.
 
 use axum::http::{HeaderMap, HeaderValue};
-use spindle_http::{accept_of, wish};
+use spindle_http::{accept_of, preference};
 
 /// A form of the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,8 +17,8 @@ impl Exposition {
     /// or if text is not wanted at all. Who takes neither gets text: people can read it.
     pub fn wanted(headers: &HeaderMap) -> Exposition {
         let Some(accept) = accept_of(headers) else { return Exposition::Text };
-        let text = wish(&accept, &["text/plain"], Some("0.0.4"));
-        let open = wish(&accept, &["application/openmetrics-text"], Some("1.0.0"));
+        let text = preference(&accept, &["text/plain"], Some("0.0.4"));
+        let open = preference(&accept, &["application/openmetrics-text"], Some("1.0.0"));
         let no_less = open.weight > 0 && open.weight >= text.weight;
         let asked = no_less && (open.named || text.weight == 0);
         if asked { Exposition::OpenMetrics } else { Exposition::Text }

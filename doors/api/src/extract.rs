@@ -7,7 +7,9 @@ use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use spindle_core::command::Claim;
 use spindle_engine::JobRef;
+use utoipa::IntoParams;
 
 use crate::api::Api;
 use crate::naming;
@@ -113,7 +115,13 @@ pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Answered<T> {
 }
 
 /// The job a path names.
-pub(crate) struct JobPath(pub JobRef);
+#[derive(IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+pub(crate) struct JobPath(
+    /// Its number, its UUID or its Gearman handle
+    #[param(value_type = String, format = "job")]
+    pub JobRef,
+);
 
 impl FromRequestParts<Api> for JobPath {
     type Rejection = Problem;
@@ -125,7 +133,13 @@ impl FromRequestParts<Api> for JobPath {
 }
 
 /// The queue a path names: percent-encoded bytes, whatever they are.
-pub(crate) struct QueuePath(pub Bytes);
+#[derive(IntoParams)]
+#[into_params(names("name"), parameter_in = Path)]
+pub(crate) struct QueuePath(
+    /// Its name, percent-encoded
+    #[param(value_type = String, min_length = 1, max_length = 512)]
+    pub Bytes,
+);
 
 impl FromRequestParts<Api> for QueuePath {
     type Rejection = Problem;
@@ -136,7 +150,13 @@ impl FromRequestParts<Api> for QueuePath {
 }
 
 /// The constraint a path names.
-pub(crate) struct ConstraintPath(pub String);
+#[derive(IntoParams)]
+#[into_params(names("name"), parameter_in = Path)]
+pub(crate) struct ConstraintPath(
+    /// Its name, 1 to 255 bytes, percent-encoded
+    #[param(min_length = 1, max_length = 255)]
+    pub String,
+);
 
 impl FromRequestParts<Api> for ConstraintPath {
     type Rejection = Problem;
@@ -149,7 +169,13 @@ impl FromRequestParts<Api> for ConstraintPath {
 }
 
 /// The lease a path names.
-pub(crate) struct LeasePath(pub spindle_core::command::Claim);
+#[derive(IntoParams)]
+#[into_params(names("token"), parameter_in = Path)]
+pub(crate) struct LeasePath(
+    /// The lease's token
+    #[param(value_type = String, format = "lease-token")]
+    pub Claim,
+);
 
 impl FromRequestParts<Api> for LeasePath {
     type Rejection = Problem;

@@ -16,7 +16,7 @@ use tokio::task::{spawn_blocking, yield_now};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
-use crate::view::{door_word, status_word};
+use crate::view::{DOORS, door_word, status_word};
 use crate::{instant, keys, naming};
 
 /// Stretches of one request: each looks at up to 512 jobs.
@@ -27,7 +27,7 @@ const READS_MAX: usize = 2_000;
 const TEXT_BYTES_MAX: usize = 64 << 20;
 /// Payloads looked through for one request.
 const TEXT_READS_MAX: usize = 5_000;
-const TEXT_CHARS_MAX: usize = 1024;
+pub(crate) const TEXT_CHARS_MAX: usize = 1024;
 
 /// Which jobs are meant: those that are all of what is said. All fields may be left out.
 #[derive(Clone, Default, PartialEq, Deserialize, IntoParams, ToSchema)]
@@ -35,26 +35,44 @@ const TEXT_CHARS_MAX: usize = 1024;
 #[into_params(parameter_in = Query)]
 pub(crate) struct JobFilter {
     /// Only those of this queue.
+    #[schema(min_length = 1, max_length = 512)]
+    #[param(min_length = 1, max_length = 512)]
     pub queue: Option<String>,
     /// Only those of this queue, its name in base64. Both: they must be the same.
+    #[schema(format = "queue-base64")]
+    #[param(format = "queue-base64")]
     pub queue_base64: Option<String>,
     /// Only those of these statuses, parted by commas: `scheduled`, `ready`, `leased`, `parked`,
     /// `done`, `dead`.
+    #[schema(format = "statuses")]
+    #[param(format = "statuses")]
     pub status: Option<String>,
     /// Only those that came through this door: `api`, `workq`, `gearman`, `gearman_draft`,
     /// `lightjq`, `jobq`.
+    #[schema(format = "door")]
+    #[param(format = "door")]
     pub door: Option<String>,
     /// Only those submitted at this time (RFC 3339) or later.
+    #[schema(format = "time-or-now")]
+    #[param(format = "time-or-now")]
     pub created_from: Option<String>,
     /// Only those submitted before this time (RFC 3339).
+    #[schema(format = "time-or-now")]
+    #[param(format = "time-or-now")]
     pub created_before: Option<String>,
     /// Only unfinished jobs that have this unique key: one at most in a queue.
+    #[schema(min_length = 1, max_length = 255)]
+    #[param(min_length = 1, max_length = 255)]
     pub unique_key: Option<String>,
     /// Only the job that was submitted with this idempotency key.
+    #[schema(min_length = 1, max_length = 255)]
+    #[param(min_length = 1, max_length = 255)]
     pub idempotency_key: Option<String>,
     /// Only those with this tag.
     pub tag: Option<String>,
     /// Only those with this text in their payload, byte for byte.
+    #[schema(min_length = 1, max_length = 1024)]
+    #[param(min_length = 1, max_length = 1024)]
     pub text: Option<String>,
 }
 
@@ -134,14 +152,6 @@ fn read_statuses(words: &str) -> Answered<Vec<Status>> {
 }
 
 fn read_door(word: &str) -> Answered<Origin> {
-    const DOORS: [Origin; 6] = [
-        Origin::Api,
-        Origin::Workq,
-        Origin::Gearman,
-        Origin::GearmanDraft,
-        Origin::Lightjq,
-        Origin::Jobq,
-    ];
     DOORS.into_iter().find(|door| door_word(*door) == word).ok_or_else(|| {
         let detail = "door is api, workq, gearman, gearman_draft, lightjq or jobq";
         Problem::new(Code::OutOfRange, detail)

@@ -1,7 +1,7 @@
 //! The native HTTP API: `/api/v1` in JSON, its description, health and metrics.
 //!
 //! [`Api`] makes the routes for an engine; `spindle-http` has the listener that serves them, the
-//! guard before them, and the desk at which handlers wait for the engine and the disk. A handler is
+//! guard before them, and the bridge at which handlers wait for the engine and the disk. A handler is
 //! a translation: it turns a request into calls of the engine, and tells the answer once what it
 //! reveals is on disk.
 //!
@@ -12,6 +12,7 @@ mod accept;
 mod api;
 mod backoff;
 mod count;
+mod document;
 mod ended;
 mod exposition;
 mod extract;
@@ -22,7 +23,6 @@ mod links;
 mod metrics;
 mod naming;
 mod object;
-mod precise;
 mod precondition;
 mod reading;
 mod routes;
@@ -33,3 +33,4 @@ mod typed;
 mod view;
 
 pub use api::{Api, Options};
+pub use policy::policy;

@@ -68,7 +68,7 @@ pub(crate) fn to_base64(bytes: &[u8]) -> String {
 }
 
 /// The two ways to tell a name: as text where it is one.
-pub(crate) fn told(name: &[u8]) -> (Option<String>, Option<String>) {
+pub(crate) fn text_or_base64(name: &[u8]) -> (Option<String>, Option<String>) {
     match std::str::from_utf8(name) {
         Ok(text) => (Some(text.to_owned()), None),
         Err(_) => (None, Some(to_base64(name))),

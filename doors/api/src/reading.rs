@@ -13,7 +13,7 @@ const TRIES: usize = 8;
 /// A job in full, once all that is told of it is durable.
 pub(crate) async fn job(api: &Api, which: JobRef) -> Answered<(u32, Job)> {
     let (read, gate) = look(api, which)?;
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     let (image, bodies) = read.ok_or_else(no_job)?;
     let job = Job::new(api.engine(), &image, bodies, &api.options().host);
     Ok((image.revision, job))

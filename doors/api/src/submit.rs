@@ -15,23 +15,25 @@ use crate::{instant, keys, naming, object};
 use spindle_http::{Answered, Code, Problem, whole, whole_or_null};
 
 /// Words to search by: so many, each so long.
-const TAGS_MAX: usize = 64;
-const TAG_CHARS_MAX: usize = 128;
+pub(crate) const TAGS_MAX: usize = 64;
+pub(crate) const TAG_CHARS_MAX: usize = 128;
 
 /// A job to submit. Everything but the queue may be left out.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewJobBody {
     /// The queue, 1 to 512 bytes.
-    #[schema(example = "mail")]
+    #[schema(example = "mail", min_length = 1, max_length = 512)]
     queue: Option<String>,
     /// The queue in base64, for a name that is no UTF-8.
+    #[schema(format = "queue-base64")]
     queue_base64: Option<String>,
     /// The payload: any JSON value, kept as written.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
     /// The payload in base64.
+    #[schema(format = "base64")]
     payload_base64: Option<String>,
     /// What `payload_base64` is; `bytes` if not said. `json` is taken if it is JSON.
     payload_type: Option<Kind>,
@@ -39,13 +41,15 @@ pub(crate) struct NewJobBody {
     #[serde(default, deserialize_with = "whole")]
     priority: i64,
     /// Not before this time (RFC 3339).
-    #[schema(example = "2030-01-31T08:00:00Z")]
+    #[schema(example = "2030-01-31T08:00:00Z", format = "time-or-now")]
     run_at: Option<String>,
     /// How long a lease lasts; if not said, the queue's setting, or a minute.
     #[serde(default, deserialize_with = "whole_or_null")]
+    #[schema(minimum = 1, maximum = 4_294_967_294_u32)]
     ttr_ms: Option<u64>,
     /// Goes after this time, from `run_at` or now, whatever its status.
     #[serde(default, deserialize_with = "whole_or_null")]
+    #[schema(minimum = 1)]
     ttl_ms: Option<u64>,
     /// Most leases; 0 is no limit. If not said, the queue's setting, or 25.
     #[serde(default, deserialize_with = "whole_or_null")]
@@ -65,6 +69,7 @@ pub(crate) struct NewJobBody {
     parked: bool,
     /// Words to search by: at most 64, each of 1 to 128 characters.
     #[serde(default)]
+    #[schema(max_items = 64, min_length = 1, max_length = 128)]
     tags: Vec<String>,
     /// A key that at most one unfinished job of the queue holds.
     #[serde(default, deserialize_with = "object::optional")]
@@ -76,6 +81,7 @@ pub(crate) struct NewJobBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Unique {
     /// 1 to 255 bytes.
+    #[schema(min_length = 1, max_length = 255)]
     pub key: String,
     /// What happens when another job has the key.
     #[serde(default)]

@@ -42,9 +42,9 @@ impl Wanted {
     /// Takes one job. The answer is durable.
     pub async fn take(&self, api: &Api) -> Answered<Taken> {
         for _ in 0..TRIES {
-            let submitted = api.desk().call(|engine| engine.submit(self.job.clone())).await;
+            let submitted = api.bridge().call(|engine| engine.submit(self.job.clone())).await;
             if let Some((taken, gate)) = self.settle(api, submitted)? {
-                api.desk().durable(gate).await;
+                api.bridge().durable(gate).await;
                 return Ok(taken);
             }
         }
@@ -94,7 +94,7 @@ pub(crate) async fn take_many(api: &Api, wanted: &[Wanted]) -> Vec<Answered<Take
     let mut newest = Gate::OPEN;
     let mut jobs: Vec<NewJob> = wanted.iter().map(|wanted| wanted.job.clone()).collect();
     while taken.len() < wanted.len() {
-        let called = api.desk().call(|engine| engine.submit_many(&jobs)).await;
+        let called = api.bridge().call(|engine| engine.submit_many(&jobs)).await;
         let told = match called {
             Ok(told) => told,
             // Not even for the next one: the rest is told so.
@@ -116,6 +116,6 @@ pub(crate) async fn take_many(api: &Api, wanted: &[Wanted]) -> Vec<Answered<Take
             });
         }
     }
-    api.desk().durable(newest).await;
+    api.bridge().durable(newest).await;
     taken
 }

@@ -3,37 +3,54 @@
 
 use serde_json::{Value, json};
 use spindle_http::document::{branch, put, said, unsaid};
+use utoipa::{PartialSchema, ToSchema};
 
-use crate::precise::BASE64;
+use crate::filter::JobFilter;
+use crate::routes::bulk::BulkBody;
+use crate::routes::jobs::{EditBody, RetryBody};
+use crate::routes::leases::{CompleteBody, FailBody, LeaseBody};
+use crate::routes::submit::BatchBody;
+use crate::submit::NewJobBody;
 
-/// What is said of a whole schema.
-pub(crate) fn of_schema(name: &str, schema: &Value) -> Option<Value> {
+/// What is said of schemas as a whole, and of the jobs of a batch.
+pub(crate) fn of_schemas() -> Vec<(String, Value)> {
     let one_queue = json!({ "oneOf": [said("queue", "string"), said("queue_base64", "string")] });
     let queue_once = json!({ "anyOf": [unsaid(&["queue"]), unsaid(&["queue_base64"])] });
-    Some(match name {
-        "NewJobBody" => json!({ "allOf": [one_queue, { "oneOf": bytes("payload") }] }),
-        "RetryBody" => json!({ "oneOf": bytes("payload") }),
-        "CompleteBody" | "FailBody" => json!({ "oneOf": bytes("result") }),
-        "EditBody" => queue_once,
-        "BulkBody" => json!({ "anyOf": bulk() }),
-        "JobFilter" => {
-            let fields = schema["properties"].as_object().into_iter().flatten();
-            let any: Vec<Value> = fields.map(|(field, _)| said(field, "string")).collect();
-            json!({ "anyOf": any })
-        }
-        "LeaseBody" => {
-            let lists = |plain: [u32; 2], coded: [u32; 2]| {
-                let list = |[least, most]: [u32; 2]| json!({ "minItems": least, "maxItems": most });
-                json!({ "queues": list(plain), "queues_base64": list(coded) })
-            };
-            json!({ "anyOf": [
-                branch(&["queues"], lists([1, 1024], [0, 0])),
-                branch(&["queues_base64"], lists([0, 0], [1, 1024])),
-                branch(&["queues", "queues_base64"], lists([1, 512], [1, 512])),
-            ] })
-        }
-        _ => return None,
-    })
+    let new_job = json!({ "allOf": [one_queue, { "oneOf": bytes("payload") }] });
+    let job = json!({ "$ref": format!("#/components/schemas/{}", NewJobBody::name()) });
+    let any = json!({ "anyOf": [job, { "description": "Refused for itself" }] });
+    let of = |name: std::borrow::Cow<'static, str>, more| (name.into_owned(), more);
+    vec![
+        of(NewJobBody::name(), new_job),
+        of(RetryBody::name(), json!({ "oneOf": bytes("payload") })),
+        of(CompleteBody::name(), json!({ "oneOf": bytes("result") })),
+        of(FailBody::name(), json!({ "oneOf": bytes("result") })),
+        of(EditBody::name(), queue_once),
+        of(BulkBody::name(), json!({ "anyOf": bulk() })),
+        of(JobFilter::name(), json!({ "anyOf": any_field() })),
+        of(LeaseBody::name(), json!({ "anyOf": lists_of_queues() })),
+        (format!("{}/properties/jobs", BatchBody::name()), json!({ "items": any })),
+    ]
+}
+
+/// A filter says something.
+fn any_field() -> Vec<Value> {
+    let filter = serde_json::to_value(JobFilter::schema()).unwrap_or_default();
+    let fields = filter["properties"].as_object().into_iter().flatten();
+    fields.map(|(field, _)| said(field, "string")).collect()
+}
+
+/// A lease names queues in one list or in two.
+fn lists_of_queues() -> [Value; 3] {
+    let lists = |plain: [u32; 2], coded: [u32; 2]| {
+        let list = |[least, most]: [u32; 2]| json!({ "minItems": least, "maxItems": most });
+        json!({ "queues": list(plain), "queues_base64": list(coded) })
+    };
+    [
+        branch(&["queues"], lists([1, 1024], [0, 0])),
+        branch(&["queues_base64"], lists([0, 0], [1, 1024])),
+        branch(&["queues", "queues_base64"], lists([1, 512], [1, 512])),
+    ]
 }
 
 /// Bytes come as JSON, in base64, or not at all, and their type goes with that. JSON in base64 is
@@ -41,7 +58,7 @@ pub(crate) fn of_schema(name: &str, schema: &Value) -> Option<Value> {
 fn bytes(name: &str) -> Vec<Value> {
     let (coded, kind) = (format!("{name}_base64"), format!("{name}_type"));
     let none = json!({ "type": "null" });
-    let text = json!({ "type": "string", "contentEncoding": "base64", "pattern": BASE64 });
+    let text = json!({ "type": "string", "format": "base64" });
     vec![
         branch(&[name], json!({ &coded: none, &kind: { "enum": ["json", null] } })),
         branch(

@@ -31,6 +31,7 @@ pub(crate) struct Job {
     queue: Option<String>,
     /// Its queue in base64, where the name is no UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "queue-base64")]
     queue_base64: Option<String>,
     /// `scheduled`, `ready`, `leased`, `parked`, `done` or `dead`.
     #[schema(example = "ready")]
@@ -105,6 +106,7 @@ pub(crate) struct Job {
     payload: Option<Box<RawValue>>,
     /// The payload in base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "base64")]
     payload_base64: Option<String>,
     /// Where a list was asked for it: the first bytes of the payload, if they are UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,7 +150,7 @@ impl From<Source> for SetBy {
         match source {
             Source::Job => SetBy::Job,
             Source::Queue => SetBy::Queue,
-            Source::Protocol => SetBy::Default,
+            Source::Door => SetBy::Default,
         }
     }
 }
@@ -189,6 +191,7 @@ pub(crate) struct Result {
     value: Option<Box<RawValue>>,
     /// The result in base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "base64")]
     base64: Option<String>,
     /// What a result says that is MessagePack, as JSON. `base64` has it exactly.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -247,7 +250,7 @@ impl Job {
         let (tries, held_by) = now(engine, image);
         let id = JobId(image.id);
         let options = image.options();
-        let (queue, queue_base64) = naming::told(&image.queue);
+        let (queue, queue_base64) = naming::text_or_base64(&image.queue);
         let time = |ms: Option<u64>| ms.map(instant::shown);
         let payload_kind = Kind::of(image.payload.as_ref().map_or(0, |payload| payload.kind));
         let shown = bodies.payload.as_ref().map(|bytes| typed::shown(bytes, payload_kind));
@@ -404,6 +407,16 @@ pub(crate) fn status_word(status: Status) -> &'static str {
         Status::Dead => "dead",
     }
 }
+
+/// The doors that jobs come through.
+pub(crate) const DOORS: [Origin; 6] = [
+    Origin::Api,
+    Origin::Workq,
+    Origin::Gearman,
+    Origin::GearmanDraft,
+    Origin::Lightjq,
+    Origin::Jobq,
+];
 
 /// A door as the API writes it.
 pub(crate) fn door_word(door: Origin) -> &'static str {

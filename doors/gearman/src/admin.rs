@@ -11,7 +11,7 @@ use std::vec::IntoIter;
 use bytes::Bytes;
 use spindle_core::address::from_gearman_handle;
 use spindle_core::{Command, JobId, Rejection};
-use spindle_engine::{Gate, JobLine, Outbox, QueueLine, Refused};
+use spindle_engine::{JobLine, Outbox, QueueLine, Refused};
 
 use crate::session::{GearmanSession, shown_unique};
 use crate::wire::{AdminCommand, AdminError, FUNCTION_BYTES_MAX, QueueLimits, admin};
@@ -42,12 +42,7 @@ pub(crate) enum Walk {
 }
 
 impl GearmanSession {
-    /// Returns the command if it must be tried again.
-    pub(crate) fn administer(
-        &mut self,
-        command: AdminCommand,
-        out: &mut Outbox,
-    ) -> Option<AdminCommand> {
+    pub(crate) fn administer(&mut self, command: AdminCommand, out: &mut Outbox) {
         match command {
             AdminCommand::Status => {
                 self.walk = Some(Walk::Functions { after: None, by_priority: false });
@@ -61,67 +56,51 @@ impl GearmanSession {
             AdminCommand::Version => put_value(out, VERSION.as_bytes()),
             AdminCommand::Getpid => put_value(out, std::process::id().to_string().as_bytes()),
             AdminCommand::Verbose => put_value(out, self.common.verbose.as_bytes()),
-            AdminCommand::CancelJob { handle } => {
-                return self.cancel(handle, out);
-            }
+            AdminCommand::CancelJob { handle } => self.cancel(&handle, out),
             AdminCommand::CreateFunction { name } => {
                 if name.len() > FUNCTION_BYTES_MAX || name.contains(&0) {
-                    put_error(out, Gate::OPEN, &AdminError::BadFunctionName);
-                    return None;
+                    return put_error(out, &AdminError::BadFunctionName);
                 }
                 let name = Bytes::copy_from_slice(&name);
                 self.common.registry.lock().note_function(&name);
-                out.put(Gate::OPEN, admin::ok);
+                out.put(admin::ok);
             }
             AdminCommand::DropFunction { name } => self.begin_drop(&name, out),
-            AdminCommand::MaxQueue { function, limits } => {
-                return self.set_limits(function, limits, out);
-            }
+            AdminCommand::MaxQueue { function, limits } => self.set_limits(&function, limits, out),
         }
-        None
     }
 
-    fn cancel(&mut self, handle: Bytes, out: &mut Outbox) -> Option<AdminCommand> {
-        let Some(id) = from_gearman_handle(&handle) else {
-            put_error(out, Gate::OPEN, &AdminError::UnknownJob);
-            return None;
+    fn cancel(&mut self, handle: &[u8], out: &mut Outbox) {
+        let Some(id) = from_gearman_handle(handle) else {
+            return put_error(out, &AdminError::UnknownJob);
         };
-        match self.engine.execute(&Command::Cancel { id }) {
-            Ok(gate) => out.put(gate, admin::ok),
-            Err(Refused::Busy) => return Some(AdminCommand::CancelJob { handle }),
-            Err(Refused::Rejected(_, gate)) => put_error(out, gate, &AdminError::UnknownJob),
-            Err(_) => put_error(out, Gate::OPEN, &AdminError::UnknownJob),
+        match out.open(self.engine.jobs().execute(&Command::Cancel { id })) {
+            Ok(()) => out.put(admin::ok),
+            Err(_) => put_error(out, &AdminError::UnknownJob),
         }
-        None
     }
 
-    fn set_limits(
-        &mut self,
-        function: Bytes,
-        limits: QueueLimits,
-        out: &mut Outbox,
-    ) -> Option<AdminCommand> {
+    fn set_limits(&mut self, function: &Bytes, limits: QueueLimits, out: &mut Outbox) {
         let QueueLimits { high, normal, low } = limits;
         let by_class = match [high, normal, low].map(|limit| u64::from(limit.unwrap_or(0))) {
             [0, 0, 0] => Vec::new(),
             limits => limits.to_vec(),
         };
-        let set = self.engine.change_queue(&function, |queue| queue.jobs_max_by_class = by_class);
-        match set {
-            Ok(gate) => out.put(gate, admin::ok),
-            Err(Refused::Busy) => return Some(AdminCommand::MaxQueue { function, limits }),
-            Err(Refused::Rejected(Rejection::OutOfRange(_), gate)) => {
-                put_error(out, gate, &AdminError::BadFunctionName);
+        let queues = self.engine.queues();
+        let set = queues.change(function, |queue| queue.jobs_max_by_class.clone_from(&by_class));
+        match out.open(set) {
+            Ok(()) => out.put(admin::ok),
+            Err(Refused::Rejected(Rejection::OutOfRange(_))) => {
+                put_error(out, &AdminError::BadFunctionName);
             }
-            Err(_) => put_error(out, Gate::OPEN, &AdminError::DiskFull),
+            Err(_) => put_error(out, &AdminError::DiskFull),
         }
-        None
     }
 
     /// Deletes what waits in a function's queue, unless somebody works for it.
     fn begin_drop(&mut self, name: &Bytes, out: &mut Outbox) {
         let workers = self.common.registry.lock().workers(name);
-        let queue = self.engine.queue_line(name);
+        let queue = self.engine.queues().line(name);
         let error = match (workers, &queue) {
             (None, None) => AdminError::FunctionNotFound,
             (Some(1..), _) => AdminError::FunctionInUse,
@@ -131,7 +110,7 @@ impl GearmanSession {
                 return;
             }
         };
-        put_error(out, Gate::OPEN, &error);
+        put_error(out, &error);
     }
 
     // ---- walks ----
@@ -144,13 +123,13 @@ impl GearmanSession {
             }
             Some(Walk::Workers { after, line }) => self.list_workers(after, line, out),
             Some(Walk::Jobs { from }) => {
-                let (lines, next) = self.engine.job_lines(from);
+                let (lines, next) = self.engine.jobs().lines(from);
                 self.list_jobs(&lines, out);
                 next.map(|from| Walk::Jobs { from })
             }
             Some(Walk::Uniques { from }) => {
-                let (lines, next) = self.engine.job_lines(from);
-                out.put(Gate::OPEN, |out| {
+                let (lines, next) = self.engine.jobs().lines(from);
+                out.put(|out| {
                     for line in &lines {
                         admin::unique_line(out, &shown_unique(&line.keys));
                     }
@@ -162,7 +141,7 @@ impl GearmanSession {
             None => return,
         };
         if self.walk.is_none() {
-            out.put(Gate::OPEN, admin::end);
+            out.put(admin::end);
         }
     }
 
@@ -178,14 +157,14 @@ impl GearmanSession {
         while left > 0 {
             let Some(mut functions) = line.take() else {
                 let entry = self.common.registry.lock().entry_after(after)?;
-                out.put(Gate::OPEN, |out| {
+                out.put(|out| {
                     admin::worker_start(out, entry.number, entry.address, entry.id.as_deref());
                 });
                 (after, line) = (entry.number, Some(entry.functions.into_iter()));
                 left -= 1;
                 continue;
             };
-            out.put(Gate::OPEN, |out| {
+            out.put(|out| {
                 let some = functions.by_ref().take(left).inspect(|_| left -= 1);
                 some.for_each(|name| admin::worker_functions(out, [&name[..]]));
                 if functions.len() == 0 {
@@ -198,7 +177,7 @@ impl GearmanSession {
     }
 
     fn list_jobs(&self, lines: &[JobLine], out: &mut Outbox) {
-        out.put(Gate::OPEN, |out| {
+        out.put(|out| {
             for line in lines {
                 let handle = self.common.handles.handle(line.id.0);
                 let retries = u64::from(line.retries);
@@ -218,7 +197,7 @@ impl GearmanSession {
     ) -> Option<Walk> {
         let named =
             self.common.registry.lock().functions_after(after.as_deref(), FUNCTIONS_PER_STEP);
-        let queues = self.engine.queue_lines(after.as_deref(), FUNCTIONS_PER_STEP);
+        let queues = self.engine.queues().lines(after.as_deref(), FUNCTIONS_PER_STEP);
         // Behind the end of a list that was cut off, the other one is not known yet.
         let cut_named = named.last().filter(|_| named.len() == FUNCTIONS_PER_STEP);
         let cut_queues = queues.last().filter(|_| queues.len() == FUNCTIONS_PER_STEP);
@@ -227,7 +206,7 @@ impl GearmanSession {
         let is_known = |name: &Bytes| until.as_ref().is_none_or(|until| name <= until);
         let mut named = named.into_iter().filter(|(name, _)| is_known(name)).peekable();
         let mut queues = queues.into_iter().filter(|queue| is_known(&queue.name)).peekable();
-        out.put(Gate::OPEN, |out| {
+        out.put(|out| {
             loop {
                 let (queue, workers) = match (queues.peek(), named.peek()) {
                     (None, None) => return,
@@ -249,23 +228,29 @@ impl GearmanSession {
 
     fn go_on_dropping(&mut self, name: Bytes, out: &mut Outbox) {
         for _ in 0..STEPS_PER_TURN {
-            match self.engine.empty_queue(&name) {
-                Ok((0, _)) => {
+            if !self.engine.has_room() {
+                break;
+            }
+            match out.open(self.engine.queues().empty(&name)) {
+                Ok(0) => {
                     // Its limits go with it; with nothing set this changes nothing. The answer
                     // waits for that too.
-                    let cleared =
-                        self.engine.change_queue(&name, |queue| queue.jobs_max_by_class.clear());
-                    let Ok(gate) = cleared else { break };
+                    let queues = self.engine.queues();
+                    let cleared = queues.change(&name, |queue| queue.jobs_max_by_class.clear());
+                    if out.open(cleared).is_err() {
+                        break;
+                    }
                     self.common.registry.lock().forget_function(&name);
-                    out.put(gate, admin::ok);
-                    return;
+                    return out.put(admin::ok);
                 }
                 Ok(_) => {}
                 Err(_) => break,
             }
         }
         self.walk = Some(Walk::Drop { name });
-        self.wait_for_room(None);
+        let room = self.engine.wait_for_room(&self.caller);
+        let ticket = room.unwrap_or_else(|| self.engine.waits().after_others(&self.caller));
+        self.room = Some((ticket, None));
     }
 }
 
@@ -289,9 +274,9 @@ fn put_line(out: &mut bytes::BytesMut, queue: &QueueLine, workers: u64, by_prior
 }
 
 fn put_value(out: &mut Outbox, value: &[u8]) {
-    out.put(Gate::OPEN, |out| admin::value(out, value));
+    out.put(|out| admin::value(out, value));
 }
 
-fn put_error(out: &mut Outbox, gate: Gate, error: &AdminError) {
-    out.put(gate, |out| error.encode(out));
+fn put_error(out: &mut Outbox, error: &AdminError) {
+    out.put(|out| error.encode(out));
 }

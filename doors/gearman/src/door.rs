@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Gate, Mailbox, Session};
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Gate, Mailbox, Outbox, Session};
 
 use crate::session::Opening;
 use crate::wire::{HandlePrefix, Limits};
@@ -58,6 +58,17 @@ impl Common {
 /// Handle, function, unique and reducer of an assignment, with the NULs between them, take less.
 const ASSIGNMENT_BYTES_MAX: usize = 1024;
 
+/// Answers in the outbox above which further packets wait until the peer has read some.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// The same while answers wait for the log: a batch of them is to leave together.
+const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// Whether further packets wait until the peer has read some of its answers.
+pub(crate) fn is_full(out: &Outbox) -> bool {
+    let max = if out.is_gated() { GATED_ANSWER_BYTES_MAX } else { ANSWER_BYTES_MAX };
+    out.pending_bytes() > max
+}
+
 /// Gearman's protocols over an engine.
 pub struct GearmanDoor {
     engine: Engine,
@@ -92,7 +103,7 @@ impl Door for GearmanDoor {
     }
 
     fn end_turn(&self) {
-        self.engine.end_turn();
+        drop(self.engine.turn());
     }
 
     fn open(

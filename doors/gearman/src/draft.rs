@@ -26,18 +26,13 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use spindle_engine::{
-    Answer, Caller, Engine, Flow, Gate, LeaseRef, Outbox, Refused, Session, Ticket,
+    Answer, Caller, Engine, Flow, Gated, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
-use crate::door::Common;
+use crate::door::{Common, is_full};
 use crate::wire::draft::{Decoder, ErrorCode, Limits, Reply, Request};
 use application::SyncJob;
 use worker::AssignedJob;
-
-/// Answers in the outbox above which further packets wait until the peer has read some.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// The same while answers wait for the log: a batch of them is to leave together.
-const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// One connection of this door that speaks the draft.
 pub(crate) struct DraftSession {
@@ -57,18 +52,8 @@ pub(crate) struct DraftSession {
     sleeps: bool,
     asleep: Option<Ticket>,
     sync_job: Option<SyncJob>,
-    /// Nothing goes on until the log has room; then this is tried again.
+    /// Nothing goes on until the log has room; then this is taken.
     room: Option<(Ticket, Request)>,
-}
-
-/// What became of a request.
-enum Done {
-    /// It is answered, or needs no answer.
-    Yes,
-    /// The log is behind: it must be tried again.
-    Again(Request),
-    /// The peer said goodbye.
-    Goodbye,
 }
 
 impl DraftSession {
@@ -98,8 +83,7 @@ impl DraftSession {
             if self.room.is_some() {
                 return Flow::Wait;
             }
-            let most = if out.is_gated() { GATED_ANSWER_BYTES_MAX } else { ANSWER_BYTES_MAX };
-            if out.pending_bytes() > most {
+            if is_full(out) {
                 return Flow::Continue;
             }
             match self.decoder.decode(input) {
@@ -112,7 +96,7 @@ impl DraftSession {
                 Err(refusal) => {
                     tracing::debug!("closes a connection of the draft: {refusal}");
                     if let Some(code) = refusal.reply() {
-                        error(out, Gate::OPEN, code);
+                        error(out, code);
                     }
                     return Flow::Close;
                 }
@@ -120,33 +104,29 @@ impl DraftSession {
         }
     }
 
-    /// Does what is asked, or keeps it until the log has room.
+    /// Answers what came, once the log has room for what it may change.
     fn take(&mut self, request: Request, out: &mut Outbox) -> Flow {
-        match self.answer(request, out) {
-            Done::Yes => Flow::Continue,
-            Done::Again(request) => {
-                self.room = Some((self.engine.wait_for_room(&self.caller), request));
-                Flow::Wait
-            }
-            Done::Goodbye => Flow::Close,
+        if request.is_change()
+            && let Some(ticket) = self.engine.wait_for_room(&self.caller)
+        {
+            self.room = Some((ticket, request));
+            return Flow::Wait;
         }
-    }
-
-    fn answer(&mut self, request: Request, out: &mut Outbox) -> Done {
         match request {
-            Request::Noop => Done::Yes,
+            Request::Noop => {}
             Request::WorkerConnect { names } => self.connect(names, out),
-            Request::WorkerDisconnect => Done::Goodbye,
+            Request::WorkerDisconnect => return Flow::Close,
             Request::WorkerSleep => self.sleep(out),
-            Request::JobCreate(job) => self.create(job, out),
+            Request::JobCreate(job) => self.create(&job, out),
             Request::JobAssign => self.assign(out),
             Request::JobStatusAnnounce(progress) => self.announce_status(progress, out),
             Request::JobStatus { handle } => self.status(&handle, out),
             Request::JobCompleteAnnounce { code, result } => {
-                self.announce_completion(code, result, out)
+                self.announce_completion(code, result, out);
             }
             Request::JobComplete { handle } => self.completion(&handle, out),
         }
+        Flow::Continue
     }
 }
 
@@ -155,7 +135,7 @@ impl Session for DraftSession {
         self.work(input, out)
     }
 
-    fn on_answer(&mut self, ticket: Ticket, answer: Answer, gate: Gate, out: &mut Outbox) -> Flow {
+    fn on_answer(&mut self, ticket: Ticket, answer: Gated<Answer>, out: &mut Outbox) -> Flow {
         if let Some((_, request)) = self.room.take_if(|(expected, _)| *expected == ticket) {
             if let Flow::Close = self.take(request, out) {
                 return Flow::Close;
@@ -163,9 +143,10 @@ impl Session for DraftSession {
         } else if self.asleep == Some(ticket) {
             self.asleep = None;
             self.sleeps = false;
-            reply(out, Gate::OPEN, &Reply::Noop);
+            reply(out, &Reply::Noop);
         } else if self.sync_job.as_ref().is_some_and(|job| job.ticket == ticket) {
-            self.watched(answer, gate, out);
+            let answer = out.open(answer);
+            self.watched(answer, out);
         }
         if self.room.is_some() { Flow::Wait } else { Flow::Continue }
     }
@@ -183,9 +164,9 @@ impl Session for DraftSession {
 
     fn on_closed(&mut self, unsent: &[LeaseRef]) {
         for lease in unsent {
-            self.engine.undo_lease(*lease);
+            self.engine.leases().undo(*lease);
         }
-        self.engine.connection_gone(self.caller.connection, None);
+        self.engine.waits().connection_gone(self.caller.connection, None);
     }
 
     fn input_bytes_max(&self) -> usize {
@@ -193,20 +174,16 @@ impl Session for DraftSession {
     }
 }
 
-fn reply(out: &mut Outbox, gate: Gate, reply: &Reply) {
-    out.put(gate, |out| reply.encode(out));
+fn reply(out: &mut Outbox, reply: &Reply) {
+    out.put(|out| reply.encode(out));
 }
 
-fn error(out: &mut Outbox, gate: Gate, code: ErrorCode) {
-    reply(out, gate, &Reply::error(code));
+fn error(out: &mut Outbox, code: ErrorCode) {
+    reply(out, &Reply::error(code));
 }
 
-/// A refusal of a packet that asks for something. `Busy` is not refused: it is tried again.
+/// A refusal of a packet that asks for something.
 fn refuse(out: &mut Outbox, refused: &Refused) {
     tracing::debug!("refused a packet of the draft: {refused}");
-    let gate = match refused {
-        Refused::Rejected(_, gate) => *gate,
-        _ => Gate::OPEN,
-    };
-    error(out, gate, ErrorCode::Refused);
+    error(out, ErrorCode::Refused);
 }

@@ -3,7 +3,7 @@
 //!
 //! Start reading at [`wire`], which knows the bytes and does no I/O: [`wire::Protocol`] tells the
 //! three apart by a connection's first bytes, [`wire::Decoder`] turns bytes into
-//! [`wire::Request`]s and [`wire::AdminCommand`]s, [`wire::encode`] writes the answers, and
+//! [`wire::Request`]s and [`wire::AdminCommand`]s, [`wire::Response`] writes the answers, and
 //! [`wire::draft`] is the draft's framing. What the protocols say, which bytes we chose where the
 //! draft is silent, and where this server differs from gearmand, is described in
 //! `docs/gearman.md`.
@@ -13,7 +13,9 @@ pub mod wire;
 mod admin;
 mod door;
 mod draft;
+mod policy;
 mod session;
 
 pub use door::{GearmanDoor, Options};
+pub use policy::policies;
 pub use session::GearmanSession;

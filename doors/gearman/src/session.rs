@@ -35,21 +35,19 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use spindle_core::JobId;
 use spindle_engine::{
-    Answer, Caller, Engine, Flow, Gate, LeaseRef, Outbox, Refused, Session, Ticket,
+    Answer, Caller, Engine, Flow, Gated, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
 use crate::admin::{STEPS_PER_TURN, Walk};
-use crate::door::Common;
-use crate::wire::{Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, Request, WireError, encode};
+use crate::door::{Common, is_full};
+use crate::wire::{
+    Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, Request, Response, WireError,
+};
 use abilities::Abilities;
 pub(crate) use naming::shown_unique;
 pub(crate) use opening::Opening;
 use work::GrabbedJob;
 
-/// Answers in the outbox above which further packets wait until the peer has read some.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// The same while answers wait for the log: a batch of them is to leave together.
-const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// What a connection calls itself is kept up to this length (recorded: gearmand keeps as much).
 const CLIENT_ID_BYTES_MAX: usize = 127;
 
@@ -70,8 +68,6 @@ pub struct GearmanSession {
     held: HashMap<JobId, GrabbedJob>,
     /// The one of them whose timer runs: the one grabbed last, if its function has a timeout.
     timed: Option<JobId>,
-    /// PRE_SLEEP is done but for the timer, which waits for room in the log.
-    stops_timer: bool,
     /// Jobs it ended with WORK_EXCEPTION last: workers may send WORK_FAIL as well.
     excepted: VecDeque<JobId>,
     /// It has sent PRE_SLEEP and neither grabbed nor been called since.
@@ -81,8 +77,8 @@ pub struct GearmanSession {
     watches: HashMap<Ticket, JobId>,
     /// The function its last submit named, which the registry knows.
     named: Bytes,
-    /// Nothing goes on until the log has room; then what was refused is tried again.
-    room: Option<(Ticket, Option<Box<Incoming>>)>,
+    /// Nothing goes on until the log has room, or others had a turn; then this is taken.
+    pub(crate) room: Option<(Ticket, Option<Box<Incoming>>)>,
     /// A list under way, or a long deed; what came behind it waits.
     pub(crate) walk: Option<Walk>,
     /// A byte of ours stands in the input, so that the walk is gone on with.
@@ -109,7 +105,6 @@ impl GearmanSession {
             abilities: Abilities::default(),
             held: HashMap::new(),
             timed: None,
-            stops_timer: false,
             excepted: VecDeque::new(),
             sleeps: false,
             asleep: None,
@@ -134,15 +129,14 @@ impl GearmanSession {
             if self.room.is_some() {
                 return Flow::Wait;
             }
-            let most = if out.is_gated() { GATED_ANSWER_BYTES_MAX } else { ANSWER_BYTES_MAX };
-            if out.pending_bytes() > most {
+            if is_full(out) {
                 self.mark(input);
                 return Flow::Continue;
             }
             if self.walk.is_some() {
                 if steps == STEPS_PER_TURN {
                     self.mark(input);
-                    self.wait_for_room(None);
+                    self.let_others_go_first();
                     continue;
                 }
                 steps += 1;
@@ -152,12 +146,12 @@ impl GearmanSession {
             match self.decoder.decode(input) {
                 Ok(Some(incoming)) => self.take(incoming, out),
                 Ok(None) => return Flow::Continue,
-                Err(error) => {
-                    if let Some(reply) = error.reply() {
-                        out.put(Gate::OPEN, |out| encode::error(out, reply));
+                Err(wrong) => {
+                    if let Some(reply) = wrong.reply() {
+                        refuse_with(out, reply);
                     }
-                    if error.closes() {
-                        return close_after(error);
+                    if wrong.closes() {
+                        return close_after(wrong);
                     }
                 }
             }
@@ -173,50 +167,47 @@ impl GearmanSession {
         }
     }
 
+    /// Answers what came, once the log has room for what it may change.
     fn take(&mut self, incoming: Incoming, out: &mut Outbox) {
-        let again = match incoming {
-            Incoming::Request(request) => self.answer(request, out).map(Incoming::Request),
-            Incoming::Admin(Ok(command)) => {
-                self.administer(command, out).map(|command| Incoming::Admin(Ok(command)))
-            }
-            Incoming::Admin(Err(error)) => {
-                out.put(Gate::OPEN, |out| error.encode(out));
-                None
-            }
-        };
-        if let Some(incoming) = again {
-            self.wait_for_room(Some(incoming));
+        if incoming.is_change()
+            && let Some(ticket) = self.engine.wait_for_room(&self.caller)
+        {
+            self.room = Some((ticket, Some(Box::new(incoming))));
+            return;
+        }
+        match incoming {
+            Incoming::Request(request) => self.answer(request, out),
+            Incoming::Admin(Ok(command)) => self.administer(command, out),
+            Incoming::Admin(Err(error)) => out.put(|out| error.encode(out)),
         }
     }
 
-    /// Goes on when the log has room; with nothing to try again, as soon as others had a turn.
-    pub(crate) fn wait_for_room(&mut self, again: Option<Incoming>) {
-        let ticket = self.engine.wait_for_room(&self.caller);
-        self.room = Some((ticket, again.map(Box::new)));
+    /// A walk under way goes on as soon as others had a turn.
+    pub(crate) fn let_others_go_first(&mut self) {
+        self.room = Some((self.engine.waits().after_others(&self.caller), None));
     }
 
-    /// Returns the request if it must be tried again.
-    fn answer(&mut self, request: Request, out: &mut Outbox) -> Option<Request> {
+    fn answer(&mut self, request: Request, out: &mut Outbox) {
         match request {
-            Request::Submit(submit) => return self.submit(submit, out).map(Request::Submit),
-            Request::Grab(kind) => return self.grab(kind, out).map(Request::Grab),
+            Request::Submit(submit) => self.submit(submit, out),
+            Request::Grab(kind) => self.grab(kind, out),
             Request::CanDo { function } => self.can_do(function, None, out),
             Request::CanDoTimeout { function, timeout_ms } => {
                 self.can_do(function, Some(timeout_ms), out);
             }
             Request::CantDo { function } => self.cant_do(&function),
             Request::ResetAbilities => self.reset_abilities(),
-            Request::PreSleep => return self.pre_sleep(out),
+            Request::PreSleep => self.pre_sleep(out),
             Request::AllYours => {}
             Request::WorkStatus { .. } | Request::WorkData { .. } | Request::WorkWarning { .. } => {
                 self.report(request, out);
             }
             Request::WorkComplete { .. }
             | Request::WorkFail { .. }
-            | Request::WorkException { .. } => return self.finish(request, out),
+            | Request::WorkException { .. } => self.finish(request, out),
             Request::GetStatus { handle } => self.status(&handle, out),
             Request::GetStatusUnique { unique } => self.status_unique(&unique, out),
-            Request::Echo { data } => out.put(Gate::OPEN, |out| encode::echo(out, &data)),
+            Request::Echo { data } => reply(out, Response::Echo { data: &data[..] }),
             Request::SetClientId { id } => {
                 let kept = id.get(..CLIENT_ID_BYTES_MAX).unwrap_or(&id);
                 self.id = Bytes::copy_from_slice(kept);
@@ -224,11 +215,10 @@ impl GearmanSession {
             }
             Request::Option { name } if Request::is_exceptions_option(&name) => {
                 self.wants_exceptions = true;
-                out.put(Gate::OPEN, |out| encode::option(out, &name));
+                reply(out, Response::Option { name: &name[..] });
             }
-            Request::Option { .. } => error(out, Gate::OPEN, ErrorReply::UnknownOption),
+            Request::Option { .. } => refuse_with(out, ErrorReply::UnknownOption),
         }
-        None
     }
 }
 
@@ -240,8 +230,12 @@ fn close_after(error: WireError) -> Flow {
     }
 }
 
-fn error(out: &mut Outbox, gate: Gate, reply: ErrorReply) {
-    out.put(gate, |out| encode::error(out, reply));
+fn reply(out: &mut Outbox, response: Response<&[u8]>) {
+    out.put(|out| response.encode(out));
+}
+
+fn refuse_with(out: &mut Outbox, reply: ErrorReply) {
+    out.put(|out| reply.encode(out));
 }
 
 impl Session for GearmanSession {
@@ -249,7 +243,7 @@ impl Session for GearmanSession {
         self.work(input, out)
     }
 
-    fn on_answer(&mut self, ticket: Ticket, answer: Answer, gate: Gate, out: &mut Outbox) -> Flow {
+    fn on_answer(&mut self, ticket: Ticket, answer: Gated<Answer>, out: &mut Outbox) -> Flow {
         if let Some((_, again)) = self.room.take_if(|(expected, _)| *expected == ticket) {
             match again {
                 Some(incoming) => self.take(*incoming, out),
@@ -260,9 +254,9 @@ impl Session for GearmanSession {
         } else if self.asleep == Some(ticket) {
             self.asleep = None;
             self.sleeps = false;
-            out.put(Gate::OPEN, encode::noop);
+            reply(out, Response::Noop);
         } else if self.watches.contains_key(&ticket)
-            && let Flow::Abort = self.watched(ticket, answer, gate, out)
+            && let Flow::Abort = self.watched(ticket, answer, out)
         {
             return Flow::Abort;
         }
@@ -283,9 +277,9 @@ impl Session for GearmanSession {
 
     fn on_closed(&mut self, unsent: &[LeaseRef]) {
         for lease in unsent {
-            self.engine.undo_lease(*lease);
+            self.engine.leases().undo(*lease);
         }
-        self.engine.connection_gone(self.caller.connection, None);
+        self.engine.waits().connection_gone(self.caller.connection, None);
     }
 
     fn input_bytes_max(&self) -> usize {
@@ -293,21 +287,20 @@ impl Session for GearmanSession {
     }
 }
 
-/// A refusal of a packet that asks for something, in Gearman's words. `Busy` is not refused: it is
-/// tried again.
+/// A refusal of a packet that asks for something, in Gearman's words.
 fn refuse(out: &mut Outbox, refused: &Refused) {
-    use spindle_core::Rejection;
-    match refused {
-        Refused::Rejected(Rejection::QueueFull, gate) => error(out, *gate, ErrorReply::QueueFull),
-        Refused::Rejected(rejection, gate) => {
+    let reply = match refused {
+        Refused::Rejected(spindle_core::Rejection::QueueFull) => ErrorReply::QueueFull,
+        Refused::Rejected(rejection) => {
             tracing::debug!("refused a packet: {rejection}");
-            error(out, *gate, ErrorReply::Refused);
+            ErrorReply::Refused
         }
-        Refused::TooLarge { .. } => error(out, Gate::OPEN, ErrorReply::PayloadTooLarge),
-        Refused::DiskFull => error(out, Gate::OPEN, ErrorReply::DiskFull),
-        Refused::TooMany(_) => error(out, Gate::OPEN, ErrorReply::TooMany),
-        Refused::Stopping | Refused::Busy => error(out, Gate::OPEN, ErrorReply::Stopping),
-    }
+        Refused::TooLarge { .. } => ErrorReply::PayloadTooLarge,
+        Refused::DiskFull => ErrorReply::DiskFull,
+        Refused::TooMany(_) => ErrorReply::TooMany,
+        Refused::Stopping => ErrorReply::Stopping,
+    };
+    refuse_with(out, reply);
 }
 
 /// Names are copied out of the input, which may be large.

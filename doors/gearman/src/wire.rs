@@ -2,8 +2,8 @@
 //!
 //! A connection speaks the published protocol, in which binary packets and text lines may be
 //! mixed, or the draft; [`Protocol::of`] tells which. The server's half of the published protocol
-//! is [`Decoder`] (bytes to [`Request`] and [`AdminCommand`]), [`encode`] and [`admin`] (answers
-//! to bytes). The client's half is [`Request::encode`] and [`decode_response`]. Everything here is
+//! is [`Decoder`] (bytes to [`Request`] and [`AdminCommand`]), [`Response::encode`] and [`admin`]
+//! (answers to bytes). The client's half is [`Request::encode`] and [`decode_response`]. Everything here is
 //! total: no bytes of a peer make it panic, and the work done is linear in the bytes received.
 //!
 //! What was decoded are slices of the input's buffer: copy what outlives the request and is small
@@ -13,7 +13,6 @@ pub mod admin;
 mod arguments;
 mod decoder;
 pub mod draft;
-pub mod encode;
 mod error;
 mod handle;
 mod number;

@@ -4,7 +4,6 @@ use bytes::{Bytes, BytesMut};
 use spindle_gearman::wire::{
     Assignment, Decoder, ErrorReply, GrabKind, Incoming, JobStatus, Limits, PacketType, Priority,
     Request, Response, ResponseError, Schedule, Submit, SubmitKind, WireError, decode_response,
-    encode,
 };
 
 const LIMIT: usize = 1 << 20;
@@ -467,7 +466,7 @@ fn error_packets_are_gearmands_own() {
     ];
     for (reply, data) in known {
         let mut out = BytesMut::new();
-        encode::error(&mut out, reply);
+        reply.encode(&mut out);
         assert_eq!(out, packet(b"\0RES", 19, data));
     }
 }
@@ -475,7 +474,8 @@ fn error_packets_are_gearmands_own() {
 #[test]
 fn progress_from_another_door_is_written_as_numbers() {
     let mut out = BytesMut::new();
-    encode::work_status_numbers(&mut out, b"H:h:1", 0, u64::MAX);
+    let (numerator, denominator) = ("0", &*u64::MAX.to_string());
+    Response::WorkStatus { handle: "H:h:1", numerator, denominator }.encode(&mut out);
     assert_eq!(out, packet(b"\0RES", 12, b"H:h:1\x000\x0018446744073709551615"));
 }
 

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::history::Form;
 use crate::json;
 use crate::query::Query;
 use crate::refusal::{Answered, Refusal};
-use crate::story::Form;
 
 /// The state of a job whose creator names none.
 const CREATED: &str = "[\"CREATED\"]";

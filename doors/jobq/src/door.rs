@@ -8,11 +8,11 @@ use axum::Router;
 use axum::middleware::map_response;
 use axum::routing::{any, get, post};
 use spindle_engine::Engine;
-use spindle_http::{BodyLimits, Desk};
+use spindle_http::{BodyLimits, EngineBridge};
 
-use crate::clerk::Clerk;
-use crate::mirror::QueryLimits;
+use crate::query_thread::QueryThread;
 use crate::refusal;
+use crate::replica::QueryLimits;
 use crate::routes;
 
 /// What the door is told at its start.
@@ -58,8 +58,8 @@ const FIRST: &str = "/jobq/first";
 const NEWEST: &str = "/jobq/newest";
 
 struct Shared {
-    desk: Desk,
-    clerk: Clerk,
+    bridge: EngineBridge,
+    query_thread: QueryThread,
     options: Options,
 }
 
@@ -69,14 +69,14 @@ impl Jobq {
     pub fn new(engine: Engine, options: Options) -> io::Result<Jobq> {
         let limits =
             QueryLimits { time: options.query_time, answer_bytes_max: options.answer_bytes_max };
-        let clerk = Clerk::start(engine.clone(), limits)?;
-        let shared = Arc::new(Shared { desk: Desk::new(engine), clerk, options });
+        let query_thread = QueryThread::start(engine.clone(), limits)?;
+        let shared = Arc::new(Shared { bridge: EngineBridge::new(engine), query_thread, options });
         Ok(Jobq { shared, clients: Clients::All })
     }
 
     /// Begins the orderly end: queries end now, and are answered. Does not wait.
     pub fn stop(&self) {
-        self.shared.clerk.stop();
+        self.shared.query_thread.stop();
     }
 
     /// All routes. What is not theirs below `/api/v0` is a 404 in the same form.
@@ -111,12 +111,12 @@ impl Jobq {
         self.clients
     }
 
-    pub(crate) fn desk(&self) -> &Desk {
-        &self.shared.desk
+    pub(crate) fn bridge(&self) -> &EngineBridge {
+        &self.shared.bridge
     }
 
-    pub(crate) fn clerk(&self) -> &Clerk {
-        &self.shared.clerk
+    pub(crate) fn query_thread(&self) -> &QueryThread {
+        &self.shared.query_thread
     }
 
     pub(crate) fn options(&self) -> &Options {

@@ -2,28 +2,30 @@
 //! events; queries are expressions of SQLite over the jobs' columns.
 //!
 //! [`Jobq`] makes the routes for an engine. What changes a job goes to the engine at once; what
-//! looks through many jobs goes to a thread of its own (`clerk.rs`), which has a copy of Jobq's
-//! jobs kept in a private database (`mirror.rs`), on threads of low priority (`aside.rs`).
+//! looks through many jobs goes to a thread of its own (`query_thread.rs`), which has a copy of Jobq's
+//! jobs kept in a private database (`replica.rs`), on threads of low priority (`sqlite_workers.rs`).
 //! There SQLite evaluates the expressions, behind a guard (`query/`), and nobody holds the engine's
 //! lock meanwhile. A poll advances its match by compare-and-set, so an old copy can cost a second
 //! try and nothing else.
 //!
 //! Start with `door.rs` (the table of routes). What clients read is in docs/jobq.md.
 
-mod aside;
 mod bodies;
-mod clerk;
 mod door;
+mod history;
 mod json;
 mod listing;
-mod mirror;
+mod policy;
 mod query;
 mod query_path;
+mod query_thread;
 mod refusal;
+mod replica;
 mod routes;
 mod show;
-mod story;
+mod sqlite_workers;
 
 pub use door::{Jobq, Options};
+pub use policy::policy;
 #[doc(hidden)]
 pub use query_path::QueryPath;

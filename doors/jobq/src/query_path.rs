@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use crate::bodies::{ListBody, PollBody};
 use crate::listing::Piece;
-use crate::mirror::{Column, Mirror, QueryLimits, Row};
+use crate::replica::{Column, QueryLimits, Replica, Row};
 
 /// A few jobs, and what queries make of them.
 pub struct QueryPath {
-    mirror: Mirror,
+    replica: Replica,
 }
 
 impl QueryPath {
     /// Three jobs of different states. None if SQLite cannot be had.
     pub fn new() -> Option<QueryPath> {
         let limits = QueryLimits { time: Duration::from_secs(1), answer_bytes_max: 1 << 20 };
-        let mut mirror = Mirror::new(limits).ok()?;
+        let mut replica = Replica::new(limits).ok()?;
         let states = [Some("[\"CREATED\"]"), None, Some("{\"a\": [1, null]}")];
         let rows = states.iter().zip(1..).map(|(state, id)| Row {
             id,
-            touch: id,
+            update_seq: id,
             revision: 1,
             fixed: false,
             modified: 1_628_909_303,
@@ -29,14 +29,14 @@ impl QueryPath {
             is_cut: false,
         });
         let rows: Vec<Row> = rows.collect();
-        mirror.apply(&rows, &[]).ok()?;
-        Some(QueryPath { mirror })
+        replica.apply(&rows, &[]).ok()?;
+        Some(QueryPath { replica })
     }
 
     /// What a list with this body answers: the jobs, or why not.
     pub fn list(&self, body: &[u8]) -> Result<String, String> {
         ListBody::read(body)
-            .and_then(|body| self.mirror.list(&body.query, body.limit))
+            .and_then(|body| self.replica.list(&body.query, body.limit))
             .map(|pieces| match &pieces[..] {
                 [Piece::Jobs(jobs)] => jobs.clone(),
                 _ => String::new(),
@@ -47,7 +47,7 @@ impl QueryPath {
     /// Which jobs a poll with this body would try, in their order.
     pub fn candidates(&self, body: &[u8]) -> Result<Vec<u64>, String> {
         PollBody::read(body)
-            .and_then(|body| self.mirror.candidates(&body.query, usize::MAX))
+            .and_then(|body| self.replica.candidates(&body.query, usize::MAX))
             .map(|found| found.into_iter().map(|found| found.id).collect())
             .map_err(|refusal| refusal.message)
     }

@@ -71,7 +71,7 @@ impl Refusal {
     }
 
     /// The copy of the jobs that queries look at cannot be kept.
-    pub fn mirror(message: impl Into<String>) -> Refusal {
+    pub fn replica(message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "query_failed", message)
     }
 }

@@ -14,10 +14,10 @@ use spindle_http::read_body;
 
 use crate::bodies::{ListBody, NewBody, PollBody, StateBody};
 use crate::door::{Clients, Jobq};
+use crate::history::{self, Entry};
 use crate::json;
 use crate::refusal::{Answered, Refusal};
 use crate::show::{self, Modified};
-use crate::story::{self, Entry};
 
 /// The queue of jobs whose creator names none.
 const QUEUE: &str = "jobq";
@@ -45,16 +45,16 @@ pub async fn query(State(door): State<Jobq>, request: Request) -> AnsweredText {
 }
 
 async fn listed(door: &Jobq, body: ListBody) -> AnsweredText {
-    let found = door.clerk().list(body).await;
-    door.desk().durable(found.gate).await;
+    let found = door.query_thread().list(body).await;
+    door.bridge().durable(found.gate).await;
     found.body.map(answer)
 }
 
 /// `POST /api/v0/job/poll`
 pub async fn poll(State(door): State<Jobq>, request: Request) -> AnsweredText {
     let body = body_of(&door, request).await?;
-    let found = door.clerk().poll(PollBody::read(&body)?).await;
-    door.desk().durable(found.gate).await;
+    let found = door.query_thread().poll(PollBody::read(&body)?).await;
+    door.bridge().durable(found.gate).await;
     found.body.map(answer)
 }
 
@@ -85,7 +85,7 @@ pub async fn create(
     let body = body_of(&door, request).await?;
     let NewBody { payload, state, form } = NewBody::read(&body)?;
     let empty = BytesRef::empty(Type::Json);
-    let created = Entry::created(form, door.desk().engine().now_ms());
+    let created = Entry::created(form, door.bridge().engine().now_ms());
     let mut submit = Submit::new(JobId(0), Bytes::from(queue), Origin::Jobq, empty);
     if !ready {
         submit.parked = true;
@@ -94,12 +94,12 @@ pub async fn create(
     }
     let kept = Bytes::copy_from_slice(payload.as_bytes());
     let job = NewJob { submit, payload: kept, kind: Type::Json };
-    let (id, gate) = door.desk().call(|engine| engine.submit(job.clone())).await?;
-    door.desk().durable(gate).await;
+    let (id, gate) = door.bridge().call(|engine| engine.submit(job.clone())).await?;
+    door.bridge().durable(gate).await;
     // As it was created: others may have changed it by now.
-    let state = if ready { story::ready() } else { state.to_owned() };
+    let state = if ready { history::ready() } else { state.to_owned() };
     let events = format!("[{}]", created.json);
-    let created_ms = match door.desk().engine().job(JobRef::Id(id))? {
+    let created_ms = match door.bridge().engine().job(JobRef::Id(id))? {
         (Some(image), _) => image.created_ms,
         (None, _) => created.at_ms,
     };
@@ -117,8 +117,8 @@ fn job_id(path: &str) -> Answered<JobId> {
 
 /// `GET /api/v0/job/<id>`
 pub async fn show(State(door): State<Jobq>, Path(id): Path<String>) -> AnsweredText {
-    let (image, gate) = door.desk().engine().job(JobRef::Id(job_id(&id)?))?;
-    door.desk().durable(gate).await;
+    let (image, gate) = door.bridge().engine().job(JobRef::Id(job_id(&id)?))?;
+    door.bridge().durable(gate).await;
     shown(&door, image.ok_or_else(Refusal::no_job)?, of_one(&door)).await
 }
 
@@ -133,7 +133,7 @@ fn of_one(door: &Jobq) -> Modified {
 
 /// A job in full, once what it reveals is durable.
 async fn shown(door: &Jobq, image: JobImage, modified: Modified) -> AnsweredText {
-    let engine = door.desk().engine();
+    let engine = door.bridge().engine();
     let shown = if image.options().pages.is_empty() {
         show::job(engine, image, modified)
     } else {
@@ -169,13 +169,13 @@ pub async fn set_state(
     let mut same = expected.map(|text| Bytes::copy_from_slice(text.as_bytes()));
     loop {
         let compose = |before: &Before<'_>| advanced(before, same.as_ref(), new);
-        match door.desk().call(|engine| engine.update(id, None, compose)).await {
+        match door.bridge().call(|engine| engine.update(id, None, compose)).await {
             Ok(Updated::Done(image, gate)) => {
-                door.desk().durable(gate).await;
+                door.bridge().durable(gate).await;
                 return shown(&door, *image, of_one(&door)).await;
             }
             Ok(Updated::Declined(declined, gate)) => {
-                door.desk().durable(gate).await;
+                door.bridge().durable(gate).await;
                 let now = match declined {
                     Declined::Other(now) => now,
                     Declined::Foreign => return Err(foreign()),
@@ -232,22 +232,22 @@ pub async fn add_event(
         let event = Entry::noted(event, before.now_ms).encode();
         Ok::<_, std::convert::Infallible>(JobUpdate { state: None, event })
     };
-    let desk = door.desk();
-    let (image, gate) = match desk.call(|engine| engine.update(id, None, compose)).await {
+    let bridge = door.bridge();
+    let (image, gate) = match bridge.call(|engine| engine.update(id, None, compose)).await {
         Ok(Updated::Done(image, gate)) => (*image, gate),
         Ok(Updated::Declined(never, _)) => match never {},
         Err(Refused::Rejected(Rejection::Finished, _)) => {
-            let event = Entry::noted(event, desk.engine().now_ms()).encode();
-            let noted = desk.engine().add_event_to_finished(id, &event)?;
-            desk.engine().end_turn();
+            let event = Entry::noted(event, bridge.engine().now_ms()).encode();
+            let noted = bridge.engine().add_event_to_finished(id, &event)?;
+            bridge.engine().end_turn();
             if let Err(Refused::Rejected(_, gate)) = &noted {
-                desk.durable(*gate).await;
+                bridge.durable(*gate).await;
             }
             noted?
         }
         Err(refused) => return Err(refused.into()),
     };
-    desk.durable(gate).await;
+    bridge.durable(gate).await;
     let modified = match door.clients() {
         // Both generations send this, and the job tells whose it is.
         Clients::All => Modified::AsCreated,
@@ -259,14 +259,14 @@ pub async fn add_event(
 
 /// `DELETE /api/v0/job/<id>`
 pub async fn delete(State(door): State<Jobq>, Path(id): Path<String>) -> AnsweredText {
-    let desk = door.desk();
+    let bridge = door.bridge();
     let id = job_id(&id)?;
-    let (image, gate) = desk.engine().job(JobRef::Id(id))?;
+    let (image, gate) = bridge.engine().job(JobRef::Id(id))?;
     if image.is_some_and(|image| image.origin() != Origin::Jobq) {
-        desk.durable(gate).await;
+        bridge.durable(gate).await;
         return Err(foreign());
     }
-    match desk.change(|engine| engine.delete(JobRef::Id(id))).await {
+    match bridge.change(|engine| engine.delete(JobRef::Id(id))).await {
         // It is as it should be.
         Ok(()) | Err(Refused::Rejected(Rejection::NotFound, _)) => Ok(answer("{}\n".to_owned())),
         Err(refused) => Err(refused.into()),

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use spindle_core::{BytesRef, JobId, JobImage, Type};
 use spindle_engine::{Engine, FetchError, JobRef};
 
+use crate::history::{self, Entry, Form};
 use crate::json::quoted;
-use crate::story::{self, Entry, Form};
 
 /// Whether a job is shown with the time of its last change. The first version of Jobq's client
 /// fails on what it does not know, the newest on what is missing.
@@ -52,16 +52,16 @@ pub fn job(
         let Some(page) = engine.event_page(id, index)? else { return Ok(None) };
         page.iter().filter_map(|event| Entry::decode(event)).for_each(&mut list);
     }
-    story::events_of(&image).into_iter().for_each(&mut list);
+    history::events_of(&image).into_iter().for_each(&mut list);
     events.push(']');
     let is_modified_shown = match modified {
         Modified::Shown => true,
         Modified::Hidden => false,
         Modified::AsCreated => first_form == Some(Form::Newest),
     };
-    let modified = is_modified_shown.then(|| story::modified_ms(&image) / 1000);
+    let modified = is_modified_shown.then(|| history::modified_ms(&image) / 1000);
     let mut shown = String::with_capacity(payload.len() + events.len() + 64);
-    write(&mut shown, id.0, [&payload, &story::state_of(&image), &events], modified);
+    write(&mut shown, id.0, [&payload, &history::state_of(&image), &events], modified);
     Ok(Some(shown))
 }
 

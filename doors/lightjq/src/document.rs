@@ -1,7 +1,7 @@
 //! The OpenAPI document, with what types cannot say.
 
 use serde_json::{Value, json};
-use spindle_http::document::{complete, operations, parameters, properties, put, schemas};
+use spindle_http::document::Supplement;
 use utoipa::openapi::OpenApi;
 
 /// A plain address: no user, no query, a port there is.
@@ -13,33 +13,52 @@ const URL: &str = "^http://([A-Za-z0-9.-]+|\\[[0-9a-f:.]+\\])(:([1-9][0-9]{0,3}|
 pub(crate) fn json(description: &OpenApi) -> String {
     let mut document =
         serde_json::to_value(description).expect("the document is made of texts and maps");
-    complete(&mut document);
-    for (_, operation) in operations(&mut document) {
-        for parameter in parameters(operation).filter(|it| it["name"] == "worker-id") {
-            put(&mut parameter["schema"], json!({ "format": "uuid" }));
-        }
-    }
-    for (name, schema) in schemas(&mut document) {
-        for (property, schema) in properties(schema) {
-            if let Some(more) = of_property(name, property) {
-                put(schema, more);
-            }
-        }
-    }
+    let supplement = Supplement {
+        bodies: &["application/json", "application/msgpack"],
+        problems: &["application/msgpack", "application/problem+json"],
+        formats: formats().into(),
+        schemas: Vec::new(),
+    };
+    supplement.complete(&mut document);
     document.to_string()
 }
 
-fn of_property(schema: &str, property: &str) -> Option<Value> {
-    Some(match (schema, property) {
-        ("NewWorker", "url") => json!({ "pattern": URL }),
-        ("NewWorker", "names") => {
-            json!({ "items": { "type": "string", "minLength": 1, "maxLength": 512 } })
-        }
-        ("Done", "type") => json!({ "enum": ["success", "failure"] }),
-        ("Done", "reason") => json!({ "enum": ["timeout", "other", null] }),
-        ("Done", "finished_at") => json!({ "maxLength": 64 }),
-        ("Done", "message") => json!({ "maxLength": 65536 }),
-        ("Job", "status") => json!({ "enum": ["queued", "running", "retrying", "error", "done"] }),
-        _ => return None,
-    })
+/// What fields say by one word.
+fn formats() -> [(&'static str, Value); 4] {
+    [
+        ("worker-url", json!({ "pattern": URL })),
+        ("job-status", json!({ "enum": ["queued", "running", "retrying", "error", "done"] })),
+        ("outcome", json!({ "enum": ["success", "failure"] })),
+        ("failure-reason", json!({ "enum": ["timeout", "other"] })),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use utoipa::PartialSchema;
+
+    use super::*;
+    use crate::routes::schema::{Done, NewJob, NewWorker};
+    use crate::wire::message::{
+        JOBS_MAX, NAME_BYTES_MAX, NAMES_MAX, TEXT_BYTES_MAX, TIME_CHARS_MAX, WORKER_BYTES_MAX,
+    };
+
+    /// Holds a bound in a type's schema, at a place below its properties, against a constant.
+    #[track_caller]
+    fn is_checked<T: PartialSchema>(place: &str, checked: usize) {
+        let schema = serde_json::to_value(T::schema()).unwrap();
+        let said = schema.pointer(&format!("/properties/{place}"));
+        assert_eq!(said, Some(&json!(checked)), "{place}");
+    }
+
+    #[test]
+    fn the_bounds_of_bodies_are_those_that_are_checked() {
+        is_checked::<NewJob>("name/maxLength", NAME_BYTES_MAX);
+        is_checked::<NewWorker>("name/maxLength", WORKER_BYTES_MAX);
+        is_checked::<NewWorker>("max_jobs/maximum", usize::try_from(JOBS_MAX).unwrap());
+        is_checked::<NewWorker>("names/maxItems", NAMES_MAX);
+        is_checked::<NewWorker>("names/items/maxLength", NAME_BYTES_MAX);
+        is_checked::<Done>("finished_at/maxLength", TIME_CHARS_MAX);
+        is_checked::<Done>("message/maxLength", TEXT_BYTES_MAX);
+    }
 }

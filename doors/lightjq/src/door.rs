@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use parking_lot::Mutex;
 use spindle_engine::Engine;
-use spindle_http::{BodyLimits, Code, Desk, Problem, ProblemBody};
+use spindle_http::{BodyLimits, Code, EngineBridge, Problem, ProblemBody};
 use tokio::sync::watch;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 use crate::names::JobNames;
 use crate::push::{Pusher, pusher};
-use crate::roll::{Roll, WorkerLine};
+use crate::registry::{Registry, WorkerLine};
 use crate::routes::{constraints, done, jobs, polling, workers};
 use crate::{body, document};
 
@@ -63,9 +63,9 @@ impl Default for Options {
 pub struct LightJq(Arc<Shared>);
 
 pub(crate) struct Shared {
-    pub desk: Desk,
+    pub bridge: EngineBridge,
     pub options: Options,
-    pub roll: Mutex<Roll>,
+    pub registry: Mutex<Registry>,
     pub names: JobNames,
     pub pusher: Pusher,
     stopping: watch::Sender<bool>,
@@ -95,9 +95,9 @@ impl LightJq {
     pub fn new(engine: Engine, options: Options) -> LightJq {
         let description = described().split_for_parts().1;
         LightJq(Arc::new(Shared {
-            desk: Desk::new(engine),
+            bridge: EngineBridge::new(engine),
             options,
-            roll: Mutex::default(),
+            registry: Mutex::default(),
             names: JobNames::new(),
             pusher: pusher(),
             stopping: watch::Sender::new(false),
@@ -129,19 +129,19 @@ impl LightJq {
 
     /// The workers that are registered, in the order they came.
     pub fn workers(&self) -> Vec<WorkerLine> {
-        self.roll().lines()
+        self.registry().lines()
     }
 
     pub(crate) fn shared(&self) -> &Shared {
         &self.0
     }
 
-    pub(crate) fn desk(&self) -> &Desk {
-        &self.0.desk
+    pub(crate) fn bridge(&self) -> &EngineBridge {
+        &self.0.bridge
     }
 
     pub(crate) fn engine(&self) -> &Engine {
-        self.0.desk.engine()
+        self.0.bridge.engine()
     }
 
     pub(crate) fn options(&self) -> &Options {

@@ -4,7 +4,7 @@
 //! their own, or ask for them by long poll. [`LightJq`] makes the routes for an engine.
 //!
 //! Start with `wire/` (the bytes, without sockets), then `door.rs` (the table of routes),
-//! `roll.rs` (who is registered, and has which jobs), `take.rs` (how a worker comes by a job) and
+//! `registry.rs` (who is registered, and has which jobs), `take.rs` (how a worker comes by a job) and
 //! `push.rs` (how jobs are brought to workers). What clients read of it is docs/lightjq.md.
 
 pub mod wire;
@@ -12,9 +12,11 @@ pub mod wire;
 mod body;
 mod document;
 mod door;
+mod extract;
 mod names;
+mod policy;
 mod push;
-mod roll;
+mod registry;
 mod routes;
 mod sweep;
 mod take;
@@ -22,4 +24,4 @@ mod target;
 mod worker_id;
 
 pub use door::{LightJq, Options};
-pub use roll::WorkerLine;
+pub use registry::WorkerLine;

@@ -15,7 +15,7 @@ use tokio::select;
 use tokio::time::{sleep, timeout};
 
 use crate::door::LightJq;
-use crate::routes::done::WORKER_ID;
+use crate::extract::WORKER_ID;
 use crate::take::Taken;
 use crate::target::Target;
 use crate::wire::Format;
@@ -55,10 +55,10 @@ impl LightJq {
     pub(crate) async fn serve(self, id: WorkerId) {
         let mut stopping = self.stopping();
         loop {
-            if *stopping.borrow_and_update() || self.roll().target(id).is_none() {
+            if *stopping.borrow_and_update() || self.registry().target(id).is_none() {
                 return;
             }
-            let misses = self.roll().misses(id);
+            let misses = self.registry().misses(id);
             if misses > 0 {
                 select! {
                     () = sleep(self.pause(misses)) => {}
@@ -66,7 +66,7 @@ impl LightJq {
                 }
             }
             match self.take(id, None).await {
-                Ok(Some(taken)) => match self.roll().target(id) {
+                Ok(Some(taken)) => match self.registry().target(id) {
                     Some(target) => drop(tokio::spawn(self.clone().bring(id, target, taken))),
                     None => self.let_go(id, taken.job.id),
                 },
@@ -89,39 +89,39 @@ impl LightJq {
 
     /// Pushes one job.
     async fn bring(self, id: WorkerId, target: Target, taken: Taken) {
-        let Taken { job, order, hand_out } = taken;
+        let Taken { job, order, lease_guard } = taken;
         let (now_ms, drop_after_ms) = (self.engine().now_ms(), self.options().drop_after_ms);
         let why = match self.push(id, &target, order, job.length_ms).await {
             Pushed::Accepted => {
-                hand_out.done();
-                self.roll().reached(id, now_ms);
+                lease_guard.done();
+                self.registry().reached(id, now_ms);
                 return;
             }
             Pushed::Unknown => {
-                self.roll().refuse(id, &job.queue);
-                drop(hand_out);
+                self.registry().refuse(id, &job.queue);
+                drop(lease_guard);
                 return self.let_go(id, job.id);
             }
             Pushed::Refused => {
-                hand_out.done();
-                self.roll().reached(id, now_ms);
+                lease_guard.done();
+                self.registry().reached(id, now_ms);
                 let claim = Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt };
                 self.fail_refused(claim).await;
                 return self.let_go(id, job.id);
             }
             Pushed::NotTaken(why) => {
                 // No worker has seen it: the attempt never happened.
-                drop(hand_out);
+                drop(lease_guard);
                 why
             }
             Pushed::Unsure(why) => {
-                hand_out.done();
+                lease_guard.done();
                 self.give_up_leases(id, &[job.id]).await;
                 why
             }
         };
         tracing::debug!("lightjq: cannot push job {} to {}: {why}", job.id, target.url());
-        let is_lost = self.roll().missed(id, self.engine().now_ms(), drop_after_ms);
+        let is_lost = self.registry().missed(id, self.engine().now_ms(), drop_after_ms);
         self.let_go(id, job.id);
         if is_lost {
             self.lose(id, &format!("pushes to {} fail: {why}", target.url())).await;
@@ -155,8 +155,8 @@ impl LightJq {
         };
         match timeout(time, exchange).await {
             Err(_) => Pushed::Unsure(format!("no answer within {} s", time.as_secs_f64())),
-            Ok(Err(error)) if error.is_connect() => Pushed::NotTaken(told(&error)),
-            Ok(Err(error)) => Pushed::Unsure(told(&error)),
+            Ok(Err(error)) if error.is_connect() => Pushed::NotTaken(with_causes(&error)),
+            Ok(Err(error)) => Pushed::Unsure(with_causes(&error)),
             Ok(Ok(status)) if status.is_success() => Pushed::Accepted,
             Ok(Ok(StatusCode::NOT_FOUND)) => Pushed::Unknown,
             Ok(Ok(StatusCode::BAD_REQUEST)) => Pushed::Refused,
@@ -173,7 +173,7 @@ impl LightJq {
             ..WorkResult::default()
         };
         let failed =
-            self.desk().change(|engine| engine.finish(claim, result.clone(), Type::Msgpack));
+            self.bridge().change(|engine| engine.finish(claim, result.clone(), Type::Msgpack));
         if let Err(refused) = failed.await {
             tracing::debug!("lightjq: a refused job is not failed: {refused}");
         }
@@ -181,7 +181,7 @@ impl LightJq {
 }
 
 /// An error with what is behind it.
-fn told(error: &Error) -> String {
+fn with_causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {

@@ -6,7 +6,7 @@ use tokio::select;
 use tokio::time::sleep;
 
 use crate::door::LightJq;
-use crate::roll::Lost;
+use crate::registry::RemovedWorker;
 use crate::worker_id::WorkerId;
 
 /// Jobs looked at in one hold of the engine's lock.
@@ -25,7 +25,7 @@ impl LightJq {
             }
             self.forget_ended().await;
             let now_ms = self.engine().now_ms();
-            let silent = self.roll().silent(now_ms, self.options().lost_after_ms);
+            let silent = self.registry().silent(now_ms, self.options().lost_after_ms);
             for id in silent {
                 self.lose(id, "it has not asked for jobs").await;
             }
@@ -34,7 +34,7 @@ impl LightJq {
 
     /// Leases end without their worker: by time, by a person, with their job.
     async fn forget_ended(&self) {
-        let holders = self.roll().holders();
+        let holders = self.registry().holders();
         for (id, jobs) in holders {
             for jobs in jobs.chunks(SLICE_JOBS) {
                 self.forget_ended_of(id, jobs);
@@ -54,7 +54,7 @@ impl LightJq {
 
     /// A worker is lost: its jobs go back.
     pub(crate) async fn lose(&self, id: WorkerId, why: &str) {
-        let lost = self.roll().remove(id);
+        let lost = self.registry().remove(id);
         if let Some(lost) = lost {
             tracing::warn!("lightjq: worker {} ({id}) is lost: {why}", lost.name);
             self.give_up_all(lost).await;
@@ -62,7 +62,7 @@ impl LightJq {
     }
 
     /// Gives back what a worker that is gone leaves behind.
-    pub(crate) async fn give_up_all(&self, lost: Lost) {
+    pub(crate) async fn give_up_all(&self, lost: RemovedWorker) {
         for jobs in lost.jobs.chunks(SLICE_JOBS) {
             self.give_up_leases(lost.id, jobs).await;
         }
@@ -72,7 +72,7 @@ impl LightJq {
     /// they came.
     pub(crate) async fn give_up_leases(&self, id: WorkerId, jobs: &[JobId]) {
         let give_up = |engine: &Engine| engine.holder_lost(jobs, |lease| id.holds(lease));
-        if let Err(refused) = self.desk().change(give_up).await {
+        if let Err(refused) = self.bridge().change(give_up).await {
             // Then they end by time.
             tracing::warn!("lightjq: leases of worker {id} are not ended: {refused}");
         }

@@ -11,48 +11,48 @@ use spindle_core::command::{Lease, Select};
 use spindle_core::job::Origin;
 use spindle_core::payload::Type;
 use spindle_engine::{Answer, FetchError, Gate, LeaseRef, LeaseReply, LeasedJob};
-use spindle_http::{Answered, Code, HandOut, Problem};
+use spindle_http::{Answered, Code, LeaseGuard, Problem};
 use tokio::select;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::door::LightJq;
-use crate::roll::{Roll, Wish};
+use crate::registry::{FreeSlot, Registry};
 use crate::wire::{Order, Pack, check, from_json};
 use crate::worker_id::WorkerId;
 
 /// A wait of the engine that outlasts every wait of ours; a day, so that no sum overflows.
 const WAIT_MS: u64 = 24 * 3_600_000;
 
-/// A job for a worker, in its slot. If nothing becomes of `hand_out` the lease is undone.
+/// A job for a worker, in its slot. If nothing becomes of `lease_guard` the lease is undone.
 pub(crate) struct Taken {
     pub job: LeasedJob,
     /// The body that hands it to the worker.
     pub order: Vec<u8>,
-    pub hand_out: HandOut,
+    pub lease_guard: LeaseGuard,
 }
 
 /// A place for one job of a worker, given back unless a job comes into it.
-struct Slot<'a> {
+struct WorkerSlot<'a> {
     door: &'a LightJq,
     id: WorkerId,
     is_open: bool,
 }
 
-impl Slot<'_> {
+impl WorkerSlot<'_> {
     /// The job is in the slot. False: the worker has gone, or takes no such jobs any more.
     fn fill(mut self, job: &LeasedJob) -> bool {
-        let held = self.door.roll().hold(self.id, job.id, &job.queue);
+        let held = self.door.registry().hold(self.id, job.id, &job.queue);
         self.is_open = !held;
         held
     }
 }
 
-impl Drop for Slot<'_> {
+impl Drop for WorkerSlot<'_> {
     fn drop(&mut self) {
         if self.is_open {
             let now_ms = self.door.engine().now_ms();
-            self.door.roll().give_back(self.id, now_ms);
+            self.door.registry().give_back(self.id, now_ms);
         }
     }
 }
@@ -65,7 +65,7 @@ enum Tried {
 
 /// What else than the worker, the time and the server's end matters to who waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Eye {
+enum Watched {
     Worker,
     /// It has no slot yet.
     Slots,
@@ -73,8 +73,8 @@ enum Eye {
     Names,
 }
 
-/// What a worker that waits for a job has an eye on meanwhile.
-struct Lookout {
+/// What a worker that waits for a job has an watched on meanwhile.
+struct WakeSources {
     /// The worker itself.
     changed: watch::Receiver<()>,
     /// Its slots.
@@ -84,7 +84,7 @@ struct Lookout {
     deadline: Option<Instant>,
 }
 
-impl Lookout {
+impl WakeSources {
     /// Takes note of how things are. True: it is time to try for the last time.
     fn look(&mut self) -> Answered<bool> {
         if self.changed.has_changed().is_err() {
@@ -98,7 +98,7 @@ impl Lookout {
     }
 
     /// Waits until something is not as it was, or the time is up.
-    async fn moved(&mut self, eye: Eye) {
+    async fn moved(&mut self, watched: Watched) {
         let deadline = self.deadline;
         let late = async {
             match deadline {
@@ -109,8 +109,8 @@ impl Lookout {
         // A sender that is gone has moved as well: looking again tells.
         select! {
             _ = self.changed.changed() => {}
-            _ = self.freed.changed(), if eye == Eye::Slots => {}
-            _ = self.names.changed(), if eye == Eye::Names => {}
+            _ = self.freed.changed(), if watched == Watched::Slots => {}
+            _ = self.names.changed(), if watched == Watched::Names => {}
             _ = self.stopping.changed() => {}
             () = late => {}
         }
@@ -123,8 +123,8 @@ pub(crate) fn no_worker() -> Problem {
 }
 
 impl LightJq {
-    pub(crate) fn roll(&self) -> MutexGuard<'_, Roll> {
-        self.shared().roll.lock()
+    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.shared().registry.lock()
     }
 
     /// A job for a worker, waited for until a time, or as long as it takes. What the answer
@@ -134,37 +134,37 @@ impl LightJq {
         id: WorkerId,
         deadline: Option<Instant>,
     ) -> Answered<Option<Taken>> {
-        let [changed, freed] = self.roll().watch(id).ok_or_else(no_worker)?;
+        let [changed, freed] = self.registry().watch(id).ok_or_else(no_worker)?;
         let (names, stopping) = (self.shared().names.watch(), self.stopping());
-        let mut lookout = Lookout { changed, freed, names, stopping, deadline };
+        let mut sources = WakeSources { changed, freed, names, stopping, deadline };
         loop {
-            let is_last = lookout.look()?;
-            let Some(wish) = self.roll().reserve(id) else {
+            let is_last = sources.look()?;
+            let Some(free) = self.registry().reserve(id) else {
                 if is_last {
-                    return if self.roll().has(id) { Ok(None) } else { Err(no_worker()) };
+                    return if self.registry().has(id) { Ok(None) } else { Err(no_worker()) };
                 }
-                lookout.moved(Eye::Slots).await;
+                sources.moved(Watched::Slots).await;
                 continue;
             };
-            let slot = Slot { door: self, id, is_open: true };
-            let eye = if wish.names.is_none() { Eye::Names } else { Eye::Worker };
-            let queues = asked_for(&wish, lookout.names.borrow().iter());
+            let slot = WorkerSlot { door: self, id, is_open: true };
+            let watched = if free.names.is_none() { Watched::Names } else { Watched::Worker };
+            let queues = asked_for(&free, sources.names.borrow().iter());
             if queues.is_empty() {
                 if is_last {
                     return Ok(None);
                 }
-                lookout.moved(eye).await;
+                sources.moved(watched).await;
                 continue;
             }
-            let lease = lease_of(wish.signature, queues);
+            let lease = lease_of(free.signature, queues);
             let tried = select! {
                 biased;
                 tried = self.lease(lease, if is_last { 0 } else { WAIT_MS }) => tried?,
-                () = lookout.moved(eye) => continue,
+                () = sources.moved(watched) => continue,
             };
             match tried {
                 Tried::Nothing(gate) => {
-                    self.desk().durable(gate).await;
+                    self.bridge().durable(gate).await;
                     return Ok(None);
                 }
                 Tried::Leased(job, gate) => {
@@ -177,14 +177,14 @@ impl LightJq {
     }
 
     /// One try. Dropping it while it waits gives up the wait, and a lease that is on its way.
-    async fn lease(&self, wish: Lease, wait_ms: u64) -> Answered<Tried> {
-        let desk = self.desk();
-        let caller = desk.caller();
-        let reply = desk.take(|engine| engine.lease(&caller, wish.clone(), wait_ms)).await?;
+    async fn lease(&self, lease: Lease, wait_ms: u64) -> Answered<Tried> {
+        let bridge = self.bridge();
+        let caller = bridge.caller();
+        let reply = bridge.take(|engine| engine.lease(&caller, lease.clone(), wait_ms)).await?;
         Ok(match reply {
             LeaseReply::Leased(job, gate) => Tried::Leased(job, gate),
             LeaseReply::Nothing(gate) => Tried::Nothing(gate),
-            LeaseReply::Waiting(ticket) => match desk.wait(caller, ticket).answered().await {
+            LeaseReply::Waiting(ticket) => match bridge.wait(caller, ticket).answered().await {
                 (Answer::Leased(job), gate) => Tried::Leased(job, gate),
                 (_, gate) => Tried::Nothing(gate),
             },
@@ -192,9 +192,14 @@ impl LightJq {
     }
 
     /// Puts a leased job into the slot. None: it is not for this worker after all, or it is gone.
-    async fn taken(&self, slot: Slot<'_>, job: LeasedJob, gate: Gate) -> Answered<Option<Taken>> {
+    async fn taken(
+        &self,
+        slot: WorkerSlot<'_>,
+        job: LeasedJob,
+        gate: Gate,
+    ) -> Answered<Option<Taken>> {
         let id = slot.id;
-        let hand_out = self.desk().hand_out(LeaseRef { job: job.id, attempt: job.attempt });
+        let lease_guard = self.bridge().lease_guard(LeaseRef { job: job.id, attempt: job.attempt });
         if !slot.fill(&job) {
             return Ok(None);
         }
@@ -210,7 +215,7 @@ impl LightJq {
                 };
             }
         };
-        self.desk().durable(gate).await;
+        self.bridge().durable(gate).await;
         let order = Order {
             job: job.id,
             name: &job.queue,
@@ -218,19 +223,19 @@ impl LightJq {
             timeout_ms: job.length_ms,
         };
         let order = order.encode();
-        Ok(Some(Taken { job, order, hand_out }))
+        Ok(Some(Taken { job, order, lease_guard }))
     }
 
     /// A worker has a job no more.
     pub(crate) fn let_go(&self, id: WorkerId, job: JobId) {
         let now_ms = self.engine().now_ms();
-        self.roll().let_go(id, job, now_ms);
+        self.registry().let_go(id, job, now_ms);
     }
 }
 
-fn asked_for<'a>(wish: &Wish, known: impl Iterator<Item = &'a Bytes>) -> Vec<Bytes> {
-    let takes = |name: &&Bytes| !wish.refused.contains(*name);
-    match &wish.names {
+fn asked_for<'a>(free: &FreeSlot, known: impl Iterator<Item = &'a Bytes>) -> Vec<Bytes> {
+    let takes = |name: &&Bytes| !free.refused.contains(*name);
+    match &free.names {
         Some(names) => names.iter().filter(takes).cloned().collect(),
         None => known.filter(takes).cloned().collect(),
     }

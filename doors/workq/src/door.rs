@@ -51,7 +51,7 @@ impl Door for WorkqDoor {
     }
 
     fn end_turn(&self) {
-        self.engine.end_turn();
+        drop(self.engine.turn());
     }
 
     fn open(

@@ -10,8 +10,10 @@ pub mod client;
 pub mod wire;
 
 mod door;
+mod policy;
 mod session;
 mod show;
 
 pub use door::WorkqDoor;
+pub use policy::policy;
 pub use session::WorkqSession;

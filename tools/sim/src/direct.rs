@@ -9,6 +9,7 @@ use spindle_core::{
     decide,
 };
 
+use crate::defaults::defaults;
 use crate::model::{Model, fold_difference};
 use crate::workload::{Step, View, Workload};
 
@@ -46,7 +47,7 @@ type Judged<T> = Result<T, String>;
 impl Direct {
     /// A server that never ran, at some time.
     pub fn new() -> Direct {
-        let defaults = Defaults { finished_max: 25, values_max: 2, ..Defaults::default() };
+        let defaults = defaults();
         Direct {
             state: State::new(0x5eed, defaults.clone()),
             model: Model::new(defaults.clone()),

@@ -5,6 +5,7 @@
 //! that crashes, [`log_alone`] only the log. Everything comes out of one seed: the same seed is
 //! the same run.
 
+mod defaults;
 pub mod direct;
 pub mod log_alone;
 pub mod model;

@@ -6,8 +6,9 @@ use crate::command::{Claim, Finish};
 use crate::decide::{Decision, EVENTS_MAX, claimed, is_logged, live};
 use crate::event::{Event, Requeued};
 use crate::failure_text::CANCELLED;
-use crate::job::{Cause, JobId, Origin, Outcome, Status};
+use crate::job::{Cause, JobId, Outcome, Status};
 use crate::payload::Type;
+use crate::policy::Requeue;
 use crate::rejection::Rejection;
 use crate::state::{LiveJob, State};
 
@@ -18,9 +19,8 @@ pub(super) fn finish(
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     let number = claimed(state, finish.claim)?;
-    let by_lightjq =
-        state.live_job(number).lease().is_some_and(|lease| lease.door() == Origin::Lightjq);
-    let error_kind = if by_lightjq { Type::Msgpack } else { Type::Bytes };
+    let lease = state.live_job(number).lease();
+    let error_type = lease.map_or(Type::Bytes, |lease| state.policy(lease.door()).error_type);
     let outcome = Box::new(Outcome {
         success: finish.success,
         bytes: finish.result.clone(),
@@ -28,7 +28,7 @@ pub(super) fn finish(
         error: finish.error.clone(),
         code: finish.code.clone(),
         worker_finished_at: finish.worker_finished_at.clone(),
-        error_kind: if finish.error.is_empty() { 0 } else { error_kind as i32 },
+        error_kind: if finish.error.is_empty() { 0 } else { error_type as i32 },
     });
     if finish.success {
         end(state, number, Status::Done, Cause::Completed, Some(outcome), now_ms, out);
@@ -105,12 +105,10 @@ fn requeue(
     let job = state.live_job(number);
     // Only an attempt nobody ever heard of is given back: its token is nobody's.
     let given_back = cause == Cause::Undone;
-    let lost = matches!(cause, Cause::Timeout | Cause::HolderGone | Cause::Restarted);
-    let by_gearman = job
-        .lease()
-        .is_some_and(|lease| matches!(lease.door(), Origin::Gearman | Origin::GearmanDraft));
-    // Gearman: a job that kills its worker must not block the queue.
-    let to_tail = job.order == 0 || (lost && by_gearman);
+    let is_lost = matches!(cause, Cause::Timeout | Cause::HolderGone | Cause::Restarted);
+    let goes_to_tail = |door| state.policy(door).on_lost_lease == Requeue::ToTail;
+    let to_tail =
+        job.order == 0 || (is_lost && job.lease().is_some_and(|lease| goes_to_tail(lease.door())));
     let wait_ms = if matches!(cause, Cause::Undone | Cause::Released | Cause::Restarted) {
         0
     } else {
@@ -181,7 +179,7 @@ fn kept_until(state: &State, number: u32, status: Status, now_ms: u64) -> Option
         job.find_options()
             .and_then(|options| options.keep_ms)
             .or(settings.and_then(|settings| settings.keep_ms))
-            .or(defaults.policy(job.origin()).keep_ms)
+            .or(state.policy(job.origin()).keep_ms)
     };
     let retained = keep_ms.map(|keep| now_ms.saturating_add(keep));
     match (retained, job.expires_ms()) {

@@ -249,7 +249,7 @@ impl State {
     pub(super) fn enter_keys(&mut self, handle: u32) {
         let State { live, finished, finished_keys, keys, named, .. } = self;
         if let Some(uuid) = uuid_of(live, finished, handle) {
-            let hash = keys.hash(Origin::Workq as u8, &uuid);
+            let hash = keys.hash(&uuid);
             keys.insert(hash, handle);
         }
         for key in other_keys_of(live, finished_keys, handle) {
@@ -260,7 +260,7 @@ impl State {
     pub(super) fn leave_keys(&mut self, handle: u32) {
         let State { live, finished, finished_keys, keys, named, .. } = self;
         if let Some(uuid) = uuid_of(live, finished, handle) {
-            let hash = keys.hash(Origin::Workq as u8, &uuid);
+            let hash = keys.hash(&uuid);
             keys.remove(hash, handle);
         }
         for key in other_keys_of(live, finished_keys, handle) {
@@ -284,7 +284,7 @@ impl State {
         keys.fill(|| {
             let uuids = by_id.iter_after(0);
             let uuids = uuids.filter_map(|handle| Some((uuid_of(live, finished, handle)?, handle)));
-            uuids.map(|(uuid, handle)| (seed.hash(Origin::Workq as u8, &uuid), handle))
+            uuids.map(|(uuid, handle)| (seed.hash(&uuid), handle))
         });
     }
 
@@ -297,7 +297,7 @@ impl State {
     }
 
     pub(crate) fn find_uuid(&self, uuid: &[u8; 16]) -> Option<u32> {
-        let hash = self.keys.hash(Origin::Workq as u8, uuid);
+        let hash = self.keys.hash(uuid);
         self.keys
             .find(hash, |handle| uuid_of(&self.live, &self.finished, handle).as_ref() == Some(uuid))
     }

@@ -95,7 +95,7 @@ impl State {
         let State { live, finished, by_id, keys, .. } = self;
         by_id.replace(id, (live_number, handle), marks, |other| id_of(live, finished, other));
         if let Some(uuid) = uuid_of(live, finished, live_number) {
-            keys.replace(keys.hash(Origin::Workq as u8, &uuid), live_number, handle);
+            keys.replace(keys.hash(&uuid), live_number, handle);
         }
         if let Some(job) = self.live.remove(live_number) {
             self.forget_queue_if_unused(job.queue);

@@ -16,10 +16,9 @@ const NEAR: usize = 8;
 pub struct Seed(FixedState);
 
 impl Seed {
-    /// The hash of a key.
-    pub fn hash(&self, namespace: u8, name: &[u8]) -> u64 {
+    /// The hash of a name.
+    pub fn hash(&self, name: &[u8]) -> u64 {
         let mut hasher = self.0.build_hasher();
-        hasher.write_u8(namespace);
         hasher.write(name);
         hasher.finish()
     }
@@ -56,9 +55,9 @@ impl KeyIndex {
         KeyIndex { tables: vec![Vec::new(); TABLES], seed: Seed(FixedState::with_seed(seed)) }
     }
 
-    /// The hash of a key.
-    pub fn hash(&self, namespace: u8, name: &[u8]) -> u64 {
-        self.seed.hash(namespace, name)
+    /// The hash of a name.
+    pub fn hash(&self, name: &[u8]) -> u64 {
+        self.seed.hash(name)
     }
 
     /// What keys the hashes.

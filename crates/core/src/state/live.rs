@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use crate::job::{
-    Attempt, JobId, JobOptions, Key, Label, Lease, Origin, Outcome, Scope, Status, ttl_end_ms,
+    Attempt, JobId, JobOptions, Key, Label, Lease, Origin, Outcome, Scope, Status, UUID_NAMESPACE,
+    ttl_end_ms,
 };
 use crate::payload::Type;
 
@@ -349,7 +350,7 @@ fn size_of_class(class: u8) -> u64 {
 
 /// A key that is a UUID is kept inside the job itself.
 pub(crate) fn as_uuid(key: &Key) -> Option<[u8; 16]> {
-    if key.namespace == Origin::Workq as i32 && key.scope == Scope::WhileKept as i32 {
+    if key.namespace == UUID_NAMESPACE as i32 && key.scope == Scope::WhileKept as i32 {
         <[u8; 16]>::try_from(&key.name[..]).ok()
     } else {
         None

@@ -30,7 +30,8 @@ pub use read::{Found, JobView, QueueListing};
 pub use ready::{Group, Queue};
 pub use scan::{ScanFilter, ScanStretch};
 
-use crate::job::{Backoff, JobOptions, Key, Label, Origin};
+use crate::job::{JobOptions, Key, Label, Origin};
+use crate::policy::Defaults;
 use crate::queue::Constraint;
 use keys::KeyIndex;
 use ordered_list::OrderedList;
@@ -47,89 +48,6 @@ pub struct Place {
     pub position: u64,
     /// Where the entry's bytes begin in it.
     pub offset: u32,
-}
-
-/// What a protocol gives a job that says nothing itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Policy {
-    /// Most leases; 0 means no limit.
-    pub attempts_max: u32,
-    /// Most failures; 0 means no limit.
-    pub fails_max: u32,
-    /// Wait between failures.
-    pub backoff: Backoff,
-    /// Retention of done jobs; absent means until the TTL, or until deleted.
-    pub keep_ms: Option<u64>,
-}
-
-/// The policies of all protocols, and the server's caps.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Defaults {
-    /// By the number of the [`Origin`].
-    pub policies: [Policy; 6],
-    /// Retention of dead jobs.
-    pub keep_dead_ms: u64,
-    /// Lease length an unbound holder gets for a job without TTR.
-    pub ttr_ms: u64,
-    /// Most finished jobs kept by the server; the oldest go first.
-    pub finished_max: usize,
-    /// Most bytes of finished jobs kept on disk.
-    pub finished_bytes_max: u64,
-    /// Most values of a constraint's field that have a bucket; a submit that brings one more is
-    /// refused.
-    pub values_max: usize,
-}
-
-impl Default for Defaults {
-    fn default() -> Self {
-        const HOUR_MS: u64 = 3_600_000;
-        let once = Policy {
-            attempts_max: 0,
-            fails_max: 1,
-            backoff: Backoff::NONE,
-            keep_ms: Some(HOUR_MS),
-        };
-        let exponential = Backoff {
-            base_ms: 1000,
-            factor_thousandths: 2000,
-            cap_ms: HOUR_MS,
-            jitter_thousandths: 200,
-        };
-        let lightjq = Policy {
-            attempts_max: 11,
-            fails_max: 11,
-            backoff: exponential,
-            keep_ms: Some(24 * HOUR_MS),
-        };
-        // A job that kills its worker each time must come to an end as well.
-        let api = Policy {
-            attempts_max: 25,
-            fails_max: 5,
-            backoff: Backoff {
-                base_ms: 5000,
-                factor_thousandths: 3000,
-                cap_ms: HOUR_MS,
-                jitter_thousandths: 200,
-            },
-            keep_ms: Some(HOUR_MS),
-        };
-        let kept = Policy { keep_ms: None, ..once };
-        Defaults {
-            policies: [api, kept, once, once, lightjq, kept],
-            keep_dead_ms: 30 * 24 * HOUR_MS,
-            ttr_ms: 60_000,
-            finished_max: 5_000_000,
-            finished_bytes_max: 8 << 30,
-            values_max: 65_536,
-        }
-    }
-}
-
-impl Defaults {
-    /// The policy of a protocol.
-    pub fn policy(&self, origin: Origin) -> &Policy {
-        &self.policies[origin as usize]
-    }
 }
 
 /// The server item.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::*;
 use crate::job::{JobId, Status};
 
-const DOORS: usize = 6;
+const DOORS: usize = Origin::ALL.len();
 const CLASSES: usize = Status::ALL.len() * DOORS;
 /// Queues share bits when there are more of them than this.
 const QUEUE_BITS: usize = 128 - CLASSES;

@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::*;
 use crate::event::ConstraintSet;
 use crate::job::JobId;
-use crate::queue::QueueScope;
+use crate::queue::QueuePattern;
 
 /// Groups that compete again in one step; as many jobs as are matched in one.
 const FREED_AT_ONCE: usize = 512;
@@ -23,7 +23,14 @@ struct Stop {
     below: u64,
     /// The revision it was put with.
     revision: u64,
-    queues: QueueScope,
+    /// None if its matcher cannot be read: then it takes no queue.
+    queues: Option<QueuePattern>,
+}
+
+impl Stop {
+    fn takes(&self, queue: &[u8]) -> bool {
+        self.queues.as_ref().is_some_and(|pattern| pattern.takes(queue))
+    }
 }
 
 /// What is kept from starting because it is still to be matched.
@@ -71,14 +78,13 @@ impl State {
 
     /// Numbers of jobs of a queue that may not start because they are still to be matched.
     pub(crate) fn unmatched_in(&self, queue: &[u8]) -> Vec<Range<u64>> {
-        let stops = self.unmatched.stops.values().filter(|stop| stop.queues.takes(queue));
+        let stops = self.unmatched.stops.values().filter(|stop| stop.takes(queue));
         stops.map(|stop| self.kept_by(stop)).filter(|range| !range.is_empty()).collect()
     }
 
     /// The constraints that keep a job from starting until it is matched.
     pub fn unmatched_by(&self, queue: &[u8], id: JobId) -> impl Iterator<Item = &Constraint> {
-        let keeps =
-            move |stop: &Stop| self.kept_by(stop).contains(&id.0) && stop.queues.takes(queue);
+        let keeps = move |stop: &Stop| self.kept_by(stop).contains(&id.0) && stop.takes(queue);
         let stops = self.unmatched.stops.iter().filter(move |(_, stop)| keeps(stop));
         stops.filter_map(|(number, _)| self.constraint(*number))
     }
@@ -93,7 +99,7 @@ impl State {
         }
         self.forget_stop(number);
         if set.unmatched_below > 0 {
-            let queues = QueueScope::of(&set.constraint.matcher);
+            let queues = QueuePattern::decode(&set.constraint.matcher).ok();
             let stop = Stop { below: set.unmatched_below, revision, queues };
             self.unmatched.stops.insert(number, stop);
         }

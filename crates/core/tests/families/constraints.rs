@@ -7,7 +7,7 @@ use spindle_core::job::{Cause, Label};
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{Command, Defaults, JobId, Rejection, Type};
 
-use crate::harness::{Server, complete, submit};
+use crate::harness::{Server, complete, defaults, submit};
 
 /// More than one step settles.
 const VALUES: u64 = 600;
@@ -187,7 +187,7 @@ fn relabel(id: u64, revision: Option<u32>, by: u64, labels: Vec<Label>) -> Comma
 
 #[test]
 fn labels_of_a_job_that_changed_or_of_older_constraints_are_refused() {
-    let mut server = Server::with(Defaults { values_max: 2, ..Defaults::default() });
+    let mut server = Server::with(Defaults { values_max: 2, ..defaults() });
     server.given(submit(1, "mail", |_| {}));
     server.given(running_max(0, 1));
     let revision = server.image(1).revision;
@@ -224,7 +224,7 @@ fn a_job_that_moves_has_its_new_labels_before_anybody_can_lease_it() {
 
 #[test]
 fn a_retried_job_needs_room_for_its_value_as_a_new_one_does() {
-    let mut server = Server::with(Defaults { values_max: 1, ..Defaults::default() });
+    let mut server = Server::with(Defaults { values_max: 1, ..defaults() });
     server.given(running_max(0, 5));
     server.given(labelled(1, 1, 1));
     server.given(Command::Cancel { id: JobId(1) });

@@ -4,7 +4,9 @@ use bytes::Bytes;
 use spindle_core::command::{Claim, Compact, Finish};
 use spindle_core::job::{Attempt, Backoff, Cause, Origin, Outcome, Words};
 use spindle_core::queue::QueueSettings;
-use spindle_core::{BytesRef, Command, Event, JobId, Limit, Rejection, Source, Status, Type};
+use spindle_core::{
+    BytesRef, Command, Defaults, Event, JobId, Limit, Policy, Rejection, Source, Status, Type,
+};
 
 use crate::harness::{START_MS, Server, complete, fail, finish, lease_with, submit, submit_by};
 
@@ -170,39 +172,27 @@ fn what_a_job_or_its_queue_says_of_tries_goes_before_the_default() {
         server.pass(HOUR_MS);
     }
     let tries = server.state.tries_of(&server.image(2));
-    assert_eq!(tries.attempts_max, Limit { value: 25, from: Source::Protocol });
+    assert_eq!(tries.attempts_max, Limit { value: 25, from: Source::Door });
     assert_eq!(server.status(2), Some(Status::Scheduled), "24 failures, and no limit of them");
 }
 
 #[test]
-fn every_door_gives_its_jobs_the_tries_its_document_gives() {
-    let lightjq = Backoff {
-        base_ms: 1_000,
-        factor_thousandths: 2_000,
-        cap_ms: HOUR_MS,
-        jitter_thousandths: 200,
-    };
-    let api = Backoff { base_ms: 5_000, factor_thousandths: 3_000, ..lightjq };
-    for (origin, attempts_max, fails_max, backoff) in [
-        (Origin::Api, 25, 5, api),
-        (Origin::Workq, 0, 1, Backoff::NONE),
-        (Origin::Gearman, 0, 1, Backoff::NONE),
-        (Origin::GearmanDraft, 0, 1, Backoff::NONE),
-        (Origin::Lightjq, 11, 11, lightjq),
-        (Origin::Jobq, 0, 1, Backoff::NONE),
-    ] {
-        let mut server = Server::new();
-        server.given(submit_by(origin, 1, "mail", |_| {}));
+fn a_job_has_the_tries_that_its_door_declares() {
+    let policy = Policy { attempts_max: 7, fails_max: 3, ..Policy::ONCE };
+    let policies = [(Origin::Workq, policy)].into_iter().collect();
+    for (door, expected) in [(Origin::Workq, policy), (Origin::Jobq, Policy::RETRIED)] {
+        let mut server = Server::with(Defaults { policies, ..Defaults::default() });
+        server.given(submit_by(door, 1, "mail", |_| {}));
         let tries = server.state.tries_of(&server.image(1));
-        let from = Source::Protocol;
-        assert_eq!(tries.attempts_max, Limit { value: attempts_max, from }, "{origin:?}");
-        assert_eq!(tries.fails_max, Limit { value: fails_max, from }, "{origin:?}");
-        assert_eq!(tries.backoff, Limit { value: backoff, from }, "{origin:?}");
+        let from = Source::Door;
+        assert_eq!(tries.attempts_max, Limit { value: expected.attempts_max, from }, "{door:?}");
+        assert_eq!(tries.fails_max, Limit { value: expected.fails_max, from }, "{door:?}");
+        assert_eq!(tries.backoff, Limit { value: expected.backoff, from }, "{door:?}");
     }
 }
 
 #[test]
-fn a_given_back_job_keeps_its_place_but_a_lost_one_of_gearman_goes_to_the_tail() {
+fn a_lost_job_keeps_its_place_unless_its_workers_door_sends_it_to_the_tail() {
     for (door, first) in [(Origin::Api, 1), (Origin::Gearman, 2)] {
         let mut server = Server::new();
         server.given(submit_by(Origin::Workq, 1, "mail", |_| {}));

@@ -8,7 +8,7 @@ use spindle_core::payload::BytesRef;
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{Command, Defaults, Event, JobId, Rejection, Type};
 
-use crate::harness::{Server, complete, submit, submit_by};
+use crate::harness::{Server, complete, defaults, submit, submit_by};
 
 fn labelled(id: u64, revision: u64, value: u64) -> Command {
     submit(id, "mail", |job| {
@@ -184,7 +184,7 @@ fn a_queue_keeps_the_finished_jobs_that_ended_last() {
 
 #[test]
 fn the_server_keeps_the_finished_jobs_that_ended_last() {
-    let mut server = Server::with(Defaults { finished_max: 2, ..Defaults::default() });
+    let mut server = Server::with(Defaults { finished_max: 2, ..defaults() });
     for (id, queue) in [(1, "mail"), (2, "bill"), (3, "mail"), (4, "mail")] {
         server.given(submit(id, queue, |job| job.keep_ms = Some(1_000_000 - id)));
     }
@@ -198,7 +198,7 @@ fn the_server_keeps_the_finished_jobs_that_ended_last() {
 
 #[test]
 fn finished_jobs_are_capped_by_what_they_take_on_disk() {
-    let mut server = Server::with(Defaults { finished_bytes_max: 90_000, ..Defaults::default() });
+    let mut server = Server::with(Defaults { finished_bytes_max: 90_000, ..defaults() });
     for id in 1..=4 {
         server.given(submit(id, "mail", |job| {
             job.payload = BytesRef::logged(id, 9, 30_000, Type::Bytes);
@@ -218,7 +218,7 @@ fn finished_jobs_are_capped_by_what_they_take_on_disk() {
 
 #[test]
 fn a_constraint_has_a_bounded_number_of_values_and_forgets_the_full_ones() {
-    let mut server = Server::with(Defaults { values_max: 2, ..Defaults::default() });
+    let mut server = Server::with(Defaults { values_max: 2, ..defaults() });
     let rate = Rate { count: 1, per_ms: 5_000, burst: 1 };
     server.given(Command::SetConstraint(Constraint { rate: Some(rate), ..Constraint::default() }));
     server.given(labelled(1, 1, 7));

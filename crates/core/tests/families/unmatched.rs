@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spindle_core::command::Matched;
 use spindle_core::job::Label;
-use spindle_core::queue::{Constraint, QueueScope, QueueSettings};
+use spindle_core::queue::{Constraint, QueuePattern, QueueSettings};
 use spindle_core::{Command, JobId};
 
 use crate::harness::{Server, complete, lease_of, submit};
@@ -221,15 +221,18 @@ fn a_paused_queue_stays_paused_while_its_jobs_are_matched() {
 #[test]
 fn the_queues_of_a_matcher_are_read_and_nothing_else() {
     let name = |text: &str| Bytes::copy_from_slice(text.as_bytes());
-    assert_eq!(QueueScope::of(&matcher(0, "")), QueueScope::Any);
-    assert_eq!(QueueScope::of(&matcher(2, "mail")), QueueScope::Exact(name("mail")));
-    assert_eq!(QueueScope::of(&matcher(3, "m*")), QueueScope::Glob(name("m*")));
+    assert_eq!(QueuePattern::decode(&matcher(0, "")), Ok(QueuePattern::Any));
+    assert_eq!(QueuePattern::decode(&matcher(2, "mail")), Ok(QueuePattern::Exact(name("mail"))));
+    assert_eq!(QueuePattern::decode(&matcher(3, "m*")), Ok(QueuePattern::Glob(name("m*"))));
     let both = [&matcher(2, "a")[..], &matcher(3, "b")].concat();
     for unreadable in [&b""[..], b"m", &[0x08, 2], &both] {
-        let scope = QueueScope::of(&Bytes::copy_from_slice(unreadable));
-        assert_eq!(scope, QueueScope::None, "{unreadable:?}");
-        assert!(!scope.takes(b"mail"));
+        let unreadable = Bytes::copy_from_slice(unreadable);
+        assert!(QueuePattern::decode(&unreadable).is_err(), "{unreadable:?}");
+        let mut server = Server::new();
+        add(&mut server, 1, "mail", 0);
+        server.given(stop(0, unreadable));
+        assert_eq!(leased(&mut server, "mail"), Some(1), "the constraint takes no queue");
     }
-    assert!(QueueScope::Glob(name("m*")).takes(b"mail"));
-    assert!(!QueueScope::Glob(name("m*")).takes(b"bill"));
+    assert!(QueuePattern::Glob(name("m*")).takes(b"mail"));
+    assert!(!QueuePattern::Glob(name("m*")).takes(b"bill"));
 }

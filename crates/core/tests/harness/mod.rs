@@ -6,12 +6,12 @@ mod random;
 
 use bytes::Bytes;
 use spindle_core::command::{Claim, Finish, Lease, Select, Submit};
-use spindle_core::job::{Key, Origin, Scope};
+use spindle_core::job::{Backoff, Key, Origin, Scope};
 use spindle_core::payload::BytesRef;
 use spindle_core::state::Place;
 use spindle_core::{
-    Command, Decision, Defaults, EVENTS_MAX, Event, JobId, JobImage, Rejection, State, Status,
-    Type, decide,
+    Command, Decision, Defaults, EVENTS_MAX, Event, JobId, JobImage, Policy, Rejection, Requeue,
+    State, Status, Type, decide,
 };
 
 pub use draw::Draw;
@@ -20,6 +20,26 @@ pub use random::command;
 
 /// The time every test begins at.
 pub const START_MS: u64 = 1_000_000;
+
+/// Doors that differ in all that a policy says.
+pub fn defaults() -> Defaults {
+    let gearman = Policy { on_lost_lease: Requeue::ToTail, ..Policy::ONCE };
+    let lightjq = Policy {
+        attempts_max: 11,
+        fails_max: 11,
+        backoff: Backoff { base_ms: 1000, factor_thousandths: 2000, ..Policy::RETRIED.backoff },
+        error_type: Type::Msgpack,
+        ..Policy::ONCE
+    };
+    let kept = Policy { keep_ms: None, ..Policy::ONCE };
+    let declared = [
+        (Origin::Workq, kept),
+        (Origin::Gearman, gearman),
+        (Origin::Lightjq, lightjq),
+        (Origin::Jobq, kept),
+    ];
+    Defaults { policies: declared.into_iter().collect(), ..Defaults::default() }
+}
 
 /// A state, its log, and what time it is.
 pub struct Server {
@@ -35,7 +55,7 @@ pub struct Server {
 impl Server {
     /// A server that never ran, with ids to give.
     pub fn new() -> Server {
-        Server::with(Defaults::default())
+        Server::with(defaults())
     }
 
     pub fn with(defaults: Defaults) -> Server {

@@ -83,6 +83,23 @@ impl Jobs<'_> {
         self.0.payload(id, place)
     }
 
+    /// The result of a finished job, wherever compaction has moved it meanwhile. Empty if it has
+    /// none.
+    pub fn result(&self, image: &JobImage) -> Result<Gated<Bytes>, FetchError> {
+        let mut outcome = image.outcome.clone();
+        let mut answer = Gated::open(());
+        for _ in 0..TRIES {
+            let place = outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref());
+            match place.map_or(Ok(Bytes::new()), |place| self.bytes(place)) {
+                Err(FetchError::Moved) => {}
+                read => return read.map(|bytes| answer.map(|()| bytes)),
+            }
+            let newer = answer.absorb(self.get(JobRef::Id(JobId(image.id)))?);
+            outcome = newer.ok_or(FetchError::Moved)?.outcome;
+        }
+        Err(FetchError::Moved)
+    }
+
     /// The first bytes of a job's payload, at most `max`. None: they are damaged or gone.
     pub fn payload_beginning(&self, id: JobId, place: &BytesRef, max: u32) -> Option<Bytes> {
         let read = |place: &BytesRef| self.0.beginning(place, max);

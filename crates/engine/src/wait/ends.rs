@@ -2,10 +2,11 @@
 
 use spindle_core::{Command, JobId, Status};
 
-use super::waits::{Caller, WaitFor};
+use super::waits::{Caller, Wait, WaitFor};
 use crate::answer::{Answer, Refused};
 use crate::door::{ConnectionId, Ticket};
 use crate::engine::Engine;
+use crate::gate::Gated;
 use crate::views::Waits;
 
 impl Waits<'_> {
@@ -30,6 +31,15 @@ impl Waits<'_> {
         let ticket = inner.add_wait(caller, request, Some(wait_ms))?;
         inner.waiting.list.set_leased(job, status == Status::Leased);
         Ok(Some(ticket))
+    }
+
+    /// Waits until others had a turn: the answer is on its way already.
+    pub fn after_others(&self, caller: &Caller) -> Ticket {
+        let mut inner = self.0.shared.inner.lock();
+        let wait = Wait { caller: caller.clone(), request: WaitFor::Room, deadline_ms: None };
+        let ticket = inner.waiting.list.add(wait);
+        inner.waiting.answer(ticket, Gated::open(Answer::Room));
+        ticket
     }
 
     /// The caller no longer waits. A lease that is on its way to it already is undone.

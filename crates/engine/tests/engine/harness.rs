@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use spindle_core::command::{Claim, Command, Lease, Select, Submit};
 use spindle_core::job::Origin;
-use spindle_core::{BytesRef, JobId, JobImage, Status, Type};
+use spindle_core::{BytesRef, JobId, JobImage, Policy, Requeue, Status, Type};
 use spindle_engine::{
     Answer, Caller, Committed, ConnectionId, Delivery, Engine, Gate, Gated, JobRef, LeaseReply,
     LeasedJob, Mailbox, ManualClock, NewJob, Options, Payload, Refused, Ticket, WorkResult,
@@ -100,7 +100,11 @@ impl Bench {
         Bench::on(Arc::new(MemoryLog::new()), START_MS, options)
     }
 
-    pub fn on(log: Arc<dyn Log>, now_ms: u64, options: Options) -> Bench {
+    pub fn on(log: Arc<dyn Log>, now_ms: u64, mut options: Options) -> Bench {
+        let kept = Policy { keep_ms: None, ..Policy::ONCE };
+        let lost_last = Policy { on_lost_lease: Requeue::ToTail, ..Policy::ONCE };
+        let declared = [(Origin::Workq, kept), (Origin::Gearman, lost_last)];
+        options.defaults.policies = declared.into_iter().collect();
         let clock = Arc::new(ManualClock::new(now_ms));
         let engine = Engine::open(log.clone(), clock.clone(), options.clone()).unwrap();
         let letters = Arc::new(Letters::default());

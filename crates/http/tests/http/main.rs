@@ -1,7 +1,7 @@
 //! The listener and the site, over real sockets and without a door.
 
 #[cfg(test)]
-mod desk;
+mod bridge;
 #[cfg(test)]
 mod listener;
 #[cfg(test)]

@@ -36,9 +36,10 @@ use crate::{
 };
 
 /// When written records are made durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SyncPolicy {
     /// Before they are acknowledged. A power cut loses nothing that was.
+    #[default]
     Always,
     /// This often. A power cut loses at most so much, and what the last sync was still writing.
     Interval(Duration),

@@ -34,16 +34,20 @@ pub fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
     }
 }
 
-pub fn parse_level(text: &str) -> Result<LevelFilter, String> {
-    match text {
-        "off" => Ok(LevelFilter::OFF),
-        "error" => Ok(LevelFilter::ERROR),
-        "warn" => Ok(LevelFilter::WARN),
-        "info" => Ok(LevelFilter::INFO),
-        "debug" => Ok(LevelFilter::DEBUG),
-        "trace" => Ok(LevelFilter::TRACE),
-        _ => Err("use off, error, warn, info, debug or trace".to_owned()),
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogLevel(pub LevelFilter);
+
+impl Default for LogLevel {
+    fn default() -> Self {
+        Self(LevelFilter::INFO)
     }
+}
+
+pub fn parse_level(text: &str) -> Result<LogLevel, String> {
+    let names = ["off", "error", "warn", "info", "debug", "trace"];
+    let level = text.parse().ok().filter(|_| names.contains(&text));
+    level.map(LogLevel).ok_or_else(|| "use off, error, warn, info, debug or trace".to_owned())
 }
 
 /// An hour: who wants less often wants `os`.

@@ -208,7 +208,7 @@ pub fn resolve(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Resolved, ConfigError> {
     let (mut environment, unknown_environment) = of_environment(environment)?;
-    let mut config = Config::blank();
+    let mut config = Config::default();
     let mut settings = Vec::new();
     let mut file = BTreeMap::new();
     let mut path = String::new();

@@ -5,14 +5,13 @@ use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 use spindle_http::HostNames;
 use spindle_log::SyncPolicy;
 use spindle_webhook::{Hook, HookError};
-use tracing_subscriber::filter::LevelFilter;
 
 use super::address::parse_listen;
-use super::parse::{parse_count, parse_level, parse_switch, parse_sync};
+use super::parse::{LogLevel, parse_count, parse_level, parse_switch, parse_sync};
 use crate::quantity::{parse_duration, parse_size};
 
-/// The server's configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The server's configuration. The `Default` one is blank: the defaults of [`TABLE`] go into it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
     /// The file that was read, if one was.
     pub file: Option<PathBuf>,
@@ -65,42 +64,10 @@ pub struct Config {
     /// Open connections of the line doors together, and of the HTTP door.
     pub connections_max: usize,
     /// What is logged.
-    pub log_level: LevelFilter,
+    pub log_level: LogLevel,
 }
 
 impl Config {
-    /// What [`TABLE`]'s defaults are then put into.
-    pub(super) fn blank() -> Self {
-        Self {
-            file: None,
-            data: PathBuf::new(),
-            memory: false,
-            sync: SyncPolicy::Always,
-            segment_bytes: 0,
-            payload_memory_bytes: 0,
-            finished_max: 0,
-            finished_bytes_max: 0,
-            constraint_values_max: 0,
-            workq: None,
-            gearman: None,
-            http: None,
-            http_hosts: HostNames::default(),
-            jobd_master: None,
-            gearman_attempts_max: 0,
-            gearman_exceptions: false,
-            lightjq_allow_urls: false,
-            jobq_query_time: Duration::ZERO,
-            jobq_list_bytes_max: 0,
-            webhooks: Vec::new(),
-            webhook_secret_file: None,
-            webhook_ca_file: None,
-            insecure: Vec::new(),
-            shutdown_timeout: Duration::ZERO,
-            connections_max: 0,
-            log_level: LevelFilter::INFO,
-        }
-    }
-
     /// Each door that is on, with its address.
     pub fn doors(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         [
@@ -149,368 +116,227 @@ pub struct Setting {
 
 /// All settings, in the order in which they are shown.
 pub const TABLE: &[Setting] = &[
-    Setting {
-        name: "config",
-        value: "FILE",
-        shape: Shape::One,
-        default: "",
-        in_file: false,
-        help: "Read settings from this TOML file. Without it no file is read.",
-        apply: |config, text| {
-            config.file = Some(PathBuf::from(text));
-            Ok(())
-        },
-    },
-    Setting {
-        name: "data",
-        value: "DIR",
-        shape: Shape::One,
-        default: "./spindle-data",
-        in_file: true,
-        help: "Keep the log in this folder, which is made when it is missing. A path in the file \
-               counts from where the server is started.",
-        apply: |config, text| {
+    Setting::one("config", "FILE", "")
+        .help("Read settings from this TOML file. Without it no file is read.")
+        .flag_only()
+        .apply(|config, text| set(&mut config.file, Ok(Some(text.into())))),
+    Setting::one("data", "DIR", "./spindle-data")
+        .help(
+            "Keep the log in this folder, which is made when it is missing. A path in the file \
+             counts from where the server is started.",
+        )
+        .apply(|config, text| {
             if text.is_empty() {
                 return Err("name a folder".to_owned());
             }
             config.data = PathBuf::from(text);
             Ok(())
-        },
-    },
-    Setting {
-        name: "memory",
-        value: "",
-        shape: Shape::Switch,
-        default: "false",
-        in_file: true,
-        help: "Keep the log in memory: every job is gone when the server stops. The data folder \
-               is not touched.",
-        apply: |config, text| {
-            config.memory = parse_switch(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "sync",
-        value: "WHEN",
-        shape: Shape::One,
-        default: "always",
-        in_file: true,
-        help: "When to make what was written durable: `always` (before it is acknowledged), \
-               `interval:MS` (that often; a power cut loses what came since) or `os` (when the \
-               operating system likes to).",
-        apply: |config, text| {
-            config.sync = parse_sync(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "segment-size",
-        value: "SIZE",
-        shape: Shape::One,
-        default: "64MiB",
-        in_file: true,
-        help: "How long one file of the log is, from 64KiB to 2GiB. Smaller ones give disk space \
-               back sooner and cost more syncs. One file's room is kept free for what must go on \
-               when the disk is full.",
-        apply: |config, text| {
-            let bytes = parse_size(text).map_err(|error| error.to_string())?;
-            if !SEGMENT_BYTES.contains(&bytes) {
-                return Err("use 64KiB to 2GiB".to_owned());
-            }
-            config.segment_bytes = bytes;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "payload-memory",
-        value: "SIZE",
-        shape: Shape::One,
-        default: "64MiB",
-        in_file: true,
-        help: "Keep at most this much of payloads and results in memory; the rest is read back \
-               from the log when it is needed. Takes KiB, MiB, GiB and plain bytes.",
-        apply: |config, text| {
-            config.payload_memory_bytes = parse_size(text).map_err(|error| error.to_string())?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "finished-max",
-        value: "COUNT",
-        shape: Shape::One,
-        default: "5000000",
-        in_file: true,
-        help: "Keep at most so many finished jobs, done and dead ones together. The oldest go \
-               first, before their time; that is counted and logged once a minute. A queue can \
-               have a maximum of its own.",
-        apply: |config, text| {
-            config.finished_max = parse_count(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "finished-size-max",
-        value: "SIZE",
-        shape: Shape::One,
-        default: "8GiB",
-        in_file: true,
-        help: "Let finished jobs take at most this much of the disk with their payloads and \
-               results. The oldest go first, as with `finished-max`.",
-        apply: |config, text| {
-            config.finished_bytes_max = parse_size(text).map_err(|error| error.to_string())?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "constraint-values-max",
-        value: "COUNT",
-        shape: Shape::One,
-        default: "65536",
-        in_file: true,
-        help: "How many values a constraint that counts by a payload's field tells apart at a \
-               time. A job that would bring one more is refused.",
-        apply: |config, text| {
-            config.constraint_values_max = parse_count(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "workq",
-        value: "ADDR",
-        shape: Shape::One,
-        default: "127.0.0.1:9922",
-        in_file: true,
-        help: "Where the Workq door listens, or `off`. Port 0 takes any free port; the log says \
-               which.",
-        apply: |config, text| {
-            config.workq = parse_listen(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "gearman",
-        value: "ADDR",
-        shape: Shape::One,
-        default: "127.0.0.1:4730",
-        in_file: true,
-        help: "Where the Gearman door listens, or `off`. Port 0 takes any free port; the log says \
-               which.",
-        apply: |config, text| {
-            config.gearman = parse_listen(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "gearman-job-retries",
-        value: "COUNT",
-        shape: Shape::One,
-        default: "-1",
-        in_file: true,
-        help: "How often a Gearman job is given out before a lost worker or a passed timeout fails \
-               it: -1 is no limit, 0 and 1 are once.",
-        apply: |config, text| {
+        }),
+    Setting::switch("memory")
+        .help(
+            "Keep the log in memory: every job is gone when the server stops. The data folder \
+             is not touched.",
+        )
+        .apply(|config, text| set(&mut config.memory, parse_switch(text))),
+    Setting::one("sync", "WHEN", "always")
+        .help(
+            "When to make what was written durable: `always` (before it is acknowledged), \
+             `interval:MS` (that often; a power cut loses what came since) or `os` (when the \
+             operating system likes to).",
+        )
+        .apply(|config, text| set(&mut config.sync, parse_sync(text))),
+    Setting::one("segment-size", "SIZE", "64MiB")
+        .help(
+            "How long one file of the log is, from 64KiB to 2GiB. Smaller ones give disk space \
+             back sooner and cost more syncs. One file's room is kept free for what must go on \
+             when the disk is full.",
+        )
+        .apply(|config, text| {
+            set(&mut config.segment_bytes, within(size(text), SEGMENT_BYTES, "use 64KiB to 2GiB"))
+        }),
+    Setting::one("payload-memory", "SIZE", "64MiB")
+        .help(
+            "Keep at most this much of payloads and results in memory; the rest is read back \
+             from the log when it is needed. Takes KiB, MiB, GiB and plain bytes.",
+        )
+        .apply(|config, text| set(&mut config.payload_memory_bytes, size(text))),
+    Setting::one("finished-max", "COUNT", "5000000")
+        .help(
+            "Keep at most so many finished jobs, done and dead ones together. The oldest go \
+             first, before their time; that is counted and logged once a minute. A queue can \
+             have a maximum of its own.",
+        )
+        .apply(|config, text| set(&mut config.finished_max, parse_count(text))),
+    Setting::one("finished-size-max", "SIZE", "8GiB")
+        .help(
+            "Let finished jobs take at most this much of the disk with their payloads and \
+             results. The oldest go first, as with `finished-max`.",
+        )
+        .apply(|config, text| set(&mut config.finished_bytes_max, size(text))),
+    Setting::one("constraint-values-max", "COUNT", "65536")
+        .help(
+            "How many values a constraint that counts by a payload's field tells apart at a \
+             time. A job that would bring one more is refused.",
+        )
+        .apply(|config, text| set(&mut config.constraint_values_max, parse_count(text))),
+    Setting::one("workq", "ADDR", "127.0.0.1:9922")
+        .help(
+            "Where the Workq door listens, or `off`. Port 0 takes any free port; the log says \
+             which.",
+        )
+        .apply(|config, text| set(&mut config.workq, parse_listen(text))),
+    Setting::one("gearman", "ADDR", "127.0.0.1:4730")
+        .help(
+            "Where the Gearman door listens, or `off`. Port 0 takes any free port; the log \
+             says which.",
+        )
+        .apply(|config, text| set(&mut config.gearman, parse_listen(text))),
+    Setting::one("gearman-job-retries", "COUNT", "-1")
+        .help(
+            "How often a Gearman job is given out before a lost worker or a passed timeout \
+             fails it: -1 is no limit, 0 and 1 are once.",
+        )
+        .apply(|config, text| {
             config.gearman_attempts_max = match text.parse::<i64>() {
                 Ok(-1) => 0,
                 Ok(count @ 0..) if count <= i64::from(u32::MAX) => (count as u32).max(1),
                 _ => return Err("write -1 or a whole number from 0".to_owned()),
             };
             Ok(())
-        },
-    },
-    Setting {
-        name: "gearman-exceptions",
-        value: "",
-        shape: Shape::Switch,
-        default: "false",
-        in_file: true,
-        help: "Send WORK_EXCEPTION to Gearman clients that have not asked for it with OPTION_REQ \
-               too. Without it they get WORK_FAIL.",
-        apply: |config, text| {
-            config.gearman_exceptions = parse_switch(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "http",
-        value: "ADDR",
-        shape: Shape::One,
-        default: "127.0.0.1:7420",
-        in_file: true,
-        help: "Where the HTTP door (native API, metrics, health) listens, or `off`. Port 0 takes \
-               any free port; the log says which.",
-        apply: |config, text| {
-            config.http = parse_listen(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "http-host",
-        value: "NAME",
-        shape: Shape::Many,
-        default: "",
-        in_file: true,
-        help: "A name the HTTP door answers to, besides its address and localhost: what clients \
-               or a proxy call it. `*` is every name: then any web page can use the server. May \
-               be given again.",
-        apply: |config, text| config.http_hosts.add(text).map_err(|error| error.to_string()),
-    },
-    Setting {
-        name: "jobd-master",
-        value: "ADDR",
-        shape: Shape::One,
-        default: "127.0.0.1:7081",
-        in_file: true,
-        help: "Where the jobd master listens, at which jobd's workers register and which their \
-               clients poke, or `off`. Port 0 takes any free port; the log says which.",
-        apply: |config, text| {
-            config.jobd_master = parse_listen(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "lightjq-allow-urls",
-        value: "",
-        shape: Shape::Switch,
-        default: "false",
-        in_file: true,
-        help: "Push jobs to whatever `url` a LightJQ worker gives, not only to the address it \
-               calls from: whoever reaches the HTTP door can then make this server call others.",
-        apply: |config, text| {
-            config.lightjq_allow_urls = parse_switch(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "jobq-query-time",
-        value: "TIME",
-        shape: Shape::One,
-        default: "2s",
-        in_file: true,
-        help: "How long a query or a poll of Jobq may compute before it is refused, from 1ms to \
-               10m. Queries run one at a time: the others wait meanwhile.",
-        apply: |config, text| {
-            let time = parse_duration(text).map_err(|error| error.to_string())?;
-            if !JOBQ_QUERY_TIME.contains(&time) {
-                return Err("use 1ms to 10m".to_owned());
-            }
-            config.jobq_query_time = time;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "jobq-list-size",
-        value: "SIZE",
-        shape: Shape::One,
-        default: "64MiB",
-        in_file: true,
-        help: "How long the answer to a list of Jobq may be, from 1KiB to 1GiB; a longer one is \
-               refused. It is made in memory.",
-        apply: |config, text| {
-            let bytes = parse_size(text).map_err(|error| error.to_string())?;
-            let bytes = usize::try_from(bytes).ok().filter(|size| JOBQ_LIST_BYTES.contains(size));
-            config.jobq_list_bytes_max = bytes.ok_or_else(|| "use 1KiB to 1GiB".to_owned())?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "webhook",
-        value: "HOOK",
-        shape: Shape::Many,
-        default: "",
-        in_file: true,
-        help: "Tell this URL what happens: `http://HOST:PORT/PATH` or `https://HOST/PATH`, then words, all in \
-               one value: `dead` (a job failed for good; so too without a word), `older=TIME` (the next job of \
-               a queue waits longer), `no-worker=TIME` (nobody takes its jobs), `queue=PATTERN` \
-               (only these). May be given again. docs/webhooks.md tells what is sent.",
-        apply: |config, text| {
+        }),
+    Setting::switch("gearman-exceptions")
+        .help(
+            "Send WORK_EXCEPTION to Gearman clients that have not asked for it with OPTION_REQ \
+             too. Without it they get WORK_FAIL.",
+        )
+        .apply(|config, text| set(&mut config.gearman_exceptions, parse_switch(text))),
+    Setting::one("http", "ADDR", "127.0.0.1:7420")
+        .help(
+            "Where the HTTP door (native API, metrics, health) listens, or `off`. Port 0 takes \
+             any free port; the log says which.",
+        )
+        .apply(|config, text| set(&mut config.http, parse_listen(text))),
+    Setting::many("http-host", "NAME")
+        .help(
+            "A name the HTTP door answers to, besides its address and localhost: what clients \
+             or a proxy call it. `*` is every name: then any web page can use the server. May \
+             be given again.",
+        )
+        .apply(|config, text| config.http_hosts.add(text).map_err(|error| error.to_string())),
+    Setting::one("jobd-master", "ADDR", "127.0.0.1:7081")
+        .help(
+            "Where the jobd master listens, at which jobd's workers register and which their \
+             clients poke, or `off`. Port 0 takes any free port; the log says which.",
+        )
+        .apply(|config, text| set(&mut config.jobd_master, parse_listen(text))),
+    Setting::switch("lightjq-allow-urls")
+        .help(
+            "Push jobs to whatever `url` a LightJQ worker gives, not only to the address it \
+             calls from: whoever reaches the HTTP door can then make this server call others.",
+        )
+        .apply(|config, text| set(&mut config.lightjq_allow_urls, parse_switch(text))),
+    Setting::one("jobq-query-time", "TIME", "2s")
+        .help(
+            "How long a query or a poll of Jobq may compute before it is refused, from 1ms to \
+             10m. Queries run one at a time: the others wait meanwhile.",
+        )
+        .apply(|config, text| {
+            set(
+                &mut config.jobq_query_time,
+                within(duration(text), JOBQ_QUERY_TIME, "use 1ms to 10m"),
+            )
+        }),
+    Setting::one("jobq-list-size", "SIZE", "64MiB")
+        .help(
+            "How long the answer to a list of Jobq may be, from 1KiB to 1GiB; a longer one is \
+             refused. It is made in memory.",
+        )
+        .apply(|config, text| {
+            let bytes = within(size(text), JOBQ_LIST_BYTES, "use 1KiB to 1GiB");
+            set(&mut config.jobq_list_bytes_max, bytes.map(|bytes| bytes as usize))
+        }),
+    Setting::many("webhook", "HOOK")
+        .help(
+            "Tell this URL what happens: `http://HOST:PORT/PATH` or `https://HOST/PATH`, then \
+             words, all in one value: `dead` (a job failed for good; so too without a word), \
+             `older=TIME` (the next job of a queue waits longer), `no-worker=TIME` (nobody \
+               takes its jobs), `queue=PATTERN` (only these). May be given again. \
+               docs/webhooks.md tells what is sent.",
+        )
+        .apply(|config, text| {
             config.webhooks.push(text.parse().map_err(|error: HookError| error.to_string())?);
             Ok(())
-        },
-    },
-    Setting {
-        name: "webhook-secret-file",
-        value: "FILE",
-        shape: Shape::One,
-        default: "",
-        in_file: true,
-        help: "The secret that webhooks are signed with, at least 16 bytes. Without it the one in \
-               SPINDLE_WEBHOOK_SECRET in the environment.",
-        apply: |config, text| {
-            config.webhook_secret_file = Some(PathBuf::from(text));
-            Ok(())
-        },
-    },
-    Setting {
-        name: "webhook-ca-file",
-        value: "FILE",
-        shape: Shape::One,
-        default: "",
-        in_file: true,
-        help: "Certificates in PEM: receivers of webhooks over https must be vouched for by one of \
-               these, instead of by a public authority.",
-        apply: |config, text| {
-            config.webhook_ca_file = Some(PathBuf::from(text));
-            Ok(())
-        },
-    },
-    Setting {
-        name: "insecure",
-        value: "DOOR",
-        shape: Shape::Many,
-        default: "",
-        in_file: true,
-        help: "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address that \
-               is not loopback: whoever reaches it can do everything. May be given again.",
-        apply: |config, text| {
+        }),
+    Setting::one("webhook-secret-file", "FILE", "")
+        .help(
+            "The secret that webhooks are signed with, at least 16 bytes. Without it the one \
+               in SPINDLE_WEBHOOK_SECRET in the environment.",
+        )
+        .apply(|config, text| set(&mut config.webhook_secret_file, Ok(Some(text.into())))),
+    Setting::one("webhook-ca-file", "FILE", "")
+        .help(
+            "Certificates in PEM: receivers of webhooks over https must be vouched for by one \
+               of these, instead of by a public authority.",
+        )
+        .apply(|config, text| set(&mut config.webhook_ca_file, Ok(Some(text.into())))),
+    Setting::many("insecure", "DOOR")
+        .help(
+            "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address \
+               that is not loopback: whoever reaches it can do everything. May be given again.",
+        )
+        .apply(|config, text| {
             if !DOORS.contains(&text) {
                 return Err(format!("there is no such door; there is {}", DOORS.join(", ")));
             }
             config.insecure.push(text.to_owned());
             Ok(())
-        },
-    },
-    Setting {
-        name: "shutdown-timeout",
-        value: "TIME",
-        shape: Shape::One,
-        default: "10s",
-        in_file: true,
-        help: "How long answers under way may take once the server was told to stop. Takes ms, s, \
-               m, h and d.",
-        apply: |config, text| {
-            config.shutdown_timeout = parse_duration(text).map_err(|error| error.to_string())?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "connections-max",
-        value: "COUNT",
-        shape: Shape::One,
-        default: "10000",
-        in_file: true,
-        help: "How many connections the other doors together hold, and how many the HTTP door. \
+        }),
+    Setting::one("shutdown-timeout", "TIME", "10s")
+        .help(
+            "How long answers under way may take once the server was told to stop. Takes ms, \
+               s, m, h and d.",
+        )
+        .apply(|config, text| set(&mut config.shutdown_timeout, duration(text))),
+    Setting::one("connections-max", "COUNT", "10000")
+        .help(
+            "How many connections the other doors together hold, and how many the HTTP door. \
                The excess is closed at once.",
-        apply: |config, text| {
-            config.connections_max = parse_count(text)?;
-            Ok(())
-        },
-    },
-    Setting {
-        name: "log-level",
-        value: "LEVEL",
-        shape: Shape::One,
-        default: "info",
-        in_file: true,
-        help: "What to log on standard error: `off`, `error`, `warn`, `info`, `debug` or `trace`.",
-        apply: |config, text| {
-            config.log_level = parse_level(text)?;
-            Ok(())
-        },
-    },
+        )
+        .apply(|config, text| set(&mut config.connections_max, parse_count(text))),
+    Setting::one("log-level", "LEVEL", "info")
+        .help(
+            "What to log on standard error: `off`, `error`, `warn`, `info`, `debug` or \
+               `trace`.",
+        )
+        .apply(|config, text| set(&mut config.log_level, parse_level(text))),
 ];
 
 impl Setting {
+    const fn one(name: &'static str, value: &'static str, default: &'static str) -> Setting {
+        let apply = |_: &mut Config, _: &str| Ok(());
+        Setting { name, value, shape: Shape::One, default, in_file: true, help: "", apply }
+    }
+
+    const fn switch(name: &'static str) -> Setting {
+        Setting { shape: Shape::Switch, ..Setting::one(name, "", "false") }
+    }
+
+    const fn many(name: &'static str, value: &'static str) -> Setting {
+        Setting { shape: Shape::Many, ..Setting::one(name, value, "") }
+    }
+
+    const fn flag_only(self) -> Setting {
+        Setting { in_file: false, ..self }
+    }
+
+    const fn help(self, help: &'static str) -> Setting {
+        Setting { help, ..self }
+    }
+
+    const fn apply(self, apply: fn(&mut Config, &str) -> Result<(), String>) -> Setting {
+        Setting { apply, ..self }
+    }
+
     /// Its name in the environment: `SPINDLE_SERVE_PAYLOAD_MEMORY`.
     pub fn environment_name(&self) -> String {
         format!("{ENVIRONMENT_PREFIX}{}", self.name.to_uppercase().replace('-', "_"))
@@ -520,6 +346,27 @@ impl Setting {
     pub fn named(name: &str) -> Option<&'static Setting> {
         TABLE.iter().find(|setting| setting.name == name)
     }
+}
+
+fn set<T>(field: &mut T, read: Result<T, String>) -> Result<(), String> {
+    *field = read?;
+    Ok(())
+}
+
+fn within<T: PartialOrd>(
+    read: Result<T, String>,
+    range: RangeInclusive<T>,
+    hint: &str,
+) -> Result<T, String> {
+    read.and_then(|value| if range.contains(&value) { Ok(value) } else { Err(hint.to_owned()) })
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|error| error.to_string())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
 }
 
 /// What the environment names of the server begin with.
@@ -532,7 +379,7 @@ const JOBQ_QUERY_TIME: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_mins(10);
 
 /// Less would not hold one job.
-const JOBQ_LIST_BYTES: RangeInclusive<usize> = (1 << 10)..=(1 << 30);
+const JOBQ_LIST_BYTES: RangeInclusive<u64> = (1 << 10)..=(1 << 30);
 
 #[cfg(test)]
 mod tests {
@@ -540,7 +387,7 @@ mod tests {
 
     #[test]
     fn every_default_is_a_value_its_setting_takes() {
-        let mut config = Config::blank();
+        let mut config = Config::default();
         for setting in TABLE.iter().filter(|setting| !setting.default.is_empty()) {
             (setting.apply)(&mut config, setting.default).unwrap();
         }
@@ -559,7 +406,7 @@ mod tests {
     #[test]
     fn segments_too_short_or_too_long_are_refused() {
         let setting = Setting::named("segment-size").unwrap();
-        let mut config = Config::blank();
+        let mut config = Config::default();
         for text in ["64KiB", "256KiB", "2GiB"] {
             (setting.apply)(&mut config, text).unwrap();
         }
@@ -571,7 +418,7 @@ mod tests {
 
     #[test]
     fn limits_of_jobqs_queries_have_limits_themselves() {
-        let mut config = Config::blank();
+        let mut config = Config::default();
         for (name, fitting, others) in [
             ("jobq-query-time", ["1ms", "10m"], ["0", "11m", "2"]),
             ("jobq-list-size", ["1KiB", "1GiB"], ["0", "1025MiB", "much"]),

@@ -10,7 +10,7 @@ use spindle_core::command::{Command, Edit};
 use spindle_core::job::Cause;
 use spindle_core::{JobId, Status};
 use spindle_engine::{Engine, Gate, JobRef, Refused, RetryError};
-use spindle_http::{Answered, Code, Problem, ProblemBody, whole_or_null};
+use spindle_http::{Answered, Code, Problem, whole_or_null};
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -55,15 +55,19 @@ pub(crate) struct BulkBody {
     #[serde(default)]
     dry_run: bool,
     /// Where the last request ended: its `next_cursor`.
+    #[schema(pattern = "^[0-9]{1,15}-[0-9]{1,15}$")]
     cursor: Option<String>,
     /// With `edit`: another queue.
+    #[schema(min_length = 1, max_length = 512)]
     queue: Option<String>,
     /// With `edit`: another queue, in base64.
+    #[schema(format = "queue-base64")]
     queue_base64: Option<String>,
     /// With `edit`: another priority.
     #[serde(default, deserialize_with = "whole_or_null")]
     priority: Option<i64>,
     /// With `edit`: another time to run (RFC 3339), or `now`.
+    #[schema(format = "time-or-now")]
     run_at: Option<String>,
 }
 
@@ -89,8 +93,7 @@ pub(crate) struct BulkAnswer {
     operation_id = "change_jobs", tag = "jobs", request_body = BulkBody,
     responses(
         (status = 200, description = "What was done, and that is on disk", body = BulkAnswer),
-        (status = "4XX", description = "Nothing was done", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Nothing was done")))]
 pub(crate) async fn bulk(
     State(api): State<Api>,
     JsonBody { value, .. }: JsonBody<BulkBody>,
@@ -142,7 +145,7 @@ pub(crate) async fn bulk(
         }
         api.engine().end_turn();
     }
-    api.desk().durable(gate.max(walk.gate())).await;
+    api.bridge().durable(gate.max(walk.gate())).await;
     answer.next_cursor = walk.next().map(|next| format!("{}-{}", next.0, walk.until().0));
     Ok(Json(answer))
 }
@@ -190,7 +193,7 @@ async fn act(api: &Api, id: JobId, action: Action, edit: &Edit) -> Answered<Gate
         Err(RetryError::Refused(Refused::Busy)) => {}
         other => return other.map_err(Problem::from),
     }
-    let waited = api.desk().call(|engine| match call(engine, id, action, edit) {
+    let waited = api.bridge().call(|engine| match call(engine, id, action, edit) {
         Err(RetryError::Refused(refused)) => Err(refused),
         other => Ok(other),
     });

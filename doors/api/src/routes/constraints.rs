@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use spindle_core::{Rejection, State as Core, Status};
 use spindle_engine::{BucketLine, ConstraintView, Expected, HeldBack, Refused, held_back};
-use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Problem, ProblemBody};
+use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Problem};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
@@ -16,7 +16,7 @@ use crate::instant;
 use crate::precondition::{if_match, if_none_match};
 
 const LIMIT: usize = 100;
-const LIMIT_MAX: usize = 512;
+pub(crate) const LIMIT_MAX: usize = 512;
 /// Buckets told with a constraint: the others have a list of their own.
 const BUCKETS_TOLD: usize = 16;
 
@@ -104,19 +104,31 @@ impl HeldBy {
 #[into_params(parameter_in = Query)]
 pub(crate) struct Paging {
     /// At most so many, 1 to 512; 100 if not said.
+    #[param(minimum = 1, maximum = 512)]
     limit: Option<usize>,
     /// Where the last page ended: its `next_cursor`.
     cursor: Option<String>,
 }
 
-impl Paging {
-    fn limit(&self) -> Answered<usize> {
-        let limit = self.limit.unwrap_or(LIMIT);
-        if (1..=LIMIT_MAX).contains(&limit) {
-            return Ok(limit);
-        }
-        Err(Problem::new(Code::OutOfRange, "limit is 1 to 512"))
+/// Which page of a list of buckets.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct BucketPaging {
+    /// At most so many, 1 to 512; 100 if not said.
+    #[param(minimum = 1, maximum = 512)]
+    limit: Option<usize>,
+    /// Where the last page ended: its `next_cursor`.
+    #[param(pattern = "^[0-9a-fA-F]{16}$")]
+    cursor: Option<String>,
+}
+
+fn checked(limit: Option<usize>) -> Answered<usize> {
+    let limit = limit.unwrap_or(LIMIT);
+    if (1..=LIMIT_MAX).contains(&limit) {
+        return Ok(limit);
     }
+    Err(Problem::new(Code::OutOfRange, "limit is 1 to 512"))
 }
 
 /// A page of constraints.
@@ -144,15 +156,14 @@ pub(crate) struct Buckets {
     operation_id = "list_constraints", tag = "constraints", params(Paging),
     responses(
         (status = 200, description = "A page of constraints", body = Constraints),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn list(
     State(api): State<Api>,
     Args(paging): Args<Paging>,
 ) -> Answered<Json<Constraints>> {
-    let limit = paging.limit()?;
+    let limit = checked(paging.limit)?;
     let (mut views, gate) = api.engine().constraints(paging.cursor.as_deref(), limit + 1);
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     let more = views.len() > limit;
     views.truncate(limit);
     let next_cursor = views.last().filter(|_| more).map(|view| view.name.clone());
@@ -175,13 +186,11 @@ fn cursor(value: u64) -> String {
 
 /// A constraint.
 #[utoipa::path(get, path = "/api/v1/constraints/{name}",
-    operation_id = "show_constraint", tag = "constraints",
-    params(("name" = String, Path, description = "Its name, percent-encoded")),
+    operation_id = "show_constraint", tag = "constraints", params(ConstraintPath),
     responses(
         (status = 200, description = "The constraint; ETag is its revision",
             body = ConstraintInFull),
-        (status = "4XX", description = "No such constraint", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "No such constraint")))]
 pub(crate) async fn show(
     State(api): State<Api>,
     ConstraintPath(name): ConstraintPath,
@@ -191,7 +200,7 @@ pub(crate) async fn show(
 
 async fn shown(api: &Api, name: &str, status: StatusCode) -> Answered<Response> {
     let (view, gate) = api.engine().constraint(name);
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     let view = view.ok_or_else(no_constraint)?;
     let tag = format!("\"{}\"", view.revision);
     let tag = HeaderValue::try_from(tag).expect("digits in quotes");
@@ -206,20 +215,17 @@ fn no_constraint() -> Problem {
 /// are matched one after the other (`relabelled`, `remaining`). A `running_max` of 0 holds for them
 /// at once. `notes` says which payloads it cannot read.
 #[utoipa::path(put, path = "/api/v1/constraints/{name}",
-    operation_id = "put_constraint", tag = "constraints",
-    request_body = ConstraintBody,
+    operation_id = "put_constraint", tag = "constraints", request_body = ConstraintBody,
     params(
-        ("name" = String, Path, description = "Its name, 1 to 255 bytes, percent-encoded"),
-        ("If-Match" = Option<String>, Header,
+        ConstraintPath,
+        ("If-Match" = Option<String>, Header, format = "entity-tag",
             description = "Only if there is one with this entity tag; `*`: if there is one"),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none")),
+        ("If-None-Match" = Option<String>, Header, format = "star", description = "`*`: only if there is none")),
     responses(
         (status = 200, description = "The constraint as it is now", body = ConstraintInFull),
         (status = 201, description = "It is new", body = ConstraintInFull),
-        (status = 412, description = "It changed meanwhile", body = ProblemBody,
-            content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = 412, description = "It changed meanwhile"),
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn put(
     State(api): State<Api>,
     ConstraintPath(name): ConstraintPath,
@@ -231,9 +237,9 @@ pub(crate) async fn put(
         return Err(Problem::new(Code::OutOfRange, "a constraint's name is 1 to 255 bytes"));
     }
     let expected = expected(&api, &name, &headers)?;
-    let put = api.desk().call(|engine| engine.put_constraint(&name, &spec, expected)).await;
+    let put = api.bridge().call(|engine| engine.put_constraint(&name, &spec, expected)).await;
     let put = put.map_err(refused)?;
-    api.desk().durable(put.gate).await;
+    api.bridge().durable(put.gate).await;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
     shown(&api, &name, status).await
 }
@@ -242,22 +248,20 @@ pub(crate) async fn put(
 #[utoipa::path(delete, path = "/api/v1/constraints/{name}",
     operation_id = "remove_constraint", tag = "constraints",
     params(
-        ("name" = String, Path, description = "Its name, percent-encoded"),
-        ("If-Match" = Option<String>, Header,
+        ConstraintPath,
+        ("If-Match" = Option<String>, Header, format = "entity-tag",
             description = "Only if it has this entity tag")),
     responses(
         (status = 204, description = "It is gone"),
-        (status = 412, description = "It changed meanwhile", body = ProblemBody,
-            content_type = "application/problem+json"),
-        (status = "4XX", description = "No such constraint", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = 412, description = "It changed meanwhile"),
+        (status = "4XX", description = "No such constraint")))]
 pub(crate) async fn remove(
     State(api): State<Api>,
     ConstraintPath(name): ConstraintPath,
     headers: HeaderMap,
 ) -> Answered<StatusCode> {
     let expected = expected(&api, &name, &headers)?;
-    let removed = api.desk().change(|engine| engine.remove_constraint(&name, expected)).await;
+    let removed = api.bridge().change(|engine| engine.remove_constraint(&name, expected)).await;
     removed.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -299,20 +303,19 @@ fn refused(refused: Refused) -> Problem {
 /// List a constraint's buckets. A list for people: the numbers may be a moment ahead of the disk.
 #[utoipa::path(get, path = "/api/v1/constraints/{name}/buckets",
     operation_id = "list_buckets", tag = "constraints",
-    params(("name" = String, Path, description = "Its name, percent-encoded"), Paging),
+    params(ConstraintPath, BucketPaging),
     responses(
         (status = 200, description = "A page of buckets", body = Buckets),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn buckets(
     State(api): State<Api>,
     ConstraintPath(name): ConstraintPath,
-    Args(paging): Args<Paging>,
+    Args(paging): Args<BucketPaging>,
 ) -> Answered<Json<Buckets>> {
-    let limit = paging.limit()?;
+    let limit = checked(paging.limit)?;
     let from = paging.cursor.as_deref().map(read_cursor).transpose()?.unwrap_or(0);
     let (view, gate) = api.engine().constraint(&name);
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     view.ok_or_else(no_constraint)?;
     let (lines, next) = api.engine().buckets(&name, from, limit);
     let buckets = lines.into_iter().map(Bucket::of).collect();

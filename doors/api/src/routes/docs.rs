@@ -6,11 +6,8 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
-use utoipa::openapi::OpenApi;
 
 use crate::api::Api;
-use crate::links::link;
-use crate::precise::precise;
 use spindle_http::Code;
 
 /// The page loads nothing, and runs nothing.
@@ -28,18 +25,8 @@ pub(crate) async fn docs(State(api): State<Api>) -> Response {
     (headers, api.page().to_owned()).into_response()
 }
 
-/// The document as JSON.
-pub(crate) fn json(description: &OpenApi) -> String {
-    let mut document =
-        serde_json::to_value(description).expect("the document is made of texts and maps");
-    precise(&mut document);
-    link(&mut document);
-    document.to_string()
-}
-
 /// The document for people.
-pub(crate) fn page(description: &OpenApi) -> String {
-    let document = serde_json::to_value(description).unwrap_or_default();
+pub(crate) fn page(document: &Value) -> String {
     let mut page = String::from(HEAD);
     for (path, operations) in document["paths"].as_object().into_iter().flatten() {
         for (method, operation) in operations.as_object().into_iter().flatten() {
@@ -163,14 +150,19 @@ fn put_operation(page: &mut String, path: &str, method: &str, operation: &Value)
     page.push_str("</table>");
 }
 
+/// The type of a value that may be anything.
+const ANY: &str = "any JSON";
+
 /// A schema in a few letters.
 fn type_name(schema: &Value) -> Option<String> {
     if let Some(target) = schema["$ref"].as_str() {
         return target.rsplit('/').next().map(str::to_owned);
     }
-    for choice in ["oneOf", "allOf", "anyOf"] {
-        let all = schema[choice].as_array().into_iter().flatten();
-        let names: Vec<String> = all.filter_map(type_name).filter(|name| name != "null").collect();
+    if schema["type"].is_null() {
+        let all =
+            ["oneOf", "allOf", "anyOf"].into_iter().filter_map(|word| schema[word].as_array());
+        let names = all.flatten().filter_map(type_name);
+        let names: Vec<String> = names.filter(|name| name != "null" && name != ANY).collect();
         if !names.is_empty() {
             return Some(names.join(" or "));
         }
@@ -181,7 +173,7 @@ fn type_name(schema: &Value) -> Option<String> {
             let names: Vec<&str> = names.iter().map(text).filter(|name| *name != "null").collect();
             names.join(" or ")
         }
-        _ if schema.is_object() => "any JSON".to_owned(),
+        _ if schema.is_object() => ANY.to_owned(),
         _ => return None,
     };
     if name == "array" {

@@ -24,7 +24,7 @@ use crate::extract::Args;
 use crate::instant;
 use crate::naming;
 use crate::view::{cause_word, door_word, error_text, status_word, text};
-use spindle_http::{Answered, Code, Problem, ProblemBody};
+use spindle_http::{Answered, Code, Problem};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Words of workers are told up to here; the job has them in full.
@@ -43,6 +43,7 @@ const CROWDED_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Asked {
     /// Begin behind this event; `Last-Event-ID` goes before it. `oldest` begins with the oldest
     /// event that is kept. If nothing is said, only what happens from now on is told.
+    #[param(pattern = "^(oldest|[0-9]{1,15}\\.[0-9]{1,9})$")]
     after: Option<String>,
     /// Whether to go on with what happens from now on. If not, the stream ends with the newest
     /// event there is; without `after` it then has none. True if not said.
@@ -67,13 +68,12 @@ pub(crate) struct StreamEvent {
 /// resumed by its last id; a stream that begins now says first, without an event, at which id. An
 /// event `gap` says that what came next is not kept any more.
 #[utoipa::path(get, path = "/api/v1/events", operation_id = "follow_events", tag = "server",
-    params(Asked, ("Last-Event-ID" = Option<String>, Header,
+    params(Asked, ("Last-Event-ID" = Option<String>, Header, format = "feed-id",
         description = "The id of the last event that was seen")),
     responses(
         (status = 200, description = "Events, without end", body = StreamEvent,
             content_type = "text/event-stream"),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn events(
     State(api): State<Api>,
     Args(asked): Args<Asked>,
@@ -133,8 +133,8 @@ impl Follower {
             }
             if let Some((id, event)) = self.page.next() {
                 self.from = Some(id);
-                if let Some(told) = told(id, &event) {
-                    return Some(told);
+                if let Some(rendered) = rendered(id, &event) {
+                    return Some(rendered);
                 }
                 continue;
             }
@@ -165,14 +165,14 @@ impl Follower {
 
     /// Until there is something new, or the server stops.
     async fn wait(&mut self, after: FeedId) {
-        let desk = self.api.desk();
-        let caller = desk.caller();
+        let bridge = self.api.bridge();
+        let caller = bridge.caller();
         let ticket = match self.api.engine().wait_for_feed(&caller, after) {
             Ok(ticket) => ticket,
             Err(Refused::TooMany(_)) => return tokio::time::sleep(CROWDED_PAUSE).await,
             Err(_) => return,
         };
-        let wait = desk.wait(caller, ticket);
+        let wait = bridge.wait(caller, ticket);
         select! {
             _ = wait.answered() => {}
             _ = self.stopping.changed() => {}
@@ -188,7 +188,7 @@ fn gap(reason: &str, more: &Value) -> Sse {
     Sse::default().event("gap").data(data.to_string())
 }
 
-fn told(id: FeedId, event: &FeedEvent) -> Option<Sse> {
+fn rendered(id: FeedId, event: &FeedEvent) -> Option<Sse> {
     let (kind, mut data) = described(&event.event)?;
     data.insert("type".to_owned(), kind.into());
     data.insert("at".to_owned(), instant::shown(event.at_ms).into());
@@ -314,7 +314,7 @@ fn of_edited(edited: &Edited) -> Value {
 }
 
 fn put_queue(data: &mut Value, name: &[u8]) {
-    let (text, base64) = naming::told(name);
+    let (text, base64) = naming::text_or_base64(name);
     let named = text.map(|text| ("queue", text)).or(base64.map(|text| ("queue_base64", text)));
     if let (Some(data), Some((field, text))) = (data.as_object_mut(), named) {
         data.insert(field.to_owned(), text.into());

@@ -17,20 +17,19 @@ use crate::precondition::if_match;
 use crate::typed::{self, Kind, present};
 use crate::view::Job;
 use crate::{instant, naming, reading};
-use spindle_http::{Answered, ProblemBody, no_job, whole_or_null};
+use spindle_http::{Answered, no_job, whole_or_null};
 
 /// A job with its payload and its result.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", operation_id = "show_job", tag = "jobs",
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
+    params(JobPath),
     responses(
         (status = 200, description = "The job; ETag is its revision", body = Job),
-        (status = "4XX", description = "No such job", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "No such job")))]
 pub(crate) async fn show(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Response> {
-    told(&api, which).await
+    answer(&api, which).await
 }
 
-pub(super) async fn told(api: &Api, which: JobRef) -> Answered<Response> {
+pub(super) async fn answer(api: &Api, which: JobRef) -> Answered<Response> {
     let (revision, job) = reading::job(api, which).await?;
     let tag = HeaderValue::try_from(etag(revision)).expect("digits in quotes");
     Ok(([(header::ETAG, tag)], Json(job)).into_response())
@@ -45,27 +44,28 @@ fn etag(revision: u32) -> String {
 #[serde(deny_unknown_fields)]
 pub(crate) struct EditBody {
     /// Another queue.
+    #[schema(min_length = 1, max_length = 512)]
     queue: Option<String>,
     /// Another queue, in base64.
+    #[schema(format = "queue-base64")]
     queue_base64: Option<String>,
     /// Another priority.
     #[serde(default, deserialize_with = "whole_or_null")]
     priority: Option<i64>,
     /// Another time to run (RFC 3339), or `now`.
+    #[schema(format = "time-or-now")]
     run_at: Option<String>,
 }
 
 /// Change a job that no worker has. With `If-Match` only if it is still what was read.
 #[utoipa::path(patch, path = "/api/v1/jobs/{id}",
     operation_id = "edit_job", tag = "jobs", request_body = EditBody,
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle"),
-        ("If-Match" = Option<String>, Header, description = "The ETag of the job as it was read")),
+    params(JobPath,
+        ("If-Match" = Option<String>, Header, format = "entity-tag", description = "The ETag of the job as it was read")),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
-        (status = 412, description = "It changed meanwhile", body = ProblemBody,
-            content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = 412, description = "It changed meanwhile"),
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn edit(
     State(api): State<Api>,
     JobPath(which): JobPath,
@@ -94,8 +94,8 @@ async fn change(api: &Api, which: JobRef, headers: &HeaderMap, edit: Edit) -> An
     let revision = revision_wanted(headers)?;
     let id = find(api, which).await?;
     let command = Command::Edit(Box::new(Edit { id, revision, ..edit }));
-    api.desk().change(|engine| engine.execute(&command)).await?;
-    told(api, JobRef::Id(id)).await
+    api.bridge().change(|engine| engine.execute(&command)).await?;
+    answer(api, JobRef::Id(id)).await
 }
 
 pub(super) async fn find(api: &Api, which: JobRef) -> Answered<JobId> {
@@ -103,7 +103,7 @@ pub(super) async fn find(api: &Api, which: JobRef) -> Answered<JobId> {
     match found {
         Some((id, _)) => Ok(id),
         None => {
-            api.desk().durable(gate).await;
+            api.bridge().durable(gate).await;
             Err(no_job())
         }
     }
@@ -111,30 +111,28 @@ pub(super) async fn find(api: &Api, which: JobRef) -> Answered<JobId> {
 
 /// Delete a job, whatever its status. A worker that has it finds its lease gone.
 #[utoipa::path(delete, path = "/api/v1/jobs/{id}", operation_id = "delete_job", tag = "jobs",
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
+    params(JobPath),
     responses(
         (status = 204, description = "It is gone"),
-        (status = "4XX", description = "No such job", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "No such job")))]
 pub(crate) async fn delete(
     State(api): State<Api>,
     JobPath(which): JobPath,
 ) -> Answered<StatusCode> {
-    api.desk().change(|engine| engine.delete(which)).await?;
+    api.bridge().change(|engine| engine.delete(which)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// End a job as dead, with code `cancelled`. Those who wait for it are told.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", operation_id = "cancel_job", tag = "jobs",
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
+    params(JobPath),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn cancel(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Response> {
     let id = find(&api, which).await?;
-    api.desk().change(|engine| engine.execute(&Command::Cancel { id })).await?;
-    told(&api, JobRef::Id(id)).await
+    api.bridge().change(|engine| engine.execute(&Command::Cancel { id })).await?;
+    answer(&api, JobRef::Id(id)).await
 }
 
 /// A new payload for a retry.
@@ -146,6 +144,7 @@ pub(crate) struct RetryBody {
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
     /// The new payload in base64.
+    #[schema(format = "base64")]
     payload_base64: Option<String>,
     /// What `payload_base64` is; `bytes` if not said. `json` is taken if it is JSON.
     payload_type: Option<Kind>,
@@ -153,12 +152,10 @@ pub(crate) struct RetryBody {
 
 /// Let a done or dead job run again, with all its tries; with another payload if one is given.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", operation_id = "retry_job", tag = "jobs",
-    request_body = Option<RetryBody>,
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
+    request_body = Option<RetryBody>, params(JobPath),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn retry(
     State(api): State<Api>,
     JobPath(which): JobPath,
@@ -170,25 +167,24 @@ pub(crate) async fn retry(
     let payload = (!keeps).then_some(payload);
     let id = find(&api, which).await?;
     let retried = api
-        .desk()
+        .bridge()
         .call(|engine| match engine.retry(JobRef::Id(id), payload.clone()) {
             Ok(gate) => Ok(Ok(gate)),
             Err(RetryError::Refused(refused)) => Err(refused),
             Err(RetryError::Fetch(error)) => Ok(Err(error)),
         })
         .await?;
-    api.desk().durable(retried?).await;
-    told(&api, JobRef::Id(id)).await
+    api.bridge().durable(retried?).await;
+    answer(&api, JobRef::Id(id)).await
 }
 
 /// Keep a waiting job aside until it is released.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/park", operation_id = "park_job", tag = "jobs",
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle"),
-        ("If-Match" = Option<String>, Header, description = "The ETag of the job as it was read")),
+    params(JobPath,
+        ("If-Match" = Option<String>, Header, format = "entity-tag", description = "The ETag of the job as it was read")),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn park(
     State(api): State<Api>,
     JobPath(which): JobPath,
@@ -199,12 +195,11 @@ pub(crate) async fn park(
 
 /// Let a parked job run when its time has come.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/release", operation_id = "release_job", tag = "jobs",
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle"),
-        ("If-Match" = Option<String>, Header, description = "The ETag of the job as it was read")),
+    params(JobPath,
+        ("If-Match" = Option<String>, Header, format = "entity-tag", description = "The ETag of the job as it was read")),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn release(
     State(api): State<Api>,
     JobPath(which): JobPath,

@@ -15,46 +15,50 @@ use spindle_engine::{Answer, FetchError, Gate, LeaseRef, LeaseReply, LeasedJob, 
 use utoipa::ToSchema;
 
 use crate::api::Api;
-use crate::ended::{LeaseEndedBody, lease_ended};
+use crate::ended::{LeaseRefusal, lease_ended};
 use crate::extract::{JobPath, JsonBody, LeasePath, OptionalBody};
 use crate::routes::jobs;
 use crate::typed::{self, Kind, present};
 use crate::{instant, naming};
-use spindle_http::{Answered, Code, HandOut, HandedOut, Problem, ProblemBody};
+use spindle_http::{Answered, Code, GuardedBody, LeaseGuard, Problem};
 use spindle_http::{whole, whole_or_null};
 
 /// Queues one lease may name.
-const QUEUES_MAX: usize = 1024;
+pub(crate) const QUEUES_MAX: usize = 1024;
 /// The longest wait, in seconds: proxies and clients give up sooner.
-const WAIT_S_MAX: u64 = 300;
+pub(crate) const WAIT_S_MAX: u64 = 300;
 /// A worker's name.
-const WORKER_CHARS_MAX: usize = 256;
+pub(crate) const WORKER_CHARS_MAX: usize = 256;
 /// Texts that come with the end of an attempt.
-const MESSAGE_CHARS_MAX: usize = 4096;
-const CODE_CHARS_MAX: usize = 64;
+pub(crate) const MESSAGE_CHARS_MAX: usize = 4096;
+pub(crate) const CODE_CHARS_MAX: usize = 64;
 /// A lease is extended by at most this much at once; more than a month is no lease.
-const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;
+pub(crate) const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;
 
-/// A worker's wish for one job.
+/// A worker's request for one job.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LeaseBody {
     /// The queues, at most 1,024; with `queues_base64`, at most 512 of each. The job of the highest
     /// priority is given, then the oldest.
     #[serde(default)]
-    #[schema(example = json!(["mail"]))]
+    #[schema(example = json!(["mail"]), max_items = 1024, min_length = 1, max_length = 512)]
     queues: Vec<String>,
     /// Queues whose names are no UTF-8, in base64.
     #[serde(default)]
+    #[schema(max_items = 1024, format = "queue-base64")]
     queues_base64: Vec<String>,
     /// How long to wait for a job, in seconds, at most 300; 0 does not wait.
     #[serde(default, deserialize_with = "whole")]
+    #[schema(maximum = 300)]
     wait_s: u64,
     /// The worker's own limit: the lease lasts at most so long.
     #[serde(default, deserialize_with = "whole_or_null")]
+    #[schema(minimum = 1)]
     timeout_ms: Option<u64>,
     /// The worker's name, for people, at most 256 characters.
     #[serde(default)]
+    #[schema(max_length = 256)]
     worker: String,
 }
 
@@ -72,6 +76,7 @@ pub(crate) struct Leased {
     queue: Option<String>,
     /// Its queue in base64, where the name is no UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "queue-base64")]
     queue_base64: Option<String>,
     /// Which attempt it is, from 1.
     attempt: u32,
@@ -91,6 +96,7 @@ pub(crate) struct Leased {
     payload: Option<Box<RawValue>>,
     /// The payload in base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "base64")]
     payload_base64: Option<String>,
 }
 
@@ -100,26 +106,25 @@ pub(crate) struct Leased {
     responses(
         (status = 200, description = "A job", body = Leased),
         (status = 204, description = "Nothing to do"),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn lease(
     State(api): State<Api>,
     JsonBody { value, .. }: JsonBody<LeaseBody>,
 ) -> Answered<Response> {
     let wait_ms = value.wait_s.saturating_mul(1000);
-    let wish = wish(value)?;
+    let wanted = lease_of(value)?;
     let until_ms = api.engine().now_ms().saturating_add(wait_ms);
     loop {
         let left_ms = until_ms.saturating_sub(api.engine().now_ms());
-        let (leased, gate) = lease_once(&api, &wish, left_ms).await?;
-        let Some((job, hand_out)) = leased else {
-            api.desk().durable(gate).await;
+        let (leased, gate) = lease_once(&api, &wanted, left_ms).await?;
+        let Some((job, lease_guard)) = leased else {
+            api.bridge().durable(gate).await;
             return Ok(StatusCode::NO_CONTENT.into_response());
         };
         match api.engine().leased_payload(&job) {
             Ok(payload) => {
-                api.desk().durable(gate).await;
-                return Ok(handed_out(&api, &job, payload, hand_out));
+                api.bridge().durable(gate).await;
+                return Ok(handed_out(&api, &job, payload, lease_guard));
             }
             // The engine has ended the job, or it went: the next one.
             Err(FetchError::Damaged(_) | FetchError::Moved) => api.engine().end_turn(),
@@ -128,7 +133,7 @@ pub(crate) async fn lease(
     }
 }
 
-fn wish(body: LeaseBody) -> Answered<Lease> {
+fn lease_of(body: LeaseBody) -> Answered<Lease> {
     let out_of_range = |detail: &str| Err(Problem::new(Code::OutOfRange, detail));
     let fits = match (body.queues.len(), body.queues_base64.len()) {
         (0, 0) => false,
@@ -162,29 +167,29 @@ fn wish(body: LeaseBody) -> Answered<Lease> {
     })
 }
 
-type Got = (Option<(LeasedJob, HandOut)>, Gate);
+type Got = (Option<(LeasedJob, LeaseGuard)>, Gate);
 
 /// A job, with what takes it back if it never reaches the worker; and what must be durable before
 /// either answer.
-async fn lease_once(api: &Api, wish: &Lease, wait_ms: u64) -> Answered<Got> {
-    let desk = api.desk();
-    let caller = desk.caller();
-    let reply = desk.take(|engine| engine.lease(&caller, wish.clone(), wait_ms)).await?;
+async fn lease_once(api: &Api, wanted: &Lease, wait_ms: u64) -> Answered<Got> {
+    let bridge = api.bridge();
+    let caller = bridge.caller();
+    let reply = bridge.take(|engine| engine.lease(&caller, wanted.clone(), wait_ms)).await?;
     let (job, gate) = match reply {
         LeaseReply::Leased(job, gate) => (*job, gate),
         LeaseReply::Nothing(gate) => return Ok((None, gate)),
-        LeaseReply::Waiting(ticket) => match desk.wait(caller, ticket).answered().await {
+        LeaseReply::Waiting(ticket) => match bridge.wait(caller, ticket).answered().await {
             (Answer::Leased(job), gate) => (*job, gate),
             (_, gate) => return Ok((None, gate)),
         },
     };
-    let hand_out = desk.hand_out(LeaseRef { job: job.id, attempt: job.attempt });
-    Ok((Some((job, hand_out)), gate))
+    let lease_guard = bridge.lease_guard(LeaseRef { job: job.id, attempt: job.attempt });
+    Ok((Some((job, lease_guard)), gate))
 }
 
-fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, hand_out: HandOut) -> Response {
+fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, lease_guard: LeaseGuard) -> Response {
     let kind = Kind::of(job.payload.kind);
-    let (queue, queue_base64) = naming::told(&job.queue);
+    let (queue, queue_base64) = naming::text_or_base64(&job.queue);
     let (payload, payload_base64) = typed::shown(&payload, kind);
     let deadline_ms = job.length_ms.map(|length| api.engine().now_ms().saturating_add(length));
     let leased = Leased {
@@ -202,7 +207,7 @@ fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, hand_out: HandOut) -> 
         payload_base64,
     };
     let text = serde_json::to_vec(&leased).expect("texts, numbers and JSON are JSON");
-    let body = HandedOut::new(Bytes::from(text), hand_out);
+    let body = GuardedBody::new(Bytes::from(text), lease_guard);
     let json = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, json)], Body::new(body)).into_response()
 }
@@ -213,6 +218,7 @@ fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, hand_out: HandOut) -> 
 pub(crate) struct ExtendBody {
     /// The lease lasts so long from now.
     #[serde(deserialize_with = "whole")]
+    #[schema(minimum = 1, maximum = 2_678_400_000_u32)]
     ttr_ms: u64,
 }
 
@@ -227,17 +233,10 @@ pub(crate) struct Extended {
 
 /// Let a lease last longer: a heartbeat.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/extend",
-    operation_id = "extend_lease", tag = "leases",
-    request_body = ExtendBody,
-    params(("token" = String, Path, description = "The lease's token")),
+    operation_id = "extend_lease", tag = "leases", request_body = ExtendBody, params(LeasePath),
     responses(
         (status = 200, description = "It lasts longer", body = Extended),
-        (status = 409, description = "The lease has ended", body = LeaseEndedBody,
-            content_type = "application/problem+json"),
-        (status = 410, description = "The lease's job is gone", body = ProblemBody,
-            content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        LeaseRefusal))]
 pub(crate) async fn extend(
     State(api): State<Api>,
     LeasePath(claim): LeasePath,
@@ -253,7 +252,7 @@ async fn extended(api: &Api, claim: Claim, body: ExtendBody) -> Answered<Json<Ex
         return Err(Problem::new(Code::OutOfRange, detail));
     }
     let command = Command::Extend(Extend { claim, ttr_ms });
-    if let Err(refused) = api.desk().change(|engine| engine.execute(&command)).await {
+    if let Err(refused) = api.bridge().change(|engine| engine.execute(&command)).await {
         return Err(lease_ended(api, claim, refused).await);
     }
     let deadline_at = instant::shown(api.engine().now_ms().saturating_add(ttr_ms));
@@ -262,12 +261,10 @@ async fn extended(api: &Api, claim: Claim, body: ExtendBody) -> Answered<Json<Ex
 
 /// Give whoever has a job more time: for people, who have no token.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/extend",
-    operation_id = "extend_job", tag = "jobs", request_body = ExtendBody,
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
+    operation_id = "extend_job", tag = "jobs", request_body = ExtendBody, params(JobPath),
     responses(
         (status = 200, description = "The lease lasts longer", body = Extended),
-        (status = "4XX", description = "No such job, or nobody has it", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "No such job, or nobody has it")))]
 pub(crate) async fn extend_for(
     State(api): State<Api>,
     JobPath(which): JobPath,
@@ -291,6 +288,7 @@ pub(crate) struct CompleteBody {
     #[schema(value_type = Option<serde_json::Value>)]
     result: Option<Box<RawValue>>,
     /// The result in base64.
+    #[schema(format = "base64")]
     result_base64: Option<String>,
     /// What `result_base64` is; `bytes` if not said. `json` is taken if it is JSON.
     result_type: Option<Kind>,
@@ -298,17 +296,11 @@ pub(crate) struct CompleteBody {
 
 /// The job is done.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/complete",
-    operation_id = "complete_lease", tag = "leases",
-    request_body = Option<CompleteBody>,
-    params(("token" = String, Path, description = "The lease's token")),
+    operation_id = "complete_lease", tag = "leases", request_body = Option<CompleteBody>,
+    params(LeasePath),
     responses(
         (status = 204, description = "The job is done, and that is on disk"),
-        (status = 409, description = "The lease has ended", body = LeaseEndedBody,
-            content_type = "application/problem+json"),
-        (status = 410, description = "The lease's job is gone", body = ProblemBody,
-            content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        LeaseRefusal))]
 pub(crate) async fn complete(
     State(api): State<Api>,
     LeasePath(claim): LeasePath,
@@ -327,18 +319,22 @@ pub(crate) struct FailBody {
     retry: bool,
     /// For people, at most 4096 characters.
     #[serde(default)]
+    #[schema(max_length = 4096)]
     message: String,
     /// The error, at most 4096 characters.
     #[serde(default)]
+    #[schema(max_length = 4096)]
     error: String,
     /// A code for programs, at most 64 characters.
     #[serde(default)]
+    #[schema(max_length = 64)]
     code: String,
     /// What the attempt gave all the same: any JSON value.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<serde_json::Value>)]
     result: Option<Box<RawValue>>,
     /// The same in base64.
+    #[schema(format = "base64")]
     result_base64: Option<String>,
     /// What `result_base64` is; `bytes` if not said. `json` is taken if it is JSON.
     result_type: Option<Kind>,
@@ -350,17 +346,11 @@ fn yes() -> bool {
 
 /// The attempt failed. The job is tried again, or dead when it has no tries left.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/fail",
-    operation_id = "fail_lease", tag = "leases",
-    request_body = Option<FailBody>,
-    params(("token" = String, Path, description = "The lease's token")),
+    operation_id = "fail_lease", tag = "leases", request_body = Option<FailBody>,
+    params(LeasePath),
     responses(
         (status = 204, description = "The failure is on disk"),
-        (status = 409, description = "The lease has ended", body = LeaseEndedBody,
-            content_type = "application/problem+json"),
-        (status = 410, description = "The lease's job is gone", body = ProblemBody,
-            content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        LeaseRefusal))]
 pub(crate) async fn fail(
     State(api): State<Api>,
     LeasePath(claim): LeasePath,
@@ -398,7 +388,7 @@ async fn finish(
 ) -> Answered<StatusCode> {
     let (bytes, kind) = typed::read("result", json, base64.as_deref(), kind)?;
     let result = WorkResult { bytes, ..result };
-    let finished = api.desk().change(|engine| engine.finish(claim, result.clone(), kind)).await;
+    let finished = api.bridge().change(|engine| engine.finish(claim, result.clone(), kind)).await;
     match finished {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(refused) => Err(lease_ended(api, claim, refused).await),
@@ -407,22 +397,16 @@ async fn finish(
 
 /// Give a job back untried. The attempt counts all the same.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/release",
-    operation_id = "release_lease", tag = "leases",
-    params(("token" = String, Path, description = "The lease's token")),
+    operation_id = "release_lease", tag = "leases", params(LeasePath),
     responses(
         (status = 204, description = "Others may have it"),
-        (status = 409, description = "The lease has ended", body = LeaseEndedBody,
-            content_type = "application/problem+json"),
-        (status = 410, description = "The lease's job is gone", body = ProblemBody,
-            content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        LeaseRefusal))]
 pub(crate) async fn release(
     State(api): State<Api>,
     LeasePath(claim): LeasePath,
 ) -> Answered<StatusCode> {
     let command = Command::Release { claim, cause: Cause::Released };
-    match api.desk().change(|engine| engine.execute(&command)).await {
+    match api.bridge().change(|engine| engine.execute(&command)).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(refused) => Err(lease_ended(&api, claim, refused).await),
     }

@@ -6,7 +6,7 @@ use axum::http::Uri;
 use axum::http::request::Parts;
 use serde::{Deserialize, Serialize};
 use spindle_core::{JobId, JobImage};
-use spindle_http::{Answered, Code, Problem, ProblemBody};
+use spindle_http::{Answered, Code, Problem};
 use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,9 +17,9 @@ use crate::filter::{JobFilter, Order, Walk};
 use crate::view::{Bodies, Job};
 
 const LIMIT: usize = 50;
-const LIMIT_MAX: usize = 1_000;
+pub(crate) const LIMIT_MAX: usize = 1_000;
 /// The longest beginning of a payload that a list tells.
-const PREVIEW_BYTES_MAX: u32 = 256;
+pub(crate) const PREVIEW_BYTES_MAX: u32 = 256;
 
 /// Which page of a list.
 #[derive(Deserialize, IntoParams)]
@@ -27,8 +27,10 @@ const PREVIEW_BYTES_MAX: u32 = 256;
 #[into_params(parameter_in = Query)]
 pub(crate) struct Paging {
     /// At most so many, 1 to 1000; 50 if not said.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// Where the last page ended: its `next_cursor`, with the same `order`.
+    #[param(pattern = "^[0-9]{1,15}$")]
     cursor: Option<String>,
     /// `asc`, as if not said, begins with the oldest job, `desc` with the newest.
     #[serde(default)]
@@ -93,8 +95,7 @@ pub(crate) struct Page {
     operation_id = "list_jobs", tag = "jobs", params(JobFilter, Paging),
     responses(
         (status = 200, description = "A page of jobs", body = Page),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn list(State(api): State<Api>, asked: Asked) -> Answered<Json<Page>> {
     let limit = asked.paging.limit.unwrap_or(LIMIT);
     if !(1..=LIMIT_MAX).contains(&limit) {
@@ -116,7 +117,7 @@ pub(crate) async fn list(State(api): State<Api>, asked: Asked) -> Answered<Json<
         let images = walk.stretch(&api, limit - jobs.len()).await?;
         jobs.extend(shown(&api, images, preview).await?);
     }
-    api.desk().durable(walk.gate()).await;
+    api.bridge().durable(walk.gate()).await;
     let partial = jobs.len() < limit && walk.next().is_some();
     let next_cursor = walk.next().map(|next| next.0.to_string());
     let (total, total_is_at_least) = match counted {

@@ -19,10 +19,10 @@ use crate::api::Api;
 use crate::extract::{Args, QueuePath};
 use crate::routes::settings::Settings;
 use crate::{instant, naming};
-use spindle_http::{Answered, Code, Problem, ProblemBody};
+use spindle_http::{Answered, Code, Problem};
 
 const LIMIT: usize = 100;
-const LIMIT_MAX: usize = 512;
+pub(crate) const LIMIT_MAX: usize = 512;
 /// Stretches of a walk for a queue's oldest job.
 const OLDEST_STRETCHES_MAX: usize = 16;
 /// A drain is waited for so long at most, in seconds.
@@ -38,6 +38,7 @@ pub(crate) struct Queue {
     name: Option<String>,
     /// Its name in base64, where it is no UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "queue-base64")]
     name_base64: Option<String>,
     /// Nothing is leased from it.
     paused: bool,
@@ -114,8 +115,10 @@ pub(crate) struct QueueInFull {
 #[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
     /// At most so many, 1 to 512; 100 if not said.
+    #[param(minimum = 1, maximum = 512)]
     limit: Option<usize>,
     /// Where the last page ended: its `next_cursor`.
+    #[param(format = "base64")]
     cursor: Option<String>,
 }
 
@@ -136,8 +139,7 @@ pub(crate) struct Page {
     operation_id = "list_queues", tag = "queues", params(Asked),
     responses(
         (status = 200, description = "A page of queues", body = Page),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> Answered<Json<Page>> {
     let limit = asked.limit.unwrap_or(LIMIT);
     if !(1..=LIMIT_MAX).contains(&limit) {
@@ -154,7 +156,7 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
         let queues: Vec<(Bytes, Queue)> = listed
             .iter()
             .take(limit)
-            .map(|queue| (queue.name.clone(), told(state, queue, now_ms)))
+            .map(|queue| (queue.name.clone(), numbers_of(state, queue, now_ms)))
             .collect();
         (queues, last)
     });
@@ -165,8 +167,8 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
     Ok(Json(Page { queues, next_cursor: last.map(|name| naming::to_base64(&name)) }))
 }
 
-fn told(state: &Core, queue: &QueueListing, now_ms: u64) -> Queue {
-    let (name, name_base64) = naming::told(&queue.name);
+fn numbers_of(state: &Core, queue: &QueueListing, now_ms: u64) -> Queue {
+    let (name, name_base64) = naming::text_or_base64(&queue.name);
     let count = |status: Status| queue.counts[status as usize];
     let next = (count(Status::Ready) > 0).then(|| state.ready_jobs(&queue.name, 0).next());
     Queue {
@@ -219,11 +221,10 @@ pub(crate) fn oldest_ready_ms(engine: &Engine, queue: &Bytes) -> Option<u64> {
 
 /// A queue with its settings. A queue that only has waiting workers counts too.
 #[utoipa::path(get, path = "/api/v1/queues/{name}", operation_id = "show_queue", tag = "queues",
-    params(("name" = String, Path, description = "Its name, percent-encoded")),
+    params(QueuePath),
     responses(
         (status = 200, description = "The queue", body = QueueInFull),
-        (status = "4XX", description = "No such queue", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "No such queue")))]
 pub(crate) async fn show(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
     shown(&api, &name).await
 }
@@ -233,12 +234,12 @@ pub(super) async fn shown(api: &Api, name: &Bytes) -> Answered<Told> {
     let now_ms = api.engine().now_ms();
     let looked = api.engine().look(|state| {
         let settings = state.queue(name).map(|queue| Settings::of(queue.settings()));
-        let queue = listing.map(|listing| told(state, &listing, now_ms));
+        let queue = listing.map(|listing| numbers_of(state, &listing, now_ms));
         queue.map(|queue| (queue, settings.unwrap_or_default()))
     });
     // Behind everything that was looked at.
     let gate = api.engine().queue(name).1;
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     let (queue, settings) = looked.ok_or_else(no_queue)?;
     Ok(in_full(api, name, queue, settings))
 }
@@ -276,11 +277,10 @@ pub(crate) struct PauseAsked {
 /// Give out no more jobs of a queue. Those that are leased go on.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/pause",
     operation_id = "pause_queue", tag = "queues",
-    params(("name" = String, Path, description = "Its name, percent-encoded"), PauseAsked),
+    params(QueuePath, PauseAsked),
     responses(
         (status = 200, description = "The queue as it is now", body = QueueInFull),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn pause(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
@@ -298,12 +298,10 @@ async fn pause_now(api: &Api, name: &Bytes, create: Option<bool>) -> Answered<To
 
 /// Give out a queue's jobs again.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/resume",
-    operation_id = "resume_queue", tag = "queues",
-    params(("name" = String, Path, description = "Its name, percent-encoded")),
+    operation_id = "resume_queue", tag = "queues", params(QueuePath),
     responses(
         (status = 200, description = "The queue as it is now", body = QueueInFull),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn resume(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
     change_there(&api, &name, |settings| settings.paused = false).await
 }
@@ -314,6 +312,7 @@ pub(crate) async fn resume(State(api): State<Api>, QueuePath(name): QueuePath) -
 #[into_params(parameter_in = Query)]
 pub(crate) struct DrainAsked {
     /// In seconds, at most 300; 0, and what is not said, does not wait.
+    #[param(maximum = 300)]
     wait_s: Option<u64>,
     /// `false`: a queue that is not there is 404, and nothing is paused. `true` if not said.
     create: Option<bool>,
@@ -332,11 +331,10 @@ pub(crate) struct Drained {
 /// waiting jobs stay.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/drain",
     operation_id = "drain_queue", tag = "queues",
-    params(("name" = String, Path, description = "Its name, percent-encoded"), DrainAsked),
+    params(QueuePath, DrainAsked),
     responses(
         (status = 200, description = "It is paused, and so far drained", body = Drained),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn drain(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
@@ -347,14 +345,14 @@ pub(crate) async fn drain(
         return Err(Problem::new(Code::OutOfRange, "wait_s is at most 300"));
     }
     let deadline = Instant::now() + Duration::from_secs(wait_s);
-    let (mut moves, mut stopping) = (api.desk().moves(), api.stopping());
+    let (mut moves, mut stopping) = (api.bridge().moves(), api.stopping());
     let _: Told = pause_now(&api, &name, asked.create).await?;
     loop {
         let (listing, gate) = api.engine().queue(&name);
         let leased = listing.map_or(0, |queue| queue.counts[Status::Leased as usize]);
         let is_over = Instant::now() >= deadline || *stopping.borrow();
         if leased == 0 || is_over {
-            api.desk().durable(gate).await;
+            api.bridge().durable(gate).await;
             return Ok(Json(Drained { drained: leased == 0, leased }));
         }
         let next_look = deadline.min(Instant::now() + DRAIN_LOOK);
@@ -367,7 +365,7 @@ pub(crate) async fn drain(
 }
 
 async fn change(api: &Api, name: &Bytes, change: impl Fn(&mut QueueSettings)) -> Answered<Told> {
-    api.desk().change(|engine| engine.change_queue(name, &change)).await?;
+    api.bridge().change(|engine| engine.change_queue(name, &change)).await?;
     changed(api, name).await
 }
 
@@ -377,7 +375,7 @@ async fn change_there(
     name: &Bytes,
     change: impl Fn(&mut QueueSettings),
 ) -> Answered<Told> {
-    let done = api.desk().change(|engine| engine.change_queue_there(name, &change)).await;
+    let done = api.bridge().change(|engine| engine.change_queue_there(name, &change)).await;
     done.map_err(|refused| match refused {
         Refused::Rejected(Rejection::NotFound, _) => no_queue(),
         other => other.into(),
@@ -392,7 +390,7 @@ pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<Told> {
         Err(problem) if problem.code == Code::QueueNotFound => {
             let listing =
                 QueueListing { name: name.clone(), counts: [0; Status::ALL.len()], paused: false };
-            let queue = api.engine().look(|state| told(state, &listing, 0));
+            let queue = api.engine().look(|state| numbers_of(state, &listing, 0));
             Ok(in_full(api, name, queue, Settings::default()))
         }
         other => other,
@@ -408,26 +406,24 @@ pub(crate) struct Purged {
 
 /// Delete a queue's ready and scheduled jobs. Leased, parked and finished ones stay.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/purge",
-    operation_id = "purge_queue", tag = "queues",
-    params(("name" = String, Path, description = "Its name, percent-encoded")),
+    operation_id = "purge_queue", tag = "queues", params(QueuePath),
     responses(
         (status = 200, description = "They are gone", body = Purged),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn purge(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
 ) -> Answered<Json<Purged>> {
     // Only what is there now: with producers at work it would never end.
     let (_, gate) = api.engine().find(JobRef::Id(JobId(0)));
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     let most = api.engine().queue(&name).0.map_or(0, |queue| {
         queue.counts[Status::Ready as usize] + queue.counts[Status::Scheduled as usize]
     });
     let mut deleted = 0;
     while deleted < most {
-        let (count, gate) = api.desk().call(|engine| engine.empty_queue(&name)).await?;
-        api.desk().durable(gate).await;
+        let (count, gate) = api.bridge().call(|engine| engine.empty_queue(&name)).await?;
+        api.bridge().durable(gate).await;
         deleted += count;
         if count == 0 {
             break;

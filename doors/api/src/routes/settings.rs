@@ -17,7 +17,7 @@ use crate::object;
 use crate::precondition::{if_match, if_none_match};
 use crate::routes::queues::{QueueInFull, Told, changed, no_queue};
 use crate::typed::Kind;
-use spindle_http::{Answered, Code, Problem, ProblemBody, whole_or_null};
+use spindle_http::{Answered, Code, Problem, whole_or_null};
 
 /// What is set for a queue. What is left out is the protocol's default.
 #[derive(Default, Serialize, Deserialize, ToSchema)]
@@ -38,6 +38,7 @@ pub(crate) struct Settings {
     backoff: Option<Backoff>,
     /// Lease length of a job without TTR, for workers that are not bound to a connection.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
+    #[schema(minimum = 1)]
     ttr_default_ms: Option<u64>,
     /// How long done jobs are kept that say nothing themselves.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
@@ -146,12 +147,10 @@ impl Expected<'_> {
 
 /// A queue's settings, just as a request to replace them takes them.
 #[utoipa::path(get, path = "/api/v1/queues/{name}/settings",
-    operation_id = "show_settings", tag = "queues",
-    params(("name" = String, Path, description = "Its name, percent-encoded")),
+    operation_id = "show_settings", tag = "queues", params(QueuePath),
     responses(
         (status = 200, description = "The settings; ETag tells them from others", body = Settings),
-        (status = "4XX", description = "No such queue", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "No such queue")))]
 pub(crate) async fn show(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
@@ -160,7 +159,7 @@ pub(crate) async fn show(
         api.engine().look(|state| state.queue(&name).map(|queue| Settings::of(queue.settings())));
     // Behind everything that was looked at.
     let (listing, gate) = api.engine().queue(&name);
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     listing.ok_or_else(no_queue)?;
     let settings = settings.unwrap_or_default();
     Ok(([(header::ETAG, settings.tag())], Json(settings)))
@@ -169,20 +168,17 @@ pub(crate) async fn show(
 /// Replace a queue's settings; what is left out becomes the default. Pausing is not among them. A
 /// queue that is not there comes to be.
 #[utoipa::path(put, path = "/api/v1/queues/{name}/settings",
-    operation_id = "set_queue", tag = "queues",
-    request_body = Settings,
-    params(("name" = String, Path, description = "Its name, percent-encoded"),
-        ("If-Match" = Option<String>, Header,
+    operation_id = "set_queue", tag = "queues", request_body = Settings,
+    params(QueuePath,
+        ("If-Match" = Option<String>, Header, format = "entity-tag",
             description = "The ETag of the queue or its settings as they were read: only if the \
                            settings are still those. `*`: only if there is such a queue"),
-        ("If-None-Match" = Option<String>, Header,
+        ("If-None-Match" = Option<String>, Header, format = "star",
             description = "`*`: only if there is no such queue")),
     responses(
         (status = 200, description = "The queue as it is now", body = QueueInFull),
-        (status = 412, description = "They changed meanwhile", body = ProblemBody,
-            content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = 412, description = "They changed meanwhile"),
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn set(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
@@ -199,7 +195,7 @@ pub(crate) async fn set(
             replace(settings, &wanted);
         }
     };
-    api.desk().change(|engine| engine.change_queue_seen(&name, change)).await?;
+    api.bridge().change(|engine| engine.change_queue_seen(&name, change)).await?;
     if stale.load(Ordering::Relaxed) {
         let detail = match expected {
             Expected::Queue => "there is no such queue",

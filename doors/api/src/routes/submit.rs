@@ -20,7 +20,7 @@ use crate::{keys, naming};
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Jobs in one request.
-const BATCH_MAX: usize = 1_000;
+pub(crate) const BATCH_MAX: usize = 1_000;
 
 /// A job that was taken.
 #[derive(Serialize, ToSchema)]
@@ -50,16 +50,14 @@ impl Submitted {
 /// Submit a job. The answer comes when the job is on disk.
 #[utoipa::path(post, path = "/api/v1/jobs",
     operation_id = "submit_job", tag = "jobs", request_body = NewJobBody,
-    params(("Idempotency-Key" = Option<String>, Header,
+    params(("Idempotency-Key" = Option<String>, Header, format = "idempotency-key",
         description = "1 to 255 printable ASCII characters. The same request with the same key \
                        makes one job, however often it is sent, as long as that job is kept.")),
     responses(
         (status = 201, description = "The job is taken", body = Submitted),
         (status = 200, description = "The job was there already", body = Submitted),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json"),
-        (status = "5XX", description = "Not now", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused"),
+        (status = "5XX", description = "Not now")))]
 pub(crate) async fn submit(
     State(api): State<Api>,
     headers: HeaderMap,
@@ -93,7 +91,7 @@ pub(crate) struct BatchBody<'a> {
     /// 1 to 1,000 jobs, taken in this order. What is no job is refused, and its answer says why;
     /// the others are taken all the same.
     #[serde(borrow)]
-    #[schema(value_type = Vec<NewJobBody>)]
+    #[schema(value_type = Vec<NewJobBody>, min_items = 1, max_items = 1000)]
     jobs: Vec<&'a RawValue>,
 }
 
@@ -125,14 +123,13 @@ pub(crate) enum OneAnswer {
 /// request; the answer comes when all that are taken are on disk.
 #[utoipa::path(post, path = "/api/v1/jobs/batch",
     operation_id = "submit_jobs", tag = "jobs", request_body = BatchBody,
-    params(("Idempotency-Key" = Option<String>, Header,
+    params(("Idempotency-Key" = Option<String>, Header, format = "idempotency-key",
         description = "1 to 255 printable ASCII characters. The same job at the same place of a \
                        request with the same key is one job, however often it is sent, as \
                        long as that job is kept.")),
     responses(
         (status = 200, description = "What became of each", body = BatchAnswer),
-        (status = "4XX", description = "None is taken", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "None is taken")))]
 pub(crate) async fn batch(
     State(api): State<Api>,
     headers: HeaderMap,

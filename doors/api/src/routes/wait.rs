@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use spindle_http::{Answered, Code, Problem, ProblemBody};
+use spindle_http::{Answered, Code, Problem};
 
 use super::jobs;
 use crate::api::Api;
@@ -24,13 +24,12 @@ pub(crate) struct Asked {
 /// Wait until a job is done or dead. The answer is the job as it is then, or as it is when the wait
 /// is over: its `status` says which.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/wait", operation_id = "wait_for_job", tag = "jobs",
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle"),
+    params(JobPath,
         ("wait_s" = Option<u64>, Query, maximum = 300,
             description = "At most so many seconds; 0, as if not said, does not wait")),
     responses(
         (status = 200, description = "The job; ETag is its revision", body = Job),
-        (status = "4XX", description = "No such job, or it went meanwhile", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "No such job, or it went meanwhile")))]
 pub(crate) async fn wait(
     State(api): State<Api>,
     JobPath(which): JobPath,
@@ -40,15 +39,16 @@ pub(crate) async fn wait(
         return Err(Problem::new(Code::OutOfRange, "wait_s is at most 300"));
     }
     let id = jobs::find(&api, which).await?;
-    let desk = api.desk();
+    let bridge = api.bridge();
     if asked.wait_s > 0 {
-        let caller = desk.caller();
+        let caller = bridge.caller();
         let wait_ms = asked.wait_s * 1000;
-        let waits = desk.take(|engine| engine.wait_for_result(&caller, id, wait_ms, false)).await?;
+        let waits =
+            bridge.take(|engine| engine.wait_for_result(&caller, id, wait_ms, false)).await?;
         if let Some(ticket) = waits {
-            let (_, gate) = desk.wait(caller, ticket).answered().await;
-            desk.durable(gate).await;
+            let (_, gate) = bridge.wait(caller, ticket).answered().await;
+            bridge.durable(gate).await;
         }
     }
-    jobs::told(&api, which).await
+    jobs::answer(&api, which).await
 }

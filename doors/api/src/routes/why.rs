@@ -13,7 +13,7 @@ use crate::api::Api;
 use crate::extract::JobPath;
 use crate::instant;
 use crate::view::{door_word, error_text, status_word, text};
-use spindle_http::{Answered, ProblemBody, no_job};
+use spindle_http::{Answered, no_job};
 
 /// Jobs looked at in one hold of the lock, and how many holds there are.
 const STEP_JOBS: usize = 512;
@@ -80,14 +80,13 @@ impl Reason {
 
 /// Why a job is not running: its status, its queue, what comes before it, what holds it back.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/why", operation_id = "explain_job", tag = "jobs",
-    params(("id" = String, Path, description = "Its number, its UUID or its Gearman handle")),
+    params(JobPath),
     responses(
         (status = 200, description = "What is known", body = Why),
-        (status = "4XX", description = "No such job", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "No such job")))]
 pub(crate) async fn why(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Json<Why>> {
     let (image, gate) = api.engine().job(which)?;
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     let image = image.ok_or_else(no_job)?;
     let status = image.status();
     let tries = api.engine().look(|state| state.tries_of(&image));

@@ -10,7 +10,7 @@ use spindle_core::job::{Lease, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
 use spindle_engine::{Gate, ScannedJob, WorkerView};
-use spindle_http::{Answered, Code, Problem, ProblemBody};
+use spindle_http::{Answered, Code, Problem};
 use tokio::task::yield_now;
 use utoipa::{IntoParams, ToSchema};
 
@@ -20,7 +20,7 @@ use crate::view::door_word;
 use crate::{instant, naming};
 
 /// Leased jobs looked at for one request.
-const HELD_MAX: usize = 20_000;
+const JOBS_MAX: usize = 20_000;
 /// Jobs of a stretch of the walk for them.
 const STRETCH_JOBS: usize = 128;
 /// Stretches of that walk.
@@ -32,6 +32,7 @@ const STRETCHES_MAX: usize = 500;
 #[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
     /// Where the last page ended: its `next_cursor`.
+    #[param(maximum = 4_294_967_295_u32)]
     cursor: Option<usize>,
 }
 
@@ -63,12 +64,13 @@ pub(crate) struct Worker {
     /// So many of its requests wait for a job now.
     waiting: u32,
     /// The jobs it has.
-    jobs: Vec<Held>,
+    jobs: Vec<WorkerJob>,
 }
 
 /// A job a worker has.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Held {
+#[schema(as = Held)]
+pub(crate) struct WorkerJob {
     /// Its number.
     id: u64,
     /// Its queue, where the name is UTF-8.
@@ -76,6 +78,7 @@ pub(crate) struct Held {
     queue: Option<String>,
     /// Its queue in base64, where the name is no UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "queue-base64")]
     queue_base64: Option<String>,
     /// Which attempt it is.
     attempt: u32,
@@ -124,8 +127,7 @@ impl Who {
     operation_id = "list_workers", tag = "workers", params(Asked),
     responses(
         (status = 200, description = "A page of workers", body = Page),
-        (status = "4XX", description = "Refused", body = ProblemBody,
-            content_type = "application/problem+json")))]
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> Answered<Json<Page>> {
     let from = asked.cursor.unwrap_or(0);
     if from > u32::MAX as usize {
@@ -140,7 +142,7 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
         let who = Who::new(worker.door, worker.holder, &worker.name);
         let jobs = held.remove(&who).map(|held| held.jobs).unwrap_or_default();
         if !jobs.is_empty() || !worker.is_gone(now_ms) {
-            workers.push(told(worker, jobs));
+            workers.push(shown(worker, jobs));
         }
     }
     // With more pages, whoever is left may be on one of them.
@@ -149,13 +151,13 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
         unseen.sort_by_key(|worker| worker.jobs.first().map(|job| job.id));
         workers.extend(unseen);
     }
-    api.desk().durable(gate).await;
+    api.bridge().durable(gate).await;
     Ok(Json(Page { workers, next_cursor: next.map(|next| next.to_string()), partial }))
 }
 
 struct Holding {
     lease: Lease,
-    jobs: Vec<Held>,
+    jobs: Vec<WorkerJob>,
 }
 
 /// All leased jobs by who has them, what must be durable before they are told, and whether there
@@ -166,7 +168,7 @@ async fn held(api: &Api) -> (HashMap<Who, Holding>, Gate, bool) {
         (HashMap::new(), Gate::OPEN, Some(JobId(0)));
     let mut count = 0;
     for _ in 0..STRETCHES_MAX {
-        let Some(start) = from.filter(|_| count < HELD_MAX) else { break };
+        let Some(start) = from.filter(|_| count < JOBS_MAX) else { break };
         let page = api.engine().scan(start, &filter, STRETCH_JOBS);
         gate = gate.max(page.gate);
         from = page.next;
@@ -185,9 +187,9 @@ async fn held(api: &Api) -> (HashMap<Who, Holding>, Gate, bool) {
     (by_who, gate, from.is_some())
 }
 
-fn job(image: &JobImage, lease: &Lease) -> Held {
-    let (queue, queue_base64) = naming::told(&image.queue);
-    Held {
+fn job(image: &JobImage, lease: &Lease) -> WorkerJob {
+    let (queue, queue_base64) = naming::text_or_base64(&image.queue);
+    WorkerJob {
         id: image.id,
         queue,
         queue_base64,
@@ -197,10 +199,10 @@ fn job(image: &JobImage, lease: &Lease) -> Held {
     }
 }
 
-fn told(worker: &WorkerView, jobs: Vec<Held>) -> Worker {
+fn shown(worker: &WorkerView, jobs: Vec<WorkerJob>) -> Worker {
     let (mut queues, mut queues_base64) = (Vec::new(), Vec::new());
     for queue in &worker.queues {
-        let (text, base64) = naming::told(queue);
+        let (text, base64) = naming::text_or_base64(queue);
         queues.extend(text);
         queues_base64.extend(base64);
     }

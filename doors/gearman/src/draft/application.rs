@@ -5,13 +5,11 @@ use spindle_core::address::from_gearman_handle;
 use spindle_core::command;
 use spindle_core::job::{JobImage, Key, Origin, Outcome, Scope, Status};
 use spindle_core::{BytesRef, JobId, Type};
-use spindle_engine::{
-    Answer, FetchError, Gate, JobRef, NewJob as EngineJob, News, Outbox, Refused, Ticket,
-};
+use spindle_engine::{Answer, JobRef, NewJob as EngineJob, News, Outbox, Payload, Ticket};
 
 use super::worker::FAILED_CODE;
-use super::{Done, DraftSession, error, refuse, reply};
-use crate::wire::draft::{ErrorCode, JobKind, NewJob, Progress, Reply, Request};
+use super::{DraftSession, error, refuse, reply};
+use crate::wire::draft::{ErrorCode, JobKind, NewJob, Progress, Reply};
 use crate::wire::parse_number;
 
 /// Progress of a job that is over.
@@ -31,14 +29,14 @@ pub(super) struct SyncJob {
 impl DraftSession {
     // ---- creating ----
 
-    pub(super) fn create(&mut self, job: NewJob, out: &mut Outbox) -> Done {
+    pub(super) fn create(&mut self, job: &NewJob, out: &mut Outbox) {
         let is_sync = job.kind == JobKind::Sync;
         if is_sync && self.sync_job.is_some() {
-            error(out, Gate::OPEN, ErrorCode::SyncJobOpen);
-            return Done::Yes;
+            error(out, ErrorCode::SyncJobOpen);
+            return;
         }
         let watcher = is_sync.then_some(&self.caller);
-        match self.engine.submit_or_join(watcher, engine_job(&job)) {
+        match out.open(self.engine.jobs().submit_or_join(watcher, engine_job(job))) {
             Ok(joined) => {
                 let since_ms = self.engine.now_ms();
                 self.sync_job = match joined.watch {
@@ -52,64 +50,58 @@ impl DraftSession {
                     }
                     JobKind::Sync | JobKind::ThrowAway => Bytes::new(),
                 };
-                reply(out, joined.gate, &Reply::JobCreated { handle });
+                reply(out, &Reply::JobCreated { handle });
                 self.common.registry.lock().note_function(&Bytes::copy_from_slice(&job.name));
             }
-            Err(Refused::Busy) => return Done::Again(Request::JobCreate(job)),
             Err(refused) => refuse(out, &refused),
         }
-        Done::Yes
     }
 
     // ---- asking ----
 
-    pub(super) fn status(&self, handle: &Bytes, out: &mut Outbox) -> Done {
-        let Some(id) = self.asked(handle, out) else { return Done::Yes };
-        let (progress, gate) = self.engine.progress(JobRef::Id(id));
-        if let Some(progress) = progress {
+    pub(super) fn status(&self, handle: &Bytes, out: &mut Outbox) {
+        let Some(id) = self.asked(handle, out) else { return };
+        if let Some(progress) = out.open(self.engine.waits().progress(JobRef::Id(id))) {
             let [numerator, denominator] =
                 [&progress.numerator, &progress.denominator].map(|text| number(text));
             let remaining_s = progress.remaining_s;
             let progress = Progress { numerator, denominator, remaining_s };
-            reply(out, gate, &Reply::JobStatus(progress));
-            return Done::Yes;
+            return reply(out, &Reply::JobStatus(progress));
         }
-        match self.engine.find(JobRef::Id(id)) {
-            (Some(_), gate) => reply(out, gate, &Reply::JobStatus(OVER)),
-            (None, gate) => error(out, gate, ErrorCode::UnknownJob),
+        match out.open(self.engine.jobs().find(JobRef::Id(id))) {
+            Some(_) => reply(out, &Reply::JobStatus(OVER)),
+            None => error(out, ErrorCode::UnknownJob),
         }
-        Done::Yes
     }
 
-    pub(super) fn completion(&self, handle: &Bytes, out: &mut Outbox) -> Done {
-        let Some(id) = self.asked(handle, out) else { return Done::Yes };
-        match self.engine.job(JobRef::Id(id)) {
-            Ok((Some(image), gate)) if image.status().is_finished() => {
-                self.send_end(&image, image.created_ms, gate, out);
+    pub(super) fn completion(&self, handle: &Bytes, out: &mut Outbox) {
+        let Some(id) = self.asked(handle, out) else { return };
+        match self.engine.jobs().get(JobRef::Id(id)).map(|image| out.open(image)) {
+            Ok(Some(image)) if image.status().is_finished() => {
+                self.send_end(&image, image.created_ms, out);
             }
-            Ok((Some(_), gate)) => {
+            Ok(Some(_)) => {
                 let complete = Reply::JobComplete { elapsed_s: 0, code: 0, result: Bytes::new() };
-                reply(out, gate, &complete);
+                reply(out, &complete);
             }
-            Ok((None, gate)) => error(out, gate, ErrorCode::UnknownJob),
+            Ok(None) => error(out, ErrorCode::UnknownJob),
             Err(refusal) => {
                 tracing::error!("job {id} cannot be read: {refusal}");
-                error(out, Gate::OPEN, ErrorCode::Refused);
+                error(out, ErrorCode::Refused);
             }
         }
-        Done::Yes
     }
 
     /// The job of a handle. While a sync job is open no question is taken: its own packets could
     /// not be told from the answer.
     fn asked(&self, handle: &Bytes, out: &mut Outbox) -> Option<JobId> {
         if self.sync_job.is_some() {
-            error(out, Gate::OPEN, ErrorCode::SyncJobOpen);
+            error(out, ErrorCode::SyncJobOpen);
             return None;
         }
         let id = from_gearman_handle(handle);
         if id.is_none() {
-            error(out, Gate::OPEN, ErrorCode::UnknownJob);
+            error(out, ErrorCode::UnknownJob);
         }
         id
     }
@@ -117,18 +109,19 @@ impl DraftSession {
     // ---- the sync job ----
 
     /// News of the sync job, or its end.
-    pub(super) fn watched(&mut self, answer: Answer, gate: Gate, out: &mut Outbox) {
+    pub(super) fn watched(&mut self, answer: Answer, out: &mut Outbox) {
         match answer {
-            Answer::Told {
-                news: News::Progress { numerator, denominator, remaining_s }, ..
+            Answer::Reported {
+                news: News::Progress { numerator, denominator, remaining_s },
+                ..
             } if out.pending_bytes() <= NEWS_BYTES_MAX => {
                 let (numerator, denominator) = (number(&numerator), number(&denominator));
                 let progress = Progress { numerator, denominator, remaining_s };
-                reply(out, gate, &Reply::JobStatus(progress));
+                reply(out, &Reply::JobStatus(progress));
             }
             Answer::Ended { image, .. } => {
                 if let Some(job) = self.sync_job.take() {
-                    self.send_end(&image, job.since_ms, gate, out);
+                    self.send_end(&image, job.since_ms, out);
                 }
             }
             Answer::Gone(_) => {
@@ -136,7 +129,7 @@ impl DraftSession {
                     let elapsed_s = elapsed_s(job.since_ms, self.engine.now_ms());
                     let result = Bytes::new();
                     let gone = Reply::JobComplete { elapsed_s, code: FAILED_CODE, result };
-                    reply(out, gate, &gone);
+                    reply(out, &gone);
                 }
             }
             // The draft has no packet for pieces of a result and for warnings; the pieces are in
@@ -145,35 +138,19 @@ impl DraftSession {
         }
     }
 
-    fn send_end(&self, image: &JobImage, since_ms: u64, gate: Gate, out: &mut Outbox) {
+    fn send_end(&self, image: &JobImage, since_ms: u64, out: &mut Outbox) {
         let outcome = image.outcome.clone().unwrap_or_default();
-        match self.result(image, &outcome) {
-            Ok((result, gate_then)) => {
+        match self.engine.jobs().result(image).map(|result| out.open(result)) {
+            Ok(result) => {
                 let ended_ms = image.finished_ms.unwrap_or_default();
                 let elapsed_s = elapsed_s(since_ms, ended_ms);
                 let code = code_of(image, &outcome);
-                let gate = gate.max(gate_then);
-                reply(out, gate, &Reply::JobComplete { elapsed_s, code, result });
+                reply(out, &Reply::JobComplete { elapsed_s, code, result });
             }
             Err(refusal) => {
                 tracing::error!("the result of job {} cannot be read: {refusal}", image.id);
-                error(out, gate, ErrorCode::Refused);
+                error(out, ErrorCode::Refused);
             }
-        }
-    }
-
-    /// The bytes of a result, wherever they are by now.
-    fn result(&self, image: &JobImage, outcome: &Outcome) -> Result<(Bytes, Gate), FetchError> {
-        let empty = BytesRef::empty(Type::Bytes);
-        match self.engine.bytes(outcome.bytes.as_ref().unwrap_or(&empty)) {
-            // Carried to a newer record since the job ended: that place is in its image now.
-            Err(FetchError::Moved) => {
-                let (found, gate) = self.engine.job(JobRef::Id(JobId(image.id)))?;
-                let newer = found.and_then(|image| image.outcome).ok_or(FetchError::Moved)?;
-                let bytes = self.engine.bytes(newer.bytes.as_ref().unwrap_or(&empty))?;
-                Ok((bytes, gate))
-            }
-            read => read.map(|bytes| (bytes, Gate::OPEN)),
         }
     }
 }
@@ -185,7 +162,7 @@ fn engine_job(job: &NewJob) -> EngineJob {
     submit.foreground = job.kind == JobKind::Sync;
     submit.drop_result = job.kind == JobKind::ThrowAway;
     submit.keys = key_of(job).into_iter().collect();
-    EngineJob { submit, payload: job.payload.clone(), kind: Type::Bytes }
+    EngineJob { submit, payload: Payload::new(job.payload.clone(), Type::Bytes) }
 }
 
 /// A duplicate key counts within its name, as long as the job is unfinished.

@@ -7,15 +7,11 @@ use spindle_core::command::{Claim, Lease, Select};
 use spindle_core::job::{Origin, Status};
 use spindle_core::{BytesRef, JobId, Rejection, Type};
 use spindle_engine::{
-    FetchError, Gate, JobRef, LeaseRef, LeaseReply, LeasedJob, News, Outbox, Refused, Slept,
-    WorkResult,
+    JobRef, LeaseRef, LeaseReply, LeasedJob, News, Outbox, Payload, Refused, Slept, WorkResult,
 };
 
-use super::{Done, DraftSession, error, refuse, reply};
-use crate::wire::draft::{ErrorCode, Progress, Reply, Request};
-
-/// A name, its NUL and what frames them: what an assignment carries besides its payload.
-const ASSIGNMENT_BYTES_MAX: usize = 1024;
+use super::{DraftSession, error, refuse, reply};
+use crate::wire::draft::{ErrorCode, Progress, Reply};
 
 /// The job this connection has.
 #[derive(Clone, Debug)]
@@ -50,7 +46,7 @@ impl AssignedJob {
 impl DraftSession {
     // ---- announcements ----
 
-    pub(super) fn connect(&mut self, names: Vec<Bytes>, out: &mut Outbox) -> Done {
+    pub(super) fn connect(&mut self, names: Vec<Bytes>, out: &mut Outbox) {
         // Copies: the packet may be large, and the names stay.
         let names: Vec<Bytes> = names.iter().map(|name| Bytes::copy_from_slice(name)).collect();
         let mut registry = self.common.registry.lock();
@@ -67,50 +63,48 @@ impl DraftSession {
             self.cancel_sleep();
             return self.sleep(out);
         }
-        Done::Yes
     }
 
-    pub(super) fn sleep(&mut self, out: &mut Outbox) -> Done {
+    pub(super) fn sleep(&mut self, out: &mut Outbox) {
         if self.asleep.is_some() {
-            return Done::Yes;
+            return;
         }
         self.sleeps = true;
         if self.names.is_empty() {
             // There is nothing to call it for until it can do something.
-            return Done::Yes;
+            return;
         }
-        let payload_bytes_max = self.payload_bytes_max();
-        match self.engine.sleep(&self.caller, self.names.clone(), payload_bytes_max) {
+        let payload_bytes_max = self.common.payload_bytes_max();
+        match self.engine.waits().sleep(&self.caller, self.names.clone(), payload_bytes_max) {
             Ok(Slept::Called) => {
                 self.sleeps = false;
-                reply(out, Gate::OPEN, &Reply::Noop);
+                reply(out, &Reply::Noop);
             }
             Ok(Slept::Asleep(ticket)) => self.asleep = Some(ticket),
             Err(refused) => refuse(out, &refused),
         }
-        Done::Yes
     }
 
     fn cancel_sleep(&mut self) {
         if let Some(ticket) = self.asleep.take() {
-            self.engine.cancel_wait(&self.caller, ticket);
+            self.engine.waits().cancel(&self.caller, ticket);
         }
     }
 
     // ---- asking for a job ----
 
-    pub(super) fn assign(&mut self, out: &mut Outbox) -> Done {
+    pub(super) fn assign(&mut self, out: &mut Outbox) {
         self.cancel_sleep();
         self.sleeps = false;
-        if let Some(held) = self.still_held() {
+        if let Some(held) = self.still_held(out) {
             return self.assign_again(&held, out);
         }
         if self.names.is_empty() {
-            reply(out, Gate::OPEN, &Reply::Noop);
-            return Done::Yes;
+            reply(out, &Reply::Noop);
+            return;
         }
         loop {
-            let wish = Lease {
+            let request = Lease {
                 queues: self.names.clone(),
                 select: Select::RoundRobin { after: self.last.clone() },
                 holder: self.caller.connection.0,
@@ -118,74 +112,55 @@ impl DraftSession {
                 timeout_ms: None,
                 door: Origin::GearmanDraft,
                 worker: Bytes::new(),
-                payload_bytes_max: self.payload_bytes_max(),
+                payload_bytes_max: self.common.payload_bytes_max(),
             };
-            match self.engine.lease(&self.caller, wish, 0) {
-                Ok(LeaseReply::Leased(job, gate)) => {
-                    if self.hand_out(&job, gate, out) {
-                        return Done::Yes;
+            match out.open(self.engine.leases().take(&self.caller, request, 0)) {
+                Ok(LeaseReply::Leased(job)) => {
+                    if self.hand_out(&job, out) {
+                        return;
                     }
                 }
-                Ok(LeaseReply::Nothing(gate)) => {
-                    reply(out, gate, &Reply::Noop);
-                    return Done::Yes;
-                }
+                Ok(LeaseReply::Nothing) => return reply(out, &Reply::Noop),
                 Ok(LeaseReply::Waiting(ticket)) => {
                     // Not asked for.
-                    self.engine.cancel_wait(&self.caller, ticket);
-                    reply(out, Gate::OPEN, &Reply::Noop);
-                    return Done::Yes;
+                    self.engine.waits().cancel(&self.caller, ticket);
+                    return reply(out, &Reply::Noop);
                 }
-                Err(Refused::Busy) => return Done::Again(Request::JobAssign),
-                Err(refused) => {
-                    refuse(out, &refused);
-                    return Done::Yes;
-                }
+                Err(refused) => return refuse(out, &refused),
             }
         }
     }
 
-    /// False if the job's payload is damaged: the job is dead now, and another may be there.
-    fn hand_out(&mut self, job: &LeasedJob, gate: Gate, out: &mut Outbox) -> bool {
+    /// False if the job cannot be worked: another may be there.
+    fn hand_out(&mut self, job: &LeasedJob, out: &mut Outbox) -> bool {
+        let Some(payload) = self.engine.leases().payload(job) else { return false };
         let held = AssignedJob::of(job);
-        let payload = match self.engine.leased_payload(job) {
-            Ok(payload) => payload,
-            Err(FetchError::Damaged(_)) => return false,
-            Err(refusal) => {
-                tracing::error!("the payload of job {} cannot be read: {refusal}", job.id);
-                self.engine.undo_lease(held.lease());
-                reply(out, gate, &Reply::Noop);
-                return true;
-            }
-        };
         let assigned = Reply::JobAssigned { name: held.name.clone(), payload };
-        out.put_lease(gate, held.lease(), |out| assigned.encode(out));
+        out.put_lease(held.lease(), |out| assigned.encode(out));
         self.last = Some(held.name.clone());
         self.held = Some(held);
         true
     }
 
     /// A worker that asks while it has a job has lost track of it: it gets that job again.
-    fn assign_again(&mut self, held: &AssignedJob, out: &mut Outbox) -> Done {
-        match self.engine.payload(held.id, &held.payload) {
+    fn assign_again(&mut self, held: &AssignedJob, out: &mut Outbox) {
+        match self.engine.jobs().payload(held.id, &held.payload) {
             Ok(payload) => {
                 let name = held.name.clone();
-                reply(out, Gate::OPEN, &Reply::JobAssigned { name, payload });
+                reply(out, &Reply::JobAssigned { name, payload });
             }
             Err(refusal) => {
                 tracing::error!("the payload of job {} cannot be read: {refusal}", held.id);
-                reply(out, Gate::OPEN, &Reply::Noop);
+                reply(out, &Reply::Noop);
             }
         }
-        Done::Yes
     }
 
     /// The job this connection has, if the engine thinks so too: it may have been cancelled, or
     /// its time may have run out.
-    fn still_held(&mut self) -> Option<AssignedJob> {
+    fn still_held(&mut self, out: &mut Outbox) -> Option<AssignedJob> {
         let held = self.held.take()?;
-        let (image, _) = self.engine.job(JobRef::Id(held.id)).ok()?;
-        let image = image?;
+        let image = out.open(self.engine.jobs().get(JobRef::Id(held.id)).ok()?)?;
         let is_live = image.status() == Status::Leased
             && image.attempts == held.attempt
             && image.lease.as_ref().is_some_and(|lease| lease.epoch == held.epoch);
@@ -193,77 +168,61 @@ impl DraftSession {
         self.held.clone()
     }
 
-    /// Larger payloads are passed over by this connection's leases: a packet cannot carry them.
-    fn payload_bytes_max(&self) -> u32 {
-        let room = self.limits.packet_bytes_max.saturating_sub(ASSIGNMENT_BYTES_MAX);
-        u32::try_from(room).unwrap_or(u32::MAX)
-    }
-
     // ---- what becomes of it ----
 
-    pub(super) fn announce_status(&mut self, progress: Progress, out: &mut Outbox) -> Done {
+    pub(super) fn announce_status(&mut self, progress: Progress, out: &mut Outbox) {
         let Some(held) = &self.held else {
-            error(out, Gate::OPEN, ErrorCode::NoJobHeld);
-            return Done::Yes;
+            error(out, ErrorCode::NoJobHeld);
+            return;
         };
         let news = News::Progress {
             numerator: progress.numerator.to_string().into(),
             denominator: progress.denominator.to_string().into(),
             remaining_s: progress.remaining_s,
         };
-        match self.engine.report(held.claim(), news) {
+        match out.open(self.engine.leases().report(held.claim(), news)) {
             Ok(()) => {}
-            Err(Refused::Rejected(Rejection::NotHeld, gate)) => {
+            Err(Refused::Rejected(Rejection::NotHeld)) => {
                 self.held = None;
-                error(out, gate, ErrorCode::NoJobHeld);
+                error(out, ErrorCode::NoJobHeld);
             }
             Err(refused) => refuse(out, &refused),
         }
-        Done::Yes
     }
 
-    pub(super) fn announce_completion(
-        &mut self,
-        code: u8,
-        result: Bytes,
-        out: &mut Outbox,
-    ) -> Done {
+    pub(super) fn announce_completion(&mut self, code: u8, result: Bytes, out: &mut Outbox) {
         let Some(held) = &self.held else {
-            error(out, Gate::OPEN, ErrorCode::NoJobHeld);
-            return Done::Yes;
+            error(out, ErrorCode::NoJobHeld);
+            return;
         };
         let outcome = |code: u8, bytes: Bytes| WorkResult {
             success: code == 0,
             // A failed job is tried again if its queue's settings say so.
             retry: true,
-            bytes,
+            result: Payload::new(bytes, Type::Bytes),
             code: if code == 0 { Bytes::new() } else { code.to_string().into() },
             ..WorkResult::default()
         };
-        let claim = held.claim();
-        match self.engine.finish(claim, outcome(code, result.clone()), Type::Bytes) {
-            Ok(_) => self.held = None,
-            Err(Refused::Busy) => {
-                return Done::Again(Request::JobCompleteAnnounce { code, result });
-            }
-            Err(Refused::Rejected(_, gate)) => {
+        let (claim, leases) = (held.claim(), self.engine.leases());
+        let finished = leases.finish(claim, outcome(code, result));
+        let finished = finished.success_without_waiting("it gets no answer to what it reports");
+        let Err(refused) = finished.map_err(|refused| out.open(refused)) else {
+            self.held = None;
+            return;
+        };
+        match refused {
+            Refused::Rejected(_) => {
                 self.held = None;
-                error(out, gate, ErrorCode::NoJobHeld);
+                error(out, ErrorCode::NoJobHeld);
             }
             // The application must not wait for a result that can never be kept.
-            Err(refused @ Refused::TooLarge { .. }) => {
-                let failed = outcome(FAILED_CODE, Bytes::new());
-                match self.engine.finish(claim, failed, Type::Bytes) {
-                    Err(Refused::Busy) => {
-                        return Done::Again(Request::JobCompleteAnnounce { code, result });
-                    }
-                    _ => self.held = None,
-                }
+            Refused::TooLarge { .. } => {
+                out.open(leases.finish(claim, outcome(FAILED_CODE, Bytes::new()))).ok();
+                self.held = None;
                 refuse(out, &refused);
             }
-            Err(refused) => refuse(out, &refused),
+            refused => refuse(out, &refused),
         }
-        Done::Yes
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use spindle_engine::{Answer, Caller, Engine, Flow, Gate, LeaseRef, Outbox, Session, Ticket};
+use spindle_engine::{Answer, Caller, Engine, Flow, Gated, LeaseRef, Outbox, Session, Ticket};
 
 use super::GearmanSession;
 use crate::door::Common;
@@ -60,9 +60,9 @@ impl Session for Opening {
         }
     }
 
-    fn on_answer(&mut self, ticket: Ticket, answer: Answer, gate: Gate, out: &mut Outbox) -> Flow {
+    fn on_answer(&mut self, ticket: Ticket, answer: Gated<Answer>, out: &mut Outbox) -> Flow {
         match &mut self.session {
-            Some(session) => session.on_answer(ticket, answer, gate, out),
+            Some(session) => session.on_answer(ticket, answer, out),
             None => Flow::Continue,
         }
     }

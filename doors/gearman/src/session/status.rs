@@ -4,40 +4,37 @@ use bytes::Bytes;
 use spindle_core::Status;
 use spindle_core::address::from_gearman_handle;
 use spindle_core::job::Origin;
-use spindle_engine::{Gate, JobProgress, JobRef, Outbox};
+use spindle_engine::{JobProgress, JobRef, Outbox};
 
-use super::GearmanSession;
 use super::naming::unique_prefix;
-use crate::wire::{JobStatus, encode, parse_number};
+use super::{GearmanSession, reply};
+use crate::wire::{JobStatus, Response, parse_number};
 
 impl GearmanSession {
     pub(super) fn status(&self, handle: &Bytes, out: &mut Outbox) {
-        let (progress, gate) = match from_gearman_handle(handle) {
-            Some(id) => self.engine.progress(JobRef::Id(id)),
-            None => (None, Gate::OPEN),
-        };
+        let id = from_gearman_handle(handle);
+        let progress = id.and_then(|id| out.open(self.engine.waits().progress(JobRef::Id(id))));
         let status = shown(progress.as_ref());
-        out.put(gate, |out| encode::status(out, handle, status));
+        reply(out, Response::Status { handle: &handle[..], status });
     }
 
     /// A unique counts within a function, and the question names none: the first function that
     /// has it answers.
     pub(super) fn status_unique(&self, unique: &Bytes, out: &mut Outbox) {
-        let (progress, gate) = self.find_unique(unique);
+        let progress = self.find_unique(unique, out);
         let status = shown(progress.as_ref());
         let clients = progress.map_or(0, |progress| progress.waiting as u64);
-        out.put(gate, |out| encode::status_unique(out, unique, status, clients));
+        reply(out, Response::StatusUnique { unique: &unique[..], status, clients });
     }
 
-    fn find_unique(&self, unique: &Bytes) -> (Option<JobProgress>, Gate) {
+    fn find_unique(&self, unique: &Bytes, out: &mut Outbox) -> Option<JobProgress> {
         if unique.is_empty() {
-            return (None, Gate::OPEN);
+            return None;
         }
         let prefix = unique_prefix(unique);
-        match self.engine.find_by_key_prefix(Origin::Gearman, &prefix) {
-            (Some(id), _) => self.engine.progress(JobRef::Id(id)),
-            (None, gate) => (None, gate),
-        }
+        let found = self.engine.jobs().find_by_key_prefix(Origin::Gearman, &prefix);
+        let id = out.open(found)?;
+        out.open(self.engine.waits().progress(JobRef::Id(id)))
     }
 }
 

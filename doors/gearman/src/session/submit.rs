@@ -2,37 +2,33 @@
 
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type, command};
-use spindle_engine::{Gate, NewJob, Outbox, Refused};
+use spindle_engine::{NewJob, Outbox, Payload};
 
 use super::naming::{key_of, reducer_tags};
-use super::{GearmanSession, copy_name, error, refuse};
-use crate::wire::{ErrorReply, Priority, Submit, SubmitKind, encode};
+use super::{GearmanSession, copy_name, refuse, refuse_with, reply};
+use crate::wire::{ErrorReply, Priority, Response, Submit, SubmitKind};
 
 impl GearmanSession {
-    /// Returns the submit if it must be tried again.
-    pub(super) fn submit(&mut self, submit: Submit, out: &mut Outbox) -> Option<Submit> {
+    pub(super) fn submit(&mut self, submit: Submit, out: &mut Outbox) {
         let Some(run_at_ms) = self.run_at_ms(&submit.kind) else {
-            error(out, Gate::OPEN, ErrorReply::BadSchedule);
-            return None;
+            return refuse_with(out, ErrorReply::BadSchedule);
         };
         let new = self.new_job(&submit, run_at_ms);
         let watcher = submit.is_foreground().then_some(&self.caller);
-        match self.engine.submit_or_join(watcher, new) {
+        match out.open(self.engine.jobs().submit_or_join(watcher, new)) {
             Ok(joined) => {
                 if let Some(ticket) = joined.watch {
                     self.watches.insert(ticket, joined.job);
                 }
                 let handle = self.common.handles.handle(joined.job.0);
-                out.put(joined.gate, |out| encode::job_created(out, handle.as_bytes()));
+                reply(out, Response::JobCreated { handle: handle.as_bytes() });
                 if self.named != submit.function {
                     self.named = copy_name(&submit.function);
                     self.common.registry.lock().note_function(&self.named);
                 }
             }
-            Err(Refused::Busy) => return Some(submit),
             Err(refused) => refuse(out, &refused),
         }
-        None
     }
 
     /// When the job is to run, if not at once; none when its schedule never matches.
@@ -64,6 +60,6 @@ impl GearmanSession {
         if let SubmitKind::Reduce { reducer, .. } = &submit.kind {
             job.tags = reducer_tags(reducer);
         }
-        NewJob { submit: job, payload: submit.payload.clone(), kind: Type::Bytes }
+        NewJob { submit: job, payload: Payload::new(submit.payload.clone(), Type::Bytes) }
     }
 }

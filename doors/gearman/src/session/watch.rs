@@ -1,12 +1,11 @@
 //! What the client hears of the jobs it waits for.
 
-use bytes::Bytes;
+use spindle_core::JobId;
 use spindle_core::job::{JobImage, Outcome, Status};
-use spindle_core::{JobId, Type};
-use spindle_engine::{Answer, FetchError, Flow, Gate, JobRef, News, Outbox, Ticket};
+use spindle_engine::{Answer, Flow, Gated, News, Outbox, Ticket};
 
-use super::GearmanSession;
-use crate::wire::encode;
+use super::{GearmanSession, reply};
+use crate::wire::Response;
 
 /// With so much unsent, WORK_STATUS is dropped: a later one replaces it.
 const NEWS_BYTES_MAX: usize = 1024 * 1024;
@@ -44,84 +43,70 @@ impl GearmanSession {
     pub(super) fn watched(
         &mut self,
         ticket: Ticket,
-        answer: Answer,
-        gate: Gate,
+        answer: Gated<Answer>,
         out: &mut Outbox,
     ) -> Flow {
-        match answer {
-            Answer::Told { job, news } => return self.send_news(job, &news, gate, out),
+        match out.open(answer) {
+            Answer::Reported { job, news } => return self.send_news(job, &news, out),
             Answer::Ended { image, streamed_bytes } => {
                 self.watches.remove(&ticket);
-                self.send_end(&image, streamed_bytes as usize, gate, out);
+                self.send_end(&image, streamed_bytes as usize, out);
             }
             Answer::Gone(job) => {
                 self.watches.remove(&ticket);
                 let handle = self.common.handles.handle(job.0);
-                out.put(gate, |out| encode::work_fail(out, handle.as_bytes()));
+                reply(out, Response::WorkFail { handle: handle.as_bytes() });
             }
             _ => {}
         }
         Flow::Continue
     }
 
-    fn send_news(&self, job: JobId, news: &News, gate: Gate, out: &mut Outbox) -> Flow {
+    fn send_news(&self, job: JobId, news: &News, out: &mut Outbox) -> Flow {
         let handle = self.common.handles.handle(job.0);
         let handle = handle.as_bytes();
         let unsent = out.pending_bytes();
         match news {
             News::Progress { .. } if unsent > NEWS_BYTES_MAX => {}
             News::Progress { numerator, denominator, .. } => {
-                out.put(gate, |out| encode::work_status(out, handle, numerator, denominator));
+                reply(out, Response::WorkStatus { handle, numerator, denominator });
             }
             News::Data(_) | News::Warning(_) if unsent > UNREAD_BYTES_MAX => {
                 let connection = self.caller.connection.0;
                 tracing::warn!(connection, "cut off a client that does not read its jobs' data");
                 return Flow::Abort;
             }
-            News::Data(data) => out.put(gate, |out| encode::work_data(out, handle, data)),
-            News::Warning(data) => out.put(gate, |out| encode::work_warning(out, handle, data)),
+            News::Data(data) => reply(out, Response::WorkData { handle, data }),
+            News::Warning(data) => reply(out, Response::WorkWarning { handle, data }),
         }
         Flow::Continue
     }
 
-    fn send_end(&self, image: &JobImage, streamed_bytes: usize, gate: Gate, out: &mut Outbox) {
+    fn send_end(&self, image: &JobImage, streamed_bytes: usize, out: &mut Outbox) {
         let handle = self.common.handles.handle(image.id);
         let handle = handle.as_bytes();
         let outcome = image.outcome.clone().unwrap_or_default();
         let succeeded = image.status() == Status::Done;
         let has_words = succeeded || (self.wants_exceptions && is_exception(&outcome));
         if !has_words {
-            out.put(gate, |out| encode::work_fail(out, handle));
-            return;
+            return reply(out, Response::WorkFail { handle });
         }
-        match self.result(image, &outcome) {
-            Ok((bytes, gate_then)) => {
-                let gate = gate.max(gate_then);
+        match self.engine.jobs().result(image) {
+            Ok(bytes) => {
+                let bytes = out.open(bytes);
                 let end = bytes.get(streamed_bytes..).unwrap_or_default();
-                out.put(gate, |out| match succeeded {
-                    true => encode::work_complete(out, handle, end),
-                    false => encode::work_exception(out, handle, &bytes),
-                });
+                reply(
+                    out,
+                    match succeeded {
+                        true => Response::WorkComplete { handle, result: end },
+                        false => Response::WorkException { handle, data: &bytes },
+                    },
+                );
             }
             Err(error) => {
                 tracing::error!("the result of job {} cannot be read: {error}", image.id);
-                out.put(gate, |out| encode::work_fail(out, handle));
+                reply(out, Response::WorkFail { handle });
             }
-        }
-    }
-
-    /// The bytes of a result, wherever they are by now.
-    fn result(&self, image: &JobImage, outcome: &Outcome) -> Result<(Bytes, Gate), FetchError> {
-        let empty = spindle_core::BytesRef::empty(Type::Bytes);
-        match self.engine.bytes(outcome.bytes.as_ref().unwrap_or(&empty)) {
-            // Carried to a newer record since the job ended: that place is in its image now.
-            Err(FetchError::Moved) => {
-                let (found, gate) = self.engine.job(JobRef::Id(JobId(image.id)))?;
-                let newer = found.and_then(|image| image.outcome).ok_or(FetchError::Moved)?;
-                let bytes = self.engine.bytes(newer.bytes.as_ref().unwrap_or(&empty))?;
-                Ok((bytes, gate))
-            }
-            read => read.map(|bytes| (bytes, Gate::OPEN)),
         }
     }
 }

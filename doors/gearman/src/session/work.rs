@@ -6,15 +6,14 @@ use spindle_core::command::{Claim, Command, Extend, Lease, Select};
 use spindle_core::job::Origin;
 use spindle_core::{JobId, Rejection, Type};
 use spindle_engine::{
-    FetchError, Gate, JobRef, LeaseRef, LeaseReply, LeasedJob, News, Outbox, Refused, Slept,
-    WorkResult,
+    JobRef, LeaseRef, LeaseReply, LeasedJob, News, Outbox, Payload, Refused, Slept, WorkResult,
 };
 
 use super::abilities::Added;
 use super::naming::{reducer_of, shown_unique};
 use super::watch::{EXCEPTION_CODE, FAILED_CODE};
-use super::{GearmanSession, error, refuse};
-use crate::wire::{ErrorReply, GrabKind, Request, encode};
+use super::{GearmanSession, refuse, refuse_with, reply};
+use crate::wire::{Assignment, ErrorReply, GrabKind, Request, Response};
 
 /// A timeout below this counts as this (recorded).
 const TIMEOUT_MS_MIN: u64 = 1000;
@@ -47,7 +46,7 @@ impl GearmanSession {
                 self.sleep_for(name, out);
             }
             Added::Known => {}
-            Added::TooMany => error(out, Gate::OPEN, ErrorReply::TooMany),
+            Added::TooMany => refuse_with(out, ErrorReply::TooMany),
         }
     }
 
@@ -56,7 +55,7 @@ impl GearmanSession {
         let Some(place) = self.abilities.remove(function) else { return };
         self.common.registry.lock().remove_ability(self.number, place);
         if let Some(ticket) = self.asleep {
-            self.engine.sleep_without(ticket, function);
+            self.engine.waits().sleep_without(ticket, function);
         }
     }
 
@@ -68,34 +67,30 @@ impl GearmanSession {
 
     // ---- sleep ----
 
-    /// Returns the request if it must be tried again.
-    pub(super) fn pre_sleep(&mut self, out: &mut Outbox) -> Option<Request> {
-        if !std::mem::take(&mut self.stops_timer) && !self.sleeps {
+    pub(super) fn pre_sleep(&mut self, out: &mut Outbox) {
+        if !self.sleeps {
             self.sleeps = true;
             self.start_sleep(out);
             if !self.sleeps {
                 // It comes for another job, and the time of the one it has goes on.
-                return None;
+                return;
             }
         }
-        self.stops_timer = !self.stop_timer();
-        self.stops_timer.then_some(Request::PreSleep)
+        self.stop_timer();
     }
 
     /// A connection has one timer, as in gearmand: that of the job it grabbed last. Another grab ends
     /// it, and so does sleep. libgearman's worker relies on both: once a job has run out of time it
     /// asks for each job before it has done the one before, and would run out of time with all of
-    /// them, over and over. False if the log is too far behind to say so.
-    fn stop_timer(&mut self) -> bool {
-        let Some((id, held)) = self.timed.and_then(|id| Some((id, self.held.get(&id)?))) else {
-            return true;
-        };
-        let command = Command::DropTimeout { claim: held.claim(id) };
-        let is_busy = matches!(self.engine.execute(&command), Err(Refused::Busy));
-        if !is_busy {
-            self.timed = None;
+    /// them, over and over.
+    fn stop_timer(&mut self) {
+        let timed = self.timed.take().and_then(|id| Some((id, self.held.get(&id)?)));
+        if let Some((id, held)) = timed {
+            let command = Command::DropTimeout { claim: held.claim(id) };
+            let dropped = self.engine.jobs().execute(&command);
+            // A lease that has ended has no timer.
+            dropped.without_waiting("the worker gets no answer to it").ok();
         }
-        !is_busy
     }
 
     fn start_sleep(&mut self, out: &mut Outbox) {
@@ -104,7 +99,8 @@ impl GearmanSession {
             return;
         }
         let payload_bytes_max = self.common.payload_bytes_max();
-        let slept = self.engine.sleep(&self.caller, self.abilities.names(), payload_bytes_max);
+        let slept =
+            self.engine.waits().sleep(&self.caller, self.abilities.names(), payload_bytes_max);
         self.slept(slept, out);
     }
 
@@ -112,7 +108,7 @@ impl GearmanSession {
     fn sleep_for(&mut self, function: Bytes, out: &mut Outbox) {
         match self.asleep {
             Some(ticket) => {
-                let slept = self.engine.sleep_also(ticket, function);
+                let slept = self.engine.waits().sleep_also(ticket, function);
                 self.slept(slept, out);
             }
             None if self.sleeps => self.start_sleep(out),
@@ -125,7 +121,7 @@ impl GearmanSession {
             Ok(Slept::Called) => {
                 self.asleep = None;
                 self.sleeps = false;
-                out.put(Gate::OPEN, encode::noop);
+                reply(out, Response::Noop);
             }
             Ok(Slept::Asleep(ticket)) => self.asleep = Some(ticket),
             Err(refused) => refuse(out, &refused),
@@ -134,22 +130,20 @@ impl GearmanSession {
 
     fn cancel_sleep(&mut self) {
         if let Some(ticket) = self.asleep.take() {
-            self.engine.cancel_wait(&self.caller, ticket);
+            self.engine.waits().cancel(&self.caller, ticket);
         }
     }
 
     // ---- grab ----
 
-    /// Returns the request if it must be tried again.
-    pub(super) fn grab(&mut self, kind: GrabKind, out: &mut Outbox) -> Option<GrabKind> {
+    pub(super) fn grab(&mut self, kind: GrabKind, out: &mut Outbox) {
         self.cancel_sleep();
         self.sleeps = false;
         if self.abilities.is_empty() {
-            out.put(Gate::OPEN, encode::no_job);
-            return None;
+            return reply(out, Response::NoJob);
         }
         loop {
-            let wish = Lease {
+            let request = Lease {
                 queues: self.abilities.names(),
                 select: Select::RoundRobin { after: self.abilities.last.clone() },
                 holder: self.caller.connection.0,
@@ -159,96 +153,64 @@ impl GearmanSession {
                 worker: self.id.clone(),
                 payload_bytes_max: self.common.payload_bytes_max(),
             };
-            match self.engine.lease(&self.caller, wish, 0) {
-                Ok(LeaseReply::Leased(job, gate)) => match self.hand_out(kind, &job, gate, out) {
-                    Handed::Done => return None,
-                    Handed::Damaged => {}
-                    Handed::Busy => return Some(kind),
-                },
-                Ok(LeaseReply::Nothing(gate)) => {
-                    out.put(gate, encode::no_job);
-                    return None;
+            match out.open(self.engine.leases().take(&self.caller, request, 0)) {
+                Ok(LeaseReply::Leased(job)) => {
+                    if self.hand_out(kind, &job, out) {
+                        return;
+                    }
                 }
-                Err(Refused::Busy) => return Some(kind),
-                Err(refused) => {
-                    refuse(out, &refused);
-                    return None;
-                }
+                Ok(LeaseReply::Nothing) => return reply(out, Response::NoJob),
+                Err(refused) => return refuse(out, &refused),
                 Ok(LeaseReply::Waiting(ticket)) => {
                     // Not asked for.
-                    self.engine.cancel_wait(&self.caller, ticket);
-                    out.put(Gate::OPEN, encode::no_job);
-                    return None;
+                    self.engine.waits().cancel(&self.caller, ticket);
+                    return reply(out, Response::NoJob);
                 }
             }
         }
     }
 
-    fn hand_out(
-        &mut self,
-        kind: GrabKind,
-        job: &LeasedJob,
-        gate: Gate,
-        out: &mut Outbox,
-    ) -> Handed {
-        let lease = LeaseRef { job: job.id, attempt: job.attempt };
-        let payload = match self.engine.leased_payload(job) {
-            Ok(payload) => payload,
-            // It is dead now; another job may be there.
-            Err(FetchError::Damaged(_)) => return Handed::Damaged,
-            Err(FetchError::Read(error)) => {
-                tracing::error!("the payload of job {} cannot be read: {error}", job.id);
-                self.engine.undo_lease(lease);
-                out.put(gate, encode::no_job);
-                return Handed::Done;
-            }
-            // The job went between its lease and this read; should it still be there, nobody may
-            // hold it for a payload that nobody got.
-            Err(FetchError::Moved) => {
-                self.engine.undo_lease(lease);
-                out.put(gate, encode::no_job);
-                return Handed::Done;
-            }
-        };
+    /// Writes a leased job. Returns false if it cannot be worked: another job may be there.
+    fn hand_out(&mut self, kind: GrabKind, job: &LeasedJob, out: &mut Outbox) -> bool {
+        let Some(payload) = self.engine.leases().payload(job) else { return false };
         let held = GrabbedJob { epoch: job.epoch, attempt: job.attempt, streamed: false };
-        if !(self.limit_lease(job, held) && self.stop_timer()) {
-            self.engine.undo_lease(lease);
-            return Handed::Busy;
-        }
+        self.limit_lease(job, held);
+        self.stop_timer();
         self.held.insert(job.id, held);
         self.timed = self.abilities.timeout_ms(&job.queue).map(|_| job.id);
         self.abilities.last = Some(job.queue.clone());
         let handle = self.common.handles.handle(job.id.0);
-        let (handle, function) = (handle.as_bytes(), &job.queue[..]);
         let reducer = match kind {
-            GrabKind::All => self.reducer_of(job.id),
+            GrabKind::All => self.reducer_of(job.id, out),
             GrabKind::Plain | GrabKind::Uniq => None,
         };
         let unique = shown_unique(&job.keys);
-        out.put_lease(gate, lease, |out| match (kind, &reducer) {
-            (GrabKind::Plain, _) => encode::job_assign(out, handle, function, &payload),
-            (GrabKind::All, Some(reducer)) => {
-                encode::job_assign_all(out, handle, function, &unique, reducer, &payload);
-            }
-            _ => encode::job_assign_uniq(out, handle, function, &unique, &payload),
+        let assignment = Response::JobAssign(Assignment {
+            handle: handle.as_bytes(),
+            function: &job.queue[..],
+            unique: (kind != GrabKind::Plain).then_some(&unique[..]),
+            reducer: reducer.as_deref(),
+            payload: &payload[..],
         });
-        Handed::Done
+        let lease = LeaseRef { job: job.id, attempt: job.attempt };
+        out.put_lease(lease, |out| assignment.encode(out));
+        true
     }
 
-    /// A worker whose functions have different timeouts learns only now which one counts. False if
-    /// the log is too far behind to say so.
-    fn limit_lease(&self, job: &LeasedJob, held: GrabbedJob) -> bool {
+    /// A worker whose functions have different timeouts learns only now which one counts.
+    fn limit_lease(&self, job: &LeasedJob, held: GrabbedJob) {
         if self.abilities.common_timeout_ms().is_some() {
-            return true;
+            return;
         }
-        let Some(timeout_ms) = self.abilities.timeout_ms(&job.queue) else { return true };
+        let Some(timeout_ms) = self.abilities.timeout_ms(&job.queue) else { return };
         let ttr_ms = job.length_ms.map_or(timeout_ms, |length| length.min(timeout_ms));
-        let extend = Extend { claim: held.claim(job.id), ttr_ms };
-        self.engine.execute(&Command::Extend(extend)).is_ok()
+        let limited = self.engine.leases().extend(Extend { claim: held.claim(job.id), ttr_ms });
+        // Refused: the lease has ended, as the worker will hear when it reports.
+        limited.without_waiting("a crash ends the lease of this connection anyway").ok();
     }
 
-    fn reducer_of(&self, id: JobId) -> Option<Bytes> {
-        let (image, _) = self.engine.job(JobRef::Id(id)).ok()?;
+    fn reducer_of(&self, id: JobId, out: &mut Outbox) -> Option<Bytes> {
+        let image = out.open(self.engine.jobs().get(JobRef::Id(id)).ok()?);
         reducer_of(&image?.options().tags)
     }
 
@@ -281,81 +243,85 @@ impl GearmanSession {
             _ => return,
         };
         let Some((id, held)) = self.find_held(&handle) else {
-            return error(out, Gate::OPEN, unknown);
+            return refuse_with(out, unknown);
         };
         let is_data = matches!(news, News::Data(_));
-        match self.engine.report(held.claim(id), news) {
+        match out.open(self.engine.leases().report(held.claim(id), news)) {
             Ok(()) if is_data => {
                 self.held.insert(id, GrabbedJob { streamed: true, ..held });
             }
             Ok(()) => {}
-            Err(Refused::Rejected(Rejection::NotHeld, gate)) => {
+            Err(Refused::Rejected(Rejection::NotHeld)) => {
                 self.let_go(id);
-                error(out, gate, unknown);
+                refuse_with(out, unknown);
             }
             Err(refused) => refuse(out, &refused),
         }
     }
 
-    /// Returns the request if it must be tried again.
-    pub(super) fn finish(&mut self, request: Request, out: &mut Outbox) -> Option<Request> {
-        let (handle, result) = match &request {
+    pub(super) fn finish(&mut self, request: Request, out: &mut Outbox) {
+        let mut unknown = ErrorReply::WorkResultJobNotFound;
+        let (is_fail, is_exception) = match &request {
+            Request::WorkFail { .. } => (true, false),
+            Request::WorkException { .. } => {
+                unknown = ErrorReply::WorkExceptionJobNotFound;
+                (false, true)
+            }
+            _ => (false, false),
+        };
+        let (handle, result) = match request {
             Request::WorkComplete { handle, result } => {
-                let bytes = result.clone();
-                (handle, WorkResult { success: true, bytes, ..WorkResult::default() })
+                let result = Payload::new(result, Type::Bytes);
+                (handle, WorkResult { success: true, result, ..WorkResult::default() })
             }
             Request::WorkFail { handle } => (handle, failure(FAILED_CODE, Bytes::new())),
-            Request::WorkException { handle, data } => {
-                (handle, failure(EXCEPTION_CODE, data.clone()))
+            Request::WorkException { handle, data } => (handle, failure(EXCEPTION_CODE, data)),
+            _ => return,
+        };
+        let Some((id, held)) = self.find_held(&handle) else {
+            if !(is_fail && self.forgive(&handle)) {
+                refuse_with(out, unknown);
             }
-            _ => return None,
+            return;
         };
-        let unknown = match &request {
-            Request::WorkException { .. } => ErrorReply::WorkExceptionJobNotFound,
-            _ => ErrorReply::WorkResultJobNotFound,
-        };
-        let Some((id, held)) = self.find_held(handle) else {
-            let is_fail = matches!(request, Request::WorkFail { .. });
-            if !(is_fail && self.forgive(handle)) {
-                error(out, Gate::OPEN, unknown);
-            }
-            return None;
-        };
-        match self.record_end(id, held, result) {
-            Ok(_) => {
+        match self.record_end(id, held, result, out) {
+            Ok(()) => {
                 self.let_go(id);
-                if matches!(request, Request::WorkException { .. }) {
+                if is_exception {
                     self.excepted.push_back(id);
                     self.excepted.drain(..self.excepted.len().saturating_sub(EXCEPTED_MAX));
                 }
             }
-            Err(Refused::Busy) => return Some(request),
-            Err(Refused::Rejected(_, gate)) => {
+            Err(Refused::Rejected(_)) => {
                 self.let_go(id);
-                error(out, gate, unknown);
+                refuse_with(out, unknown);
             }
             Err(refused) => refuse(out, &refused),
         }
-        None
     }
 
-    fn record_end(&self, id: JobId, held: GrabbedJob, result: WorkResult) -> Result<Gate, Refused> {
+    fn record_end(
+        &self,
+        id: JobId,
+        held: GrabbedJob,
+        result: WorkResult,
+        out: &mut Outbox,
+    ) -> Result<(), Refused> {
         let claim = held.claim(id);
-        let finish = |result| {
-            if held.streamed {
-                self.engine.finish_streamed(claim, result, Type::Bytes)
-            } else {
-                self.engine.finish(claim, result, Type::Bytes)
-            }
+        let leases = self.engine.leases();
+        let finished = if held.streamed {
+            leases.finish_streamed(claim, result)
+        } else {
+            leases.finish(claim, result)
         };
-        match finish(result) {
+        let finished = finished.success_without_waiting("it gets no answer to what it reports");
+        match finished.map_err(|refused| out.open(refused)) {
             // The clients must not wait for a result that can never be kept.
             Err(Refused::TooLarge { bytes, max }) => {
-                let result = failure(b"result too large", Bytes::new());
-                self.engine.finish(claim, result, Type::Bytes)?;
+                out.open(leases.finish(claim, failure(b"result too large", Bytes::new())))?;
                 Err(Refused::TooLarge { bytes, max })
             }
-            outcome => outcome,
+            finished => finished,
         }
     }
 
@@ -367,18 +333,9 @@ impl GearmanSession {
     }
 }
 
-/// What became of a leased job.
-enum Handed {
-    /// An answer is written.
-    Done,
-    /// Its payload is damaged.
-    Damaged,
-    /// The log is too far behind; the lease was undone.
-    Busy,
-}
-
 /// Failures are tried again as long as the job's own policy has it.
 fn failure(code: &'static [u8], bytes: Bytes) -> WorkResult {
     let code = Bytes::from_static(code);
-    WorkResult { success: false, retry: true, bytes, code, ..WorkResult::default() }
+    let result = Payload::new(bytes, Type::Bytes);
+    WorkResult { success: false, retry: true, result, code, ..WorkResult::default() }
 }

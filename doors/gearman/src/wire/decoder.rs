@@ -1,10 +1,10 @@
 //! The server's decoder: a connection's bytes in, requests and commands out.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use memchr::memchr;
 
 use super::arguments::Arguments;
-use super::packet::{REQUEST_MAGIC, RESPONSE_MAGIC};
+use super::packet::{REQUEST_MAGIC, RESPONSE_MAGIC, read_header, starts_like, take_data};
 use super::{
     AdminCommand, AdminError, FUNCTION_BYTES_MAX, GrabKind, HANDLE_BYTES_MAX, HEADER_BYTES,
     PacketType, Priority, Request, Schedule, Submit, SubmitKind, UNIQUE_BYTES_MAX, WireError,
@@ -46,6 +46,27 @@ pub enum Incoming {
     Request(Request),
     /// A line, or the ERR line to answer it with.
     Admin(Result<AdminCommand, AdminError>),
+}
+
+impl Incoming {
+    /// Whether answering it may change something: then it waits while the log has no room.
+    pub fn is_change(&self) -> bool {
+        match self {
+            Incoming::Request(request) => matches!(
+                request,
+                Request::Submit(_)
+                    | Request::Grab(_)
+                    | Request::PreSleep
+                    | Request::WorkComplete { .. }
+                    | Request::WorkFail { .. }
+                    | Request::WorkException { .. }
+            ),
+            Incoming::Admin(command) => matches!(
+                command,
+                Ok(AdminCommand::CancelJob { .. } | AdminCommand::MaxQueue { .. })
+            ),
+        }
+    }
 }
 
 /// Reads what one connection sends. It remembers how far it has looked, so that every byte is
@@ -90,7 +111,8 @@ impl Decoder {
     /// sum over connections.
     #[must_use]
     pub fn bytes_wanted(&self, input: &BytesMut) -> usize {
-        let announced = match (input.first(), read_length(input)) {
+        let length = read_header(input).and_then(|(_, length)| usize::try_from(length).ok());
+        let announced = match (input.first(), length) {
             (Some(0), Some(length)) if length <= self.limits.packet_bytes_max => {
                 HEADER_BYTES + length
             }
@@ -104,10 +126,7 @@ impl Decoder {
         if !is_request && !starts_like(input, &RESPONSE_MAGIC) {
             return Err(WireError::WrongMagic);
         }
-        let Some(mut header) = input.get(REQUEST_MAGIC.len()..HEADER_BYTES) else {
-            return Ok(None);
-        };
-        let (number, length) = (header.get_u32(), header.get_u32());
+        let Some((number, length)) = read_header(input) else { return Ok(None) };
         let kind = PacketType::from_number(number);
         if is_request && kind.is_none() {
             return Err(WireError::UnknownType(number));
@@ -116,11 +135,7 @@ impl Decoder {
         if bytes > self.limits.packet_bytes_max {
             return Err(WireError::PacketTooLong { bytes: length });
         }
-        if input.len() - HEADER_BYTES < bytes {
-            return Ok(None);
-        }
-        input.advance(HEADER_BYTES);
-        let data = input.split_to(bytes).freeze();
+        let Some(data) = take_data(input, bytes) else { return Ok(None) };
         match kind {
             Some(kind) if is_request => read(kind, data).map(|it| Some(Incoming::Request(it))),
             _ => Err(WireError::ResponseMagic),
@@ -149,17 +164,6 @@ impl Decoder {
         }
         Ok(Some(Incoming::Admin(AdminCommand::parse(&line))))
     }
-}
-
-/// Whether the input begins with the magic, or may when more of it is there.
-fn starts_like(input: &[u8], magic: &[u8; 4]) -> bool {
-    let seen = input.len().min(magic.len());
-    input.get(..seen) == magic.get(..seen)
-}
-
-fn read_length(input: &[u8]) -> Option<usize> {
-    let mut length = input.get(8..HEADER_BYTES)?;
-    usize::try_from(length.get_u32()).ok()
 }
 
 /// Reads a whole packet.

@@ -1,6 +1,6 @@
 //! The header of a binary packet.
 
-use bytes::{BufMut, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// Magic, type and length.
 pub const HEADER_BYTES: usize = 12;
@@ -139,4 +139,26 @@ pub(super) fn write(out: &mut BytesMut, magic: [u8; 4], kind: PacketType, argume
         is_first = false;
         out.put_slice(argument);
     }
+}
+
+/// Whether the input begins with this magic, or may do so when more of it is there.
+pub(super) fn starts_like(input: &[u8], magic: &[u8; 4]) -> bool {
+    let seen = input.len().min(magic.len());
+    input.get(..seen) == magic.get(..seen)
+}
+
+/// The type and the data's length in the header of a packet, if the header is all there.
+pub(super) fn read_header(input: &[u8]) -> Option<(u32, u32)> {
+    let mut header = input.get(REQUEST_MAGIC.len()..HEADER_BYTES)?;
+    Some((header.get_u32(), header.get_u32()))
+}
+
+/// Takes a packet with this much data off the input and returns the data. `None` while more bytes
+/// are needed.
+pub(super) fn take_data(input: &mut BytesMut, bytes: usize) -> Option<Bytes> {
+    if input.len() - HEADER_BYTES < bytes {
+        return None;
+    }
+    input.advance(HEADER_BYTES);
+    Some(input.split_to(bytes).freeze())
 }

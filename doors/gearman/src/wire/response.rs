@@ -1,24 +1,25 @@
-//! The client's half: what a server answers, out of bytes.
+//! What a server answers: written by the server, read by clients.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 
 use super::arguments::Arguments;
-use super::packet::RESPONSE_MAGIC;
-use super::{HEADER_BYTES, PacketType, encode, parse_number};
+use super::number::Decimal;
+use super::packet::{RESPONSE_MAGIC, read_header, starts_like, take_data, write};
+use super::{ErrorReply, PacketType, parse_number};
 
 /// A job given to a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Assignment {
+pub struct Assignment<B = Bytes> {
     /// The job.
-    pub handle: Bytes,
+    pub handle: B,
     /// What to do.
-    pub function: Bytes,
+    pub function: B,
     /// The unique; `None` in JOB_ASSIGN, which has no field for it.
-    pub unique: Option<Bytes>,
+    pub unique: Option<B>,
     /// The reducer; only in JOB_ASSIGN_ALL.
-    pub reducer: Option<Bytes>,
+    pub reducer: Option<B>,
     /// With what.
-    pub payload: Bytes,
+    pub payload: B,
 }
 
 /// How far a job is.
@@ -34,16 +35,18 @@ pub struct JobStatus {
     pub denominator: u64,
 }
 
-/// One packet of a server.
+/// One packet of a server. The server writes slices (`B` is `&[u8]`); a client reads [`Bytes`].
+///
+/// A handle is not checked: give the bytes of a [`super::Handle`], or the handle of the question.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Response {
+pub enum Response<B = Bytes> {
     /// A submit was taken.
     JobCreated {
         /// The job.
-        handle: Bytes,
+        handle: B,
     },
     /// A grab got a job; the absent fields say which of the three packets it is.
-    JobAssign(Assignment),
+    JobAssign(Assignment<B>),
     /// A grab got none.
     NoJob,
     /// There may be work: grab again.
@@ -51,56 +54,56 @@ pub enum Response {
     /// How far the job is.
     WorkStatus {
         /// The job.
-        handle: Bytes,
+        handle: B,
         /// Done so far, as text.
-        numerator: Bytes,
+        numerator: B,
         /// Of so much, as text.
-        denominator: Bytes,
+        denominator: B,
     },
     /// A part of the result.
     WorkData {
         /// The job.
-        handle: Bytes,
+        handle: B,
         /// The part.
-        data: Bytes,
+        data: B,
     },
     /// A warning.
     WorkWarning {
         /// The job.
-        handle: Bytes,
+        handle: B,
         /// The warning.
-        data: Bytes,
+        data: B,
     },
     /// Done.
     WorkComplete {
         /// The job.
-        handle: Bytes,
+        handle: B,
         /// The result, or its last part.
-        result: Bytes,
+        result: B,
     },
     /// Failed.
     WorkFail {
         /// The job.
-        handle: Bytes,
+        handle: B,
     },
     /// Failed with an exception.
     WorkException {
         /// The job.
-        handle: Bytes,
+        handle: B,
         /// The exception.
-        data: Bytes,
+        data: B,
     },
     /// The answer to GET_STATUS.
     Status {
         /// The job, as asked for.
-        handle: Bytes,
+        handle: B,
         /// How far it is.
         status: JobStatus,
     },
     /// The answer to GET_STATUS_UNIQUE.
     StatusUnique {
         /// The unique, as asked for.
-        unique: Bytes,
+        unique: B,
         /// How far its job is.
         status: JobStatus,
         /// How many clients wait for it.
@@ -109,19 +112,19 @@ pub enum Response {
     /// What was to be said back.
     Echo {
         /// The same bytes.
-        data: Bytes,
+        data: B,
     },
     /// An option was switched on.
     Option {
         /// As sent.
-        name: Bytes,
+        name: B,
     },
     /// Something was refused.
     Error {
         /// The code.
-        code: Bytes,
+        code: B,
         /// For people.
-        text: Bytes,
+        text: B,
     },
 }
 
@@ -145,40 +148,68 @@ pub enum ResponseError {
     ArgumentMissing(PacketType),
 }
 
-impl Response {
-    /// Appends the packet as a server sends it.
+impl<B: AsRef<[u8]>> Response<B> {
+    /// Appends the packet.
     pub fn encode(&self, out: &mut BytesMut) {
+        use PacketType as P;
+        let of = B::as_ref;
+        let mut put = |kind, arguments: &[&[u8]]| write(out, RESPONSE_MAGIC, kind, arguments);
         match self {
-            Self::JobCreated { handle } => encode::job_created(out, handle),
+            Self::JobCreated { handle } => put(P::JobCreated, &[of(handle)]),
             Self::JobAssign(Assignment { handle, function, unique, reducer, payload }) => {
-                match (unique, reducer) {
-                    (None, _) => encode::job_assign(out, handle, function, payload),
+                let (handle, function, payload) = (of(handle), of(function), of(payload));
+                match (unique.as_ref().map(of), reducer.as_ref().map(of)) {
+                    (None, _) => put(P::JobAssign, &[handle, function, payload]),
                     (Some(unique), None) => {
-                        encode::job_assign_uniq(out, handle, function, unique, payload);
+                        put(P::JobAssignUniq, &[handle, function, unique, payload]);
                     }
                     (Some(unique), Some(reducer)) => {
-                        encode::job_assign_all(out, handle, function, unique, reducer, payload);
+                        put(P::JobAssignAll, &[handle, function, unique, reducer, payload]);
                     }
                 }
             }
-            Self::NoJob => encode::no_job(out),
-            Self::Noop => encode::noop(out),
+            Self::NoJob => put(P::NoJob, &[]),
+            Self::Noop => put(P::Noop, &[]),
             Self::WorkStatus { handle, numerator, denominator } => {
-                encode::work_status(out, handle, numerator, denominator);
+                put(P::WorkStatus, &[of(handle), of(numerator), of(denominator)]);
             }
-            Self::WorkData { handle, data } => encode::work_data(out, handle, data),
-            Self::WorkWarning { handle, data } => encode::work_warning(out, handle, data),
-            Self::WorkComplete { handle, result } => encode::work_complete(out, handle, result),
-            Self::WorkFail { handle } => encode::work_fail(out, handle),
-            Self::WorkException { handle, data } => encode::work_exception(out, handle, data),
-            Self::Status { handle, status } => encode::status(out, handle, *status),
+            Self::WorkData { handle, data } => put(P::WorkData, &[of(handle), of(data)]),
+            Self::WorkWarning { handle, data } => put(P::WorkWarning, &[of(handle), of(data)]),
+            Self::WorkComplete { handle, result } => {
+                put(P::WorkComplete, &[of(handle), of(result)])
+            }
+            Self::WorkFail { handle } => put(P::WorkFail, &[of(handle)]),
+            Self::WorkException { handle, data } => put(P::WorkException, &[of(handle), of(data)]),
+            Self::Status { handle, status } => {
+                let numbers = status.numbers();
+                let [known, running, done, total] = numbers.each_ref().map(Decimal::as_bytes);
+                put(P::StatusRes, &[of(handle), known, running, done, total]);
+            }
             Self::StatusUnique { unique, status, clients } => {
-                encode::status_unique(out, unique, *status, *clients);
+                let (numbers, clients) = (status.numbers(), Decimal::new(*clients));
+                let [known, running, done, total] = numbers.each_ref().map(Decimal::as_bytes);
+                let arguments = [of(unique), known, running, done, total, clients.as_bytes()];
+                put(P::StatusResUnique, &arguments);
             }
-            Self::Echo { data } => encode::echo(out, data),
-            Self::Option { name } => encode::option(out, name),
-            Self::Error { code, text } => encode::error_parts(out, code, text),
+            Self::Echo { data } => put(P::EchoRes, &[of(data)]),
+            Self::Option { name } => put(P::OptionRes, &[of(name)]),
+            Self::Error { code, text } => put(P::Error, &[of(code), of(text)]),
         }
+    }
+}
+
+impl ErrorReply {
+    /// Appends the ERROR packet.
+    pub fn encode(self, out: &mut BytesMut) {
+        let (code, text) = self.parts();
+        Response::Error { code, text }.encode(out);
+    }
+}
+
+impl JobStatus {
+    fn numbers(self) -> [Decimal; 4] {
+        let (is_known, is_running) = (self.is_known.into(), self.is_running.into());
+        [is_known, is_running, self.numerator, self.denominator].map(Decimal::new)
     }
 }
 
@@ -192,24 +223,16 @@ pub fn decode_response(
     input: &mut BytesMut,
     packet_bytes_max: usize,
 ) -> Result<Option<Response>, ResponseError> {
-    let seen = input.len().min(RESPONSE_MAGIC.len());
-    if input.get(..seen) != RESPONSE_MAGIC.get(..seen) {
+    if !starts_like(input, &RESPONSE_MAGIC) {
         return Err(ResponseError::WrongMagic);
     }
-    let Some(mut header) = input.get(RESPONSE_MAGIC.len()..HEADER_BYTES) else {
-        return Ok(None);
-    };
-    let (number, length) = (header.get_u32(), header.get_u32());
+    let Some((number, length)) = read_header(input) else { return Ok(None) };
     let kind = PacketType::from_number(number).ok_or(ResponseError::UnexpectedType(number))?;
     let bytes = usize::try_from(length).unwrap_or(usize::MAX);
     if bytes > packet_bytes_max {
         return Err(ResponseError::TooLong { bytes: length });
     }
-    if input.len() - HEADER_BYTES < bytes {
-        return Ok(None);
-    }
-    input.advance(HEADER_BYTES);
-    read(kind, input.split_to(bytes).freeze()).map(Some)
+    take_data(input, bytes).map(|data| read(kind, data)).transpose()
 }
 
 fn read(kind: PacketType, data: Bytes) -> Result<Response, ResponseError> {

@@ -16,7 +16,7 @@ use spindle_engine::{
 use spindle_gearman::wire::{
     Assignment, GrabKind, JobStatus, Priority, Request, Response, SubmitKind, decode_response,
 };
-use spindle_gearman::{GearmanDoor, Options};
+use spindle_gearman::{GearmanDoor, Options, policies};
 use spindle_log::{Log, MemoryLog};
 
 /// When the clocks of these tests start: 2016-08-22 01:50:51 UTC, a Monday.
@@ -56,11 +56,31 @@ impl Bench {
         Bench::on(Arc::new(MemoryLog::new()), options, Options::default())
     }
 
+    /// As with `--gearman-job-retries`.
+    pub fn with_attempts_max(attempts_max: u32) -> Arc<Bench> {
+        Bench::start(
+            Arc::new(MemoryLog::new()),
+            Default::default(),
+            Default::default(),
+            attempts_max,
+        )
+    }
+
     pub fn on(
         log: Arc<dyn Log>,
         options: spindle_engine::Options,
         door_options: Options,
     ) -> Arc<Bench> {
+        Bench::start(log, options, door_options, 0)
+    }
+
+    fn start(
+        log: Arc<dyn Log>,
+        mut options: spindle_engine::Options,
+        door_options: Options,
+        attempts_max: u32,
+    ) -> Arc<Bench> {
+        options.defaults.policies = policies(attempts_max).into_iter().collect();
         let clock = Arc::new(ManualClock::new(START_MS));
         let engine = Engine::open(log, clock.clone(), options).unwrap();
         let door = GearmanDoor::new(engine.clone(), door_options);

@@ -2,19 +2,11 @@
 //! they are lost.
 
 use bytes::Bytes;
-use spindle_core::Defaults;
-use spindle_core::job::{Backoff, Origin};
+use spindle_core::job::Backoff;
 use spindle_engine::Options;
 use spindle_gearman::wire::{GrabKind, Priority, Request, Response, SubmitKind};
 
 use crate::harness::{Bench, known, submit};
-
-/// As with `--gearman-job-retries`.
-fn with_attempts_max(attempts_max: u32) -> Options {
-    let mut defaults = Defaults::default();
-    defaults.policies[Origin::Gearman as usize].attempts_max = attempts_max;
-    Options { defaults, ..Options::default() }
-}
 
 #[test]
 fn a_worker_that_can_do_nothing_gets_nothing() {
@@ -184,7 +176,7 @@ fn a_worker_that_is_lost_gives_its_job_back_at_the_tail_and_clients_hear_nothing
 
 #[test]
 fn at_the_limit_of_tries_a_lost_worker_fails_the_job() {
-    let bench = Bench::with(with_attempts_max(2));
+    let bench = Bench::with_attempts_max(2);
     let mut client = bench.open();
     let (run, added) = (client.run("f", "", "x"), client.add("f", "", "y"));
     for _ in 0..2 {
@@ -392,7 +384,7 @@ fn packets_of(bytes: usize) -> bytes::BytesMut {
 
 #[test]
 fn running_out_of_time_counts_as_a_try() {
-    let bench = Bench::with(with_attempts_max(1));
+    let bench = Bench::with_attempts_max(1);
     let (mut client, mut worker) = (bench.open(), bench.open());
     let handle = client.run("f", "", "x");
     worker.can_do_timeout("f", 1000);
@@ -403,7 +395,7 @@ fn running_out_of_time_counts_as_a_try() {
 
 #[test]
 fn a_job_whose_assignment_never_left_counts_no_try() {
-    let bench = Bench::with(with_attempts_max(1));
+    let bench = Bench::with_attempts_max(1);
     let (mut client, mut worker) = (bench.open(), bench.open());
     client.add("f", "", "x");
     worker.can_do("f");

@@ -14,7 +14,7 @@ use spindle_gearman::wire::draft::{
     ErrorCode, JobKind, NewJob, Progress, Reply, Request, decode_reply,
 };
 use spindle_gearman::wire::{self, Response, decode_response};
-use spindle_gearman::{GearmanDoor, Options};
+use spindle_gearman::{GearmanDoor, Options, policies};
 use spindle_log::MemoryLog;
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
 
@@ -35,7 +35,8 @@ impl TestServer {
         TestServer::with(EngineOptions::default())
     }
 
-    pub fn with(options: EngineOptions) -> TestServer {
+    pub fn with(mut options: EngineOptions) -> TestServer {
+        options.defaults.policies = policies(0).into_iter().collect();
         let clock = Arc::new(ManualClock::new(1_471_830_651_000));
         let engine = Engine::open(Arc::new(MemoryLog::new()), clock.clone(), options).unwrap();
         engine.spawn(|failure| panic!("the log failed: {failure}")).unwrap();

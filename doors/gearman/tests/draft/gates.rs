@@ -8,7 +8,7 @@ use spindle_engine::{
     Committed, ConnectionId, Delivery, Door, Engine, Flow, Mailbox, ManualClock, Outbox, Session,
 };
 use spindle_gearman::wire::draft::{JobKind, Reply, Request, decode_reply};
-use spindle_gearman::{GearmanDoor, Options};
+use spindle_gearman::{GearmanDoor, Options, policies};
 use spindle_log::MemoryLog;
 
 use crate::client::create;
@@ -41,7 +41,8 @@ impl Line {
         Line::with(spindle_engine::Options::default())
     }
 
-    fn with(options: spindle_engine::Options) -> Line {
+    fn with(mut options: spindle_engine::Options) -> Line {
+        options.defaults.policies = policies(0).into_iter().collect();
         let clock = Arc::new(ManualClock::new(1_471_830_651_000));
         let log = Arc::new(MemoryLog::new());
         let engine = Engine::open(log, clock, options).expect("open");

@@ -1,4 +1,4 @@
-//! What an expression may touch.
+//! What an expression may update_seq.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

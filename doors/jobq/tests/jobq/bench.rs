@@ -41,7 +41,8 @@ impl Bench {
     }
 
     fn on(log: Arc<HeldLog>, clock: Arc<ManualClock>, options: Options) -> Bench {
-        let engine_options = spindle_engine::Options::default();
+        let mut engine_options = spindle_engine::Options::default();
+        engine_options.defaults.policies = [spindle_jobq::policy()].into_iter().collect();
         let engine = Engine::open(log.clone(), clock.clone(), engine_options).unwrap();
         engine.spawn(|failure| panic!("the log failed: {failure}")).unwrap();
         let door = Jobq::new(engine.clone(), options).unwrap();

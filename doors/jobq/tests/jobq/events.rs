@@ -124,9 +124,9 @@ fn add(engine: &spindle_engine::Engine, n: u64) {
     let json = format!("[\"user_event\",{{\"event\":{n},\"timestamp\":\"{START_S}\"}}]");
     event.extend_from_slice(json.as_bytes());
     let event = bytes::Bytes::from(event);
-    let touch = spindle_engine::JobUpdate { state: None, event };
-    let touched = engine.update(spindle_core::JobId(1), None, |_| Ok::<_, ()>(touch.clone()));
-    assert!(matches!(touched, Ok(spindle_engine::Updated::Done(..))), "{touched:?}");
+    let update = spindle_engine::JobUpdate { state: None, event };
+    let updated = engine.update(spindle_core::JobId(1), None, |_| Ok::<_, ()>(update.clone()));
+    assert!(matches!(updated, Ok(spindle_engine::Updated::Done(..))), "{updated:?}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ const CREATED: &str =
     r#"{"query": [["=", "json_extract(j.state, '$[0]')", "CREATED"]], "state": ["ASSIGNED"]}"#;
 
 #[tokio::test]
-async fn a_poll_advances_the_longest_untouched_match() {
+async fn a_poll_advances_the_least_recently_updated_match() {
     let bench = Bench::new();
     for _ in 0..4 {
         bench.create("{}").await;
@@ -30,7 +30,7 @@ async fn a_poll_advances_the_longest_untouched_match() {
 }
 
 #[tokio::test]
-async fn what_a_poll_touched_is_the_youngest_also_after_a_restart() {
+async fn what_a_poll_updated_is_the_youngest_also_after_a_restart() {
     let bench = Bench::new();
     for _ in 0..3 {
         bench.create("{}").await;
@@ -44,7 +44,7 @@ async fn what_a_poll_touched_is_the_youngest_also_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_poll_without_query_or_state_is_refused_and_touches_nothing() {
+async fn a_poll_without_query_or_state_is_refused_and_changes_nothing() {
     let bench = Bench::new();
     bench.create("{}").await;
     let before = bench.job(1).await;

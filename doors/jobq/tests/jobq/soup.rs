@@ -35,7 +35,7 @@ const WORDS: &[&str] = &[
     "payload",
     "events",
     "modified",
-    "touch",
+    "update_seq",
     "rowid",
     "fixed",
     "job",

@@ -1,39 +1,28 @@
 //! How an attempt went, as its worker tells it.
 
 use axum::extract::State;
-use axum::http::{HeaderName, StatusCode};
+use axum::http::StatusCode;
 use bytes::Bytes;
 use spindle_core::Rejection;
 use spindle_core::command::Claim;
 use spindle_core::payload::Type;
 use spindle_engine::{Refused, WorkResult};
-use spindle_http::{Answered, Code, Problem, ProblemBody};
+use spindle_http::{Answered, Code, Problem};
 
 use crate::body::{Body, malformed};
 use crate::door::LightJq;
+use crate::extract::Caller;
 use crate::routes::schema;
-use crate::routes::workers::Caller;
 use crate::wire::{Done, Outcome};
-
-/// How a worker says who it is.
-pub(crate) const WORKER_ID: HeaderName = HeaderName::from_static("worker-id");
 
 /// The job is done, or has failed. Only who has it may say so, and only as long as its time lasts.
 #[utoipa::path(post, path = "/done", operation_id = "done", tag = "workers",
-    request_body(content((schema::Done = "application/msgpack"),
-        (schema::Done = "application/json"))),
-    params(("worker-id" = String, Header, description = "Who says so")),
+    request_body = schema::Done, params(Caller),
     responses(
         (status = 204, description = "It is noted, and that is on disk"),
-        (status = 400, description = "Malformed",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json"))),
-        (status = 404, description = "The worker does not have the job, any more",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json"))),
-        (status = "4XX", description = "Refused",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json")))))]
+        (status = 400, description = "Malformed"),
+        (status = 404, description = "The worker does not have the job, any more"),
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn done(
     State(door): State<LightJq>,
     Caller(id): Caller,
@@ -44,10 +33,10 @@ pub(crate) async fn done(
     // The lease itself says whose it is: so it can be ended also by a worker of an earlier run.
     let (claim, gate) = door.engine().claim_of(job, |lease| id.holds(lease));
     let now_ms = door.engine().now_ms();
-    door.roll().seen(id, now_ms);
+    door.registry().seen(id, now_ms);
     let Some(claim) = claim else {
         door.let_go(id, job);
-        door.desk().durable(gate).await;
+        door.bridge().durable(gate).await;
         return Err(not_held());
     };
     finish(&door, claim, work_result(done)).await?;
@@ -80,7 +69,8 @@ fn work_result(done: Done) -> WorkResult {
 }
 
 async fn finish(door: &LightJq, claim: Claim, result: WorkResult) -> Answered<()> {
-    let finished = door.desk().change(|engine| engine.finish(claim, result.clone(), Type::Msgpack));
+    let finished =
+        door.bridge().change(|engine| engine.finish(claim, result.clone(), Type::Msgpack));
     finished.await.map_err(|refused| match refused {
         Refused::Rejected(Rejection::NotHeld | Rejection::NotFound | Rejection::Finished, _) => {
             not_held()

@@ -9,12 +9,12 @@ use spindle_core::job::Origin;
 use spindle_core::payload::Type;
 use spindle_core::{BytesRef, JobId};
 use spindle_engine::{JobRef, NewJob};
-use spindle_http::{Answered, ProblemBody};
+use spindle_http::Answered;
 
 use crate::body::{Body, Wanted, malformed};
 use crate::door::LightJq;
+use crate::extract::{JobPath, Reads};
 use crate::routes::schema;
-use crate::routes::shown::{JobPath, Reads};
 use crate::wire::{self, Pack};
 
 /// A result that somebody wants, until it is read.
@@ -24,18 +24,11 @@ const KEEP_READ_MS: u64 = 5 * 60_000;
 
 /// Submit a job. The answer comes when the job is on disk.
 #[utoipa::path(post, path = "/job", operation_id = "submit_job", tag = "pushers",
-    request_body(content((schema::NewJob = "application/msgpack"),
-        (schema::NewJob = "application/json"))),
+    request_body = schema::NewJob,
     responses(
-        (status = 201, description = "The job is taken",
-            content((schema::Submitted = "application/msgpack"),
-                (schema::Submitted = "application/json"))),
-        (status = "4XX", description = "Refused",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json"))),
-        (status = "5XX", description = "Not now",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json")))))]
+        (status = 201, description = "The job is taken", body = schema::Submitted),
+        (status = "4XX", description = "Refused"),
+        (status = "5XX", description = "Not now")))]
 pub(crate) async fn submit(
     State(door): State<LightJq>,
     wanted: Wanted,
@@ -44,8 +37,8 @@ pub(crate) async fn submit(
     let job = new_job(wire::NewJob::decode(&body).map_err(malformed)?);
     // Before the job: whoever takes all names is to wait for this one already.
     door.shared().names.note(door.engine(), &job.submit.queue);
-    let (id, gate) = door.desk().call(|engine| engine.submit(job.clone())).await?;
-    door.desk().durable(gate).await;
+    let (id, gate) = door.bridge().call(|engine| engine.submit(job.clone())).await?;
+    door.bridge().durable(gate).await;
     let mut pack = Pack::new();
     pack.map(1).text("job_id").text(&id.to_string());
     let mut response = wanted.answer(StatusCode::CREATED, pack.into_bytes())?;
@@ -73,14 +66,10 @@ fn new_job(job: wire::NewJob) -> NewJob {
 
 /// A job as it stands.
 #[utoipa::path(get, path = "/job/{id}", operation_id = "show_job", tag = "pushers",
-    params(("id" = String, Path, description = "The job_id",
-        pattern = "^[1-9][0-9]{0,15}$")),
+    params(JobPath),
     responses(
-        (status = 200, description = "The job",
-            content((schema::Job = "application/msgpack"), (schema::Job = "application/json"))),
-        (status = "4XX", description = "No such job, or it is gone",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json")))))]
+        (status = 200, description = "The job", body = schema::Job),
+        (status = "4XX", description = "No such job, or it is gone")))]
 pub(crate) async fn show(
     State(door): State<LightJq>,
     JobPath(id): JobPath,
@@ -93,20 +82,15 @@ pub(crate) async fn show(
 
 /// Take back a job that nobody works on.
 #[utoipa::path(delete, path = "/job/{id}", operation_id = "delete_job", tag = "pushers",
-    params(("id" = String, Path, description = "The job_id",
-        pattern = "^[1-9][0-9]{0,15}$")),
+    params(JobPath),
     responses(
         (status = 204, description = "It is gone"),
-        (status = 409, description = "A worker has it, or it is over",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json"))),
-        (status = "4XX", description = "No such job, or it is gone",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json")))))]
+        (status = 409, description = "A worker has it, or it is over"),
+        (status = "4XX", description = "No such job, or it is gone")))]
 pub(crate) async fn delete(
     State(door): State<LightJq>,
     JobPath(id): JobPath,
 ) -> Answered<StatusCode> {
-    door.desk().change(|engine| engine.delete_waiting(JobRef::Id(id))).await?;
+    door.bridge().change(|engine| engine.delete_waiting(JobRef::Id(id))).await?;
     Ok(StatusCode::NO_CONTENT)
 }

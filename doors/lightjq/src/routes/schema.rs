@@ -41,7 +41,7 @@ pub(crate) struct Submitted {
 #[derive(ToSchema)]
 pub(crate) struct Job {
     /// `queued`, `running`, `retrying`, `error` or `done`.
-    #[schema(example = "done")]
+    #[schema(example = "done", format = "job-status")]
     status: String,
     /// Who has it, or had it last.
     worker_id: Option<String>,
@@ -67,9 +67,10 @@ pub(crate) struct NewWorker {
     #[schema(minimum = 1, maximum = 10000)]
     max_jobs: u32,
     /// Where jobs are pushed to, as `POST {url}/worker-job`: the caller's own address.
+    #[schema(format = "worker-url")]
     url: Option<String>,
     /// The job names it takes, at most 1,024; none said: all that come in through LightJQ.
-    #[schema(min_items = 1, max_items = 1024)]
+    #[schema(min_items = 1, max_items = 1024, min_length = 1, max_length = 512)]
     names: Option<Vec<String>>,
 }
 
@@ -102,20 +103,22 @@ pub(crate) struct Done {
     /// Which job.
     job_id: String,
     /// `success` or `failure`.
-    #[schema(example = "success")]
+    #[schema(example = "success", format = "outcome")]
     r#type: String,
     /// When, in ISO 8601; kept as it comes.
+    #[schema(max_length = 64)]
     finished_at: Option<String>,
     /// Of a success: any value.
     #[schema(value_type = Option<Value>)]
     result: Option<Value>,
     /// Of a failure: `timeout` or `other`.
-    #[schema(default = "other")]
+    #[schema(default = "other", format = "failure-reason")]
     reason: Option<String>,
     /// Of a failure: whether it may be tried again.
     #[schema(default = true)]
     should_retry: Option<bool>,
     /// Of a failure: for people, at most 64 KiB.
+    #[schema(max_length = 65_536)]
     message: Option<String>,
     /// Of a failure: any value, at most 64 KiB.
     #[schema(value_type = Option<Value>)]

@@ -1,55 +1,20 @@
 //! A job as LightJQ tells it.
 
-use std::convert::Infallible;
-
-use axum::extract::FromRequestParts;
-use axum::http::HeaderName;
-use axum::http::request::Parts;
 use bytes::Bytes;
-use percent_encoding::percent_decode_str;
 use spindle_core::job::Outcome;
 use spindle_core::payload::Type;
-use spindle_core::{Command, JobId, JobImage, Status, address};
+use spindle_core::{Command, JobId, JobImage, Status};
 use spindle_engine::{FetchError, Gate, JobRef};
-use spindle_http::{Answered, Problem, no_job};
+use spindle_http::{Answered, no_job};
 
 use crate::door::LightJq;
+use crate::extract::Reads;
 use crate::take::as_msgpack;
 use crate::wire::{JobShown, Pack, check};
 use crate::worker_id::WorkerId;
 
 /// A result may be carried to a newer record while it is read: then the job is looked up again.
 const TRIES: usize = 8;
-
-/// The job a path names.
-pub(crate) struct JobPath(pub JobId);
-
-impl FromRequestParts<LightJq> for JobPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
-        let rest = parts.uri.path().strip_prefix("/job/").unwrap_or_default();
-        let segment = percent_decode_str(rest.split('/').next().unwrap_or_default());
-        let digits: Vec<u8> = segment.collect();
-        address::from_decimal(&digits).map(JobPath).ok_or_else(no_job)
-    }
-}
-
-/// Whether a request asks on behalf of who runs it. A web page of somebody else can make a browser
-/// ask, though it never sees the answer: then nobody has read a result.
-pub(crate) struct Reads(pub bool);
-
-/// What browsers say about where a request comes from.
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-impl FromRequestParts<LightJq> for Reads {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Result<Self, Infallible> {
-        let mut sites = parts.headers.get_all(SEC_FETCH_SITE).iter();
-        Ok(Reads(sites.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none"))))
-    }
-}
 
 /// A job that was looked up: how it stands, and the body that tells it.
 pub(crate) struct Told {
@@ -64,14 +29,14 @@ impl LightJq {
     /// A job, once all that is told of it is durable. A result that is told counts as read.
     pub(crate) async fn told(&self, id: JobId, reads: &Reads) -> Answered<Told> {
         let (read, gate) = self.look(id)?;
-        self.desk().durable(gate).await;
+        self.bridge().durable(gate).await;
         let (image, result) = read.ok_or_else(no_job)?;
         if let Some(keep_read_ms) =
             image.options().keep_read_ms.filter(|_| reads.0 && result.is_some())
         {
             let command = Command::ResultRead { id, keep_read_ms };
             // It may be gone by now, or be told again by somebody else: nothing is lost by that.
-            let _ = self.desk().call(|engine| engine.execute(&command)).await;
+            let _ = self.bridge().call(|engine| engine.execute(&command)).await;
         }
         let status = image.status();
         Ok(Told { status, packed: shown(&image, result).encode() })

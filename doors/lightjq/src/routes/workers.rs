@@ -3,62 +3,32 @@
 use std::net::SocketAddr;
 
 use axum::body::Body as HttpBody;
-use axum::extract::{ConnectInfo, Extension, FromRequestParts, State};
-use axum::http::request::Parts;
+use axum::extract::{ConnectInfo, Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use spindle_http::{Answered, Code, HandedOut, Problem, ProblemBody, text_of};
+use spindle_http::{Answered, Code, GuardedBody, Problem};
 use tokio::time::Instant;
 
 use crate::body::{Body, Wanted, malformed};
 use crate::door::LightJq;
-use crate::roll::Profile;
-use crate::routes::done::WORKER_ID;
-use crate::routes::polling::Patience;
+use crate::extract::{Caller, PollTimeout, worker_id};
+use crate::registry::Profile;
 use crate::routes::schema;
 use crate::take::no_worker;
 use crate::target::{Target, TargetError};
 use crate::wire::{Pack, Registration};
 use crate::worker_id::WorkerId;
 
-/// The worker a request says it comes from.
-pub(crate) struct Caller(pub WorkerId);
-
-impl FromRequestParts<LightJq> for Caller {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
-        let missing = || Problem::new(Code::BadRequest, "the request needs a worker-id header");
-        worker_id(&parts.headers)?.map(Caller).ok_or_else(missing)
-    }
-}
-
-/// What a request says in `worker-id`. Nobody has an id that is none of ours.
-fn worker_id(headers: &HeaderMap) -> Answered<Option<WorkerId>> {
-    if !headers.contains_key(WORKER_ID) {
-        return Ok(None);
-    }
-    let id = text_of(headers, &WORKER_ID).and_then(WorkerId::parse);
-    id.map(Some).ok_or_else(no_worker)
-}
-
 /// Register a worker. One that sends its worker-id keeps it, and its jobs, also when the server was
 /// started anew meanwhile.
 #[utoipa::path(post, path = "/worker", operation_id = "register_worker", tag = "workers",
-    request_body(content((schema::NewWorker = "application/msgpack"),
-        (schema::NewWorker = "application/json"))),
-    params(("worker-id" = Option<String>, Header,
+    request_body = schema::NewWorker,
+    params(("worker-id" = Option<String>, Header, format = "uuid",
         description = "The id it has already, if it has one")),
     responses(
-        (status = 201, description = "It is registered",
-            content((schema::Registered = "application/msgpack"),
-                (schema::Registered = "application/json"))),
-        (status = 403, description = "The url is not the caller's own address",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json"))),
-        (status = "4XX", description = "Refused",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json")))))]
+        (status = 201, description = "It is registered", body = schema::Registered),
+        (status = 403, description = "The url is not the caller's own address"),
+        (status = "4XX", description = "Refused")))]
 pub(crate) async fn register(
     State(door): State<LightJq>,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
@@ -72,7 +42,7 @@ pub(crate) async fn register(
     let Registration { name, max_jobs, names, .. } = given;
     let profile = Profile { name, max_jobs, names, target: target.transpose()? };
     let now_ms = door.engine().now_ms();
-    let entered = door.roll().enter(id, profile, now_ms);
+    let entered = door.registry().enter(id, profile, now_ms);
     let Some(entered) = entered else {
         return Err(Problem::new(Code::TooMany, "there are as many workers as there may be"));
     };
@@ -107,42 +77,34 @@ fn target(door: &LightJq, url: &str, peer: Option<SocketAddr>) -> Answered<Targe
 
 /// Unregister a worker. The jobs it has go back.
 #[utoipa::path(delete, path = "/worker", operation_id = "leave", tag = "workers",
-    params(("worker-id" = String, Header, description = "Which")),
+    params(Caller),
     responses(
         (status = 204, description = "It is gone"),
-        (status = "4XX", description = "There is no such worker",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json")))))]
+        (status = "4XX", description = "There is no such worker")))]
 pub(crate) async fn leave(State(door): State<LightJq>, Caller(id): Caller) -> Answered<StatusCode> {
-    let lost = door.roll().remove(id).ok_or_else(no_worker)?;
+    let lost = door.registry().remove(id).ok_or_else(no_worker)?;
     door.give_up_all(lost).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// A job for a worker that has no server of its own. It has at most `max_jobs` at once.
 #[utoipa::path(get, path = "/worker/job", operation_id = "next_job", tag = "workers",
-    params(("worker-id" = String, Header, description = "Which"),
-        ("timeout" = Option<f64>, Query, minimum = 0, maximum = 300,
-            description = "How long to wait, in seconds, at most 300; 5 if not said")),
+    params(Caller, PollTimeout),
     responses(
-        (status = 200, description = "A job",
-            content((schema::Order = "application/msgpack"),
-                (schema::Order = "application/json"))),
+        (status = 200, description = "A job", body = schema::Order),
         (status = 204, description = "Nothing to do"),
-        (status = "4XX", description = "There is no such worker: register again",
-            content((ProblemBody = "application/msgpack"),
-                (ProblemBody = "application/problem+json")))))]
+        (status = "4XX", description = "There is no such worker: register again")))]
 pub(crate) async fn next_job(
     State(door): State<LightJq>,
     Caller(id): Caller,
     wanted: Wanted,
-    Patience(wait): Patience,
+    PollTimeout(wait): PollTimeout,
 ) -> Answered<Response> {
     let now_ms = door.engine().now_ms();
-    door.roll().seen(id, now_ms);
+    door.registry().seen(id, now_ms);
     let Some(taken) = door.take(id, Some(Instant::now() + wait)).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    let body = HandedOut::new(wanted.bytes(taken.order)?, taken.hand_out);
+    let body = GuardedBody::new(wanted.bytes(taken.order)?, taken.lease_guard);
     Ok(wanted.with(StatusCode::OK, HttpBody::new(body)))
 }

@@ -9,13 +9,13 @@ pub const NAME_BYTES_MAX: usize = 512;
 /// Messages and errors of failures, and names of workers, are kept with the job while it waits.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Names of workers stand in every attempt of a job.
-const WORKER_BYTES_MAX: usize = 200;
+pub(crate) const WORKER_BYTES_MAX: usize = 200;
 /// Jobs a worker may have at once.
-const JOBS_MAX: i128 = 10_000;
+pub(crate) const JOBS_MAX: i128 = 10_000;
 /// Job names a worker may list: what one lease can ask for.
-const NAMES_MAX: usize = 1024;
+pub(crate) const NAMES_MAX: usize = 1024;
 /// `finished_at` is an ISO 8601 time, which is never this long.
-const TIME_CHARS_MAX: usize = 64;
+pub(crate) const TIME_CHARS_MAX: usize = 64;
 /// The longest a lease lasts, in whole seconds: about 49 days.
 const TIMEOUT_MS_MAX: u64 = 4_294_967_000;
 

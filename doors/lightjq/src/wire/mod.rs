@@ -3,7 +3,7 @@
 //! Every body is one MessagePack map; a JSON body is turned into that first, so that there is one
 //! reader. How MessagePack is read and written is in `spindle_msgpack`.
 
-mod message;
+pub(crate) mod message;
 mod negotiate;
 
 pub use message::{

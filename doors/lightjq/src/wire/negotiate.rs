@@ -1,6 +1,6 @@
 //! Which of the two formats a body is in, and which an answer.
 
-use spindle_http::wish;
+use spindle_http::preference;
 
 /// How bodies are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ pub fn answer_format(accept: Option<&str>, request: Option<Format>) -> Option<Fo
         return Some(usual);
     };
     let other = if usual == Format::Json { Format::Msgpack } else { Format::Json };
-    let weight = |format: Format| wish(accept, format.names(), None).weight;
+    let weight = |format: Format| preference(accept, format.names(), None).weight;
     let (best, second) = (weight(usual), weight(other));
     match (best, second) {
         (0, 0) => None,

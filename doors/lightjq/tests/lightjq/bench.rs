@@ -51,7 +51,9 @@ impl Bench {
     /// A server on a log that may have been used before.
     pub fn on(log: Arc<HeldLog>, change: impl FnOnce(&mut Options)) -> Bench {
         let clock = Arc::new(ManualClock::new(START_MS));
-        let engine = Engine::open(log.clone(), clock.clone(), Default::default()).unwrap();
+        let mut engine_options = spindle_engine::Options::default();
+        engine_options.defaults.policies = [spindle_lightjq::policy()].into_iter().collect();
+        let engine = Engine::open(log.clone(), clock.clone(), engine_options).unwrap();
         engine.spawn(|failure| panic!("the log failed: {failure}")).unwrap();
         let mut options = Options {
             sweep_every: Duration::from_millis(5),

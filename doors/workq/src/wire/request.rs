@@ -102,6 +102,23 @@ pub enum Request {
     InspectServer,
 }
 
+impl Request {
+    /// Whether answering it may change something: then it waits while the log has no room.
+    pub fn is_change(&self) -> bool {
+        matches!(
+            self,
+            Request::Add(_)
+                | Request::Schedule { .. }
+                | Request::Run(_)
+                | Request::Lease { .. }
+                | Request::Complete { .. }
+                | Request::Fail { .. }
+                | Request::Delete { .. }
+                | Request::Extend { .. }
+        )
+    }
+}
+
 /// A job to enqueue with `add` or `schedule`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewJob {

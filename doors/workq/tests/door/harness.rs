@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
+use spindle_core::{Policy, job::Origin};
 use spindle_engine::{Clock, Engine, ManualClock, Options, SystemClock};
 use spindle_log::{Log, MemoryLog};
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
@@ -62,7 +63,11 @@ impl TestServer {
         clock: Arc<ManualClock>,
         is_stepped: bool,
     ) -> TestServer {
-        let engine = Engine::open(log, engine_clock, Options::default()).unwrap();
+        let mut options = Options::default();
+        // Jobs of another door that are tried once.
+        let policies = [spindle_workq::policy(), (Origin::Jobq, Policy::ONCE)];
+        options.defaults.policies = policies.into_iter().collect();
+        let engine = Engine::open(log, engine_clock, options).unwrap();
         if !is_stepped {
             engine.spawn(|failure| panic!("the log failed: {failure}")).unwrap();
         }

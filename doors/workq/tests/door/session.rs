@@ -46,7 +46,8 @@ impl Bench {
         Bench::with(Options::default())
     }
 
-    fn with(options: Options) -> Bench {
+    fn with(mut options: Options) -> Bench {
+        options.defaults.policies = [spindle_workq::policy()].into_iter().collect();
         let clock = Arc::new(ManualClock::new(START_MS));
         let engine = Engine::open(Arc::new(MemoryLog::new()), clock.clone(), options).unwrap();
         let door = WorkqDoor::new(engine.clone(), Limits::default());

@@ -134,7 +134,11 @@ impl Model {
         let job = &self.jobs[&id];
         let queue = self.settings(&job.queue);
         let keep_ms = if status == Status::Done {
-            job.options().keep_ms.or(queue.keep_ms).or(self.defaults.policy(job.origin()).keep_ms)
+            job.options().keep_ms.or(queue.keep_ms).or(self
+                .defaults
+                .policies
+                .of(job.origin())
+                .keep_ms)
         } else {
             Some(queue.keep_dead_ms.unwrap_or(self.defaults.keep_dead_ms))
         };

@@ -142,7 +142,7 @@ impl Model {
     /// The tries of a job.
     pub fn tries(&self, job: &JobImage) -> Tries {
         let queue = self.settings(&job.queue);
-        let policy = *self.defaults.policy(job.origin());
+        let policy = *self.defaults.policies.of(job.origin());
         Tries {
             attempts_max: job
                 .options()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use spindle_core::{Defaults, JobId, State};
+use spindle_core::{JobId, State};
 use spindle_engine::{
     Caller, Clock, ConnectionId, Delivery, Engine, JobRef, Mailbox, ManualClock, Options,
     fold_state,
@@ -12,6 +12,7 @@ use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, Space, SyncPolicy};
 
 use super::{Judged, Planted};
+use crate::defaults::defaults;
 use crate::model::Model;
 
 /// Small, so that a seed fills many and trims some.
@@ -58,7 +59,7 @@ impl Server {
             payload_memory_bytes: PAYLOAD_MEMORY_BYTES,
             seed,
             faults: planted.engine,
-            defaults: Defaults { finished_max: 25, values_max: 2, ..Defaults::default() },
+            defaults: defaults(),
             ..Options::default()
         };
         let mut server = Server {

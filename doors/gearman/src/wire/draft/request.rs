@@ -80,6 +80,16 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Whether answering it may change something: then it waits while the log has no room.
+    pub fn is_change(&self) -> bool {
+        matches!(
+            self,
+            Request::JobCreate(_) | Request::JobAssign | Request::JobCompleteAnnounce { .. }
+        )
+    }
+}
+
 impl JobKind {
     /// The byte of this type.
     #[must_use]

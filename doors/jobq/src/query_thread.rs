@@ -15,15 +15,15 @@ use spindle_engine::{
 };
 use tokio::sync::{oneshot, watch};
 
-use crate::aside::{Aside, Away};
 use crate::bodies::{ListBody, PollBody};
+use crate::history::{self, Entry};
 use crate::json::spaced;
 use crate::listing::{Piece, too_large};
-use crate::mirror::{Column, Mirror, QueryLimits, Row, VALUE_BYTES_MAX};
 use crate::query::Budget;
 use crate::refusal::{Answered, Refusal};
+use crate::replica::{Column, QueryLimits, Replica, Row, VALUE_BYTES_MAX};
 use crate::show::{self, Modified, payload_of};
-use crate::story::{self, Entry};
+use crate::sqlite_workers::{SqliteWorkers, Unavailable};
 
 /// Queries that may wait for their turn.
 const WAITING_MAX: usize = 1_024;
@@ -83,24 +83,24 @@ impl Turn {
 
 /// Asks the thread. It ends when all of these are gone.
 #[derive(Clone)]
-pub struct Clerk {
+pub struct QueryThread {
     requests: SyncSender<Request>,
     stopped: Arc<watch::Sender<bool>>,
     budget: Budget,
 }
 
-impl Clerk {
+impl QueryThread {
     /// Starts the thread.
-    pub fn start(engine: Engine, limits: QueryLimits) -> std::io::Result<Clerk> {
-        let aside = Aside::start(limits)?;
-        let budget = aside.budget();
+    pub fn start(engine: Engine, limits: QueryLimits) -> std::io::Result<QueryThread> {
+        let workers = SqliteWorkers::start(limits)?;
+        let budget = workers.budget();
         engine.jobq_restart_changes();
         let (requests, asked) = sync_channel(WAITING_MAX);
         let list_bytes_max = limits.answer_bytes_max;
-        let work = Work { engine, aside, list_bytes_max, in_round: false, broken: false };
+        let work = Work { engine, workers, list_bytes_max, in_round: false, broken: false };
         let thread = std::thread::Builder::new().name("spindle-jobq".to_owned());
         thread.spawn(move || work.serve(&asked))?;
-        Ok(Clerk { requests, stopped: Arc::default(), budget })
+        Ok(QueryThread { requests, stopped: Arc::default(), budget })
     }
 
     /// Ends the query under way, and has all that wait and that will come told that the server is
@@ -115,7 +115,7 @@ impl Clerk {
         self.ask(Ask::List(body)).await
     }
 
-    /// The longest untouched job that matches, advanced.
+    /// The least recently updated job that matches, advanced.
     pub async fn poll(&self, body: PollBody) -> Found {
         self.ask(Ask::Poll(body)).await
     }
@@ -145,7 +145,7 @@ impl Clerk {
 /// The thread's own.
 struct Work {
     engine: Engine,
-    aside: Aside,
+    workers: SqliteWorkers,
     list_bytes_max: usize,
     /// A round of telling changes is under way.
     in_round: bool,
@@ -172,7 +172,7 @@ impl Work {
         let mut gate = Gate::OPEN;
         let body = match ask {
             // A query that was given up has the copy.
-            _ if !self.aside.is_here() => Err(Refusal::busy()),
+            _ if !self.workers.is_here() => Err(Refusal::busy()),
             Ask::List(body) => self.list(body, &mut gate, &reply),
             Ask::Poll(body) => self.poll(body, &mut gate, &reply),
         };
@@ -182,7 +182,7 @@ impl Work {
 
     fn list(&mut self, body: ListBody, gate: &mut Gate, reply: &Reply) -> Answered<String> {
         *gate = self.follow()?;
-        let pieces = self.query(move |mirror| mirror.list(&body.query, body.limit), reply)?;
+        let pieces = self.query(move |replica| replica.list(&body.query, body.limit), reply)?;
         let mut listed = String::from("{\"jobs\":[");
         let start = listed.len();
         for piece in pieces {
@@ -225,7 +225,7 @@ impl Work {
         loop {
             *gate = self.follow()?;
             let asked = Arc::clone(&query);
-            let found = self.query(move |mirror| mirror.candidates(&asked, wanted), reply)?;
+            let found = self.query(move |replica| replica.candidates(&asked, wanted), reply)?;
             let mut all_lost_before = true;
             for candidate in &found {
                 if reply.is_unwanted() || !reply.turn.take() {
@@ -255,22 +255,22 @@ impl Work {
 
     fn ask<T: Send + 'static>(
         &mut self,
-        errand: impl FnOnce(&mut Mirror) -> T + Send + 'static,
+        errand: impl FnOnce(&mut Replica) -> T + Send + 'static,
     ) -> Answered<T> {
-        self.aside.run(errand).map_err(|_| Refusal::busy())
+        self.workers.run(errand).map_err(|_| Refusal::busy())
     }
 
     fn query<T: Send + 'static>(
         &mut self,
-        ask: impl Fn(&Mirror) -> Answered<T> + Send + Sync + 'static,
+        ask: impl Fn(&Replica) -> Answered<T> + Send + Sync + 'static,
         reply: &Reply,
     ) -> Answered<T> {
-        match self.aside.query(ask, || reply.is_unwanted()) {
+        match self.workers.query(ask, || reply.is_unwanted()) {
             Ok(answer) => answer,
-            Err(Away::GivenUp) => Err(Refusal::too_costly(
+            Err(Unavailable::GivenUp) => Err(Refusal::too_costly(
                 "a step of the query took too long and was given up: make it simpler",
             )),
-            Err(Away::Elsewhere) => Err(Refusal::busy()),
+            Err(Unavailable::Elsewhere) => Err(Refusal::busy()),
         }
     }
 
@@ -289,7 +289,7 @@ impl Work {
     }
 
     fn follow_idly(&mut self) {
-        if !self.aside.is_here() {
+        if !self.workers.is_here() {
             return;
         }
         for _ in 0..IDLE_SLICES {
@@ -312,7 +312,7 @@ impl Work {
         // Until the slice is in the copy.
         self.broken = true;
         if restart {
-            self.ask(|mirror| mirror.clear())?.map_err(unkept)?;
+            self.ask(|replica| replica.clear())?.map_err(unkept)?;
         }
         let (mut rows, mut gone) = (Vec::with_capacity(changes.len()), Vec::new());
         for change in changes {
@@ -333,7 +333,7 @@ impl Work {
                 None => gone.push(id.0.cast_signed()),
             }
         }
-        let unknown = self.ask(move |mirror| mirror.apply(&rows, &gone))?.map_err(unkept)?;
+        let unknown = self.ask(move |replica| replica.apply(&rows, &gone))?.map_err(unkept)?;
         let mut rows = Vec::with_capacity(unknown.len());
         for id in unknown {
             if let (Some(image), _) = self.engine.job(JobRef::Id(JobId(id.cast_unsigned())))? {
@@ -341,7 +341,7 @@ impl Work {
             }
         }
         if !rows.is_empty() {
-            self.ask(move |mirror| mirror.apply(&rows, &[]))?.map_err(unkept)?;
+            self.ask(move |replica| replica.apply(&rows, &[]))?.map_err(unkept)?;
         }
         self.broken = false;
         Ok(gate)
@@ -375,21 +375,21 @@ impl Work {
 }
 
 fn unkept(error: rusqlite::Error) -> Refusal {
-    Refusal::mirror(format!("the copy of the jobs for queries cannot be kept: {error}"))
+    Refusal::replica(format!("the copy of the jobs for queries cannot be kept: {error}"))
 }
 
 fn row(image: &JobImage, payload: Option<Column>) -> Row {
     let id = image.id.cast_signed();
     let options = image.options();
     let (events, are_all) = events_column(image);
-    let state = column(&story::state_of(image));
+    let state = column(&history::state_of(image));
     Row {
         id,
-        // Jobs that Jobq never touched are no candidates; each gets a place of its own.
-        touch: if options.update_seq == 0 { -id } else { options.update_seq.cast_signed() },
+        // Jobs that Jobq never updated are no candidates; each gets a place of its own.
+        update_seq: if options.update_seq == 0 { -id } else { options.update_seq.cast_signed() },
         revision: image.revision,
-        fixed: !story::is_user_driven(image) || image.status().is_finished(),
-        modified: (story::modified_ms(image) / 1000).cast_signed(),
+        fixed: !history::is_user_driven(image) || image.status().is_finished(),
+        modified: (history::modified_ms(image) / 1000).cast_signed(),
         is_cut: !are_all || matches!(state, Column::TooLong),
         state: match state {
             Column::Json(state) => state,
@@ -402,7 +402,7 @@ fn row(image: &JobImage, payload: Option<Column>) -> Row {
 
 /// As many of a job's newest events as a value may hold, as JSON, and whether that is all.
 fn events_column(image: &JobImage) -> (String, bool) {
-    let all = story::events_of(image);
+    let all = history::events_of(image);
     let mut bytes = "[]".len();
     let mut kept: Vec<String> = Vec::new();
     for entry in all.iter().rev() {
@@ -434,12 +434,12 @@ fn advance(
     revision: u32,
     state: &str,
 ) -> Answered<Option<(JobImage, Gate)>> {
-    let touched = engine.update(id, Some(revision), |before| {
+    let updated = engine.update(id, Some(revision), |before| {
         let old = before.state.and_then(|old| std::str::from_utf8(old).ok()).ok_or(())?;
         let event = Entry::advanced(old, state, before.now_ms).encode();
         Ok::<_, ()>(JobUpdate { state: Some(Bytes::copy_from_slice(state.as_bytes())), event })
     });
-    match touched {
+    match updated {
         Ok(Updated::Done(image, gate)) => Ok(Some((*image, gate))),
         Ok(Updated::Declined((), _)) => Ok(None),
         Err(Refused::Rejected(Rejection::Stale | Rejection::NotFound | Rejection::Finished, _)) => {

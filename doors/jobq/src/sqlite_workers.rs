@@ -1,5 +1,5 @@
 //! The copy of the jobs on threads of its own, so that no other door waits for a query. They never
-//! hold the engine's lock, which is why they may be slow: the engine is asked by `clerk.rs`.
+//! hold the engine's lock, which is why they may be slow: the engine is asked by `query_thread.rs`.
 //!
 //! There are two of them, and the copy is with one at a time. The first is of low priority: it
 //! takes changes in, and makes a short try at each query. A query that takes longer goes on at the
@@ -23,9 +23,9 @@ use thread_priority::{
     set_thread_priority_and_policy, thread_native_id, thread_schedule_policy,
 };
 
-use crate::mirror::{Mirror, QueryLimits};
 use crate::query::{Budget, Try};
 use crate::refusal::Answered;
+use crate::replica::{QueryLimits, Replica};
 
 /// About a tenth of a processor that others want as well, and all of one that nobody wants.
 const NICENESS: i32 = 10;
@@ -40,10 +40,10 @@ const WATCH: Duration = Duration::from_millis(50);
 /// a query keep its steps to a few seconds, of which a busy machine makes ten times as many.
 const STUCK: Duration = Duration::from_secs(60);
 
-type Errand = Box<dyn FnOnce(&mut Mirror) + Send>;
+type Errand = Box<dyn FnOnce(&mut Replica) + Send>;
 
 /// The copy, for whoever has something done with it. It goes when this is dropped.
-pub struct Aside {
+pub struct SqliteWorkers {
     low: Worker,
     idle: Worker,
     copy: Copy,
@@ -53,7 +53,7 @@ pub struct Aside {
 }
 
 enum Copy {
-    Here(Box<Mirror>),
+    Here(Box<Replica>),
     /// A query that was given up has it still: with the thread of low priority, or the other.
     With {
         low: bool,
@@ -64,21 +64,21 @@ enum Copy {
 
 /// Why nothing was done with the copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Away {
+pub enum Unavailable {
     /// This query was given up: it does not come out of a step.
     GivenUp,
     /// A query given up before has the copy still, or a thread has ended.
     Elsewhere,
 }
 
-impl Aside {
+impl SqliteWorkers {
     /// Makes an empty copy and starts its threads.
-    pub fn start(limits: QueryLimits) -> io::Result<Aside> {
-        let mirror = Mirror::new(limits).map_err(io::Error::other)?;
+    pub fn start(limits: QueryLimits) -> io::Result<SqliteWorkers> {
+        let replica = Replica::new(limits).map_err(io::Error::other)?;
         let low = Worker::start("spindle-sqlite", lower)?;
         let idle = Worker::start("spindle-sqlidle", idle)?;
-        let budget = mirror.budget();
-        Ok(Aside { low, idle, copy: Copy::Here(Box::new(mirror)), budget, stuck: STUCK })
+        let budget = replica.budget();
+        Ok(SqliteWorkers { low, idle, copy: Copy::Here(Box::new(replica)), budget, stuck: STUCK })
     }
 
     /// What ends the copy's queries.
@@ -91,7 +91,7 @@ impl Aside {
         if let Copy::With { low } = self.copy {
             let worker = if low { &self.low } else { &self.idle };
             match worker.returned.try_recv() {
-                Ok(mirror) => self.copy = Copy::Here(mirror),
+                Ok(replica) => self.copy = Copy::Here(replica),
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => self.copy = Copy::Lost,
             }
@@ -99,46 +99,46 @@ impl Aside {
         matches!(self.copy, Copy::Here(_))
     }
 
-    fn take(&mut self) -> Result<Box<Mirror>, Away> {
+    fn take(&mut self) -> Result<Box<Replica>, Unavailable> {
         if !self.is_here() {
-            return Err(Away::Elsewhere);
+            return Err(Unavailable::Elsewhere);
         }
         match std::mem::replace(&mut self.copy, Copy::Lost) {
-            Copy::Here(mirror) => Ok(mirror),
-            Copy::With { .. } | Copy::Lost => Err(Away::Elsewhere),
+            Copy::Here(replica) => Ok(replica),
+            Copy::With { .. } | Copy::Lost => Err(Unavailable::Elsewhere),
         }
     }
 
     /// Has something done with the copy, and waits for it.
     pub fn run<T: Send + 'static>(
         &mut self,
-        errand: impl FnOnce(&mut Mirror) -> T + Send + 'static,
-    ) -> Result<T, Away> {
-        let mirror = self.take()?;
-        let doing = self.low.begin(mirror, errand).ok_or(Away::Elsewhere)?;
-        self.copy = Copy::Here(self.low.returned.recv().map_err(|_| Away::Elsewhere)?);
-        doing.recv().map_err(|_| Away::Elsewhere)
+        errand: impl FnOnce(&mut Replica) -> T + Send + 'static,
+    ) -> Result<T, Unavailable> {
+        let replica = self.take()?;
+        let doing = self.low.begin(replica, errand).ok_or(Unavailable::Elsewhere)?;
+        self.copy = Copy::Here(self.low.returned.recv().map_err(|_| Unavailable::Elsewhere)?);
+        doing.recv().map_err(|_| Unavailable::Elsewhere)
     }
 
     /// Has the copy asked something, in as many tries as it takes. It is ended when nobody wants to
     /// know any more.
     pub fn query<T: Send + 'static>(
         &mut self,
-        ask: impl Fn(&Mirror) -> Answered<T> + Send + Sync + 'static,
+        ask: impl Fn(&Replica) -> Answered<T> + Send + Sync + 'static,
         is_unwanted: impl Fn() -> bool,
-    ) -> Result<Answered<T>, Away> {
+    ) -> Result<Answered<T>, Unavailable> {
         let ask = Arc::new(ask);
         for (low, one) in [(true, Try::Short), (false, Try::WhileFed), (true, Try::Whole)] {
-            let mirror = self.take()?;
+            let replica = self.take()?;
             let worker = if low { &self.low } else { &self.idle };
             let ask = Arc::clone(&ask);
             self.budget.resume();
-            let errand = move |mirror: &mut Mirror| mirror.try_to(one, &*ask);
-            let doing = worker.begin(mirror, errand).ok_or(Away::Elsewhere)?;
+            let errand = move |replica: &mut Replica| replica.try_to(one, &*ask);
+            let doing = worker.begin(replica, errand).ok_or(Unavailable::Elsewhere)?;
             let returned = loop {
                 match worker.returned.recv_timeout(WATCH) {
-                    Ok(mirror) => break mirror,
-                    Err(RecvTimeoutError::Disconnected) => return Err(Away::Elsewhere),
+                    Ok(replica) => break replica,
+                    Err(RecvTimeoutError::Disconnected) => return Err(Unavailable::Elsewhere),
                     Err(RecvTimeoutError::Timeout) => {}
                 }
                 if is_unwanted() {
@@ -147,33 +147,33 @@ impl Aside {
                 if self.budget.unasked() > self.stuck {
                     self.budget.interrupt();
                     self.copy = Copy::With { low };
-                    return Err(Away::GivenUp);
+                    return Err(Unavailable::GivenUp);
                 }
             };
             self.copy = Copy::Here(returned);
-            if let Some(answer) = doing.recv().map_err(|_| Away::Elsewhere)? {
+            if let Some(answer) = doing.recv().map_err(|_| Unavailable::Elsewhere)? {
                 return Ok(answer);
             }
         }
-        Err(Away::Elsewhere)
+        Err(Unavailable::Elsewhere)
     }
 }
 
 /// A thread that has something done with the copy, and gives it back.
 struct Worker {
-    errands: SyncSender<(Box<Mirror>, Errand)>,
-    returned: Receiver<Box<Mirror>>,
+    errands: SyncSender<(Box<Replica>, Errand)>,
+    returned: Receiver<Box<Replica>>,
 }
 
 impl Worker {
     fn start(name: &str, put_aside: fn()) -> io::Result<Worker> {
-        let (errands, received) = sync_channel::<(Box<Mirror>, Errand)>(1);
+        let (errands, received) = sync_channel::<(Box<Replica>, Errand)>(1);
         let (give_back, returned) = sync_channel(1);
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             put_aside();
-            for (mut mirror, errand) in received {
-                errand(&mut mirror);
-                if give_back.send(mirror).is_err() {
+            for (mut replica, errand) in received {
+                errand(&mut replica);
+                if give_back.send(replica).is_err() {
                     return;
                 }
             }
@@ -184,15 +184,15 @@ impl Worker {
     /// Hands it the copy. What came of it is there when the copy is back.
     fn begin<T: Send + 'static>(
         &self,
-        mirror: Box<Mirror>,
-        errand: impl FnOnce(&mut Mirror) -> T + Send + 'static,
+        replica: Box<Replica>,
+        errand: impl FnOnce(&mut Replica) -> T + Send + 'static,
     ) -> Option<Receiver<T>> {
         let (done, doing) = sync_channel(1);
-        let errand = move |mirror: &mut Mirror| {
+        let errand = move |replica: &mut Replica| {
             // Nobody waits for what was given up.
-            let _ = done.send(errand(mirror));
+            let _ = done.send(errand(replica));
         };
-        self.errands.send((mirror, Box::new(errand))).ok()?;
+        self.errands.send((replica, Box::new(errand))).ok()?;
         Some(doing)
     }
 }
@@ -222,9 +222,9 @@ mod tests {
     use super::*;
     use crate::query::Query;
 
-    fn aside() -> Aside {
+    fn workers() -> SqliteWorkers {
         let limits = QueryLimits { time: Duration::from_secs(1), answer_bytes_max: 1 << 20 };
-        Aside::start(limits).expect("the threads start")
+        SqliteWorkers::start(limits).expect("the threads start")
     }
 
     fn policy() -> ThreadSchedulePolicy {
@@ -234,74 +234,74 @@ mod tests {
     #[test]
     fn the_copy_is_kept_at_low_priority_and_nothing_else_is() {
         let before = (getpriority_process(Some(gettid())), policy());
-        let mut aside = aside();
-        let niceness = aside.run(|_| getpriority_process(Some(gettid())));
+        let mut workers = workers();
+        let niceness = workers.run(|_| getpriority_process(Some(gettid())));
         assert_eq!(niceness, Ok(Ok(NICENESS)));
-        assert_ne!(aside.run(|_| policy()), Ok(IDLE));
+        assert_ne!(workers.run(|_| policy()), Ok(IDLE));
         assert_eq!((getpriority_process(Some(gettid())), policy()), before);
     }
 
     #[test]
     fn a_long_query_goes_on_where_nobody_else_wants_to_be() {
-        let mut aside = aside();
+        let mut workers = workers();
         let (tell, told) = sync_channel(8);
         let slow = "[[\"=\", \"length(replace(hex(printf('%9000d', id)), '20', 'abc'))\", 1]]";
         let slow = Query::read(slow).expect("it is one");
-        aside.run(|mirror| mirror.fill_for_tests(2_000)).expect("the copy is here");
-        let ask = move |mirror: &Mirror| {
+        workers.run(|replica| replica.fill_for_tests(2_000)).expect("the copy is here");
+        let ask = move |replica: &Replica| {
             tell.send(policy() == IDLE).expect("it is waited for");
-            mirror.list(&slow, None)
+            replica.list(&slow, None)
         };
-        assert_eq!(aside.query(ask, || false).map(|answer| answer.is_ok()), Ok(true));
+        assert_eq!(workers.query(ask, || false).map(|answer| answer.is_ok()), Ok(true));
         assert_eq!(told.iter().take(2).collect::<Vec<_>>(), [false, true]);
     }
 
     #[test]
     fn a_short_query_is_answered_at_the_first_try() {
-        let mut aside = aside();
+        let mut workers = workers();
         let (tell, told) = sync_channel(8);
         let all = Query::default();
-        let ask = move |mirror: &Mirror| {
+        let ask = move |replica: &Replica| {
             tell.send(()).expect("it is waited for");
-            mirror.list(&all, None)
+            replica.list(&all, None)
         };
-        assert_eq!(aside.query(ask, || false), Ok(Ok(Vec::new())));
+        assert_eq!(workers.query(ask, || false), Ok(Ok(Vec::new())));
         assert_eq!(told.iter().count(), 1);
     }
 
     #[test]
     fn a_query_that_nobody_waits_for_is_ended() {
         let limits = QueryLimits { time: Duration::from_secs(3_600), answer_bytes_max: 1 << 20 };
-        let mut aside = Aside::start(limits).expect("the threads start");
-        aside.run(|mirror| mirror.fill_for_tests(100_000)).expect("the copy is here");
+        let mut workers = SqliteWorkers::start(limits).expect("the threads start");
+        workers.run(|replica| replica.fill_for_tests(100_000)).expect("the copy is here");
         let endless = "[[\"=\", \"lower(hex(printf('%9000d', id)))\", 1]]";
         let endless = Query::read(endless).expect("it is one");
-        let answer = aside.query(move |mirror| mirror.list(&endless, None), || true);
+        let answer = workers.query(move |replica| replica.list(&endless, None), || true);
         let code = answer.map(|answer| answer.map_err(|refusal| refusal.code));
         assert_eq!(code, Ok(Err("stopping")));
-        let all = aside.query(|mirror| mirror.list(&Query::default(), Some(1)), || false);
+        let all = workers.query(|replica| replica.list(&Query::default(), Some(1)), || false);
         assert_eq!(all.map(|found| found.is_ok()), Ok(true), "the next one runs");
     }
 
     #[test]
     fn a_query_that_does_not_come_out_of_a_step_is_given_up_and_others_run_once_it_has_ended() {
-        let mut aside = aside();
-        aside.stuck = Duration::from_millis(20);
+        let mut workers = workers();
+        workers.stuck = Duration::from_millis(20);
         let (let_go, held) = sync_channel::<()>(1);
         let held = std::sync::Mutex::new(held);
-        let stuck = move |_: &Mirror| {
+        let stuck = move |_: &Replica| {
             let _ = held.lock().expect("one asks").recv();
             Ok(())
         };
-        assert_eq!(aside.query(stuck, || false), Err(Away::GivenUp));
-        assert_eq!(aside.run(|_| ()), Err(Away::Elsewhere));
-        assert_eq!(aside.query(|_| Ok(()), || false), Err(Away::Elsewhere));
+        assert_eq!(workers.query(stuck, || false), Err(Unavailable::GivenUp));
+        assert_eq!(workers.run(|_| ()), Err(Unavailable::Elsewhere));
+        assert_eq!(workers.query(|_| Ok(()), || false), Err(Unavailable::Elsewhere));
         let_go.send(()).expect("it is waited for");
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
-        while !aside.is_here() {
+        while !workers.is_here() {
             assert!(std::time::Instant::now() < deadline, "the copy has not come back");
             std::thread::yield_now();
         }
-        assert_eq!(aside.query(|_| Ok(()), || false), Ok(Ok(())));
+        assert_eq!(workers.query(|_| Ok(()), || false), Ok(Ok(())));
     }
 }

@@ -17,28 +17,28 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use crate::mailbox::Post;
+use crate::mailbox::TicketMailbox;
 
 /// How long a request waits for room in the log before it is told to come again.
 const ROOM_WAIT: Duration = Duration::from_secs(20);
 
 /// The connection of the next HTTP request that waits, far from those of the line doors. One count
-/// for the process: every door has a desk of its own, and doors share the engine.
+/// for the process: every door has a bridge of its own, and doors share the engine.
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1 << 63);
 
-/// The engine, for requests that may wait. Clones are the same desk.
+/// The engine, for requests that may wait. Clones are the same bridge.
 #[derive(Clone)]
-pub struct Desk {
+pub struct EngineBridge {
     engine: Engine,
-    post: Arc<Post>,
+    mailbox: Arc<TicketMailbox>,
 }
 
-impl Desk {
-    /// A desk at an engine. One serves all requests of a door.
-    pub fn new(engine: Engine) -> Desk {
-        let post = Arc::<Post>::default();
-        engine.attach(&(post.clone() as Arc<dyn Mailbox>));
-        Desk { engine, post }
+impl EngineBridge {
+    /// A bridge at an engine. One serves all requests of a door.
+    pub fn new(engine: Engine) -> EngineBridge {
+        let mailbox = Arc::<TicketMailbox>::default();
+        engine.attach(&(mailbox.clone() as Arc<dyn Mailbox>));
+        EngineBridge { engine, mailbox }
     }
 
     /// The engine itself, for calls that never wait.
@@ -49,7 +49,7 @@ impl Desk {
     /// Makes a call and ends its turn. While the log has no room, waits and makes it again. What is
     /// refused is refused for good: the refusal is durable when this returns.
     ///
-    /// Dropping this may drop what the call gave: for leases and tickets there is [`Desk::take`].
+    /// Dropping this may drop what the call gave: for leases and tickets there is [`EngineBridge::take`].
     pub async fn call<T>(
         &self,
         mut call: impl FnMut(&Engine) -> Result<T, Refused>,
@@ -64,7 +64,7 @@ impl Desk {
         }
     }
 
-    /// As [`Desk::call`], for calls that give something to hold on to, a lease or a ticket. Nothing
+    /// As [`EngineBridge::call`], for calls that give something to hold on to, a lease or a ticket. Nothing
     /// is awaited between the call and the return: whoever drops this has been given nothing.
     pub async fn take<T>(
         &self,
@@ -110,7 +110,7 @@ impl Desk {
         drop(ending);
     }
 
-    /// As [`Desk::call`], for calls that change something: what they did is durable when this
+    /// As [`EngineBridge::call`], for calls that change something: what they did is durable when this
     /// returns.
     pub async fn change(
         &self,
@@ -127,7 +127,7 @@ impl Desk {
         if self.engine.durable() >= gate {
             return;
         }
-        let mut moves = self.post.moves();
+        let mut moves = self.mailbox.moves();
         if self.engine.durable() < gate {
             // What was looked at may have been due, and be in the open batch.
             self.engine.end_turn();
@@ -136,7 +136,7 @@ impl Desk {
             if self.engine.failure().is_some() {
                 return pending().await;
             }
-            // The sender lives as long as the desk.
+            // The sender lives as long as the bridge.
             let _ = moves.changed().await;
         }
     }
@@ -144,26 +144,26 @@ impl Desk {
     /// Changes whenever the durable position does, from now on: for those who watch something that
     /// only events change.
     pub fn moves(&self) -> watch::Receiver<()> {
-        self.post.moves()
+        self.mailbox.moves()
     }
 
     /// Somebody new who waits. Every wait has a connection of its own, so that giving one up
     /// touches no other.
     pub fn caller(&self) -> Caller {
         let connection = NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed);
-        let mailbox = self.post.clone() as Arc<dyn Mailbox>;
+        let mailbox = self.mailbox.clone() as Arc<dyn Mailbox>;
         Caller { connection: ConnectionId(connection), mailbox }
     }
 
     /// The wait a ticket stands for. To be called right after the engine gave the ticket.
     pub fn wait(&self, caller: Caller, ticket: Ticket) -> Wait<'_> {
-        let answer = self.post.expect(ticket);
-        Wait { desk: self, caller, ticket: Some(ticket), answer }
+        let answer = self.mailbox.expect(ticket);
+        Wait { bridge: self, caller, ticket: Some(ticket), answer }
     }
 
     /// A lease that is undone unless its bytes are handed to the socket.
-    pub fn hand_out(&self, lease: LeaseRef) -> HandOut {
-        HandOut { engine: self.engine.clone(), lease: Some(lease) }
+    pub fn lease_guard(&self, lease: LeaseRef) -> LeaseGuard {
+        LeaseGuard { engine: self.engine.clone(), lease: Some(lease) }
     }
 }
 
@@ -179,7 +179,7 @@ impl Drop for EndOfTurn<'_> {
 /// A request that waits for the engine. Dropping it gives the wait up: a lease that was on its way
 /// goes back.
 pub struct Wait<'a> {
-    desk: &'a Desk,
+    bridge: &'a EngineBridge,
     caller: Caller,
     ticket: Option<Ticket>,
     answer: oneshot::Receiver<Delivery>,
@@ -201,28 +201,28 @@ impl Wait<'_> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         // First the engine: once it has let go of the wait, nothing is delivered any more.
-        self.desk.engine.connection_gone(self.caller.connection, self.ticket);
+        self.bridge.engine.connection_gone(self.caller.connection, self.ticket);
         if let Some(ticket) = self.ticket {
-            self.desk.post.forget(ticket);
+            self.bridge.mailbox.forget(ticket);
         }
-        self.desk.engine.end_turn();
+        self.bridge.engine.end_turn();
     }
 }
 
 /// A lease on its way out.
-pub struct HandOut {
+pub struct LeaseGuard {
     engine: Engine,
     lease: Option<LeaseRef>,
 }
 
-impl HandOut {
+impl LeaseGuard {
     /// The socket has it.
     pub fn done(mut self) {
         self.lease = None;
     }
 }
 
-impl Drop for HandOut {
+impl Drop for LeaseGuard {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
             self.engine.undo_lease(lease);
@@ -232,19 +232,19 @@ impl Drop for HandOut {
 }
 
 /// The body of an answer with a lease in it. If the socket never takes it, the lease is undone.
-pub struct HandedOut {
+pub struct GuardedBody {
     bytes: Option<Bytes>,
-    hand_out: Option<HandOut>,
+    lease_guard: Option<LeaseGuard>,
 }
 
-impl HandedOut {
+impl GuardedBody {
     /// An answer whose bytes hand out the lease.
-    pub fn new(bytes: Bytes, hand_out: HandOut) -> HandedOut {
-        HandedOut { bytes: Some(bytes), hand_out: Some(hand_out) }
+    pub fn new(bytes: Bytes, lease_guard: LeaseGuard) -> GuardedBody {
+        GuardedBody { bytes: Some(bytes), lease_guard: Some(lease_guard) }
     }
 }
 
-impl http_body::Body for HandedOut {
+impl http_body::Body for GuardedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -252,8 +252,8 @@ impl http_body::Body for HandedOut {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(hand_out) = self.hand_out.take() {
-            hand_out.done();
+        if let Some(lease_guard) = self.lease_guard.take() {
+            lease_guard.done();
         }
         Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
     }

@@ -100,10 +100,10 @@ pub fn state_of(image: &JobImage) -> String {
 
 /// When the job changed last.
 pub fn modified_ms(image: &JobImage) -> u64 {
-    let touched = image.options().updated_ms;
+    let updated = image.options().updated_ms;
     let times = [
         Some(image.created_ms),
-        (touched > 0).then_some(touched),
+        (updated > 0).then_some(updated),
         image.lease.as_ref().map(|lease| lease.started_ms),
         image.history.last().map(|attempt| attempt.ended_ms),
         image.finished_ms,

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep};
 ///
 /// A client that asks and never reads would else keep its connection, its buffers and whatever its
 /// answers hold for as long as it likes: its socket is alive, so keepalive does not see it.
-pub(crate) struct Stall<S> {
+pub(crate) struct WriteTimeout<S> {
     stream: S,
     time: Duration,
     /// Runs out when the peer has taken nothing for `time`; not there before the first wait.
@@ -22,9 +22,9 @@ pub(crate) struct Stall<S> {
     waits: bool,
 }
 
-impl<S> Stall<S> {
-    pub fn new(stream: S, time: Duration) -> Stall<S> {
-        Stall { stream, time, timer: None, waits: false }
+impl<S> WriteTimeout<S> {
+    pub fn new(stream: S, time: Duration) -> WriteTimeout<S> {
+        WriteTimeout { stream, time, timer: None, waits: false }
     }
 
     /// What a write came to, or the end of patience.
@@ -49,7 +49,7 @@ impl<S> Stall<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Stall<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -59,7 +59,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Stall<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Stall<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

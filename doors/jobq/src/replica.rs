@@ -8,7 +8,7 @@
 //! in an unnamed file that goes with the process. It can be lost and made anew at any time, so
 //! nothing is synced.
 //!
-//! Rows lie in the order in which jobs were last touched: the longest untouched match is the first
+//! Rows lie in the order in which jobs were last updated: the least recently updated match is the first
 //! one a scan meets, and a changed job moves to the end.
 
 use std::cell::Cell;
@@ -42,8 +42,8 @@ const ARGUMENTS_MAX: i32 = 12;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
     pub id: i64,
-    /// Smaller is longer untouched; no two jobs have the same.
-    pub touch: i64,
+    /// Smaller was updated less recently; no two jobs have the same.
+    pub update_seq: i64,
     pub revision: u32,
     /// Polls pass over it: its state is not its users' to set.
     pub fixed: bool,
@@ -85,7 +85,7 @@ pub struct QueryLimits {
 }
 
 /// The copy.
-pub struct Mirror {
+pub struct Replica {
     db: Connection,
     guard: Guard,
     budget: Budget,
@@ -95,16 +95,16 @@ pub struct Mirror {
     end: Cell<End>,
 }
 
-impl Mirror {
+impl Replica {
     /// An empty copy.
-    pub fn new(limits: QueryLimits) -> rusqlite::Result<Mirror> {
+    pub fn new(limits: QueryLimits) -> rusqlite::Result<Replica> {
         let mut db = Connection::open("")?;
         db.execute_batch(&format!(
             "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;
              PRAGMA locking_mode = EXCLUSIVE; PRAGMA trusted_schema = OFF;
              PRAGMA cache_size = -{CACHE_KIB};
              CREATE TABLE job (
-                 touch INTEGER PRIMARY KEY, id INTEGER NOT NULL, revision INTEGER NOT NULL,
+                 update_seq INTEGER PRIMARY KEY, id INTEGER NOT NULL, revision INTEGER NOT NULL,
                  fixed INTEGER NOT NULL, modified INTEGER NOT NULL, state TEXT, payload TEXT,
                  events TEXT NOT NULL, payload_too_long INTEGER NOT NULL,
                  is_cut INTEGER NOT NULL);
@@ -132,7 +132,7 @@ impl Mirror {
         budget.install(&mut db)?;
         install_functions(&db, &budget, VALUE_BYTES_MAX)?;
         let (one, end) = (Cell::new(Try::Whole), Cell::new(End::Own));
-        Ok(Mirror { db, guard, budget, limits, one, end })
+        Ok(Replica { db, guard, budget, limits, one, end })
     }
 
     /// What ends a query of this copy, for whoever waits for it.
@@ -156,23 +156,24 @@ impl Mirror {
                 delete.execute([id])?;
             }
             let mut update = change.prepare_cached(
-                "UPDATE job SET touch = ?1, revision = ?3, fixed = ?4, modified = ?5, state = ?6,
+                "UPDATE job SET update_seq = ?1, revision = ?3, fixed = ?4, modified = ?5, state = ?6,
                  events = ?7, is_cut = ?8 WHERE id = ?2",
             )?;
             let mut insert = change.prepare_cached(
-                "INSERT OR REPLACE INTO job (touch, id, revision, fixed, modified, state, events,
+                "INSERT OR REPLACE INTO job (update_seq, id, revision, fixed, modified, state, events,
                  is_cut, payload, payload_too_long)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?;
             for row in rows {
-                let Row { id, touch, revision, fixed, modified, state, .. } = row;
+                let Row { id, update_seq, revision, fixed, modified, state, .. } = row;
                 let (events, is_cut) = (&row.events, row.is_cut);
                 let (payload, too_long) = match &row.payload {
                     Some(Column::Json(payload)) => (payload.as_deref(), false),
                     Some(Column::TooLong) => (None, true),
                     None => {
-                        let values =
-                            params![touch, id, revision, fixed, modified, state, events, is_cut];
+                        let values = params![
+                            update_seq, id, revision, fixed, modified, state, events, is_cut
+                        ];
                         if update.execute(values)? == 0 {
                             unknown.push(*id);
                         }
@@ -180,7 +181,8 @@ impl Mirror {
                     }
                 };
                 insert.execute(params![
-                    touch, id, revision, fixed, modified, state, events, is_cut, payload, too_long
+                    update_seq, id, revision, fixed, modified, state, events, is_cut, payload,
+                    too_long
                 ])?;
             }
         }
@@ -189,7 +191,11 @@ impl Mirror {
     }
 
     /// Makes one try at a query. None: the try was over before there was an answer.
-    pub fn try_to<T>(&self, one: Try, ask: impl Fn(&Mirror) -> Answered<T>) -> Option<Answered<T>> {
+    pub fn try_to<T>(
+        &self,
+        one: Try,
+        ask: impl Fn(&Replica) -> Answered<T>,
+    ) -> Option<Answered<T>> {
         self.one.set(one);
         self.end.set(End::Own);
         let answer = ask(self);
@@ -201,7 +207,7 @@ impl Mirror {
     pub fn list(&self, query: &Query, limit: Option<u64>) -> Answered<Vec<Piece>> {
         let Bound { sql, values } = self.checked(query)?;
         // What is sorted by number are places, and not jobs with all there is to them.
-        let sql = format!("SELECT j.touch FROM job AS j WHERE {sql} ORDER BY j.id");
+        let sql = format!("SELECT j.update_seq FROM job AS j WHERE {sql} ORDER BY j.id");
         let limit = usize::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let mut listing = Listing::new(self.limits.answer_bytes_max);
         self.run(|db| {
@@ -209,10 +215,10 @@ impl Mirror {
             let found = found.query_map(params_from_iter(&values), |row| row.get::<_, i64>(0))?;
             let mut job = db.prepare_cached(
                 "SELECT id, payload, state, events, modified, payload_too_long OR is_cut
-                 FROM job WHERE touch = ?1",
+                 FROM job WHERE update_seq = ?1",
             )?;
-            for touch in found.take(limit) {
-                job.query_row([touch?], |row| listing.add(row))?;
+            for update_seq in found.take(limit) {
+                job.query_row([update_seq?], |row| listing.add(row))?;
                 if listing.is_too_large {
                     return Ok(());
                 }
@@ -222,11 +228,11 @@ impl Mirror {
         if listing.is_too_large { Err(too_large(listing.bytes_max)) } else { Ok(listing.pieces) }
     }
 
-    /// The first few jobs that match and whose state may be set, the longest untouched one first.
+    /// The first few jobs that match and whose state may be set, the least recently updated one first.
     pub fn candidates(&self, query: &Query, limit: usize) -> Answered<Vec<Match>> {
         let Bound { sql, values } = self.checked(query)?;
         let sql = format!(
-            "SELECT j.id, j.revision FROM job AS j WHERE ({sql}) AND NOT j.fixed ORDER BY j.touch"
+            "SELECT j.id, j.revision FROM job AS j WHERE ({sql}) AND NOT j.fixed ORDER BY j.update_seq"
         );
         let mut found = Vec::new();
         self.run(|db| {
@@ -285,7 +291,7 @@ impl Mirror {
 }
 
 #[cfg(test)]
-impl Mirror {
+impl Replica {
     /// So many jobs, for tests of how long queries take.
     pub fn fill_for_tests(&mut self, jobs: i64) {
         let rows: Vec<Row> = (1..=jobs).map(|id| tests::row(id, id, "[\"CREATED\"]")).collect();
@@ -306,7 +312,7 @@ fn refusal_of(error: Error, ran: bool) -> Refusal {
             | ErrorCode::OutOfMemory
             | ErrorCode::SystemIoFailure
             | ErrorCode::CannotOpen
-            | ErrorCode::DatabaseCorrupt => Refusal::mirror(error.to_string()),
+            | ErrorCode::DatabaseCorrupt => Refusal::replica(error.to_string()),
             ErrorCode::TooBig => Refusal::too_costly(format!(
                 "a text in the query grows over {VALUE_BYTES_MAX} bytes"
             )),
@@ -324,10 +330,10 @@ mod tests {
         QueryLimits { time: Duration::from_millis(200), answer_bytes_max: 1 << 20 }
     }
 
-    pub fn row(id: i64, touch: i64, state: &str) -> Row {
+    pub fn row(id: i64, update_seq: i64, state: &str) -> Row {
         Row {
             id,
-            touch,
+            update_seq,
             revision: 1,
             fixed: false,
             modified: 5,
@@ -338,39 +344,39 @@ mod tests {
         }
     }
 
-    fn mirror(jobs: i64) -> Mirror {
-        let mut mirror = Mirror::new(limits()).unwrap();
-        mirror.fill_for_tests(jobs);
-        mirror
+    fn replica(jobs: i64) -> Replica {
+        let mut replica = Replica::new(limits()).unwrap();
+        replica.fill_for_tests(jobs);
+        replica
     }
 
     fn query(text: &str) -> Query {
         Query::read(text).unwrap()
     }
 
-    fn found(mirror: &Mirror, text: &str) -> Vec<u64> {
-        let found = mirror.candidates(&query(text), usize::MAX).unwrap();
+    fn found(replica: &Replica, text: &str) -> Vec<u64> {
+        let found = replica.candidates(&query(text), usize::MAX).unwrap();
         found.into_iter().map(|found| found.id).collect()
     }
 
     #[test]
-    fn candidates_come_in_the_order_they_were_touched() {
-        let mut mirror = mirror(4);
-        let touched = Row { payload: None, ..row(2, 9, "[\"B\"]") };
+    fn candidates_come_in_the_order_they_were_updated() {
+        let mut replica = replica(4);
+        let updated = Row { payload: None, ..row(2, 9, "[\"B\"]") };
         let fixed = Row { fixed: true, payload: None, ..row(3, 3, "[\"READY\"]") };
         let unknown = Row { payload: None, ..row(7, 7, "[]") };
-        assert_eq!(mirror.apply(&[touched, fixed, unknown], &[4]), Ok(vec![7]));
-        assert_eq!(found(&mirror, "[[\">\",\"id\",0]]"), [1, 2]);
-        assert_eq!(found(&mirror, "[[\"=\",\"payload->>'n'\",2]]"), [2], "the payload stayed");
+        assert_eq!(replica.apply(&[updated, fixed, unknown], &[4]), Ok(vec![7]));
+        assert_eq!(found(&replica, "[[\">\",\"id\",0]]"), [1, 2]);
+        assert_eq!(found(&replica, "[[\"=\",\"payload->>'n'\",2]]"), [2], "the payload stayed");
     }
 
     #[test]
     fn a_list_is_whole_jobs_by_number_and_names_those_that_are_not_whole_here() {
-        let mut mirror = mirror(5);
+        let mut replica = replica(5);
         let cut = Row { is_cut: true, payload: None, ..row(2, 9, "[\"B\"]") };
         let long = Row { payload: Some(Column::TooLong), ..row(4, 8, "[\"C\"]") };
         let moved = Row { payload: None, ..row(1, 7, "[\"D\"]") };
-        assert_eq!(mirror.apply(&[cut, long, moved], &[]), Ok(Vec::new()));
+        assert_eq!(replica.apply(&[cut, long, moved], &[]), Ok(Vec::new()));
         let job = |id, state: &str| {
             format!(
                 "{{\"id\":{id},\"payload\":{{\"n\": {id}}},\"state\":[\"{state}\"],\"events\":[],\
@@ -382,21 +388,21 @@ mod tests {
             let rest = [Piece::Elsewhere(2), Piece::Jobs(job(3, "CREATED")), Piece::Elsewhere(4)];
             [&[first][..], &rest, last].concat()
         };
-        let all = mirror.list(&Query::default(), None).unwrap();
+        let all = replica.list(&Query::default(), None).unwrap();
         assert_eq!(all, expected(&[Piece::Jobs(job(5, "CREATED"))]));
-        assert_eq!(mirror.list(&Query::default(), Some(4)).unwrap(), expected(&[]));
+        assert_eq!(replica.list(&Query::default(), Some(4)).unwrap(), expected(&[]));
         // What has changed since is not long any more.
         let short = Row { payload: None, ..row(2, 10, "[\"B\"]") };
-        assert_eq!(mirror.apply(&[short], &[]), Ok(Vec::new()));
-        let listed = mirror.list(&query("[[\"=\",\"id\",2]]"), None).unwrap();
+        assert_eq!(replica.apply(&[short], &[]), Ok(Vec::new()));
+        let listed = replica.list(&query("[[\"=\",\"id\",2]]"), None).unwrap();
         assert_eq!(listed, [Piece::Jobs(job(2, "B"))]);
     }
 
     /// Each is refused, before or after SQLite has read it, and nothing is seen or changed.
     #[test]
     fn attacks_are_refused() {
-        let mirror = mirror(3);
-        let before = mirror.list(&Query::default(), None).unwrap();
+        let replica = replica(3);
+        let before = replica.list(&Query::default(), None).unwrap();
         for attack in [
             "(select 1)",
             "EXISTS (SELECT 1)",
@@ -439,8 +445,8 @@ mod tests {
             "group_concat(state)",
             "json_group_array(id)",
             "row_number() OVER ()",
-            "touch",
-            "j.touch",
+            "update_seq",
+            "j.update_seq",
             "rowid",
             "_rowid_",
             "oid",
@@ -448,7 +454,7 @@ mod tests {
             "revision",
             "fixed",
             "sqlite_schema.sql",
-            "main.job.touch",
+            "main.job.update_seq",
             "temp.job.id",
             "job.id",
             "raise(ABORT, 'x')",
@@ -468,13 +474,13 @@ mod tests {
             "id = ",
         ] {
             let text = serde_json::json!([["=", attack, 1]]).to_string();
-            let refused = Query::read(&text).and_then(|query| mirror.list(&query, None));
+            let refused = Query::read(&text).and_then(|query| replica.list(&query, None));
             assert!(
                 refused.as_ref().is_err_and(|refusal| refusal.status == 400),
                 "{attack}: {refused:?}"
             );
         }
-        assert_eq!(mirror.list(&Query::default(), None).unwrap(), before);
+        assert_eq!(replica.list(&Query::default(), None).unwrap(), before);
     }
 
     /// The authorizer alone, without the look that comes before it. It is not asked about
@@ -482,18 +488,18 @@ mod tests {
     /// by the word, and would show nothing else.
     #[test]
     fn the_authorizer_lets_through_one_query_over_a_jobs_columns_only() {
-        let mirror = mirror(3);
-        let prepared = |sql: &str| mirror.guard.closed(|| mirror.db.prepare(sql).map(drop));
+        let replica = replica(3);
+        let prepared = |sql: &str| replica.guard.closed(|| replica.db.prepare(sql).map(drop));
         let allowed = "SELECT 1 FROM job AS j WHERE json_extract(j.state, '$[0]') = lower('A')";
         assert_eq!(prepared(allowed), Ok(()));
         for sql in [
             "SELECT 1 FROM job AS j WHERE (SELECT 1)",
             "SELECT 1 FROM job AS j WHERE EXISTS (SELECT 1)",
             "SELECT 1 FROM job AS j WHERE (VALUES (1))",
-            "SELECT 1 FROM job AS j WHERE id IN (SELECT touch FROM job)",
+            "SELECT 1 FROM job AS j WHERE id IN (SELECT update_seq FROM job)",
             "SELECT 1 FROM job AS j WHERE id IN (SELECT rootpage FROM sqlite_schema)",
             "SELECT 1 FROM job AS j WHERE 1 IN pragma_cache_size",
-            "SELECT 1 FROM job AS j WHERE j.touch = 1",
+            "SELECT 1 FROM job AS j WHERE j.update_seq = 1",
             "SELECT 1 FROM job AS j WHERE rowid = 1",
             "SELECT 1 FROM job AS j WHERE randomblob(9) = 1",
             "SELECT 1 FROM job AS j WHERE load_extension('x')",
@@ -509,12 +515,16 @@ mod tests {
         ] {
             assert!(prepared(sql).is_err(), "{sql}");
         }
-        assert_eq!(mirror.db.prepare("SELECT touch FROM job").map(drop), Ok(()), "open again");
+        assert_eq!(
+            replica.db.prepare("SELECT update_seq FROM job").map(drop),
+            Ok(()),
+            "open again"
+        );
     }
 
     #[test]
     fn expressions_of_all_kinds_are_taken() {
-        let mirror = mirror(3);
+        let replica = replica(3);
         for (left, right) in [
             ("json_extract(payload, '$.n')", "id"),
             ("CASE WHEN id BETWEEN 1 AND 3 THEN 1 ELSE 0 END", "1"),
@@ -528,36 +538,36 @@ mod tests {
             ("date('now') IS NOT NULL", "1"),
         ] {
             let text = serde_json::json!([["=", left, right]]).to_string();
-            assert_eq!(found(&mirror, &text), [1, 2, 3], "{left}");
+            assert_eq!(found(&replica, &text), [1, 2, 3], "{left}");
         }
     }
 
     #[test]
     fn json_values_are_compared_by_what_they_mean() {
-        let mut mirror = mirror(1);
+        let mut replica = replica(1);
         let null = Row { state: None, ..row(3, 3, "") };
-        mirror.apply(&[row(2, 2, "{\"b\": 1, \"a\": [2]}"), null], &[]).unwrap();
-        assert_eq!(found(&mirror, "[[\"=\",\"state\",{\"a\":[2.0],\"b\":1}]]"), [2]);
-        assert_eq!(found(&mirror, "[[\"!=\",\"state\",{\"a\":[2],\"b\":1}]]"), [1]);
-        assert_eq!(found(&mirror, "[[\"IS NOT\",\"state\",{\"a\":[2],\"b\":1}]]"), [1, 3]);
-        assert_eq!(found(&mirror, "[[\"IS\",\"state\",null]]"), [3]);
+        replica.apply(&[row(2, 2, "{\"b\": 1, \"a\": [2]}"), null], &[]).unwrap();
+        assert_eq!(found(&replica, "[[\"=\",\"state\",{\"a\":[2.0],\"b\":1}]]"), [2]);
+        assert_eq!(found(&replica, "[[\"!=\",\"state\",{\"a\":[2],\"b\":1}]]"), [1]);
+        assert_eq!(found(&replica, "[[\"IS NOT\",\"state\",{\"a\":[2],\"b\":1}]]"), [1, 3]);
+        assert_eq!(found(&replica, "[[\"IS\",\"state\",null]]"), [3]);
     }
 
     #[test]
     fn a_query_that_takes_too_long_is_ended_and_the_next_one_runs() {
-        let mirror = mirror(20_000);
+        let replica = replica(20_000);
         let slow = "[[\"=\",\"length(replace(hex(printf('%5000d', id)), '20', 'abc'))\",1]]";
-        let refusal = mirror.list(&query(slow), None).unwrap_err();
+        let refusal = replica.list(&query(slow), None).unwrap_err();
         assert_eq!((refusal.status.as_u16(), refusal.code), (400, "query_too_costly"));
-        assert_eq!(found(&mirror, "[[\"=\",\"id\",7]]"), [7]);
+        assert_eq!(found(&replica, "[[\"=\",\"id\",7]]"), [7]);
     }
 
     #[test]
     fn an_answer_that_grows_too_large_is_refused() {
-        let mut mirror = Mirror::new(QueryLimits { answer_bytes_max: 100, ..limits() }).unwrap();
-        mirror.apply(&[row(1, 1, "[1]"), row(2, 2, &"1".repeat(80))], &[]).unwrap();
-        assert!(mirror.list(&Query::default(), Some(1)).is_ok());
-        let refusal = mirror.list(&Query::default(), None).unwrap_err();
+        let mut replica = Replica::new(QueryLimits { answer_bytes_max: 100, ..limits() }).unwrap();
+        replica.apply(&[row(1, 1, "[1]"), row(2, 2, &"1".repeat(80))], &[]).unwrap();
+        assert!(replica.list(&Query::default(), Some(1)).is_ok());
+        let refusal = replica.list(&Query::default(), None).unwrap_err();
         assert_eq!(refusal.code, "query_too_costly");
     }
 }

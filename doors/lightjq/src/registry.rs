@@ -94,7 +94,7 @@ pub struct WorkerLine {
 
 /// A worker that is gone, and the jobs it leaves behind.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Lost {
+pub(crate) struct RemovedWorker {
     pub id: WorkerId,
     pub name: String,
     pub jobs: Vec<JobId>,
@@ -106,12 +106,12 @@ pub(crate) struct Entered {
     /// Nobody pushes to it yet: the caller has to.
     pub to_serve: bool,
     /// One with the same address: whoever listens there now knows nothing of its jobs.
-    pub replaced: Option<Lost>,
+    pub replaced: Option<RemovedWorker>,
 }
 
 /// A free slot, and what may go into it.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct FreeSlot {
     pub signature: Bytes,
     pub names: Option<Vec<Bytes>>,
     pub refused: BTreeSet<Bytes>,
@@ -119,11 +119,11 @@ pub(crate) struct Wish {
 
 /// All workers.
 #[derive(Debug, Default)]
-pub(crate) struct Roll {
+pub(crate) struct Registry {
     workers: HashMap<WorkerId, Worker>,
 }
 
-impl Roll {
+impl Registry {
     /// Registers a worker, or registers it anew: then it keeps its jobs. None: there are too many.
     pub fn enter(&mut self, id: WorkerId, profile: Profile, now_ms: u64) -> Option<Entered> {
         let replaced = self.at(profile.target.as_ref()).filter(|other| *other != id);
@@ -173,10 +173,10 @@ impl Roll {
     }
 
     /// A worker is gone. Who waits for a slot of it is told.
-    pub fn remove(&mut self, id: WorkerId) -> Option<Lost> {
+    pub fn remove(&mut self, id: WorkerId) -> Option<RemovedWorker> {
         let worker = self.workers.remove(&id)?;
         let jobs = worker.held.into_keys().collect();
-        Some(Lost { id, name: worker.profile.name, jobs })
+        Some(RemovedWorker { id, name: worker.profile.name, jobs })
     }
 
     /// What tells of changes of a worker, and of free slots; both end when the worker is gone.
@@ -185,13 +185,13 @@ impl Roll {
         Some([worker.changed.subscribe(), worker.freed.subscribe()])
     }
 
-    /// Takes a slot, if one is free. It ends with [`Roll::hold`] or [`Roll::give_back`].
-    pub fn reserve(&mut self, id: WorkerId) -> Option<Wish> {
+    /// Takes a slot, if one is free. It ends with [`Registry::hold`] or [`Registry::give_back`].
+    pub fn reserve(&mut self, id: WorkerId) -> Option<FreeSlot> {
         let worker = self.workers.get_mut(&id).filter(|worker| !worker.is_full())?;
         worker.asking += 1;
         let names = worker.profile.names.clone();
         let signature = id.signature(&worker.profile.name);
-        Some(Wish { signature, names, refused: worker.refused.clone() })
+        Some(FreeSlot { signature, names, refused: worker.refused.clone() })
     }
 
     /// Nothing came for a slot.
@@ -299,5 +299,5 @@ impl Roll {
 }
 
 #[cfg(test)]
-#[path = "roll_tests.rs"]
+#[path = "registry_tests.rs"]
 mod tests;

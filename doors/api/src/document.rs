@@ -1,0 +1,151 @@
+//! The OpenAPI document: what types describe, and what they cannot say.
+
+use serde_json::{Value, json};
+use spindle_http::document::Supplement;
+use utoipa::openapi::OpenApi;
+
+use crate::links::link;
+use crate::together;
+use crate::view::{DOORS, door_word};
+
+/// A job by its number, its Gearman handle or its UUID.
+const JOB: &str = "^([1-9][0-9]{0,14}|H:[A-Za-z0-9._-]{1,64}:[1-9][0-9]{0,14}|\
+                   [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$";
+/// Twenty bytes in base64 without padding: the last letter has two bits left over.
+const TOKEN: &str = "^[A-Za-z0-9_-]{26}[AEIMQUYcgkosw048]$";
+/// Standard base64 with padding; what is left over in the last letter is zero.
+const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|\
+                                 [A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
+/// The same of 1 to 512 bytes: the name of a queue.
+const NAME_BASE64: &str = "^([A-Za-z0-9+/]{4}){0,170}([A-Za-z0-9+/]{4}|\
+                           [A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)$";
+/// An empty one is none.
+const FEED: &str = "^([0-9]{1,15}\\.[0-9]{1,9})?$";
+const TAG: &str = "^(\\*|(W/)?\"[!#-~]*\")$";
+const KEY: &str = "^[!-~]([ -~]{0,253}[!-~])?$";
+const STATUSES: &str = "^(scheduled|ready|leased|parked|done|dead)\
+                        (,(scheduled|ready|leased|parked|done|dead))*$";
+
+/// The document as JSON.
+pub(crate) fn document(description: &OpenApi) -> Value {
+    let mut document =
+        serde_json::to_value(description).expect("the document is made of texts and maps");
+    let supplement = Supplement {
+        bodies: &["application/json"],
+        problems: &["application/problem+json"],
+        formats: formats().into(),
+        schemas: together::of_schemas(),
+    };
+    supplement.complete(&mut document);
+    link(&mut document);
+    document
+}
+
+/// What fields and parameters say by one word.
+fn formats() -> [(&'static str, Value); 11] {
+    let time = json!({ "type": "string", "format": "date-time" });
+    [
+        ("job", json!({ "pattern": JOB })),
+        ("lease-token", json!({ "pattern": TOKEN })),
+        ("base64", json!({ "contentEncoding": "base64", "pattern": BASE64 })),
+        ("queue-base64", json!({ "pattern": NAME_BASE64 })),
+        ("statuses", json!({ "pattern": STATUSES })),
+        ("door", json!({ "enum": DOORS.map(door_word) })),
+        ("time-or-now", json!({ "anyOf": [time, { "const": "now" }] })),
+        ("feed-id", json!({ "format": "feed-id", "pattern": FEED, "examples": ["16.0"] })),
+        ("idempotency-key", json!({ "pattern": KEY, "examples": ["order-4711"] })),
+        ("entity-tag", json!({ "format": "entity-tag", "pattern": TAG, "examples": ["\"7\""] })),
+        ("star", json!({ "enum": ["*"] })),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
+    use utoipa::PartialSchema;
+
+    use super::*;
+    use crate::api::described;
+    use crate::backoff::{Backoff, FACTOR_MAX};
+    use crate::filter::{JobFilter, TEXT_CHARS_MAX};
+    use crate::keys::KEY_BYTES_MAX;
+    use crate::routes::bulk::BulkBody;
+    use crate::routes::jobs::EditBody;
+    use crate::routes::leases::{self, ExtendBody, FailBody, LeaseBody};
+    use crate::routes::submit::{BATCH_MAX, BatchBody};
+    use crate::routes::{constraints, list, queues};
+    use crate::submit::{NewJobBody, TAG_CHARS_MAX, TAGS_MAX, Unique};
+
+    /// Holds a bound in a type's schema, at a place below its properties, against a constant.
+    #[track_caller]
+    fn is_checked<T: PartialSchema>(place: &str, checked: impl Into<Value>) {
+        let schema = serde_json::to_value(T::schema()).unwrap();
+        let said = schema.pointer(&format!("/properties/{place}"));
+        assert_eq!(said, Some(&checked.into()), "{place}");
+    }
+
+    #[test]
+    fn the_bounds_of_bodies_are_those_that_are_checked() {
+        is_checked::<NewJobBody>("queue/maxLength", QUEUE_NAME_BYTES_MAX);
+        is_checked::<EditBody>("queue/maxLength", QUEUE_NAME_BYTES_MAX);
+        is_checked::<BulkBody>("queue/maxLength", QUEUE_NAME_BYTES_MAX);
+        is_checked::<JobFilter>("queue/maxLength", QUEUE_NAME_BYTES_MAX);
+        is_checked::<LeaseBody>("queues/items/maxLength", QUEUE_NAME_BYTES_MAX);
+        is_checked::<NewJobBody>("tags/maxItems", TAGS_MAX);
+        is_checked::<NewJobBody>("tags/items/maxLength", TAG_CHARS_MAX);
+        is_checked::<NewJobBody>("ttr_ms/maximum", u32::MAX - 1);
+        is_checked::<Unique>("key/maxLength", KEY_BYTES_MAX);
+        is_checked::<JobFilter>("unique_key/maxLength", KEY_BYTES_MAX);
+        is_checked::<JobFilter>("idempotency_key/maxLength", KEY_BYTES_MAX);
+        is_checked::<JobFilter>("text/maxLength", TEXT_CHARS_MAX);
+        is_checked::<BatchBody>("jobs/maxItems", BATCH_MAX);
+        is_checked::<LeaseBody>("queues/maxItems", leases::QUEUES_MAX);
+        is_checked::<LeaseBody>("queues_base64/maxItems", leases::QUEUES_MAX);
+        is_checked::<LeaseBody>("wait_s/maximum", leases::WAIT_S_MAX);
+        is_checked::<LeaseBody>("worker/maxLength", leases::WORKER_CHARS_MAX);
+        is_checked::<ExtendBody>("ttr_ms/maximum", leases::EXTEND_MS_MAX);
+        is_checked::<FailBody>("message/maxLength", leases::MESSAGE_CHARS_MAX);
+        is_checked::<FailBody>("error/maxLength", leases::MESSAGE_CHARS_MAX);
+        is_checked::<FailBody>("code/maxLength", leases::CODE_CHARS_MAX);
+        is_checked::<Backoff>("factor/maximum", FACTOR_MAX);
+    }
+
+    /// A parameter's schema in the document.
+    fn parameter(path: &str, name: &str) -> Value {
+        let mut document = document(&described().split_for_parts().1);
+        let parameters = document["paths"][path]["get"]["parameters"].as_array_mut().unwrap();
+        parameters.iter_mut().find(|it| it["name"] == name).unwrap()["schema"].take()
+    }
+
+    #[test]
+    fn a_document_tells_what_a_name_is_and_how_far_numbers_go() {
+        let whole = |maximum: usize| json!({ "type": "integer", "minimum": 1, "maximum": maximum });
+        assert_eq!(parameter("/api/v1/jobs", "limit"), whole(list::LIMIT_MAX));
+        assert_eq!(parameter("/api/v1/queues", "limit"), whole(queues::LIMIT_MAX));
+        assert_eq!(parameter("/api/v1/constraints", "limit"), whole(constraints::LIMIT_MAX));
+        let buckets = "/api/v1/constraints/{name}/buckets";
+        assert_eq!(parameter(buckets, "limit"), whole(constraints::LIMIT_MAX));
+        let preview = parameter("/api/v1/jobs", "payload_preview");
+        assert_eq!(preview["maximum"], list::PREVIEW_BYTES_MAX);
+        let wait_s = parameter("/api/v1/jobs/{id}/wait", "wait_s");
+        assert_eq!(wait_s["maximum"], leases::WAIT_S_MAX);
+        let name = parameter("/api/v1/queues/{name}", "name");
+        assert_eq!(name["maxLength"], QUEUE_NAME_BYTES_MAX);
+        assert_eq!(parameter("/api/v1/jobs", "door")["enum"][0], "api");
+        assert_eq!(parameter("/api/v1/jobs/{id}", "id")["pattern"], JOB);
+    }
+
+    #[test]
+    fn every_schema_that_is_added_to_is_in_the_document() {
+        let document = document(&described().split_for_parts().1);
+        for (place, _) in together::of_schemas() {
+            let schema = document.pointer(&format!("/components/schemas/{place}"));
+            assert!(schema.is_some(), "{place}");
+        }
+        let text = document.to_string();
+        for (format, keywords) in formats() {
+            let left = text.contains(&format!("\"format\":\"{format}\""));
+            assert_eq!(left, keywords["format"] == format, "{format}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What handlers take out of the heads of requests, with problems instead of bare errors.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName};
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use spindle_core::{JobId, address};
+use spindle_http::{Answered, Code, Problem, no_job, text_of};
+use utoipa::IntoParams;
+
+use crate::door::LightJq;
+use crate::take::no_worker;
+use crate::worker_id::WorkerId;
+
+/// How a worker says who it is.
+pub(crate) const WORKER_ID: HeaderName = HeaderName::from_static("worker-id");
+
+/// What the engine takes as a name.
+const NAME_BYTES_MAX: usize = 255;
+
+/// The longest wait: proxies and clients give up sooner.
+const WAIT_S_MAX: f64 = 300.0;
+/// The wait of who does not say.
+const WAIT_S: f64 = 5.0;
+
+#[derive(Deserialize)]
+struct Asked {
+    timeout: Option<f64>,
+}
+
+/// How long a request is willing to wait.
+#[derive(IntoParams)]
+#[into_params(names("timeout"), parameter_in = Query)]
+pub(crate) struct PollTimeout(
+    /// How long to wait, in seconds, at most 300; 5 if not said
+    #[param(value_type = Option<f64>, minimum = 0, maximum = 300)]
+    pub Duration,
+);
+
+impl FromRequestParts<LightJq> for PollTimeout {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
+        let Query(asked) = Query::<Asked>::try_from_uri(&parts.uri)
+            .map_err(|error| Problem::new(Code::BadField, error.body_text()))?;
+        let wait_s = asked.timeout.unwrap_or(WAIT_S);
+        if !(0.0..=WAIT_S_MAX).contains(&wait_s) {
+            let detail = "`timeout` must be a number of seconds from 0 to 300";
+            return Err(Problem::new(Code::OutOfRange, detail));
+        }
+        Ok(PollTimeout(Duration::from_secs_f64(wait_s)))
+    }
+}
+
+/// The job a path names.
+#[derive(IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+pub(crate) struct JobPath(
+    /// The job_id
+    #[param(value_type = String, pattern = "^[1-9][0-9]{0,15}$")]
+    pub JobId,
+);
+
+impl FromRequestParts<LightJq> for JobPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
+        let rest = parts.uri.path().strip_prefix("/job/").unwrap_or_default();
+        let segment = percent_decode_str(rest.split('/').next().unwrap_or_default());
+        let digits: Vec<u8> = segment.collect();
+        address::from_decimal(&digits).map(JobPath).ok_or_else(no_job)
+    }
+}
+
+/// The constraint a path names.
+#[derive(IntoParams)]
+#[into_params(names("name"), parameter_in = Path)]
+pub(crate) struct NamePath(
+    /// What people call it, 1 to 255 bytes
+    #[param(min_length = 1, max_length = 255)]
+    pub String,
+);
+
+impl FromRequestParts<LightJq> for NamePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
+        let segment = parts.uri.path().strip_prefix("/constraint/").unwrap_or_default();
+        let name = percent_decode_str(segment).decode_utf8().ok();
+        let name = name.filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()));
+        name.map(|name| NamePath(name.into_owned())).ok_or_else(|| {
+            let detail = "a constraint's name is UTF-8 of 1 to 255 bytes";
+            Problem::new(Code::OutOfRange, detail)
+        })
+    }
+}
+
+/// The worker a request says it comes from.
+#[derive(IntoParams)]
+#[into_params(names("worker-id"), parameter_in = Header)]
+pub(crate) struct Caller(
+    /// Which worker asks
+    #[param(value_type = String, format = "uuid")]
+    pub WorkerId,
+);
+
+impl FromRequestParts<LightJq> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
+        let missing = || Problem::new(Code::BadRequest, "the request needs a worker-id header");
+        worker_id(&parts.headers)?.map(Caller).ok_or_else(missing)
+    }
+}
+
+/// What a request says in `worker-id`. Nobody has an id that is none of ours.
+pub(crate) fn worker_id(headers: &HeaderMap) -> Answered<Option<WorkerId>> {
+    if !headers.contains_key(WORKER_ID) {
+        return Ok(None);
+    }
+    let id = text_of(headers, &WORKER_ID).and_then(WorkerId::parse);
+    id.map(Some).ok_or_else(no_worker)
+}
+
+/// Whether a request asks on behalf of who runs it. A web page of somebody else can make a browser
+/// ask, though it never sees the answer: then nobody has read a result.
+pub(crate) struct Reads(pub bool);
+
+/// What browsers say about where a request comes from.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+impl FromRequestParts<LightJq> for Reads {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Result<Self, Infallible> {
+        let mut sites = parts.headers.get_all(SEC_FETCH_SITE).iter();
+        Ok(Reads(sites.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none"))))
+    }
+}
