@@ -157,6 +157,19 @@ fn there_is_room_up_to_the_limit_and_none_a_byte_beyond_it() {
 }
 
 #[test]
+fn who_lets_others_go_first_is_answered_at_once_room_or_not() {
+    for limit in [usize::MAX, 0] {
+        let bench = one_undurable(limit, 1000);
+        assert_eq!(bench.engine.has_room(), limit > 0);
+        let ticket = bench.engine.waits().after_others(&bench.caller(7));
+        let answers = bench.answers();
+        assert!(matches!(&answers[..], [(t, Answer::Room)] if *t == ticket), "{answers:?}");
+        bench.commit();
+        assert!(bench.answers().is_empty(), "once is enough");
+    }
+}
+
+#[test]
 fn the_end_of_every_turn_wakes_the_log_thread() {
     let bench = Bench::new();
     bench.engine.spawn(|failure| panic!("{failure}")).expect("threads");

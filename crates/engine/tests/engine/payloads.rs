@@ -1,7 +1,7 @@
 //! Bytes of payloads and results: in memory, in the log, in chunks, damaged.
 
-use spindle_core::{Event, JobId, Status};
-use spindle_engine::{FetchError, Options, Refused};
+use spindle_core::{Event, JobId, JobImage, Status};
+use spindle_engine::{FetchError, Gate, Options, Refused};
 use spindle_log::disk::SimDisk;
 
 use crate::harness::{
@@ -181,6 +181,29 @@ fn churn(bench: &Bench, jobs: u64) {
         bench.delete(id);
     }
     bench.commit();
+}
+
+#[test]
+fn a_result_is_found_wherever_it_is_now_and_an_answer_of_it_waits_for_that() {
+    let disk = SimDisk::new(6);
+    let bench = Bench::on_disk(&disk);
+    let (id, bare) = (bench.add("q", b"x"), bench.add("q", b"x"));
+    bench.finish(id, true, &noise(1, 3000)).expect("unfinished");
+    bench.finish(bare, true, b"").expect("unfinished");
+    bench.commit();
+    let result = |image: &JobImage| bench.engine.jobs().result(image);
+    let (before, without) = (bench.image(id), bench.image(bare));
+    assert_eq!(result(&before).expect("readable").both(), (noise(1, 3000).into(), Gate::OPEN));
+    assert_eq!(result(&without).expect("there is nothing to read").value(), "");
+    churn(&bench, 300);
+    bench.compaction();
+    let place = before.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref());
+    let moved = bench.engine.jobs().bytes(place.expect("it has a result"));
+    assert!(matches!(moved, Err(FetchError::Moved)), "{moved:?}");
+    let (bytes, gate) = result(&before).expect("it lies elsewhere").both();
+    assert!(bytes == noise(1, 3000) && gate > Gate::OPEN && bench.is_durable(gate));
+    bench.delete(id);
+    assert!(matches!(result(&before), Err(FetchError::Moved)), "it is gone");
 }
 
 #[test]
