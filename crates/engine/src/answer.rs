@@ -28,6 +28,10 @@ pub enum Refused {
     /// The core says no.
     #[error("{0}")]
     Rejected(#[from] Rejection),
+    /// Nobody could wait any longer for room in the log. No call says so by itself: who makes one
+    /// waits for room first.
+    #[error("too much is waiting for the disk")]
+    Busy,
     /// The disk is full: what frees space goes on, new jobs do not.
     #[error("disk full")]
     DiskFull,

@@ -10,8 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use spindle_core::JobId;
+use spindle_core::command::Lease;
 use spindle_engine::{
-    Answer, Caller, ConnectionId, Delivery, Engine, Gate, LeaseRef, Mailbox, Refused, Ticket,
+    Answer, Caller, ConnectionId, Delivery, Engine, Gated, LeaseRef, LeaseReply, LeasedJob,
+    Mailbox, Refused, Ticket,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
@@ -46,93 +49,122 @@ impl EngineBridge {
         &self.engine
     }
 
-    /// Makes a call and ends its turn. While the log has no room, waits and makes it again. What is
-    /// refused is refused for good: the refusal is durable when this returns.
+    /// Waits while the log has no room, makes a call and ends its turn.
     ///
-    /// Dropping this may drop what the call gave: for leases and tickets there is [`EngineBridge::take`].
+    /// Dropping this may drop what the call gave: for leases and tickets there is
+    /// [`EngineBridge::take`].
     pub async fn call<T>(
         &self,
-        mut call: impl FnMut(&Engine) -> Result<T, Refused>,
-    ) -> Result<T, Refused> {
-        let deadline = Instant::now() + ROOM_WAIT;
-        loop {
-            let called = call(&self.engine);
-            self.end_turn().await;
-            if let Some(told) = self.tried(called, deadline).await {
-                return told;
-            }
+        call: impl FnOnce(&Engine) -> Gated<Result<T, Refused>>,
+    ) -> Gated<Result<T, Refused>> {
+        if let Err(busy) = self.room().await {
+            return Gated::open(Err(busy));
         }
+        let turn = self.engine.turn();
+        let called = call(&self.engine);
+        // First all other requests that are here already make their calls, so that what they decide
+        // goes to the log together, in one hand-over and one sync.
+        yield_now().await;
+        drop(turn);
+        called
     }
 
-    /// As [`EngineBridge::call`], for calls that give something to hold on to, a lease or a ticket. Nothing
-    /// is awaited between the call and the return: whoever drops this has been given nothing.
+    /// As [`EngineBridge::call`], for calls that give something to hold on to, a lease or a ticket.
+    /// Nothing is awaited between the call and the return: whoever drops this has been given
+    /// nothing.
     pub async fn take<T>(
         &self,
-        mut call: impl FnMut(&Engine) -> Result<T, Refused>,
+        call: impl FnOnce(&Engine) -> Gated<Result<T, Refused>>,
+    ) -> Gated<Result<T, Refused>> {
+        match self.room().await {
+            Ok(()) => {
+                let _turn = self.engine.turn();
+                call(&self.engine)
+            }
+            Err(busy) => Gated::open(Err(busy)),
+        }
+    }
+
+    /// One try to lease a job, which waits for one up to `wait_ms`. The job comes with what takes it
+    /// back if it never reaches the worker. Dropping the try gives up the wait, and a lease that is
+    /// on its way.
+    pub async fn lease(
+        &self,
+        request: Lease,
+        wait_ms: u64,
+    ) -> Gated<Result<Option<(LeasedJob, LeaseGuard)>, Refused>> {
+        let caller = self.caller();
+        let reply = self.take(|engine| engine.leases().take(&caller, request, wait_ms)).await;
+        let mut answer = Gated::open(());
+        let job = match answer.absorb(reply) {
+            Ok(LeaseReply::Leased(job)) => Some(job),
+            Ok(LeaseReply::Nothing) => None,
+            Ok(LeaseReply::Waiting(ticket)) => {
+                match answer.absorb(self.wait(caller, ticket).answered().await) {
+                    Answer::Leased(job) => Some(job),
+                    _ => None,
+                }
+            }
+            Err(refused) => return answer.map(|()| Err(refused)),
+        };
+        let guarded = job.map(|job| {
+            let lease = LeaseRef { job: job.id, attempt: job.attempt };
+            (*job, self.lease_guard(lease))
+        });
+        answer.map(|()| Ok(guarded))
+    }
+
+    /// Waits up to `wait_ms` for a job's end. None: it has ended already, or is not there; look it
+    /// up.
+    pub async fn result(&self, job: JobId, wait_ms: u64) -> Result<Option<Answer>, Refused> {
+        let caller = self.caller();
+        let ticket = {
+            let _turn = self.engine.turn();
+            self.engine.waits().for_result(&caller, job, wait_ms, false)?
+        };
+        let Some(ticket) = ticket else { return Ok(None) };
+        let answer = self.wait(caller, ticket).answered().await;
+        Ok(Some(self.durable(answer).await))
+    }
+
+    /// As [`EngineBridge::call`], for calls that change something: what they did, or why they were
+    /// refused, is durable when this returns.
+    pub async fn change<T>(
+        &self,
+        call: impl FnOnce(&Engine) -> Gated<Result<T, Refused>>,
     ) -> Result<T, Refused> {
+        let called = self.call(call).await;
+        self.durable(called).await
+    }
+
+    /// Waits for room in the log.
+    pub async fn room(&self) -> Result<(), Refused> {
         let deadline = Instant::now() + ROOM_WAIT;
-        loop {
-            let called = call(&self.engine);
-            self.engine.end_turn();
-            if let Some(told) = self.tried(called, deadline).await {
-                return told;
+        let caller = self.caller();
+        while let Some(ticket) = self.engine.wait_for_room(&caller) {
+            let wait = self.wait(caller.clone(), ticket);
+            if timeout_at(deadline, wait.answered()).await.is_err() {
+                return Err(Refused::Busy);
             }
         }
-    }
-
-    /// What came of a call. None: there was no room, and now there is.
-    async fn tried<T>(
-        &self,
-        called: Result<T, Refused>,
-        deadline: Instant,
-    ) -> Option<Result<T, Refused>> {
-        match called {
-            Err(Refused::Busy) => {
-                let caller = self.caller();
-                let ticket = self.engine.wait_for_room(&caller);
-                let wait = self.wait(caller, ticket);
-                let in_time = timeout_at(deadline, wait.answered()).await.is_ok();
-                (!in_time).then_some(Err(Refused::Busy))
-            }
-            Err(Refused::Rejected(rejection, gate)) => {
-                self.durable(gate).await;
-                Some(Err(Refused::Rejected(rejection, gate)))
-            }
-            other => Some(other),
-        }
-    }
-
-    /// Ends a turn after a call: first all other requests that are here already make theirs, so
-    /// that what they decide goes to the log together, in one hand-over and one sync.
-    async fn end_turn(&self) {
-        let ending = EndOfTurn(&self.engine);
-        yield_now().await;
-        drop(ending);
-    }
-
-    /// As [`EngineBridge::call`], for calls that change something: what they did is durable when this
-    /// returns.
-    pub async fn change(
-        &self,
-        call: impl FnMut(&Engine) -> Result<Gate, Refused>,
-    ) -> Result<(), Refused> {
-        let gate = self.call(call).await?;
-        self.durable(gate).await;
         Ok(())
     }
 
-    /// Waits until all records below a gate are durable. If the log fails that never comes: the
+    /// The value, once the log is durable up to its gate. If the log fails that never comes: the
     /// connection is closed unanswered, and the process ends.
-    pub async fn durable(&self, gate: Gate) {
-        if self.engine.durable() >= gate {
-            return;
-        }
+    pub async fn durable<T>(&self, mut gated: Gated<T>) -> T {
         let mut moves = self.mailbox.moves();
-        if self.engine.durable() < gate {
-            // What was looked at may have been due, and be in the open batch.
-            self.engine.end_turn();
-        }
-        while self.engine.durable() < gate {
+        let mut is_new = true;
+        loop {
+            gated = match gated.release(self.engine.durable()) {
+                Ok(value) => return value,
+                Err(gated) => gated,
+            };
+            if std::mem::take(&mut is_new) {
+                // What was looked at may have been due, and be in the open batch.
+                drop(self.engine.turn());
+                continue;
+            }
             if self.engine.failure().is_some() {
                 return pending().await;
             }
@@ -167,15 +199,6 @@ impl EngineBridge {
     }
 }
 
-/// Ends a turn when it is dropped: also when nobody waits for the answer any more.
-struct EndOfTurn<'a>(&'a Engine);
-
-impl Drop for EndOfTurn<'_> {
-    fn drop(&mut self) {
-        self.0.end_turn();
-    }
-}
-
 /// A request that waits for the engine. Dropping it gives the wait up: a lease that was on its way
 /// goes back.
 pub struct Wait<'a> {
@@ -186,14 +209,14 @@ pub struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// The answer, and what must be durable before it may be told.
-    pub async fn answered(mut self) -> (Answer, Gate) {
+    /// The answer.
+    pub async fn answered(mut self) -> Gated<Answer> {
         let answered = (&mut self.answer).await;
         self.ticket = None;
         match answered {
-            Ok(delivery) => (delivery.answer, delivery.gate),
+            Ok(delivery) => delivery.answer,
             // The mailbox keeps its end until it has delivered.
-            Err(_) => (Answer::TimedOut, Gate::OPEN),
+            Err(_) => Gated::open(Answer::TimedOut),
         }
     }
 }
@@ -201,11 +224,11 @@ impl Wait<'_> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         // First the engine: once it has let go of the wait, nothing is delivered any more.
-        self.bridge.engine.connection_gone(self.caller.connection, self.ticket);
+        self.bridge.engine.waits().connection_gone(self.caller.connection, self.ticket);
         if let Some(ticket) = self.ticket {
             self.bridge.mailbox.forget(ticket);
         }
-        self.bridge.engine.end_turn();
+        drop(self.bridge.engine.turn());
     }
 }
 
@@ -225,8 +248,8 @@ impl LeaseGuard {
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
-            self.engine.undo_lease(lease);
-            self.engine.end_turn();
+            self.engine.leases().undo(lease);
+            drop(self.engine.turn());
         }
     }
 }

@@ -67,13 +67,13 @@ impl Mailbox for TicketMailbox {
 
 #[cfg(test)]
 mod tests {
-    use spindle_engine::{Answer, ConnectionId, Gate};
+    use spindle_engine::{Answer, ConnectionId, Gated};
 
     use super::*;
 
     fn delivery(ticket: Ticket) -> Delivery {
-        let (connection, gate) = (ConnectionId(1), Gate::OPEN);
-        Delivery { connection, ticket, answer: Answer::Room, gate }
+        let connection = ConnectionId(1);
+        Delivery { connection, ticket, answer: Gated::open(Answer::Room) }
     }
 
     #[test]

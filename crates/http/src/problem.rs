@@ -189,7 +189,7 @@ impl From<Refused> for Problem {
     fn from(refused: Refused) -> Problem {
         let detail = refused.to_string();
         match refused {
-            Refused::Rejected(rejection, _) => rejection.into(),
+            Refused::Rejected(rejection) => rejection.into(),
             Refused::Busy => Problem::new(Code::Busy, detail),
             Refused::DiskFull => Problem::new(
                 Code::DiskFull,

@@ -217,7 +217,7 @@ impl Follower {
     /// Tells of all dead jobs up to the end of the feed.
     fn tell_dead(&mut self) -> Result<(), Ended> {
         loop {
-            let page = match self.engine.feed(Some(self.from), PAGE) {
+            let page = match self.engine.feed().page(Some(self.from), PAGE) {
                 Ok(page) => page,
                 Err(FeedError::Gap { first }) => {
                     self.from = FeedId { position: first, index: 0 };

@@ -75,7 +75,7 @@ fn see(engine: &Engine, hook: &Hook, now_ms: u64) -> BTreeMap<Vec<u8>, Seen> {
     let mut after: Option<Vec<u8>> = None;
     loop {
         let from = after.clone().unwrap_or_default();
-        let (step, last) = engine.look(|state| {
+        let (step, last) = engine.inspect(|state| {
             let mut step = Vec::new();
             let mut last = None;
             let listed = state.queues_from(&from, after.is_some()).take(STEP_QUEUES);
@@ -95,7 +95,7 @@ fn see(engine: &Engine, hook: &Hook, now_ms: u64) -> BTreeMap<Vec<u8>, Seen> {
             (step, last)
         });
         for (name, mut seen) in step {
-            seen.is_attended |= engine.waiting_leases(&name) > 0 || engine.has_sleepers(&name);
+            seen.is_attended |= engine.observe().waiting_leases(&name) > 0 || engine.observe().has_sleepers(&name);
             all.insert(name, seen);
         }
         match last {

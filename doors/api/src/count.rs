@@ -47,13 +47,13 @@ impl Filter {
             meant.map(|status| queue.counts[status as usize]).sum()
         };
         if let Some(name) = &self.scan.queue {
-            let (listing, _) = api.engine().queue(name);
+            let (listing, _) = api.engine().queues().get(name);
             return Total { jobs: listing.as_ref().map_or(0, of), is_all: true };
         }
         let (mut jobs, mut after) = (0, None);
         for _ in 0..STEPS_MAX {
             let from: bytes::Bytes = after.clone().unwrap_or_default();
-            let (step, last, count) = api.engine().look(|state| {
+            let (step, last, count) = api.engine().inspect(|state| {
                 let (mut count, mut looked_at, mut last) = (0, 0, None);
                 for queue in state.queues_from(&from, after.is_some()).take(STEP_QUEUES) {
                     (count, looked_at) = (count + of(&queue), looked_at + 1);

@@ -113,7 +113,7 @@ pub(crate) async fn lease_ended(api: &Api, claim: Claim, refused: Refused) -> Pr
     if !is_over {
         return refused.into();
     }
-    let (image, gate) = match api.engine().job(JobRef::Id(id)) {
+    let (image, gate) = match api.engine().jobs().get(JobRef::Id(id)) {
         Ok(read) => read,
         Err(error) => return error.into(),
     };

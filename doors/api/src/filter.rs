@@ -100,13 +100,13 @@ impl JobFilter {
         let door = self.door.as_deref().map(read_door).transpose()?;
         let text = self.text.as_deref().map(read_text).transpose()?;
         let tag = self.tag.clone().map(Bytes::from);
-        let end = api.engine().end_of_ids();
+        let end = api.engine().jobs().end_of_ids();
         let (mut from, mut until) = (JobId(0), end);
         if let Some(time) = &self.created_from {
-            from = api.engine().first_created(instant::read("created_from", time)?)?;
+            from = api.engine().jobs().first_created(instant::read("created_from", time)?)?;
         }
         if let Some(time) = &self.created_before {
-            until = api.engine().first_created(instant::read("created_before", time)?)?.min(until);
+            until = api.engine().jobs().first_created(instant::read("created_before", time)?)?.min(until);
         }
         if coded.is_some() && queue.is_some() && coded != queue {
             // No job is in two queues.
@@ -114,7 +114,7 @@ impl JobFilter {
         }
         let queue = queue.or(coded);
         for key in self.keys(queue.as_deref())? {
-            let found = api.engine().look(|state| state.job_by_key(&key).map(|job| job.id()));
+            let found = api.engine().inspect(|state| state.job_by_key(&key).map(|job| job.id()));
             let id = found.unwrap_or(JobId(0));
             from = from.max(id);
             until = until.min(JobId(id.0 + 1));
@@ -289,8 +289,8 @@ impl Walk {
         // What is looked for among them makes fewer of many.
         let wanted = if self.filter.is_by_index() { limit } else { usize::MAX };
         let page = match self.order {
-            Order::Asc => engine.scan(at, &self.filter.scan, wanted),
-            Order::Desc => engine.scan_back(at, &self.filter.scan, wanted),
+            Order::Asc => engine.jobs().scan(at, &self.filter.scan, wanted),
+            Order::Desc => engine.jobs().scan_back(at, &self.filter.scan, wanted),
         };
         self.gate = self.gate.max(page.gate);
         self.go_on(page.next);
@@ -350,7 +350,7 @@ impl Walk {
                     with.push(image);
                 }
             }
-            engine.end_turn();
+            drop(engine.turn());
             (with, reads, before - bytes_left, cut)
         });
         let (with, reads, bytes, cut) = task.await.map_err(|_| {
@@ -370,12 +370,12 @@ impl Walk {
 /// A payload that is damaged, or went meanwhile, has no text.
 fn has_text(engine: &Engine, image: &JobImage, text: &Finder<'_>) -> bool {
     let payload =
-        image.payload.as_ref().and_then(|place| engine.payload(JobId(image.id), place).ok());
+        image.payload.as_ref().and_then(|place| engine.jobs().payload(JobId(image.id), place).ok());
     payload.is_some_and(|bytes| text.find(&bytes).is_some())
 }
 
 fn finished(engine: &Engine, id: JobId) -> Answered<Option<JobImage>> {
-    match engine.job(JobRef::Id(id)) {
+    match engine.jobs().get(JobRef::Id(id)) {
         Ok((image, _)) => Ok(image),
         Err(FetchError::Moved) => Ok(None),
         Err(error) => Err(error.into()),

@@ -56,7 +56,7 @@ pub(crate) async fn open_metrics(engine: &Engine, connections: &[(&'static str, 
 }
 
 fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str, usize)]) {
-    let stats = engine.stats();
+    let stats = engine.observe().stats();
     for (name, help, value) in [
         ("jobs_submitted", "Jobs submitted", stats.submitted),
         ("leases", "Leases given", stats.leased),
@@ -84,7 +84,7 @@ fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str
     }
     let help = "Finished jobs dropped for a cap, since the start, by the cap";
     registry.register("finished_dropped", help, dropped);
-    let now = engine.gauges();
+    let now = engine.observe().gauges();
     for (name, help, value) in [
         ("log_first_position", "The oldest record kept", now.log_first),
         ("log_durable_position", "All records below this are durable", now.durable.0),
@@ -117,7 +117,7 @@ fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str
 
 /// How long things take.
 fn times(registry: &mut Registry, engine: &Engine) {
-    let MeterReadings { commit_us, commit_bytes, lag_ms } = engine.meters();
+    let MeterReadings { commit_us, commit_bytes, lag_ms } = engine.observe().meters();
     let help = "From taking a batch of events to its being durable";
     registry.register_with_unit("commit", help, Unit::Seconds, Bars::new(&commit_us, 1e6));
     let help = "How much is made durable at once";
@@ -178,7 +178,7 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
         set(&name, &queue.counts);
         flows.set(&name, *tally);
         let next_ms = engine
-            .look(|state| state.ready_jobs(&queue.name, 0).next().map(|job| job.created_ms()));
+            .inspect(|state| state.ready_jobs(&queue.name, 0).next().map(|job| job.created_ms()));
         let label = QueueLabel { queue: name };
         raise(&next_ages, &label, age(next_ms));
         let oldest_ms = next_ms.and_then(|_| oldest_ready_ms(engine, &queue.name)).or(next_ms);
@@ -187,7 +187,7 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
     }
     if let Some((counts, mut tally)) = others {
         set(OTHERS, &counts);
-        tally.add(engine.traffic_of_others().total);
+        tally.add(engine.observe().traffic_of_others().total);
         flows.set(OTHERS, tally);
     }
     registry.register("queue_jobs", "Jobs by queue and status", jobs);
@@ -262,14 +262,14 @@ async fn busiest(engine: &Engine) -> Counted {
     let mut others = None;
     let mut after: Option<bytes::Bytes> = None;
     loop {
-        let step: Vec<QueueListing> = engine.look(|state| {
+        let step: Vec<QueueListing> = engine.inspect(|state| {
             let from = after.as_deref().unwrap_or_default();
             state.queues_from(from, after.is_some()).take(STEP_QUEUES).collect()
         });
         after = step.last().map(|queue| queue.name.clone());
         let is_last = step.len() < STEP_QUEUES;
         busiest.extend(step.into_iter().map(|queue| {
-            let tally = engine.traffic(&queue.name).total;
+            let tally = engine.observe().traffic(&queue.name).total;
             Busy { queue, tally }
         }));
         busiest.sort_by_cached_key(|busy| std::cmp::Reverse(busy.rank()));

@@ -25,7 +25,7 @@ fn look(api: &Api, which: JobRef) -> Answered<(Option<Read>, Gate)> {
     let mut tries = 0;
     loop {
         tries += 1;
-        let (image, gate) = api.engine().job(which)?;
+        let (image, gate) = api.engine().jobs().get(which)?;
         let Some(image) = image else { return Ok((None, gate)) };
         match bodies(api, &image) {
             Ok(bodies) => return Ok((Some((image, bodies)), gate)),
@@ -40,18 +40,18 @@ fn bodies(api: &Api, image: &JobImage) -> Result<Bodies, FetchError> {
     let mut bodies = Bodies::default();
     match &image.payload {
         None => bodies.payload_damaged = true,
-        Some(place) => match engine.payload(JobId(image.id), place) {
+        Some(place) => match engine.jobs().payload(JobId(image.id), place) {
             Ok(bytes) => bodies.payload = Some(bytes),
             Err(FetchError::Damaged(_)) => {
                 // The engine has just ended the job for it.
-                engine.end_turn();
+                drop(engine.turn());
                 bodies.payload_damaged = true;
             }
             Err(error) => return Err(error),
         },
     }
     if let Some(place) = image.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref()) {
-        bodies.result = Some(engine.bytes(place)?);
+        bodies.result = Some(engine.jobs().bytes(place)?);
     }
     Ok(bodies)
 }

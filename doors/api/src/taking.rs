@@ -42,7 +42,7 @@ impl Wanted {
     /// Takes one job. The answer is durable.
     pub async fn take(&self, api: &Api) -> Answered<Taken> {
         for _ in 0..TRIES {
-            let submitted = api.bridge().call(|engine| engine.submit(self.job.clone())).await;
+            let submitted = api.bridge().call(|engine| engine.jobs().submit(self.job.clone())).await;
             if let Some((taken, gate)) = self.settle(api, submitted)? {
                 api.bridge().durable(gate).await;
                 return Ok(taken);
@@ -65,7 +65,7 @@ impl Wanted {
         let Refused::Rejected(Rejection::KeyTaken(other), _) = refused else {
             return Err(refused.into());
         };
-        let (image, gate) = api.engine().job(JobRef::Id(other))?;
+        let (image, gate) = api.engine().jobs().get(JobRef::Id(other))?;
         let Some(image) = image else { return Ok(None) };
         let existing = Ok(Some((Taken { id: other, existing: true }, gate)));
         match self.once.as_ref().and_then(|once| keys::is_same(&image, once)) {

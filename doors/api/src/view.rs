@@ -326,8 +326,8 @@ impl Job {
 
 /// What the state says of a job besides its image: its limits, and what holds it back.
 fn now(engine: &Engine, image: &JobImage) -> (Tries, Vec<HeldBy>) {
-    let (now_ms, has_constraints) = (engine.now_ms(), engine.has_constraints());
-    engine.look(|state| {
+    let (now_ms, has_constraints) = (engine.now_ms(), engine.constraints().exist());
+    engine.inspect(|state| {
         let held_by = if has_constraints { HeldBy::all(state, image, now_ms) } else { Vec::new() };
         (state.tries_of(image), held_by)
     })

@@ -298,7 +298,7 @@ fn refuse(out: &mut Outbox, refused: &Refused) {
         Refused::TooLarge { .. } => ErrorReply::PayloadTooLarge,
         Refused::DiskFull => ErrorReply::DiskFull,
         Refused::TooMany(_) => ErrorReply::TooMany,
-        Refused::Stopping => ErrorReply::Stopping,
+        Refused::Stopping | Refused::Busy => ErrorReply::Stopping,
     };
     refuse_with(out, reply);
 }

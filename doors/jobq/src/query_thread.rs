@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection};
 use spindle_engine::{
-    Engine, FetchError, Gate, JobRef, JobUpdate, JobqChange, JobqChanges, Refused, Updated,
+    Change, Changes, Engine, FetchError, Gated, JobRef, JobUpdate, Refused, Updated,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -34,14 +34,9 @@ const IDLE: Duration = Duration::from_millis(250);
 /// Slices it follows then: some thousands of jobs a second, and little of a processor.
 const IDLE_SLICES: usize = 8;
 
-/// What came of a query.
-#[derive(Debug)]
-pub struct Found {
-    /// The answer's body, or why there is none.
-    pub body: Answered<String>,
-    /// What must be durable before either may be told: that nothing matches tells something too.
-    pub gate: Gate,
-}
+/// What came of a query: the answer's body, or why there is none. Either waits for what it reveals:
+/// that nothing matches reveals something too.
+type Found = Gated<Answered<String>>;
 
 enum Ask {
     List(ListBody),
@@ -94,7 +89,7 @@ impl QueryThread {
     pub fn start(engine: Engine, limits: QueryLimits) -> std::io::Result<QueryThread> {
         let workers = SqliteWorkers::start(limits)?;
         let budget = workers.budget();
-        engine.jobq_restart_changes();
+        engine.replica().restart();
         let (requests, asked) = sync_channel(WAITING_MAX);
         let list_bytes_max = limits.answer_bytes_max;
         let work = Work { engine, workers, list_bytes_max, in_round: false, broken: false };
@@ -121,7 +116,7 @@ impl QueryThread {
     }
 
     async fn ask(&self, ask: Ask) -> Found {
-        let refused = |refusal| Found { body: Err(refusal), gate: Gate::OPEN };
+        let refused = |refusal| Gated::open(Err(refusal));
         let (sender, mut replied) = oneshot::channel();
         let turn = Turn::default();
         let reply = Reply { sender, turn: turn.clone() };
@@ -169,26 +164,26 @@ impl Work {
         if reply.is_unwanted() {
             return;
         }
-        let mut gate = Gate::OPEN;
+        let mut answer = Gated::open(());
         let body = match ask {
             // A query that was given up has the copy.
             _ if !self.workers.is_here() => Err(Refusal::busy()),
-            Ask::List(body) => self.list(body, &mut gate, &reply),
-            Ask::Poll(body) => self.poll(body, &mut gate, &reply),
+            Ask::List(body) => self.list(body, &mut answer, &reply),
+            Ask::Poll(body) => self.poll(body, &mut answer, &reply),
         };
         // Who asked may have gone.
-        let _ = reply.sender.send(Found { body, gate });
+        let _ = reply.sender.send(answer.map(|()| body));
     }
 
-    fn list(&mut self, body: ListBody, gate: &mut Gate, reply: &Reply) -> Answered<String> {
-        *gate = self.follow()?;
+    fn list(&mut self, body: ListBody, answer: &mut Gated<()>, reply: &Reply) -> Answered<String> {
+        answer.absorb(self.follow()?);
         let pieces = self.query(move |replica| replica.list(&body.query, body.limit), reply)?;
         let mut listed = String::from("{\"jobs\":[");
         let start = listed.len();
         for piece in pieces {
             let jobs = match piece {
                 Piece::Jobs(jobs) => jobs,
-                Piece::Elsewhere(id) => match self.whole(JobId(id), gate)? {
+                Piece::Elsewhere(id) => match self.whole(JobId(id), answer)? {
                     Some(job) => job,
                     None => continue,
                 },
@@ -205,10 +200,8 @@ impl Work {
     }
 
     /// A job of which the copy has a part only, as it is now. None: it is gone meanwhile.
-    fn whole(&self, id: JobId, gate: &mut Gate) -> Answered<Option<String>> {
-        let (image, own) = self.engine.job(JobRef::Id(id))?;
-        *gate = own.max(*gate);
-        match image {
+    fn whole(&self, id: JobId, answer: &mut Gated<()>) -> Answered<Option<String>> {
+        match answer.absorb(self.engine.jobs().get(JobRef::Id(id))?) {
             Some(image) => Ok(show::job(&self.engine, image, Modified::Shown)?),
             None => Ok(None),
         }
@@ -216,14 +209,14 @@ impl Work {
 
     /// Advances the first candidate that still is what the copy says. What was lost to somebody
     /// else is passed over, and when none is left the copy is looked at anew.
-    fn poll(&mut self, body: PollBody, gate: &mut Gate, reply: &Reply) -> Answered<String> {
+    fn poll(&mut self, body: PollBody, answer: &mut Gated<()>, reply: &Reply) -> Answered<String> {
         let PollBody { query, state } = body;
         let query = Arc::new(query);
         let mut lost = HashSet::new();
         // Mostly the first match is the one, and to look for a second could be to look at all.
         let mut wanted = 1;
         loop {
-            *gate = self.follow()?;
+            answer.absorb(self.follow()?);
             let asked = Arc::clone(&query);
             let found = self.query(move |replica| replica.candidates(&asked, wanted), reply)?;
             let mut all_lost_before = true;
@@ -232,10 +225,8 @@ impl Work {
                     return Err(Refusal::interrupted());
                 }
                 let id = JobId(candidate.id);
-                let advanced = advance(&self.engine, id, candidate.revision, &state);
-                self.engine.end_turn();
-                if let Some((image, own)) = advanced? {
-                    *gate = own.max(*gate);
+                let advanced = advance(&self.engine, id, candidate.revision, &state)?;
+                if let Some(image) = answer.absorb(advanced) {
                     // A job that is gone by now was polled all the same: by whoever deleted it.
                     let shown = show::job(&self.engine, image, Modified::Shown)?;
                     return shown.map(|job| job + "\n").ok_or_else(Refusal::no_job);
@@ -275,15 +266,16 @@ impl Work {
     }
 
     /// Brings the copy to where the engine is now. Returns what an answer must wait for.
-    fn follow(&mut self) -> Answered<Gate> {
+    fn follow(&mut self) -> Answered<Gated<()>> {
         // What is left of a round under way is from before; what changed since is in the next.
         while self.in_round {
-            self.follow_slice()?;
+            let slice = self.follow_slice()?;
+            slice.without_waiting("the slices behind it wait for more");
         }
         loop {
-            let gate = self.follow_slice()?;
+            let slice = self.follow_slice()?;
             if !self.in_round {
-                return Ok(gate);
+                return Ok(slice);
             }
         }
     }
@@ -293,21 +285,27 @@ impl Work {
             return;
         }
         for _ in 0..IDLE_SLICES {
-            if self.engine.jobq_changes_waiting() == 0 {
+            if self.engine.replica().changes_waiting() == 0 {
                 return;
             }
-            if let Err(refusal) = self.follow_slice() {
-                tracing::warn!("jobq: cannot keep the jobs for queries: {}", refusal.message);
-                return;
+            match self.follow_slice() {
+                Ok(slice) => {
+                    slice.without_waiting("it is in the copy only: an answer follows anew")
+                }
+                Err(refusal) => {
+                    let message = refusal.message;
+                    return tracing::warn!("jobq: cannot keep the jobs for queries: {message}");
+                }
             }
         }
     }
 
-    fn follow_slice(&mut self) -> Answered<Gate> {
+    fn follow_slice(&mut self) -> Answered<Gated<()>> {
         if std::mem::take(&mut self.broken) {
-            self.engine.jobq_restart_changes();
+            self.engine.replica().restart();
         }
-        let JobqChanges { restart, changes, more, gate } = self.engine.jobq_changes();
+        let mut slice = Gated::open(());
+        let Changes { restart, changes, more } = slice.absorb(self.engine.replica().changes());
         self.in_round = more;
         // Until the slice is in the copy.
         self.broken = true;
@@ -317,15 +315,16 @@ impl Work {
         let (mut rows, mut gone) = (Vec::with_capacity(changes.len()), Vec::new());
         for change in changes {
             let (id, row) = match change {
-                JobqChange::Gone(id) => (id, None),
-                JobqChange::Live { image, payload_changed: false } => {
+                Change::Gone(id) => (id, None),
+                Change::Live { image, payload_changed: false } => {
                     (JobId(image.id), Some(row(&image, None)))
                 }
-                JobqChange::Live { image, payload_changed: true } => {
+                Change::Live { image, payload_changed: true } => {
                     (JobId(image.id), self.row_with_payload(*image)?)
                 }
-                JobqChange::Finished(id) => {
-                    (id, self.engine.job(JobRef::Id(id))?.0.map(|image| row(&image, None)))
+                Change::Finished(id) => {
+                    let image = slice.absorb(self.engine.jobs().get(JobRef::Id(id))?);
+                    (id, image.map(|image| row(&image, None)))
                 }
             };
             match row {
@@ -336,7 +335,8 @@ impl Work {
         let unknown = self.ask(move |replica| replica.apply(&rows, &gone))?.map_err(unkept)?;
         let mut rows = Vec::with_capacity(unknown.len());
         for id in unknown {
-            if let (Some(image), _) = self.engine.job(JobRef::Id(JobId(id.cast_unsigned())))? {
+            let id = JobRef::Id(JobId(id.cast_unsigned()));
+            if let Some(image) = slice.absorb(self.engine.jobs().get(id)?) {
                 rows.extend(self.row_with_payload(image)?);
             }
         }
@@ -344,7 +344,7 @@ impl Work {
             self.ask(move |replica| replica.apply(&rows, &[]))?.map_err(unkept)?;
         }
         self.broken = false;
-        Ok(gate)
+        Ok(slice)
     }
 
     /// A job as a row that is new; none if the job is gone.
@@ -354,22 +354,16 @@ impl Work {
 
     /// A job's payload for queries; none if the job is gone.
     fn payload(&self, image: &JobImage) -> Answered<Option<Column>> {
-        let mut place = image.payload.clone().unwrap_or(BytesRef::NONE);
-        loop {
-            if place.len as usize > VALUE_BYTES_MAX {
-                return Ok(Some(Column::TooLong));
-            }
-            match self.engine.bytes(&place) {
-                Ok(bytes) => return Ok(Some(column(&payload_of(&bytes, place.kind())))),
-                // It cannot be shown to queries, and asking for it tells why.
-                Err(FetchError::Damaged(_)) => return Ok(Some(Column::Json(None))),
-                Err(FetchError::Moved) => {}
-                Err(error) => return Err(error.into()),
-            }
-            match self.engine.job(JobRef::Id(JobId(image.id)))? {
-                (Some(now), _) => place = now.payload.unwrap_or(BytesRef::NONE),
-                (None, _) => return Ok(None),
-            }
+        let place = image.payload.clone().unwrap_or(BytesRef::NONE);
+        if place.len as usize > VALUE_BYTES_MAX {
+            return Ok(Some(Column::TooLong));
+        }
+        match self.engine.jobs().payload(JobId(image.id), &place) {
+            Ok(bytes) => Ok(Some(column(&payload_of(&bytes, place.kind())))),
+            // It cannot be shown to queries, and asking for it shows why.
+            Err(FetchError::Damaged(_)) => Ok(Some(Column::Json(None))),
+            Err(FetchError::Moved) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -433,18 +427,21 @@ fn advance(
     id: JobId,
     revision: u32,
     state: &str,
-) -> Answered<Option<(JobImage, Gate)>> {
-    let updated = engine.update(id, Some(revision), |before| {
-        let old = before.state.and_then(|old| std::str::from_utf8(old).ok()).ok_or(())?;
+) -> Answered<Gated<Option<JobImage>>> {
+    let _turn = engine.turn();
+    let updated = engine.jobs().update(id, Some(revision), |before| {
+        let old = before.state.as_ref().and_then(|old| std::str::from_utf8(old).ok()).ok_or(())?;
         let event = Entry::advanced(old, state, before.now_ms).encode();
         Ok::<_, ()>(JobUpdate { state: Some(Bytes::copy_from_slice(state.as_bytes())), event })
     });
-    match updated {
-        Ok(Updated::Done(image, gate)) => Ok(Some((*image, gate))),
-        Ok(Updated::Declined((), _)) => Ok(None),
-        Err(Refused::Rejected(Rejection::Stale | Rejection::NotFound | Rejection::Finished, _)) => {
-            Ok(None)
+    let mut answer = Gated::open(());
+    let image = match answer.absorb(updated) {
+        Ok(Updated::Done(image)) => Some(*image),
+        Ok(Updated::Declined(()))
+        | Err(Refused::Rejected(Rejection::Stale | Rejection::NotFound | Rejection::Finished)) => {
+            None
         }
-        Err(refused) => Err(refused.into()),
-    }
+        Err(refused) => return Err(refused.into()),
+    };
+    Ok(answer.map(|()| image))
 }

@@ -139,8 +139,8 @@ impl From<JsonError> for Refusal {
 impl From<Refused> for Refusal {
     fn from(refused: Refused) -> Refusal {
         match refused {
-            Refused::Rejected(Rejection::NotFound, _) => Refusal::no_job(),
-            Refused::Rejected(Rejection::Finished, _) => {
+            Refused::Rejected(Rejection::NotFound) => Refusal::no_job(),
+            Refused::Rejected(Rejection::Finished) => {
                 let message = "the job is done or dead: its state stays; it still takes events";
                 Refusal::conflict("job_finished", message)
             }

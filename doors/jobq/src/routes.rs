@@ -9,7 +9,7 @@ use spindle_core::command::Submit;
 use spindle_core::job::{JOB_ID_END, Origin};
 use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection, Type};
-use spindle_engine::{Before, JobRef, JobUpdate, NewJob, Refused, Updated};
+use spindle_engine::{Before, JobRef, JobUpdate, NewJob, Payload, Refused, Updated};
 use spindle_http::read_body;
 
 use crate::bodies::{ListBody, NewBody, PollBody, StateBody};
@@ -46,16 +46,14 @@ pub async fn query(State(door): State<Jobq>, request: Request) -> AnsweredText {
 
 async fn listed(door: &Jobq, body: ListBody) -> AnsweredText {
     let found = door.query_thread().list(body).await;
-    door.bridge().durable(found.gate).await;
-    found.body.map(answer)
+    door.bridge().durable(found).await.map(answer)
 }
 
 /// `POST /api/v0/job/poll`
 pub async fn poll(State(door): State<Jobq>, request: Request) -> AnsweredText {
     let body = body_of(&door, request).await?;
     let found = door.query_thread().poll(PollBody::read(&body)?).await;
-    door.bridge().durable(found.gate).await;
-    found.body.map(answer)
+    door.bridge().durable(found).await.map(answer)
 }
 
 /// What stands behind the question mark of a create.
@@ -93,16 +91,14 @@ pub async fn create(
         submit.event = Some(created.encode());
     }
     let kept = Bytes::copy_from_slice(payload.as_bytes());
-    let job = NewJob { submit, payload: kept, kind: Type::Json };
-    let (id, gate) = door.bridge().call(|engine| engine.submit(job.clone())).await?;
-    door.bridge().durable(gate).await;
+    let job = NewJob { submit, payload: Payload::new(kept, Type::Json) };
+    let id = door.bridge().change(|engine| engine.jobs().submit(job)).await?;
     // As it was created: others may have changed it by now.
     let state = if ready { history::ready() } else { state.to_owned() };
     let events = format!("[{}]", created.json);
-    let created_ms = match door.bridge().engine().job(JobRef::Id(id))? {
-        (Some(image), _) => image.created_ms,
-        (None, _) => created.at_ms,
-    };
+    let image = door.bridge().engine().jobs().get(JobRef::Id(id))?;
+    let image = image.without_waiting("when a job was created is in the record that is durable");
+    let created_ms = image.map_or(created.at_ms, |image| image.created_ms);
     let mut shown = String::with_capacity(payload.len() + 256);
     show::write(&mut shown, id.0, [payload, &state, &events], Some(created_ms / 1000));
     Ok(answer(shown + "\n"))
@@ -117,8 +113,8 @@ fn job_id(path: &str) -> Answered<JobId> {
 
 /// `GET /api/v0/job/<id>`
 pub async fn show(State(door): State<Jobq>, Path(id): Path<String>) -> AnsweredText {
-    let (image, gate) = door.bridge().engine().job(JobRef::Id(job_id(&id)?))?;
-    door.bridge().durable(gate).await;
+    let image = door.bridge().engine().jobs().get(JobRef::Id(job_id(&id)?))?;
+    let image = door.bridge().durable(image).await;
     shown(&door, image.ok_or_else(Refusal::no_job)?, of_one(&door)).await
 }
 
@@ -165,17 +161,13 @@ pub async fn set_state(
     let id = job_id(&id)?;
     let body = body_of(&door, request).await?;
     let StateBody { old: expected, new } = StateBody::read(&body)?;
-    // As the job has it: compared letter by letter under the lock, by what it means out here.
+    // As the job has it: compared letter by letter, and by what it means if that fails.
     let mut same = expected.map(|text| Bytes::copy_from_slice(text.as_bytes()));
     loop {
-        let compose = |before: &Before<'_>| advanced(before, same.as_ref(), new);
-        match door.bridge().call(|engine| engine.update(id, None, compose)).await {
-            Ok(Updated::Done(image, gate)) => {
-                door.bridge().durable(gate).await;
-                return shown(&door, *image, of_one(&door)).await;
-            }
-            Ok(Updated::Declined(declined, gate)) => {
-                door.bridge().durable(gate).await;
+        let compose = |before: &Before| advanced(before, same.as_ref(), new);
+        match door.bridge().change(|engine| engine.jobs().update(id, None, compose)).await {
+            Ok(Updated::Done(image)) => return shown(&door, *image, of_one(&door)).await,
+            Ok(Updated::Declined(declined)) => {
                 let now = match declined {
                     Declined::Other(now) => now,
                     Declined::Foreign => return Err(foreign()),
@@ -189,7 +181,7 @@ pub async fn set_state(
                 same = Some(now);
             }
             // Who expects a state finds another one at a job that is gone, as in the original.
-            Err(Refused::Rejected(Rejection::NotFound, _)) if expected.is_some() => {
+            Err(Refused::Rejected(Rejection::NotFound)) if expected.is_some() => {
                 return Err(Refusal::conflict("state_conflict", "there is no such job"));
             }
             Err(refused) => return Err(refused.into()),
@@ -197,11 +189,11 @@ pub async fn set_state(
     }
 }
 
-fn advanced(before: &Before<'_>, same: Option<&Bytes>, new: &str) -> Result<JobUpdate, Declined> {
+fn advanced(before: &Before, same: Option<&Bytes>, new: &str) -> Result<JobUpdate, Declined> {
     if before.origin != Origin::Jobq {
         return Err(Declined::Foreign);
     }
-    let old = before.state.ok_or(Declined::Driven)?;
+    let old = before.state.as_ref().ok_or(Declined::Driven)?;
     if same.is_some_and(|same| same != old) {
         return Err(Declined::Other(old.clone()));
     }
@@ -228,26 +220,25 @@ pub async fn add_event(
     let id = job_id(&id)?;
     let body = body_of(&door, request).await?;
     let event = json::read(&body)?.get();
-    let compose = |before: &Before<'_>| {
+    let compose = |before: &Before| {
         let event = Entry::noted(event, before.now_ms).encode();
         Ok::<_, std::convert::Infallible>(JobUpdate { state: None, event })
     };
     let bridge = door.bridge();
-    let (image, gate) = match bridge.call(|engine| engine.update(id, None, compose)).await {
-        Ok(Updated::Done(image, gate)) => (*image, gate),
-        Ok(Updated::Declined(never, _)) => match never {},
-        Err(Refused::Rejected(Rejection::Finished, _)) => {
+    let image = match bridge.change(|engine| engine.jobs().update(id, None, compose)).await {
+        Ok(Updated::Done(image)) => *image,
+        Ok(Updated::Declined(never)) => match never {},
+        Err(Refused::Rejected(Rejection::Finished)) => {
             let event = Entry::noted(event, bridge.engine().now_ms()).encode();
-            let noted = bridge.engine().add_event_to_finished(id, &event)?;
-            bridge.engine().end_turn();
-            if let Err(Refused::Rejected(_, gate)) = &noted {
-                bridge.durable(*gate).await;
-            }
-            noted?
+            bridge.room().await?;
+            let noted = {
+                let _turn = bridge.engine().turn();
+                bridge.engine().jobs().add_event_to_finished(id, &event)?
+            };
+            bridge.durable(noted).await?
         }
         Err(refused) => return Err(refused.into()),
     };
-    bridge.durable(gate).await;
     let modified = match door.clients() {
         // Both generations send this, and the job tells whose it is.
         Clients::All => Modified::AsCreated,
@@ -261,14 +252,13 @@ pub async fn add_event(
 pub async fn delete(State(door): State<Jobq>, Path(id): Path<String>) -> AnsweredText {
     let bridge = door.bridge();
     let id = job_id(&id)?;
-    let (image, gate) = bridge.engine().job(JobRef::Id(id))?;
+    let image = bridge.durable(bridge.engine().jobs().get(JobRef::Id(id))?).await;
     if image.is_some_and(|image| image.origin() != Origin::Jobq) {
-        bridge.durable(gate).await;
         return Err(foreign());
     }
-    match bridge.change(|engine| engine.delete(JobRef::Id(id))).await {
+    match bridge.change(|engine| engine.jobs().delete(JobRef::Id(id))).await {
         // It is as it should be.
-        Ok(()) | Err(Refused::Rejected(Rejection::NotFound, _)) => Ok(answer("{}\n".to_owned())),
+        Ok(()) | Err(Refused::Rejected(Rejection::NotFound)) => Ok(answer("{}\n".to_owned())),
         Err(refused) => Err(refused.into()),
     }
 }

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use spindle_core::{BytesRef, JobId, JobImage, Type};
-use spindle_engine::{Engine, FetchError, JobRef};
+use spindle_engine::{Engine, FetchError};
 
 use crate::history::{self, Entry, Form};
 use crate::json::quoted;
@@ -23,22 +23,15 @@ pub enum Modified {
 /// not for a thread that others wait for.
 pub fn job(
     engine: &Engine,
-    mut image: JobImage,
+    image: JobImage,
     modified: Modified,
 ) -> Result<Option<String>, FetchError> {
     let id = JobId(image.id);
-    let payload = loop {
-        let place = image.payload.clone().unwrap_or(BytesRef::NONE);
-        match engine.bytes(&place) {
-            Ok(bytes) => break payload_of(&bytes, place.kind()),
-            Err(FetchError::Moved) => {}
-            Err(error) => return Err(error),
-        }
-        // Carried meanwhile, or gone.
-        match engine.job(JobRef::Id(id))? {
-            (Some(now), _) => image = now,
-            (None, _) => return Ok(None),
-        }
+    let place = image.payload.clone().unwrap_or(BytesRef::NONE);
+    let payload = match engine.jobs().payload(id, &place) {
+        Ok(bytes) => payload_of(&bytes, place.kind()),
+        Err(FetchError::Moved) => return Ok(None),
+        Err(error) => return Err(error),
     };
     let mut events = String::from("[");
     let mut first_form = None;
@@ -49,7 +42,7 @@ pub fn job(
         events.push_str(&entry.json);
     };
     for index in 0..image.options().pages.len() {
-        let Some(page) = engine.event_page(id, index)? else { return Ok(None) };
+        let Some(page) = engine.jobs().event_page(id, index)? else { return Ok(None) };
         page.iter().filter_map(|event| Entry::decode(event)).for_each(&mut list);
     }
     history::events_of(&image).into_iter().for_each(&mut list);

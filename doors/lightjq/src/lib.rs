@@ -24,4 +24,5 @@ mod target;
 mod worker_id;
 
 pub use door::{LightJq, Options};
+pub use policy::policy;
 pub use registry::WorkerLine;

@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spindle_core::JobId;
 use spindle_core::job::Origin;
-use spindle_core::{Found, JobId};
 use spindle_engine::Engine;
 use tokio::sync::watch;
 
 /// What one lease can ask for.
 const NAMES_MAX: usize = 1024;
-/// Jobs looked at in one hold of the engine's lock.
-const SLICE_JOBS: usize = 512;
 
 /// Names of jobs that came in through this door and may be there still.
 #[derive(Debug)]
@@ -39,7 +37,8 @@ impl JobNames {
         self.names.send_if_modified(|names| {
             let names = Arc::make_mut(names);
             if names.len() >= NAMES_MAX {
-                engine.look(|state| names.retain(|name| state.queue(name).is_some()));
+                let existing = engine.queues().existing(names.iter());
+                names.retain(|name| existing.contains(name));
             }
             if names.len() >= NAMES_MAX {
                 tracing::warn!(
@@ -56,25 +55,13 @@ impl JobNames {
 
     /// Finds the names of jobs that were there before: those of an earlier run of the server.
     pub async fn find(&self, engine: &Engine) {
-        let mut from = JobId(0);
-        loop {
-            let mut found = BTreeSet::new();
-            let mut last = None;
-            engine.look(|state| {
-                for job in state.jobs_from(from).take(SLICE_JOBS) {
-                    last = Some(job.id());
-                    if let Found::Live(job) = job
-                        && job.origin() == Origin::Lightjq
-                    {
-                        found.insert(job.queue().clone());
-                    }
-                }
-            });
+        let mut from = Some(JobId(0));
+        while let Some(at) = from {
+            let (found, next) = engine.jobs().queues_of(Origin::Lightjq, at);
             for name in found {
                 self.note(engine, &name);
             }
-            let Some(last) = last else { return };
-            from = JobId(last.0 + 1);
+            from = next;
             tokio::task::yield_now().await;
         }
     }

@@ -10,7 +10,7 @@ use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use spindle_core::command::Claim;
 use spindle_core::payload::Type;
-use spindle_engine::WorkResult;
+use spindle_engine::{Payload, WorkResult};
 use tokio::select;
 use tokio::time::{sleep, timeout};
 
@@ -170,10 +170,10 @@ impl LightJq {
             retry: true,
             message: Bytes::from_static(b"the worker refused the job as malformed (400)"),
             code: Bytes::from_static(b"refused"),
+            result: Payload::new(Bytes::new(), Type::Msgpack),
             ..WorkResult::default()
         };
-        let failed =
-            self.bridge().change(|engine| engine.finish(claim, result.clone(), Type::Msgpack));
+        let failed = self.bridge().change(|engine| engine.leases().finish(claim, result));
         if let Err(refused) = failed.await {
             tracing::debug!("lightjq: a refused job is not failed: {refused}");
         }

@@ -1,7 +1,6 @@
 //! Workers that are gone, and jobs they have no more.
 
 use spindle_core::JobId;
-use spindle_engine::Engine;
 use tokio::select;
 use tokio::time::sleep;
 
@@ -44,12 +43,12 @@ impl LightJq {
     }
 
     fn forget_ended_of(&self, id: WorkerId, jobs: &[JobId]) {
-        let live = self.engine().still_held(jobs, |lease| id.holds(lease));
+        let _turn = self.engine().turn();
+        let live = self.engine().leases().still_held(jobs, &id.worker_ref());
+        let live = live.without_waiting("the registry forgets with a crash as well");
         for job in jobs.iter().filter(|job| !live.contains(job)) {
             self.let_go(id, *job);
         }
-        // What became due when the engine was asked goes to the log.
-        self.engine().end_turn();
     }
 
     /// A worker is lost: its jobs go back.
@@ -71,8 +70,9 @@ impl LightJq {
     /// Ends a worker's leases of some jobs: the attempts count, as always when nobody knows how far
     /// they came.
     pub(crate) async fn give_up_leases(&self, id: WorkerId, jobs: &[JobId]) {
-        let give_up = |engine: &Engine| engine.holder_lost(jobs, |lease| id.holds(lease));
-        if let Err(refused) = self.bridge().change(give_up).await {
+        let lost =
+            self.bridge().change(|engine| engine.leases().worker_lost(jobs, &id.worker_ref()));
+        if let Err(refused) = lost.await {
             // Then they end by time.
             tracing::warn!("lightjq: leases of worker {id} are not ended: {refused}");
         }

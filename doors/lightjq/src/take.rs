@@ -10,7 +10,7 @@ use spindle_core::JobId;
 use spindle_core::command::{Lease, Select};
 use spindle_core::job::Origin;
 use spindle_core::payload::Type;
-use spindle_engine::{Answer, FetchError, Gate, LeaseRef, LeaseReply, LeasedJob};
+use spindle_engine::LeasedJob;
 use spindle_http::{Answered, Code, LeaseGuard, Problem};
 use tokio::select;
 use tokio::sync::watch;
@@ -55,12 +55,6 @@ impl Drop for WorkerSlot<'_> {
             self.door.registry().give_back(self.id, now_ms);
         }
     }
-}
-
-/// What a try to take came to.
-enum Tried {
-    Leased(Box<LeasedJob>, Gate),
-    Nothing(Gate),
 }
 
 /// What else than the worker, the time and the server's end matters to who waits.
@@ -157,65 +151,37 @@ impl LightJq {
                 continue;
             }
             let lease = lease_of(free.signature, queues);
-            let tried = select! {
+            let wait_ms = if is_last { 0 } else { WAIT_MS };
+            let leased = select! {
                 biased;
-                tried = self.lease(lease, if is_last { 0 } else { WAIT_MS }) => tried?,
+                leased = self.bridge().lease(lease, wait_ms) => leased,
                 () = sources.moved(watched) => continue,
             };
-            match tried {
-                Tried::Nothing(gate) => {
-                    self.bridge().durable(gate).await;
-                    return Ok(None);
-                }
-                Tried::Leased(job, gate) => {
-                    if let Some(taken) = self.taken(slot, *job, gate).await? {
-                        return Ok(Some(taken));
-                    }
-                }
+            let Some((job, guard)) = self.bridge().durable(leased).await? else {
+                return Ok(None);
+            };
+            if let Some(taken) = self.taken(slot, job, guard) {
+                return Ok(Some(taken));
             }
         }
-    }
-
-    /// One try. Dropping it while it waits gives up the wait, and a lease that is on its way.
-    async fn lease(&self, lease: Lease, wait_ms: u64) -> Answered<Tried> {
-        let bridge = self.bridge();
-        let caller = bridge.caller();
-        let reply = bridge.take(|engine| engine.lease(&caller, lease.clone(), wait_ms)).await?;
-        Ok(match reply {
-            LeaseReply::Leased(job, gate) => Tried::Leased(job, gate),
-            LeaseReply::Nothing(gate) => Tried::Nothing(gate),
-            LeaseReply::Waiting(ticket) => match bridge.wait(caller, ticket).answered().await {
-                (Answer::Leased(job), gate) => Tried::Leased(job, gate),
-                (_, gate) => Tried::Nothing(gate),
-            },
-        })
     }
 
     /// Puts a leased job into the slot. None: it is not for this worker after all, or it is gone.
-    async fn taken(
+    fn taken(
         &self,
         slot: WorkerSlot<'_>,
         job: LeasedJob,
-        gate: Gate,
-    ) -> Answered<Option<Taken>> {
+        lease_guard: LeaseGuard,
+    ) -> Option<Taken> {
         let id = slot.id;
-        let lease_guard = self.bridge().lease_guard(LeaseRef { job: job.id, attempt: job.attempt });
         if !slot.fill(&job) {
-            return Ok(None);
+            return None;
         }
-        let payload = match self.engine().leased_payload(&job) {
-            Ok(payload) => payload,
-            Err(error) => {
-                self.let_go(id, job.id);
-                // The engine has ended a job whose payload is damaged, and others may be gone.
-                self.engine().end_turn();
-                return match error {
-                    FetchError::Damaged(_) | FetchError::Moved => Ok(None),
-                    error => Err(error.into()),
-                };
-            }
+        let _turn = self.engine().turn();
+        let Some(payload) = self.engine().leases().payload(&job) else {
+            self.let_go(id, job.id);
+            return None;
         };
-        self.bridge().durable(gate).await;
         let order = Order {
             job: job.id,
             name: &job.queue,
@@ -223,7 +189,7 @@ impl LightJq {
             timeout_ms: job.length_ms,
         };
         let order = order.encode();
-        Ok(Some(Taken { job, order, lease_guard }))
+        Some(Taken { job, order, lease_guard })
     }
 
     /// A worker has a job no more.

@@ -4,7 +4,8 @@
 use std::fmt;
 
 use bytes::Bytes;
-use spindle_core::job::{Lease, Origin};
+use spindle_core::job::Origin;
+use spindle_engine::WorkerRef;
 use uuid::Uuid;
 
 /// The worker-id of the protocol.
@@ -36,9 +37,9 @@ impl WorkerId {
         name.ends_with(b" ").then(|| std::str::from_utf8(id).ok().and_then(WorkerId::parse))?
     }
 
-    /// Whether a lease is this worker's.
-    pub fn holds(self, lease: &Lease) -> bool {
-        lease.door() == Origin::Lightjq && WorkerId::of_signature(&lease.worker) == Some(self)
+    /// The worker, as its leases name it.
+    pub fn worker_ref(self) -> WorkerRef {
+        WorkerRef { door: Origin::Lightjq, id: self.to_string().into() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Leases as their holders name them, for doors whose workers are registered: no connection is
 //! behind such a lease, and no token is given to the worker.
 
+use bytes::Bytes;
 use spindle_core::command::Claim;
 use spindle_core::job::{Cause, Lease, Origin};
 use spindle_core::{Command, Found, JobId};
@@ -11,35 +12,35 @@ use crate::inner::Inner;
 use crate::views::Leases;
 
 /// A registered worker, as its leases name it.
-#[derive(Clone, Copy, Debug)]
-pub struct WorkerRef<'a> {
+#[derive(Clone, Debug)]
+pub struct WorkerRef {
     /// The door it is registered at.
     pub door: Origin,
     /// What the worker's name in its leases ends with.
-    pub id: &'a [u8],
+    pub id: Bytes,
 }
 
-impl WorkerRef<'_> {
-    fn holds(self, lease: &Lease) -> bool {
-        lease.door() == self.door && lease.worker.ends_with(self.id)
+impl WorkerRef {
+    fn holds(&self, lease: &Lease) -> bool {
+        lease.door() == self.door && lease.worker.ends_with(&self.id)
     }
 }
 
 impl Leases<'_> {
     /// The claim on a job's live lease, if it is this worker's.
-    pub fn claim_of(&self, id: JobId, worker: WorkerRef<'_>) -> Gated<Option<Claim>> {
+    pub fn claim_of(&self, id: JobId, worker: &WorkerRef) -> Gated<Option<Claim>> {
         self.0.read(|inner| inner.claim_of(id, worker))
     }
 
     /// Those of some jobs whose live lease is this worker's. For small lists: the lock is held.
-    pub fn still_held(&self, jobs: &[JobId], worker: WorkerRef<'_>) -> Gated<Vec<JobId>> {
+    pub fn still_held(&self, jobs: &[JobId], worker: &WorkerRef) -> Gated<Vec<JobId>> {
         let is_held = |inner: &Inner, id: &JobId| inner.claim_of(*id, worker).is_some();
         self.0.read(|inner| jobs.iter().copied().filter(|id| is_held(inner, id)).collect())
     }
 
     /// A worker without a connection is lost: its leases of these jobs end, as if it had had one.
     /// For small lists: the lock is held.
-    pub fn worker_lost(&self, jobs: &[JobId], worker: WorkerRef<'_>) -> Gated<Result<(), Refused>> {
+    pub fn worker_lost(&self, jobs: &[JobId], worker: &WorkerRef) -> Gated<Result<(), Refused>> {
         self.0.change(|inner| {
             for id in jobs {
                 if let Some(claim) = inner.claim_of(*id, worker) {
@@ -52,7 +53,7 @@ impl Leases<'_> {
 }
 
 impl Inner {
-    fn claim_of(&self, id: JobId, worker: WorkerRef<'_>) -> Option<Claim> {
+    fn claim_of(&self, id: JobId, worker: &WorkerRef) -> Option<Claim> {
         let Some(Found::Live(job)) = self.state.job(id) else { return None };
         let lease = job.lease().filter(|lease| worker.holds(lease))?;
         Some(Claim::Token { id, epoch: lease.epoch, attempt: job.attempts() })

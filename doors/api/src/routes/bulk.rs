@@ -138,12 +138,12 @@ pub(crate) async fn bulk(
                 }
                 // Not for this job's sake: what is done so far is told by the next request's count.
                 Err(problem) => {
-                    api.engine().end_turn();
+                    drop(api.engine().turn());
                     return Err(problem);
                 }
             }
         }
-        api.engine().end_turn();
+        drop(api.engine().turn());
     }
     api.bridge().durable(gate.max(walk.gate())).await;
     answer.next_cursor = walk.next().map(|next| format!("{}-{}", next.0, walk.until().0));
@@ -202,18 +202,18 @@ async fn act(api: &Api, id: JobId, action: Action, edit: &Edit) -> Answered<Gate
 
 fn call(engine: &Engine, id: JobId, action: Action, edit: &Edit) -> Result<Gate, RetryError> {
     let parked = match action {
-        Action::Retry => return engine.retry(JobRef::Id(id), None),
+        Action::Retry => return engine.jobs().retry(JobRef::Id(id), None),
         Action::Delete => {
             let command = Command::Delete { id, cause: Cause::Deleted };
-            return Ok(engine.execute(&command)?);
+            return Ok(engine.jobs().execute(&command)?);
         }
-        Action::Cancel => return Ok(engine.execute(&Command::Cancel { id })?),
+        Action::Cancel => return Ok(engine.jobs().execute(&Command::Cancel { id })?),
         Action::Park => Some(true),
         Action::Release => Some(false),
         Action::Edit => None,
     };
     let edit = Edit { id, parked, ..edit.clone() };
-    Ok(engine.execute(&Command::Edit(Box::new(edit)))?)
+    Ok(engine.jobs().execute(&Command::Edit(Box::new(edit)))?)
 }
 
 fn read_cursor(text: &str) -> Answered<(JobId, JobId)> {

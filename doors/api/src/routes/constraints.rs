@@ -162,7 +162,7 @@ pub(crate) async fn list(
     Args(paging): Args<Paging>,
 ) -> Answered<Json<Constraints>> {
     let limit = checked(paging.limit)?;
-    let (mut views, gate) = api.engine().constraints(paging.cursor.as_deref(), limit + 1);
+    let (mut views, gate) = api.engine().constraints().list(paging.cursor.as_deref(), limit + 1);
     api.bridge().durable(gate).await;
     let more = views.len() > limit;
     views.truncate(limit);
@@ -172,9 +172,9 @@ pub(crate) async fn list(
 }
 
 fn in_full(api: &Api, view: &ConstraintView) -> ConstraintInFull {
-    let (lines, next) = api.engine().buckets(&view.name, 0, BUCKETS_TOLD);
+    let (lines, next) = api.engine().constraints().buckets(&view.name, 0, BUCKETS_TOLD);
     ConstraintInFull {
-        constraint: ConstraintShown::of(view, api.engine().relabelling()),
+        constraint: ConstraintShown::of(view, api.engine().constraints().relabelling()),
         buckets: lines.into_iter().map(Bucket::of).collect(),
         buckets_cursor: next.map(cursor),
     }
@@ -199,7 +199,7 @@ pub(crate) async fn show(
 }
 
 async fn shown(api: &Api, name: &str, status: StatusCode) -> Answered<Response> {
-    let (view, gate) = api.engine().constraint(name);
+    let (view, gate) = api.engine().constraints().get(name);
     api.bridge().durable(gate).await;
     let view = view.ok_or_else(no_constraint)?;
     let tag = format!("\"{}\"", view.revision);
@@ -237,7 +237,7 @@ pub(crate) async fn put(
         return Err(Problem::new(Code::OutOfRange, "a constraint's name is 1 to 255 bytes"));
     }
     let expected = expected(&api, &name, &headers)?;
-    let put = api.bridge().call(|engine| engine.put_constraint(&name, &spec, expected)).await;
+    let put = api.bridge().call(|engine| engine.constraints().put(&name, &spec, expected)).await;
     let put = put.map_err(refused)?;
     api.bridge().durable(put.gate).await;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
@@ -261,7 +261,7 @@ pub(crate) async fn remove(
     headers: HeaderMap,
 ) -> Answered<StatusCode> {
     let expected = expected(&api, &name, &headers)?;
-    let removed = api.bridge().change(|engine| engine.remove_constraint(&name, expected)).await;
+    let removed = api.bridge().change(|engine| engine.constraints().remove(&name, expected)).await;
     removed.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -274,7 +274,7 @@ fn expected(api: &Api, name: &str, headers: &HeaderMap) -> Answered<Expected> {
         // There cannot be one, and none.
         (Some(_), true) => Err(changed()),
         (Some("*"), false) => {
-            let there = api.engine().constraint(name).0.map(|view| view.revision);
+            let there = api.engine().constraints().get(name).0.map(|view| view.revision);
             there.map(Expected::Revision).ok_or_else(changed)
         }
         (Some(tag), false) => {
@@ -314,10 +314,10 @@ pub(crate) async fn buckets(
 ) -> Answered<Json<Buckets>> {
     let limit = checked(paging.limit)?;
     let from = paging.cursor.as_deref().map(read_cursor).transpose()?.unwrap_or(0);
-    let (view, gate) = api.engine().constraint(&name);
+    let (view, gate) = api.engine().constraints().get(&name);
     api.bridge().durable(gate).await;
     view.ok_or_else(no_constraint)?;
-    let (lines, next) = api.engine().buckets(&name, from, limit);
+    let (lines, next) = api.engine().constraints().buckets(&name, from, limit);
     let buckets = lines.into_iter().map(Bucket::of).collect();
     Ok(Json(Buckets { buckets, next_cursor: next.map(cursor) }))
 }

@@ -138,7 +138,7 @@ impl Follower {
                 }
                 continue;
             }
-            match self.api.engine().feed(self.from, PAGE) {
+            match self.api.engine().feed().page(self.from, PAGE) {
                 Ok(page) if page.events.is_empty() && Some(page.next) == self.from => {
                     if !self.follow {
                         return None;
@@ -167,7 +167,7 @@ impl Follower {
     async fn wait(&mut self, after: FeedId) {
         let bridge = self.api.bridge();
         let caller = bridge.caller();
-        let ticket = match self.api.engine().wait_for_feed(&caller, after) {
+        let ticket = match self.api.engine().feed().wait(&caller, after) {
             Ok(ticket) => ticket,
             Err(Refused::TooMany(_)) => return tokio::time::sleep(CROWDED_PAUSE).await,
             Err(_) => return,

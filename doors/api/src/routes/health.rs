@@ -43,7 +43,7 @@ pub(crate) async fn ready(State(api): State<Api>) -> Response {
 
 /// `ok`, or why the server takes no jobs.
 pub(crate) fn readiness(api: &Api) -> &'static str {
-    let gauges = api.engine().gauges();
+    let gauges = api.engine().observe().gauges();
     if api.engine().failure().is_some() {
         "log_failed"
     } else if *api.stopping().borrow() || gauges.is_stopping {

@@ -94,12 +94,12 @@ async fn change(api: &Api, which: JobRef, headers: &HeaderMap, edit: Edit) -> An
     let revision = revision_wanted(headers)?;
     let id = find(api, which).await?;
     let command = Command::Edit(Box::new(Edit { id, revision, ..edit }));
-    api.bridge().change(|engine| engine.execute(&command)).await?;
+    api.bridge().change(|engine| engine.jobs().execute(&command)).await?;
     answer(api, JobRef::Id(id)).await
 }
 
 pub(super) async fn find(api: &Api, which: JobRef) -> Answered<JobId> {
-    let (found, gate) = api.engine().find(which);
+    let (found, gate) = api.engine().jobs().find(which);
     match found {
         Some((id, _)) => Ok(id),
         None => {
@@ -119,7 +119,7 @@ pub(crate) async fn delete(
     State(api): State<Api>,
     JobPath(which): JobPath,
 ) -> Answered<StatusCode> {
-    api.bridge().change(|engine| engine.delete(which)).await?;
+    api.bridge().change(|engine| engine.jobs().delete(which)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -131,7 +131,7 @@ pub(crate) async fn delete(
         (status = "4XX", description = "Refused")))]
 pub(crate) async fn cancel(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Response> {
     let id = find(&api, which).await?;
-    api.bridge().change(|engine| engine.execute(&Command::Cancel { id })).await?;
+    api.bridge().change(|engine| engine.jobs().execute(&Command::Cancel { id })).await?;
     answer(&api, JobRef::Id(id)).await
 }
 
@@ -168,7 +168,7 @@ pub(crate) async fn retry(
     let id = find(&api, which).await?;
     let retried = api
         .bridge()
-        .call(|engine| match engine.retry(JobRef::Id(id), payload.clone()) {
+        .call(|engine| match engine.jobs().retry(JobRef::Id(id), payload.clone()) {
             Ok(gate) => Ok(Ok(gate)),
             Err(RetryError::Refused(refused)) => Err(refused),
             Err(RetryError::Fetch(error)) => Ok(Err(error)),

@@ -121,7 +121,7 @@ pub(crate) async fn lease(
             api.bridge().durable(gate).await;
             return Ok(StatusCode::NO_CONTENT.into_response());
         };
-        match api.engine().leased_payload(&job) {
+        match api.engine().leases().payload(&job) {
             Ok(payload) => {
                 api.bridge().durable(gate).await;
                 return Ok(handed_out(&api, &job, payload, lease_guard));
@@ -174,7 +174,7 @@ type Got = (Option<(LeasedJob, LeaseGuard)>, Gate);
 async fn lease_once(api: &Api, wanted: &Lease, wait_ms: u64) -> Answered<Got> {
     let bridge = api.bridge();
     let caller = bridge.caller();
-    let reply = bridge.take(|engine| engine.lease(&caller, wanted.clone(), wait_ms)).await?;
+    let reply = bridge.take(|engine| engine.leases().take(&caller, wanted.clone(), wait_ms)).await?;
     let (job, gate) = match reply {
         LeaseReply::Leased(job, gate) => (*job, gate),
         LeaseReply::Nothing(gate) => return Ok((None, gate)),
@@ -252,7 +252,7 @@ async fn extended(api: &Api, claim: Claim, body: ExtendBody) -> Answered<Json<Ex
         return Err(Problem::new(Code::OutOfRange, detail));
     }
     let command = Command::Extend(Extend { claim, ttr_ms });
-    if let Err(refused) = api.bridge().change(|engine| engine.execute(&command)).await {
+    if let Err(refused) = api.bridge().change(|engine| engine.jobs().execute(&command)).await {
         return Err(lease_ended(api, claim, refused).await);
     }
     let deadline_at = instant::shown(api.engine().now_ms().saturating_add(ttr_ms));
@@ -388,7 +388,7 @@ async fn finish(
 ) -> Answered<StatusCode> {
     let (bytes, kind) = typed::read("result", json, base64.as_deref(), kind)?;
     let result = WorkResult { bytes, ..result };
-    let finished = api.bridge().change(|engine| engine.finish(claim, result.clone(), kind)).await;
+    let finished = api.bridge().change(|engine| engine.leases().finish(claim, result.clone(), kind)).await;
     match finished {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(refused) => Err(lease_ended(api, claim, refused).await),
@@ -406,7 +406,7 @@ pub(crate) async fn release(
     LeasePath(claim): LeasePath,
 ) -> Answered<StatusCode> {
     let command = Command::Release { claim, cause: Cause::Released };
-    match api.bridge().change(|engine| engine.execute(&command)).await {
+    match api.bridge().change(|engine| engine.jobs().execute(&command)).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(refused) => Err(lease_ended(&api, claim, refused).await),
     }

@@ -142,7 +142,7 @@ async fn shown(api: &Api, images: Vec<JobImage>, preview: Option<u32>) -> Answer
             let job = new(&api, image);
             let place = image.payload.as_ref();
             let id = JobId(image.id);
-            match place.and_then(|place| api.engine().payload_beginning(id, place, max)) {
+            match place.and_then(|place| api.engine().jobs().payload_beginning(id, place, max)) {
                 Some(bytes) => job.beginning(&bytes),
                 None => job,
             }

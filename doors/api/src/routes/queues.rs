@@ -147,7 +147,7 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
     }
     let after = asked.cursor.map(|text| naming::from_base64("cursor", &text)).transpose()?;
     let now_ms = api.engine().now_ms();
-    let (mut queues, last) = api.engine().look(|state| {
+    let (mut queues, last) = api.engine().inspect(|state| {
         let listed: Vec<QueueListing> = state
             .queues_from(after.as_deref().unwrap_or_default(), after.is_some())
             .take(limit + 1)
@@ -193,9 +193,9 @@ fn numbers_of(state: &Core, queue: &QueueListing, now_ms: u64) -> Queue {
 
 /// What the state does not know: who comes and goes.
 fn note_traffic(engine: &Engine, name: &Bytes, queue: &mut Queue) -> QueueTraffic {
-    let traffic = engine.traffic(name);
+    let traffic = engine.observe().traffic(name);
     queue.last_minute = traffic.last_minute.into();
-    queue.waiting_leases = engine.waiting_leases(name);
+    queue.waiting_leases = engine.observe().waiting_leases(name);
     queue.last_asked_at = traffic.asked_ms.map(instant::shown);
     traffic
 }
@@ -210,7 +210,7 @@ pub(crate) fn oldest_ready_ms(engine: &Engine, queue: &Bytes) -> Option<u64> {
     };
     let mut from = Some(JobId(0));
     for _ in 0..OLDEST_STRETCHES_MAX {
-        let page = engine.scan(from?, &filter, 1);
+        let page = engine.jobs().scan(from?, &filter, 1);
         if let Some(ScannedJob::Live(image)) = page.found.first() {
             return Some(image.created_ms);
         }
@@ -230,15 +230,15 @@ pub(crate) async fn show(State(api): State<Api>, QueuePath(name): QueuePath) -> 
 }
 
 pub(super) async fn shown(api: &Api, name: &Bytes) -> Answered<Told> {
-    let listing = api.engine().queue(name).0;
+    let listing = api.engine().queues().get(name).0;
     let now_ms = api.engine().now_ms();
-    let looked = api.engine().look(|state| {
+    let looked = api.engine().inspect(|state| {
         let settings = state.queue(name).map(|queue| Settings::of(queue.settings()));
         let queue = listing.map(|listing| numbers_of(state, &listing, now_ms));
         queue.map(|queue| (queue, settings.unwrap_or_default()))
     });
     // Behind everything that was looked at.
-    let gate = api.engine().queue(name).1;
+    let gate = api.engine().queues().get(name).1;
     api.bridge().durable(gate).await;
     let (queue, settings) = looked.ok_or_else(no_queue)?;
     Ok(in_full(api, name, queue, settings))
@@ -348,7 +348,7 @@ pub(crate) async fn drain(
     let (mut moves, mut stopping) = (api.bridge().moves(), api.stopping());
     let _: Told = pause_now(&api, &name, asked.create).await?;
     loop {
-        let (listing, gate) = api.engine().queue(&name);
+        let (listing, gate) = api.engine().queues().get(&name);
         let leased = listing.map_or(0, |queue| queue.counts[Status::Leased as usize]);
         let is_over = Instant::now() >= deadline || *stopping.borrow();
         if leased == 0 || is_over {
@@ -365,7 +365,7 @@ pub(crate) async fn drain(
 }
 
 async fn change(api: &Api, name: &Bytes, change: impl Fn(&mut QueueSettings)) -> Answered<Told> {
-    api.bridge().change(|engine| engine.change_queue(name, &change)).await?;
+    api.bridge().change(|engine| engine.queues().change(name, &change)).await?;
     changed(api, name).await
 }
 
@@ -390,7 +390,7 @@ pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<Told> {
         Err(problem) if problem.code == Code::QueueNotFound => {
             let listing =
                 QueueListing { name: name.clone(), counts: [0; Status::ALL.len()], paused: false };
-            let queue = api.engine().look(|state| numbers_of(state, &listing, 0));
+            let queue = api.engine().inspect(|state| numbers_of(state, &listing, 0));
             Ok(in_full(api, name, queue, Settings::default()))
         }
         other => other,
@@ -415,14 +415,14 @@ pub(crate) async fn purge(
     QueuePath(name): QueuePath,
 ) -> Answered<Json<Purged>> {
     // Only what is there now: with producers at work it would never end.
-    let (_, gate) = api.engine().find(JobRef::Id(JobId(0)));
+    let (_, gate) = api.engine().jobs().find(JobRef::Id(JobId(0)));
     api.bridge().durable(gate).await;
-    let most = api.engine().queue(&name).0.map_or(0, |queue| {
+    let most = api.engine().queues().get(&name).0.map_or(0, |queue| {
         queue.counts[Status::Ready as usize] + queue.counts[Status::Scheduled as usize]
     });
     let mut deleted = 0;
     while deleted < most {
-        let (count, gate) = api.bridge().call(|engine| engine.empty_queue(&name)).await?;
+        let (count, gate) = api.bridge().call(|engine| engine.queues().empty(&name)).await?;
         api.bridge().durable(gate).await;
         deleted += count;
         if count == 0 {

@@ -57,7 +57,7 @@ pub(crate) struct Door {
 #[utoipa::path(get, path = "/api/v1/server", operation_id = "show_server", tag = "server",
     responses((status = 200, description = "How it is now", body = Server)))]
 pub(crate) async fn show(State(api): State<Api>) -> Json<Server> {
-    let gauges = api.engine().gauges();
+    let gauges = api.engine().observe().gauges();
     let uptime_ms = api.engine().now_ms().saturating_sub(api.started_ms());
     let options = api.options();
     let doors = options.addresses.iter().map(|(name, address)| Door {

@@ -156,9 +156,9 @@ pub(crate) async fn show(
     QueuePath(name): QueuePath,
 ) -> Answered<([(HeaderName, HeaderValue); 1], Json<Settings>)> {
     let settings =
-        api.engine().look(|state| state.queue(&name).map(|queue| Settings::of(queue.settings())));
+        api.engine().inspect(|state| state.queue(&name).map(|queue| Settings::of(queue.settings())));
     // Behind everything that was looked at.
-    let (listing, gate) = api.engine().queue(&name);
+    let (listing, gate) = api.engine().queues().get(&name);
     api.bridge().durable(gate).await;
     listing.ok_or_else(no_queue)?;
     let settings = settings.unwrap_or_default();

@@ -44,7 +44,7 @@ pub(crate) async fn wait(
         let caller = bridge.caller();
         let wait_ms = asked.wait_s * 1000;
         let waits =
-            bridge.take(|engine| engine.wait_for_result(&caller, id, wait_ms, false)).await?;
+            bridge.take(|engine| engine.waits().for_result(&caller, id, wait_ms, false)).await?;
         if let Some(ticket) = waits {
             let (_, gate) = bridge.wait(caller, ticket).answered().await;
             bridge.durable(gate).await;

@@ -85,17 +85,17 @@ impl Reason {
         (status = 200, description = "What is known", body = Why),
         (status = "4XX", description = "No such job")))]
 pub(crate) async fn why(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Json<Why>> {
-    let (image, gate) = api.engine().job(which)?;
+    let (image, gate) = api.engine().jobs().get(which)?;
     api.bridge().durable(gate).await;
     let image = image.ok_or_else(no_job)?;
     let status = image.status();
-    let tries = api.engine().look(|state| state.tries_of(&image));
+    let tries = api.engine().inspect(|state| state.tries_of(&image));
     let mut reasons = vec![];
     reasons.extend(of_status(&image, &tries));
     let mut runnable = status == Status::Ready;
     if matches!(status, Status::Ready | Status::Scheduled | Status::Parked) {
         let now_ms = api.engine().now_ms();
-        let held = api.engine().look(|state| holding(state, &image, now_ms));
+        let held = api.engine().inspect(|state| holding(state, &image, now_ms));
         runnable &= held.is_empty();
         reasons.extend(held);
     }
@@ -235,7 +235,7 @@ fn constrained(held: HeldBack) -> Reason {
 async fn position(api: &Api, image: &JobImage) -> Option<Reason> {
     let mut before = 0;
     for _ in 0..STEPS_MAX {
-        let (at, seen) = api.engine().look(|state| {
+        let (at, seen) = api.engine().inspect(|state| {
             let mut seen = 0;
             for job in state.ready_jobs(&image.queue, before).take(STEP_JOBS) {
                 if job.id() == JobId(image.id) {
@@ -271,11 +271,11 @@ fn placed(before: usize, at_least: bool) -> Reason {
 }
 
 fn workers(api: &Api, image: &JobImage) -> Reason {
-    let waiting = api.engine().waiting_leases(&image.queue);
+    let waiting = api.engine().observe().waiting_leases(&image.queue);
     if waiting > 0 {
         return Reason::new("workers_wait", format!("{waiting} clients wait for its queue"));
     }
-    if api.engine().has_sleepers(&image.queue) {
+    if api.engine().observe().has_sleepers(&image.queue) {
         return Reason::new("workers_wait", "workers sleep until its queue has work");
     }
     Reason::new("nobody_waits", "no worker waits for its queue right now")

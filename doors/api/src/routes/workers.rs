@@ -134,7 +134,7 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
         let detail = "cursor is the next_cursor of the page before";
         return Err(Problem::new(Code::OutOfRange, detail));
     }
-    let (seen, next) = api.engine().workers(from);
+    let (seen, next) = api.engine().observe().workers(from);
     let (mut held, gate, partial) = held(&api).await;
     let now_ms = api.engine().now_ms();
     let mut workers = Vec::new();
@@ -169,7 +169,7 @@ async fn held(api: &Api) -> (HashMap<Who, Holding>, Gate, bool) {
     let mut count = 0;
     for _ in 0..STRETCHES_MAX {
         let Some(start) = from.filter(|_| count < JOBS_MAX) else { break };
-        let page = api.engine().scan(start, &filter, STRETCH_JOBS);
+        let page = api.engine().jobs().scan(start, &filter, STRETCH_JOBS);
         gate = gate.max(page.gate);
         from = page.next;
         for scanned in page.found {

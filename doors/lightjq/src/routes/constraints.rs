@@ -36,10 +36,9 @@ pub(crate) async fn put(
     let spec = serde_json::from_value::<ConstraintBody>(told)
         .map_err(|error| Problem::new(Code::BadField, error.to_string()))?
         .into_spec()?;
-    let put = door.bridge().call(|engine| engine.put_constraint(&name, &spec, Expected::Any));
+    let put = door.bridge().change(|engine| engine.constraints().put(&name, &spec, Expected::Any));
     let put = put.await?;
-    let (view, gate) = door.engine().constraint(&name);
-    door.bridge().durable(put.gate.max(gate)).await;
+    let view = door.bridge().durable(door.engine().constraints().get(&name)).await;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
     // It may have been removed again since.
     shown(&door, &wanted, status, &view.ok_or_else(no_constraint)?)
@@ -56,8 +55,7 @@ pub(crate) async fn show(
     NamePath(name): NamePath,
     wanted: Wanted,
 ) -> Answered<Response> {
-    let (view, gate) = door.engine().constraint(&name);
-    door.bridge().durable(gate).await;
+    let view = door.bridge().durable(door.engine().constraints().get(&name)).await;
     shown(&door, &wanted, StatusCode::OK, &view.ok_or_else(no_constraint)?)
 }
 
@@ -71,7 +69,7 @@ pub(crate) async fn remove(
     State(door): State<LightJq>,
     NamePath(name): NamePath,
 ) -> Answered<StatusCode> {
-    door.bridge().change(|engine| engine.remove_constraint(&name, Expected::Any)).await?;
+    door.bridge().change(|engine| engine.constraints().remove(&name, Expected::Any)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -81,7 +79,7 @@ fn shown(
     status: StatusCode,
     view: &ConstraintView,
 ) -> Answered<Response> {
-    let shown = ConstraintShown::of(view, door.engine().relabelling());
+    let shown = ConstraintShown::of(view, door.engine().constraints().relabelling());
     let text = serde_json::to_vec(&shown).expect("texts, numbers and maps are JSON");
     wanted.answer(status, from_json(&text).map_err(malformed)?)
 }

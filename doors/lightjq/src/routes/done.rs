@@ -6,7 +6,7 @@ use bytes::Bytes;
 use spindle_core::Rejection;
 use spindle_core::command::Claim;
 use spindle_core::payload::Type;
-use spindle_engine::{Refused, WorkResult};
+use spindle_engine::{Payload, Refused, WorkResult};
 use spindle_http::{Answered, Code, Problem};
 
 use crate::body::{Body, malformed};
@@ -31,12 +31,11 @@ pub(crate) async fn done(
     let done = Done::decode(&body).map_err(malformed)?;
     let job = done.job.ok_or_else(not_held)?;
     // The lease itself says whose it is: so it can be ended also by a worker of an earlier run.
-    let (claim, gate) = door.engine().claim_of(job, |lease| id.holds(lease));
+    let claim = door.engine().leases().claim_of(job, &id.worker_ref());
     let now_ms = door.engine().now_ms();
     door.registry().seen(id, now_ms);
-    let Some(claim) = claim else {
+    let Some(claim) = door.bridge().durable(claim).await else {
         door.let_go(id, job);
-        door.bridge().durable(gate).await;
         return Err(not_held());
     };
     finish(&door, claim, work_result(done)).await?;
@@ -54,7 +53,8 @@ fn work_result(done: Done) -> WorkResult {
     let worker_finished_at = done.finished_at;
     match done.outcome {
         Outcome::Success { result } => {
-            WorkResult { success: true, bytes: result, worker_finished_at, ..WorkResult::default() }
+            let result = Payload::new(result, Type::Msgpack);
+            WorkResult { success: true, result, worker_finished_at, ..WorkResult::default() }
         }
         Outcome::Failure { reason, should_retry, message, error } => WorkResult {
             success: false,
@@ -62,6 +62,7 @@ fn work_result(done: Done) -> WorkResult {
             message,
             error,
             code: Bytes::from_static(reason.as_str().as_bytes()),
+            result: Payload::new(Bytes::new(), Type::Msgpack),
             worker_finished_at,
             ..WorkResult::default()
         },
@@ -69,10 +70,9 @@ fn work_result(done: Done) -> WorkResult {
 }
 
 async fn finish(door: &LightJq, claim: Claim, result: WorkResult) -> Answered<()> {
-    let finished =
-        door.bridge().change(|engine| engine.finish(claim, result.clone(), Type::Msgpack));
+    let finished = door.bridge().change(|engine| engine.leases().finish(claim, result));
     finished.await.map_err(|refused| match refused {
-        Refused::Rejected(Rejection::NotHeld | Rejection::NotFound | Rejection::Finished, _) => {
+        Refused::Rejected(Rejection::NotHeld | Rejection::NotFound | Rejection::Finished) => {
             not_held()
         }
         other => other.into(),

@@ -8,7 +8,7 @@ use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::payload::Type;
 use spindle_core::{BytesRef, JobId};
-use spindle_engine::{JobRef, NewJob};
+use spindle_engine::{JobRef, NewJob, Payload};
 use spindle_http::Answered;
 
 use crate::body::{Body, Wanted, malformed};
@@ -37,8 +37,7 @@ pub(crate) async fn submit(
     let job = new_job(wire::NewJob::decode(&body).map_err(malformed)?);
     // Before the job: whoever takes all names is to wait for this one already.
     door.shared().names.note(door.engine(), &job.submit.queue);
-    let (id, gate) = door.bridge().call(|engine| engine.submit(job.clone())).await?;
-    door.bridge().durable(gate).await;
+    let id = door.bridge().change(|engine| engine.jobs().submit(job)).await?;
     let mut pack = Pack::new();
     pack.map(1).text("job_id").text(&id.to_string());
     let mut response = wanted.answer(StatusCode::CREATED, pack.into_bytes())?;
@@ -61,7 +60,7 @@ fn new_job(job: wire::NewJob) -> NewJob {
         ..Submit::new(JobId(0), Bytes::new(), Origin::Lightjq, BytesRef::NONE)
     };
     let submit = Submit { queue: job.name, ..submit };
-    NewJob { submit, payload: job.argument, kind: Type::Msgpack }
+    NewJob { submit, payload: Payload::new(job.argument, Type::Msgpack) }
 }
 
 /// A job as it stands.
@@ -91,6 +90,6 @@ pub(crate) async fn delete(
     State(door): State<LightJq>,
     JobPath(id): JobPath,
 ) -> Answered<StatusCode> {
-    door.bridge().change(|engine| engine.delete_waiting(JobRef::Id(id))).await?;
+    door.bridge().change(|engine| engine.jobs().delete_waiting(JobRef::Id(id))).await?;
     Ok(StatusCode::NO_CONTENT)
 }

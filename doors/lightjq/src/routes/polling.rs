@@ -33,14 +33,8 @@ pub(crate) async fn polling(
             return wanted.answer(StatusCode::OK, told.packed);
         }
         let left_ms = until_ms.saturating_sub(door.engine().now_ms());
-        let caller = door.bridge().caller();
-        let waiting =
-            door.bridge().take(|engine| engine.wait_for_result(&caller, id, left_ms, false));
-        // None: it has ended since it was looked at.
-        let Some(ticket) = waiting.await? else { continue };
-        let (answer, gate) = door.bridge().wait(caller, ticket).answered().await;
-        if matches!(answer, Answer::TimedOut) {
-            door.bridge().durable(gate).await;
+        let ended = door.bridge().result(id, left_ms).await?;
+        if matches!(ended, Some(Answer::TimedOut)) {
             let detail = "the job is not over yet: ask again";
             return Err(Problem::new(Code::PollTimeout, detail));
         }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use spindle_core::job::Outcome;
 use spindle_core::payload::Type;
 use spindle_core::{Command, JobId, JobImage, Status};
-use spindle_engine::{FetchError, Gate, JobRef};
+use spindle_engine::JobRef;
 use spindle_http::{Answered, no_job};
 
 use crate::door::LightJq;
@@ -13,54 +13,38 @@ use crate::take::as_msgpack;
 use crate::wire::{JobShown, Pack, check};
 use crate::worker_id::WorkerId;
 
-/// A result may be carried to a newer record while it is read: then the job is looked up again.
-const TRIES: usize = 8;
-
 /// A job that was looked up: how it stands, and the body that tells it.
 pub(crate) struct Told {
     pub status: Status,
     pub packed: Vec<u8>,
 }
 
-/// A job, and its result in MessagePack if it has one.
-type Read = (JobImage, Option<Bytes>);
-
 impl LightJq {
     /// A job, once all that is told of it is durable. A result that is told counts as read.
     pub(crate) async fn told(&self, id: JobId, reads: &Reads) -> Answered<Told> {
-        let (read, gate) = self.look(id)?;
-        self.bridge().durable(gate).await;
-        let (image, result) = read.ok_or_else(no_job)?;
+        let image = self.bridge().durable(self.engine().jobs().get(JobRef::Id(id))?).await;
+        let image = image.ok_or_else(no_job)?;
+        let result = self.result_of(&image).await?;
         if let Some(keep_read_ms) =
             image.options().keep_read_ms.filter(|_| reads.0 && result.is_some())
         {
             let command = Command::ResultRead { id, keep_read_ms };
             // It may be gone by now, or be told again by somebody else: nothing is lost by that.
-            let _ = self.bridge().call(|engine| engine.execute(&command)).await;
+            let read = self.bridge().call(|engine| engine.jobs().execute(&command)).await;
+            read.without_waiting("a crash that forgets it keeps the result longer").ok();
         }
         let status = image.status();
         Ok(Told { status, packed: shown(&image, result).encode() })
     }
 
-    fn look(&self, id: JobId) -> Answered<(Option<Read>, Gate)> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let (image, gate) = self.engine().job(JobRef::Id(id))?;
-            let Some(image) = image else { return Ok((None, gate)) };
-            let place = image.outcome.as_ref().filter(|outcome| outcome.success);
-            let Some(place) = place.and_then(|outcome| outcome.bytes.as_ref()) else {
-                return Ok((Some((image, None)), gate));
-            };
-            match self.engine().bytes(place) {
-                Ok(bytes) => {
-                    let result = as_msgpack(&bytes, place.kind());
-                    return Ok((Some((image, Some(result))), gate));
-                }
-                Err(FetchError::Moved) if tries < TRIES => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+    /// The result in MessagePack, if the job is done and has one.
+    async fn result_of(&self, image: &JobImage) -> Answered<Option<Bytes>> {
+        let outcome = image.outcome.as_ref().filter(|outcome| outcome.success);
+        let Some(place) = outcome.and_then(|outcome| outcome.bytes.as_ref()) else {
+            return Ok(None);
+        };
+        let result = self.bridge().durable(self.engine().jobs().result(image)?).await;
+        Ok(Some(as_msgpack(&result, place.kind())))
     }
 }
 
