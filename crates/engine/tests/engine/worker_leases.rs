@@ -16,8 +16,8 @@ fn lease(bench: &Bench, worker: &'static str) -> JobId {
     }
 }
 
-fn named(worker: &str) -> WorkerRef<'_> {
-    WorkerRef { door: Origin::Workq, id: worker.as_bytes() }
+fn named(worker: &'static str) -> WorkerRef {
+    WorkerRef { door: Origin::Workq, id: worker.into() }
 }
 
 #[test]
@@ -30,16 +30,16 @@ fn a_claim_is_told_only_to_who_holds_the_lease_also_after_a_restart() {
     let bench = bench.restart(&disk);
     for (job, worker) in [(held, "b"), (ready, "a"), (JobId(99), "a")] {
         assert_eq!(
-            bench.engine.leases().claim_of(job, named(worker)).value(),
+            bench.engine.leases().claim_of(job, &named(worker)).value(),
             None,
             "{job} {worker}"
         );
     }
-    assert_eq!(bench.engine.leases().still_held(&[ready, held], named("a")).value(), [held]);
-    let claim = bench.engine.leases().claim_of(held, named("a")).value().unwrap();
+    assert_eq!(bench.engine.leases().still_held(&[ready, held], &named("a")).value(), [held]);
+    let claim = bench.engine.leases().claim_of(held, &named("a")).value().unwrap();
     let done = WorkResult { success: true, ..WorkResult::default() };
     bench.engine.leases().finish(claim, done).value().unwrap();
-    assert_eq!(bench.engine.leases().claim_of(held, named("a")).value(), None);
+    assert_eq!(bench.engine.leases().claim_of(held, &named("a")).value(), None);
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn a_worker_is_named_by_its_door_and_the_end_of_its_name() {
         (Origin::Workq, "8", false),
         (Origin::Lightjq, "7", false),
     ] {
-        let worker = WorkerRef { door, id: id.as_bytes() };
-        let held_by = bench.engine.leases().still_held(&[held], worker).value();
+        let worker = WorkerRef { door, id: id.into() };
+        let held_by = bench.engine.leases().still_held(&[held], &worker).value();
         assert_eq!(!held_by.is_empty(), is_its, "{door:?} {id}");
     }
 }
@@ -65,7 +65,7 @@ fn a_lost_holder_loses_its_own_leases_and_no_others() {
     let bench = Bench::new();
     let jobs = [bench.add("mail", b"1"), bench.add("mail", b"2")];
     assert_eq!([lease(&bench, "a"), lease(&bench, "b")], jobs);
-    let gate = bench.engine.leases().worker_lost(&jobs, named("a")).acked().unwrap();
+    let gate = bench.engine.leases().worker_lost(&jobs, &named("a")).acked().unwrap();
     assert!(!bench.is_durable(gate));
     assert_eq!(jobs.map(|job| bench.status(job)), [Some(Status::Ready), Some(Status::Leased)]);
     assert_eq!(bench.image(jobs[0]).attempts, 1, "the attempt counts");
