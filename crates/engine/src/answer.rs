@@ -123,7 +123,7 @@ pub struct LeasedJob {
     pub uuid: Option<[u8; 16]>,
     /// Its queue.
     pub queue: Bytes,
-    /// Where its payload is; [`crate::Engine::bytes`] fetches it.
+    /// Where its payload is; [`Leases::payload`](crate::Leases::payload) fetches it.
     pub payload: BytesRef,
     /// How long the lease lasts, if it ends by itself.
     pub length_ms: Option<u64>,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Map, Value, json};
 use spindle_core::Status;
-use spindle_engine::Engine;
+use spindle_engine::{Engine, QueueView};
 
 use crate::{
     alert::{Alert, put_name},
@@ -74,29 +74,20 @@ fn see(engine: &Engine, hook: &Hook, now_ms: u64) -> BTreeMap<Vec<u8>, Seen> {
     let mut all = BTreeMap::new();
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let from = after.clone().unwrap_or_default();
-        let (step, last) = engine.inspect(|state| {
-            let mut step = Vec::new();
-            let mut last = None;
-            let listed = state.queues_from(&from, after.is_some()).take(STEP_QUEUES);
-            for (number, queue) in listed.enumerate() {
-                if number + 1 == STEP_QUEUES {
-                    last = Some(queue.name.to_vec());
-                }
-                let ready = queue.counts[Status::Ready as usize];
-                if ready == 0 || !hook.is_about(&queue.name) {
-                    continue;
-                }
-                let next = state.ready_jobs(&queue.name, 0).next();
-                let next_age_ms = next.map_or(0, |job| now_ms.saturating_sub(job.created_ms()));
-                let is_attended = queue.counts[Status::Leased as usize] > 0;
-                step.push((queue.name.to_vec(), Seen { ready, next_age_ms, is_attended }));
+        let step = engine.queues().views(after.as_deref(), STEP_QUEUES);
+        let last = step.get(STEP_QUEUES - 1).map(|view| view.listing.name.to_vec());
+        for QueueView { listing, next_ready_ms, .. } in step {
+            let count = |status: Status| listing.counts[status as usize];
+            let (name, ready) = (listing.name.to_vec(), count(Status::Ready));
+            if ready == 0 || !hook.is_about(&name) {
+                continue;
             }
-            (step, last)
-        });
-        for (name, mut seen) in step {
-            seen.is_attended |= engine.observe().waiting_leases(&name) > 0 || engine.observe().has_sleepers(&name);
-            all.insert(name, seen);
+            let numbers = engine.observe();
+            let is_attended = count(Status::Leased) > 0
+                || numbers.waiting_leases(&name) > 0
+                || numbers.has_sleepers(&name);
+            let next_age_ms = next_ready_ms.map_or(0, |ms| now_ms.saturating_sub(ms));
+            all.insert(name, Seen { ready, next_age_ms, is_attended });
         }
         match last {
             Some(last) if all.len() < QUEUES_MAX => after = Some(last),

@@ -106,7 +106,11 @@ impl JobFilter {
             from = api.engine().jobs().first_created(instant::read("created_from", time)?)?;
         }
         if let Some(time) = &self.created_before {
-            until = api.engine().jobs().first_created(instant::read("created_before", time)?)?.min(until);
+            until = api
+                .engine()
+                .jobs()
+                .first_created(instant::read("created_before", time)?)?
+                .min(until);
         }
         if coded.is_some() && queue.is_some() && coded != queue {
             // No job is in two queues.
@@ -115,7 +119,8 @@ impl JobFilter {
         let queue = queue.or(coded);
         for key in self.keys(queue.as_deref())? {
             let found = api.engine().jobs().find_by_key(&key);
-            let found = found.without_waiting("a bound for a walk, whose pages have their own gates");
+            let found =
+                found.without_waiting("a bound for a walk, whose pages have their own gates");
             let id = found.unwrap_or(JobId(0));
             from = from.max(id);
             until = until.min(JobId(id.0 + 1));

@@ -23,6 +23,7 @@ mod links;
 mod metrics;
 mod naming;
 mod object;
+mod policy;
 mod precondition;
 mod reading;
 mod routes;

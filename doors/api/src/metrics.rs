@@ -177,8 +177,7 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
         let name = String::from_utf8_lossy(&queue.name).into_owned();
         set(&name, &queue.counts);
         flows.set(&name, *tally);
-        let next_ms = engine
-            .inspect(|state| state.ready_jobs(&queue.name, 0).next().map(|job| job.created_ms()));
+        let next_ms = engine.queues().next_ready_ms(&queue.name);
         let label = QueueLabel { queue: name };
         raise(&next_ages, &label, age(next_ms));
         let oldest_ms = next_ms.and_then(|_| oldest_ready_ms(engine, &queue.name)).or(next_ms);
@@ -262,10 +261,7 @@ async fn busiest(engine: &Engine) -> Counted {
     let mut others = None;
     let mut after: Option<bytes::Bytes> = None;
     loop {
-        let step: Vec<QueueListing> = engine.inspect(|state| {
-            let from = after.as_deref().unwrap_or_default();
-            state.queues_from(from, after.is_some()).take(STEP_QUEUES).collect()
-        });
+        let step: Vec<QueueListing> = engine.queues().page(after.as_deref(), STEP_QUEUES);
         after = step.last().map(|queue| queue.name.clone());
         let is_last = step.len() < STEP_QUEUES;
         busiest.extend(step.into_iter().map(|queue| {

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
-use spindle_engine::NewJob;
+use spindle_engine::{NewJob, Payload};
 use utoipa::ToSchema;
 
 use crate::backoff::Backoff;
@@ -130,7 +130,7 @@ impl NewJobBody {
             keys::check("unique.key", unique.key.as_bytes())?;
             submit.keys.push(keys::unique(&submit.queue, unique.key.as_bytes()));
         }
-        Ok(NewJob { submit, payload, kind })
+        Ok(NewJob { submit, payload: Payload::new(payload, kind) })
     }
 }
 

@@ -5,8 +5,8 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use spindle_core::job::{Attempt, Cause, Lease, Origin, Outcome, Words};
-use spindle_core::{JobId, JobImage, Source, Status, Tries, Type, address};
-use spindle_engine::Engine;
+use spindle_core::{JobId, JobImage, Source, Status, Type, address};
+use spindle_engine::{Engine, JobNow};
 use spindle_msgpack::to_json;
 use utoipa::ToSchema;
 
@@ -247,7 +247,8 @@ pub(crate) struct Bodies {
 
 impl Job {
     pub fn new(engine: &Engine, image: &JobImage, bodies: Bodies, host: &str) -> Job {
-        let (tries, held_by) = now(engine, image);
+        let JobNow { tries, held_back, .. } = engine.jobs().now(image);
+        let held_by = HeldBy::all(image, held_back);
         let id = JobId(image.id);
         let options = image.options();
         let (queue, queue_base64) = naming::text_or_base64(&image.queue);
@@ -322,15 +323,6 @@ impl Job {
         }
         self
     }
-}
-
-/// What the state says of a job besides its image: its limits, and what holds it back.
-fn now(engine: &Engine, image: &JobImage) -> (Tries, Vec<HeldBy>) {
-    let (now_ms, has_constraints) = (engine.now_ms(), engine.constraints().exist());
-    engine.inspect(|state| {
-        let held_by = if has_constraints { HeldBy::all(state, image, now_ms) } else { Vec::new() };
-        (state.tries_of(image), held_by)
-    })
 }
 
 fn lease_shown(lease: &Lease, attempt: u32) -> LeaseShown {

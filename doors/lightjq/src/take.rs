@@ -160,7 +160,7 @@ impl LightJq {
             let Some((job, guard)) = self.bridge().durable(leased).await? else {
                 return Ok(None);
             };
-            if let Some(taken) = self.taken(slot, job, guard) {
+            if let Some(taken) = self.taken(slot, job, guard)? {
                 return Ok(Some(taken));
             }
         }
@@ -172,15 +172,18 @@ impl LightJq {
         slot: WorkerSlot<'_>,
         job: LeasedJob,
         lease_guard: LeaseGuard,
-    ) -> Option<Taken> {
+    ) -> Answered<Option<Taken>> {
         let id = slot.id;
         if !slot.fill(&job) {
-            return None;
+            return Ok(None);
         }
         let _turn = self.engine().turn();
-        let Some(payload) = self.engine().leases().payload(&job) else {
-            self.let_go(id, job.id);
-            return None;
+        let payload = match self.engine().leases().payload(&job) {
+            Ok(Some(payload)) => payload,
+            none => {
+                self.let_go(id, job.id);
+                return none.map(|_| None).map_err(Problem::from);
+            }
         };
         let order = Order {
             job: job.id,
@@ -189,7 +192,7 @@ impl LightJq {
             timeout_ms: job.length_ms,
         };
         let order = order.encode();
-        Some(Taken { job, order, lease_guard })
+        Ok(Some(Taken { job, order, lease_guard }))
     }
 
     /// A worker has a job no more.

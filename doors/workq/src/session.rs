@@ -195,7 +195,14 @@ impl WorkqSession {
 
     /// Writes a leased job. Returns false if its payload cannot be had: another job may be there.
     fn hand_out(&mut self, job: &LeasedJob, out: &mut Outbox) -> bool {
-        let Some(payload) = self.engine.leases().payload(job) else { return false };
+        let payload = match self.engine.leases().payload(job) {
+            Ok(Some(payload)) => payload,
+            Ok(None) => return false,
+            Err(error) => {
+                server_error(out, &error.to_string());
+                return true;
+            }
+        };
         let id = show::uuid_of(job.uuid, job.id);
         let ttr_ms = job.length_ms.unwrap_or_default();
         let lease = LeaseRef { job: job.id, attempt: job.attempt };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
-use spindle_core::command::{Edit, Matched, Submit};
+use spindle_core::command::{Edit, Extend, Matched, Submit};
 use spindle_core::job::Label;
 use spindle_core::state::JobView;
 use spindle_core::{BytesRef, Command, Found, JobId, JobImage, State, Type};
@@ -52,15 +52,18 @@ pub(crate) fn bytes_type(state: &State, queue: &[u8]) -> Type {
 }
 
 impl Jobs<'_> {
-    /// Any other command, one that names no bytes. A job that it moves to another queue is matched
-    /// against the constraints there.
+    /// Runs a command that names no bytes. An edit that moves a job to another queue matches it
+    /// against the constraints there, unless it says itself what it falls under.
     pub fn execute(&self, command: &Command) -> Gated<Result<(), Refused>> {
         if let Command::Edit(edit) = command
-            && let (Some(queue), None) = (&edit.queue, &edit.matched)
+            && let Some(queue) = edit.queue.as_ref().filter(|_| edit.matched.is_none())
         {
             return self.0.move_job(edit, queue);
         }
         let mut inner = self.0.enter();
+        if let Command::Extend(Extend { claim, .. }) | Command::Release { claim, .. } = command {
+            inner.claimed(*claim);
+        }
         let run = inner.run(command);
         self.0.wake_relabelling(&inner);
         inner.changed(run.map_err(Refused::from))

@@ -109,22 +109,23 @@ impl Jobs<'_> {
 
 impl Leases<'_> {
     /// The payload of a job just leased. None: there is none to give out, and the worker gets the
-    /// next job. If the payload is damaged or cannot be read the job is dead, and that is said in
-    /// the server's log; if the job has changed meanwhile the lease is undone.
-    pub fn payload(&self, job: &LeasedJob) -> Option<Bytes> {
+    /// next job; a job whose payload is damaged is dead, and if the job has changed meanwhile its
+    /// lease is undone. An error: the log cannot be read now; the lease is undone, and the worker
+    /// gets no job.
+    pub fn payload(&self, job: &LeasedJob) -> Result<Option<Bytes>, FetchError> {
         let error = match self.0.payload(job.id, &job.payload) {
-            Ok(payload) => return Some(payload),
+            Ok(payload) => return Ok(Some(payload)),
+            Err(FetchError::Damaged(_)) => return Ok(None),
             Err(error) => error,
         };
+        self.undo(LeaseRef { job: job.id, attempt: job.attempt });
         match error {
-            FetchError::Damaged(_) => {}
-            FetchError::Moved => self.undo(LeaseRef { job: job.id, attempt: job.attempt }),
-            FetchError::Read(error) => {
+            FetchError::Moved => Ok(None),
+            error => {
                 tracing::error!("the payload of job {} cannot be read: {error}", job.id);
-                self.0.bury(job.id);
+                Err(error)
             }
         }
-        None
     }
 }
 

@@ -129,6 +129,11 @@ impl Queues<'_> {
         })
     }
 
+    /// When the job of a queue that is leased next was submitted; none if no job is ready.
+    pub fn next_ready_ms(&self, queue: &[u8]) -> Option<u64> {
+        next_ready_ms(&self.0.enter().state, queue)
+    }
+
     /// Looks for a ready job in the line of its queue, behind `skip` others and at most `limit`
     /// further: how many were passed over, and whether it was found.
     pub fn position(&self, queue: &[u8], job: JobId, skip: usize, limit: usize) -> (usize, bool) {
@@ -242,9 +247,12 @@ fn empty(name: Bytes) -> QueueListing {
 fn view_of(state: &State, listing: QueueListing) -> QueueView {
     let settings = state.queue(&listing.name).map(|queue| queue.settings().clone());
     let ready = listing.counts[Status::Ready as usize] > 0;
-    let next = ready.then(|| state.ready_jobs(&listing.name, 0).next()).flatten();
-    let next_ready_ms = next.map(|job| job.created_ms());
+    let next_ready_ms = ready.then(|| next_ready_ms(state, &listing.name)).flatten();
     QueueView { settings: settings.unwrap_or_default(), next_ready_ms, listing }
+}
+
+fn next_ready_ms(state: &State, queue: &[u8]) -> Option<u64> {
+    state.ready_jobs(queue, 0).next().map(|job| job.created_ms())
 }
 
 fn line_of(state: &State, queue: QueueListing) -> QueueLine {

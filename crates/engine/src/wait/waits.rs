@@ -355,7 +355,7 @@ mod tests {
     struct Deaf;
 
     impl Mailbox for Deaf {
-        fn deliver(&self, _: crate::door::Delivery) {}
+        fn deliver(&self, _: Delivery) {}
         fn durable_moved(&self) {}
     }
 

@@ -1,14 +1,14 @@
 //! Sleepers: workers that want to be called when there is work, and come for it themselves.
 //!
 //! Who calls: a door whose workers go to sleep (Gearman's PRE_SLEEP, the draft's worker_sleep).
-//! What comes: [`Answer::Called`], once, which ends the sleep and waits for no record. As many
-//! sleepers are called as there are jobs they could lease.
+//! What comes: [`Answer::Called`](crate::Answer::Called), once, which ends the sleep and waits for
+//! no record. As many sleepers are called as there are jobs they could lease.
 //!
 //! Sleepers and those who wait for a lease are served in turn: the one who has waited longest comes
 //! first, whichever it is. A sleeper's turn needs time, because it has to come; without more, every
 //! job would go to somebody who waits before it does. So a call reserves: for 100 ms those who wait
 //! leave one job of the queue, and one start under each label of it, to whoever was called (see
-//! [`Reservations`]). What a reservation cannot do:
+//! [`Reservations`](spindle_core::Reservations)). What a reservation cannot do:
 //!
 //! - It refuses nobody. A lease that does not wait takes what is there, reserved or not; a wait that
 //!   ends while something is reserved takes that before it ends with nothing.
@@ -119,17 +119,23 @@ impl Inner {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use spindle_core::command::Submit;
-    use spindle_core::{BytesRef, Type};
+    use spindle_core::command::{Lease, Select, Submit};
+    use spindle_core::job::Origin;
+    use spindle_core::{BytesRef, JobId, Type};
     use spindle_log::MemoryLog;
 
     use super::*;
+    use crate::answer::LeaseReply;
+    use crate::call::NewJob;
     use crate::clock::ManualClock;
-    use crate::constraints::{Expected, PutConstraint};
+    use crate::commit::Payload;
+    use crate::constraints::Expected;
     use crate::door::{Delivery, Mailbox};
-    use crate::engine::{LeaseReply, NewJob};
+    use crate::engine::Engine;
     use crate::options::Options;
     use spindle_matching::{ConstraintSpec, Matcher};
+
+    const TEST: &str = "nobody is answered";
 
     #[derive(Default)]
     struct Letters(Mutex<Vec<Delivery>>);
@@ -162,8 +168,9 @@ mod tests {
         fn add(&self, queue: &Bytes) {
             let payload = BytesRef::empty(Type::Bytes);
             let submit = Submit::new(JobId(0), queue.clone(), Origin::Gearman, payload);
-            let job = NewJob { submit, payload: Bytes::new(), kind: Type::Bytes };
-            self.engine.jobs().submit(job).unwrap();
+            let submitted =
+                self.engine.jobs().submit(NewJob { submit, payload: Payload::default() });
+            submitted.without_waiting(TEST).unwrap();
         }
 
         fn lease(&self, connection: u64, queue: &Bytes, wait_ms: u64) -> LeaseReply {
@@ -177,7 +184,8 @@ mod tests {
                 worker: Bytes::new(),
                 payload_bytes_max: u32::MAX,
             };
-            self.engine.leases().take(&self.caller(connection), request, wait_ms).unwrap()
+            let reply = self.engine.leases().take(&self.caller(connection), request, wait_ms);
+            reply.without_waiting(TEST).unwrap()
         }
 
         /// Leases decided while this is done.
@@ -220,7 +228,7 @@ mod tests {
         assert_eq!(bench.decided(|| bench.engine.waits().connection_gone(gone, None)), 0);
         bench.add(&name(7 * PER_WORKER + 5));
         assert_eq!(bench.heard(), [0; 0]);
-        let waits = &bench.engine.shared.inner.lock().waits;
+        let waits = &bench.engine.shared.inner.lock().waiting.list;
         assert!((0..PER_WORKER).all(|number| !waits.has_asleep(&name(7 * PER_WORKER + number))));
     }
 
@@ -229,8 +237,8 @@ mod tests {
         let bench = Bench::new();
         let queue = Bytes::from_static(b"q");
         let spec = ConstraintSpec { matcher: Matcher::default(), rate: None, running_max: Some(1) };
-        let PutConstraint { .. } =
-            bench.engine.constraints().put("one", &spec, Expected::Any).unwrap();
+        let put = bench.engine.constraints().put("one", &spec, Expected::Any);
+        put.without_waiting(TEST).unwrap();
         bench.add(&queue);
         assert!(matches!(bench.lease(1, &queue, 0), LeaseReply::Leased(..)));
         for connection in (2..2000).step_by(2) {

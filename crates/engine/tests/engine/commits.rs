@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spindle_core::{JobId, Rejection, Status};
-use spindle_engine::{Committed, Failure, Gate, JobRef, LeaseReply, Options, Refused};
+use spindle_engine::{Answer, Committed, Failure, Gate, JobRef, Options, Refused, WorkResult};
 use spindle_log::MemoryLog;
 use spindle_log::disk::{Fault, Operation, SimDisk};
 
-use crate::harness::{Bench, START_MS, file_log, new_job, noise, plain, wish};
+use crate::harness::{
+    Bench, START_MS, TakeApart, TakeApartResult, file_log, new_job, noise, plain,
+};
 
 #[test]
 fn all_calls_between_two_commits_are_one_record() {
@@ -22,7 +24,7 @@ fn all_calls_between_two_commits_are_one_record() {
     for id in &jobs[..25] {
         bench.finish(*id, true, b"result").expect("unfinished");
     }
-    bench.engine.jobs().delete(JobRef::Id(jobs[99])).expect("there");
+    bench.delete(jobs[99]);
     assert_eq!(bench.log.next(), before, "nothing is written before the commit");
     assert_eq!(bench.engine.commit_once(), Committed::Some);
     assert_eq!(bench.log.next(), before.next());
@@ -34,8 +36,8 @@ fn all_calls_between_two_commits_are_one_record() {
 fn a_turn_over_its_limit_is_committed_by_whoever_ends_it() {
     // A job with a payload is two entries.
     let options = Options { turn_entries_max: 4, ..Options::default() };
-    let bench = Bench::on(Arc::new(MemoryLog::new()), START_MS, options);
-    let submit = || bench.engine.jobs().submit(new_job(plain("q"), b"x")).expect("taken").1;
+    let bench = Bench::with(options);
+    let submit = || bench.engine.jobs().submit(new_job(plain("q"), b"x")).split().expect("taken").1;
     let (_, at_the_limit) = (submit(), submit());
     drop(bench.engine.turn());
     assert!(!bench.is_durable(at_the_limit), "left to the log thread");
@@ -51,14 +53,11 @@ fn a_turn_over_its_limit_is_committed_by_whoever_ends_it() {
 #[test]
 fn every_answer_waits_for_the_record_it_tells_of() {
     let bench = Bench::new();
-    let (id, submitted) = bench.engine.jobs().submit(new_job(plain("q"), b"x")).expect("taken");
-    let (found, seen) = bench.engine.jobs().find(JobRef::Id(id));
+    let (id, submitted) =
+        bench.engine.jobs().submit(new_job(plain("q"), b"x")).split().expect("taken");
+    let (found, seen) = bench.engine.jobs().find(JobRef::Id(id)).both();
     assert_eq!(found, Some((id, Status::Ready)));
-    let LeaseReply::Leased(_, leased) =
-        bench.engine.leases().take(&bench.caller(1), wish("q"), 0).expect("no refusal")
-    else {
-        panic!("the job is ready")
-    };
+    let leased = bench.gate_of_lease("q");
     for gate in [submitted, seen, leased] {
         assert!(!bench.is_durable(gate));
     }
@@ -67,17 +66,17 @@ fn every_answer_waits_for_the_record_it_tells_of() {
         assert!(bench.is_durable(gate));
     }
     let finished = bench.finish(id, true, b"").expect("unfinished");
-    let Err(Refused::Rejected(Rejection::Finished, again)) = bench.finish(id, true, b"") else {
-        panic!("it is finished")
-    };
-    let (image, told) = bench.engine.jobs().get(JobRef::Id(id)).expect("readable");
+    let finish = bench.engine.jobs().finish_unfinished(JobRef::Id(id), WorkResult::default());
+    let (refused, again) = finish.both();
+    assert_eq!(refused, Err(Refused::Rejected(Rejection::Finished)));
+    let (image, read) = bench.engine.jobs().get(JobRef::Id(id)).expect("readable").both();
     assert_eq!(image.map(|image| image.status()), Some(Status::Done));
-    for gate in [finished, again, told] {
+    for gate in [finished, again, read] {
         assert!(!bench.is_durable(gate));
     }
     bench.commit();
-    let deleted = bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
-    let (gone, denied) = bench.engine.jobs().find(JobRef::Id(id));
+    let deleted = bench.engine.jobs().delete(JobRef::Id(id)).acked().expect("there");
+    let (gone, denied) = bench.engine.jobs().find(JobRef::Id(id)).both();
     assert!(gone.is_none() && !bench.is_durable(deleted) && !bench.is_durable(denied));
     bench.commit();
     assert!(bench.is_durable(deleted) && bench.is_durable(denied));
@@ -89,13 +88,9 @@ fn what_is_durable_already_waits_for_nothing() {
     let id = bench.add("q", b"x");
     bench.commit();
     bench.add("other", b"x");
-    let (_, seen) = bench.engine.jobs().find(JobRef::Id(id));
+    let (_, seen) = bench.engine.jobs().find(JobRef::Id(id)).both();
     assert!(bench.is_durable(seen), "another job's record is none of its business");
-    let LeaseReply::Leased(_, leased) =
-        bench.engine.leases().take(&bench.caller(1), wish("q"), 0).expect("no refusal")
-    else {
-        panic!("the job is ready")
-    };
+    let leased = bench.gate_of_lease("q");
     assert!(bench.is_durable(leased), "the lease reveals the submit, and that is durable");
 }
 
@@ -106,11 +101,7 @@ fn a_lease_whose_attempt_must_count_waits_for_its_own_record() {
     submit.attempts_max = Some(2);
     bench.submit(submit, b"x");
     bench.commit();
-    let LeaseReply::Leased(_, leased) =
-        bench.engine.leases().take(&bench.caller(1), wish("q"), 0).expect("no refusal")
-    else {
-        panic!("the job is ready")
-    };
+    let leased = bench.gate_of_lease("q");
     assert!(!bench.is_durable(leased));
     bench.commit();
     assert!(bench.is_durable(leased));
@@ -123,33 +114,95 @@ fn too_much_that_is_not_durable_keeps_callers_waiting_for_room() {
     let log = Arc::new(MemoryLog::new());
     let bench = Bench::on(log, START_MS, options);
     let mut taken = 0;
-    while bench.engine.jobs().submit(new_job(plain("q"), &noise(taken, 1000))).is_ok() {
+    while bench.engine.has_room() {
+        bench.add("q", &noise(taken, 1000));
         taken += 1;
     }
     assert!((9..=11).contains(&taken), "{taken}");
-    let refused = bench.engine.jobs().submit(new_job(plain("q"), b"")).map(|_| ());
-    assert_eq!(refused, Err(Refused::Busy));
-    let ticket = bench.engine.wait_for_room(&bench.caller(7));
+    let ticket = bench.engine.wait_for_room(&bench.caller(7)).expect("there is none");
     assert!(bench.answers().is_empty());
     bench.commit();
     let answers = bench.answers();
-    assert!(matches!(&answers[..], [(t, spindle_engine::Answer::Room)] if *t == ticket));
+    assert!(matches!(&answers[..], [(t, Answer::Room)] if *t == ticket));
+    assert!(bench.engine.has_room());
     bench.add("q", b"");
+}
+
+/// An engine with this limit and one job with so long a payload, neither durable.
+fn one_undurable(undurable_bytes_max: usize, payload_bytes: usize) -> Bench {
+    let bench = Bench::with(Options { undurable_bytes_max, ..Options::default() });
+    bench.add("q", &noise(1, payload_bytes));
+    bench
+}
+
+#[test]
+fn there_is_room_up_to_the_limit_and_none_a_byte_beyond_it() {
+    let limit = one_undurable(usize::MAX, 1000).engine.observe().gauges().undurable_bytes;
+    assert!(limit > 1000);
+    let at_it = one_undurable(limit, 1000);
+    assert!(at_it.engine.has_room());
+    assert_eq!(at_it.engine.wait_for_room(&at_it.caller(7)), None);
+    let over_it = one_undurable(limit, 1001);
+    assert!(!over_it.engine.has_room());
+    let ticket = over_it.engine.wait_for_room(&over_it.caller(7)).expect("there is none");
+    // Who does not ask is served: the limit is for those who do.
+    over_it.add("q", b"x");
+    over_it.commit();
+    assert!(at_it.answers().is_empty());
+    let answers = over_it.answers();
+    assert!(matches!(&answers[..], [(t, Answer::Room)] if *t == ticket), "{answers:?}");
+    assert_eq!(over_it.engine.wait_for_room(&over_it.caller(7)), None);
+    over_it.commit();
+    assert!(over_it.answers().is_empty(), "once is enough");
+}
+
+#[test]
+fn who_lets_others_go_first_is_answered_at_once_room_or_not() {
+    for limit in [usize::MAX, 0] {
+        let bench = one_undurable(limit, 1000);
+        assert_eq!(bench.engine.has_room(), limit > 0);
+        let ticket = bench.engine.waits().after_others(&bench.caller(7));
+        let answers = bench.answers();
+        assert!(matches!(&answers[..], [(t, Answer::Room)] if *t == ticket), "{answers:?}");
+        bench.commit();
+        assert!(bench.answers().is_empty(), "once is enough");
+    }
+}
+
+#[test]
+fn the_end_of_every_turn_wakes_the_log_thread() {
+    let bench = Bench::new();
+    bench.engine.spawn(|failure| panic!("{failure}")).expect("threads");
+    // It sleeps when it has written all there is: now and then that is before the next turn begins.
+    for round in 0..100 {
+        let gate = {
+            let _turn = bench.engine.turn();
+            bench.engine.jobs().submit(new_job(plain("q"), b"x")).acked().expect("taken")
+        };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !bench.is_durable(gate) {
+            assert!(Instant::now() < deadline, "the log thread sleeps on in round {round}");
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+    bench.engine.stop();
 }
 
 fn check_stopped(operation: Operation) {
     let disk = SimDisk::new(3);
     let bench = Bench::on_disk(&disk);
-    let (kept, _) = bench.engine.jobs().submit(new_job(plain("q"), b"kept")).expect("taken");
+    let (kept, _) =
+        bench.engine.jobs().submit(new_job(plain("q"), b"kept")).split().expect("taken");
     bench.commit();
     let durable = bench.engine.durable();
-    let (lost, gate) = bench.engine.jobs().submit(new_job(plain("q"), b"lost")).expect("taken");
+    let (lost, gate) =
+        bench.engine.jobs().submit(new_job(plain("q"), b"lost")).split().expect("taken");
     disk.fail(operation, 0, Fault::InputOutput);
     assert_eq!(bench.engine.commit_once(), Committed::Failed);
     assert!(matches!(bench.engine.failure(), Some(Failure::Log(_))));
     // Nothing that waited for it may leave, now or later.
     for _ in 0..3 {
-        bench.engine.jobs().submit(new_job(plain("q"), b"more")).ok();
+        bench.engine.jobs().submit(new_job(plain("q"), b"more")).value().ok();
         assert_ne!(bench.engine.commit_once(), Committed::Some);
         assert_eq!(bench.engine.durable(), durable);
         assert!(!bench.is_durable(gate));
@@ -183,7 +236,8 @@ fn a_failure_is_reported_once_whichever_threads_meet_it() {
     bench.engine.spawn(count).expect("threads");
     disk.fail(Operation::Sync, 0, Fault::InputOutput);
     let durable = bench.engine.durable();
-    let (_, gate) = bench.engine.jobs().submit(new_job(plain("q"), b"lost")).expect("taken");
+    let (_, gate) =
+        bench.engine.jobs().submit(new_job(plain("q"), b"lost")).split().expect("taken");
     drop(bench.engine.turn());
     let deadline = Instant::now() + Duration::from_secs(20);
     while reports.load(Ordering::SeqCst) == 0 {
@@ -191,7 +245,7 @@ fn a_failure_is_reported_once_whichever_threads_meet_it() {
         std::thread::park_timeout(Duration::from_millis(1));
     }
     assert!(bench.letters.durable_moves.load(Ordering::SeqCst) > 0, "reactors are woken");
-    bench.engine.jobs().submit(new_job(plain("q"), b"more")).ok();
+    bench.engine.jobs().submit(new_job(plain("q"), b"more")).value().ok();
     bench.engine.commit_once();
     bench.engine.stop();
     assert_eq!(reports.load(Ordering::SeqCst), 1);
@@ -209,8 +263,13 @@ fn on_a_full_disk_submits_are_refused_and_what_frees_space_goes_on() {
     disk.set_capacity(Some(disk.used() + 2 * crate::harness::SEGMENT_BYTES));
     let mut jobs = Vec::new();
     let refused = loop {
-        match bench.engine.jobs().submit(new_job(plain("q"), &noise(jobs.len() as u64, 4000))) {
-            Ok((id, _)) => jobs.push(id),
+        match bench
+            .engine
+            .jobs()
+            .submit(new_job(plain("q"), &noise(jobs.len() as u64, 4000)))
+            .value()
+        {
+            Ok(id) => jobs.push(id),
             Err(refused) => break refused,
         }
         assert_ne!(bench.engine.commit_once(), Committed::Failed);
@@ -222,7 +281,7 @@ fn on_a_full_disk_submits_are_refused_and_what_frees_space_goes_on() {
         if at % 2 == 0 {
             bench.finish(*id, true, b"ok").expect("finishes go on");
         }
-        bench.engine.jobs().delete(JobRef::Id(*id)).expect("deletes go on");
+        bench.engine.jobs().delete(JobRef::Id(*id)).value().expect("deletes go on");
         assert_eq!(bench.engine.commit_once(), Committed::Some);
     }
     bench.compaction();
@@ -236,10 +295,14 @@ fn on_a_full_disk_submits_are_refused_and_what_frees_space_goes_on() {
 fn a_gate_is_never_beyond_the_record_that_will_be_written() {
     let bench = Bench::new();
     for round in 0..50u64 {
-        let (_, gate) =
-            bench.engine.jobs().submit(new_job(plain("q"), &noise(round, 10))).expect("taken");
+        let (_, gate) = bench
+            .engine
+            .jobs()
+            .submit(new_job(plain("q"), &noise(round, 10)))
+            .split()
+            .expect("taken");
         assert_eq!(gate, Gate(bench.log.next().0 + 1));
-        let (_, nothing) = bench.engine.jobs().find(JobRef::Id(JobId(1 << 40)));
+        let (_, nothing) = bench.engine.jobs().find(JobRef::Id(JobId(1 << 40))).both();
         assert_eq!(nothing, gate);
         bench.commit();
         assert_eq!(bench.engine.durable(), gate);

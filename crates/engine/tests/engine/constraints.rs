@@ -7,12 +7,12 @@ use spindle_core::job::{Label, Origin};
 use spindle_core::queue::Rate;
 use spindle_core::{BytesRef, JobId, Rejection, Status, Type};
 use spindle_engine::{
-    Committed, Condition, ConstraintSpec, Expected, JobRef, Matcher, NewJob, Options, QueuePattern,
-    Refused, RelabelStep, Scalar, Test,
+    Committed, Condition, ConstraintSpec, Expected, JobRef, Matcher, NewJob, Options, Payload,
+    QueuePattern, Refused, RelabelStep, Scalar, Test,
 };
 use spindle_log::disk::SimDisk;
 
-use crate::harness::{Bench, START_MS, file_log, new_job, noise, plain};
+use crate::harness::{Bench, START_MS, TakeApart, file_log, new_job, noise, plain};
 
 pub fn few(matcher: Matcher, max: u64) -> ConstraintSpec {
     ConstraintSpec { matcher, rate: None, running_max: Some(max) }
@@ -34,7 +34,7 @@ fn per_user() -> Matcher {
 }
 
 pub fn put(bench: &Bench, name: &str, spec: &ConstraintSpec) -> u64 {
-    bench.engine.constraints().put(name, spec, Expected::Any).expect("it is taken").revision
+    bench.engine.constraints().put(name, spec, Expected::Any).value().expect("it is taken").revision
 }
 
 /// Matches everything there is.
@@ -52,8 +52,8 @@ pub fn json(bench: &Bench, queue: &str, text: &str) -> JobId {
 }
 
 fn typed(bench: &Bench, queue: &str, payload: &[u8], kind: Type) -> JobId {
-    let payload = Bytes::copy_from_slice(payload);
-    bench.engine.jobs().submit(NewJob { submit: plain(queue), payload, kind }).expect("taken").0
+    let payload = Payload::new(payload.to_vec(), kind);
+    bench.engine.jobs().submit(NewJob { submit: plain(queue), payload }).value().expect("taken")
 }
 
 fn labels(bench: &Bench, id: JobId) -> Vec<Label> {
@@ -72,15 +72,26 @@ fn jobs_fall_under_a_constraint_whichever_call_they_come_by() {
         let mut submit =
             Submit::new(JobId(0), Bytes::from_static(b"q"), origin, BytesRef::empty(Type::Json));
         submit.foreground = foreground;
-        NewJob { submit, payload: Bytes::from_static(br#"{"plan":"free"}"#), kind: Type::Json }
+        NewJob { submit, payload: Payload::new(&br#"{"plan":"free"}"#[..], Type::Json) }
     };
-    let plain = bench.engine.jobs().submit(job(Origin::Api, false)).expect("taken").0;
-    let joined =
-        bench.engine.jobs().submit_or_join(None, job(Origin::Gearman, false)).expect("taken").job;
-    let many = bench.engine.submit_many(&[job(Origin::Api, false), job(Origin::Jobq, false)]);
-    let many = many.expect("there is room").into_iter().map(|taken| taken.expect("taken").0);
+    let plain = bench.engine.jobs().submit(job(Origin::Api, false)).value().expect("taken");
+    let joined = bench
+        .engine
+        .jobs()
+        .submit_or_join(None, job(Origin::Gearman, false))
+        .value()
+        .expect("taken")
+        .job;
+    let many = vec![job(Origin::Api, false), job(Origin::Jobq, false)];
+    let many = bench.engine.jobs().submit_batch(many).into_iter();
+    let many = many.map(|taken| taken.value().expect("taken"));
     let caller = bench.caller(4);
-    bench.engine.jobs().submit_and_wait(&caller, job(Origin::Workq, true), 1000).expect("it waits");
+    bench
+        .engine
+        .jobs()
+        .submit_and_wait(&caller, job(Origin::Workq, true), 1000)
+        .value()
+        .expect("it waits");
     let waited = bench.engine.inspect(|state| state.jobs_from(JobId(0)).last().map(|job| job.id()));
     for id in [plain, joined].into_iter().chain(many).chain(waited) {
         assert_eq!(labels(&bench, id), [Label { constraint: 1, value: 0 }], "job {id}");
@@ -98,8 +109,8 @@ fn labels_somebody_brings_are_kept_and_must_be_of_the_newest_set() {
     let mut submit = plain("other");
     submit.labels = vec![Label { constraint: 1, value: 9 }];
     submit.constraints_revision = 0;
-    let refused = bench.engine.jobs().submit(new_job(submit.clone(), b"")).map(|_| ());
-    assert!(matches!(refused, Err(Refused::Rejected(Rejection::StaleConstraints, _))));
+    let refused = bench.engine.jobs().submit(new_job(submit.clone(), b"")).value().map(|_| ());
+    assert!(matches!(refused, Err(Refused::Rejected(Rejection::StaleConstraints))));
     submit.constraints_revision = 1;
     let id = bench.submit(submit, b"");
     assert_eq!(labels(&bench, id), [Label { constraint: 1, value: 9 }]);
@@ -120,8 +131,8 @@ fn a_set_that_changed_behind_the_matchers_back_is_matched_again() {
     let one = bench.add("q", b"");
     assert_eq!(numbers(&bench, one), [1]);
     bench.execute(Command::SetConstraint(rule));
-    let two = bench.engine.submit_many(&[new_job(plain("q"), b"")]).expect("there is room");
-    let two = two.into_iter().map(|taken| taken.expect("taken").0).next().expect("one came");
+    let mut taken = bench.engine.jobs().submit_batch(vec![new_job(plain("q"), b"")]);
+    let two = taken.remove(0).value().expect("taken");
     assert_eq!(numbers(&bench, two), [1, 2]);
     bench.execute(Command::RemoveConstraint { number: 1 });
     bench.execute(Command::RemoveConstraint { number: 2 });
@@ -140,14 +151,24 @@ fn only_typed_payloads_are_looked_into_and_a_queue_may_say_what_its_bytes_are() 
     assert_eq!(numbers(&bench, packed), [1]);
     let name = Bytes::from_static(b"q");
     let json = Some(Type::Json as i32);
-    bench.engine.queues().change(&name, |settings| settings.bytes_type = json).expect("taken");
+    bench
+        .engine
+        .queues()
+        .change(&name, |settings| settings.bytes_type = json)
+        .value()
+        .expect("taken");
     let declared = typed(&bench, "q", text, Type::Bytes);
     assert_eq!(numbers(&bench, declared), [1]);
     assert_eq!(numbers(&bench, opaque), [0; 0], "not matched again yet");
     relabel(&bench);
     assert_eq!(numbers(&bench, opaque), [1]);
     assert_eq!(numbers(&bench, packed), [1], "it says itself what it is");
-    bench.engine.queues().change(&name, |settings| settings.bytes_type = None).expect("taken");
+    bench
+        .engine
+        .queues()
+        .change(&name, |settings| settings.bytes_type = None)
+        .value()
+        .expect("taken");
     relabel(&bench);
     assert_eq!(numbers(&bench, declared), [0; 0]);
     bench.check_fold();
@@ -174,17 +195,16 @@ fn every_value_has_limits_of_its_own_and_those_without_one_share() {
 fn more_values_than_there_may_be_are_refused_and_existing_jobs_share_a_bucket() {
     let mut options = Options::default();
     options.defaults.values_max = 2;
-    let bench = Bench::on(std::sync::Arc::new(spindle_log::MemoryLog::new()), START_MS, options);
+    let bench = Bench::with(options);
     let ids: Vec<JobId> =
         (0..4).map(|user| json(&bench, "q", &format!(r#"{{"user":{user}}}"#))).collect();
     put(&bench, "each", &few(per_user(), 1));
     relabel(&bench);
     let shared = |id: &&JobId| labels(&bench, **id)[0].value == Label::OVERFLOW;
     assert_eq!(ids.iter().filter(shared).count(), 2);
-    let payload = Bytes::from_static(br#"{"user":9}"#);
-    let refused =
-        bench.engine.jobs().submit(NewJob { submit: plain("q"), payload, kind: Type::Json });
-    assert!(matches!(refused, Err(Refused::Rejected(Rejection::TooManyValues, _))));
+    let payload = Payload::new(&br#"{"user":9}"#[..], Type::Json);
+    let refused = bench.engine.jobs().submit(NewJob { submit: plain("q"), payload }).value();
+    assert!(matches!(refused, Err(Refused::Rejected(Rejection::TooManyValues))));
     let leased = std::iter::from_fn(|| bench.lease("q")).count();
     assert_eq!(leased, 3, "one of each value, and one of the two that share");
     bench.check_fold();
@@ -200,10 +220,10 @@ fn the_ninth_constraint_does_not_hold_and_says_so() {
     bench.add("q", b"");
     assert_eq!(numbers(&bench, id), (1..=8).collect::<Vec<_>>());
     let left_out =
-        |name: &str| bench.engine.constraints().get(name).0.expect("it is there").left_out;
+        |name: &str| bench.engine.constraints().get(name).value().expect("it is there").left_out;
     assert_eq!((left_out("c8"), left_out("c9")), (0, 2));
     // An older one goes: the ninth takes its place.
-    bench.engine.constraints().remove("c1", Expected::Any).expect("it is there");
+    bench.engine.constraints().remove("c1", Expected::Any).value().expect("it is there");
     relabel(&bench);
     assert_eq!(numbers(&bench, id), (2..=9).collect::<Vec<_>>());
     assert!(bench.lease("q").is_some());
@@ -228,12 +248,16 @@ fn a_job_that_moves_falls_under_the_constraints_of_its_new_queue_at_once() {
     assert_eq!(bench.handed(), None, "nobody was handed it on the way");
     to(b"c");
     assert_eq!(bench.handed(), Some((ticket, id)));
-    let refused = bench.engine.jobs().execute(&Command::Edit(Box::new(Edit {
-        id,
-        queue: Some(Bytes::from_static(b"b")),
-        ..Edit::default()
-    })));
-    assert!(matches!(refused, Err(Refused::Rejected(Rejection::Leased, _))));
+    let refused = bench
+        .engine
+        .jobs()
+        .execute(&Command::Edit(Box::new(Edit {
+            id,
+            queue: Some(Bytes::from_static(b"b")),
+            ..Edit::default()
+        })))
+        .value();
+    assert!(matches!(refused, Err(Refused::Rejected(Rejection::Leased))));
     bench.engine.waits().cancel(&bench.caller(2), waiting);
     bench.check_fold();
 }
@@ -245,19 +269,19 @@ fn a_retried_job_is_matched_anew_by_its_old_payload_or_its_new_one() {
     bench.finish(id, true, b"").expect("unfinished");
     put(&bench, "free", &few(free_plan(), 5));
     relabel(&bench);
-    bench.engine.jobs().retry(JobRef::Id(id), None).expect("it is done");
+    bench.engine.jobs().retry(JobRef::Id(id), None).value().expect("it is done");
     assert_eq!(numbers(&bench, id), [1]);
     bench.finish(id, true, b"").expect("unfinished");
-    let paid = Some((Bytes::from_static(br#"{"plan":"paid"}"#), Type::Json));
-    bench.engine.jobs().retry(JobRef::Id(id), paid).expect("it is done");
+    let paid = Some(Payload::new(&br#"{"plan":"paid"}"#[..], Type::Json));
+    bench.engine.jobs().retry(JobRef::Id(id), paid).value().expect("it is done");
     assert_eq!(numbers(&bench, id), [0; 0]);
     bench.finish(id, true, b"").expect("unfinished");
-    let free = Some((Bytes::from_static(br#"{"plan":"free"}"#), Type::Json));
-    bench.engine.jobs().retry(JobRef::Id(id), free.clone()).expect("it is done");
+    let free = Some(Payload::new(&br#"{"plan":"free"}"#[..], Type::Json));
+    bench.engine.jobs().retry(JobRef::Id(id), free.clone()).value().expect("it is done");
     assert_eq!(numbers(&bench, id), [1]);
     bench.finish(id, true, b"").expect("unfinished");
-    bench.engine.constraints().remove("free", Expected::Any).expect("it is there");
-    bench.engine.jobs().retry(JobRef::Id(id), free).expect("it is done");
+    bench.engine.constraints().remove("free", Expected::Any).value().expect("it is there");
+    bench.engine.jobs().retry(JobRef::Id(id), free).value().expect("it is done");
     assert_eq!(numbers(&bench, id), [0; 0]);
     bench.check_fold();
 }
@@ -271,18 +295,18 @@ fn jobs_that_are_there_are_matched_in_slices_while_others_come() {
         json(&bench, "q", &format!(r#"{{"user":{}}}"#, job % 3));
     }
     put(&bench, "each", &few(per_user(), 1));
-    let told = bench.engine.constraints().relabelling();
-    assert_eq!((told.relabelled, told.remaining), (0, JOBS));
+    let progress = bench.engine.constraints().relabelling();
+    assert_eq!((progress.relabelled, progress.remaining), (0, JOBS));
     assert_eq!(bench.engine.relabel_step(), RelabelStep::More);
-    let told = bench.engine.constraints().relabelling();
-    assert_eq!((told.relabelled, told.remaining), (512, JOBS - 512));
+    let progress = bench.engine.constraints().relabelling();
+    assert_eq!((progress.relabelled, progress.remaining), (512, JOBS - 512));
     // What comes now is matched already.
     let late = json(&bench, "q", r#"{"user":1}"#);
     assert_eq!(numbers(&bench, late), [1]);
     let steps = relabel(&bench);
     assert!((2..=4).contains(&steps), "{steps}");
-    let told = bench.engine.constraints().relabelling();
-    assert_eq!((told.relabelled, told.remaining), (JOBS, 0));
+    let progress = bench.engine.constraints().relabelling();
+    assert_eq!((progress.relabelled, progress.remaining), (JOBS, 0));
     assert_eq!(std::iter::from_fn(|| bench.lease("q")).count(), 3);
     bench.compaction();
     bench.check_fold();
@@ -321,6 +345,7 @@ fn leased_and_foreground_jobs_count_under_a_new_constraint() {
         .engine
         .jobs()
         .submit_and_wait(&bench.caller(9), new_job(foreground, b""), 60_000)
+        .value()
         .expect("waits");
     assert_eq!(bench.lease("q").map(|job| job.id), Some(ids[0]));
     put(&bench, "few", &few(in_queue("q"), 2));
@@ -353,33 +378,39 @@ fn puts_and_removals_compare_the_revision() {
     let bench = Bench::new();
     let spec = few(in_queue("q"), 1);
     let engine = &bench.engine;
-    let stale = |refused: Result<_, Refused>| {
-        matches!(refused, Err(Refused::Rejected(Rejection::Stale, _)))
-    };
+    let stale =
+        |refused: Result<_, Refused>| matches!(refused, Err(Refused::Rejected(Rejection::Stale)));
     let absent = |refused: Result<(), Refused>| {
-        matches!(refused, Err(Refused::Rejected(Rejection::NoConstraint, _)))
+        matches!(refused, Err(Refused::Rejected(Rejection::NoConstraint)))
     };
-    let first = engine.constraints().put("few", &spec, Expected::Nothing).expect("there is none");
+    let first =
+        engine.constraints().put("few", &spec, Expected::Nothing).value().expect("there is none");
     assert_eq!((first.created, first.revision), (true, 1));
-    assert!(stale(engine.constraints().put("few", &spec, Expected::Nothing).map(|_| ())));
-    assert!(stale(engine.constraints().put("few", &spec, Expected::Revision(9)).map(|_| ())));
-    let same = engine.constraints().put("few", &spec, Expected::Revision(1)).expect("as before");
+    assert!(stale(engine.constraints().put("few", &spec, Expected::Nothing).value().map(|_| ())));
+    assert!(stale(
+        engine.constraints().put("few", &spec, Expected::Revision(9)).value().map(|_| ())
+    ));
+    let same =
+        engine.constraints().put("few", &spec, Expected::Revision(1)).value().expect("as before");
     assert_eq!((same.created, same.revision), (false, 1), "nothing changed");
     let more = few(in_queue("q"), 2);
-    let second = engine.constraints().put("few", &more, Expected::Revision(1)).expect("newest");
+    let second =
+        engine.constraints().put("few", &more, Expected::Revision(1)).value().expect("newest");
     assert_eq!((second.created, second.revision), (false, 2));
     put(&bench, "other", &spec);
-    assert_eq!(engine.constraints().get("few").0.map(|view| view.revision), Some(2));
-    assert!(absent(engine.constraints().put("new", &spec, Expected::Revision(1)).map(|_| ())));
-    assert!(stale(engine.constraints().remove("few", Expected::Revision(1)).map(|_| ())));
-    engine.constraints().remove("few", Expected::Revision(2)).expect("newest");
-    assert!(absent(engine.constraints().remove("few", Expected::Any).map(|_| ())));
+    assert_eq!(engine.constraints().get("few").value().map(|view| view.revision), Some(2));
+    assert!(absent(
+        engine.constraints().put("new", &spec, Expected::Revision(1)).value().map(|_| ())
+    ));
+    assert!(stale(engine.constraints().remove("few", Expected::Revision(1)).value().map(|_| ())));
+    engine.constraints().remove("few", Expected::Revision(2)).value().expect("newest");
+    assert!(absent(engine.constraints().remove("few", Expected::Any).value().map(|_| ())));
     let names: Vec<String> =
-        engine.constraints().list(None, 9).0.into_iter().map(|view| view.name).collect();
+        engine.constraints().list(None, 9).value().into_iter().map(|view| view.name).collect();
     assert_eq!(names, ["other"]);
     let nothing = ConstraintSpec { running_max: None, ..spec };
-    assert!(engine.constraints().put("few", &nothing, Expected::Any).is_err());
-    assert!(engine.constraints().put("", &more, Expected::Any).is_err());
+    assert!(engine.constraints().put("few", &nothing, Expected::Any).value().is_err());
+    assert!(engine.constraints().put("", &more, Expected::Any).value().is_err());
 }
 
 #[test]
@@ -394,12 +425,12 @@ fn constraints_are_listed_by_name_as_they_were_put() {
     bench.commit();
     let bench = bench.restart(&disk);
     let listed = |after, limit| {
-        let views = bench.engine.constraints().list(after, limit).0;
+        let views = bench.engine.constraints().list(after, limit).value();
         views.into_iter().map(|view| (view.name, view.revision)).collect::<Vec<_>>()
     };
     assert_eq!(listed(None, 2), [("a".to_owned(), 2), ("b".to_owned(), 3)]);
     assert_eq!(listed(Some("b"), 2), [("c".to_owned(), 1)]);
-    assert_eq!(bench.engine.constraints().get("a").0.expect("it is there").spec, Ok(spec));
+    assert_eq!(bench.engine.constraints().get("a").value().expect("it is there").spec, Ok(spec));
 }
 
 #[test]
@@ -421,7 +452,7 @@ fn a_constraint_of_many_values_changes_while_others_come_in_between() {
     }
     assert!(bench.handed().is_some_and(|(handed, _)| handed == ticket));
     assert_eq!(std::iter::from_fn(|| bench.lease("q")).count(), USERS - 1);
-    bench.engine.constraints().remove("each", Expected::Any).expect("it is there");
+    bench.engine.constraints().remove("each", Expected::Any).value().expect("it is there");
     relabel(&bench);
     let waits = bench.engine.inspect(|state| (state.is_rebasing(), state.buckets_count()));
     assert_eq!(waits, (false, 0), "nothing of it is left");
@@ -433,7 +464,7 @@ fn a_job_that_ends_or_starts_while_it_is_matched_is_no_error() {
     let bench = Bench::new();
     let ids: Vec<JobId> = (0..10).map(|_| json(&bench, "q", r#"{"plan":"free"}"#)).collect();
     put(&bench, "free", &few(free_plan(), 3));
-    bench.engine.jobs().delete(JobRef::Id(ids[0])).expect("there");
+    bench.delete(ids[0]);
     bench.finish(ids[1], true, b"").expect("unfinished");
     assert_eq!(bench.lease("q").map(|job| job.id), Some(ids[2]));
     relabel(&bench);
@@ -452,7 +483,7 @@ fn while_there_is_room_only_for_what_frees_room_nobody_is_matched() {
     log.maintain();
     disk.set_capacity(Some(disk.used() + 2 * crate::harness::SEGMENT_BYTES));
     let mut filled = 0;
-    while bench.engine.jobs().submit(new_job(plain("fill"), &noise(filled, 4000))).is_ok() {
+    while bench.engine.jobs().submit(new_job(plain("fill"), &noise(filled, 4000))).value().is_ok() {
         assert_ne!(bench.engine.commit_once(), Committed::Failed);
         log.maintain();
         filled += 1;

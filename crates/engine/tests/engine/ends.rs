@@ -7,7 +7,7 @@ use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{Answer, JobRef, Refused, RetryError};
 use spindle_log::disk::SimDisk;
 
-use crate::harness::{Bench, noise, plain};
+use crate::harness::{Bench, TakeApart, TakeApartResult, noise, plain};
 
 /// A finished job that is kept for an hour, and for five seconds once its result was read.
 fn kept(bench: &Bench) -> JobId {
@@ -55,7 +55,7 @@ fn that_a_result_was_read_is_remembered_through_restarts_and_carrying() {
     let bench = bench.restart(&disk);
     for n in 0..400 {
         let id = bench.add("churn", &noise(n, 1000));
-        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+        bench.delete(id);
     }
     bench.compaction();
     assert!(bench.engine.trims() > 0);
@@ -72,12 +72,9 @@ fn a_dead_job_can_run_again_with_its_payload() {
     let bench = Bench::on_disk(&disk);
     let id = bench.add("q", &noise(1, 3000));
     bench.lease("q").expect("ready");
-    let again = |bench: &Bench| bench.engine.jobs().retry(JobRef::Id(id), None);
-    let refused = again(&bench).map(|_| ());
-    assert!(matches!(
-        refused,
-        Err(RetryError::Refused(Refused::Rejected(Rejection::NotFinished, _)))
-    ));
+    let again = |bench: &Bench| bench.engine.jobs().retry(JobRef::Id(id), None).acked();
+    let refused = again(&bench);
+    assert!(matches!(refused, Err(RetryError::Refused(Refused::Rejected(Rejection::NotFinished)))));
     bench.finish(id, false, b"broken").expect("leased");
     assert_eq!(bench.status(id), Some(Status::Dead));
     bench.commit();
@@ -108,8 +105,8 @@ fn a_cancelled_job_is_dead_and_those_who_wait_for_it_are_told() {
         let ticket = waiting.expect("not too many").expect("unfinished");
         bench.execute(Command::Cancel { id });
         match &bench.answers()[..] {
-            [(told, Answer::Finished(image))] => {
-                assert_eq!(*told, ticket);
+            [(answered, Answer::Finished(image))] => {
+                assert_eq!(*answered, ticket);
                 assert_eq!(image.outcome.as_ref().expect("an outcome").code, "cancelled");
             }
             other => panic!("{other:?}"),
@@ -174,8 +171,8 @@ fn an_edited_job_moves_to_its_new_place() {
     bench.execute(Command::Edit(Box::new(edit)));
     assert_eq!(bench.lease("a").map(|job| job.id), Some(second));
     let leased = Edit { id: second, priority: Some(1), ..Edit::default() };
-    let refused = bench.engine.jobs().execute(&Command::Edit(Box::new(leased))).map(|_| ());
-    assert!(matches!(refused, Err(Refused::Rejected(Rejection::Leased, _))));
+    let refused = bench.engine.jobs().execute(&Command::Edit(Box::new(leased))).value();
+    assert!(matches!(refused, Err(Refused::Rejected(Rejection::Leased))));
     let moved = Edit { id: first, queue: Some(Bytes::from_static(b"b")), ..Edit::default() };
     bench.execute(Command::Edit(Box::new(moved)));
     assert_eq!(bench.handed(), Some((ticket, first)));
@@ -199,7 +196,7 @@ fn leases_keep_their_deadlines_through_a_restart_with_a_grace() {
     let bound = bench.add("bound", b"x");
     let mut wish = crate::harness::wish("bound");
     wish.bound = true;
-    bench.engine.leases().take(&bench.caller(1), wish, 0).expect("no refusal");
+    bench.engine.leases().take(&bench.caller(1), wish, 0).value().expect("no refusal");
     bench.pass(1_999);
     bench.clock.advance(38_000 - 1_999);
     drop(bench.engine.flush());

@@ -1,30 +1,25 @@
 //! The feed: what it tells, what it keeps to itself, how it is resumed and waited for.
 
-use std::sync::Arc;
-
 use spindle_core::{Event, JobId};
-use spindle_engine::{
-    Answer, Committed, Engine, FeedError, FeedId, FeedPage, JobRef, Options, Refused,
-};
-use spindle_log::MemoryLog;
+use spindle_engine::{Answer, Committed, Engine, FeedError, FeedId, FeedPage, Options, Refused};
 use spindle_log::disk::{Fault, Operation, SimDisk};
 
-use crate::harness::{Bench, START_MS, file_log, new_job, noise, plain};
+use crate::harness::{Bench, START_MS, TakeApart, file_log, new_job, noise, plain};
 
-type Told = Vec<(FeedId, &'static str)>;
+type Names = Vec<(FeedId, &'static str)>;
 
-fn told(page: &FeedPage) -> Told {
-    page.events.iter().map(|(id, told)| (*id, told.event.name())).collect()
+fn named(page: &FeedPage) -> Names {
+    page.events.iter().map(|(id, shown)| (*id, shown.event.name())).collect()
 }
 
 /// Everything after a place, page by page, and where it ends.
 #[track_caller]
-fn read_all(engine: &Engine, mut after: Option<FeedId>, limit: usize) -> (Told, FeedId) {
+fn read_all(engine: &Engine, mut after: Option<FeedId>, limit: usize) -> (Names, FeedId) {
     let mut all = Vec::new();
     loop {
         let page = engine.feed().page(after, limit).expect("readable");
         assert!(page.events.len() <= limit);
-        all.extend(told(&page));
+        all.extend(named(&page));
         if after == Some(page.next) {
             assert!(page.events.is_empty());
             return (all, page.next);
@@ -33,8 +28,8 @@ fn read_all(engine: &Engine, mut after: Option<FeedId>, limit: usize) -> (Told, 
     }
 }
 
-fn names(told: &Told) -> Vec<&'static str> {
-    told.iter().map(|(_, name)| *name).collect()
+fn names(events: &Names) -> Vec<&'static str> {
+    events.iter().map(|(_, name)| *name).collect()
 }
 
 /// The life of a job, some of it in one record and some in another.
@@ -53,11 +48,11 @@ fn a_jobs_life_is_told_in_order_with_the_time_of_its_records() {
     let (_, start) = read_all(&bench.engine, None, 100);
     let id = live(&bench);
     bench.pass(500);
-    bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+    bench.delete(id);
     bench.commit();
     let page = bench.engine.feed().page(Some(start), 100).expect("readable");
-    assert_eq!(names(&told(&page)), ["Submitted", "Leased", "Finished", "Gone"]);
-    let times: Vec<u64> = page.events.iter().map(|(_, told)| told.at_ms).collect();
+    assert_eq!(names(&named(&page)), ["Submitted", "Leased", "Finished", "Gone"]);
+    let times: Vec<u64> = page.events.iter().map(|(_, shown)| shown.at_ms).collect();
     assert_eq!(times, [START_MS, START_MS, START_MS, START_MS + 500]);
     let (_, first) = &page.events[0];
     assert!(matches!(&first.event, Event::Submitted(image) if image.id == id.0));
@@ -93,7 +88,7 @@ fn what_only_keeps_the_server_going_is_not_told_but_counts_in_the_ids() {
     let bench = Bench::new();
     let page = bench.engine.feed().page(None, 100).expect("readable");
     // A start also reserves ids, in the same record.
-    assert_eq!(told(&page), [(FeedId { position: 0, index: 1 }, "Started")]);
+    assert_eq!(named(&page), [(FeedId { position: 0, index: 1 }, "Started")]);
     assert_eq!(page.next, FeedId { position: 1, index: 0 });
     let mut foreground = plain("q");
     foreground.foreground = true;
@@ -143,7 +138,7 @@ fn check_gap(payload_memory_bytes: usize) {
     let (_, early) = read_all(&bench.engine, None, 100);
     for seed in 0..50 {
         let id = bench.add("q", &noise(seed, 10_000));
-        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+        bench.delete(id);
         bench.commit();
     }
     bench.compaction();
@@ -151,7 +146,7 @@ fn check_gap(payload_memory_bytes: usize) {
     assert!(first > early.position);
     for (after, gap) in [(early, true), (FeedId { position: first, index: 0 }, false)] {
         match bench.engine.feed().page(Some(after), 10) {
-            Err(FeedError::Gap { first: told }) => assert!(gap && told == first),
+            Err(FeedError::Gap { first: oldest }) => assert!(gap && oldest == first),
             other => assert!(!gap && other.is_ok(), "{other:?}"),
         }
     }
@@ -173,7 +168,10 @@ fn a_place_behind_the_end_is_refused() {
     let end = bench.engine.durable().0;
     let beyond = FeedId { position: end, index: 1 };
     let refused = bench.engine.feed().page(Some(beyond), 1);
-    assert!(matches!(refused, Err(FeedError::Ahead { end: told }) if told == end), "{refused:?}");
+    assert!(
+        matches!(refused, Err(FeedError::Ahead { end: newest }) if newest == end),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -272,7 +270,7 @@ fn a_wait_ends_although_a_long_stretch_that_tells_nothing_lies_before_the_news()
 #[test]
 fn waits_for_the_feed_count_and_go_with_their_connection() {
     let options = Options { waits_max: 2, ..Options::default() };
-    let bench = Bench::on(Arc::new(MemoryLog::new()), START_MS, options);
+    let bench = Bench::with(options);
     let (_, end) = read_all(&bench.engine, None, 100);
     let wait = |connection| bench.engine.feed().wait(&bench.caller(connection), end);
     wait(1).expect("room");
@@ -280,7 +278,7 @@ fn waits_for_the_feed_count_and_go_with_their_connection() {
     assert_eq!(wait(3), Err(Refused::TooMany("waiting clients")));
     bench.engine.waits().connection_gone(bench.caller(1).connection, None);
     let third = wait(3).expect("room again");
-    bench.engine.jobs().submit(new_job(plain("q"), b"x")).expect("taken");
+    bench.engine.jobs().submit(new_job(plain("q"), b"x")).value().expect("taken");
     bench.commit();
     assert_eq!(bench.answers().last().map(|(ticket, _)| *ticket), Some(third));
     assert!(bench.log.next().0 > 0);

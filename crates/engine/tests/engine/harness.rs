@@ -1,4 +1,4 @@
-//! An engine on a bench: its log, its clock, and the letters it sends.
+//! An engine in the hands of a test: its log, its clock, and the answers it delivers.
 
 #![expect(clippy::unwrap_used, reason = "only tests use this")]
 
@@ -10,8 +10,9 @@ use spindle_core::command::{Claim, Command, Lease, Select, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, JobImage, Policy, Requeue, Status, Type};
 use spindle_engine::{
-    Answer, Caller, Committed, ConnectionId, Delivery, Engine, Gate, JobRef, LeaseReply, LeasedJob,
-    Mailbox, ManualClock, NewJob, Options, Refused, Ticket, WorkResult, fold_state,
+    Answer, Caller, Committed, ConnectionId, Delivery, Engine, Gate, Gated, JobRef, LeaseReply,
+    LeasedJob, Mailbox, ManualClock, NewJob, Options, Payload, Refused, Ticket, WorkResult,
+    fold_state,
 };
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
@@ -33,6 +34,37 @@ pub fn file_log(disk: &SimDisk) -> Arc<FileLog> {
     };
     Arc::new(FileLog::open(Arc::new(disk.clone()), options).unwrap())
 }
+
+/// What the engine says and what that waits for: tests look at it before it may leave.
+pub trait TakeApart<T>: Sized {
+    fn both(self) -> (T, Gate);
+
+    fn value(self) -> T {
+        self.both().0
+    }
+}
+
+impl<T> TakeApart<T> for Gated<T> {
+    fn both(self) -> (T, Gate) {
+        let gate = self.gate();
+        (self.without_waiting("a test looks at both"), gate)
+    }
+}
+
+/// As [`TakeApart`], of calls that may be refused.
+pub trait TakeApartResult<T, E>: TakeApart<Result<T, E>> {
+    fn split(self) -> Result<(T, Gate), E> {
+        let (result, gate) = self.both();
+        result.map(|value| (value, gate))
+    }
+
+    /// What the answer waits for that the call was done.
+    fn acked(self) -> Result<Gate, E> {
+        self.split().map(|(_, gate)| gate)
+    }
+}
+
+impl<T, E> TakeApartResult<T, E> for Gated<Result<T, E>> {}
 
 /// What the engine delivers, for whoever waits.
 #[derive(Default)]
@@ -61,7 +93,11 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Bench {
-        Bench::on(Arc::new(MemoryLog::new()), START_MS, Options::default())
+        Bench::with(Options::default())
+    }
+
+    pub fn with(options: Options) -> Bench {
+        Bench::on(Arc::new(MemoryLog::new()), START_MS, options)
     }
 
     pub fn on(log: Arc<dyn Log>, now_ms: u64, mut options: Options) -> Bench {
@@ -107,7 +143,7 @@ impl Bench {
     }
 
     pub fn submit(&self, submit: Submit, payload: &[u8]) -> JobId {
-        self.engine.jobs().submit(new_job(submit, payload)).unwrap().0
+        self.engine.jobs().submit(new_job(submit, payload)).value().unwrap()
     }
 
     pub fn caller(&self, connection: u64) -> Caller {
@@ -115,18 +151,37 @@ impl Bench {
         Caller { connection: ConnectionId(connection), mailbox }
     }
 
+    pub fn delete(&self, id: JobId) {
+        self.engine.jobs().delete(JobRef::Id(id)).value().expect("the job is there");
+    }
+
     /// Leases a job that is there.
     pub fn lease(&self, queue: &str) -> Option<LeasedJob> {
-        match self.engine.leases().take(&self.caller(1), wish(queue), 0).unwrap() {
-            LeaseReply::Leased(job, _) => Some(*job),
-            LeaseReply::Nothing(_) => None,
+        match self.engine.leases().take(&self.caller(1), wish(queue), 0).value().unwrap() {
+            LeaseReply::Leased(job) => Some(*job),
+            LeaseReply::Nothing => None,
             LeaseReply::Waiting(_) => panic!("no wait was asked for"),
         }
     }
 
+    /// Leases a job that is there. Returns what the answer waits for.
+    #[track_caller]
+    pub fn gate_of_lease(&self, queue: &str) -> Gate {
+        let (reply, gate) =
+            self.engine.leases().take(&self.caller(1), wish(queue), 0).split().unwrap();
+        assert!(matches!(reply, LeaseReply::Leased(_)), "{reply:?}");
+        gate
+    }
+
     /// Waits for a lease.
     pub fn wait(&self, connection: u64, queue: &str, wait_ms: u64) -> Ticket {
-        match self.engine.leases().take(&self.caller(connection), wish(queue), wait_ms).unwrap() {
+        match self
+            .engine
+            .leases()
+            .take(&self.caller(connection), wish(queue), wait_ms)
+            .value()
+            .unwrap()
+        {
             LeaseReply::Waiting(ticket) => ticket,
             other => panic!("expected to wait and got {other:?}"),
         }
@@ -135,13 +190,13 @@ impl Bench {
     /// What was delivered since the last look, in order.
     pub fn answers(&self) -> Vec<(Ticket, Answer)> {
         let deliveries = std::mem::take(&mut *self.letters.deliveries.lock().unwrap());
-        deliveries.into_iter().map(|letter| (letter.ticket, letter.answer)).collect()
+        deliveries.into_iter().map(|letter| (letter.ticket, letter.answer.value())).collect()
     }
 
     /// What the deliveries since the last look wait for.
     pub fn gates(&self) -> Vec<Gate> {
         let deliveries = std::mem::take(&mut *self.letters.deliveries.lock().unwrap());
-        deliveries.into_iter().map(|letter| letter.gate).collect()
+        deliveries.into_iter().map(|letter| letter.answer.gate()).collect()
     }
 
     /// The one job that was delivered since the last look.
@@ -154,21 +209,21 @@ impl Bench {
     }
 
     pub fn finish(&self, id: JobId, success: bool, result: &[u8]) -> Result<Gate, Refused> {
-        let bytes = Bytes::copy_from_slice(result);
-        let told = WorkResult { success, retry: true, bytes, ..WorkResult::default() };
-        self.engine.leases().finish(Claim::Unfinished { id }, told, Type::Bytes)
+        let result = bytes(result);
+        let result = WorkResult { success, retry: true, result, ..WorkResult::default() };
+        self.engine.leases().finish(Claim::Unfinished { id }, result).acked()
     }
 
     pub fn execute(&self, command: Command) {
-        self.engine.jobs().execute(&command).unwrap();
+        self.engine.jobs().execute(&command).value().unwrap();
     }
 
     pub fn status(&self, id: JobId) -> Option<Status> {
-        self.engine.jobs().find(JobRef::Id(id)).0.map(|(_, status)| status)
+        self.engine.jobs().find(JobRef::Id(id)).value().map(|(_, status)| status)
     }
 
     pub fn image(&self, id: JobId) -> JobImage {
-        self.engine.jobs().get(JobRef::Id(id)).unwrap().0.expect("the job is there")
+        self.engine.jobs().get(JobRef::Id(id)).unwrap().value().expect("the job is there")
     }
 
     pub fn payload(&self, id: JobId) -> Bytes {
@@ -220,8 +275,12 @@ pub fn plain(queue: &str) -> Submit {
     Submit::new(JobId(0), queue, Origin::Workq, BytesRef::empty(Type::Bytes))
 }
 
+pub fn bytes(payload: &[u8]) -> Payload {
+    Payload::new(payload.to_vec(), Type::Bytes)
+}
+
 pub fn new_job(submit: Submit, payload: &[u8]) -> NewJob {
-    NewJob { submit, payload: Bytes::copy_from_slice(payload), kind: Type::Bytes }
+    NewJob { submit, payload: bytes(payload) }
 }
 
 pub fn wish(queue: &str) -> Lease {

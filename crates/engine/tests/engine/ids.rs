@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use spindle_core::JobId;
 use spindle_log::disk::SimDisk;
 
-use crate::harness::{Bench, new_job, plain};
+use crate::harness::{Bench, TakeApart, TakeApartResult, new_job, plain};
 
 fn foreground(bench: &Bench) -> JobId {
     let mut submit = plain("f");
     submit.foreground = true;
-    let (id, gate) = bench.engine.jobs().submit(new_job(submit, b"x")).expect("taken");
+    let (id, gate) = bench.engine.jobs().submit(new_job(submit, b"x")).split().expect("taken");
     assert!(bench.is_durable(gate), "the block its number is from is durable");
     id
 }
@@ -46,7 +46,7 @@ fn a_refused_submit_costs_no_number() {
     submit.uuid = Some([7; 16]);
     let first = bench.submit(submit.clone(), b"x");
     for _ in 0..10 {
-        assert!(bench.engine.jobs().submit(new_job(submit.clone(), b"x")).is_err());
+        assert!(bench.engine.jobs().submit(new_job(submit.clone(), b"x")).value().is_err());
     }
     assert_eq!(bench.add("q", b"x"), JobId(first.0 + 1));
     bench.check_fold();
@@ -60,7 +60,7 @@ fn the_next_block_is_durable_before_its_first_number_is_given() {
     for round in 0..70_000 {
         let mut submit = plain("f");
         submit.foreground = true;
-        let (id, gate) = bench.engine.jobs().submit(new_job(submit, b"")).expect("taken");
+        let (id, gate) = bench.engine.jobs().submit(new_job(submit, b"")).split().expect("taken");
         assert!(id > last);
         last = id;
         // While the next block is reserved its numbers wait for that; nothing else does.
@@ -114,7 +114,7 @@ fn a_job_that_comes_after_the_numbers_were_given_back_has_one_of_its_own() {
     // Its client had asked before it heard of the stop.
     let mut submit = plain("f");
     submit.foreground = true;
-    let (late, gate) = bench.engine.jobs().submit(new_job(submit, b"x")).expect("taken");
+    let (late, gate) = bench.engine.jobs().submit(new_job(submit, b"x")).split().expect("taken");
     assert_eq!(late, JobId(first.0 + 1));
     assert!(!bench.is_durable(gate), "it is told only once its number is reserved anew");
     bench.commit();

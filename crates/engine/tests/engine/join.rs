@@ -9,7 +9,7 @@ use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{ConnectionId, Gate, JobRef, Joined, Refused};
 use spindle_log::disk::SimDisk;
 
-use crate::harness::{Bench, new_job, plain};
+use crate::harness::{Bench, TakeApart, TakeApartResult, new_job, plain};
 
 fn named(name: &'static str, foreground: bool) -> Submit {
     let mut submit = plain("q");
@@ -24,9 +24,13 @@ fn named(name: &'static str, foreground: bool) -> Submit {
 }
 
 fn ask(bench: &Bench, connection: u64, submit: Submit, payload: &[u8]) -> Joined {
+    ask_gated(bench, connection, submit, payload).0
+}
+
+fn ask_gated(bench: &Bench, connection: u64, submit: Submit, payload: &[u8]) -> (Joined, Gate) {
     let caller = bench.caller(connection);
     let watcher = submit.foreground.then_some(&caller);
-    bench.engine.jobs().submit_or_join(watcher, new_job(submit, payload)).unwrap()
+    bench.engine.jobs().submit_or_join(watcher, new_job(submit, payload)).split().unwrap()
 }
 
 #[test]
@@ -35,12 +39,12 @@ fn the_second_submit_joins_and_changes_neither_payload_nor_priority() {
     let first = ask(&bench, 1, named("k", false), b"first");
     let mut urgent = named("k", false);
     urgent.priority = 9;
-    let second = ask(&bench, 2, urgent, b"second");
+    let (second, gate) = ask_gated(&bench, 2, urgent, b"second");
     assert_eq!((first.new, second.new, second.job), (true, false, first.job));
     assert_eq!((bench.payload(first.job), bench.image(first.job).priority), ("first".into(), 0));
-    assert!(!bench.is_durable(second.gate));
+    assert!(!bench.is_durable(gate));
     bench.commit();
-    assert!(bench.is_durable(second.gate));
+    assert!(bench.is_durable(gate));
     let other = ask(&bench, 1, named("other", false), b"x");
     assert!(other.new);
 }
@@ -58,14 +62,14 @@ fn a_finished_job_is_not_joined() {
 fn a_background_submit_makes_the_foreground_job_it_joins_durable() {
     let disk = SimDisk::new(1);
     let bench = Bench::on_disk(&disk);
-    let first = ask(&bench, 1, named("k", true), b"payload");
+    let (first, gate) = ask_gated(&bench, 1, named("k", true), b"payload");
     bench.commit();
-    assert!(bench.is_durable(first.gate));
-    let joined = ask(&bench, 2, named("k", false), b"ignored");
+    assert!(bench.is_durable(gate));
+    let (joined, gate) = ask_gated(&bench, 2, named("k", false), b"ignored");
     assert_eq!((joined.job, joined.new, joined.watch), (first.job, false, None));
-    assert!(!bench.is_durable(joined.gate));
+    assert!(!bench.is_durable(gate));
     bench.commit();
-    assert!(bench.is_durable(joined.gate));
+    assert!(bench.is_durable(gate));
     bench.check_fold();
     // It outlives its watcher, and the server.
     bench.engine.waits().connection_gone(ConnectionId(1), None);
@@ -93,10 +97,10 @@ fn a_running_foreground_job_that_nobody_waits_for_is_kept_by_a_background_submit
 fn a_foreground_submit_watches_the_job_it_joins() {
     let bench = Bench::new();
     let first = ask(&bench, 1, named("k", false), b"first");
-    let joined = ask(&bench, 2, named("k", true), b"second");
+    let (joined, gate) = ask_gated(&bench, 2, named("k", true), b"second");
     assert_eq!(joined.job, first.job);
-    assert!(joined.watch.is_some() && joined.gate != Gate::OPEN);
-    assert_eq!(bench.engine.waits().progress(JobRef::Id(first.job)).0.unwrap().waiting, 1);
+    assert!(joined.watch.is_some() && gate != Gate::OPEN);
+    assert_eq!(bench.engine.waits().progress(JobRef::Id(first.job)).value().unwrap().waiting, 1);
     // It does not go with its watcher: it was a background job before.
     bench.engine.waits().connection_gone(ConnectionId(2), None);
     assert_eq!(bench.status(first.job), Some(Status::Ready));
@@ -106,10 +110,16 @@ fn a_foreground_submit_watches_the_job_it_joins() {
 fn who_joins_is_not_refused_by_a_full_queue() {
     let bench = Bench::new();
     ask(&bench, 1, named("k", false), b"first");
-    bench.engine.queues().change(&Bytes::from_static(b"q"), |set| set.jobs_max = Some(1)).unwrap();
+    bench
+        .engine
+        .queues()
+        .change(&Bytes::from_static(b"q"), |set| set.jobs_max = Some(1))
+        .value()
+        .unwrap();
     assert!(!ask(&bench, 1, named("k", false), b"again").new);
-    let refused = bench.engine.jobs().submit_or_join(None, new_job(named("l", false), b"more"));
-    assert!(matches!(refused, Err(Refused::Rejected(Rejection::QueueFull, _))), "{refused:?}");
+    let refused =
+        bench.engine.jobs().submit_or_join(None, new_job(named("l", false), b"more")).value();
+    assert!(matches!(refused, Err(Refused::Rejected(Rejection::QueueFull))), "{refused:?}");
 }
 
 #[test]
@@ -122,8 +132,9 @@ fn a_name_is_found_in_whichever_queue_has_it() {
         submit.keys = vec![Key { namespace: namespace as i32, name, scope }];
         bench.submit(submit, b"x")
     };
-    let find =
-        |prefix: &str| bench.engine.jobs().find_by_key_prefix(Origin::Gearman, prefix.as_bytes()).0;
+    let find = |prefix: &str| {
+        bench.engine.jobs().find_by_key_prefix(Origin::Gearman, prefix.as_bytes()).value()
+    };
     add(Origin::Workq, "u/of another door");
     let second = add(Origin::Gearman, "u/second");
     add(Origin::Gearman, "v/first");
@@ -133,7 +144,7 @@ fn a_name_is_found_in_whichever_queue_has_it() {
     assert_eq!(find("u/"), Some(first));
     bench.finish(first, true, b"").unwrap();
     assert_eq!(find("u/"), Some(second));
-    let gate = bench.engine.jobs().find_by_key_prefix(Origin::Gearman, b"w/").1;
+    let gate = bench.engine.jobs().find_by_key_prefix(Origin::Gearman, b"w/").gate();
     assert!(!bench.is_durable(gate), "that there is none is true only when all this is kept");
 }
 
@@ -172,7 +183,7 @@ fn a_queue_is_told_by_priority_and_emptied_in_steps() {
     assert_eq!((lines[0].total, lines[0].leased), (601, 1));
     let mut deleted = 0;
     loop {
-        let (count, _) = bench.engine.queues().empty(b"q").unwrap();
+        let count = bench.engine.queues().empty(b"q").value().unwrap();
         assert!(count <= 256);
         deleted += count;
         if count == 0 {

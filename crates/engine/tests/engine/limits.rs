@@ -1,18 +1,15 @@
 //! Constraints, from the command that sets them to the lease they hold back.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use spindle_core::JobId;
 use spindle_core::command::{Command, Matched, Submit};
 use spindle_core::job::Label;
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{Defaults, Rejection, Status};
-use spindle_engine::{LeaseReply, Options, Refused};
-use spindle_log::MemoryLog;
+use spindle_engine::{Options, Refused};
 use spindle_log::disk::SimDisk;
 
-use crate::harness::{Bench, START_MS, new_job, noise, plain, wish};
+use crate::harness::{Bench, TakeApart, new_job, noise, plain};
 
 fn constrain(bench: &Bench, rule: Constraint) -> u32 {
     bench.execute(Command::SetConstraint(rule));
@@ -100,8 +97,7 @@ fn a_lease_under_a_constraint_waits_for_its_own_record_also_in_the_foreground() 
         submit.foreground = foreground;
         bench.submit(submit, b"x");
         bench.commit();
-        let reply = bench.engine.leases().take(&bench.caller(1), wish("q"), 0).expect("no refusal");
-        let LeaseReply::Leased(_, gate) = reply else { panic!("{reply:?}") };
+        let gate = bench.gate_of_lease("q");
         assert!(!bench.is_durable(gate), "foreground: {foreground}");
         bench.commit();
         assert!(bench.is_durable(gate));
@@ -115,8 +111,8 @@ fn labels_made_for_an_older_set_of_constraints_are_refused() {
     let number = constrain(&bench, running_max(1));
     let stale = labelled(&bench, "q", &[(number, 1)]);
     constrain(&bench, running_max(5));
-    let refused = bench.engine.jobs().submit(new_job(stale, b"x")).map(|_| ());
-    assert!(matches!(refused, Err(Refused::Rejected(Rejection::StaleConstraints, _))));
+    let refused = bench.engine.jobs().submit(new_job(stale, b"x")).value().map(|_| ());
+    assert!(matches!(refused, Err(Refused::Rejected(Rejection::StaleConstraints))));
     bench.submit(labelled(&bench, "q", &[(number, 1)]), b"x");
 }
 
@@ -159,15 +155,14 @@ fn many_values_under_a_rate_are_carried_and_none_starts_twice() {
     assert_eq!(started, VALUES);
     for n in 0..400 {
         let id = bench.add("churn", &noise(n, 1000));
-        bench.engine.jobs().delete(spindle_engine::JobRef::Id(id)).expect("there");
+        bench.delete(id);
     }
     bench.compaction();
     assert!(bench.engine.trims() > 0);
     let bench = bench.restart(&disk);
     assert!(bench.lease("q").is_none(), "every bucket is as empty as it was");
-    let ready =
-        bench.engine.queues().get(b"q").0.expect("it has jobs").counts[Status::Ready as usize];
-    assert_eq!(ready as u64, VALUES);
+    let queue = bench.engine.queues().get(b"q").value().expect("it has jobs");
+    assert_eq!(queue.counts[Status::Ready as usize] as u64, VALUES);
     bench.check_fold();
 }
 
@@ -175,7 +170,7 @@ fn many_values_under_a_rate_are_carried_and_none_starts_twice() {
 fn finished_jobs_that_a_cap_drops_are_counted_by_the_cap() {
     let defaults = Defaults { finished_max: 5, finished_bytes_max: 20_000, ..Defaults::default() };
     let options = Options { defaults, ..Options::default() };
-    let bench = Bench::on(Arc::new(MemoryLog::new()), START_MS, options);
+    let bench = Bench::with(options);
     let done = |queue, count, bytes| {
         for _ in 0..count {
             let id = bench.add(queue, b"");

@@ -3,9 +3,11 @@
 
 mod batch;
 mod commits;
+mod compaction;
 mod constraints;
 mod ends;
 mod feed;
+mod full_disk;
 mod harness;
 mod ids;
 mod join;
@@ -18,6 +20,7 @@ mod time;
 mod traffic;
 mod turns;
 mod unmatched;
+mod unreadable;
 mod updates;
 mod wakeups;
 mod watch;

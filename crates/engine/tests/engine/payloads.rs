@@ -1,10 +1,12 @@
 //! Bytes of payloads and results: in memory, in the log, in chunks, damaged.
 
-use spindle_core::{Event, JobId, Status};
-use spindle_engine::{FetchError, JobRef, Options, Refused};
+use spindle_core::{Event, JobId, JobImage, Status};
+use spindle_engine::{FetchError, Gate, Options, Refused};
 use spindle_log::disk::SimDisk;
 
-use crate::harness::{Bench, RECORD_BYTES_MAX, START_MS, file_log, new_job, noise, plain};
+use crate::harness::{
+    Bench, RECORD_BYTES_MAX, START_MS, TakeApart, file_log, new_job, noise, plain,
+};
 
 #[test]
 fn payloads_over_the_memory_budget_are_read_back_from_the_log() {
@@ -72,8 +74,7 @@ fn a_damaged_payload_kills_its_job_and_no_other() {
     damage(&disk, &noise(1, 3000));
     let leased = bench.lease("q").expect("both are ready");
     assert_eq!(leased.id, first);
-    let refused = bench.engine.leases().payload(&leased);
-    assert!(matches!(refused, Err(FetchError::Damaged(_))), "{refused:?}");
+    assert_eq!(bench.engine.leases().payload(&leased), None);
     assert_eq!(bench.status(first), Some(Status::Dead));
     assert_eq!(bench.image(first).outcome.expect("dead").code, "payload damaged");
     assert_eq!(bench.engine.observe().stats().payloads_damaged, 1);
@@ -161,15 +162,15 @@ fn the_feed_passes_over_damaged_payloads() {
     damage(&disk, &noise(1, 3000));
     let bench = bench.restart(&disk);
     let page = bench.engine.feed().page(None, 100).expect("readable");
-    let told: Vec<JobId> = page
+    let shown: Vec<JobId> = page
         .events
         .iter()
-        .filter_map(|(_, told)| match &told.event {
+        .filter_map(|(_, shown)| match &shown.event {
             Event::Submitted(image) => Some(JobId(image.id)),
             _ => None,
         })
         .collect();
-    assert!(jobs.iter().all(|id| told.contains(id)), "{told:?}");
+    assert!(jobs.iter().all(|id| shown.contains(id)), "{shown:?}");
 }
 
 /// Jobs that come and go, so that the log has something to forget.
@@ -177,9 +178,32 @@ fn churn(bench: &Bench, jobs: u64) {
     for n in 0..jobs {
         let id = bench.add("churn", &noise(n + 50_000, 1000));
         bench.commit();
-        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+        bench.delete(id);
     }
     bench.commit();
+}
+
+#[test]
+fn a_result_is_found_wherever_it_is_now_and_an_answer_of_it_waits_for_that() {
+    let disk = SimDisk::new(6);
+    let bench = Bench::on_disk(&disk);
+    let (id, bare) = (bench.add("q", b"x"), bench.add("q", b"x"));
+    bench.finish(id, true, &noise(1, 3000)).expect("unfinished");
+    bench.finish(bare, true, b"").expect("unfinished");
+    bench.commit();
+    let result = |image: &JobImage| bench.engine.jobs().result(image);
+    let (before, without) = (bench.image(id), bench.image(bare));
+    assert_eq!(result(&before).expect("readable").both(), (noise(1, 3000).into(), Gate::OPEN));
+    assert_eq!(result(&without).expect("there is nothing to read").value(), "");
+    churn(&bench, 300);
+    bench.compaction();
+    let place = before.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref());
+    let moved = bench.engine.jobs().bytes(place.expect("it has a result"));
+    assert!(matches!(moved, Err(FetchError::Moved)), "{moved:?}");
+    let (bytes, gate) = result(&before).expect("it lies elsewhere").both();
+    assert!(bytes == noise(1, 3000) && gate > Gate::OPEN && bench.is_durable(gate));
+    bench.delete(id);
+    assert!(matches!(result(&before), Err(FetchError::Moved)), "it is gone");
 }
 
 #[test]
@@ -251,7 +275,8 @@ fn payloads_and_results_above_the_limit_are_refused() {
     let disk = SimDisk::new(5);
     let options = Options { payload_bytes_max: 1000, ..Options::default() };
     let bench = Bench::on(file_log(&disk), START_MS, options);
-    let refused = bench.engine.jobs().submit(new_job(plain("q"), &noise(1, 1001))).map(|_| ());
+    let refused =
+        bench.engine.jobs().submit(new_job(plain("q"), &noise(1, 1001))).value().map(|_| ());
     assert_eq!(refused, Err(Refused::TooLarge { bytes: 1001, max: 1000 }));
     let id = bench.add("q", &noise(1, 1000));
     let refused = bench.finish(id, true, &noise(2, 1001)).map(|_| ());

@@ -5,10 +5,10 @@ use spindle_core::command::{Claim, Command};
 use spindle_core::job::{Backoff, Label};
 use spindle_core::queue::{Constraint, QueueSettings};
 use spindle_core::{JobId, Status, Type};
-use spindle_engine::{JobRef, WorkResult};
+use spindle_engine::{Payload, WorkResult};
 use spindle_log::disk::SimDisk;
 
-use crate::harness::{Bench, SEGMENT_BYTES, noise, plain};
+use crate::harness::{Bench, SEGMENT_BYTES, TakeApart, noise, plain};
 
 #[test]
 fn the_log_stays_small_under_churn_and_all_that_lives_is_carried() {
@@ -25,9 +25,9 @@ fn the_log_stays_small_under_churn_and_all_that_lives_is_carried() {
                 live_bytes += 1000 + 128;
             } else if n % 2 == 0 {
                 bench.finish(id, true, b"done").expect("unfinished");
-                bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+                bench.delete(id);
             } else {
-                bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+                bench.delete(id);
             }
         }
         bench.compaction();
@@ -58,7 +58,7 @@ fn disk_and_memory_come_back_after_a_drain() {
     assert!(full > 2_000_000, "{full}");
     for id in jobs {
         bench.finish(id, true, b"").expect("unfinished");
-        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+        bench.delete(id);
     }
     bench.compaction();
     // Checked when idle too: a little more, now that all of it is closed segments.
@@ -131,12 +131,12 @@ fn every_kind_of_item_survives_being_carried_many_times() {
     let mut bench = Bench::on_disk(&disk);
     let furniture = furnish(&bench);
     bench.commit();
-    let told = bench.image(furniture[2].0);
+    let before = bench.image(furniture[2].0);
     for round in 0..5 {
         let trims = bench.engine.trims();
         for n in 0..400 {
             let id = bench.add("churn", &noise(n, 1000));
-            bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+            bench.delete(id);
         }
         bench.compaction();
         assert!(bench.engine.trims() > trims, "round {round}");
@@ -153,10 +153,10 @@ fn every_kind_of_item_survives_being_carried_many_times() {
     }
     // Only its places in the log are others.
     let mut carried = bench.image(furniture[2].0);
-    carried.payload.clone_from(&told.payload);
-    assert_eq!(carried, told);
+    carried.payload.clone_from(&before.payload);
+    assert_eq!(carried, before);
     assert!(bench.lease("limited").is_none(), "one is running");
-    assert!(bench.engine.queues().get(b"paused").0.expect("it has a setting").paused);
+    assert!(bench.engine.queues().get(b"paused").value().expect("it has a setting").paused);
     bench.finish(furniture[0].0, true, b"").expect("running");
     assert_eq!(bench.lease("limited").expect("the bucket is free").id, furniture[1].0);
 }
@@ -171,7 +171,7 @@ fn a_crash_at_any_step_of_carrying_loses_nothing() {
         let furniture = furnish(&bench);
         for n in 0..300 {
             let id = bench.add("churn", &noise(n, 1000));
-            bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+            bench.delete(id);
         }
         bench.check_fold();
         disk.cut_power_after(cut_after);
@@ -205,7 +205,7 @@ fn nothing_is_trimmed_before_what_replaces_it_is_durable() {
     let furniture = furnish(&bench);
     for n in 0..300 {
         let id = bench.add("churn", &noise(n, 1000));
-        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+        bench.delete(id);
     }
     bench.commit();
     let first = bench.log.first();
@@ -232,7 +232,7 @@ fn jobs_that_change_while_they_are_carried_are_carried_as_they_are() {
     let mut jobs: Vec<JobId> = (0..40).map(|n| bench.add("q", &noise(n, 1000))).collect();
     for n in 0..600 {
         let id = bench.add("churn", &noise(n, 1000));
-        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+        bench.delete(id);
     }
     bench.commit();
     // Between any two steps something happens to the jobs under way.
@@ -243,7 +243,7 @@ fn jobs_that_change_while_they_are_carried_are_carried_as_they_are() {
             0 => drop(bench.lease("q")),
             1 if jobs.len() > 5 => {
                 let id = jobs.remove(turn % jobs.len());
-                bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+                bench.delete(id);
             }
             2 => {
                 let id = jobs[turn % jobs.len()];
@@ -275,13 +275,13 @@ fn fail_often(bench: &Bench, queue: &str, times: usize) -> JobId {
         let words = |len: usize| Bytes::from(format!("{time:len$}"));
         let result = WorkResult {
             retry: true,
-            bytes: words(500),
+            result: Payload::new(words(500), Type::Bytes),
             message: words(1024),
             error: words(1024),
             code: words(64),
             ..WorkResult::default()
         };
-        bench.engine.leases().finish(claim, result, Type::Bytes).expect("leased");
+        bench.engine.leases().finish(claim, result).value().expect("leased");
         bench.commit();
     }
     id
@@ -300,7 +300,7 @@ fn what_workers_said_of_jobs_that_go_on_is_part_of_what_lives() {
         assert!(steps < 2_000, "all of it lives, and it is carried again and again");
     }
     for id in jobs {
-        bench.engine.jobs().delete(JobRef::Id(id)).expect("there");
+        bench.delete(id);
     }
     // Closes the segment.
     for n in 0..100 {

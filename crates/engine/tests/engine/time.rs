@@ -4,7 +4,7 @@ use spindle_core::Status;
 use spindle_core::command::{Claim, Command, Extend};
 use spindle_engine::{Answer, ConnectionId, JobRef, LeaseReply, Refused};
 
-use crate::harness::{Bench, START_MS, new_job, plain, wish};
+use crate::harness::{Bench, START_MS, TakeApart, TakeApartResult, new_job, plain, wish};
 
 #[test]
 fn a_lease_ends_at_its_deadline_and_the_timer_knows_when_that_is() {
@@ -37,7 +37,7 @@ fn an_old_token_finishes_nothing_once_the_lease_has_ended() {
     let token = |epoch, attempt| Claim::Token { id, epoch, attempt };
     let finish = |claim| {
         let result = spindle_engine::WorkResult { success: true, ..Default::default() };
-        bench.engine.leases().finish(claim, result, spindle_core::Type::Bytes).is_ok()
+        bench.engine.leases().finish(claim, result).value().is_ok()
     };
     assert!(!finish(token(old.epoch, old.attempt)));
     assert!(!finish(token(new.epoch + 1, new.attempt)));
@@ -93,7 +93,7 @@ fn waits_end_on_time_each_at_its_own() {
         assert_eq!(bench.pass(ms), next);
         let answers = bench.answers();
         assert!(
-            matches!(&answers[..], [(told, Answer::TimedOut)] if *told == ticket),
+            matches!(&answers[..], [(ended, Answer::TimedOut)] if *ended == ticket),
             "{answers:?}"
         );
     }
@@ -140,7 +140,7 @@ fn a_bound_lease_ends_with_its_connection() {
     let id = bench.add("q", b"x");
     let mut bound = wish("q");
     (bound.bound, bound.holder) = (true, 5);
-    let reply = bench.engine.leases().take(&bench.caller(5), bound, 0).expect("no refusal");
+    let reply = bench.engine.leases().take(&bench.caller(5), bound, 0).value().expect("no refusal");
     assert!(matches!(reply, LeaseReply::Leased(..)));
     bench.engine.waits().connection_gone(ConnectionId(4), None);
     assert_eq!(bench.status(id), Some(Status::Leased));
@@ -154,7 +154,8 @@ fn a_wait_for_a_start_counts_again_when_the_lease_is_undone() {
     let bench = Bench::new();
     let mut submit = plain("q");
     submit.foreground = true;
-    let ticket = bench.engine.jobs().submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 300);
+    let ticket =
+        bench.engine.jobs().submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 300).value();
     let ticket = ticket.expect("taken");
     bench.pass(100);
     let leased = bench.lease("q").expect("ready");
@@ -165,8 +166,8 @@ fn a_wait_for_a_start_counts_again_when_the_lease_is_undone() {
     bench.engine.leases().undo(lease);
     bench.engine.tick_once();
     let answers = bench.answers();
-    assert!(matches!(&answers[..], [(told, Answer::TimedOut)] if *told == ticket), "{answers:?}");
-    assert_eq!(bench.engine.jobs().find(JobRef::Id(leased.id)).0, None);
+    assert!(matches!(&answers[..], [(ended, Answer::TimedOut)] if *ended == ticket), "{answers:?}");
+    assert_eq!(bench.engine.jobs().find(JobRef::Id(leased.id)).value(), None);
 }
 
 #[test]
@@ -179,12 +180,13 @@ fn the_end_of_a_foreground_job_waits_for_no_record() {
             .engine
             .jobs()
             .submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 60_000)
+            .value()
             .expect("taken");
         let leased = bench.lease("q").expect("ready");
         let gate = if ending == "finish" {
             bench.finish(leased.id, true, b"").expect("leased")
         } else {
-            bench.engine.jobs().delete(JobRef::Id(leased.id)).expect("there")
+            bench.engine.jobs().delete(JobRef::Id(leased.id)).acked().expect("there")
         };
         assert!(bench.is_durable(gate), "{ending}");
         for gate in bench.gates() {
@@ -199,15 +201,18 @@ fn an_engine_that_stops_leases_nothing_more_and_tells_those_who_wait() {
     let ticket = bench.wait(1, "q", 60_000);
     bench.engine.stop_leasing();
     let answers = bench.answers();
-    assert!(matches!(&answers[..], [(told, Answer::TimedOut)] if *told == ticket));
+    assert!(matches!(&answers[..], [(ended, Answer::TimedOut)] if *ended == ticket));
     assert!(bench.lease("q").is_none());
     // What is logged outlives the server; what lives in memory would be lost.
-    let (id, _) = bench.engine.jobs().submit(new_job(plain("q"), b"x")).unwrap();
+    let id = bench.add("q", b"x");
     assert_eq!(bench.status(id), Some(Status::Ready));
     let mut foreground = plain("q");
     foreground.foreground = true;
-    let refused =
-        bench.engine.jobs().submit_and_wait(&bench.caller(1), new_job(foreground, b"x"), 1_000);
+    let refused = bench
+        .engine
+        .jobs()
+        .submit_and_wait(&bench.caller(1), new_job(foreground, b"x"), 1_000)
+        .value();
     assert!(matches!(refused, Err(Refused::Stopping)));
 }
 
@@ -222,6 +227,7 @@ fn a_foreground_job_that_somebody_waits_for_again_outlives_its_lease() {
             .engine
             .jobs()
             .submit_and_wait(&bench.caller(1), new_job(submit, b"x"), 60_000)
+            .value()
             .expect("room");
         let job = bench.lease("q").expect("it is ready");
         bench.engine.waits().connection_gone(ConnectionId(1), None);

@@ -1,10 +1,11 @@
 //! What goes through queues, who works, and how long things take.
 
-use spindle_core::job::Origin;
-use spindle_core::{JobId, command::Lease};
-use spindle_engine::{ConnectionId, Readings, Tally};
+use spindle_core::JobId;
+use spindle_core::command::{Claim, Command, Extend, Lease};
+use spindle_core::job::{Cause, Origin};
+use spindle_engine::{ConnectionId, LeaseReply, Readings, Tally};
 
-use crate::harness::{Bench, START_MS, plain, wish};
+use crate::harness::{Bench, START_MS, TakeApart, plain, wish};
 
 #[test]
 fn each_queue_counts_what_goes_through_it() {
@@ -15,7 +16,7 @@ fn each_queue_counts_what_goes_through_it() {
     bench.lease("a").unwrap();
     bench.finish(ids[0], true, b"").unwrap();
     bench.finish(ids[1], false, b"").unwrap();
-    bench.execute(spindle_core::Command::Cancel { id: ids[2] });
+    bench.execute(Command::Cancel { id: ids[2] });
     let a = bench.engine.observe().traffic(b"a");
     let expected = Tally { submitted: 4, leased: 2, completed: 1, requeued: 0, died: 2 };
     assert_eq!((a.total, a.last_minute), (expected, expected));
@@ -33,7 +34,7 @@ fn who_asks_for_jobs_is_known_until_its_connection_goes() {
     let bench = Bench::new();
     let asks = |holder: u64, worker: &'static str, queue: &str| {
         let wish = Lease { holder, worker: worker.into(), ..wish(queue) };
-        bench.engine.leases().take(&bench.caller(holder), wish, 0).unwrap();
+        bench.engine.leases().take(&bench.caller(holder), wish, 0).value().unwrap();
     };
     asks(7, "", "a");
     bench.pass(10);
@@ -41,11 +42,11 @@ fn who_asks_for_jobs_is_known_until_its_connection_goes() {
     asks(7, "", "c");
     let (workers, next) = bench.engine.observe().workers(0);
     assert_eq!(next, None);
-    let told: Vec<_> = workers
+    let listed: Vec<_> = workers
         .iter()
         .map(|worker| (worker.holder, &worker.name[..], &worker.queues[..]))
         .collect();
-    assert_eq!(told, [(7, &b""[..], &["c".into()][..]), (0, b"ann", &["b".into()])]);
+    assert_eq!(listed, [(7, &b""[..], &["c".into()][..]), (0, b"ann", &["b".into()])]);
     let seven = &workers[0];
     assert_eq!((seven.first_asked_ms, seven.last_seen_ms), (START_MS, START_MS + 10));
     assert_eq!(seven.door, Origin::Workq);
@@ -54,6 +55,34 @@ fn who_asks_for_jobs_is_known_until_its_connection_goes() {
     assert_eq!(workers.len(), 1);
     bench.pass(2 * 3_600_000);
     assert_eq!(bench.engine.observe().workers(0).0, [], "not seen for an hour");
+}
+
+#[test]
+fn a_worker_is_seen_whichever_call_it_keeps_its_lease_by() {
+    let bench = Bench::new();
+    let worker_seen = |call: &str| {
+        let id = bench.add("q", b"x");
+        let ann = Lease { holder: 0, worker: "ann".into(), ..wish("q") };
+        let reply = bench.engine.leases().take(&bench.caller(1), ann, 0).value().unwrap();
+        let LeaseReply::Leased(job) = reply else { panic!("{reply:?}") };
+        bench.pass(1_000);
+        let claim = Claim::Token { id, epoch: job.epoch, attempt: job.attempt };
+        let extend = Extend { claim, ttr_ms: 60_000 };
+        match call {
+            "extend" => bench.engine.leases().extend(extend).value().unwrap(),
+            "release" => bench.engine.leases().release(claim, Cause::Released).value().unwrap(),
+            "execute extend" => bench.execute(Command::Extend(extend)),
+            _ => bench.execute(Command::Release { claim, cause: Cause::Released }),
+        }
+        let (workers, _) = bench.engine.observe().workers(0);
+        let seen_ms = workers[0].last_seen_ms;
+        bench.delete(id);
+        seen_ms
+    };
+    for call in ["extend", "release", "execute extend", "execute release"] {
+        let seen_ms = worker_seen(call);
+        assert_eq!(seen_ms, bench.engine.now_ms(), "{call}");
+    }
 }
 
 fn count(readings: &Readings) -> u64 {

@@ -10,11 +10,11 @@ use spindle_core::command::Lease;
 use spindle_core::queue::Rate;
 use spindle_core::{JobId, Type};
 use spindle_engine::{
-    Answer, ConnectionId, ConstraintSpec, Expected, LeaseReply, Matcher, NewJob, QueuePattern,
-    Slept, Ticket,
+    Answer, ConnectionId, ConstraintSpec, Expected, LeaseReply, Matcher, NewJob, Payload,
+    QueuePattern, Slept, Ticket,
 };
 
-use crate::harness::{Bench, plain, wish};
+use crate::harness::{Bench, TakeApart, plain, wish};
 
 fn asleep(bench: &Bench, connection: u64, queues: &[&str]) -> Ticket {
     let queues = queues.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();
@@ -28,9 +28,9 @@ fn asleep(bench: &Bench, connection: u64, queues: &[&str]) -> Ticket {
 fn grab(bench: &Bench, connection: u64, queues: &[&str]) -> Option<JobId> {
     let queues = queues.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();
     let wish = Lease { queues, ..wish("") };
-    match bench.engine.leases().take(&bench.caller(connection), wish, 0).unwrap() {
-        LeaseReply::Leased(job, _) => Some(job.id),
-        LeaseReply::Nothing(_) => None,
+    match bench.engine.leases().take(&bench.caller(connection), wish, 0).value().unwrap() {
+        LeaseReply::Leased(job) => Some(job.id),
+        LeaseReply::Nothing => None,
         LeaseReply::Waiting(_) => panic!("no wait was asked for"),
     }
 }
@@ -50,7 +50,7 @@ fn heard(bench: &Bench) -> (Vec<Ticket>, Vec<(Ticket, JobId)>) {
 
 fn limit(bench: &Bench, matcher: Matcher, running_max: u64) {
     let spec = ConstraintSpec { matcher, rate: None, running_max: Some(running_max) };
-    bench.engine.constraints().put("limit", &spec, Expected::Any).unwrap();
+    bench.engine.constraints().put("limit", &spec, Expected::Any).value().unwrap();
 }
 
 fn in_queue(name: &'static str) -> Matcher {
@@ -59,8 +59,8 @@ fn in_queue(name: &'static str) -> Matcher {
 }
 
 fn of_user(bench: &Bench, user: &str) -> JobId {
-    let payload = Bytes::from(format!(r#"{{"user":"{user}"}}"#));
-    bench.engine.jobs().submit(NewJob { submit: plain("q"), payload, kind: Type::Json }).unwrap().0
+    let payload = Payload::new(format!(r#"{{"user":"{user}"}}"#), Type::Json);
+    bench.engine.jobs().submit(NewJob { submit: plain("q"), payload }).value().unwrap()
 }
 
 #[test]
@@ -110,8 +110,9 @@ fn who_did_not_come_is_called_after_all_who_wait_until_it_comes_again() {
         // It is called for what nobody waits for, and reserves nothing.
         let job = bench.add("q", b"x");
         assert_eq!(heard(&bench), (vec![sleeper], vec![]));
-        let reply = bench.engine.leases().take(&bench.caller(2), wish("q"), 60_000).unwrap();
-        assert!(matches!(reply, LeaseReply::Leased(leased, _) if leased.id == job));
+        let reply =
+            bench.engine.leases().take(&bench.caller(2), wish("q"), 60_000).value().unwrap();
+        assert!(matches!(reply, LeaseReply::Leased(leased) if leased.id == job));
         // It has come, be it in vain.
         assert_eq!(grab(&bench, 1, &["q"]), None);
     }
@@ -155,8 +156,8 @@ fn those_who_wait_leave_no_more_than_sleepers_were_called_for() {
     let sleeper = asleep(&bench, 1, &["q"]);
     let jobs = [bench.add("q", b"1"), bench.add("q", b"2")];
     assert_eq!(heard(&bench), (vec![sleeper], vec![]));
-    let reply = bench.engine.leases().take(&bench.caller(2), wish("q"), 1000).unwrap();
-    assert!(matches!(reply, LeaseReply::Leased(job, _) if job.id == jobs[0]));
+    let reply = bench.engine.leases().take(&bench.caller(2), wish("q"), 1000).value().unwrap();
+    assert!(matches!(reply, LeaseReply::Leased(job) if job.id == jobs[0]));
     let waiter = bench.wait(2, "q", 1000);
     let third = bench.add("q", b"3");
     assert_eq!(heard(&bench), (vec![], vec![(waiter, jobs[1])]));
@@ -318,12 +319,12 @@ impl Fleet {
     fn ask(&mut self, worker: u64) {
         let caller = self.bench.caller(worker);
         let wait_ms = if self.sleepers.contains(&worker) { 0 } else { 60_000 };
-        match self.bench.engine.leases().take(&caller, wish(self.queue), wait_ms).unwrap() {
-            LeaseReply::Leased(job, _) => self.begin(worker, job.id),
+        match self.bench.engine.leases().take(&caller, wish(self.queue), wait_ms).value().unwrap() {
+            LeaseReply::Leased(job) => self.begin(worker, job.id),
             LeaseReply::Waiting(ticket) => {
                 self.tickets.insert(ticket, worker);
             }
-            LeaseReply::Nothing(_) => {
+            LeaseReply::Nothing => {
                 let queues = vec![Bytes::from_static(self.queue.as_bytes())];
                 match self.bench.engine.waits().sleep(&caller, queues, u32::MAX).unwrap() {
                     Slept::Called => self.coming.push(worker),
@@ -420,7 +421,7 @@ fn a_sleeper_has_its_share_of_a_queue_with_a_rate() {
     let bench = Bench::new();
     let rate = Some(Rate { count: 1, per_ms: 10, burst: 1 });
     let spec = ConstraintSpec { matcher: in_queue("q"), rate, running_max: None };
-    bench.engine.constraints().put("rate", &spec, Expected::Any).unwrap();
+    bench.engine.constraints().put("rate", &spec, Expected::Any).value().unwrap();
     add_many(&bench, 1000);
     let done = Fleet::new(bench, 1, 1, 3).run(3000, None);
     is_shared(&done, 270);

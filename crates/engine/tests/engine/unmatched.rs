@@ -3,14 +3,12 @@
 
 use bytes::Bytes;
 use spindle_core::JobId;
-use spindle_engine::{
-    ConstraintSpec, Expected, Matcher, Options, QueuePattern, RelabelStep, held_back,
-};
+use spindle_engine::{ConstraintSpec, Expected, Matcher, Options, QueuePattern, RelabelStep};
 use spindle_log::disk::SimDisk;
 use spindle_log::{Log, Space};
 
 use crate::constraints::{few, free_plan, in_queue, json, numbers, put, relabel};
-use crate::harness::{Bench, START_MS, file_log};
+use crate::harness::{Bench, START_MS, TakeApart, file_log};
 
 /// More than two slices of matching.
 const JOBS: u64 = 1_200;
@@ -99,7 +97,7 @@ fn what_holds_a_job_back_says_that_it_is_still_to_be_matched() {
     put(&bench, "free", &no_free(QueuePattern::Any));
     let held = |id: JobId| {
         let image = bench.image(id);
-        let held = bench.engine.inspect(|state| held_back(state, &image, START_MS));
+        let held = bench.engine.jobs().now(&image).held_back;
         held.into_iter().map(|held| (held.running_max, held.unmatched)).collect::<Vec<_>>()
     };
     assert_eq!(held(ids[0]), [(Some(0), true)]);
@@ -119,7 +117,7 @@ fn a_stop_that_is_lifted_or_loosened_in_the_middle_lets_everything_go() {
         if loosened {
             put(&bench, "free", &few(free_plan(), 1));
         } else {
-            bench.engine.constraints().remove("free", Expected::Any).expect("it is there");
+            bench.engine.constraints().remove("free", Expected::Any).value().expect("it is there");
         }
         assert_eq!(bench.handed().map(|(handed, _)| handed), Some(ticket), "{loosened}");
         relabel(&bench);
@@ -154,6 +152,7 @@ fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_lef
             .engine
             .jobs()
             .submit(crate::harness::new_job(crate::harness::plain("r"), &noise))
+            .value()
             .is_ok()
         {
             bench.commit();
@@ -175,7 +174,7 @@ fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_lef
             bench.commit();
         }
         assert!(log.room_bytes() > 8 << 10, "{} bytes left", log.room_bytes());
-        bench.engine.constraints().remove("free", Expected::Any).expect("it is there");
+        bench.engine.constraints().remove("free", Expected::Any).value().expect("it is there");
         assert!(bench.lease("q").is_some());
         bench.commit();
     }
@@ -196,7 +195,7 @@ fn the_core_reads_the_same_queues_out_of_a_matcher_as_the_engine() {
         assert_eq!((mail, bill), (false, name != "any"), "{name}");
         relabel(&bench);
         assert!(numbers(&bench, bench.add("mail", b"")).is_empty(), "bytes have no fields");
-        bench.engine.constraints().remove(name, Expected::Any).expect("it is there");
+        bench.engine.constraints().remove(name, Expected::Any).value().expect("it is there");
         relabel(&bench);
     }
 }

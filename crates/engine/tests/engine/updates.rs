@@ -4,12 +4,10 @@ use bytes::Bytes;
 use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Rejection, Status, Type};
-use spindle_engine::{
-    Before, Gate, JobRef, JobUpdate, JobqChange, JobqChanges, Options, Refused, Updated,
-};
+use spindle_engine::{Before, Change, Changes, Gate, JobUpdate, Options, Refused, Updated};
 use spindle_log::disk::SimDisk;
 
-use crate::harness::{Bench, file_log, noise, plain};
+use crate::harness::{Bench, START_MS, TakeApart, TakeApartResult, file_log, noise, plain};
 
 fn created() -> Submit {
     let queue = Bytes::from_static(b"jobq");
@@ -20,24 +18,29 @@ fn created() -> Submit {
     submit
 }
 
+/// A copy of Jobq's jobs is kept.
+fn copied() -> Options {
+    Options { copied: Some(Origin::Jobq), ..Options::default() }
+}
+
 fn note(bench: &Bench, id: JobId, event: &str) -> Gate {
     let event = Bytes::copy_from_slice(event.as_bytes());
     let update = JobUpdate { state: None, event };
-    match bench.engine.jobs().update(id, None, |_| Ok::<_, ()>(update.clone())) {
-        Ok(Updated::Done(_, gate)) => gate,
+    match bench.engine.jobs().update(id, None, |_| Ok::<_, ()>(update.clone())).split() {
+        Ok((Updated::Done(_), gate)) => gate,
         other => panic!("{other:?}"),
     }
 }
 
 fn set(bench: &Bench, id: JobId, revision: Option<u32>) -> Result<Gate, Rejection> {
-    let compose = |before: &Before<'_>| {
-        let old = before.state.expect("it has one");
+    let compose = |before: &Before| {
+        let old = before.state.as_ref().expect("it has one");
         let event = [b"from ", &old[..]].concat().into();
         Ok::<_, ()>(JobUpdate { state: Some(Bytes::from_static(b"[\"NEXT\"]")), event })
     };
-    match bench.engine.jobs().update(id, revision, compose) {
-        Ok(Updated::Done(_, gate)) => Ok(gate),
-        Err(Refused::Rejected(rejection, _)) => Err(rejection),
+    match bench.engine.jobs().update(id, revision, compose).split() {
+        Ok((Updated::Done(_), gate)) => Ok(gate),
+        Err(Refused::Rejected(rejection)) => Err(rejection),
         other => panic!("{other:?}"),
     }
 }
@@ -76,11 +79,15 @@ fn what_the_door_declines_changes_nothing() {
     let bench = Bench::new();
     let id = bench.submit(created(), b"{}");
     let revision = bench.image(id).revision;
-    let declined = bench.engine.jobs().update(id, None, |before| match before.origin {
-        Origin::Jobq => Err("no"),
-        _ => Ok(JobUpdate { state: None, event: Bytes::new() }),
-    });
-    assert!(matches!(declined, Ok(Updated::Declined("no", _))), "{declined:?}");
+    let declined = bench
+        .engine
+        .jobs()
+        .update(id, None, |before| match before.origin {
+            Origin::Jobq => Err("no"),
+            _ => Ok(JobUpdate { state: None, event: Bytes::new() }),
+        })
+        .value();
+    assert!(matches!(declined, Ok(Updated::Declined("no"))), "{declined:?}");
     assert_eq!(bench.image(id).revision, revision);
 }
 
@@ -88,7 +95,7 @@ fn what_the_door_declines_changes_nothing() {
 fn pages_of_events_are_carried_once_each_and_outlive_trims_and_restarts() {
     let disk = SimDisk::new(1);
     let options = Options { payload_memory_bytes: 0, ..Options::default() };
-    let bench = Bench::on(file_log(&disk), crate::harness::START_MS, options);
+    let bench = Bench::on(file_log(&disk), START_MS, options);
     let id = bench.submit(created(), &noise(1, 300));
     let done = bench.submit(created(), &noise(2, 300));
     for n in 0..4_321 {
@@ -105,7 +112,7 @@ fn pages_of_events_are_carried_once_each_and_outlive_trims_and_restarts() {
     assert_eq!(pages_then.len(), 4);
     for n in 0..400 {
         let other = bench.add("other", &noise(n, 2_000));
-        bench.engine.jobs().delete(JobRef::Id(other)).unwrap();
+        bench.delete(other);
         bench.commit();
     }
     bench.compaction();
@@ -145,54 +152,54 @@ fn long_events_never_overflow_a_record() {
     bench.check_fold();
 }
 
-fn told(changes: JobqChanges) -> Vec<(u64, &'static str)> {
+fn named(changes: Changes) -> Vec<(u64, &'static str)> {
     let name = |change| match change {
-        JobqChange::Gone(id) => (id.0, "gone"),
-        JobqChange::Live { image, payload_changed: true } => (image.id, "new"),
-        JobqChange::Live { image, payload_changed: false } => (image.id, "changed"),
-        JobqChange::Finished(id) => (id.0, "finished"),
+        Change::Gone(id) => (id.0, "gone"),
+        Change::Live { image, payload_changed: true } => (image.id, "new"),
+        Change::Live { image, payload_changed: false } => (image.id, "changed"),
+        Change::Finished(id) => (id.0, "finished"),
     };
     changes.changes.into_iter().map(name).collect()
 }
 
 #[test]
-fn changes_of_jobqs_jobs_are_told_once_and_those_of_others_never() {
-    let bench = Bench::new();
+fn changes_of_jobqs_jobs_are_taken_once_and_those_of_others_never() {
+    let bench = Bench::with(copied());
     let ids: Vec<JobId> = (0..4).map(|_| bench.submit(created(), b"{}")).collect();
     let foreign = bench.add("mail", b"");
-    let changes = bench.engine.replica().changes();
-    assert!(!bench.is_durable(changes.gate), "an answer made of it waits");
+    let (changes, gate) = bench.engine.replica().changes().both();
+    assert!(!bench.is_durable(gate), "an answer made of it waits");
     let all: Vec<(u64, &str)> = ids.iter().map(|id| (id.0, "new")).collect();
-    assert_eq!(told(changes), all);
-    assert_eq!(told(bench.engine.replica().changes()), []);
+    assert_eq!(named(changes), all);
+    assert_eq!(named(bench.engine.replica().changes().value()), []);
     set(&bench, ids[1], None).unwrap();
     note(&bench, ids[1], "again");
     note(&bench, foreign, "not ours");
-    bench.engine.jobs().delete(JobRef::Id(ids[0])).unwrap();
-    bench.engine.jobs().delete(JobRef::Id(foreign)).unwrap();
+    bench.delete(ids[0]);
+    bench.delete(foreign);
     bench.finish(ids[3], true, b"").unwrap();
     let expected = [(ids[0].0, "gone"), (ids[1].0, "changed"), (ids[3].0, "finished")];
-    assert_eq!(told(bench.engine.replica().changes()), expected);
+    assert_eq!(named(bench.engine.replica().changes().value()), expected);
     bench.engine.replica().restart();
-    let again = bench.engine.replica().changes();
+    let again = bench.engine.replica().changes().value();
     assert!(again.restart);
     let expected = [(ids[1].0, "new"), (ids[2].0, "new"), (ids[3].0, "finished")];
-    assert_eq!(told(again), expected);
+    assert_eq!(named(again), expected);
 }
 
 #[test]
 fn a_started_engine_tells_all_jobs_in_slices() {
     let disk = SimDisk::new(3);
-    let bench = Bench::on_disk(&disk);
+    let bench = Bench::on(file_log(&disk), START_MS, copied());
     let ids: Vec<u64> = (0..1_000).map(|_| bench.submit(created(), b"{}").0).collect();
     bench.commit();
     let bench = bench.restart(&disk);
     let mut seen = Vec::new();
     loop {
-        let slice = bench.engine.replica().changes();
+        let slice = bench.engine.replica().changes().value();
         let more = slice.more;
         assert!(slice.changes.len() <= 256);
-        seen.extend(told(slice).into_iter().map(|(id, _)| id));
+        seen.extend(named(slice).into_iter().map(|(id, _)| id));
         if !more {
             break;
         }
@@ -200,7 +207,7 @@ fn a_started_engine_tells_all_jobs_in_slices() {
         set(&bench, JobId(ids[0]), None).unwrap();
     }
     assert_eq!(seen, ids);
-    assert_eq!(told(bench.engine.replica().changes()), [(ids[0], "changed")]);
+    assert_eq!(named(bench.engine.replica().changes().value()), [(ids[0], "changed")]);
 }
 
 #[test]
@@ -210,13 +217,13 @@ fn an_event_of_a_finished_job_is_in_the_log() {
     let id = bench.submit(plain("mail"), b"payload");
     bench.finish(id, true, b"result").unwrap();
     let event = Bytes::from_static(b"late");
-    let (_, gate) = bench.engine.jobs().add_event_to_finished(id, &event).unwrap().unwrap();
+    let gate = bench.engine.jobs().add_event_to_finished(id, &event).unwrap().acked().unwrap();
     assert!(!bench.is_durable(gate));
     bench.check_fold();
     let bench = bench.restart(&disk);
     assert_eq!(events(&bench, id), ["late"]);
     assert_eq!((bench.payload(id), bench.result(id)), ("payload".into(), "result".into()));
     let live = bench.add("mail", b"");
-    let refused = bench.engine.jobs().add_event_to_finished(live, &event).unwrap();
-    assert!(matches!(refused, Err(Refused::Rejected(Rejection::NotFound, _))), "{refused:?}");
+    let refused = bench.engine.jobs().add_event_to_finished(live, &event).unwrap().value();
+    assert!(matches!(refused, Err(Refused::Rejected(Rejection::NotFound))), "{refused:?}");
 }

@@ -23,11 +23,11 @@ fn asleep(bench: &Bench, connection: u64, queues: &[&str]) -> Ticket {
 
 /// Who was called since the last look.
 fn called(bench: &Bench) -> Vec<Ticket> {
-    let told = |(ticket, answer)| match answer {
+    let called = |(ticket, answer)| match answer {
         Answer::Called => ticket,
         other => panic!("expected a call and got {other:?}"),
     };
-    bench.answers().into_iter().map(told).collect()
+    bench.answers().into_iter().map(called).collect()
 }
 
 fn pause(bench: &Bench, queue: &'static str, paused: bool) {

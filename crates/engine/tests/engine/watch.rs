@@ -5,28 +5,28 @@
 use bytes::Bytes;
 use spindle_core::command::{Claim, Command};
 use spindle_core::job::{Cause, Origin};
-use spindle_core::{JobId, Rejection, Status, Type};
+use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{
     Answer, ConnectionId, Gate, JobRef, Joined, LeaseReply, LeasedJob, News, Options, Refused,
     Ticket, WorkResult,
 };
 
-use crate::harness::{Bench, new_job, plain, wish};
+use crate::harness::{Bench, TakeApart, bytes, new_job, plain, wish};
 
 fn foreground(bench: &Bench, connection: u64, queue: &str, payload: &[u8]) -> Joined {
     let mut submit = plain(queue);
     submit.foreground = true;
     submit.origin = Origin::Gearman;
     let watcher = bench.caller(connection);
-    bench.engine.jobs().submit_or_join(Some(&watcher), new_job(submit, payload)).unwrap()
+    bench.engine.jobs().submit_or_join(Some(&watcher), new_job(submit, payload)).value().unwrap()
 }
 
 /// Leases as Gearman does: bound to this connection.
 fn grab(bench: &Bench, connection: u64, queue: &str) -> Option<LeasedJob> {
     let mut wish = wish(queue);
     (wish.holder, wish.bound, wish.door) = (connection, true, Origin::Gearman);
-    match bench.engine.leases().take(&bench.caller(connection), wish, 0).unwrap() {
-        LeaseReply::Leased(job, _) => Some(*job),
+    match bench.engine.leases().take(&bench.caller(connection), wish, 0).value().unwrap() {
+        LeaseReply::Leased(job) => Some(*job),
         _ => None,
     }
 }
@@ -47,23 +47,23 @@ fn data(bytes: &'static [u8]) -> News {
     News::Data(Bytes::from_static(bytes))
 }
 
-fn done(bytes: &'static [u8]) -> WorkResult {
-    let bytes = Bytes::from_static(bytes);
-    WorkResult { success: true, retry: true, bytes, ..WorkResult::default() }
+fn done(result: &'static [u8]) -> WorkResult {
+    let result = bytes(result);
+    WorkResult { success: true, retry: true, result, ..WorkResult::default() }
 }
 
 /// Tickets and news that were delivered; anything else fails the test.
 fn news(bench: &Bench) -> Vec<(Ticket, News)> {
-    let told = |answer| match answer {
-        Answer::Told { news, .. } => news,
+    let reported = |answer| match answer {
+        Answer::Reported { news, .. } => news,
         other => panic!("expected news and got {other:?}"),
     };
-    bench.answers().into_iter().map(|(ticket, answer)| (ticket, told(answer))).collect()
+    bench.answers().into_iter().map(|(ticket, answer)| (ticket, reported(answer))).collect()
 }
 
-/// The end of a watched job: status, whole result, and how much of it was told.
+/// The end of a watched job: status, whole result, and how much of it was reported before.
 fn end(bench: &Bench) -> Vec<(Ticket, Status, Bytes, u32)> {
-    let told = |answer| match answer {
+    let ended = |answer| match answer {
         Answer::Ended { image, streamed_bytes } => {
             let place = image.outcome.as_ref().and_then(|outcome| outcome.bytes.clone());
             let bytes = place.map(|place| bench.engine.jobs().bytes(&place).unwrap());
@@ -71,8 +71,8 @@ fn end(bench: &Bench) -> Vec<(Ticket, Status, Bytes, u32)> {
         }
         other => panic!("expected an end and got {other:?}"),
     };
-    let ends = bench.answers().into_iter().map(|(ticket, answer)| (ticket, told(answer)));
-    ends.map(|(ticket, (status, bytes, told))| (ticket, status, bytes, told)).collect()
+    let ends = bench.answers().into_iter().map(|(ticket, answer)| (ticket, ended(answer)));
+    ends.map(|(ticket, (status, bytes, streamed))| (ticket, status, bytes, streamed)).collect()
 }
 
 #[test]
@@ -82,17 +82,22 @@ fn every_watcher_hears_all_news_and_the_end_once() {
     let second = bench.engine.waits().watch(&bench.caller(2), first.job).unwrap().unwrap();
     let first_ticket = first.watch.unwrap();
     let job = grab(&bench, 9, "q").unwrap();
-    bench.engine.leases().report(claim(&job), progress("1", "10")).unwrap();
-    bench.engine.leases().report(claim(&job), News::Warning(Bytes::from_static(b"hot"))).unwrap();
-    let told = news(&bench);
-    assert_eq!(told.len(), 4);
-    assert_eq!(told[0], (first_ticket, progress("1", "10")));
-    assert_eq!(told[1], (second, progress("1", "10")));
-    bench.engine.leases().finish(claim(&job), done(b"result"), Type::Bytes).unwrap();
+    bench.engine.leases().report(claim(&job), progress("1", "10")).value().unwrap();
+    bench
+        .engine
+        .leases()
+        .report(claim(&job), News::Warning(Bytes::from_static(b"hot")))
+        .value()
+        .unwrap();
+    let heard = news(&bench);
+    assert_eq!(heard.len(), 4);
+    assert_eq!(heard[0], (first_ticket, progress("1", "10")));
+    assert_eq!(heard[1], (second, progress("1", "10")));
+    bench.engine.leases().finish(claim(&job), done(b"result")).value().unwrap();
     let expected = |ticket| (ticket, Status::Done, Bytes::from_static(b"result"), 0);
     assert_eq!(end(&bench), [expected(first_ticket), expected(second)]);
-    let late = bench.engine.leases().report(claim(&job), progress("2", "10"));
-    assert!(matches!(late, Err(Refused::Rejected(Rejection::NotHeld, _))), "{late:?}");
+    let late = bench.engine.leases().report(claim(&job), progress("2", "10")).value();
+    assert!(matches!(late, Err(Refused::Rejected(Rejection::NotHeld))), "{late:?}");
     assert!(bench.answers().is_empty());
 }
 
@@ -106,12 +111,11 @@ fn only_the_live_lease_may_tell_something() {
         Claim::Token { id: job.id, epoch: job.epoch + 1, attempt: job.attempt },
         Claim::Token { id: JobId(999), epoch: job.epoch, attempt: 1 },
     ] {
-        let told = bench.engine.leases().report(wrong, progress("1", "2"));
-        assert!(matches!(told, Err(Refused::Rejected(..))), "{told:?}");
+        let refused = bench.engine.leases().report(wrong, progress("1", "2")).value();
+        assert!(matches!(refused, Err(Refused::Rejected(..))), "{refused:?}");
     }
     assert!(bench.answers().is_empty());
-    let (progress, _) = bench.engine.waits().progress(JobRef::Id(joined.job));
-    let progress = progress.unwrap();
+    let progress = bench.engine.waits().progress(JobRef::Id(joined.job)).value().unwrap();
     assert_eq!((progress.status, &progress.numerator[..]), (Status::Leased, &b""[..]));
 }
 
@@ -120,12 +124,12 @@ fn progress_stands_until_the_lease_ends() {
     let bench = Bench::new();
     let joined = foreground(&bench, 1, "q", b"work");
     let job = grab(&bench, 9, "q").unwrap();
-    bench.engine.leases().report(claim(&job), progress("3", "7")).unwrap();
-    let progress = bench.engine.waits().progress(JobRef::Id(joined.job)).0.unwrap();
+    bench.engine.leases().report(claim(&job), progress("3", "7")).value().unwrap();
+    let progress = bench.engine.waits().progress(JobRef::Id(joined.job)).value().unwrap();
     assert_eq!((&progress.numerator[..], &progress.denominator[..]), (&b"3"[..], &b"7"[..]));
     assert_eq!(progress.waiting, 1);
     bench.engine.waits().connection_gone(ConnectionId(9), None);
-    let progress = bench.engine.waits().progress(JobRef::Id(joined.job)).0.unwrap();
+    let progress = bench.engine.waits().progress(JobRef::Id(joined.job)).value().unwrap();
     assert_eq!((progress.status, &progress.numerator[..]), (Status::Ready, &b""[..]));
     let too_long = News::Progress {
         numerator: vec![b'1'; 65].into(),
@@ -133,7 +137,7 @@ fn progress_stands_until_the_lease_ends() {
         remaining_s: 0,
     };
     let job = grab(&bench, 9, "q").unwrap();
-    assert!(bench.engine.leases().report(claim(&job), too_long).is_err());
+    assert!(bench.engine.leases().report(claim(&job), too_long).value().is_err());
 }
 
 #[test]
@@ -144,10 +148,10 @@ fn pieces_of_a_result_stand_before_its_end_for_those_who_read_it_later() {
     let result =
         bench.engine.waits().for_result(&bench.caller(2), id, 1000, false).unwrap().unwrap();
     let job = grab(&bench, 9, "q").unwrap();
-    bench.engine.leases().report(claim(&job), data(b"one ")).unwrap();
-    bench.engine.leases().report(claim(&job), data(b"two ")).unwrap();
+    bench.engine.leases().report(claim(&job), data(b"one ")).value().unwrap();
+    bench.engine.leases().report(claim(&job), data(b"two ")).value().unwrap();
     assert_eq!(news(&bench), [(watch, data(b"one ")), (watch, data(b"two "))]);
-    bench.engine.leases().finish_streamed(claim(&job), done(b"three"), Type::Bytes).unwrap();
+    bench.engine.leases().finish_streamed(claim(&job), done(b"three")).value().unwrap();
     match &bench.answers()[..] {
         [(a, Answer::Ended { image, streamed_bytes: 8 }), (b, Answer::Finished(same))] => {
             assert_eq!((*a, *b, image.id), (watch, result, same.id));
@@ -163,10 +167,10 @@ fn pieces_of_an_attempt_that_was_lost_are_not_in_the_result_of_the_next() {
     let bench = Bench::new();
     let id = bench.add("q", b"work");
     let job = grab(&bench, 9, "q").unwrap();
-    bench.engine.leases().report(claim(&job), data(b"lost ")).unwrap();
+    bench.engine.leases().report(claim(&job), data(b"lost ")).value().unwrap();
     bench.engine.waits().connection_gone(ConnectionId(9), None);
     let job = grab(&bench, 8, "q").unwrap();
-    bench.engine.leases().finish_streamed(claim(&job), done(b"whole"), Type::Bytes).unwrap();
+    bench.engine.leases().finish_streamed(claim(&job), done(b"whole")).value().unwrap();
     assert_eq!(bench.result(id), "whole");
 }
 
@@ -178,10 +182,15 @@ fn pieces_over_the_limit_are_told_but_not_kept() {
     bench.engine.waits().watch(&bench.caller(1), id).unwrap().unwrap();
     let job = grab(&bench, 9, "q").unwrap();
     for piece in [&b"12345678"[..], b"abc", b"9"] {
-        bench.engine.leases().report(claim(&job), News::Data(Bytes::from_static(piece))).unwrap();
+        bench
+            .engine
+            .leases()
+            .report(claim(&job), News::Data(Bytes::from_static(piece)))
+            .value()
+            .unwrap();
     }
     assert_eq!(news(&bench).len(), 3);
-    bench.engine.leases().finish_streamed(claim(&job), done(b"END"), Type::Bytes).unwrap();
+    bench.engine.leases().finish_streamed(claim(&job), done(b"END")).value().unwrap();
     // What was left out stays out, also what would have had room behind it.
     assert_eq!(bench.result(id), "12345678EN");
 }
@@ -195,7 +204,7 @@ fn a_watched_end_waits_for_its_record_and_a_foreground_one_for_nothing() {
     bench.commit();
     for queue in ["q", "f"] {
         let job = grab(&bench, 9, queue).unwrap();
-        bench.engine.leases().finish(claim(&job), done(b"r"), Type::Bytes).unwrap();
+        bench.engine.leases().finish(claim(&job), done(b"r")).value().unwrap();
     }
     let gates = bench.gates();
     assert_eq!(gates.len(), 2);
@@ -219,7 +228,7 @@ fn an_unstarted_foreground_job_goes_with_its_last_watcher_and_a_started_one_runs
     let job = grab(&bench, 9, "q").unwrap();
     bench.engine.waits().connection_gone(ConnectionId(3), None);
     assert_eq!(bench.status(started), Some(Status::Leased));
-    bench.engine.leases().report(claim(&job), progress("1", "2")).unwrap();
+    bench.engine.leases().report(claim(&job), progress("1", "2")).value().unwrap();
     let (lines, next) = bench.engine.jobs().lines(JobId(0));
     assert_eq!((lines.len(), lines[0].abandoned, next), (1, true, None));
     // Not given out again.

@@ -197,7 +197,9 @@ fn act(engine: &Engine, id: JobId, action: Action, edit: &Edit) -> Gated<Result<
         Action::Delete => Command::Delete { id, cause: Cause::Deleted },
         Action::Cancel => Command::Cancel { id },
         Action::Park => Command::Edit(Box::new(Edit { id, parked: Some(true), ..edit.clone() })),
-        Action::Release => Command::Edit(Box::new(Edit { id, parked: Some(false), ..edit.clone() })),
+        Action::Release => {
+            Command::Edit(Box::new(Edit { id, parked: Some(false), ..edit.clone() }))
+        }
         Action::Edit => Command::Edit(Box::new(Edit { id, ..edit.clone() })),
     };
     engine.jobs().execute(&command).map(|done| done.map_err(RetryError::from))

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use spindle_core::{Rejection, State as Core, Status};
+use spindle_core::{Rejection, Status};
 use spindle_engine::{BucketLine, ConstraintView, Expected, HeldBack, Refused};
 use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Problem};
 use utoipa::{IntoParams, ToSchema};

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use spindle_core::command::{Command, Edit};
 use spindle_core::{JobId, Rejection};
-use spindle_engine::{JobRef, RetryError};
+use spindle_engine::{JobRef, Payload};
 use utoipa::ToSchema;
 
 use crate::api::Api;

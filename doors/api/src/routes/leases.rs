@@ -8,10 +8,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use spindle_core::address;
 use spindle_core::command::{Claim, Extend, Lease, Select};
 use spindle_core::job::{Cause, Origin};
-use spindle_core::{Command, address};
-use spindle_engine::{Answer, FetchError, Gate, LeaseRef, LeaseReply, LeasedJob, WorkResult};
+use spindle_engine::{LeasedJob, Payload, WorkResult};
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -121,7 +121,7 @@ pub(crate) async fn lease(
             return Ok(StatusCode::NO_CONTENT.into_response());
         };
         let _turn = api.engine().turn();
-        if let Some(payload) = api.engine().leases().payload(&job) {
+        if let Some(payload) = api.engine().leases().payload(&job)? {
             return Ok(handed_out(&api, &job, payload, lease_guard));
         }
     }

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spindle_core::queue::QueueSettings;
 use spindle_core::state::{QueueListing, ScanFilter};
-use spindle_core::{JobId, Rejection, State as Core, Status};
-use spindle_engine::{Engine, JobRef, QueueTraffic, Refused, ScannedJob, Tally};
+use spindle_core::{JobId, Rejection, Status};
+use spindle_engine::{Engine, QueueTraffic, QueueView, Refused, ScannedJob, Tally};
 use tokio::select;
 use tokio::time::{Instant, sleep_until};
 use utoipa::{IntoParams, ToSchema};
@@ -333,12 +333,10 @@ pub(crate) async fn drain(
     let (mut moves, mut stopping) = (api.bridge().moves(), api.stopping());
     let _: Told = pause_now(&api, &name, asked.create).await?;
     loop {
-        let leased = api.engine().queues().get(&name).map(|listing| {
-            listing.map_or(0, |queue| queue.counts[Status::Leased as usize])
-        });
+        let listing = api.bridge().durable(api.engine().queues().get(&name)).await;
+        let leased = listing.map_or(0, |queue| queue.counts[Status::Leased as usize]);
         let is_over = Instant::now() >= deadline || *stopping.borrow();
-        if is_over || *leased.peek() == 0 {
-            let leased = api.bridge().durable(leased).await;
+        if leased == 0 || is_over {
             return Ok(Json(Drained { drained: leased == 0, leased }));
         }
         let next_look = deadline.min(Instant::now() + DRAIN_LOOK);

@@ -1,13 +1,13 @@
 //! A queue's settings: reading and replacing them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use spindle_core::Rejection;
 use spindle_core::queue::QueueSettings;
+use spindle_engine::Refused;
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -155,13 +155,8 @@ pub(crate) async fn show(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
 ) -> Answered<([(HeaderName, HeaderValue); 1], Json<Settings>)> {
-    let settings =
-        api.engine().inspect(|state| state.queue(&name).map(|queue| Settings::of(queue.settings())));
-    // Behind everything that was looked at.
-    let (listing, gate) = api.engine().queues().get(&name);
-    api.bridge().durable(gate).await;
-    listing.ok_or_else(no_queue)?;
-    let settings = settings.unwrap_or_default();
+    let view = api.bridge().durable(api.engine().queues().view(&name)).await;
+    let settings = Settings::of(&view.ok_or_else(no_queue)?.settings);
     Ok(([(header::ETAG, settings.tag())], Json(settings)))
 }
 
@@ -187,16 +182,15 @@ pub(crate) async fn set(
 ) -> Answered<Told> {
     let wanted = value.read()?;
     let expected = Expected::of(&headers)?;
-    let stale = AtomicBool::new(false);
     let change = |is_there: bool, settings: &mut QueueSettings| {
-        let is_so = expected.is_so(is_there, settings);
-        stale.store(!is_so, Ordering::Relaxed);
-        if is_so {
-            replace(settings, &wanted);
+        if !expected.is_so(is_there, settings) {
+            return Err(Rejection::Stale);
         }
+        replace(settings, &wanted);
+        Ok(())
     };
-    api.bridge().change(|engine| engine.change_queue_seen(&name, change)).await?;
-    if stale.load(Ordering::Relaxed) {
+    let set = api.bridge().change(|engine| engine.queues().change_seen(&name, change)).await;
+    if let Err(Refused::Rejected(Rejection::Stale)) = set {
         let detail = match expected {
             Expected::Queue => "there is no such queue",
             Expected::NoQueue => {
@@ -207,5 +201,6 @@ pub(crate) async fn set(
         };
         return Err(Problem::new(Code::RevisionMismatch, detail));
     }
+    set?;
     changed(&api, &name).await
 }

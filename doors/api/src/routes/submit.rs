@@ -154,7 +154,7 @@ pub(crate) async fn batch(
             Err(problem) => unread.push((place, problem)),
         }
     }
-    let mut answers = take_many(&api, &wanted).await;
+    let mut answers = take_many(&api, wanted).await;
     let taken = answers.iter().filter(|answer| answer.is_ok()).count();
     for (place, problem) in unread {
         answers.insert(place, Err(problem));

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use spindle_core::job::{Attempt, Cause, Outcome, cut};
-use spindle_core::{JobId, JobImage, State as Core, Status, Tries};
-use spindle_engine::{HeldBack, held_back};
+use spindle_core::{JobId, JobImage, Status, Tries};
+use spindle_engine::{HeldBack, JobNow};
 use tokio::task::yield_now;
 use utoipa::ToSchema;
 

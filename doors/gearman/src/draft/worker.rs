@@ -133,7 +133,14 @@ impl DraftSession {
 
     /// False if the job cannot be worked: another may be there.
     fn hand_out(&mut self, job: &LeasedJob, out: &mut Outbox) -> bool {
-        let Some(payload) = self.engine.leases().payload(job) else { return false };
+        let payload = match self.engine.leases().payload(job) {
+            Ok(Some(payload)) => payload,
+            Ok(None) => return false,
+            Err(_) => {
+                reply(out, &Reply::Noop);
+                return true;
+            }
+        };
         let held = AssignedJob::of(job);
         let assigned = Reply::JobAssigned { name: held.name.clone(), payload };
         out.put_lease(held.lease(), |out| assigned.encode(out));

@@ -170,9 +170,16 @@ impl GearmanSession {
         }
     }
 
-    /// Writes a leased job. Returns false if it cannot be worked: another job may be there.
+    /// Writes a leased job. Returns false if it has no payload to give out: another job may be there.
     fn hand_out(&mut self, kind: GrabKind, job: &LeasedJob, out: &mut Outbox) -> bool {
-        let Some(payload) = self.engine.leases().payload(job) else { return false };
+        let payload = match self.engine.leases().payload(job) {
+            Ok(Some(payload)) => payload,
+            Ok(None) => return false,
+            Err(_) => {
+                reply(out, Response::NoJob);
+                return true;
+            }
+        };
         let held = GrabbedJob { epoch: job.epoch, attempt: job.attempt, streamed: false };
         self.limit_lease(job, held);
         self.stop_timer();

@@ -7,11 +7,13 @@ use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{
-    Committed, Engine, JobRef, JobUpdate, ManualClock, NewJob, Options, Refused, Updated,
+    Committed, Engine, JobRef, JobUpdate, ManualClock, NewJob, Options, Payload, Refused, Updated,
     WorkResult,
 };
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, Space};
+
+use crate::harness::TakeApart;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 const PAYLOAD_BYTES: usize = 2_000;
@@ -43,15 +45,16 @@ fn submit_sized(engine: &Engine, number: u64, bytes: usize) -> Result<(), Refuse
     let mut submit = Submit::new(JobId(0), Bytes::from_static(b"q"), Origin::Workq, payload);
     submit.uuid = Some(uuid(number));
     submit.ttl_ms = Some(3_600_000);
-    let payload = Bytes::from(vec![number as u8; bytes]);
-    engine.jobs().submit(NewJob { submit, payload, kind: Type::Bytes })?;
+    let payload = Payload::new(vec![number as u8; bytes], Type::Bytes);
+    engine.jobs().submit(NewJob { submit, payload }).value()?;
     assert_eq!(engine.commit_once(), Committed::Some);
     Ok(())
 }
 
 fn finish(engine: &Engine, number: u64, bytes: usize) -> Result<(), Refused> {
-    let done = WorkResult { bytes: vec![1; bytes].into(), success: true, ..Default::default() };
-    engine.jobs().finish_unfinished(JobRef::Uuid(uuid(number)), done, Type::Bytes).map(drop)
+    let result = Payload::new(vec![1; bytes], Type::Bytes);
+    let done = WorkResult { result, success: true, ..Default::default() };
+    engine.jobs().finish_unfinished(JobRef::Uuid(uuid(number)), done).value()
 }
 
 /// Submits jobs until the disk is full; returns how many were taken.
@@ -79,7 +82,7 @@ fn deleting_a_third_on_a_full_disk_makes_room_again() {
     disk.set_capacity(Some(disk.used() + 40 * SEGMENT_BYTES));
     let taken = fill(&engine, &log);
     for number in (0..taken).filter(|number| number.is_multiple_of(3)) {
-        engine.jobs().delete(JobRef::Uuid(uuid(number))).unwrap();
+        engine.jobs().delete(JobRef::Uuid(uuid(number))).value().unwrap();
         assert_eq!(engine.commit_once(), Committed::Some, "the reserve is gone at {number}");
         compaction(&engine);
     }
@@ -88,7 +91,7 @@ fn deleting_a_third_on_a_full_disk_makes_room_again() {
     drop((engine, log));
     let (engine, _log) = start(&disk);
     for number in 0..taken {
-        let (found, _) = engine.jobs().find(JobRef::Uuid(uuid(number)));
+        let found = engine.jobs().find(JobRef::Uuid(uuid(number))).value();
         assert_eq!(found.is_none(), number.is_multiple_of(3), "{number}");
     }
 }
@@ -101,7 +104,7 @@ fn a_round_begun_with_room_is_cut_down_when_the_disk_is_full() {
     for number in 0..1_200 {
         submit(&engine, number).unwrap();
         if !number.is_multiple_of(3) {
-            engine.jobs().delete(JobRef::Uuid(uuid(number))).unwrap();
+            engine.jobs().delete(JobRef::Uuid(uuid(number))).value().unwrap();
         }
     }
     while engine.commit_once() == Committed::Some {}
@@ -136,7 +139,7 @@ fn carrying_leaves_room_for_the_deletes_that_make_it_needless() {
     compaction(&engine);
     assert!(log.room_bytes() > SEGMENT_BYTES / 8, "{} bytes are left", log.room_bytes());
     for number in 0..taken / 2 {
-        engine.jobs().delete(JobRef::Uuid(uuid(number))).unwrap();
+        engine.jobs().delete(JobRef::Uuid(uuid(number))).value().unwrap();
         assert_eq!(engine.commit_once(), Committed::Some, "the reserve is gone at {number}");
         compaction(&engine);
     }
@@ -163,7 +166,7 @@ fn a_step_of_carrying_is_never_more_than_the_reserve_can_take() {
     }
     compaction(&engine);
     assert_eq!(engine.commit_once(), Committed::Nothing, "something waits for room for ever");
-    engine.jobs().delete(JobRef::Uuid(uuid(taken - 1))).unwrap();
+    engine.jobs().delete(JobRef::Uuid(uuid(taken - 1))).value().unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
 }
 
@@ -179,13 +182,13 @@ fn a_result_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() {
     let words = vec![b'e'; room / 4 + 1];
     let failed =
         WorkResult { message: words.clone().into(), error: words.into(), ..WorkResult::default() };
-    let refused = engine.jobs().finish_unfinished(JobRef::Uuid(uuid(0)), failed, Type::Bytes);
-    assert_eq!(refused.map(drop), Err(Refused::DiskFull));
+    let refused = engine.jobs().finish_unfinished(JobRef::Uuid(uuid(0)), failed).value();
+    assert_eq!(refused, Err(Refused::DiskFull));
     assert_eq!(engine.commit_once(), Committed::Nothing);
     finish(&engine, 0, room / 2).unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
     finish(&engine, 1, 4_096).unwrap();
-    engine.jobs().delete(JobRef::Uuid(uuid(2))).unwrap();
+    engine.jobs().delete(JobRef::Uuid(uuid(2))).value().unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
 }
 
@@ -193,7 +196,7 @@ fn a_result_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() {
 fn set_state(engine: &Engine, id: JobId, bytes: usize) -> Result<(), Refused> {
     let text = Bytes::from(format!("\"{}\"", "s".repeat(bytes - 2)));
     let update = JobUpdate { state: Some(text), event: Bytes::from_static(b"[]") };
-    match engine.jobs().update(id, None, |_| Ok::<_, ()>(update.clone()))? {
+    match engine.jobs().update(id, None, |_| Ok::<_, ()>(update.clone())).value()? {
         Updated::Done(..) => Ok(()),
         Updated::Declined(..) => unreachable!("it always says yes"),
     }
@@ -202,7 +205,7 @@ fn set_state(engine: &Engine, id: JobId, bytes: usize) -> Result<(), Refused> {
 /// Appends to the events of one of Jobq's jobs.
 fn append_event(engine: &Engine, id: JobId, bytes: usize) -> Result<(), Refused> {
     let update = JobUpdate { state: None, event: Bytes::from(vec![b'1'; bytes]) };
-    engine.jobs().update(id, None, |_| Ok::<_, ()>(update.clone())).map(drop)
+    engine.jobs().update(id, None, |_| Ok::<_, ()>(update.clone())).value().map(drop)
 }
 
 #[test]
@@ -217,12 +220,11 @@ fn a_state_or_event_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() 
     );
     parked.parked = true;
     parked.state = Some(Bytes::from_static(b"[]"));
-    let payload = Bytes::from_static(b"{}");
-    let jobq = NewJob { submit: parked, payload, kind: Type::Json };
-    let (id, _) = engine.jobs().submit(jobq.clone()).unwrap();
-    let (ended, _) = engine.jobs().submit(jobq).unwrap();
+    let jobq = NewJob { submit: parked, payload: Payload::new(&b"{}"[..], Type::Json) };
+    let id = engine.jobs().submit(jobq.clone()).value().unwrap();
+    let ended = engine.jobs().submit(jobq).value().unwrap();
     let done = WorkResult { success: true, ..Default::default() };
-    engine.jobs().finish_unfinished(JobRef::Id(ended), done, Type::Bytes).unwrap();
+    engine.jobs().finish_unfinished(JobRef::Id(ended), done).value().unwrap();
     engine.commit_once();
     disk.set_capacity(Some(disk.used() + 10 * SEGMENT_BYTES));
     fill(&engine, &log);
@@ -230,13 +232,12 @@ fn a_state_or_event_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() 
     assert_eq!(set_state(&engine, id, too_large), Err(Refused::DiskFull));
     assert_eq!(append_event(&engine, id, too_large), Err(Refused::DiskFull));
     let event = Bytes::from(vec![b'1'; too_large]);
-    let refused =
-        engine.jobs().add_event_to_finished(ended, &event).unwrap().map(drop).unwrap_err();
-    assert_eq!(refused, Refused::DiskFull);
+    let refused = engine.jobs().add_event_to_finished(ended, &event).unwrap().value();
+    assert_eq!(refused, Err(Refused::DiskFull));
     assert_eq!(engine.commit_once(), Committed::Nothing);
     set_state(&engine, id, 4_000).unwrap();
     append_event(&engine, id, 4_096).unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
-    engine.jobs().delete(JobRef::Id(id)).unwrap();
+    engine.jobs().delete(JobRef::Id(id)).value().unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
 }

@@ -13,6 +13,8 @@ use spindle_engine::{
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log};
 
+use crate::harness::{TakeApart, bytes};
+
 struct Nobody;
 
 impl Mailbox for Nobody {
@@ -26,8 +28,8 @@ fn submit(engine: &Engine, queue: &'static [u8], payload: Vec<u8>) -> JobId {
     submit.ttl_ms = Some(3_600_000);
     submit.ttr_ms = Some(150);
     submit.attempts_max = Some(1);
-    let new = NewJob { submit, payload: payload.into(), kind: Type::Bytes };
-    let (id, _) = engine.jobs().submit(new).expect("is taken");
+    let new = NewJob { submit, payload: bytes(&payload) };
+    let id = engine.jobs().submit(new).value().expect("is taken");
     assert_eq!(engine.commit_once(), Committed::Some);
     id
 }
@@ -58,11 +60,11 @@ fn a_job_whose_last_lease_runs_out_while_it_is_carried_keeps_its_payload() {
     let payload = vec![7; 500];
     let watched = submit(&engine, b"watched", payload.clone());
     let caller = Caller { connection: ConnectionId(1), mailbox: Arc::new(Nobody) };
-    let leased = engine.leases().take(&caller, wish(), 0).unwrap();
+    let leased = engine.leases().take(&caller, wish(), 0).value().unwrap();
     assert!(matches!(leased, LeaseReply::Leased(..)));
     for _ in 0..200 {
         let id = submit(&engine, b"other", vec![1; 2_000]);
-        engine.jobs().delete(JobRef::Id(id)).unwrap();
+        engine.jobs().delete(JobRef::Id(id)).value().unwrap();
     }
     while engine.commit_once() == Committed::Some {}
     assert!(engine.compaction_step().unwrap(), "a round begins");
@@ -73,7 +75,7 @@ fn a_job_whose_last_lease_runs_out_while_it_is_carried_keeps_its_payload() {
     }
 
     assert!(engine.trims() > 0 && log.first().0 > 1);
-    let (image, _) = engine.jobs().get(JobRef::Id(watched)).unwrap();
+    let image = engine.jobs().get(JobRef::Id(watched)).unwrap().value();
     let image = image.expect("dead jobs are kept");
     assert_eq!(image.status(), Status::Dead);
     let place = image.payload.expect("it had one");
