@@ -9,7 +9,7 @@ use spindle_engine::{Committed, Failure, Gate, LeaseReply, Options, Refused, Whi
 use spindle_log::MemoryLog;
 use spindle_log::disk::{Fault, Operation, SimDisk};
 
-use crate::bench::{Bench, START_MS, file_log, new_job, noise, plain, wish};
+use crate::harness::{Bench, START_MS, file_log, new_job, noise, plain, wish};
 
 #[test]
 fn all_calls_between_two_commits_are_one_record() {
@@ -206,7 +206,7 @@ fn on_a_full_disk_submits_are_refused_and_what_frees_space_goes_on() {
     let log = file_log(&disk);
     let bench = Bench::on(log.clone(), START_MS, options);
     log.maintain();
-    disk.set_capacity(Some(disk.used() + 2 * crate::bench::SEGMENT_BYTES));
+    disk.set_capacity(Some(disk.used() + 2 * crate::harness::SEGMENT_BYTES));
     let mut jobs = Vec::new();
     let refused = loop {
         match bench.engine.submit(new_job(plain("q"), &noise(jobs.len() as u64, 4000))) {

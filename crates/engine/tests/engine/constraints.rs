@@ -12,7 +12,7 @@ use spindle_engine::{
 };
 use spindle_log::disk::SimDisk;
 
-use crate::bench::{Bench, START_MS, file_log, new_job, noise, plain};
+use crate::harness::{Bench, START_MS, file_log, new_job, noise, plain};
 
 pub fn few(matcher: Matcher, max: u64) -> ConstraintSpec {
     ConstraintSpec { matcher, rate: None, running_max: Some(max) }
@@ -446,7 +446,7 @@ fn while_there_is_room_only_for_what_frees_room_nobody_is_matched() {
     let id = bench.add("q", b"x");
     put(&bench, "few", &few(in_queue("q"), 2));
     log.maintain();
-    disk.set_capacity(Some(disk.used() + 2 * crate::bench::SEGMENT_BYTES));
+    disk.set_capacity(Some(disk.used() + 2 * crate::harness::SEGMENT_BYTES));
     let mut filled = 0;
     while bench.engine.submit(new_job(plain("fill"), &noise(filled, 4000))).is_ok() {
         assert_ne!(bench.engine.commit_once(), Committed::Failed);

@@ -7,7 +7,7 @@ use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{Answer, Refused, RetryError, Which};
 use spindle_log::disk::SimDisk;
 
-use crate::bench::{Bench, noise, plain};
+use crate::harness::{Bench, noise, plain};
 
 /// A finished job that is kept for an hour, and for five seconds once its result was read.
 fn kept(bench: &Bench) -> JobId {
@@ -197,7 +197,7 @@ fn leases_keep_their_deadlines_through_a_restart_with_a_grace() {
         bench.lease("q").expect("ready");
     }
     let bound = bench.add("bound", b"x");
-    let mut wish = crate::bench::wish("bound");
+    let mut wish = crate::harness::wish("bound");
     wish.bound = true;
     bench.engine.lease(&bench.caller(1), wish, 0).expect("no refusal");
     bench.pass(1_999);

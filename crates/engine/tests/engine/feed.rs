@@ -9,7 +9,7 @@ use spindle_engine::{
 use spindle_log::MemoryLog;
 use spindle_log::disk::{Fault, Operation, SimDisk};
 
-use crate::bench::{Bench, START_MS, file_log, new_job, noise, plain};
+use crate::harness::{Bench, START_MS, file_log, new_job, noise, plain};
 
 type Told = Vec<(FeedId, &'static str)>;
 

@@ -5,7 +5,7 @@ use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{LeaseReply, Refused, Which, WorkResult};
 use spindle_log::disk::SimDisk;
 
-use crate::bench::{Bench, wish};
+use crate::harness::{Bench, wish};
 
 fn lease(bench: &Bench, worker: &'static str) -> JobId {
     let mut wish = wish("mail");

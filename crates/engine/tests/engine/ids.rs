@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use spindle_core::JobId;
 use spindle_log::disk::SimDisk;
 
-use crate::bench::{Bench, new_job, plain};
+use crate::harness::{Bench, new_job, plain};
 
 fn foreground(bench: &Bench) -> JobId {
     let mut submit = plain("f");

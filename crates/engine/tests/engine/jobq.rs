@@ -9,7 +9,7 @@ use spindle_engine::{
 };
 use spindle_log::disk::SimDisk;
 
-use crate::bench::{Bench, file_log, noise, plain};
+use crate::harness::{Bench, file_log, noise, plain};
 
 fn created() -> Submit {
     let queue = Bytes::from_static(b"jobq");
@@ -88,7 +88,7 @@ fn what_the_door_declines_changes_nothing() {
 fn pages_of_events_are_carried_once_each_and_outlive_trims_and_restarts() {
     let disk = SimDisk::new(1);
     let options = Options { payload_memory_bytes: 0, ..Options::default() };
-    let bench = Bench::on(file_log(&disk), crate::bench::START_MS, options);
+    let bench = Bench::on(file_log(&disk), crate::harness::START_MS, options);
     let id = bench.submit(created(), &noise(1, 300));
     let done = bench.submit(created(), &noise(2, 300));
     for n in 0..4_321 {

@@ -9,7 +9,7 @@ use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{ConnectionId, Gate, Joined, Refused, Which};
 use spindle_log::disk::SimDisk;
 
-use crate::bench::{Bench, new_job, plain};
+use crate::harness::{Bench, new_job, plain};
 
 fn named(name: &'static str, foreground: bool) -> Submit {
     let mut submit = plain("q");

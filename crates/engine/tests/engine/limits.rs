@@ -12,7 +12,7 @@ use spindle_engine::{LeaseReply, Options, Refused};
 use spindle_log::MemoryLog;
 use spindle_log::disk::SimDisk;
 
-use crate::bench::{Bench, START_MS, new_job, noise, plain, wish};
+use crate::harness::{Bench, START_MS, new_job, noise, plain, wish};
 
 fn constrain(bench: &Bench, rule: Constraint) -> u32 {
     bench.execute(Command::SetConstraint(rule));

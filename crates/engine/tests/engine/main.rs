@@ -1,11 +1,11 @@
 //! The engine from outside, one step at a time: no thread runs unless a test starts them, and the
 //! clock moves when a test says so.
 
-mod bench;
 mod commits;
 mod constraints;
 mod ends;
 mod feed;
+mod harness;
 mod held;
 mod ids;
 mod jobq;

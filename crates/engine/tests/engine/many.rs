@@ -5,7 +5,7 @@ use spindle_core::job::{Key, Origin, Scope};
 use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{NewJob, Options, Refused};
 
-use crate::bench::{Bench, START_MS, new_job, plain};
+use crate::harness::{Bench, START_MS, new_job, plain};
 
 fn keyed(name: &'static str) -> Submit {
     let name = name.as_bytes().into();

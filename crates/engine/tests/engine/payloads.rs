@@ -4,7 +4,7 @@ use spindle_core::{Event, JobId, Status};
 use spindle_engine::{FetchError, Options, Refused, Which};
 use spindle_log::disk::SimDisk;
 
-use crate::bench::{Bench, RECORD_BYTES_MAX, START_MS, file_log, new_job, noise, plain};
+use crate::harness::{Bench, RECORD_BYTES_MAX, START_MS, file_log, new_job, noise, plain};
 
 #[test]
 fn payloads_over_the_memory_budget_are_read_back_from_the_log() {

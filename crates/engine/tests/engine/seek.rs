@@ -5,7 +5,7 @@ use spindle_core::state::Sought;
 use spindle_core::{BytesRef, JobId, Status, Type};
 use spindle_engine::Sighted;
 
-use crate::bench::{Bench, START_MS, plain};
+use crate::harness::{Bench, START_MS, plain};
 
 #[test]
 fn stretches_tell_unfinished_jobs_whole_and_finished_ones_by_number() {

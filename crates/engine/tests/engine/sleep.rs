@@ -7,7 +7,7 @@ use spindle_core::command::Command;
 use spindle_core::queue::QueueSettings;
 use spindle_engine::{Answer, ConnectionId, Slept, Ticket};
 
-use crate::bench::{Bench, plain};
+use crate::harness::{Bench, plain};
 
 fn sleep(bench: &Bench, connection: u64, queues: &[&str]) -> Slept {
     let queues = queues.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();

@@ -8,7 +8,7 @@ use spindle_core::{JobId, Status, Type};
 use spindle_engine::{Which, WorkResult};
 use spindle_log::disk::SimDisk;
 
-use crate::bench::{Bench, SEGMENT_BYTES, noise, plain};
+use crate::harness::{Bench, SEGMENT_BYTES, noise, plain};
 
 #[test]
 fn the_log_stays_small_under_churn_and_all_that_lives_is_carried() {

@@ -4,7 +4,7 @@ use spindle_core::Status;
 use spindle_engine::{Counts, Survey};
 use spindle_log::{Log, Position, Stored};
 
-use crate::bench::{Bench, START_MS, plain};
+use crate::harness::{Bench, START_MS, plain};
 
 fn surveyed(log: &dyn Log, bench: &Bench) -> Survey {
     let mut survey = Survey::new(&bench.options);

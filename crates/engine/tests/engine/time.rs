@@ -4,7 +4,7 @@ use spindle_core::Status;
 use spindle_core::command::{Claim, Command, Extend};
 use spindle_engine::{Answer, ConnectionId, LeaseReply, Refused, Which};
 
-use crate::bench::{Bench, START_MS, new_job, plain, wish};
+use crate::harness::{Bench, START_MS, new_job, plain, wish};
 
 #[test]
 fn a_lease_ends_at_its_deadline_and_the_timer_knows_when_that_is() {

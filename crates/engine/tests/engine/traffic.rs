@@ -4,7 +4,7 @@ use spindle_core::job::Origin;
 use spindle_core::{JobId, command::Lease};
 use spindle_engine::{ConnectionId, Readings, Tally};
 
-use crate::bench::{Bench, START_MS, plain, wish};
+use crate::harness::{Bench, START_MS, plain, wish};
 
 #[test]
 fn each_queue_counts_what_goes_through_it() {

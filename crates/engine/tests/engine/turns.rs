@@ -14,7 +14,7 @@ use spindle_engine::{
     Slept, Ticket,
 };
 
-use crate::bench::{Bench, plain, wish};
+use crate::harness::{Bench, plain, wish};
 
 fn asleep(bench: &Bench, connection: u64, queues: &[&str]) -> Ticket {
     let queues = queues.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();

@@ -9,8 +9,8 @@ use spindle_engine::{
 use spindle_log::disk::SimDisk;
 use spindle_log::{Log, Space};
 
-use crate::bench::{Bench, START_MS, file_log};
 use crate::constraints::{few, free_plan, in_queue, json, numbers, put, relabel};
+use crate::harness::{Bench, START_MS, file_log};
 
 /// More than two slices of matching.
 const JOBS: u64 = 1_200;
@@ -149,8 +149,9 @@ fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_lef
         fill(&bench, "q");
         bench.commit();
         disk.set_capacity(Some(disk.used()));
-        let noise = crate::bench::noise(1, 2_000);
-        while bench.engine.submit(crate::bench::new_job(crate::bench::plain("r"), &noise)).is_ok() {
+        let noise = crate::harness::noise(1, 2_000);
+        while bench.engine.submit(crate::harness::new_job(crate::bench::plain("r"), &noise)).is_ok()
+        {
             bench.commit();
         }
         assert_eq!(log.space(), Space::ReserveOnly);

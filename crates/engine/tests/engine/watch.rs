@@ -11,7 +11,7 @@ use spindle_engine::{
     Which, WorkResult,
 };
 
-use crate::bench::{Bench, new_job, plain, wish};
+use crate::harness::{Bench, new_job, plain, wish};
 
 fn foreground(bench: &Bench, connection: u64, queue: &str, payload: &[u8]) -> Joined {
     let mut submit = plain(queue);

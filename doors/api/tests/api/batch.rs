@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Reply, json as json_request};
+use crate::harness::{Bench, Reply, json as json_request};
 
 async fn batch(bench: &Bench, jobs: Value) -> Reply {
     bench.post("/api/v1/jobs/batch", json!({ "jobs": jobs })).await

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Reply};
+use crate::harness::{Bench, Reply};
 
 async fn bulk(bench: &Bench, body: Value) -> Reply {
     bench.post("/api/v1/jobs/bulk", body).await

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
-use crate::bench::{Bench, json as json_request, request};
+use crate::harness::{Bench, json as json_request, request};
 
 fn start(bench: &Bench, request: Request<Body>) -> JoinHandle<Response> {
     let router = bench.router.clone();

@@ -8,7 +8,7 @@ use spindle_core::job::{Key, Origin, Scope};
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::NewJob;
 
-use crate::bench::{Bench, Reply, json as json_request, request};
+use crate::harness::{Bench, Reply, json as json_request, request};
 
 async fn job(bench: &Bench, id: u64) -> Value {
     bench.get(&format!("/api/v1/jobs/{id}")).await.json()

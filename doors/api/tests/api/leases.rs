@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use spindle_core::JobId;
 use tower::ServiceExt;
 
-use crate::bench::{Bench, Reply, json as json_request, until};
+use crate::harness::{Bench, Reply, json as json_request, until};
 
 async fn end(bench: &Bench, leased: &Value, how: &str, body: Value) -> Reply {
     let token = leased["lease_token"].as_str().unwrap();

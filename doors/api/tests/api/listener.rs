@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use spindle_http::listen::{self, Handle, Limits};
 
-use crate::bench::{Bench, PATIENCE};
+use crate::harness::{Bench, PATIENCE};
 
 struct Served {
     handle: Handle,

@@ -7,7 +7,7 @@ use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::NewJob;
 
-use crate::bench::Bench;
+use crate::harness::Bench;
 
 async fn ids(bench: &Bench, query: &str) -> Vec<u64> {
     let page = bench.get(&format!("/api/v1/jobs{query}")).await.json();
@@ -229,7 +229,7 @@ async fn a_unique_key_is_found_in_every_queue_that_has_it() {
 async fn a_job_is_found_by_its_idempotency_key_also_when_it_is_done() {
     let bench = Bench::new();
     let mut request =
-        crate::bench::json(Method::POST, "/api/v1/jobs", &json!({ "queue": "a", "payload": 7 }));
+        crate::harness::json(Method::POST, "/api/v1/jobs", &json!({ "queue": "a", "payload": 7 }));
     request.headers_mut().insert("idempotency-key", "order 7".parse().unwrap());
     bench.send(request).await;
     bench.submit(json!({ "queue": "a" })).await;

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, json as json_request, request};
+use crate::harness::{Bench, json as json_request, request};
 
 async fn metrics(bench: &Bench) -> String {
     let told = bench.get("/metrics").await;

@@ -7,7 +7,7 @@ use spindle_core::job::Origin;
 use spindle_engine::{Caller, ConnectionId, LeaseReply, Mailbox, WorkResult};
 use spindle_http::msgpack::from_json;
 
-use crate::bench::Bench;
+use crate::harness::Bench;
 
 struct Deaf;
 

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use serde_json::json;
 
-use crate::bench::{Bench, json as json_request, request};
+use crate::harness::{Bench, json as json_request, request};
 
 #[tokio::test]
 async fn only_known_names_reach_the_server() {

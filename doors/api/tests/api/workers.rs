@@ -7,7 +7,7 @@ use spindle_core::job::Origin;
 use spindle_engine::{Caller, ConnectionId, Mailbox};
 use tower::ServiceExt;
 
-use crate::bench::{Bench, json as json_request};
+use crate::harness::{Bench, json as json_request};
 
 async fn workers(bench: &Bench) -> Vec<Value> {
     bench.get("/api/v1/workers").await.json()["workers"].as_array().unwrap().clone()

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde_json::json;
 use spindle_jobq::Options;
 
-use crate::bench::Bench;
+use crate::harness::Bench;
 
 /// A list and a poll with this as a term.
 fn bodies(expression: &str) -> [(&'static str, String); 2] {

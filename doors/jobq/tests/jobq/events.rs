@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, START_S};
+use crate::harness::{Bench, START_S};
 
 fn noted(job: &Value) -> Vec<&Value> {
     let events = job["events"].as_array().unwrap().iter();
@@ -119,7 +119,7 @@ async fn what_many_do_to_one_job_at_once_is_told_in_one_order() {
 }
 
 fn add(engine: &spindle_engine::Engine, n: u64) {
-    let mut event = crate::bench::START_MS.to_be_bytes().to_vec();
+    let mut event = crate::harness::START_MS.to_be_bytes().to_vec();
     let json = format!("[\"user_event\",{{\"event\":{n},\"timestamp\":\"{START_S}\"}}]");
     event.extend_from_slice(json.as_bytes());
     let event = bytes::Bytes::from(event);

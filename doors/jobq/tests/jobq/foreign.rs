@@ -9,7 +9,7 @@ use spindle_core::job::{Backoff, Origin};
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{LeaseReply, NewJob, WorkResult};
 
-use crate::bench::{Bench, START_S};
+use crate::harness::{Bench, START_S};
 
 fn submit(bench: &Bench, kind: Type, payload: &'static [u8]) -> u64 {
     submit_as(bench, Origin::Workq, kind, payload, |_| {})
@@ -115,7 +115,7 @@ fn told(job: &Value) -> Vec<String> {
 #[tokio::test]
 async fn jobs_of_every_other_door_tell_how_they_waited_failed_and_ended() {
     let bench = Bench::new();
-    let (in_10_s, second) = (crate::bench::START_MS + 10_000, 1_000);
+    let (in_10_s, second) = (crate::harness::START_MS + 10_000, 1_000);
     for door in [Origin::Api, Origin::Workq, Origin::Gearman, Origin::GearmanDraft, Origin::Lightjq]
     {
         let run_at_ms = bench.engine.now_ms() + 10_000;

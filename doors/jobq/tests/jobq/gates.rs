@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::bench::Bench;
+use crate::harness::Bench;
 
 /// How long an answer that must not come is waited for.
 const A_WHILE: Duration = Duration::from_millis(150);

@@ -6,7 +6,7 @@ use spindle_core::job::Origin;
 use spindle_core::payload::Type;
 use spindle_engine::{NewJob, Which, WorkResult};
 
-use crate::bench::{Bench, ask, by, packed, with};
+use crate::harness::{Bench, ask, by, packed, with};
 
 #[tokio::test]
 async fn a_failure_is_told_and_tried_again_after_its_wait_until_no_tries_are_left() {

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tokio::pin;
 
-use crate::bench::{Bench, Reply, until};
+use crate::harness::{Bench, Reply, until};
 
 /// What is asked for is decided, and not answered while the log is held back; and answered then.
 async fn is_held(bench: &Bench, request: impl Future<Output = Reply>) -> Reply {

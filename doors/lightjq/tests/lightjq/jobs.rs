@@ -3,7 +3,7 @@
 use axum::http::header;
 use serde_json::json;
 
-use crate::bench::{Bench, START_MS, ask, by, with};
+use crate::harness::{Bench, START_MS, ask, by, with};
 
 #[tokio::test]
 async fn a_job_goes_from_queued_to_done() {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::bench::{Bench, ask};
+use crate::harness::{Bench, ask};
 
 fn poll(id: &str, timeout: &str) -> axum::http::Request<axum::body::Body> {
     ask("GET", &format!("/job/{id}/polling?timeout={timeout}"))

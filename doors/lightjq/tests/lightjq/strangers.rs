@@ -4,7 +4,7 @@ use axum::http::header;
 use bytes::Bytes;
 use serde_json::json;
 
-use crate::bench::{Bench, ask, packed, with};
+use crate::harness::{Bench, ask, packed, with};
 
 #[tokio::test]
 async fn malformed_messagepack_gets_a_400_that_says_what_is_wrong() {

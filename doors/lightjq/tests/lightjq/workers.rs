@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::bench::{Bench, ask, by, packed, until};
+use crate::harness::{Bench, ask, by, packed, until};
 
 #[tokio::test]
 async fn a_worker_that_waits_is_handed_a_job_that_comes() {
