@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spindle_core::command::{Lease, Select, Submit};
+use spindle_core::command::{Claim, Lease, Select, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
-use spindle_engine::{Caller, Committed, ConnectionId, Engine, ManualClock, NewJob, Options};
+use spindle_engine::{
+    Caller, Committed, ConnectionId, Engine, LeaseReply, ManualClock, NewJob, Options,
+};
 use spindle_log::Log;
 
 use crate::Letters;
@@ -74,4 +76,15 @@ pub fn lease_from(queue: &str, door: Origin) -> Lease {
 /// Somebody at a connection who never looks at what is delivered to them.
 pub fn caller(connection: u64) -> Caller {
     Caller { connection: ConnectionId(connection), mailbox: Arc::new(Letters::default()) }
+}
+
+/// Leases a job that must be there; what it is finished by.
+#[track_caller]
+pub fn take(engine: &Engine, lease: Lease) -> Claim {
+    match engine.lease(&caller(lease.holder), lease, 0).unwrap() {
+        LeaseReply::Leased(job, _) => {
+            Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt }
+        }
+        other => panic!("a job was to be there, not {other:?}"),
+    }
 }

@@ -6,7 +6,7 @@
 //!
 //! | what the test drives | start with | feature |
 //! |---|---|---|
-//! | the engine, step by step: no thread runs, and no time passes, unless the test says so | [`ManualEngine`], [`submit_to`], [`lease_from`] | `engine` |
+//! | the engine, step by step: no thread runs, and no time passes, unless the test says so | [`ManualEngine`], [`submit_to`], [`lease_from`], [`take`] | `engine` |
 //! | sessions of a TCP door, byte by byte, without sockets | [`Sessions`] | `engine` |
 //! | a TCP door behind its reactor, over loopback | [`TcpServer`] | `net` |
 //! | an HTTP door behind the guard of all of them, without sockets | [`HttpDoor`], [`Reply`] | `http` |
@@ -46,7 +46,7 @@ mod tcp_server;
 mod wait;
 
 #[cfg(feature = "engine")]
-pub use engine::{ManualEngine, caller, commit_all, lease_from, new_job, spawn, submit_to};
+pub use engine::{ManualEngine, caller, commit_all, lease_from, new_job, spawn, submit_to, take};
 #[cfg(feature = "engine")]
 pub use held_log::HeldLog;
 #[cfg(feature = "http")]

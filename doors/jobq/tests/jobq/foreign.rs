@@ -4,10 +4,11 @@ use axum::body::Body;
 use axum::http::Method;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use spindle_core::command::{Claim, Lease, Select, Submit};
+use spindle_core::command::{Claim, Lease, Submit};
 use spindle_core::job::{Backoff, Origin};
-use spindle_core::{BytesRef, JobId, Type};
-use spindle_engine::{LeaseReply, NewJob, WorkResult};
+use spindle_core::{BytesRef, Type};
+use spindle_engine::{NewJob, WorkResult};
+use spindle_testkit::{lease_from, new_job, submit_to, take};
 
 use crate::harness::{Bench, START_S};
 
@@ -23,42 +24,20 @@ fn submit_as(
     payload: &'static [u8],
     say: impl FnOnce(&mut Submit),
 ) -> u64 {
-    let queue = Bytes::from_static(b"mail");
-    let mut submit = Submit::new(JobId(0), queue, door, BytesRef::empty(kind));
+    let mut submit = Submit { payload: BytesRef::empty(kind), ..submit_to("mail", door) };
     say(&mut submit);
-    let job = NewJob { submit, payload: Bytes::from_static(payload), kind };
-    let (id, _) = bench.engine.submit(job).unwrap();
+    let (id, _) = bench.engine.submit(NewJob { kind, ..new_job(submit, payload) }).unwrap();
     bench.engine.nudge();
     id.0
 }
 
-struct NoMail;
-
-impl spindle_engine::Mailbox for NoMail {
-    fn deliver(&self, _: spindle_engine::Delivery) {}
-    fn durable_moved(&self) {}
-}
-
 /// A worker of Workq's leases a job.
-pub fn lease(bench: &Bench, queue: &'static str) -> Claim {
-    let wish = Lease {
-        queues: vec![Bytes::from_static(queue.as_bytes())],
-        select: Select::ByPriority,
-        holder: 7,
-        bound: false,
-        timeout_ms: None,
-        door: Origin::Workq,
-        worker: Bytes::from_static(b"w"),
-        payload_bytes_max: u32::MAX,
-    };
-    let mailbox = std::sync::Arc::new(NoMail);
-    let connection = spindle_engine::ConnectionId(7);
-    let caller = spindle_engine::Caller { connection, mailbox };
-    let LeaseReply::Leased(job, _) = bench.engine.lease(&caller, wish, 0).unwrap() else {
-        panic!("there is no job in {queue}")
-    };
+pub fn lease(bench: &Bench, queue: &str) -> Claim {
+    let worker = Bytes::from_static(b"w");
+    let lease = Lease { holder: 7, worker, ..lease_from(queue, Origin::Workq) };
+    let claim = take(&bench.engine, lease);
     bench.engine.nudge();
-    Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt }
+    claim
 }
 
 /// ... and completes it.

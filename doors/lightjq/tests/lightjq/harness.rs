@@ -1,42 +1,34 @@
-//! A door on a bench: its engine, its clock, its log, and requests to it.
+//! LightJQ's door on a test bench: its engine, its clock, its log, and requests to it.
 
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::http::{HeaderMap, Request, StatusCode, header};
-use bytes::Bytes;
-use http_body_util::BodyExt;
-use parking_lot::{Condvar, Mutex};
+use axum::http::{Request, StatusCode, header};
 use serde_json::{Value, json};
-use spindle_core::JobId;
-use spindle_core::job::Status;
-use spindle_engine::{Caller, ConnectionId, Delivery, Engine, Mailbox, ManualClock, Which};
-use spindle_http::{Names, site};
 use spindle_lightjq::wire::{from_json, to_json};
 use spindle_lightjq::{LightJq, Options};
-use spindle_log::{
-    Ack, Log, LogError, MemoryLog, Position, ReadError, Record, Space, StoredRecords, SubmitError,
-};
-use tower::ServiceExt;
+use spindle_testkit::{HeldLog, HttpDoor, caller};
+pub use spindle_testkit::{PATIENCE, wait_until_async as until};
 
 /// When the clocks of these tests start.
-pub const START_MS: u64 = 1_767_323_045_678;
+pub const START_MS: u64 = HttpDoor::START_MS;
 
-/// How long a test waits for something that must come.
-pub const PATIENCE: Duration = Duration::from_secs(120);
-
+/// The door, and what all HTTP doors have on a bench.
 pub struct Bench {
-    pub engine: Engine,
-    pub clock: Arc<ManualClock>,
-    pub log: Arc<HeldLog>,
     pub door: LightJq,
-    pub router: Router,
+    http: HttpDoor,
+}
+
+impl Deref for Bench {
+    type Target = HttpDoor;
+
+    fn deref(&self) -> &HttpDoor {
+        &self.http
+    }
 }
 
 impl Bench {
@@ -50,9 +42,6 @@ impl Bench {
 
     /// A server on a log that may have been used before.
     pub fn on(log: Arc<HeldLog>, change: impl FnOnce(&mut Options)) -> Bench {
-        let clock = Arc::new(ManualClock::new(START_MS));
-        let engine = Engine::open(log.clone(), clock.clone(), Default::default()).unwrap();
-        engine.spawn(|failure| panic!("the log failed: {failure}")).unwrap();
         let mut options = Options {
             sweep_every: Duration::from_millis(5),
             pause_min: Duration::from_millis(5),
@@ -60,40 +49,17 @@ impl Bench {
             ..Options::default()
         };
         change(&mut options);
-        let door = LightJq::new(engine.clone(), options);
-        let router = site(door.router(), Names::new("127.0.0.1".parse().unwrap()));
-        Bench { engine, clock, log, door, router }
-    }
-
-    /// Lets time pass, and happen what is due by then.
-    pub fn pass(&self, ms: u64) {
-        self.clock.advance(ms);
-        self.engine.tick_once();
-        self.engine.nudge();
+        let open = |engine| {
+            let door = LightJq::new(engine, options);
+            let routes = door.router();
+            (door, routes)
+        };
+        let (http, door) = HttpDoor::open(log, START_MS, Default::default(), open);
+        Bench { door, http }
     }
 
     pub async fn send(&self, request: Request<Body>) -> Reply {
-        Reply::of(self.router.clone().oneshot(request).await.unwrap()).await
-    }
-
-    /// Waits until a job is ready for whoever comes.
-    pub async fn ready(&self, id: u64) {
-        until(|| {
-            let (image, _) = self.engine.job(Which::Id(JobId(id))).unwrap();
-            image.is_some_and(|image| image.status() == Status::Ready)
-        })
-        .await;
-    }
-
-    /// Sends a request, and hangs up after so many steps of what is done for it.
-    pub async fn hang_up_after(&self, request: Request<Body>, steps: usize) {
-        let mut asked = pin!(self.router.clone().oneshot(request));
-        for _ in 0..steps {
-            if asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
+        Reply(self.http.send(request).await)
     }
 
     pub async fn get(&self, path: &str) -> Reply {
@@ -155,18 +121,7 @@ impl Bench {
 
     /// The engine numbers all waits: this one takes a number, and is over at once.
     pub fn next_ticket(&self) -> u64 {
-        struct Deaf;
-        impl Mailbox for Deaf {
-            fn deliver(&self, _: Delivery) {}
-            fn durable_moved(&self) {}
-        }
-        let caller = Caller { connection: ConnectionId(7), mailbox: Arc::new(Deaf) };
-        self.engine.wait_for_room(&caller).0
-    }
-
-    /// Waits until so many clients wait for the engine.
-    pub async fn waits(&self, count: usize) {
-        until(|| self.engine.gauges().waits == count).await;
+        self.engine.wait_for_room(&caller(7)).0
     }
 }
 
@@ -174,18 +129,7 @@ impl Drop for Bench {
     fn drop(&mut self) {
         self.log.hold(false);
         self.door.stop();
-        self.engine.stop();
     }
-}
-
-/// Waits for something that must come.
-pub async fn until(mut holds: impl FnMut() -> bool) {
-    let wait = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, wait).await.expect("it never came");
 }
 
 /// A request without a body, from this machine.
@@ -222,32 +166,25 @@ pub fn packed(method: &str, path: &str, worker: Option<&str>, body: &Value) -> R
     }
 }
 
+/// An answer of this door.
 #[derive(Debug)]
-pub struct Reply {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Bytes,
+pub struct Reply(spindle_testkit::Reply);
+
+impl Deref for Reply {
+    type Target = spindle_testkit::Reply;
+
+    fn deref(&self) -> &spindle_testkit::Reply {
+        &self.0
+    }
 }
 
 impl Reply {
-    pub async fn of(response: axum::response::Response) -> Reply {
-        let (parts, body) = response.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        Reply { status: parts.status, headers: parts.headers, body }
-    }
-
-    pub fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
-    }
-
     /// What it says, whichever of the two formats it is in.
     #[track_caller]
     pub fn told(&self) -> Value {
         match self.header("content-type") {
             "application/msgpack" => to_json(&self.body).unwrap(),
-            "application/json" | "application/problem+json" => {
-                serde_json::from_slice(&self.body).unwrap()
-            }
+            "application/json" | "application/problem+json" => self.json(),
             other => panic!("{other:?}: {self:?}"),
         }
     }
@@ -258,87 +195,5 @@ impl Reply {
         let told = self.told();
         assert_eq!((self.status.as_u16(), told["code"].as_str()), (status, Some(code)), "{told}");
         assert!(!told["detail"].as_str().unwrap().is_empty());
-    }
-
-    #[track_caller]
-    pub fn is(&self, status: u16) {
-        assert_eq!(self.status.as_u16(), status, "{self:?}");
-    }
-}
-
-/// A log in memory whose commits can be held back.
-#[derive(Default)]
-pub struct HeldLog {
-    log: MemoryLog,
-    held: Mutex<bool>,
-    let_go: Condvar,
-}
-
-impl HeldLog {
-    pub fn hold(&self, held: bool) {
-        *self.held.lock() = held;
-        self.let_go.notify_all();
-    }
-}
-
-impl Log for HeldLog {
-    fn first(&self) -> Position {
-        self.log.first()
-    }
-
-    fn next(&self) -> Position {
-        self.log.next()
-    }
-
-    fn submit(&self, at: Position, record: &Record) -> Result<(), SubmitError> {
-        self.log.submit(at, record)
-    }
-
-    fn next_ack(&self) -> Ack {
-        let mut held = self.held.lock();
-        while *held {
-            self.let_go.wait(&mut held);
-        }
-        self.log.next_ack()
-    }
-
-    fn read(&self, from: Position) -> Result<StoredRecords, ReadError> {
-        self.log.read(from)
-    }
-
-    fn read_at(&self, position: Position, offset: u32, len: u32) -> Result<Bytes, ReadError> {
-        self.log.read_at(position, offset, len)
-    }
-
-    fn trim_before(&self, position: Position) -> Result<(), LogError> {
-        self.log.trim_before(position)
-    }
-
-    fn record_bytes_max(&self) -> u32 {
-        self.log.record_bytes_max()
-    }
-
-    fn is_exclusive(&self) -> bool {
-        self.log.is_exclusive()
-    }
-
-    fn space(&self) -> Space {
-        self.log.space()
-    }
-
-    fn room_bytes(&self) -> u64 {
-        self.log.room_bytes()
-    }
-
-    fn bytes_on_disk(&self) -> u64 {
-        self.log.bytes_on_disk()
-    }
-
-    fn segment_end_before(&self, from: Position) -> Option<Position> {
-        self.log.segment_end_before(from)
-    }
-
-    fn bytes_between(&self, from: Position, to: Position) -> u64 {
-        self.log.bytes_between(from, to)
     }
 }
