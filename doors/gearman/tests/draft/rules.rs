@@ -442,7 +442,7 @@ fn workers_of_the_draft_are_counted_in_the_text_commands() {
     let server = TestServer::new();
     let mut worker = server.worker(&["mail"]);
     worker.hears_nothing();
-    let mut stream = server.stream();
+    let mut stream = server.connect();
     stream.write_all(b"status\n").unwrap();
     let mut heard = Vec::new();
     let mut buffer = [0; 256];

@@ -2,43 +2,32 @@
 
 #![expect(clippy::unwrap_used, reason = "only tests use this")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use spindle_core::Status;
 use spindle_engine::{
-    Committed, ConnectionId, Delivery, Door, Engine, Flow, Mailbox, ManualClock, Options, Outbox,
-    Session, Which,
+    Committed, ConnectionId, Delivery, Door, Flow, ManualClock, Options, Outbox, Session, Which,
 };
 use spindle_log::MemoryLog;
+use spindle_testkit::{ManualEngine, Sessions};
 use spindle_workq::WorkqDoor;
 use spindle_workq::wire::Limits;
 
 use crate::harness::{Job, START_MS, id_bytes, job, with_ids};
 
-#[derive(Default)]
-struct Letters {
-    deliveries: Mutex<Vec<Delivery>>,
-    durable_moves: AtomicU64,
-}
-
-impl Mailbox for Letters {
-    fn deliver(&self, delivery: Delivery) {
-        self.deliveries.lock().unwrap().push(delivery);
-    }
-
-    fn durable_moved(&self) {
-        self.durable_moves.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
 struct Bench {
-    engine: Engine,
     clock: Arc<ManualClock>,
-    door: WorkqDoor,
-    letters: Arc<Letters>,
-    connections: u64,
+    sessions: Sessions<WorkqDoor>,
+}
+
+impl Deref for Bench {
+    type Target = Sessions<WorkqDoor>;
+
+    fn deref(&self) -> &Sessions<WorkqDoor> {
+        &self.sessions
+    }
 }
 
 impl Bench {
@@ -47,19 +36,14 @@ impl Bench {
     }
 
     fn with(options: Options) -> Bench {
-        let clock = Arc::new(ManualClock::new(START_MS));
-        let engine = Engine::open(Arc::new(MemoryLog::new()), clock.clone(), options).unwrap();
+        let log = Arc::new(MemoryLog::new());
+        let ManualEngine { engine, clock } = ManualEngine::open(log, START_MS, options);
         let door = WorkqDoor::new(engine.clone(), Limits::default());
-        let letters = Arc::new(Letters::default());
-        door.attach(&(letters.clone() as Arc<dyn Mailbox>));
-        Bench { engine, clock, door, letters, connections: 0 }
+        Bench { clock, sessions: Sessions::new(&engine, door) }
     }
 
     fn open(&mut self) -> Line {
-        self.connections += 1;
-        let id = ConnectionId(self.connections);
-        let mailbox = self.letters.clone() as Arc<dyn Mailbox>;
-        let session = self.door.open(id, "127.0.0.1:1".parse().unwrap(), &mailbox);
+        let (id, session) = self.sessions.open();
         Line { id, session, input: BytesMut::new(), out: Outbox::default() }
     }
 
@@ -74,10 +58,7 @@ impl Bench {
     /// Hands the line what was delivered for it, as a reactor does.
     fn hand_over(&self, line: &mut Line) -> Flow {
         let mut flow = Flow::Wait;
-        let mine = |delivery: &Delivery| delivery.connection == line.id;
-        let deliveries: Vec<Delivery> =
-            self.letters.deliveries.lock().unwrap().extract_if(.., |letter| mine(letter)).collect();
-        for Delivery { ticket, answer, gate, .. } in deliveries {
+        for Delivery { ticket, answer, gate, .. } in self.letters.take_for(line.id) {
             flow = line.session.on_answer(ticket, answer, gate, &mut line.out);
             if flow == Flow::Continue && !line.input.is_empty() {
                 flow = line.session.on_bytes(&mut line.input, &mut line.out);
