@@ -2,47 +2,22 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use spindle_core::command::{Lease, Select, Submit};
+use spindle_core::command::{Lease, Select};
 use spindle_core::job::Origin;
-use spindle_core::{BytesRef, JobId, Status, Type};
-use spindle_engine::{
-    Caller, Committed, ConnectionId, Delivery, Engine, LeaseReply, Mailbox, ManualClock, NewJob,
-    Options, Which,
-};
+use spindle_core::{JobId, Status};
+use spindle_engine::{Committed, Engine, Options, Which};
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log};
+use spindle_testkit::{ManualEngine, commit_all, lease_from, new_job, submit_to, take};
 
-struct Nobody;
-
-impl Mailbox for Nobody {
-    fn deliver(&self, _: Delivery) {}
-    fn durable_moved(&self) {}
-}
-
-fn submit(engine: &Engine, queue: &'static [u8], payload: Vec<u8>) -> JobId {
-    let place = BytesRef::empty(Type::Bytes);
-    let mut submit = Submit::new(JobId(0), Bytes::from_static(queue), Origin::Workq, place);
+fn submit(engine: &Engine, queue: &str, payload: Vec<u8>) -> JobId {
+    let mut submit = submit_to(queue, Origin::Workq);
     submit.ttl_ms = Some(3_600_000);
     submit.ttr_ms = Some(150);
     submit.attempts_max = Some(1);
-    let new = NewJob { submit, payload: payload.into(), kind: Type::Bytes };
-    let (id, _) = engine.submit(new).expect("is taken");
+    let (id, _) = engine.submit(new_job(submit, &payload)).expect("is taken");
     assert_eq!(engine.commit_once(), Committed::Some);
     id
-}
-
-fn wish() -> Lease {
-    Lease {
-        queues: vec![Bytes::from_static(b"watched")],
-        select: Select::RandomQueue { draw: 0 },
-        holder: 1,
-        bound: false,
-        timeout_ms: None,
-        door: Origin::Workq,
-        worker: Bytes::new(),
-        payload_bytes_max: 1 << 20,
-    }
 }
 
 #[test]
@@ -51,25 +26,26 @@ fn a_job_whose_last_lease_runs_out_while_it_is_carried_keeps_its_payload() {
     let options =
         FileLogOptions { segment_bytes: 64 << 10, background: false, ..FileLogOptions::default() };
     let log = Arc::new(FileLog::open(Arc::new(disk), options).unwrap());
-    let clock = Arc::new(ManualClock::new(1_000));
     let options = Options { payload_memory_bytes: 0, ..Options::default() };
-    let engine = Engine::open(log.clone(), clock.clone(), options).unwrap();
+    let ManualEngine { engine, clock } = ManualEngine::open(log.clone(), 1_000, options);
 
     let payload = vec![7; 500];
-    let watched = submit(&engine, b"watched", payload.clone());
-    let caller = Caller { connection: ConnectionId(1), mailbox: Arc::new(Nobody) };
-    let leased = engine.lease(&caller, wish(), 0).unwrap();
-    assert!(matches!(leased, LeaseReply::Leased(..)));
+    let watched = submit(&engine, "watched", payload.clone());
+    let select = Select::RandomQueue { draw: 0 };
+    take(
+        &engine,
+        Lease { select, payload_bytes_max: 1 << 20, ..lease_from("watched", Origin::Workq) },
+    );
     for _ in 0..200 {
-        let id = submit(&engine, b"other", vec![1; 2_000]);
+        let id = submit(&engine, "other", vec![1; 2_000]);
         engine.delete(Which::Id(id)).unwrap();
     }
-    while engine.commit_once() == Committed::Some {}
+    commit_all(&engine);
     assert!(engine.carry_step().unwrap(), "a round begins");
     // The step below still finds the job leased; what is due happens before it is told again.
     clock.advance(200);
     while engine.carry_step().unwrap() {
-        while engine.commit_once() == Committed::Some {}
+        commit_all(&engine);
     }
 
     assert!(engine.trims() > 0 && log.first().0 > 1);

@@ -7,10 +7,11 @@ use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{
-    Committed, Engine, ManualClock, NewJob, Options, Refused, Touch, Touched, Which, WorkResult,
+    Committed, Engine, NewJob, Options, Refused, Touch, Touched, Which, WorkResult,
 };
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, Space};
+use spindle_testkit::{ManualEngine, commit_all, new_job, submit_to};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 const PAYLOAD_BYTES: usize = 2_000;
@@ -22,10 +23,9 @@ fn start(disk: &SimDisk) -> (Engine, Arc<FileLog>) {
         ..FileLogOptions::default()
     };
     let log = Arc::new(FileLog::open(Arc::new(disk.clone()), options).expect("a sound folder"));
-    let clock = Arc::new(ManualClock::new(1_000));
     // One step must fit into a part of the reserve.
     let options = Options { carry_bytes: 8 << 10, ..Options::default() };
-    (Engine::open(log.clone(), clock, options).expect("a sound log"), log)
+    (ManualEngine::open(log.clone(), 1_000, options).engine, log)
 }
 
 fn uuid(number: u64) -> [u8; 16] {
@@ -38,12 +38,10 @@ fn submit(engine: &Engine, number: u64) -> Result<(), Refused> {
 }
 
 fn submit_sized(engine: &Engine, number: u64, bytes: usize) -> Result<(), Refused> {
-    let payload = BytesRef::empty(Type::Bytes);
-    let mut submit = Submit::new(JobId(0), Bytes::from_static(b"q"), Origin::Workq, payload);
+    let mut submit = submit_to("q", Origin::Workq);
     submit.uuid = Some(uuid(number));
     submit.ttl_ms = Some(3_600_000);
-    let payload = Bytes::from(vec![number as u8; bytes]);
-    engine.submit(NewJob { submit, payload, kind: Type::Bytes })?;
+    engine.submit(new_job(submit, &vec![number as u8; bytes]))?;
     assert_eq!(engine.commit_once(), Committed::Some);
     Ok(())
 }
@@ -67,7 +65,7 @@ fn carry(engine: &Engine) {
     while engine.carry_step().expect("a log that works") {
         steps += 1;
         assert!(steps < 10_000, "carry-forward finds no end");
-        while engine.commit_once() == Committed::Some {}
+        commit_all(engine);
     }
 }
 
@@ -103,7 +101,7 @@ fn a_round_begun_with_room_is_cut_down_when_the_disk_is_full() {
             engine.delete(Which::Uuid(uuid(number))).unwrap();
         }
     }
-    while engine.commit_once() == Committed::Some {}
+    commit_all(&engine);
     assert!(engine.carry_step().unwrap());
     disk.set_capacity(Some(disk.used()));
     for number in 10_000.. {

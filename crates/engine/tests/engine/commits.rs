@@ -39,11 +39,11 @@ fn a_turn_over_its_limit_is_committed_by_whoever_ends_it() {
     let (_, at_the_limit) = (submit(), submit());
     bench.engine.nudge();
     assert!(!bench.is_durable(at_the_limit), "left to the log thread");
-    let moves = bench.letters.durable_moves.load(Ordering::SeqCst);
+    let moves = bench.letters.durable_moves();
     let over_it = submit();
     bench.engine.nudge();
     assert!(bench.is_durable(over_it), "all of the turn is one record");
-    assert_eq!(bench.letters.durable_moves.load(Ordering::SeqCst), moves + 1);
+    assert_eq!(bench.letters.durable_moves(), moves + 1);
     assert_eq!(bench.engine.commit_once(), Committed::Nothing);
     bench.check_fold();
 }
@@ -190,7 +190,7 @@ fn a_failure_is_reported_once_whichever_threads_meet_it() {
         assert!(Instant::now() < deadline, "the failure was never reported");
         std::thread::park_timeout(Duration::from_millis(1));
     }
-    assert!(bench.letters.durable_moves.load(Ordering::SeqCst) > 0, "reactors are woken");
+    assert!(bench.letters.durable_moves() > 0, "reactors are woken");
     bench.engine.submit(new_job(plain("q"), b"more")).ok();
     bench.engine.commit_once();
     bench.engine.stop();

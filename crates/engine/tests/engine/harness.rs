@@ -2,19 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "only tests use this")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use spindle_core::command::{Claim, Command, Lease, Select, Submit};
+use spindle_core::command::{Claim, Command, Lease, Submit};
 use spindle_core::job::Origin;
-use spindle_core::{BytesRef, JobId, JobImage, Status, Type};
+use spindle_core::{JobId, JobImage, Status, Type};
 use spindle_engine::{
-    Answer, Caller, Committed, ConnectionId, Delivery, Engine, Gate, LeaseReply, LeasedJob,
-    Mailbox, ManualClock, NewJob, Options, Refused, Ticket, Which, WorkResult, fold_state,
+    Answer, Caller, ConnectionId, Engine, Gate, LeaseReply, LeasedJob, Mailbox, ManualClock,
+    Options, Refused, Ticket, Which, WorkResult, fold_state,
 };
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
+pub use spindle_testkit::new_job;
+use spindle_testkit::{Letters, ManualEngine, commit_all, lease_from, submit_to};
 
 /// When the clocks of these tests start.
 pub const START_MS: u64 = 1_000_000;
@@ -34,23 +35,6 @@ pub fn file_log(disk: &SimDisk) -> Arc<FileLog> {
     Arc::new(FileLog::open(Arc::new(disk.clone()), options).unwrap())
 }
 
-/// What the engine delivers, for whoever waits.
-#[derive(Default)]
-pub struct Letters {
-    deliveries: Mutex<Vec<Delivery>>,
-    pub durable_moves: AtomicU64,
-}
-
-impl Mailbox for Letters {
-    fn deliver(&self, delivery: Delivery) {
-        self.deliveries.lock().unwrap().push(delivery);
-    }
-
-    fn durable_moved(&self) {
-        self.durable_moves.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
 pub struct Bench {
     pub engine: Engine,
     pub clock: Arc<ManualClock>,
@@ -65,8 +49,8 @@ impl Bench {
     }
 
     pub fn on(log: Arc<dyn Log>, now_ms: u64, options: Options) -> Bench {
-        let clock = Arc::new(ManualClock::new(now_ms));
-        let engine = Engine::open(log.clone(), clock.clone(), options.clone()).unwrap();
+        let ManualEngine { engine, clock } =
+            ManualEngine::open(log.clone(), now_ms, options.clone());
         let letters = Arc::new(Letters::default());
         engine.attach(&(letters.clone() as Arc<dyn Mailbox>));
         Bench { engine, clock, log, letters, options }
@@ -91,7 +75,7 @@ impl Bench {
     }
 
     pub fn commit(&self) {
-        while self.engine.commit_once() == Committed::Some {}
+        commit_all(&self.engine);
     }
 
     pub fn is_durable(&self, gate: Gate) -> bool {
@@ -130,14 +114,12 @@ impl Bench {
 
     /// What was delivered since the last look, in order.
     pub fn answers(&self) -> Vec<(Ticket, Answer)> {
-        let deliveries = std::mem::take(&mut *self.letters.deliveries.lock().unwrap());
-        deliveries.into_iter().map(|letter| (letter.ticket, letter.answer)).collect()
+        self.letters.take().into_iter().map(|letter| (letter.ticket, letter.answer)).collect()
     }
 
     /// What the deliveries since the last look wait for.
     pub fn gates(&self) -> Vec<Gate> {
-        let deliveries = std::mem::take(&mut *self.letters.deliveries.lock().unwrap());
-        deliveries.into_iter().map(|letter| letter.gate).collect()
+        self.letters.take().into_iter().map(|letter| letter.gate).collect()
     }
 
     /// The one job that was delivered since the last look.
@@ -212,25 +194,11 @@ impl Bench {
 }
 
 pub fn plain(queue: &str) -> Submit {
-    let queue = Bytes::copy_from_slice(queue.as_bytes());
-    Submit::new(JobId(0), queue, Origin::Workq, BytesRef::empty(Type::Bytes))
-}
-
-pub fn new_job(submit: Submit, payload: &[u8]) -> NewJob {
-    NewJob { submit, payload: Bytes::copy_from_slice(payload), kind: Type::Bytes }
+    submit_to(queue, Origin::Workq)
 }
 
 pub fn wish(queue: &str) -> Lease {
-    Lease {
-        queues: vec![Bytes::copy_from_slice(queue.as_bytes())],
-        select: Select::ByPriority,
-        holder: 1,
-        bound: false,
-        timeout_ms: None,
-        door: Origin::Workq,
-        worker: Bytes::new(),
-        payload_bytes_max: u32::MAX,
-    }
+    lease_from(queue, Origin::Workq)
 }
 
 /// Bytes that are unlike those of other seeds.

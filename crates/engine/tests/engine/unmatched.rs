@@ -150,7 +150,10 @@ fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_lef
         bench.commit();
         disk.set_capacity(Some(disk.used()));
         let noise = crate::harness::noise(1, 2_000);
-        while bench.engine.submit(crate::harness::new_job(crate::bench::plain("r"), &noise)).is_ok()
+        while bench
+            .engine
+            .submit(crate::harness::new_job(crate::harness::plain("r"), &noise))
+            .is_ok()
         {
             bench.commit();
         }

@@ -3,29 +3,24 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use spindle_core::command::Submit;
 use spindle_core::job::Origin;
-use spindle_core::{BytesRef, JobId, Type};
-use spindle_engine::{Engine, Gate, ManualClock, NewJob, Options};
+use spindle_engine::{Gate, Options};
 use spindle_http::Desk;
 use spindle_log::MemoryLog;
+use spindle_testkit::{ManualEngine, new_job, submit_to};
 
 /// A desk at an engine that commits whatever a turn has decided at the turn's end.
 fn desk() -> Desk {
-    let clock = Arc::new(ManualClock::new(1));
     let options = Options { turn_entries_max: 0, ..Options::default() };
-    let engine = Engine::open(Arc::new(MemoryLog::new()), clock, options).unwrap();
+    let engine = ManualEngine::open(Arc::new(MemoryLog::new()), 1, options).engine;
     engine.flush().unwrap();
     Desk::new(engine)
 }
 
 async fn submit(desk: &Desk) -> Gate {
-    let payload = BytesRef::empty(Type::Bytes);
-    let submit = Submit::new(JobId(0), Bytes::from_static(b"q"), Origin::Api, payload);
-    let job = NewJob { submit, payload: Bytes::from_static(b"x"), kind: Type::Bytes };
+    let job = new_job(submit_to("q", Origin::Api), b"x");
     desk.call(|engine| engine.submit(job.clone())).await.unwrap().1
 }
 
@@ -52,8 +47,7 @@ async fn a_call_nobody_waits_for_any_more_goes_to_the_log_all_the_same() {
 
 #[test]
 fn no_two_waits_share_a_connection_whatever_their_doors() {
-    let clock = Arc::new(ManualClock::new(1));
-    let engine = Engine::open(Arc::new(MemoryLog::new()), clock, Options::default()).unwrap();
+    let engine = ManualEngine::open(Arc::new(MemoryLog::new()), 1, Options::default()).engine;
     let doors = [Desk::new(engine.clone()), Desk::new(engine)];
     let connections: Vec<_> =
         (0..10).flat_map(|_| doors.each_ref().map(|desk| desk.caller().connection)).collect();
