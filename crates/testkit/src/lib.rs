@@ -54,7 +54,7 @@ pub use http_door::{HttpDoor, Reply, wait_until_async};
 pub use http_request::HttpRequest;
 #[cfg(feature = "engine")]
 pub use letters::Letters;
-pub use program::{Program, free_address};
+pub use program::{Program, await_exit, free_address};
 pub use said::Said;
 #[cfg(feature = "engine")]
 pub use sessions::Sessions;

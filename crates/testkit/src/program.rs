@@ -3,11 +3,13 @@
 use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, ExitStatus};
+use std::thread::park_timeout;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::wait_until;
+use crate::PATIENCE;
 
 /// A running program; dropping it kills it.
 #[derive(Debug)]
@@ -30,21 +32,22 @@ impl Program {
         self.signal(Signal::SIGTERM);
     }
 
-    /// Waits for the end; a program that does not end is killed, and fails the test.
+    /// Waits for the end, as [`await_exit`].
     #[track_caller]
     pub fn await_end(&mut self) -> ExitStatus {
-        let mut status = None;
-        wait_until("the program's end", || {
-            status = self.0.try_wait().unwrap();
-            status.is_some()
-        });
-        status.unwrap()
+        await_exit(&mut self.0)
     }
 
     /// Kills it, as a crash does, and waits until it is gone.
     pub fn crash(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
+    }
+}
+
+impl From<Child> for Program {
+    fn from(child: Child) -> Program {
+        Program(child)
     }
 }
 
@@ -67,6 +70,23 @@ impl Deref for Program {
 impl DerefMut for Program {
     fn deref_mut(&mut self) -> &mut Child {
         &mut self.0
+    }
+}
+
+/// Waits for a program to end; one that does not is killed, and fails the test.
+#[track_caller]
+pub fn await_exit(child: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("the program did not end");
+        }
+        park_timeout(Duration::from_millis(1));
     }
 }
 

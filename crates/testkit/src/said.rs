@@ -53,7 +53,9 @@ impl Said {
             match self.0.recv_timeout(PATIENCE) {
                 Ok(line) => text += &(line + "\n"),
                 Err(RecvTimeoutError::Disconnected) => return text,
-                Err(RecvTimeoutError::Timeout) => panic!("somebody still holds the output"),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("somebody still holds the output, which was\n{text}")
+                }
             }
         }
     }

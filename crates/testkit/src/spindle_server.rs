@@ -41,6 +41,11 @@ impl SpindleServer {
         SpindleServer { program, said, greeting }
     }
 
+    /// The line with which it said that it serves.
+    pub fn greeting(&self) -> &str {
+        &self.greeting
+    }
+
     /// Where a door listens, as the greeting says.
     #[track_caller]
     pub fn address_of(&self, door: &str) -> String {
