@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::client::{Answer, Client};
+use super::cycles::Torture;
 use super::job::{Dice, Job};
 use super::load::{Books, Load, delete, finish, lease, send_add};
-use super::mode::Torture;
 
 /// One of them is the reserve: it must hold what is worked while the disk is full.
 pub const SEGMENT_SIZE: &str = "1MiB";
@@ -147,7 +147,7 @@ impl Torture<'_> {
         let (ended, surprises) = load.run(dice.next(), LOAD_AFTER, || server.terminate());
         ended?;
         self.books.open().server_ended();
-        ensure!(surprises.is_empty(), "{}", surprises.join("\n"));
+        surprises?;
         self.verdict()?;
         self.drain().context("while working off what was left")
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::client::Client;
+use crate::process::Process;
 
 const START_WITHIN: Duration = Duration::from_secs(30);
 const STOP_WITHIN: Duration = Duration::from_secs(20);
@@ -122,7 +123,7 @@ impl Setup {
         let child = command
             .spawn()
             .with_context(|| format!("starting {} serve", self.program.display()))?;
-        Ok(Server { child, addresses, setup: self.clone() })
+        Ok(Server { process: Process(child), addresses, setup: self.clone() })
     }
 
     /// A library that is not in the server's way would lose everything and prove nothing.
@@ -148,17 +149,9 @@ impl Setup {
 
 /// A running server. Dropping it kills it.
 pub struct Server {
-    child: Child,
+    process: Process,
     addresses: Addresses,
     setup: Setup,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Both fail when it has ended already, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Server {
@@ -175,8 +168,8 @@ impl Server {
     pub fn wait_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_WITHIN;
         loop {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("the server did not start: {}\n{}", told(status), self.messages());
+            if let Some(status) = self.process.0.try_wait()? {
+                bail!("the server did not start: {}\n{}", ending(status), self.messages());
             }
             match Client::connect(self.addresses.workq).and_then(|mut client| client.greet()) {
                 Ok(()) => return Ok(()),
@@ -197,11 +190,11 @@ impl Server {
 
     /// SIGKILL, and the power with it if that is what is tried.
     pub fn kill(mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait()? {
-            bail!("the server ended by itself: {}\n{}", told(status), self.messages());
+        if let Some(status) = self.process.0.try_wait()? {
+            bail!("the server ended by itself: {}\n{}", ending(status), self.messages());
         }
-        self.child.kill()?;
-        self.child.wait()?;
+        self.process.0.kill()?;
+        self.process.0.wait()?;
         self.setup.lose_unsynced()
     }
 
@@ -210,7 +203,7 @@ impl Server {
     pub fn break_disk(mut self) -> Result<()> {
         File::create(self.setup.broken())?;
         let status = self.wait_for_end("a failed sync")?;
-        ensure!(status.code() == Some(1), "after a failed sync: {}", told(status));
+        ensure!(status.code() == Some(1), "after a failed sync: {}", ending(status));
         let messages = self.messages();
         ensure!(messages.contains("error: the log failed"), "it does not say why\n{messages}");
         fs::remove_file(self.setup.broken())?;
@@ -218,23 +211,17 @@ impl Server {
     }
 
     fn wait_for_end(&mut self, cause: &str) -> Result<ExitStatus> {
-        let deadline = Instant::now() + STOP_WITHIN;
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            ensure!(Instant::now() < deadline, "{cause} has no effect\n{}", self.messages());
-            thread::sleep(POLL);
-        }
+        let status = self.process.ended_within(STOP_WITHIN)?;
+        status.with_context(|| format!("{cause} has no effect\n{}", self.messages()))
     }
 
     /// SIGTERM; the server must end by itself and be content. With the library preloaded, what it
     /// saw must be what is there.
     pub fn terminate(mut self) -> Result<()> {
-        let pid = i32::try_from(self.child.id()).context("a process id")?;
+        let pid = i32::try_from(self.process.0.id()).context("a process id")?;
         kill(Pid::from_raw(pid), Signal::SIGTERM)?;
         let status = self.wait_for_end("SIGTERM")?;
-        ensure!(status.success(), "after SIGTERM: {}\n{}", told(status), self.messages());
+        ensure!(status.success(), "after SIGTERM: {}\n{}", ending(status), self.messages());
         if let Power::IsCut { .. } = self.setup.power {
             same_files(&self.setup.data, &self.setup.shadow().join("tree"))?;
         }
@@ -243,7 +230,7 @@ impl Server {
 
     fn messages(&self) -> String {
         let text = fs::read_to_string(self.setup.messages()).unwrap_or_default();
-        // What a panic says comes first and is what tells; its backtrace is long.
+        // What a panic says comes first and is what matters; its backtrace is long.
         let from = text.find("panicked at").unwrap_or(text.len().saturating_sub(QUOTED_BYTES));
         let from = text.floor_char_boundary(from);
         let to = text.floor_char_boundary(from + QUOTED_BYTES);
@@ -258,7 +245,7 @@ fn remove_if_there(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn told(status: ExitStatus) -> String {
+fn ending(status: ExitStatus) -> String {
     match status.signal() {
         Some(signal) => format!("killed by signal {signal}"),
         None => format!("{status}"),
