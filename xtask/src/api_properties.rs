@@ -65,7 +65,8 @@ pub fn run(document: Document, seed: u64) -> Result<u64> {
     let output = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
     let Some(status) = status else { bail!("schemathesis hangs\n{output}") };
     ensure!(status.success(), "schemathesis, seed {seed}: {status}\n{output}");
-    let cases = count(&output).with_context(|| format!("it tells no number of cases\n{output}"))?;
+    let cases =
+        count(&output).with_context(|| format!("it prints no number of cases\n{output}"))?;
     ensure!(cases >= CASES_MIN, "{cases} cases only\n{output}");
     ensure!(all_were_tested(&output), "operations were left out\n{output}");
     ensure!(all_phases_passed(&output), "phases were left out\n{output}");

@@ -57,7 +57,7 @@ enum Chore {
     Dependencies,
     /// Test the HTTP doors with requests made from their own OpenAPI documents
     ApiProperties {
-        /// Another one makes other requests
+        /// Seed of the requests: each seed makes others
         #[arg(long, default_value_t = API_SEED)]
         seed: u64,
     },
@@ -67,19 +67,19 @@ enum Chore {
 
 #[derive(clap::Args)]
 struct TortureArgs {
-    /// How often the server is killed under load, per mode
+    /// Kills under load in each mode
     #[arg(long, default_value_t = 20)]
     cycles: u64,
     /// One mode only [default: all of them]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// The longest a cycle's load lasts
+    /// Longest load of a cycle, in seconds
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     seconds: f64,
-    /// Repeats the choices of an earlier run (not its timing)
+    /// Seed of the choices: the same seed repeats them, but not their timing
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Another program to start instead of our release build; it gets `serve` and its flags
+    /// Program to start instead of the release build; it gets `serve` and its flags
     #[arg(long, value_name = "PROGRAM")]
     server_cmd: Option<PathBuf>,
 }

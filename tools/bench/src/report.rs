@@ -32,7 +32,7 @@ pub(crate) struct Scenario {
     pub(crate) name: String,
     /// What was done, in words with all its numbers.
     pub(crate) title: String,
-    /// To whom, and how they did; Spindle first.
+    /// One for each server; Spindle first.
     pub(crate) series: Vec<Series>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Judgement {
     #[serde(skip)]
     decimals: usize,
     ours: Spread,
-    /// Whom it is compared with, how they did, and the ratio of every round.
+    /// The server it is compared with, its figures, and the ratio of every round.
     beside: Option<(String, Spread, Spread)>,
     bound: Option<Bound>,
     /// Whether the median of the ratios, or of the figures, reaches the bound.

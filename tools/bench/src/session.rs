@@ -1,4 +1,4 @@
-//! One session: which suites, beside whom, round by round, and whether their gates are met.
+//! One session: the suites, their servers in turn, round by round, and whether the gates are met.
 
 use crate::cli::SuiteArgs;
 use crate::figures::{Figure, Figures};

@@ -224,7 +224,7 @@ pub(crate) const SUITES: &[Suite] = &[
     },
 ];
 
-/// What `--against` measures unless told otherwise.
+/// What `--against` measures without `--only`.
 pub(crate) const AGAINST: [&str; 2] = ["lifecycle-8", "submit-64"];
 
 impl Suite {

@@ -1,6 +1,6 @@
 //! The libc calls that this library stands in front of.
 //!
-//! Each of them makes the real system call and then tells the [`Shadow`] what happened. The real
+//! Each of them makes the real system call and then notes in the [`Shadow`] what happened. The real
 //! call is made directly (`syscall`), not through the next library's symbol: nothing has to be
 //! looked up, and the library's own file work can never end up in its own hooks by that way. Where
 //! it does (the standard library calls libc too), `INSIDE` lets the call pass.

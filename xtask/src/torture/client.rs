@@ -53,7 +53,7 @@ pub struct Delivery {
     pub payload: Vec<u8>,
 }
 
-/// What `inspect job` tells.
+/// What `inspect job` shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspection {
     pub attempts: u32,
@@ -63,7 +63,7 @@ pub struct Inspection {
     pub payload: Vec<u8>,
 }
 
-/// The outcome that `result` tells: success and bytes.
+/// The outcome that `result` shows: success and bytes.
 pub type Outcome = (bool, Vec<u8>);
 
 /// One connection, one command at a time (or several `ask` before the `hear`s).
@@ -226,7 +226,7 @@ fn number(text: &str) -> io::Result<u64> {
     text.parse().map_err(|_| odd(text))
 }
 
-/// An answer the protocol does not allow. Its kind tells it from a connection that went away.
+/// An answer that the protocol does not allow: `InvalidData`, unlike a connection that broke.
 pub fn odd(line: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("unexpected answer {line:?}"))
 }

@@ -1,4 +1,4 @@
-//! Clients that keep the server busy and tell the accountant everything they say and hear.
+//! Clients that keep the server busy and report each request and answer to the accountant.
 
 use std::io;
 use std::net::SocketAddr;
@@ -141,14 +141,10 @@ impl<'a> Load<'a> {
 
     fn produce(&self, client: &mut Client, dice: &mut Dice) -> io::Result<()> {
         let (job, terms) = self.books.next_job();
-        self.books.open().add_sent(job, terms);
-        let answer = send_add(client, job, &terms)?;
-        let stopping = self.ending.has_begun() && answer.is_stopping();
-        if stopping || self.small_disk && answer.is_disk_full() {
-            self.books.open().add_refused(job);
-        } else {
-            self.books.open().add_answered(job, &answer);
-        }
+        add(self.books, client, job, &terms, |answer| {
+            self.ending.has_begun() && answer.is_stopping()
+                || self.small_disk && answer.is_disk_full()
+        })?;
         let left = |n: u64| n.checked_sub(1);
         // At zero it stays zero.
         let _ = self.adds_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
@@ -199,7 +195,25 @@ impl<'a> Load<'a> {
     }
 }
 
-pub fn send_add(client: &mut Client, job: Job, terms: &Terms) -> io::Result<Answer> {
+/// Adds a job and has the accountant note it; `may_refuse` says which refusals are right.
+pub fn add(
+    books: &Books,
+    client: &mut Client,
+    job: Job,
+    terms: &Terms,
+    may_refuse: impl FnOnce(&Answer) -> bool,
+) -> io::Result<Answer> {
+    books.open().add_sent(job, *terms);
+    let answer = send_add(client, job, terms)?;
+    if may_refuse(&answer) {
+        books.open().add_refused(job);
+    } else {
+        books.open().add_answered(job, &answer);
+    }
+    Ok(answer)
+}
+
+fn send_add(client: &mut Client, job: Job, terms: &Terms) -> io::Result<Answer> {
     let queue = if job.0.is_multiple_of(2) { "torture-a" } else { "torture-b" };
     let mut flags = String::new();
     if terms.attempts_max > 0 {

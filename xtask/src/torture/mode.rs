@@ -1,4 +1,4 @@
-//! The ways to lose a server, and what a run is told.
+//! The ways to lose a server, and the options of a run.
 
 use std::path::PathBuf;
 

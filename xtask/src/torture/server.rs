@@ -20,6 +20,12 @@ const START_WITHIN: Duration = Duration::from_secs(30);
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 const QUOTED_BYTES: usize = 4_000;
+/// What the power-cut library counts.
+const REPORT: &str = "powercut-report";
+/// While this file is there, the library lets syncs fail.
+const BROKEN: &str = "broken";
+/// What the server writes to standard error.
+const MESSAGES: &str = "server-messages";
 
 /// What happens to the bytes that were not synced when the server is killed.
 #[derive(Clone, Debug)]
@@ -47,7 +53,7 @@ pub struct Setup {
     pub all_doors: bool,
 }
 
-/// Where the doors are. Those that are shut have nobody listening.
+/// Where the doors listen, if they are open.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
     pub workq: SocketAddr,
@@ -58,19 +64,6 @@ pub struct Addresses {
 impl Setup {
     fn shadow(&self) -> PathBuf {
         self.root.join("shadow")
-    }
-
-    fn report(&self) -> PathBuf {
-        self.root.join("powercut-report")
-    }
-
-    /// While this file is there, the library lets syncs fail.
-    fn broken(&self) -> PathBuf {
-        self.root.join("broken")
-    }
-
-    fn messages(&self) -> PathBuf {
-        self.root.join("server-messages")
     }
 
     /// Forgets everything: the next server starts with an empty folder.
@@ -107,14 +100,14 @@ impl Setup {
             .arg(&self.data)
             .stdin(Stdio::null())
             .stdout(File::create(self.root.join("server-output"))?)
-            .stderr(File::create(self.messages())?);
+            .stderr(File::create(self.root.join(MESSAGES))?);
         if let Power::IsCut { library } = &self.power {
             command
                 .env("LD_PRELOAD", library)
                 .env("SPINDLE_POWERCUT_DIR", &self.data)
                 .env("SPINDLE_POWERCUT_SHADOW", self.shadow())
-                .env("SPINDLE_POWERCUT_REPORT", self.report())
-                .env("SPINDLE_POWERCUT_BROKEN", self.broken())
+                .env("SPINDLE_POWERCUT_REPORT", self.root.join(REPORT))
+                .env("SPINDLE_POWERCUT_BROKEN", self.root.join(BROKEN))
                 .env("SPINDLE_POWERCUT_SETTLE", "1");
             if let Some(seed) = leak_seed {
                 command.env("SPINDLE_POWERCUT_LEAK", seed.to_string());
@@ -129,7 +122,7 @@ impl Setup {
     /// A library that is not in the server's way would lose everything and prove nothing.
     fn library_saw_writes(&self) -> Result<()> {
         if let Power::IsCut { .. } = self.power {
-            let saw = writes(&self.report())?;
+            let saw = writes(&self.root.join(REPORT))?;
             ensure!(saw > 0, "the power-cut library saw no write: is the server linked to libc?");
         }
         Ok(())
@@ -201,12 +194,12 @@ impl Server {
     /// The disk takes no more syncs: the server must end by itself, say why, and not be content. What
     /// was not synced is lost.
     pub fn break_disk(mut self) -> Result<()> {
-        File::create(self.setup.broken())?;
+        File::create(self.setup.root.join(BROKEN))?;
         let status = self.wait_for_end("a failed sync")?;
         ensure!(status.code() == Some(1), "after a failed sync: {}", ending(status));
         let messages = self.messages();
         ensure!(messages.contains("error: the log failed"), "it does not say why\n{messages}");
-        fs::remove_file(self.setup.broken())?;
+        fs::remove_file(self.setup.root.join(BROKEN))?;
         self.setup.lose_unsynced()
     }
 
@@ -229,7 +222,7 @@ impl Server {
     }
 
     fn messages(&self) -> String {
-        let text = fs::read_to_string(self.setup.messages()).unwrap_or_default();
+        let text = fs::read_to_string(self.setup.root.join(MESSAGES)).unwrap_or_default();
         // What a panic says comes first and is what matters; its backtrace is long.
         let from = text.find("panicked at").unwrap_or(text.len().saturating_sub(QUOTED_BYTES));
         let from = text.floor_char_boundary(from);
