@@ -4,13 +4,14 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::clients::SCHEMATHESIS_FOLDER;
+use crate::process::Process;
 use crate::workspace::{release, root, target};
 
 /// Fewer cases than this were no test.
@@ -20,7 +21,6 @@ const CASES_MIN: u64 = 300;
 const PHASES: [&str; 3] = ["Coverage", "Fuzzing", "Stateful"];
 /// A run makes so many cases and no more; one that takes this long hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
-const LOOK: Duration = Duration::from_millis(100);
 
 /// What a server says about itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ impl Document {
 pub fn run(document: Document, seed: u64) -> Result<u64> {
     let server = Server::start()?;
     let ours = root().join("xtask/schemathesis");
-    let log = server.folder.path().join("told");
+    let log = server.folder.path().join("output");
     let child = Command::new(target()?.join(SCHEMATHESIS_FOLDER).join("bin/st"))
         .arg("--config-file")
         .arg(ours.join("schemathesis.toml"))
@@ -61,46 +61,22 @@ pub fn run(document: Document, seed: u64) -> Result<u64> {
         .stderr(Stdio::inherit())
         .spawn()
         .context("starting schemathesis")?;
-    let status = Run(child).end()?;
-    let told = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
-    let Some(status) = status else { bail!("schemathesis hangs\n{told}") };
-    ensure!(status.success(), "schemathesis, seed {seed}: {status}\n{told}");
-    let cases = count(&told).with_context(|| format!("it tells no number of cases\n{told}"))?;
-    ensure!(cases >= CASES_MIN, "{cases} cases only\n{told}");
-    ensure!(all_were_tested(&told), "operations were left out\n{told}");
-    ensure!(all_phases_passed(&told), "phases were left out\n{told}");
+    let status = Process(child).ended_within(PATIENCE)?;
+    let output = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+    let Some(status) = status else { bail!("schemathesis hangs\n{output}") };
+    ensure!(status.success(), "schemathesis, seed {seed}: {status}\n{output}");
+    let cases =
+        count(&output).with_context(|| format!("it prints no number of cases\n{output}"))?;
+    ensure!(cases >= CASES_MIN, "{cases} cases only\n{output}");
+    ensure!(all_were_tested(&output), "operations were left out\n{output}");
+    ensure!(all_phases_passed(&output), "phases were left out\n{output}");
     Ok(cases)
 }
 
-/// The program at work; dropping it kills it.
-struct Run(Child);
-
-impl Run {
-    /// How it ended; none if it did not.
-    fn end(mut self) -> Result<Option<ExitStatus>> {
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if let Some(status) = self.0.try_wait()? {
-                return Ok(Some(status));
-            }
-            thread::sleep(LOOK);
-        }
-        Ok(None)
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Whether `Selected: 37/37` is followed by `Tested: 37`.
-fn all_were_tested(told: &str) -> bool {
+fn all_were_tested(output: &str) -> bool {
     let behind = |name: &str| {
-        let found = told.lines().find_map(|line| line.trim().strip_prefix(name));
+        let found = output.lines().find_map(|line| line.trim().strip_prefix(name));
         found.map(str::trim)
     };
     let (Some(selected), Some(tested)) = (behind("Selected:"), behind("Tested:")) else {
@@ -110,8 +86,8 @@ fn all_were_tested(told: &str) -> bool {
 }
 
 /// Whether the summary has a line such as `✅ Fuzzing` for each.
-fn all_phases_passed(told: &str) -> bool {
-    let summary = told.split("Test Phases:").nth(1).unwrap_or_default();
+fn all_phases_passed(output: &str) -> bool {
+    let summary = output.split("Test Phases:").nth(1).unwrap_or_default();
     let passed = |phase: &&str| {
         let named = |line: &str| line.trim().strip_prefix('✅').map(str::trim) == Some(*phase);
         summary.lines().any(named)
@@ -120,14 +96,14 @@ fn all_phases_passed(told: &str) -> bool {
 }
 
 /// `1234` of `  1234 generated, 1234 passed`.
-fn count(told: &str) -> Option<u64> {
-    let line = told.lines().find(|line| line.contains(" generated,"))?;
+fn count(output: &str) -> Option<u64> {
+    let line = output.lines().find(|line| line.contains(" generated,"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
 /// A server with nothing in it, in a folder of its own; dropping it kills it.
 struct Server {
-    child: Child,
+    _process: Process,
     address: String,
     folder: tempfile::TempDir,
 }
@@ -148,7 +124,7 @@ impl Server {
             .context("starting the server")?;
         let said = child.stderr.take().context("the server's standard error was asked for")?;
         let mut said = BufReader::new(said).lines();
-        let mut server = Server { child, address: String::new(), folder };
+        let mut server = Server { _process: Process(child), address: String::new(), folder };
         for line in said.by_ref() {
             let line = line?;
             if let Some((_, rest)) = line.split_once("http on ") {
@@ -157,7 +133,7 @@ impl Server {
             }
         }
         ensure!(!server.address.is_empty(), "the server did not say where it listens");
-        // What it says later must not fill the pipe, and its errors are told.
+        // What it says later must not fill the pipe, and its errors are output.
         thread::spawn(move || {
             for line in said.map_while(Result::ok) {
                 if line.contains("ERROR") || line.contains("panicked") {
@@ -166,14 +142,6 @@ impl Server {
             }
         });
         Ok(server)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -197,15 +165,15 @@ mod tests {
 
     #[test]
     fn a_phase_that_did_not_run_is_seen() {
-        let told = |stateful: &str| {
+        let summary = |stateful: &str| {
             let began = " ✅  Stateful (in 2.06s)";
             format!(
                 "{began}\nTest Phases:\n  ⏭  Examples\n  ✅ Coverage\n  ✅ Fuzzing\n  {stateful}\n"
             )
         };
-        assert!(all_phases_passed(&told("✅ Stateful")));
+        assert!(all_phases_passed(&summary("✅ Stateful")));
         for stateful in ["🚫 Stateful", "⏭  Stateful (disabled)", "❌ Stateful", ""] {
-            assert!(!all_phases_passed(&told(stateful)), "{stateful}");
+            assert!(!all_phases_passed(&summary(stateful)), "{stateful}");
         }
         assert!(!all_phases_passed(""));
     }

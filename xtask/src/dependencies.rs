@@ -115,7 +115,7 @@ impl Policy {
         Ok(findings)
     }
 
-    /// Packages there twice without being told of in `skip`, and what `skip` names in vain.
+    /// Packages that are there twice and not in `skip`, and packages in `skip` that are there once.
     fn doubled(&self, versions: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<String> {
         let mut findings = Vec::new();
         for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {

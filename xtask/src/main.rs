@@ -7,6 +7,7 @@ mod api_properties;
 mod clients;
 mod dependencies;
 mod packages;
+mod process;
 mod steps;
 mod torture;
 mod workspace;
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use api_properties::Document;
 use steps::Steps;
@@ -24,8 +25,6 @@ use workspace::{build_release, call, cargo, release, root};
 
 /// The server, what is preloaded into it, the simulator, the load generator.
 const RELEASED: [&str; 4] = ["spindle", "spindle-powercut", "spindle-sim", "spindle-bench"];
-const MODES: [Mode; 6] =
-    [Mode::Kill, Mode::Power, Mode::PowerOs, Mode::Broken, Mode::Doors, Mode::Full];
 const SMOKE_CYCLES: u64 = 5;
 const SMOKE_SECONDS: f64 = 0.8;
 const SMOKE_SEEDS: &str = "200";
@@ -58,7 +57,7 @@ enum Chore {
     Dependencies,
     /// Test the HTTP doors with requests made from their own OpenAPI documents
     ApiProperties {
-        /// Another one makes other requests
+        /// Seed of the requests: each seed makes others
         #[arg(long, default_value_t = API_SEED)]
         seed: u64,
     },
@@ -68,19 +67,19 @@ enum Chore {
 
 #[derive(clap::Args)]
 struct TortureArgs {
-    /// How often the server is killed under load, per mode
+    /// Kills under load in each mode
     #[arg(long, default_value_t = 20)]
     cycles: u64,
     /// One mode only [default: all of them]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// The longest a cycle's load lasts
+    /// Longest load of a cycle, in seconds
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     seconds: f64,
-    /// Repeats the choices of an earlier run (not its timing)
+    /// Seed of the choices: the same seed repeats them, but not their timing
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Another program to start instead of our release build; it gets `serve` and its flags
+    /// Program to start instead of the release build; it gets `serve` and its flags
     #[arg(long, value_name = "PROGRAM")]
     server_cmd: Option<PathBuf>,
 }
@@ -128,19 +127,16 @@ fn test() -> Result<()> {
         steps.run("API properties", || api_properties(API_SEED));
         steps.run("simulation", || call(release("spindle-sim")?, &["--seeds", SMOKE_SEEDS]));
         steps.run("benchmark suites", benchmark_suites);
-        for mode in MODES {
+        for mode in Mode::value_variants().iter().copied() {
+            let name = format!("torture: {}", mode.name());
             if let Some(reason) = mode.impossible_here() {
-                steps.skip(torture_step(mode), reason);
+                steps.skip(name, reason);
                 continue;
             }
-            steps.run(torture_step(mode), || {
-                let options = Options {
-                    cycles: SMOKE_CYCLES,
-                    seconds: SMOKE_SECONDS,
-                    seed: 1,
-                    program: release("spindle")?,
-                    library: library()?,
-                };
+            steps.run(name, || {
+                let (cycles, seconds) = (SMOKE_CYCLES, SMOKE_SECONDS);
+                let (program, library) = (release("spindle")?, library()?);
+                let options = Options { cycles, seconds, seed: 1, program, library };
                 println!("{}", torture::run(mode, &options)?);
                 Ok(())
             });
@@ -172,17 +168,6 @@ fn api_properties(seed: u64) -> Result<()> {
     Ok(())
 }
 
-fn torture_step(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Kill => "torture: kill",
-        Mode::Power => "torture: power cut",
-        Mode::PowerOs => "torture: power cut without syncs",
-        Mode::Broken => "torture: broken disk",
-        Mode::Doors => "torture: every door",
-        Mode::Full => "torture: full disk",
-    }
-}
-
 fn torture(args: &TortureArgs) -> Result<()> {
     let program = match &args.server_cmd {
         Some(program) => {
@@ -201,8 +186,8 @@ fn torture(args: &TortureArgs) -> Result<()> {
         program,
         library: library()?,
     };
-    let modes = args.mode.map_or(MODES.to_vec(), |mode| vec![mode]);
-    for mode in modes {
+    let modes = args.mode.as_ref().map_or(Mode::value_variants(), std::slice::from_ref);
+    for mode in modes.iter().copied() {
         if let Some(reason) = mode.impossible_here() {
             ensure!(args.mode.is_none(), "{}: {reason}", mode.name());
             println!("torture {}: skipped: {reason}", mode.name());

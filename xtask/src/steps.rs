@@ -8,13 +8,14 @@ use anyhow::{Result, bail};
 #[derive(Default)]
 pub struct Steps {
     passed: u32,
-    failed: Vec<&'static str>,
-    skipped: Vec<&'static str>,
+    failed: Vec<String>,
+    skipped: Vec<String>,
 }
 
 impl Steps {
     /// Runs a step and says how long it took. True when it passed.
-    pub fn run(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) -> bool {
+    pub fn run(&mut self, name: impl Into<String>, step: impl FnOnce() -> Result<()>) -> bool {
+        let name = name.into();
         eprintln!("==> {name}");
         let start = Instant::now();
         let outcome = step();
@@ -26,15 +27,16 @@ impl Steps {
                 true
             }
             Err(e) => {
-                self.failed.push(name);
                 println!("==> {name}: FAILED in {took_s:.1} s\n{e:#}");
+                self.failed.push(name);
                 false
             }
         }
     }
 
     /// Leaves a step out and says why, here and in the summary.
-    pub fn skip(&mut self, name: &'static str, reason: &str) {
+    pub fn skip(&mut self, name: impl Into<String>, reason: &str) {
+        let name = name.into();
         println!("==> {name}: skipped: {reason}");
         self.skipped.push(name);
     }

@@ -1,6 +1,6 @@
 //! Kills the real server again and again under load, and holds it to what it acknowledged.
 //!
-//! One [`mode`] is a number of cycles on one data folder. A cycle starts the server, looks at every
+//! One [`mode`] is a number of [`cycles`] on one data folder. A cycle starts the server, looks at every
 //! job there ever was ([`accountant`]), puts it under load ([`load`]) and kills it at a random
 //! moment; in every second cycle it is killed a second time while it is still starting. At the end
 //! the server is stopped by SIGTERM under load, started once more, and every job is worked off. The
@@ -8,11 +8,15 @@
 
 pub mod accountant;
 pub mod client;
+mod cycles;
 mod doors;
+mod ending;
 mod full;
 pub mod job;
 pub mod load;
 mod mode;
+mod run;
 pub mod server;
 
-pub use mode::{Mode, Options, run};
+pub use mode::{Mode, Options};
+pub use run::run;

@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{PATIENCE, Toy, ToyDoor, one_reactor, serve};
+use common::{Toy, ToyDoor, one_reactor, serve};
 use spindle_core::JobId;
 use spindle_engine::door::LeaseRef;
 use spindle_net::{Server, bind};
+use spindle_testkit::{PATIENCE, wait_until};
 
 fn lease(job: u64) -> LeaseRef {
     LeaseRef { job: JobId(job), attempt: 1 }
@@ -86,7 +87,7 @@ fn the_doors_count_follows_its_sessions() {
     }
     assert_eq!(count.load(Ordering::Relaxed), 3);
     clients.truncate(1);
-    common::eventually("two to be gone", || count.load(Ordering::Relaxed) == 1);
+    wait_until("two to be gone", || count.load(Ordering::Relaxed) == 1);
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn without_listeners_open_connections_are_served_on() {
     let mut client = served.client();
     client.asks("echo x", "x");
     served.handle.stop_accepting();
-    common::eventually("the port to close", || TcpStream::connect(served.addr).is_err());
+    wait_until("the port to close", || TcpStream::connect(served.addr).is_err());
     client.asks("echo y", "y");
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use common::{Client, INPUT_BYTES_MAX, one_reactor, serve};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use spindle_net::{Limits, NetConfig};
+use spindle_testkit::wait_until;
 
 fn limited(limits: Limits) -> NetConfig {
     NetConfig { limits, ..one_reactor() }
@@ -99,7 +100,7 @@ fn a_client_that_sends_without_end_does_not_keep_the_others_waiting() {
             let block = vec![b'x'; 1 << 20];
             while !stop.load(Ordering::Relaxed) && sender.write_all(&block).is_ok() {}
         });
-        common::eventually("the flood", || {
+        wait_until("the flood", || {
             served.handle.counters().bytes_in.load(Ordering::Relaxed) > 1 << 20
         });
         for _ in 0..5 {
@@ -153,7 +154,7 @@ fn one_connection_too_many_is_closed_at_once_and_a_place_can_be_taken_again() {
     assert_eq!(counters.refused.load(Ordering::Relaxed), 1);
     assert_eq!(counters.accepted.load(Ordering::Relaxed), 3);
     clients.truncate(2);
-    common::eventually("the place", || counters.open.load(Ordering::Relaxed) == 2);
+    wait_until("the place", || counters.open.load(Ordering::Relaxed) == 2);
     served.client().asks("echo y", "y");
 }
 
@@ -174,5 +175,5 @@ fn thousands_of_connections_are_served() {
     drop(clients);
     served.toy.until("all ends", |seen| seen.closed.len() == 2000);
     let open = &served.handle.counters().open;
-    common::eventually("all places", || open.load(Ordering::Relaxed) == 0);
+    wait_until("all places", || open.load(Ordering::Relaxed) == 0);
 }

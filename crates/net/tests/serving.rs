@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::{INPUT_BYTES_MAX, one_reactor, serve};
 use socket2::SockRef;
+use spindle_testkit::wait_until;
 
 #[test]
 fn answers_come_back_and_bytes_are_counted() {
@@ -15,7 +16,7 @@ fn answers_come_back_and_bytes_are_counted() {
     let mut client = served.client();
     client.asks("echo hello", "hello");
     let counters = served.handle.counters();
-    common::eventually("the counts of the turn", || {
+    wait_until("the counts of the turn", || {
         counters.bytes_in.load(Ordering::Relaxed) == 11
             && counters.bytes_out.load(Ordering::Relaxed) == 6
     });
@@ -45,9 +46,7 @@ fn pipelined_requests_are_answered_by_one_write() {
         assert_eq!(client.line(), "x");
     }
     let counters = served.handle.counters();
-    common::eventually("the counts of the turn", || {
-        counters.bytes_out.load(Ordering::Relaxed) == 64
-    });
+    wait_until("the counts of the turn", || counters.bytes_out.load(Ordering::Relaxed) == 64);
     let (reads, writes) = (&counters.reads, &counters.writes);
     assert_eq!((reads.load(Ordering::Relaxed), writes.load(Ordering::Relaxed)), (1, 1));
 }

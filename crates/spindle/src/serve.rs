@@ -16,6 +16,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::gethostname;
 use sd_notify::NotifyState;
 use spindle_core::Defaults;
+use spindle_core::job::Origin;
 use spindle_engine::{Door, Engine, Options, SystemClock, Threading, record};
 use spindle_gearman::GearmanDoor;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
@@ -76,7 +77,7 @@ fn start_engine(
     failure: LogFailure,
 ) -> anyhow::Result<Started> {
     let defaults = Options::default();
-    // On a full disk a step of carry-forward has only what is left of one segment.
+    // On a full disk a step of compaction has only what is left of one segment.
     let compaction_bytes = usize::try_from(config.segment_bytes / 8).unwrap_or(usize::MAX);
     let options = Options {
         defaults: Defaults {
@@ -86,6 +87,7 @@ fn start_engine(
             values_max: config.constraint_values_max,
             ..defaults.defaults
         },
+        copied: Some(Origin::Jobq),
         compaction_bytes: compaction_bytes.min(defaults.compaction_bytes),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
         turn_entries_max: Threading::here().turn_entries_max,

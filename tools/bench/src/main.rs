@@ -10,6 +10,7 @@
 //! program, [`load`] plays a plan over many connections, [`wire`] is the protocols as bytes.
 
 mod cli;
+mod figures;
 mod load;
 mod machine;
 mod peer;

@@ -1,45 +1,14 @@
 //! Figures for people (tables on standard output) and for programs (one JSON file).
 
+use crate::figures::{Figure, Figures};
 use crate::machine::Machine;
 use crate::stats::{Percentiles, Spread};
-use crate::suite::{Bound, Figure};
+use crate::suite::Bound;
 use anyhow::{Context, Result};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
-
-/// One run against one server: what was looked at.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Figures {
-    /// Jobs per second.
-    pub(crate) rate_per_s: Option<f64>,
-    /// Jobs that were to be submitted per second, whatever the server did (open loop).
-    pub(crate) arrivals_per_s: Option<f64>,
-    /// Latency of submits.
-    pub(crate) submit: Option<Percentiles>,
-    /// Latency of leases, waiting for work included.
-    pub(crate) lease: Option<Percentiles>,
-    /// Latency of finishes.
-    pub(crate) finish: Option<Percentiles>,
-    /// User and system time of the server process per job, in microseconds.
-    pub(crate) server_cpu_us_per_job: Option<f64>,
-    /// The most memory the server ever had resident.
-    pub(crate) resident_peak_mib: Option<f64>,
-    /// From the start of its process to its first answer.
-    pub(crate) start_s: Option<f64>,
-}
-
-impl Figures {
-    /// What to say while the other runs go on.
-    pub(crate) fn brief(&self) -> String {
-        match (self.start_s, self.rate_per_s) {
-            (Some(start), _) => format!("starts in {start:.2} s"),
-            (None, Some(rate)) => format!("{rate:.0} jobs/s"),
-            (None, None) => String::new(),
-        }
-    }
-}
 
 /// All runs against one server.
 #[derive(Clone, Debug, Serialize)]
@@ -63,7 +32,7 @@ pub(crate) struct Scenario {
     pub(crate) name: String,
     /// What was done, in words with all its numbers.
     pub(crate) title: String,
-    /// To whom, and how they did; Spindle first.
+    /// One for each server; Spindle first.
     pub(crate) series: Vec<Series>,
 }
 
@@ -76,7 +45,7 @@ pub(crate) struct Judgement {
     #[serde(skip)]
     decimals: usize,
     ours: Spread,
-    /// Whom it is compared with, how they did, and the ratio of every round.
+    /// The server it is compared with, its figures, and the ratio of every round.
     beside: Option<(String, Spread, Spread)>,
     bound: Option<Bound>,
     /// Whether the median of the ratios, or of the figures, reaches the bound.

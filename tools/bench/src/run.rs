@@ -4,10 +4,10 @@
 //! be handed out and finished exactly once, and afterwards the server itself must count as many
 //! jobs as were acknowledged and not finished.
 
+use crate::figures::Figures;
 use crate::load::{self, Checker, Jobs, Plan};
 use crate::peer::sqlite;
 use crate::process;
-use crate::report::Figures;
 use crate::server::{Running, Server};
 use crate::suite::Load;
 use crate::wire::waiting_jobs;

@@ -1,12 +1,13 @@
-//! One session: which suites, beside whom, round by round, and whether their gates are met.
+//! One session: the suites, their servers in turn, round by round, and whether the gates are met.
 
 use crate::cli::SuiteArgs;
+use crate::figures::{Figure, Figures};
 use crate::load::Plan;
 use crate::machine::{Machine, require_disk, require_room};
-use crate::report::{Figures, Judgement, Report, Scenario, Series};
+use crate::report::{Judgement, Report, Scenario, Series};
 use crate::run::{self, DISK_BYTES_PER_JOB, Site};
 use crate::server::Server;
-use crate::suite::{AGAINST, Bound, Door, FEW, Figure, Gate, Load, Peer, SUITES, Suite};
+use crate::suite::{AGAINST, Bound, Door, FEW, Gate, Load, Peer, SUITES, Suite};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 

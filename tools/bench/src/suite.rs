@@ -4,7 +4,7 @@
 //! name, [`run`](crate::run) plays its [`Load`], and each of its gates is judged by the median of
 //! the ratios that the rounds had.
 
-use crate::report::Figures;
+use crate::figures::Figure;
 use serde::Serialize;
 
 /// One suite.
@@ -81,16 +81,6 @@ pub(crate) struct Gate {
     pub(crate) bound: Option<Bound>,
 }
 
-/// What a gate looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Figure {
-    Rate,
-    ServerCpu,
-    SubmitP99,
-    PeakMemory,
-    StartTime,
-}
-
 /// What a figure, or its ratio to a peer's, must be.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -116,6 +106,18 @@ const fn known(peer: Peer, figure: Figure) -> Gate {
 
 const fn alone(figure: Figure, bound: Option<Bound>) -> Gate {
     Gate { figure, beside: None, bound }
+}
+
+/// Life cycles through Workq beside beanstalkd.
+const fn life_cycles(name: &'static str, connections: usize, gates: &'static [Gate]) -> Suite {
+    Suite {
+        name,
+        door: Door::Workq,
+        load: Load::LifeCycles { connections },
+        jobs: 60_000,
+        peers: &[Peer::Beanstalkd, Peer::BeanstalkdSynced],
+        gates,
+    }
 }
 
 /// Submits to Workq beside the echo that syncs.
@@ -144,30 +146,24 @@ const fn api_submits(name: &'static str, connections: usize) -> Suite {
 
 /// All suites, in the order they run.
 pub(crate) const SUITES: &[Suite] = &[
-    Suite {
-        name: "lifecycle-8",
-        door: Door::Workq,
-        load: Load::LifeCycles { connections: 8 },
-        jobs: 60_000,
-        peers: &[Peer::Beanstalkd, Peer::BeanstalkdSynced],
-        gates: &[
+    life_cycles(
+        "lifecycle-8",
+        8,
+        &[
             of(Peer::Beanstalkd, Rate, AtLeast(0.65)),
             of(Peer::BeanstalkdSynced, Rate, AtLeast(3.3)),
             of(Peer::Beanstalkd, ServerCpu, AtMost(1.6)),
         ],
-    },
-    Suite {
-        name: "lifecycle-64",
-        door: Door::Workq,
-        load: Load::LifeCycles { connections: 64 },
-        jobs: 60_000,
-        peers: &[Peer::Beanstalkd, Peer::BeanstalkdSynced],
-        gates: &[
+    ),
+    life_cycles(
+        "lifecycle-64",
+        64,
+        &[
             of(Peer::Beanstalkd, Rate, AtLeast(0.8)),
             of(Peer::BeanstalkdSynced, Rate, AtLeast(5.0)),
             of(Peer::Beanstalkd, ServerCpu, AtMost(1.6)),
         ],
-    },
+    ),
     workq_submits("submit-8", 8, 1, 120_000),
     workq_submits("submit-16", 16, 1, 120_000),
     workq_submits("submit-64", 64, 1, 120_000),
@@ -228,7 +224,7 @@ pub(crate) const SUITES: &[Suite] = &[
     },
 ];
 
-/// What `--against` measures unless told otherwise.
+/// What `--against` measures without `--only`.
 pub(crate) const AGAINST: [&str; 2] = ["lifecycle-8", "submit-64"];
 
 impl Suite {
@@ -255,30 +251,6 @@ impl Suite {
                 "{jobs} waiting jobs: memory, rates beside those with {FEW} waiting, \
                  and the start after a kill"
             ),
-        }
-    }
-}
-
-impl Figure {
-    /// Its value in one run, if that run has it.
-    pub(crate) fn of(self, run: &Figures) -> Option<f64> {
-        match self {
-            Self::Rate => run.rate_per_s,
-            Self::ServerCpu => run.server_cpu_us_per_job,
-            Self::SubmitP99 => run.submit.map(|submit| submit.p99_us),
-            Self::PeakMemory => run.resident_peak_mib,
-            Self::StartTime => run.start_s,
-        }
-    }
-
-    /// What it is called, its unit, and how many decimals of it are worth printing.
-    pub(crate) fn words(self) -> (&'static str, &'static str, usize) {
-        match self {
-            Self::Rate => ("rate", "/s", 0),
-            Self::ServerCpu => ("server CPU per job", "us", 1),
-            Self::SubmitP99 => ("p99 of submits", "us", 0),
-            Self::PeakMemory => ("peak resident memory", "MiB", 1),
-            Self::StartTime => ("start after a kill", "s", 2),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The libc calls that this library stands in front of.
 //!
-//! Each of them makes the real system call and then tells the [`Shadow`] what happened. The real
+//! Each of them makes the real system call and then notes in the [`Shadow`] what happened. The real
 //! call is made directly (`syscall`), not through the next library's symbol: nothing has to be
 //! looked up, and the library's own file work can never end up in its own hooks by that way. Where
 //! it does (the standard library calls libc too), `INSIDE` lets the call pass.
@@ -19,6 +19,32 @@ use libc::{iovec, mode_t, off_t, size_t, ssize_t};
 
 use crate::shadow::{FileKey, Shadow};
 use crate::tree::Entry;
+
+/// Makes the system call itself: libc's function of that name is in this library.
+///
+/// The arguments are numbers, and pointers that the hook's own caller passed: what the call demands
+/// of them is what libc's function demands of that caller.
+macro_rules! system_call {
+    ($($argument:expr),+ $(,)?) => {
+        // SAFETY: see above.
+        unsafe { libc::syscall($($argument),+) }
+    };
+}
+
+/// Defines libc's functions. `pwrite|pwrite64` are two of the same kind: on 64 bits the second name
+/// says nothing more.
+macro_rules! hooks {
+    ($(fn $($name:ident)|+ ($($arguments:tt)*) -> $outcome:ty $body:block)+) => {
+        $(hooks!(@each $($name)|+; ($($arguments)*) $outcome $body);)+
+    };
+    (@each $($name:ident)|+; $arguments:tt $outcome:ty $body:block) => {
+        $(hooks!(@one $name $arguments $outcome $body);)+
+    };
+    (@one $name:ident ($($argument:ident: $kind:ty),* $(,)?) $outcome:ty $body:block) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $kind),*) -> $outcome $body
+    };
+}
 
 mod files;
 mod folders;
@@ -92,13 +118,15 @@ impl Entered {
     }
 
     fn watches(&self, fd: c_int) -> Option<FileKey> {
-        let stat = stat_of(fd)?;
-        if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
-            return None;
-        }
-        let key = FileKey { dev: stat.st_dev, ino: stat.st_ino };
+        let key = key_of(&stat_of(fd)?)?;
         self.shadow().knows(key).then_some(key)
     }
+}
+
+/// Which regular file it is.
+fn key_of(stat: &libc::stat) -> Option<FileKey> {
+    let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
+    is_file.then_some(FileKey { dev: stat.st_dev, ino: stat.st_ino })
 }
 
 fn stat_of(fd: c_int) -> Option<libc::stat> {

@@ -41,7 +41,7 @@
 //! set to a number (the seed), a part of some unsynced writes reaches the shadow at once, in whole
 //! sectors, within the size that is already durable.
 //!
-//! # How it is told
+//! # Settings
 //!
 //! | environment | meaning |
 //! |---|---|
@@ -52,7 +52,7 @@
 //! | `SPINDLE_POWERCUT_SETTLE` | optional: at a regular exit everything counts as synced |
 //! | `SPINDLE_POWERCUT_BROKEN` | optional: while a file of this name is there, syncs of files fail with EIO |
 //!
-//! A sync that fails takes what it should have made durable along, as a kernel does that tells
+//! A sync that fails takes what it should have made durable along, as a kernel does that reports
 //! a failed write-back once and drops the pages: trying again succeeds and proves nothing.
 //!
 //! With `SPINDLE_POWERCUT_SETTLE` set, shadow and visible folder are equal byte for byte after a

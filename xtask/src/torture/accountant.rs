@@ -6,6 +6,7 @@
 //! answer must not be taken back by a later crash.
 
 use std::collections::BTreeMap;
+use std::fmt::{Display, Formatter};
 
 use super::client::{Answer, Delivery, Inspection, Outcome};
 use super::job::{Job, Terms};
@@ -18,6 +19,12 @@ pub struct Complaint {
     pub text: String,
 }
 
+impl Display for Complaint {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}: job {} {}", self.charge, self.job, self.text)
+    }
+}
+
 /// Kinds of complaints. After a power cut without syncs losses are expected, the rest never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
@@ -27,6 +34,20 @@ pub enum Charge {
     Broken,
 }
 
+/// All that the server was charged with so far.
+#[derive(Default)]
+struct Charges(Vec<Complaint>);
+
+impl Charges {
+    fn lost(&mut self, job: Job, text: impl Into<String>) {
+        self.0.push(Complaint { charge: Charge::Lost, job, text: text.into() });
+    }
+
+    fn broken(&mut self, job: Job, text: impl Into<String>) {
+        self.0.push(Complaint { charge: Charge::Broken, job, text: text.into() });
+    }
+}
+
 /// A finish that was sent: its outcome, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finish {
@@ -34,8 +55,9 @@ struct Finish {
     sent: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Fate {
+    #[default]
     Unfinished,
     Finished {
         finish: Finish,
@@ -56,8 +78,9 @@ struct Holder {
     asked_ms: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Account {
+    job: Job,
     terms: Terms,
     /// The add was answered, or the job was seen.
     known: bool,
@@ -96,7 +119,7 @@ pub struct Tally {
 #[derive(Default)]
 pub struct Accountant {
     accounts: BTreeMap<Job, Account>,
-    complaints: Vec<Complaint>,
+    charges: Charges,
     /// Counts the accountant's entries: which of two things was known first.
     order: u64,
     epoch: u64,
@@ -116,10 +139,6 @@ impl Accountant {
         self.order
     }
 
-    fn charge(&mut self, charge: Charge, job: Job, text: String) {
-        self.complaints.push(Complaint { charge, job, text });
-    }
-
     /// A new server process has started.
     pub fn server_started(&mut self) {
         self.epoch += 1;
@@ -136,24 +155,13 @@ impl Accountant {
 
     /// An add (or schedule) is about to be sent.
     pub fn add_sent(&mut self, job: Job, terms: Terms) {
-        let account = Account {
-            terms,
-            known: false,
-            fate: Fate::Unfinished,
-            open_finishes: Vec::new(),
-            open_delete: false,
-            fails: 0,
-            last_fail: None,
-            deliveries: 0,
-            holder: None,
-        };
-        self.accounts.insert(job, account);
+        self.accounts.insert(job, Account { job, terms, ..Account::default() });
     }
 
     /// The add was answered.
     pub fn add_answered(&mut self, job: Job, answer: &Answer) {
         if *answer != Answer::Done {
-            return self.charge(Charge::Broken, job, format!("add was answered {answer:?}"));
+            return self.charges.broken(job, format!("add was answered {answer:?}"));
         }
         self.tally.adds += 1;
         if let Some(account) = self.accounts.get_mut(&job) {
@@ -179,43 +187,11 @@ impl Accountant {
         let job = Job::named(&delivery.id).filter(|job| self.accounts.contains_key(job));
         let Some((job, account)) = job.and_then(|job| Some((job, self.accounts.get_mut(&job)?)))
         else {
-            self.charge(Charge::Broken, Job(0), format!("{} was never added", delivery.id));
+            self.charges.broken(Job(0), format!("{} was never added", delivery.id));
             return None;
         };
         self.tally.leases += 1;
-        account.known = true;
-        account.deliveries += 1;
-        let terms = account.terms;
-        let mut charges = Vec::new();
-        if delivery.payload != job.payload() {
-            charges.push("was delivered with another payload".to_owned());
-        }
-        if terms.attempts_max > 0 && account.deliveries > terms.attempts_max {
-            let n = account.deliveries;
-            charges.push(format!("was delivered {n} times of {}", terms.attempts_max));
-        }
-        if now_ms < terms.not_before_ms {
-            charges.push(format!("came {} ms before its time", terms.not_before_ms - now_ms));
-        }
-        match account.fate {
-            Fate::Finished { known, .. } if asked.order > known => {
-                charges.push("was delivered after its finish was acknowledged".to_owned());
-            }
-            Fate::Deleted { known } if asked.order > known => {
-                charges.push("was delivered after its delete was acknowledged".to_owned());
-            }
-            _ => {}
-        }
-        if let Some(held) = account.holder
-            && (held.epoch == asked.epoch || terms.lease_is_durable())
-            && within_ttr(&terms, held.asked_ms.min(asked.at_ms), now_ms)
-        {
-            charges.push("was delivered while another lease was live".to_owned());
-        }
-        account.holder = Some(Holder { epoch: asked.epoch, asked_ms: asked.at_ms });
-        for text in charges {
-            self.charge(Charge::Broken, job, text);
-        }
+        account.deliver(asked, &delivery.payload, now_ms, &mut self.charges);
         Some(job)
     }
 
@@ -239,27 +215,30 @@ impl Accountant {
             return;
         };
         let finish = account.open_finishes.swap_remove(at);
-        let charge = match answer {
+        let is_unfinished = account.fate == Fate::Unfinished;
+        match answer {
             Answer::Done => {
                 self.tally.finishes += 1;
-                account.accept(finish, known)
+                account.accept(finish, known, &mut self.charges);
             }
+            // Somebody else's finish may be answered after this one, and a lease that ran out may
+            // have been the last attempt.
             Answer::Duplicate => {
-                // Somebody else's finish may be answered after this one, and a lease that ran out
-                // may have been the last attempt.
-                let excused = !account.open_finishes.is_empty()
-                    || account.terms.attempts_max > 0
-                    || !matches!(account.fate, Fate::Unfinished);
-                (!excused).then(|| (Charge::Broken, "finished, says the server, by nobody".into()))
+                if is_unfinished
+                    && account.open_finishes.is_empty()
+                    && account.terms.attempts_max == 0
+                {
+                    self.charges.broken(job, "finished, says the server, by nobody");
+                }
             }
             Answer::NotFound => {
-                let excused = account.open_delete || !matches!(account.fate, Fate::Unfinished);
-                (!excused).then(|| (Charge::Lost, "unknown when it was finished".to_owned()))
+                if is_unfinished && !account.open_delete {
+                    self.charges.lost(job, "unknown when it was finished");
+                }
             }
-            Answer::Refused(line) => Some((Charge::Broken, format!("finish answered {line:?}"))),
-        };
-        if let Some((charge, text)) = charge {
-            self.charge(charge, job, text);
+            Answer::Refused(line) => {
+                self.charges.broken(job, format!("finish answered {line:?}"));
+            }
         }
     }
 
@@ -286,11 +265,9 @@ impl Accountant {
             }
             Answer::NotFound => {
                 account.fate = Fate::Lost;
-                self.charge(Charge::Lost, job, "unknown when it was deleted".to_owned());
+                self.charges.lost(job, "unknown when it was deleted");
             }
-            other => {
-                self.charge(Charge::Broken, job, format!("delete was answered {other:?}"));
-            }
+            other => self.charges.broken(job, format!("delete was answered {other:?}")),
         }
     }
 
@@ -324,44 +301,36 @@ impl Accountant {
     pub fn observed(&mut self, job: Job, found: Option<&Inspection>, now_ms: u64) -> bool {
         let known = self.tick();
         let Some(account) = self.accounts.get_mut(&job) else { return false };
-        let mut charges = Vec::new();
-        let finished = match found {
+        match found {
             None => {
-                charges.extend(account.settle_absent(known));
+                account.settle_absent(known, &mut self.charges);
                 false
             }
-            Some(found) => account.settle_present(job, found, now_ms, &mut charges),
-        };
-        for (charge, text) in charges {
-            self.charge(charge, job, text);
+            Some(found) => account.settle_present(found, now_ms, &mut self.charges),
         }
-        finished
     }
 
     /// The result of a finished job was looked at, which settles how it finished.
     pub fn observed_result(&mut self, job: Job, found: Option<&Outcome>) {
         let known = self.tick();
         let Some(account) = self.accounts.get_mut(&job) else { return };
-        let charge = account.settle_result(found, known);
-        if let Some((charge, text)) = charge {
-            self.charge(charge, job, text);
-        }
+        account.settle_result(found, known, &mut self.charges);
     }
 
     /// At the very end: every job must have come to its end.
     pub fn close(&mut self) {
         for job in self.unfinished() {
-            self.charge(Charge::Broken, job, "was never finished".to_owned());
+            self.charges.broken(job, "was never finished");
         }
     }
 
     /// A complaint that somebody else found.
     pub fn complain(&mut self, job: Job, text: &str) {
-        self.charge(Charge::Broken, job, text.to_owned());
+        self.charges.broken(job, text);
     }
 
     pub fn complaints(&self) -> &[Complaint] {
-        &self.complaints
+        &self.charges.0
     }
 
     pub fn tally(&self) -> Tally {
@@ -375,15 +344,47 @@ fn within_ttr(terms: &Terms, asked_ms: u64, now_ms: u64) -> bool {
     now_ms.saturating_sub(asked_ms) < terms.ttr_ms / 10 * 9
 }
 
-type Charged = Option<(Charge, String)>;
-
 impl Account {
     fn exists(&self) -> bool {
         matches!(self.fate, Fate::Unfinished | Fate::Finished { .. })
     }
 
+    /// A lease reached a client.
+    fn deliver(&mut self, asked: Asked, payload: &[u8], now_ms: u64, charges: &mut Charges) {
+        let (job, terms) = (self.job, self.terms);
+        self.known = true;
+        self.deliveries += 1;
+        if payload != job.payload() {
+            charges.broken(job, "was delivered with another payload");
+        }
+        if terms.attempts_max > 0 && self.deliveries > terms.attempts_max {
+            let (n, max) = (self.deliveries, terms.attempts_max);
+            charges.broken(job, format!("was delivered {n} times of {max}"));
+        }
+        if now_ms < terms.not_before_ms {
+            let early_ms = terms.not_before_ms - now_ms;
+            charges.broken(job, format!("came {early_ms} ms before its time"));
+        }
+        match self.fate {
+            Fate::Finished { known, .. } if asked.order > known => {
+                charges.broken(job, "was delivered after its finish was acknowledged");
+            }
+            Fate::Deleted { known } if asked.order > known => {
+                charges.broken(job, "was delivered after its delete was acknowledged");
+            }
+            _ => {}
+        }
+        if let Some(held) = self.holder
+            && (held.epoch == asked.epoch || terms.lease_is_durable())
+            && within_ttr(&terms, held.asked_ms.min(asked.at_ms), now_ms)
+        {
+            charges.broken(job, "was delivered while another lease was live");
+        }
+        self.holder = Some(Holder { epoch: asked.epoch, asked_ms: asked.at_ms });
+    }
+
     /// The server took a finish.
-    fn accept(&mut self, finish: Finish, known: u64) -> Charged {
+    fn accept(&mut self, finish: Finish, known: u64, charges: &mut Charges) {
         let success = finish.outcome.0;
         if !success {
             self.fails += 1;
@@ -407,55 +408,45 @@ impl Account {
                     && finish.sent < end.sent
                     && self.fails < self.terms.fails_limit();
                 if !before_the_end {
-                    return Some((Charge::Broken, "was finished twice".to_owned()));
+                    charges.broken(self.job, "was finished twice");
                 }
             }
             Fate::Deleted { known } if finish.sent > *known => {
-                return Some((Charge::Broken, "was finished after its delete".to_owned()));
+                charges.broken(self.job, "was finished after its delete");
             }
             Fate::Deleted { .. } | Fate::NeverWas | Fate::Lost => {}
         }
-        None
     }
 
-    fn settle_absent(&mut self, known: u64) -> Charged {
+    /// The server does not know the job: what was in doubt did or did not happen.
+    fn settle_absent(&mut self, known: u64, charges: &mut Charges) {
         let doubted = std::mem::take(&mut self.open_delete);
         self.open_finishes.clear();
         match self.fate {
-            Fate::Deleted { .. } | Fate::NeverWas | Fate::Lost => None,
-            _ if doubted => {
-                self.fate = Fate::Deleted { known };
-                None
-            }
-            _ if !self.known => {
-                self.fate = Fate::NeverWas;
-                None
-            }
+            Fate::Deleted { .. } | Fate::NeverWas | Fate::Lost => {}
+            _ if doubted => self.fate = Fate::Deleted { known },
+            _ if !self.known => self.fate = Fate::NeverWas,
             _ => {
                 let was = if self.fate == Fate::Unfinished { "added" } else { "finished" };
                 self.fate = Fate::Lost;
-                Some((Charge::Lost, format!("is not there, but was {was}")))
+                charges.lost(self.job, format!("is not there, but was {was}"));
             }
         }
     }
 
-    fn settle_present(
-        &mut self,
-        job: Job,
-        found: &Inspection,
-        now_ms: u64,
-        charges: &mut Vec<(Charge, String)>,
-    ) -> bool {
+    /// The server shows the job. True when its result is to be looked at too.
+    fn settle_present(&mut self, found: &Inspection, now_ms: u64, charges: &mut Charges) -> bool {
+        let job = self.job;
         self.open_delete = false;
         self.known = true;
         match self.fate {
             Fate::Deleted { .. } => {
-                charges.push((Charge::Lost, "is there again after its delete".to_owned()));
+                charges.lost(job, "is there again after its delete");
                 self.fate = Fate::Lost;
                 return false;
             }
             Fate::NeverWas => {
-                charges.push((Charge::Broken, "is there after it was not".to_owned()));
+                charges.broken(job, "is there after it was not");
                 self.fate = Fate::Lost;
                 return false;
             }
@@ -463,7 +454,7 @@ impl Account {
             Fate::Unfinished | Fate::Finished { .. } => {}
         }
         if found.payload != job.payload() {
-            charges.push((Charge::Lost, "has another payload".to_owned()));
+            charges.lost(job, "has another payload");
         }
         self.settle_counts(found, charges);
         match (&self.fate, found.state) {
@@ -471,7 +462,7 @@ impl Account {
                 let expected = if finish.outcome.0 { 1 } else { 2 };
                 if state != expected {
                     let text = format!("is in state {state}, was finished into {expected}");
-                    charges.push((Charge::Lost, text));
+                    charges.lost(job, text);
                     self.fate = Fate::Lost;
                     return false;
                 }
@@ -488,7 +479,7 @@ impl Account {
                 };
                 if !possible {
                     let text = format!("is in state {}, finished by nobody", found.state);
-                    charges.push((Charge::Broken, text));
+                    charges.broken(job, text);
                     self.fate = Fate::Lost;
                 }
                 possible
@@ -498,7 +489,7 @@ impl Account {
                 let live =
                     self.holder.is_some_and(|held| within_ttr(&self.terms, held.asked_ms, now_ms));
                 if live && self.terms.lease_is_durable() && state != 4 {
-                    charges.push((Charge::Lost, "is leased no more, within its TTR".to_owned()));
+                    charges.lost(job, "is leased no more, within its TTR");
                 }
                 if state != 4 {
                     self.holder = None;
@@ -508,18 +499,19 @@ impl Account {
         }
     }
 
-    fn settle_counts(&mut self, found: &Inspection, charges: &mut Vec<(Charge, String)>) {
+    fn settle_counts(&mut self, found: &Inspection, charges: &mut Charges) {
+        let job = self.job;
         let (max, attempts) = (self.terms.attempts_max, found.attempts);
         if max > 0 && attempts > max {
-            charges.push((Charge::Broken, format!("has {attempts} attempts of {max}")));
+            charges.broken(job, format!("has {attempts} attempts of {max}"));
         }
         if max > 0 && attempts < self.deliveries {
             let text = format!("has {attempts} attempts after {} deliveries", self.deliveries);
-            charges.push((Charge::Lost, text));
+            charges.lost(job, text);
         }
         let limit = self.terms.fails_limit();
         if found.fails > limit {
-            charges.push((Charge::Broken, format!("has {} fails of {limit}", found.fails)));
+            charges.broken(job, format!("has {} fails of {limit}", found.fails));
         }
         if found.state == 1 || found.state == 2 || self.fate != Fate::Unfinished {
             return;
@@ -527,10 +519,10 @@ impl Account {
         let doubted = self.open_finishes.iter().filter(|f| !f.outcome.0).count() as u32;
         if found.fails < self.fails {
             let text = format!("has {} fails after {}", found.fails, self.fails);
-            charges.push((Charge::Lost, text));
+            charges.lost(job, text);
         } else if found.fails > self.fails + doubted {
             let text = format!("has {} fails, {} and {doubted} open", found.fails, self.fails);
-            charges.push((Charge::Broken, text));
+            charges.broken(job, text);
         }
         self.fails = found.fails;
     }
@@ -539,34 +531,29 @@ impl Account {
         self.terms.attempts_max > 0 && found.attempts >= self.terms.attempts_max
     }
 
-    fn settle_result(&mut self, found: Option<&Outcome>, known: u64) -> Charged {
+    fn settle_result(&mut self, found: Option<&Outcome>, known: u64, charges: &mut Charges) {
         let open = std::mem::take(&mut self.open_finishes);
-        let Some(found) = found else {
-            self.fate = Fate::Lost;
-            return Some((Charge::Lost, "has no result".to_owned()));
-        };
-        match &self.fate {
-            Fate::Finished { finish, .. } if finish.outcome == *found => None,
-            Fate::Finished { .. } => {
-                self.fate = Fate::Lost;
-                Some((Charge::Lost, "has another result than was acknowledged".to_owned()))
-            }
-            Fate::Unfinished => {
-                let doubted = open.into_iter().find(|f| f.outcome == *found);
+        let complaint = match (found, &self.fate) {
+            (None, _) => "has no result",
+            (Some(found), Fate::Finished { finish, .. }) if finish.outcome == *found => return,
+            (Some(_), Fate::Finished { .. }) => "has another result than was acknowledged",
+            (Some(found), Fate::Unfinished) => {
+                let doubted = open.into_iter().find(|finish| finish.outcome == *found);
                 let ran_out = self.terms.attempts_max > 0 && !found.0;
-                let known_as = match doubted {
-                    Some(finish) => finish,
-                    None if ran_out => Finish { outcome: found.clone(), sent: known },
+                let by_itself = ran_out.then(|| Finish { outcome: found.clone(), sent: known });
+                match doubted.or(by_itself) {
+                    Some(finish) => self.fate = Fate::Finished { finish, known },
                     None => {
                         self.fate = Fate::Lost;
-                        return Some((Charge::Broken, "has a result nobody sent".to_owned()));
+                        charges.broken(self.job, "has a result nobody sent");
                     }
-                };
-                self.fate = Fate::Finished { finish: known_as, known };
-                None
+                }
+                return;
             }
-            _ => None,
-        }
+            (Some(_), _) => return,
+        };
+        self.fate = Fate::Lost;
+        charges.lost(self.job, complaint);
     }
 }
 

@@ -12,12 +12,12 @@ fn outcome((success, bytes): (bool, &[u8])) -> Outcome {
 }
 
 /// The accountant with one job and the shortest way to say what happens to it.
-struct Story {
+struct History {
     books: Accountant,
     now_ms: u64,
 }
 
-impl Story {
+impl History {
     fn new(terms: Terms) -> Self {
         let mut books = Accountant::default();
         books.server_started();
@@ -26,9 +26,9 @@ impl Story {
     }
 
     fn added(terms: Terms) -> Self {
-        let mut story = Self::new(terms);
-        story.books.add_answered(JOB, &Answer::Done);
-        story
+        let mut history = Self::new(terms);
+        history.books.add_answered(JOB, &Answer::Done);
+        history
     }
 
     fn leased(mut self) -> Self {
@@ -109,32 +109,33 @@ fn retried() -> Terms {
 
 #[test]
 fn an_honest_life_has_no_complaints() {
-    let mut story = Story::added(plain()).crashed().seen(0, 0, 0).leased().finished(WON).crashed();
-    story = story.seen(1, 1, 0).result(WON).honest();
-    story.books.close();
-    let story = story.honest();
-    assert_eq!((story.books.tally().adds, story.books.tally().finishes), (1, 1));
-    Story::added(plain()).deleted().crashed().absent().honest();
+    let mut history =
+        History::added(plain()).crashed().seen(0, 0, 0).leased().finished(WON).crashed();
+    history = history.seen(1, 1, 0).result(WON).honest();
+    history.books.close();
+    let history = history.honest();
+    assert_eq!((history.books.tally().adds, history.books.tally().finishes), (1, 1));
+    History::added(plain()).deleted().crashed().absent().honest();
 }
 
 #[test]
 fn an_acknowledged_add_that_is_not_there_is_lost() {
-    Story::added(plain()).crashed().absent().charged(Charge::Lost, "not there");
+    History::added(plain()).crashed().absent().charged(Charge::Lost, "not there");
 }
 
 #[test]
 fn an_add_in_doubt_may_be_there_or_not_but_not_change_its_mind() {
-    Story::new(plain()).crashed().absent().crashed().absent().honest();
-    Story::new(plain()).crashed().seen(0, 0, 0).honest();
-    let vanished = Story::new(plain()).crashed().seen(0, 0, 0).crashed().absent();
+    History::new(plain()).crashed().absent().crashed().absent().honest();
+    History::new(plain()).crashed().seen(0, 0, 0).honest();
+    let vanished = History::new(plain()).crashed().seen(0, 0, 0).crashed().absent();
     vanished.charged(Charge::Lost, "not there");
-    let appeared = Story::new(plain()).crashed().absent().crashed().seen(0, 0, 0);
+    let appeared = History::new(plain()).crashed().absent().crashed().seen(0, 0, 0);
     appeared.charged(Charge::Broken, "after it was not");
 }
 
 #[test]
 fn an_acknowledged_finish_must_keep_its_state_and_its_bytes() {
-    let finished = || Story::added(plain()).leased().finished(WON).crashed();
+    let finished = || History::added(plain()).leased().finished(WON).crashed();
     finished().seen(4, 1, 0).charged(Charge::Lost, "state 4");
     finished().seen(1, 1, 0).result((true, b"other")).charged(Charge::Lost, "another result");
     let mut silent = finished().seen(1, 1, 0);
@@ -144,7 +145,7 @@ fn an_acknowledged_finish_must_keep_its_state_and_its_bytes() {
 
 #[test]
 fn a_finish_in_doubt_is_settled_by_what_is_seen() {
-    let open = || Story::added(plain()).leased().sent(WON).crashed();
+    let open = || History::added(plain()).leased().sent(WON).crashed();
     open().seen(1, 1, 0).result(WON).honest();
     open().seen(3, 1, 0).honest().leased().finished(FAILED).honest();
     open().seen(2, 1, 0).charged(Charge::Broken, "finished by nobody");
@@ -155,70 +156,70 @@ fn a_finish_in_doubt_is_settled_by_what_is_seen() {
 
 #[test]
 fn a_deleted_job_stays_away() {
-    Story::added(plain()).deleted().crashed().seen(0, 0, 0).charged(Charge::Lost, "again");
-    let mut story = Story::added(plain());
-    assert!(story.books.delete_sent(JOB));
-    story.crashed().absent().crashed().absent().honest();
+    History::added(plain()).deleted().crashed().seen(0, 0, 0).charged(Charge::Lost, "again");
+    let mut history = History::added(plain());
+    assert!(history.books.delete_sent(JOB));
+    history.crashed().absent().crashed().absent().honest();
 }
 
 #[test]
 fn a_job_is_finished_once() {
-    Story::added(plain()).finished(WON).finished(WON).charged(Charge::Broken, "twice");
-    Story::added(plain()).finished(WON).finished(FAILED).charged(Charge::Broken, "twice");
-    Story::added(plain()).finished(WON).sent(WON).answered(WON, Answer::Duplicate).honest();
-    let refused = Story::added(plain()).sent(WON).answered(WON, Answer::Duplicate);
+    History::added(plain()).finished(WON).finished(WON).charged(Charge::Broken, "twice");
+    History::added(plain()).finished(WON).finished(FAILED).charged(Charge::Broken, "twice");
+    History::added(plain()).finished(WON).sent(WON).answered(WON, Answer::Duplicate).honest();
+    let refused = History::added(plain()).sent(WON).answered(WON, Answer::Duplicate);
     refused.charged(Charge::Broken, "by nobody");
-    let lost = Story::added(plain()).sent(WON).answered(WON, Answer::NotFound);
+    let lost = History::added(plain()).sent(WON).answered(WON, Answer::NotFound);
     lost.charged(Charge::Lost, "unknown");
 }
 
 #[test]
 fn nothing_is_delivered_after_its_end() {
-    Story::added(plain()).finished(WON).leased().charged(Charge::Broken, "after its finish");
-    Story::added(plain()).deleted().leased().charged(Charge::Broken, "after its delete");
+    History::added(plain()).finished(WON).leased().charged(Charge::Broken, "after its finish");
+    History::added(plain()).deleted().leased().charged(Charge::Broken, "after its delete");
 }
 
 #[test]
 fn a_delivery_asked_for_before_the_finish_was_known_is_no_crime() {
     let brief = Terms { ttr_ms: TTR_BRIEF_MS, ..Terms::default() };
-    let mut story = Story::added(brief).leased();
-    story.now_ms += TTR_BRIEF_MS;
-    let asked = story.books.lease_asked(story.now_ms);
-    let mut story = story.finished(WON);
+    let mut history = History::added(brief).leased();
+    history.now_ms += TTR_BRIEF_MS;
+    let asked = history.books.lease_asked(history.now_ms);
+    let mut history = history.finished(WON);
     let delivery = Delivery { id: JOB.to_string(), payload: JOB.payload() };
-    story.books.delivered(asked, &delivery, story.now_ms);
-    story.honest();
+    history.books.delivered(asked, &delivery, history.now_ms);
+    history.honest();
 }
 
 #[test]
 fn two_live_leases_are_found_within_an_epoch_and_across_it_when_durable() {
-    Story::added(plain()).leased().leased().charged(Charge::Broken, "another lease");
-    Story::added(plain()).leased().crashed().seen(0, 0, 0).leased().honest();
-    let forgotten = Story::added(counted()).leased().crashed();
+    History::added(plain()).leased().leased().charged(Charge::Broken, "another lease");
+    History::added(plain()).leased().crashed().seen(0, 0, 0).leased().honest();
+    let forgotten = History::added(counted()).leased().crashed();
     forgotten.seen(3, 1, 0).charged(Charge::Lost, "leased no more");
-    let twice = Story::added(counted()).leased().crashed().seen(4, 1, 0).leased();
+    let twice = History::added(counted()).leased().crashed().seen(4, 1, 0).leased();
     twice.charged(Charge::Broken, "another lease");
 }
 
 #[test]
 fn attempts_stay_within_their_maximum_across_crashes() {
     let brief = Terms { attempts_max: 2, ttr_ms: TTR_BRIEF_MS, ..Terms::default() };
-    let mut story = Story::added(brief);
+    let mut history = History::added(brief);
     for _ in 0..2 {
-        story = story.leased().crashed();
-        story.now_ms += 2 * TTR_BRIEF_MS;
+        history = history.leased().crashed();
+        history.now_ms += 2 * TTR_BRIEF_MS;
     }
-    let mut dead = story.seen(2, 2, 0).result((false, b"")).honest();
+    let mut dead = history.seen(2, 2, 0).result((false, b"")).honest();
     dead.now_ms += TTR_BRIEF_MS;
     dead.leased().charged(Charge::Broken, "3 times of 2");
-    Story::added(counted()).seen(4, 3, 0).charged(Charge::Broken, "3 attempts of 2");
-    let forgot = Story::added(counted()).leased().crashed().seen(4, 0, 0);
+    History::added(counted()).seen(4, 3, 0).charged(Charge::Broken, "3 attempts of 2");
+    let forgot = History::added(counted()).leased().crashed().seen(4, 0, 0);
     forgot.charged(Charge::Lost, "0 attempts after 1");
 }
 
 #[test]
 fn fails_are_counted_up_to_the_last_one() {
-    let once = || Story::added(retried()).leased().finished(FAILED);
+    let once = || History::added(retried()).leased().finished(FAILED);
     once().crashed().seen(3, 1, 1).leased().finished((false, b"last")).crashed();
     let last = once().leased().finished((false, b"last")).crashed();
     last.seen(2, 2, 2).result((false, b"last")).honest();
@@ -231,42 +232,43 @@ fn fails_are_counted_up_to_the_last_one() {
 #[test]
 fn answers_noted_out_of_order_are_no_crime() {
     // The first worker's fail is served first but noted last.
-    let story = Story::added(retried()).leased().sent(FAILED).leased();
-    story.finished(WON).answered(FAILED, Answer::Done).honest();
-    let story = Story::added(retried()).leased().sent(FAILED).leased().finished((false, b"last"));
-    let story = story.answered(FAILED, Answer::Done).crashed();
-    story.seen(2, 2, 2).result((false, b"last")).honest();
+    let history = History::added(retried()).leased().sent(FAILED).leased();
+    history.finished(WON).answered(FAILED, Answer::Done).honest();
+    let history =
+        History::added(retried()).leased().sent(FAILED).leased().finished((false, b"last"));
+    let history = history.answered(FAILED, Answer::Done).crashed();
+    history.seen(2, 2, 2).result((false, b"last")).honest();
 }
 
 #[test]
 fn early_foreign_and_changed_deliveries_are_found() {
     let later = Terms { not_before_ms: 5_000, ..plain() };
-    Story::added(later).leased().charged(Charge::Broken, "before its time");
-    let mut story = Story::added(plain());
-    let asked = story.books.lease_asked(0);
+    History::added(later).leased().charged(Charge::Broken, "before its time");
+    let mut history = History::added(plain());
+    let asked = history.books.lease_asked(0);
     let changed = Delivery { id: JOB.to_string(), payload: b"!".to_vec() };
-    story.books.delivered(asked, &changed, 1);
-    story.charged(Charge::Broken, "another payload");
+    history.books.delivered(asked, &changed, 1);
+    history.charged(Charge::Broken, "another payload");
     let foreign = Delivery { id: Job(8).to_string(), payload: Vec::new() };
-    story.books.delivered(asked, &foreign, 1);
-    story.charged(Charge::Broken, "never added");
+    history.books.delivered(asked, &foreign, 1);
+    history.charged(Charge::Broken, "never added");
 }
 
 #[test]
 fn a_job_nobody_finished_is_found_at_the_end() {
-    let mut story = Story::added(plain()).leased();
-    story.books.close();
-    story.charged(Charge::Broken, "never finished");
+    let mut history = History::added(plain()).leased();
+    history.books.close();
+    history.charged(Charge::Broken, "never finished");
 }
 
 #[test]
 fn a_job_refused_for_a_full_disk_must_not_turn_up() {
-    let mut story = Story::new(plain());
-    story.books.add_refused(JOB);
-    story.absent().honest();
-    let mut story = Story::new(plain());
-    story.books.add_refused(JOB);
-    story.seen(0, 0, 0).charged(Charge::Broken, "is there after it was not");
+    let mut history = History::new(plain());
+    history.books.add_refused(JOB);
+    history.absent().honest();
+    let mut history = History::new(plain());
+    history.books.add_refused(JOB);
+    history.seen(0, 0, 0).charged(Charge::Broken, "is there after it was not");
 }
 
 #[test]

@@ -8,8 +8,17 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// The longest any answer may take. A server that is alive and does not answer for that long hangs.
-pub const ANSWER_WITHIN: Duration = Duration::from_secs(20);
-pub const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+
+/// A connection of any client of the torture: an answer that takes too long is an error.
+pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, CONNECT_WITHIN)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+    stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+    Ok(stream)
+}
 
 /// What the server answered to a command that changes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +53,7 @@ pub struct Delivery {
     pub payload: Vec<u8>,
 }
 
-/// What `inspect job` tells.
+/// What `inspect job` shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspection {
     pub attempts: u32,
@@ -54,7 +63,7 @@ pub struct Inspection {
     pub payload: Vec<u8>,
 }
 
-/// The outcome that `result` tells: success and bytes.
+/// The outcome that `result` shows: success and bytes.
 pub type Outcome = (bool, Vec<u8>);
 
 /// One connection, one command at a time (or several `ask` before the `hear`s).
@@ -66,10 +75,7 @@ pub struct Client {
 impl Client {
     /// Connects, without waiting for a server that is not there.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
-        let say = TcpStream::connect_timeout(&address, CONNECT_WITHIN)?;
-        say.set_nodelay(true)?;
-        say.set_read_timeout(Some(ANSWER_WITHIN))?;
-        say.set_write_timeout(Some(ANSWER_WITHIN))?;
+        let say = connect(address)?;
         Ok(Self { hear: BufReader::new(say.try_clone()?), say })
     }
 
@@ -220,7 +226,7 @@ fn number(text: &str) -> io::Result<u64> {
     text.parse().map_err(|_| odd(text))
 }
 
-/// An answer the protocol does not allow. Its kind tells it from a connection that went away.
+/// An answer that the protocol does not allow: `InvalidData`, unlike a connection that broke.
 pub fn odd(line: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("unexpected answer {line:?}"))
 }

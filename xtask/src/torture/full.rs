@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::client::{Answer, Client};
+use super::cycles::Torture;
 use super::job::{Dice, Job};
-use super::load::{Books, Load, delete, finish, lease, send_add};
-use super::mode::Torture;
+use super::load::{self, Books, Load, delete, finish, lease};
 
 /// One of them is the reserve: it must hold what is worked while the disk is full.
 pub const SEGMENT_SIZE: &str = "1MiB";
 /// Room for some thirty segments.
 const DISK_BYTES: u64 = 32 << 20;
-/// The part of it that somebody else's file takes.
+/// The part of it that a file takes which is not the server's.
 const BALLAST_BYTES: usize = 10 << 20;
-/// Larger ones take much of the reserve when they have to be told again.
+/// Larger ones take much of the reserve when compaction appends them again.
 const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 /// Of the jobs with less only some are added, so that the disk is soon full.
 const PAYLOAD_BYTES_SMALL: usize = 8_000;
@@ -147,7 +147,7 @@ impl Torture<'_> {
         let (ended, surprises) = load.run(dice.next(), LOAD_AFTER, || server.terminate());
         ended?;
         self.books.open().server_ended();
-        ensure!(surprises.is_empty(), "{}", surprises.join("\n"));
+        surprises?;
         self.verdict()?;
         self.drain().context("while working off what was left")
     }
@@ -216,15 +216,8 @@ fn add(books: &Books, client: &mut Client) -> Result<bool> {
     while !fits(job) {
         (job, terms) = books.next_job();
     }
-    books.open().add_sent(job, terms);
-    let answer = send_add(client, job, &terms)?;
-    let refused = answer.is_disk_full();
-    let mut books = books.open();
-    if refused {
-        books.add_refused(job);
-    } else {
-        books.add_answered(job, &answer);
-        ensure!(answer == Answer::Done, "an add was answered {answer:?}");
-    }
-    Ok(!refused)
+    let answer = load::add(books, client, job, &terms, Answer::is_disk_full)?;
+    let is_refused = answer.is_disk_full();
+    ensure!(is_refused || answer == Answer::Done, "an add was answered {answer:?}");
+    Ok(!is_refused)
 }

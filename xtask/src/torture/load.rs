@@ -1,14 +1,17 @@
-//! Clients that keep the server busy and tell the accountant everything they say and hear.
+//! Clients that keep the server busy and report each request and answer to the accountant.
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
+
 use super::accountant::Accountant;
 use super::client::{Answer, Client};
+use super::ending::Ending;
 use super::job::{Dice, Job, Kind, SCHEDULE_AHEAD_MS, Terms};
 
 /// The queues of the torture, as a lease names them.
@@ -58,14 +61,12 @@ impl Books {
 pub struct Load<'a> {
     books: &'a Books,
     address: SocketAddr,
-    /// The server is about to end: a connection that breaks from now on is no surprise.
-    ending: AtomicBool,
+    ending: Ending,
     adds_left: AtomicU64,
     /// The disk is small: adds may be refused for want of room.
     small_disk: bool,
     /// Clients go on until the server has ended, because their work is what ends it.
     to_the_end: bool,
-    surprises: Mutex<Vec<String>>,
 }
 
 impl<'a> Load<'a> {
@@ -74,11 +75,10 @@ impl<'a> Load<'a> {
         Self {
             books,
             address,
-            ending: AtomicBool::new(false),
+            ending: Ending::default(),
             adds_left: AtomicU64::new(adds_max),
             small_disk: false,
             to_the_end: false,
-            surprises: Mutex::default(),
         }
     }
 
@@ -93,8 +93,8 @@ impl<'a> Load<'a> {
     }
 
     /// Runs the load for `time`, or until all jobs are added; then `end` ends the server under it.
-    /// Returns what should not have happened to the clients.
-    pub fn run<T>(self, seed: u64, time: Duration, end: impl FnOnce() -> T) -> (T, Vec<String>) {
+    /// The second outcome fails with what should not have happened to the clients.
+    pub fn run<T>(self, seed: u64, time: Duration, end: impl FnOnce() -> T) -> (T, Result<()>) {
         let ended = std::thread::scope(|scope| {
             let (done, all_added) = channel();
             for n in 0..PRODUCERS {
@@ -108,21 +108,16 @@ impl<'a> Load<'a> {
             let (load, sweeps) = (&self, done.clone());
             scope.spawn(move || load.client(|c, _| load.sweep(c), seed, sweeps));
             drop(done);
-            self.wait(&all_added, time);
-            self.ending.store(true, Ordering::SeqCst);
+            // Until the time is over or somebody has nothing left to do.
+            let _ = all_added.recv_timeout(time);
+            self.ending.begin();
             end()
         });
-        (ended, self.surprises.into_inner().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Until the time is over or somebody has nothing left to do.
-    fn wait(&self, finished: &Receiver<()>, time: Duration) {
-        // Either outcome is a reason to go on.
-        let _ = finished.recv_timeout(time);
+        (ended, self.ending.verdict())
     }
 
     fn goes_on(&self) -> bool {
-        let ending = self.ending.load(Ordering::SeqCst) && !self.to_the_end;
+        let ending = self.ending.has_begun() && !self.to_the_end;
         !ending && self.adds_left.load(Ordering::SeqCst) > 0
     }
 
@@ -139,27 +134,17 @@ impl<'a> Load<'a> {
             }
             Ok(())
         });
-        // A server that is ending may cut connections, but it never says anything odd.
-        if let Err(e) = outcome
-            && (!self.ending.load(Ordering::SeqCst) || e.kind() == io::ErrorKind::InvalidData)
-        {
-            let mut surprises = self.surprises.lock().unwrap_or_else(PoisonError::into_inner);
-            surprises.push(format!("a client's connection: {e}"));
-        }
+        self.ending.client_done(outcome);
         // Nobody listens any more when the server is ending.
         let _ = done.send(());
     }
 
     fn produce(&self, client: &mut Client, dice: &mut Dice) -> io::Result<()> {
         let (job, terms) = self.books.next_job();
-        self.books.open().add_sent(job, terms);
-        let answer = send_add(client, job, &terms)?;
-        let stopping = self.ending.load(Ordering::SeqCst) && answer.is_stopping();
-        if stopping || self.small_disk && answer.is_disk_full() {
-            self.books.open().add_refused(job);
-        } else {
-            self.books.open().add_answered(job, &answer);
-        }
+        add(self.books, client, job, &terms, |answer| {
+            self.ending.has_begun() && answer.is_stopping()
+                || self.small_disk && answer.is_disk_full()
+        })?;
         let left = |n: u64| n.checked_sub(1);
         // At zero it stays zero.
         let _ = self.adds_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
@@ -210,7 +195,25 @@ impl<'a> Load<'a> {
     }
 }
 
-pub fn send_add(client: &mut Client, job: Job, terms: &Terms) -> io::Result<Answer> {
+/// Adds a job and has the accountant note it; `may_refuse` says which refusals are right.
+pub fn add(
+    books: &Books,
+    client: &mut Client,
+    job: Job,
+    terms: &Terms,
+    may_refuse: impl FnOnce(&Answer) -> bool,
+) -> io::Result<Answer> {
+    books.open().add_sent(job, *terms);
+    let answer = send_add(client, job, terms)?;
+    if may_refuse(&answer) {
+        books.open().add_refused(job);
+    } else {
+        books.open().add_answered(job, &answer);
+    }
+    Ok(answer)
+}
+
+fn send_add(client: &mut Client, job: Job, terms: &Terms) -> io::Result<Answer> {
     let queue = if job.0.is_multiple_of(2) { "torture-a" } else { "torture-b" };
     let mut flags = String::new();
     if terms.attempts_max > 0 {

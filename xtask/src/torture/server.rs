@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,18 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::client::Client;
+use crate::process::Process;
 
 const START_WITHIN: Duration = Duration::from_secs(30);
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 const QUOTED_BYTES: usize = 4_000;
+/// What the power-cut library counts.
+const REPORT: &str = "powercut-report";
+/// While this file is there, the library lets syncs fail.
+const BROKEN: &str = "broken";
+/// What the server writes to standard error.
+const MESSAGES: &str = "server-messages";
 
 /// What happens to the bytes that were not synced when the server is killed.
 #[derive(Clone, Debug)]
@@ -46,7 +53,7 @@ pub struct Setup {
     pub all_doors: bool,
 }
 
-/// Where the doors are. Those that are shut have nobody listening.
+/// Where the doors listen, if they are open.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
     pub workq: SocketAddr,
@@ -57,19 +64,6 @@ pub struct Addresses {
 impl Setup {
     fn shadow(&self) -> PathBuf {
         self.root.join("shadow")
-    }
-
-    fn report(&self) -> PathBuf {
-        self.root.join("powercut-report")
-    }
-
-    /// While this file is there, the library lets syncs fail.
-    fn broken(&self) -> PathBuf {
-        self.root.join("broken")
-    }
-
-    fn messages(&self) -> PathBuf {
-        self.root.join("server-messages")
     }
 
     /// Forgets everything: the next server starts with an empty folder.
@@ -106,14 +100,14 @@ impl Setup {
             .arg(&self.data)
             .stdin(Stdio::null())
             .stdout(File::create(self.root.join("server-output"))?)
-            .stderr(File::create(self.messages())?);
+            .stderr(File::create(self.root.join(MESSAGES))?);
         if let Power::IsCut { library } = &self.power {
             command
                 .env("LD_PRELOAD", library)
                 .env("SPINDLE_POWERCUT_DIR", &self.data)
                 .env("SPINDLE_POWERCUT_SHADOW", self.shadow())
-                .env("SPINDLE_POWERCUT_REPORT", self.report())
-                .env("SPINDLE_POWERCUT_BROKEN", self.broken())
+                .env("SPINDLE_POWERCUT_REPORT", self.root.join(REPORT))
+                .env("SPINDLE_POWERCUT_BROKEN", self.root.join(BROKEN))
                 .env("SPINDLE_POWERCUT_SETTLE", "1");
             if let Some(seed) = leak_seed {
                 command.env("SPINDLE_POWERCUT_LEAK", seed.to_string());
@@ -122,13 +116,13 @@ impl Setup {
         let child = command
             .spawn()
             .with_context(|| format!("starting {} serve", self.program.display()))?;
-        Ok(Server { child, addresses, setup: self.clone() })
+        Ok(Server { process: Process(child), addresses, setup: self.clone() })
     }
 
     /// A library that is not in the server's way would lose everything and prove nothing.
     fn library_saw_writes(&self) -> Result<()> {
         if let Power::IsCut { .. } = self.power {
-            let saw = writes(&self.report())?;
+            let saw = writes(&self.root.join(REPORT))?;
             ensure!(saw > 0, "the power-cut library saw no write: is the server linked to libc?");
         }
         Ok(())
@@ -148,17 +142,9 @@ impl Setup {
 
 /// A running server. Dropping it kills it.
 pub struct Server {
-    child: Child,
+    process: Process,
     addresses: Addresses,
     setup: Setup,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Both fail when it has ended already, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Server {
@@ -175,8 +161,8 @@ impl Server {
     pub fn wait_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_WITHIN;
         loop {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("the server did not start: {}\n{}", told(status), self.messages());
+            if let Some(status) = self.process.0.try_wait()? {
+                bail!("the server did not start: {}\n{}", ending(status), self.messages());
             }
             match Client::connect(self.addresses.workq).and_then(|mut client| client.greet()) {
                 Ok(()) => return Ok(()),
@@ -197,44 +183,38 @@ impl Server {
 
     /// SIGKILL, and the power with it if that is what is tried.
     pub fn kill(mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait()? {
-            bail!("the server ended by itself: {}\n{}", told(status), self.messages());
+        if let Some(status) = self.process.0.try_wait()? {
+            bail!("the server ended by itself: {}\n{}", ending(status), self.messages());
         }
-        self.child.kill()?;
-        self.child.wait()?;
+        self.process.0.kill()?;
+        self.process.0.wait()?;
         self.setup.lose_unsynced()
     }
 
     /// The disk takes no more syncs: the server must end by itself, say why, and not be content. What
     /// was not synced is lost.
     pub fn break_disk(mut self) -> Result<()> {
-        File::create(self.setup.broken())?;
+        File::create(self.setup.root.join(BROKEN))?;
         let status = self.wait_for_end("a failed sync")?;
-        ensure!(status.code() == Some(1), "after a failed sync: {}", told(status));
+        ensure!(status.code() == Some(1), "after a failed sync: {}", ending(status));
         let messages = self.messages();
         ensure!(messages.contains("error: the log failed"), "it does not say why\n{messages}");
-        fs::remove_file(self.setup.broken())?;
+        fs::remove_file(self.setup.root.join(BROKEN))?;
         self.setup.lose_unsynced()
     }
 
     fn wait_for_end(&mut self, cause: &str) -> Result<ExitStatus> {
-        let deadline = Instant::now() + STOP_WITHIN;
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            ensure!(Instant::now() < deadline, "{cause} has no effect\n{}", self.messages());
-            thread::sleep(POLL);
-        }
+        let status = self.process.ended_within(STOP_WITHIN)?;
+        status.with_context(|| format!("{cause} has no effect\n{}", self.messages()))
     }
 
     /// SIGTERM; the server must end by itself and be content. With the library preloaded, what it
     /// saw must be what is there.
     pub fn terminate(mut self) -> Result<()> {
-        let pid = i32::try_from(self.child.id()).context("a process id")?;
+        let pid = i32::try_from(self.process.0.id()).context("a process id")?;
         kill(Pid::from_raw(pid), Signal::SIGTERM)?;
         let status = self.wait_for_end("SIGTERM")?;
-        ensure!(status.success(), "after SIGTERM: {}\n{}", told(status), self.messages());
+        ensure!(status.success(), "after SIGTERM: {}\n{}", ending(status), self.messages());
         if let Power::IsCut { .. } = self.setup.power {
             same_files(&self.setup.data, &self.setup.shadow().join("tree"))?;
         }
@@ -242,8 +222,8 @@ impl Server {
     }
 
     fn messages(&self) -> String {
-        let text = fs::read_to_string(self.setup.messages()).unwrap_or_default();
-        // What a panic says comes first and is what tells; its backtrace is long.
+        let text = fs::read_to_string(self.setup.root.join(MESSAGES)).unwrap_or_default();
+        // What a panic says comes first and is what matters; its backtrace is long.
         let from = text.find("panicked at").unwrap_or(text.len().saturating_sub(QUOTED_BYTES));
         let from = text.floor_char_boundary(from);
         let to = text.floor_char_boundary(from + QUOTED_BYTES);
@@ -258,7 +238,7 @@ fn remove_if_there(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn told(status: ExitStatus) -> String {
+fn ending(status: ExitStatus) -> String {
     match status.signal() {
         Some(signal) => format!("killed by signal {signal}"),
         None => format!("{status}"),

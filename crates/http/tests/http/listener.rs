@@ -10,9 +10,8 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::routing::get;
 use spindle_http::listen::{self, Handle, Limits};
+use spindle_testkit::{PATIENCE, wait_until};
 
-/// How long a test waits for something that must come.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// More than the buffers of a loopback connection take.
 const LARGE: usize = 64 << 20;
 
@@ -44,11 +43,7 @@ impl Served {
     }
 
     fn await_open(&self, count: usize) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.connections.load(Ordering::SeqCst) != count {
-            assert!(Instant::now() < deadline, "it never came");
-            std::thread::yield_now();
-        }
+        wait_until("the connections", || self.connections.load(Ordering::SeqCst) == count);
     }
 }
 

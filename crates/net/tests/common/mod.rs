@@ -12,8 +12,6 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use spindle_core::JobId;
@@ -22,8 +20,8 @@ use spindle_engine::door::{
     ConnectionId, Delivery, Door, Flow, Gate, LeaseRef, Mailbox, Outbox, Session, Ticket,
 };
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
+use spindle_testkit::PATIENCE;
 
-pub const PATIENCE: Duration = Duration::from_secs(20);
 pub const INPUT_BYTES_MAX: usize = 100_000;
 
 #[derive(Default)]
@@ -326,14 +324,5 @@ impl Client {
             stream.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
         stream.set_nonblocking(false).unwrap();
         nothing && self.stream.buffer().is_empty()
-    }
-}
-
-/// For what is not told through the toy.
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain for: {what}");
-        thread::yield_now();
     }
 }

@@ -1,19 +1,16 @@
 //! A Workq server that answers as a test tells it to, and remembers what it was asked.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    process::{Child, ExitStatus},
-    sync::{
-        Arc, Condvar, Mutex,
-        mpsc::{Receiver, RecvTimeoutError, channel},
-    },
+    sync::{Arc, Condvar, Mutex},
     thread,
-    time::{Duration, Instant},
 };
 
 use assert_cmd::Command;
 use bytes::{Bytes, BytesMut};
+use spindle_testkit::PATIENCE;
+pub use spindle_testkit::{Said, await_exit};
 use spindle_workq::wire::{Decoder, Limits, Request, Uuid, encode};
 
 /// What to do about a request.
@@ -37,9 +34,6 @@ struct Seen {
     requests: Mutex<Vec<Request>>,
     changed: Condvar,
 }
-
-/// No condition of a test takes longer.
-const WITHIN: Duration = Duration::from_secs(20);
 
 impl Fake {
     /// Starts a server on a free port.
@@ -79,7 +73,7 @@ impl Fake {
     pub fn await_request(&self, is_it: impl Fn(&Request) -> bool) {
         let requests = self.seen.requests.lock().unwrap();
         let missing = |requests: &mut Vec<Request>| !requests.iter().any(&is_it);
-        let waited = self.seen.changed.wait_timeout_while(requests, WITHIN, missing).unwrap();
+        let waited = self.seen.changed.wait_timeout_while(requests, PATIENCE, missing).unwrap();
         assert!(!waited.1.timed_out(), "it was never asked");
     }
 }
@@ -87,7 +81,7 @@ impl Fake {
 /// The command line of `spindle`, with nothing in its environment that could lead it elsewhere.
 pub fn spindle(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
-    command.args(arguments).timeout(WITHIN).env_remove("SPINDLE_WORKQ");
+    command.args(arguments).timeout(PATIENCE).env_remove("SPINDLE_WORKQ");
     command.env_remove("SPINDLE_URL");
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SPINDLE_SERVE_") {
@@ -172,65 +166,6 @@ pub fn list<T>(items: &[T], write: impl Fn(&mut BytesMut, &T)) -> Answer {
 /// The id `number` stands for in these tests.
 pub fn id(number: u8) -> Uuid {
     Uuid::from_random([number; 16])
-}
-
-/// What a program says, line by line.
-pub struct Said(Receiver<String>);
-
-impl Said {
-    /// Listens to a program.
-    pub fn by(output: impl Read + Send + 'static) -> Self {
-        let (lines, said) = channel();
-        thread::spawn(move || {
-            let lines_of = BufReader::new(output).lines().map_while(Result::ok);
-            // A test that has heard enough is gone.
-            let _ = lines_of.into_iter().try_for_each(|line| lines.send(line));
-        });
-        Self(said)
-    }
-
-    /// Waits for a line with this in it.
-    pub fn await_line(&self, part: &str) -> String {
-        loop {
-            let line = self.0.recv_timeout(WITHIN);
-            let line = line.unwrap_or_else(|error| panic!("{part:?} was never said: {error}"));
-            if line.contains(part) {
-                return line;
-            }
-        }
-    }
-
-    /// A line, if one comes soon.
-    pub fn next_line_within_a_moment(&self) -> Option<String> {
-        self.0.recv_timeout(Duration::from_millis(200)).ok()
-    }
-
-    /// Waits until the program and all that it started have closed their output.
-    pub fn await_end(&self) {
-        loop {
-            match self.0.recv_timeout(WITHIN) {
-                Ok(_) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => panic!("somebody still holds the output"),
-            }
-        }
-    }
-}
-
-/// Waits for a program to end; one that does not is killed and fails the test.
-pub fn await_exit(child: &mut Child) -> ExitStatus {
-    let deadline = Instant::now() + WITHIN;
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if Instant::now() > deadline {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            panic!("it did not end");
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// What was printed on standard output.

@@ -1,46 +1,16 @@
 //! The server's HTTP door, from outside.
 
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-    time::Duration,
-};
-
 use serde_json::{Value, json};
+use spindle_testkit::HttpRequest;
 
 use crate::{
     fake_workq::{spindle, stderr, stdout},
     serve::{Served, data, serve, serve_with},
 };
 
-/// A connection that is used for one request.
-struct Asked(TcpStream);
-
-impl Asked {
-    fn new(address: &str, head: &str, body: &str) -> Self {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let length = body.len();
-        write!(
-            stream,
-            "{head} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
-             Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-        )
-        .unwrap();
-        Self(stream)
-    }
-
-    fn answer(mut self) -> (u16, String) {
-        let mut text = String::new();
-        self.0.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
-    }
-}
-
 fn ask(served: &Served, head: &str, body: &Value) -> (u16, Value) {
     let text = if body.is_null() { String::new() } else { body.to_string() };
-    let (status, body) = Asked::new(&served.address_of("http"), head, &text).answer();
+    let (status, body) = HttpRequest::send(&served.address_of("http"), head, &text).answer();
     (status, serde_json::from_str(&body).unwrap_or_default())
 }
 
@@ -85,7 +55,7 @@ fn the_end_does_not_wait_for_a_query_of_jobqs() {
         .map(|n| json!(["NOT LIKE", "payload", format!("'%{}{n}%'", "a".repeat(240))]))
         .collect();
     let poll = json!({ "query": terms, "state": ["TAKEN"] }).to_string();
-    let poll = Asked::new(&address, "POST /api/v0/job/poll", &poll);
+    let poll = HttpRequest::send(&address, "POST /api/v0/job/poll", &poll);
     // What was sent before these has come in.
     for _ in 0..3 {
         assert_eq!(ask(&served, "GET /api/v0/job/1", &Value::Null).0, 200);
@@ -107,10 +77,10 @@ fn the_end_answers_who_waits_and_closes_event_streams() {
     let mut served = serve_on(&data);
     let address = served.address_of("http");
     let body = json!({ "queues": ["q"], "wait_s": 300 }).to_string();
-    let lease = Asked::new(&address, "POST /api/v1/lease", &body);
-    let events = Asked::new(&address, "GET /api/v1/events", "");
+    let lease = HttpRequest::send(&address, "POST /api/v1/lease", &body);
+    let events = HttpRequest::send(&address, "GET /api/v1/events", "");
     let waits = || {
-        let (status, text) = Asked::new(&address, "GET /metrics", "").answer();
+        let (status, text) = HttpRequest::send(&address, "GET /metrics", "").answer();
         assert_eq!(status, 200);
         text.lines().any(|line| line == "spindle_waits 2")
     };
@@ -154,12 +124,7 @@ fn the_clock_is_accepted_at_the_shell() {
 
 /// One request with headers of its own; how it is answered.
 fn told(served: &Served, head: &str, headers: &str, body: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(served.address_of("http")).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let length = body.len();
-    write!(stream, "{head} HTTP/1.1\r\n{headers}Content-Length: {length}\r\n").unwrap();
-    write!(stream, "Connection: close\r\n\r\n{body}").unwrap();
-    Asked(stream).answer()
+    HttpRequest::send_with(served.address_of("http"), head, headers, body).answer()
 }
 
 #[test]

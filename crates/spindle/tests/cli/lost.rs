@@ -3,16 +3,13 @@
 
 use std::{
     fs,
-    net::TcpListener,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use spindle_testkit::{Program, free_address};
 use tempfile::TempDir;
 
 use crate::{
@@ -23,7 +20,7 @@ use crate::{
 
 /// A worker, what it says, and what it prints.
 struct Worker {
-    child: Child,
+    child: Program,
     said: Said,
     printed: Said,
     folder: TempDir,
@@ -34,17 +31,17 @@ impl Worker {
     /// to wait until it may go on.
     fn start(url: &str, arguments: &[&str], script: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
-            .args(["work", "q", "--url", url])
-            .args(arguments)
-            .args(["--", "sh", "-c", script])
-            .env("up", "echo up >&2")
-            .env("go", format!("until [ -e {} ]; do sleep 0.01; done", file(&folder).display()))
-            .env_remove("SPINDLE_WORKQ")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = Program::start(
+            Command::new(env!("CARGO_BIN_EXE_spindle"))
+                .args(["work", "q", "--url", url])
+                .args(arguments)
+                .args(["--", "sh", "-c", script])
+                .env("up", "echo up >&2")
+                .env("go", format!("until [ -e {} ]; do sleep 0.01; done", file(&folder).display()))
+                .env_remove("SPINDLE_WORKQ")
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped()),
+        );
         let said = Said::by(child.stderr.take().unwrap());
         let printed = Said::by(child.stdout.take().unwrap());
         Self { child, said, printed, folder }
@@ -54,21 +51,10 @@ impl Worker {
         fs::write(file(&self.folder), "").unwrap();
     }
 
-    fn send(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
-    }
-
     /// Its only line of JSON, and its exit code.
     fn end(&mut self) -> (Value, i32) {
         let line = object(&self.printed.await_line("{"));
         (line, await_exit(&mut self.child).code().unwrap())
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -141,13 +127,13 @@ fn a_lease_that_ran_out_is_lost_and_so_is_one_that_another_worker_has() {
         add(&served, &["--ttr", "1500ms", "--backoff", "none"]);
         let mut asleep = Worker::start(&url(&served), &["--once", "--json"], "eval $up; sleep 600");
         asleep.said.await_line("up");
-        asleep.send(Signal::SIGSTOP);
+        asleep.child.signal(Signal::SIGSTOP);
         while object(&told(&served, &["job", "1", "--json"]))["status"] != "ready" {}
         let other = taken.then(|| Worker::start(&url(&served), &["--once"], "eval $up; eval $go"));
         if let Some(other) = &other {
             other.said.await_line("up");
         }
-        asleep.send(Signal::SIGCONT);
+        asleep.child.signal(Signal::SIGCONT);
         let (line, code) = asleep.end();
         became(&line, "lease_lost", Some(reason));
         assert_eq!((code, &line["signal"]), (5, &json!(15)));
@@ -218,7 +204,7 @@ fn the_attempt_is_in_the_environment_through_both_doors() {
 
 #[test]
 fn a_server_that_is_not_up_yet_is_waited_for_and_that_is_told_once() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = free_address();
     let worker = Worker::start(&format!("http://{free}"), &["--once"], "cat");
     let line = worker.said.await_line("waiting until it answers");
     assert!(line.contains("is the server running?"), "{line}");
@@ -234,17 +220,17 @@ fn a_server_that_is_not_up_yet_is_waited_for_and_that_is_told_once() {
 
 #[test]
 fn a_signal_ends_a_worker_that_waits_for_its_server() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = free_address();
     for (door, address) in [("--url", format!("http://{free}")), ("--workq", free)] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
-            .args(["work", "q", door, &address, "--", "true"])
-            .env_remove("SPINDLE_WORKQ")
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = Program::start(
+            Command::new(env!("CARGO_BIN_EXE_spindle"))
+                .args(["work", "q", door, &address, "--", "true"])
+                .env_remove("SPINDLE_WORKQ")
+                .stderr(Stdio::piped()),
+        );
         let said = Said::by(child.stderr.take().unwrap());
         said.await_line("waiting until it answers");
-        kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+        child.signal(Signal::SIGTERM);
         assert_eq!(await_exit(&mut child).code(), Some(143));
     }
 }

@@ -3,14 +3,12 @@
 use std::{
     fs,
     net::TcpListener,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use spindle_testkit::Program;
 
 use crate::{
     fake_workq::{Fake, Said, await_exit, ok, spindle, stderr, stdout},
@@ -192,15 +190,15 @@ fn a_long_job_keeps_its_lease() {
     assert_eq!((&job["status"], &job["attempts"]), (&json!("done"), &json!(1)), "{job}");
 }
 
-fn work(served: &Served, arguments: &[&str]) -> (Child, Said) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .arg("work")
-        .args(arguments)
-        .env("SPINDLE_URL", url(served))
-        .env_remove("SPINDLE_WORKQ")
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+fn work(served: &Served, arguments: &[&str]) -> (Program, Said) {
+    let mut child = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .arg("work")
+            .args(arguments)
+            .env("SPINDLE_URL", url(served))
+            .env_remove("SPINDLE_WORKQ")
+            .stderr(Stdio::piped()),
+    );
     let said = Said::by(child.stderr.take().unwrap());
     (child, said)
 }
@@ -236,7 +234,7 @@ fn a_signal_ends_an_idle_worker_at_once_and_its_next_job_is_not_lost() {
     while !told_waiting(&served) {
         waits();
     }
-    kill(Pid::from_raw(worker.id() as i32), Signal::SIGTERM).unwrap();
+    worker.signal(Signal::SIGTERM);
     assert_eq!(await_exit(&mut worker).code(), Some(0));
     add(&served, &["q"]);
     assert_eq!(object(&told(&served, &["job", "2", "--json"]))["attempts"], 0);
@@ -258,7 +256,7 @@ fn run_waits_for_the_result_and_leaves_nothing_behind() {
     assert_eq!(code, 4, "{said}");
     assert!(said.contains("the job is gone"), "{said}");
     assert_eq!(told(&served, &["jobs"]), "");
-    kill(Pid::from_raw(worker.id() as i32), Signal::SIGTERM).unwrap();
+    worker.signal(Signal::SIGTERM);
     await_exit(&mut worker);
 }
 
@@ -266,11 +264,11 @@ fn run_waits_for_the_result_and_leaves_nothing_behind() {
 fn result_waits_until_the_job_is_done() {
     let served = served(&["--memory"]);
     add(&served, &["q", "x"]);
-    let mut waiter = Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .args(["result", "1", "--wait", "1m", "--url", &url(&served)])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut waiter = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["result", "1", "--wait", "1m", "--url", &url(&served)])
+            .stdout(Stdio::piped()),
+    );
     let said = Said::by(waiter.stdout.take().unwrap());
     told(&served, &["work", "q", "--once", "--", "echo", "the result"]);
     said.await_line("the result");
@@ -325,12 +323,12 @@ fn events_are_printed_and_followed_across_a_restart() {
     let after = told(&first, &["events", "--after", events[0]["id"].as_str().unwrap()]);
     assert_eq!(after.lines().count(), 1, "{after}");
 
-    let mut follower = Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .args(["events", "--follow", "--url", &url(&first)])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut follower = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["events", "--follow", "--url", &url(&first)])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped()),
+    );
     let said = Said::by(follower.stderr.take().unwrap());
     let lines = Said::by(follower.stdout.take().unwrap());
     // It follows from now on, and hears of the first thing that happens once it does.
@@ -444,9 +442,9 @@ fn constraints_are_set_shown_and_removed() {
     assert_eq!(refused(&served, &["constraint", "show", "one"]).0, 3);
     constraints_in_options(&served);
     what_a_constraint_cannot_read_is_noted(&served);
-    kill(Pid::from_raw(worker.id() as i32), Signal::SIGINT).unwrap();
+    worker.signal(Signal::SIGINT);
     said.await_line("SIGINT");
-    kill(Pid::from_raw(worker.id() as i32), Signal::SIGINT).unwrap();
+    worker.signal(Signal::SIGINT);
     assert_eq!(await_exit(&mut worker).code(), Some(130));
     let (code, said) = refused(&served, &["constraint", "put", "bad", "{"]);
     assert_eq!(code, 2, "{said}");

@@ -560,12 +560,12 @@ fn a_folder_that_a_server_has_is_in_use_and_not_damaged() {
     for arguments in [&[][..], &["--repair"]] {
         let told = in_use(arguments);
         assert!(told.starts_with("verdict\tin use\n"), "{told}");
-        let by = format!("is in use by process {}: stop that server first\n", served.pid());
+        let by = format!("is in use by process {}: stop that server first\n", served.id());
         assert!(told.contains(&by), "{told}");
         assert_eq!(told.lines().count(), 3, "{told}");
     }
     let told = object(&in_use(&["--json"]));
     assert_eq!((&told["verdict"], &told["sound"]), (&json!("in use"), &json!(false)));
-    assert_eq!(told["in_use_by"], served.pid());
+    assert_eq!(told["in_use_by"], served.id());
     assert_eq!(told["damage"], Value::Null);
 }

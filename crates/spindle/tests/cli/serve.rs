@@ -4,26 +4,37 @@ use std::{
     fs,
     io::Read,
     net::TcpListener,
+    ops::{Deref, DerefMut},
     os::unix::net::UnixDatagram,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     time::Duration,
 };
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
+use spindle_testkit::{Program, SpindleServer};
 use tempfile::TempDir;
 
 use crate::fake_workq::{Said, await_exit, spindle, stderr, stdout};
 
 /// A running server; dropping it kills it.
 pub struct Served {
-    child: Child,
-    log: Said,
+    server: SpindleServer,
     address: String,
-    greeting: String,
+}
+
+impl Deref for Served {
+    type Target = SpindleServer;
+
+    fn deref(&self) -> &SpindleServer {
+        &self.server
+    }
+}
+
+impl DerefMut for Served {
+    fn deref_mut(&mut self) -> &mut SpindleServer {
+        &mut self.server
+    }
 }
 
 pub fn serve(arguments: &[&str]) -> Served {
@@ -31,21 +42,12 @@ pub fn serve(arguments: &[&str]) -> Served {
 }
 
 pub fn serve_with(arguments: &[&str], environment: &[(&str, &str)]) -> Served {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .arg("serve")
-        .args(arguments)
-        .env("SPINDLE_SERVE_GEARMAN", "off")
-        .env("SPINDLE_SERVE_HTTP", "off")
-        .env("SPINDLE_SERVE_JOBD_MASTER", "off")
-        .envs(environment.iter().copied())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let log = Said::by(child.stderr.take().unwrap());
-    let greeting = log.await_line("workq on ");
-    let (_, after) = greeting.split_once("workq on ").unwrap();
-    let address = after.split(',').next().unwrap().to_owned();
-    Served { child, log, address, greeting }
+    let off = ["SPINDLE_SERVE_GEARMAN", "SPINDLE_SERVE_HTTP", "SPINDLE_SERVE_JOBD_MASTER"];
+    let environment = [&off.map(|name| (name, "off")), environment].concat();
+    let program = env!("CARGO_BIN_EXE_spindle");
+    let server = SpindleServer::start_with(program, arguments, &environment, "workq");
+    let address = server.address_of("workq");
+    Served { server, address }
 }
 
 impl Served {
@@ -55,47 +57,15 @@ impl Served {
         command
     }
 
-    fn send(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
-    }
-
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Where a door listens, as the greeting says.
-    pub fn address_of(&self, door: &str) -> String {
-        let (_, after) = self.greeting.split_once(&format!("{door} on ")).unwrap();
-        after.split(',').next().unwrap().to_owned()
-    }
-
     /// Ends it without a word, as a crash does.
     pub fn kill(&mut self) {
-        self.send(Signal::SIGKILL);
-        await_exit(&mut self.child);
+        self.crash();
     }
 
-    /// Asks for the orderly end, without waiting for it.
-    pub fn ask_to_end(&self) {
-        self.send(Signal::SIGTERM);
-    }
-
+    /// Its orderly end.
     pub fn end(&mut self) -> ExitStatus {
         self.ask_to_end();
         self.await_end()
-    }
-
-    /// Waits for the end that was asked for.
-    pub fn await_end(&mut self) -> ExitStatus {
-        await_exit(&mut self.child)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -145,11 +115,11 @@ fn a_worker_outlives_a_restart_of_the_server_and_delivers() {
     let id = stdout(&served.spindle(&["add", "q", "x"]).unwrap()).trim().to_owned();
     let go = folder.path().join("go");
     let script = format!("echo up >&2; until [ -e {} ]; do sleep 0.01; done", go.display());
-    let mut worker = Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .args(["work", "q", "--once", "--workq", &address, "--", "sh", "-c", &script])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut worker = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["work", "q", "--once", "--workq", &address, "--", "sh", "-c", &script])
+            .stderr(Stdio::piped()),
+    );
     let said = Said::by(worker.stderr.take().unwrap());
     said.await_line("up");
     served.kill();
@@ -163,14 +133,14 @@ fn a_worker_outlives_a_restart_of_the_server_and_delivers() {
 #[test]
 fn a_signal_ends_an_idle_worker_without_losing_its_next_job() {
     let served = serve(&["--workq", "127.0.0.1:0", "--memory"]);
-    let mut worker = Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .args(["work", "q", "--workq", &served.address, "--", "true"])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut worker = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["work", "q", "--workq", &served.address, "--", "true"])
+            .stderr(Stdio::null()),
+    );
     // A queue that nobody used is listed while somebody waits for it.
     while stdout(&served.spindle(&["queues"]).unwrap()).is_empty() {}
-    kill(Pid::from_raw(worker.id() as i32), Signal::SIGTERM).unwrap();
+    worker.signal(Signal::SIGTERM);
     assert_eq!(await_exit(&mut worker).code(), Some(0));
     let id = stdout(&served.spindle(&["add", "q"]).unwrap()).trim().to_owned();
     let job = stdout(&served.spindle(&["job", &id]).unwrap());
@@ -187,8 +157,8 @@ fn the_greeting_says_what_is_served_from_where() {
     let version = env!("CARGO_PKG_VERSION");
     let address = &served.address;
     let line = format!("spindle {version}: workq on {address}, data in {data}, sync interval:20");
-    assert!(served.greeting.ends_with(&line), "{}", served.greeting);
-    assert!(!served.greeting.contains('\x1b'), "no colour when it is not a terminal");
+    assert!(served.greeting().ends_with(&line), "{}", served.greeting());
+    assert!(!served.greeting().contains('\x1b'), "no colour when it is not a terminal");
     assert!(!served.address.ends_with(":0"), "{}", served.address);
 }
 
@@ -196,7 +166,7 @@ fn the_greeting_says_what_is_served_from_where() {
 fn a_server_in_memory_leaves_no_folder() {
     let (_folder, data) = data();
     let mut served = serve(&["--workq", "127.0.0.1:0", "--memory", "--data", &data]);
-    assert!(served.greeting.contains("data in memory only"), "{}", served.greeting);
+    assert!(served.greeting().contains("data in memory only"), "{}", served.greeting());
     served.spindle(&["add", "q"]).assert().success();
     assert_eq!(served.end().code(), Some(0));
     assert!(!Path::new(&data).exists());
@@ -205,28 +175,28 @@ fn a_server_in_memory_leaves_no_folder() {
 #[test]
 fn a_second_signal_ends_the_server_at_once() {
     let served = serve(&["--workq", "127.0.0.1:0", "--memory", "--shutdown-timeout", "1h"]);
-    let mut runs = Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .args(["run", "q", "--wait", "1h", "--workq", &served.address])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut runs = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["run", "q", "--wait", "1h", "--workq", &served.address])
+            .stderr(Stdio::null()),
+    );
     while stdout(&served.spindle(&["queues"]).unwrap()) != "q\t1\t0\n" {}
     let mut served = served;
-    served.send(Signal::SIGINT);
-    served.log.await_line("SIGINT: stopping, at most 1h");
-    served.send(Signal::SIGTERM);
-    assert_eq!(await_exit(&mut served.child).code(), Some(143));
+    served.signal(Signal::SIGINT);
+    served.said.await_line("SIGINT: stopping, at most 1h");
+    served.signal(Signal::SIGTERM);
+    assert_eq!(served.await_end().code(), Some(143));
     assert_eq!(await_exit(&mut runs).code(), Some(1));
 }
 
 #[test]
 fn an_answer_that_is_never_ready_ends_with_the_shutdown_timeout() {
     let served = serve(&["--workq", "127.0.0.1:0", "--memory", "--shutdown-timeout", "100ms"]);
-    let mut runs = Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .args(["run", "q", "--wait", "1h", "--workq", &served.address])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut runs = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["run", "q", "--wait", "1h", "--workq", &served.address])
+            .stderr(Stdio::null()),
+    );
     while stdout(&served.spindle(&["queues"]).unwrap()) != "q\t1\t0\n" {}
     let mut served = served;
     assert_eq!(served.end().code(), Some(0));
@@ -240,7 +210,7 @@ fn a_folder_in_use_is_told_with_the_process_that_has_it() {
     let output = spindle(&["serve", "--workq", "127.0.0.1:0", "--data", &data]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let told = stderr(&output);
-    assert!(told.contains(&data) && told.contains(&served.child.id().to_string()), "{told}");
+    assert!(told.contains(&data) && told.contains(&served.id().to_string()), "{told}");
     let output = spindle(&["verify", &data]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("in use"), "{}", stdout(&output));

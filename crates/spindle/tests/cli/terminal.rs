@@ -3,26 +3,20 @@
 use std::{
     fs::File,
     io::{Read, Write},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::{Arc, Condvar, Mutex},
     thread,
-    time::Duration,
 };
 
 use nix::{
     pty::{Winsize, openpty},
-    sys::signal::{Signal, kill},
-    unistd::Pid,
+    sys::signal::Signal,
 };
-
-use crate::fake_workq::await_exit;
-
-/// No condition of a test takes longer.
-const WITHIN: Duration = Duration::from_secs(20);
+use spindle_testkit::{PATIENCE, Program};
 
 /// A command on a terminal.
 pub struct Terminal {
-    child: Child,
+    child: Program,
     keys: File,
     seen: Arc<(Mutex<String>, Condvar)>,
 }
@@ -33,16 +27,16 @@ impl Terminal {
         let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(Some(&size), None).unwrap();
         let stdio = || Stdio::from(pair.slave.try_clone().unwrap());
-        let child = Command::new(env!("CARGO_BIN_EXE_spindle"))
-            .args(arguments)
-            .env("SPINDLE_URL", url)
-            .env("TERM", "xterm")
-            .env_remove("SPINDLE_WORKQ")
-            .stdin(stdio())
-            .stdout(stdio())
-            .stderr(stdio())
-            .spawn()
-            .unwrap();
+        let child = Program::start(
+            Command::new(env!("CARGO_BIN_EXE_spindle"))
+                .args(arguments)
+                .env("SPINDLE_URL", url)
+                .env("TERM", "xterm")
+                .env_remove("SPINDLE_WORKQ")
+                .stdin(stdio())
+                .stdout(stdio())
+                .stderr(stdio()),
+        );
         let keys = File::from(pair.master);
         let seen = Arc::<(Mutex<String>, Condvar)>::default();
         let (mut screen, sees) = (keys.try_clone().unwrap(), Arc::clone(&seen));
@@ -62,7 +56,7 @@ impl Terminal {
     pub fn await_text(&self, part: &str) {
         let (seen, changed) = &*self.seen;
         let missing = |seen: &mut String| !seen.contains(part);
-        let waited = changed.wait_timeout_while(seen.lock().unwrap(), WITHIN, missing).unwrap();
+        let waited = changed.wait_timeout_while(seen.lock().unwrap(), PATIENCE, missing).unwrap();
         let (mut seen, timeout) = waited;
         assert!(!timeout.timed_out(), "{part:?} was never shown: {seen}");
         *seen = seen.split_once(part).unwrap().1.to_owned();
@@ -75,18 +69,11 @@ impl Terminal {
 
     /// Ctrl-C.
     pub fn interrupt(&self) {
-        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).unwrap();
+        self.child.signal(Signal::SIGINT);
     }
 
     /// Waits for the end.
     pub fn await_end(&mut self) -> ExitStatus {
-        await_exit(&mut self.child)
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.await_end()
     }
 }

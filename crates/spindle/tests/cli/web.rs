@@ -4,14 +4,12 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpListener,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
 };
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
+use spindle_testkit::Program;
 
 use crate::{
     fake_workq::{Said, await_exit, spindle, stderr, stdout},
@@ -40,15 +38,15 @@ fn behind_tls() -> (Served, Proxy) {
     (served, proxy)
 }
 
-fn worker(proxy: &Proxy, arguments: &[&str]) -> (Child, Said) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .args(["work", "--ca-file"])
-        .arg(proxy.ca_file())
-        .args(["--url", &format!("https://localhost:{}/jobs", proxy.port())])
-        .args(arguments)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+fn worker(proxy: &Proxy, arguments: &[&str]) -> (Program, Said) {
+    let mut child = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["work", "--ca-file"])
+            .arg(proxy.ca_file())
+            .args(["--url", &format!("https://localhost:{}/jobs", proxy.port())])
+            .args(arguments)
+            .stderr(Stdio::piped()),
+    );
     let said = Said::by(child.stderr.take().unwrap());
     (child, said)
 }
@@ -104,7 +102,7 @@ fn an_idle_worker_over_tls_hangs_up_at_a_signal_and_its_next_job_is_not_lost() {
         queues.contains("q\t0\t0\n")
     };
     while !waits() {}
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    child.signal(Signal::SIGTERM);
     assert_eq!(await_exit(&mut child).code(), Some(0));
     while waits() {}
     told(&proxy, &["add", "q"]);

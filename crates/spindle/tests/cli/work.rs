@@ -1,7 +1,8 @@
 //! `spindle work` against a scripted server.
 
+use spindle_testkit::Program;
 use std::{
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -12,10 +13,7 @@ use crate::fake_workq::{
     Answer, Fake, Said, await_exit, id, lease, name, not_found, ok, refused, stderr, stdout,
     timeout,
 };
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use spindle_workq::wire::{Request, Uuid};
 
 /// A server that has these jobs to give out.
@@ -221,22 +219,18 @@ fn several_queues_are_asked_for_together() {
 }
 
 /// Starts `spindle work` and waits until its command says that it runs.
-fn at_work(fake: &Fake, script: &str) -> (Child, Said) {
+fn at_work(fake: &Fake, script: &str) -> (Program, Said) {
     let address = fake.address();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .args(["work", "q", "--workq", &address, "--", "sh", "-c", script])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["work", "q", "--workq", &address, "--", "sh", "-c", script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped()),
+    );
     let said = Said::by(child.stderr.take().unwrap());
     said.await_line("running");
     (child, said)
-}
-
-fn send(child: &Child, signal: Signal) {
-    kill(Pid::from_raw(child.id() as i32), signal).unwrap();
 }
 
 #[test]
@@ -247,7 +241,7 @@ fn a_signal_lets_the_running_job_finish_and_takes_no_other() {
     let script =
         format!("echo running >&2; until [ -e {} ]; do sleep 0.01; done; echo out", go.display());
     let (mut child, said) = at_work(&fake, &script);
-    send(&child, Signal::SIGTERM);
+    child.signal(Signal::SIGTERM);
     said.await_line("waiting for 1 running");
     std::fs::write(&go, "").unwrap();
     assert_eq!(await_exit(&mut child).code(), Some(0));
@@ -264,9 +258,9 @@ fn a_second_signal_kills_the_running_job() {
     let script = format!("mkfifo {path}; echo running >&2; exec sleep 600 >{path}");
     let (mut child, said) = at_work(&fake, &script);
     let pipe = Said::by(std::fs::File::open(&held).unwrap());
-    send(&child, Signal::SIGINT);
+    child.signal(Signal::SIGINT);
     said.await_line("waiting for 1 running");
-    send(&child, Signal::SIGINT);
+    child.signal(Signal::SIGINT);
     assert_eq!(await_exit(&mut child).code(), Some(130));
     pipe.await_end();
     assert_eq!(finished(&fake), []);
@@ -279,14 +273,14 @@ fn a_signal_ends_a_worker_that_waits_for_a_job_at_once() {
         Request::Lease { .. } => Answer::Bytes(Vec::new()),
         _ => ok(),
     });
-    let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .args(["work", "q", "-j", "3", "--workq", &fake.address(), "--", "true"])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["work", "q", "-j", "3", "--workq", &fake.address(), "--", "true"])
+            .stderr(Stdio::null()),
+    );
     fake.await_request(|request| matches!(request, Request::Lease { .. }));
     let asked = std::time::Instant::now();
-    send(&child, Signal::SIGINT);
+    child.signal(Signal::SIGINT);
     assert_eq!(await_exit(&mut child).code(), Some(0));
     assert!(asked.elapsed().as_secs() < 10, "it waited for the lease to time out");
 }

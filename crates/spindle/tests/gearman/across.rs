@@ -5,7 +5,9 @@ use spindle_gearman::wire::{JobStatus, Priority, Request, Response, Submit, Subm
 use spindle_workq::client::Client;
 use spindle_workq::wire::{NewJob, Uuid};
 
-use crate::server::{Peer, Served, WITHIN};
+use spindle_testkit::PATIENCE;
+
+use crate::server::{Peer, Served};
 
 /// How long a wait may take that ends when the other side acts.
 const WAIT_MS: u32 = 60_000;
@@ -28,7 +30,7 @@ fn status(peer: &mut Peer, handle: &Bytes) -> JobStatus {
 }
 
 fn workq(served: &Served) -> Client {
-    Client::connect(&served.workq, WITHIN).unwrap()
+    Client::connect(&served.workq, PATIENCE).unwrap()
 }
 
 /// The number of the job a handle names.
@@ -116,7 +118,7 @@ fn a_web_page_cannot_talk_to_the_port() {
     use std::io::{Read, Write};
     let served = Served::new();
     let mut stream = std::net::TcpStream::connect(&served.gearman).unwrap();
-    stream.set_read_timeout(Some(WITHIN)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\nversion\n").unwrap();
     let mut answer = Vec::new();
     // Whether the end comes as such or as a reset is the system's affair.

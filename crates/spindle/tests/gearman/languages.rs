@@ -1,12 +1,12 @@
 //! The client libraries people have.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::Instant;
 
-use crate::server::{Served, WITHIN, note};
+use spindle_testkit::{Program, Said};
+
+use crate::server::{Served, note};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gearman/clients");
 
@@ -55,11 +55,12 @@ impl Language {
         command
     }
 
-    fn start(self, served: &Served, role: &str, arguments: &[&str]) -> Child {
+    fn start(self, served: &Served, role: &str, arguments: &[&str]) -> Program {
         let mut command = self.command();
         command.args([role, "127.0.0.1", served.gearman_port()]).args(arguments);
         let hint = "missing? `cargo xtask test` installs what these tests need";
-        command.spawn().unwrap_or_else(|error| panic!("{self:?}: {error} ({hint})"))
+        let child = command.spawn();
+        Program::from(child.unwrap_or_else(|error| panic!("{self:?}: {error} ({hint})")))
     }
 
     /// What a client hears of an exception. Python's never asks for them.
@@ -87,32 +88,21 @@ fn compiled() -> &'static Path {
     })
 }
 
-/// A worker in one of the languages; dropping it ends it.
-struct Worker(Child);
-
-impl Worker {
-    fn start(language: Language, served: &Served, prefix: &str) -> Worker {
-        let mut child = language.start(served, "worker", &[prefix]);
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.is_ok_and(|line| line == "ready")), "{language:?}");
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-        Worker(child)
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a worker in one of the languages, and waits until it is ready.
+fn start_worker(language: Language, served: &Served, prefix: &str) -> Program {
+    let mut worker = language.start(served, "worker", &[prefix]);
+    let said = Said::by(worker.stdout.take().unwrap());
+    while said.await_line("ready") != "ready" {}
+    worker
 }
 
 /// Lets a client do all it does and checks every line of it, and the queue it leaves.
 #[track_caller]
 fn check_client(language: Language, served: &Served, prefix: &str) {
     let own = format!("own-{prefix}-{language:?}");
-    let child = language.start(served, "client", &[prefix, &own]);
-    let output = wait_for_output(child, language);
+    let mut client = language.start(served, "client", &[prefix, &own]);
+    let output = Said::by(client.stdout.take().unwrap()).await_end();
+    client.await_end();
     for line in output.lines().filter(|line| line.starts_with("version: ")) {
         note(&format!("{language:?}: {line}"));
     }
@@ -134,31 +124,10 @@ fn check_client(language: Language, served: &Served, prefix: &str) {
     assert_eq!(payloads, ["high", "normal", "first", "low"], "{language:?}");
 }
 
-fn wait_for_output(mut child: Child, language: Language) -> String {
-    let stdout = child.stdout.take().unwrap();
-    let reader = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut BufReader::new(stdout), &mut bytes).unwrap();
-        // An exception of Perl's worker is not text.
-        String::from_utf8_lossy(&bytes).into_owned()
-    });
-    let deadline = Instant::now() + WITHIN;
-    while !reader.is_finished() {
-        if Instant::now() > deadline {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            panic!("{language:?} did not end; it said\n{}", reader.join().unwrap());
-        }
-        std::thread::park_timeout(std::time::Duration::from_millis(5));
-    }
-    child.wait().unwrap();
-    reader.join().unwrap()
-}
-
 fn check_pair(client: Language, worker: Language) {
     let served = Served::new();
     let prefix = format!("{worker:?}");
-    let _worker = Worker::start(worker, &served, &prefix);
+    let _worker = start_worker(worker, &served, &prefix);
     check_client(client, &served, &prefix);
 }
 
@@ -197,8 +166,8 @@ fn every_language_works_for_the_next_one() {
 #[test]
 fn workers_of_all_languages_share_the_same_functions() {
     let served = Served::new();
-    let workers: Vec<Worker> =
-        ALL.into_iter().map(|language| Worker::start(language, &served, "all")).collect();
+    let workers: Vec<Program> =
+        ALL.into_iter().map(|language| start_worker(language, &served, "all")).collect();
     served.await_status("all-reverse\t0\t0\t5");
     served.await_status("all-boom\t0\t0\t5");
     for language in ALL {

@@ -2,14 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use spindle_gearman::wire::{GrabKind, Request, Response, decode_response};
-
-/// How long something may take that should take no time.
-pub const WITHIN: Duration = Duration::from_secs(60);
+use spindle_testkit::{PATIENCE, SpindleServer, wait_until};
 
 /// Says something in the test's log, also when the test passes.
 pub fn note(text: &str) {
@@ -18,11 +14,11 @@ pub fn note(text: &str) {
 
 /// A running server; dropping it kills it.
 pub struct Served {
-    child: Child,
     pub gearman: String,
     pub workq: String,
     /// Where HTTP is spoken, if it is.
     pub http: Option<String>,
+    _server: SpindleServer,
 }
 
 impl Served {
@@ -40,25 +36,13 @@ impl Served {
     }
 
     fn with_http_on(http: &str, flags: &[&str]) -> Served {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_spindle"))
-            .args(["serve", "--memory", "--gearman", "127.0.0.1:0", "--workq", "127.0.0.1:0"])
-            .args(["--http", http, "--jobd-master", "off"])
-            .args(flags)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let greeting = lines
-            .find_map(|line| line.ok().filter(|line| line.contains("gearman on ")))
-            .expect("the server greets");
-        // Read on, so that the server never writes to nobody.
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-        let address = |door: &str| {
-            let (_, behind) = greeting.split_once(&format!("{door} on ")).unwrap();
-            behind.split(',').next().unwrap().to_owned()
-        };
-        let http = (http != "off").then(|| address("http"));
-        Served { gearman: address("gearman"), workq: address("workq"), http, child }
+        let doors = ["--memory", "--gearman", "127.0.0.1:0", "--workq", "127.0.0.1:0"];
+        let others = ["--http", http, "--jobd-master", "off"];
+        let arguments = [&doors[..], &others, flags].concat();
+        let server = SpindleServer::start(env!("CARGO_BIN_EXE_spindle"), &arguments, "gearman");
+        let http = (http != "off").then(|| server.address_of("http"));
+        let (gearman, workq) = (server.address_of("gearman"), server.address_of("workq"));
+        Served { gearman, workq, http, _server: server }
     }
 
     pub fn gearman_port(&self) -> &str {
@@ -67,28 +51,15 @@ impl Served {
 
     pub fn connect(&self) -> Peer {
         let stream = TcpStream::connect(&self.gearman).unwrap();
-        stream.set_read_timeout(Some(WITHIN)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Peer { stream, input: BytesMut::new() }
     }
 
     /// Waits until a line of `status` begins like this.
     pub fn await_status(&self, start: &str) {
-        let deadline = Instant::now() + WITHIN;
-        loop {
-            let status = self.connect().list("status");
-            if status.iter().any(|line| line.starts_with(start)) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "waited in vain for {start:?} in {status:?}");
-            std::thread::park_timeout(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        wait_until(&format!("a line of status that begins with {start:?}"), || {
+            self.connect().list("status").iter().any(|line| line.starts_with(start))
+        });
     }
 }
 

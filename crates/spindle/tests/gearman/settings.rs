@@ -1,30 +1,18 @@
 //! What the API sets for a queue holds for Gearman's jobs in it, whose protocol has no such thing;
 //! and what the server's own flags say.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use bytes::Bytes;
 use serde_json::{Value, json};
 use spindle_gearman::wire::{GrabKind, Priority, Request, Response, Submit, SubmitKind};
 
-use crate::server::{Peer, Served, WITHIN};
+use spindle_testkit::HttpRequest;
+
+use crate::server::{Peer, Served};
 
 fn ask(served: &Served, head: &str, body: &str) -> Value {
-    let address = served.http.as_ref().unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(WITHIN)).unwrap();
-    let length = body.len();
-    write!(
-        stream,
-        "{head} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
-         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )
-    .unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
-    serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap()
+    let (status, body) = HttpRequest::send(served.http.as_ref().unwrap(), head, body).answer();
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).unwrap()
 }
 
 fn set(served: &Served, queue: &str, fails_max: u32, backoff_ms: u64) {

@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};
 
+use spindle_testkit::Program;
+
 use crate::server::{Served, note};
 
 fn tool(name: &str, served: &Served, arguments: &[&str]) -> Command {
@@ -36,21 +38,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A worker; dropping it ends it.
-struct Worker(Child);
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn worker(served: &Served, function: &str, command: &[&str]) -> Worker {
+fn worker(served: &Served, function: &str, command: &[&str]) -> Program {
     let arguments = [&["-w", "-f", function, "--"], command].concat();
     let child = start(tool("gearman", served, &arguments));
     served.await_status(&format!("{function}\t0\t0\t1"));
-    Worker(child)
+    child.into()
 }
 
 #[test]

@@ -9,7 +9,7 @@ use spindle_jobd::{
 };
 use tokio::time::timeout;
 
-use crate::server::{Peer, Served, WITHIN};
+use crate::server::{PATIENCE, Peer, Served};
 
 /// What a job does is the first word of its payload. Every run leaves a line in the file `runs`.
 /// None outlives the folder.
@@ -53,5 +53,5 @@ pub async fn stop(worker: Worker) {
 
 /// Waits for the end of a worker that was stopped.
 pub async fn ended(mut worker: Worker) {
-    timeout(WITHIN, worker.ended()).await.expect("the worker ends");
+    timeout(PATIENCE, worker.ended()).await.expect("the worker ends");
 }

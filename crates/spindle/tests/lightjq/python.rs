@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use spindle_testkit::{Program, wait_within};
 
 use crate::server::Served;
 
@@ -21,20 +23,21 @@ fn python() -> PathBuf {
 
 /// A program in Python; dropping it ends it.
 struct Talker {
-    child: Child,
+    child: Program,
     lines: BufReader<ChildStdout>,
 }
 
 impl Talker {
     fn start(role: &str, served: &Served, folder: &Path) -> Talker {
         let hint = "missing? `cargo xtask test` installs what these tests need";
-        let mut child = Command::new(python())
+        let child = Command::new(python())
             .args([SCRIPT, role, &served.http])
             .arg(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error} ({hint})", python().display()));
+        let mut child = Program::from(child);
         let lines = BufReader::new(child.stdout.take().unwrap());
         Talker { child, lines }
     }
@@ -49,36 +52,17 @@ impl Talker {
     }
 
     /// All it says until it ends, which it must, and well.
-    fn ended(mut self) -> String {
-        let mut lines = std::mem::replace(&mut self.lines, BufReader::new(stdout_of_nothing()));
+    fn ended(self) -> String {
+        let Talker { mut child, mut lines } = self;
         let reader = thread::spawn(move || {
             let mut text = String::new();
             lines.read_to_string(&mut text).map(|_| text)
         });
-        let deadline = Instant::now() + WITHIN;
-        while !reader.is_finished() {
-            assert!(Instant::now() < deadline, "a program in Python does not end");
-            thread::park_timeout(Duration::from_millis(10));
-        }
+        wait_within(WITHIN, "the end of a program in Python", || reader.is_finished());
         let text = reader.join().unwrap().unwrap();
-        let status = self.child.wait().unwrap();
+        let status = child.wait().unwrap();
         assert!(status.success(), "{status}: {text}");
         text
-    }
-}
-
-/// Takes the place of an output that is read elsewhere.
-fn stdout_of_nothing() -> ChildStdout {
-    let mut child = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
-    let stdout = child.stdout.take().unwrap();
-    child.wait().unwrap();
-    stdout
-}
-
-impl Drop for Talker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -43,11 +43,11 @@ fn a_job_that_loses_its_workers_is_told_with_why_it_is_dead() {
     let engine = memory();
     let receiver = Receiver::start(|_| 204);
     let hooks = start(&engine, &receiver, "dead", &options());
-    engine.change_queue(&"mail".into(), |queue| queue.attempts_max = Some(1)).unwrap();
+    engine.queues().change(&"mail".into(), |queue| queue.attempts_max = Some(1)).unwrap();
     submit(&engine, "mail");
     let claim = lease(&engine, "mail");
-    engine.execute(&Release { claim, cause: Cause::HolderGone }).unwrap();
-    engine.end_turn();
+    engine.jobs().execute(&Release { claim, cause: Cause::HolderGone }).unwrap();
+    drop(engine.turn());
     let job = receiver.next().json()["job"].clone();
     assert_eq!((&job["code"], &job["fails"]), (&json!("worker_lost"), &json!(0)));
     assert_eq!(job["message"], "1 of 1 attempts: the last worker was lost");
@@ -68,8 +68,8 @@ fn what_a_worker_says_is_cut_between_letters_and_told_whatever_its_code() {
         error: Bytes::from(error.clone()),
         ..WorkResult::default()
     };
-    engine.finish(claim, result, Type::Bytes).unwrap();
-    engine.end_turn();
+    engine.leases().finish(claim, result, Type::Bytes).unwrap();
+    drop(engine.turn());
     let job = receiver.next().json()["job"].clone();
     assert_eq!((&job["code"], &job["error"]), (&json!("cancelled"), &json!(error[..1023])));
     drop(hooks);
@@ -221,7 +221,7 @@ fn a_queue_that_needs_somebody_is_told_once_and_so_is_its_end() {
     let ends = [receiver.next().json(), receiver.next().json()];
     assert!(ends.iter().all(|told| told["state"] == "ends"), "{ends:?}");
     let done = WorkResult { success: true, ..WorkResult::default() };
-    engine.finish(claim, done, Type::Bytes).unwrap();
+    engine.leases().finish(claim, done, Type::Bytes).unwrap();
     assert!(receiver.is_quiet());
     drop(hooks);
     engine.stop();

@@ -18,20 +18,16 @@ use rustls::{
 };
 use serde_json::Value;
 use spindle_core::{
-    BytesRef, JobId, Type,
-    command::{Claim, Command, Lease, Select, Submit},
+    JobId, Type,
+    command::{Claim, Command},
     job::Origin,
 };
-use spindle_engine::{
-    Caller, ConnectionId, Delivery, Engine, LeaseReply, Mailbox, NewJob, Options as EngineOptions,
-    SystemClock, WorkResult,
-};
+use spindle_engine::{Engine, Options as EngineOptions, SystemClock, WorkResult};
 use spindle_log::{Log, MemoryLog};
+use spindle_testkit::{PATIENCE, lease_from, new_job, spawn, submit_to, take, wait_until};
 use spindle_webhook::{Hook, Options, Secret, Webhooks};
 
 pub const SECRET: &[u8] = b"a secret of the tests";
-/// No condition of a test takes longer.
-const WITHIN: Duration = Duration::from_secs(20);
 
 /// A request as it came.
 #[derive(Debug)]
@@ -129,7 +125,7 @@ impl Receiver {
 
     /// The next request.
     pub fn next(&self) -> Post {
-        self.posts.recv_timeout(WITHIN).expect("nothing was told")
+        self.posts.recv_timeout(PATIENCE).expect("nothing was told")
     }
 
     /// Nothing comes, for a moment.
@@ -158,18 +154,11 @@ fn read_post(stream: &mut impl BufRead) -> Option<Post> {
     Some(post)
 }
 
-struct Nobody;
-
-impl Mailbox for Nobody {
-    fn deliver(&self, _: Delivery) {}
-    fn durable_moved(&self) {}
-}
-
 /// An engine at work.
 pub fn engine(log: Arc<dyn Log>) -> Engine {
     let clock = Arc::new(SystemClock::new());
     let engine = Engine::open(log, clock, EngineOptions::default()).unwrap();
-    engine.spawn(|reason| panic!("the log failed: {reason}")).unwrap();
+    spawn(&engine);
     engine
 }
 
@@ -178,12 +167,8 @@ pub fn memory() -> Engine {
 }
 
 pub fn submit(engine: &Engine, queue: &str) -> JobId {
-    let empty = BytesRef::empty(Type::Bytes);
-    let queue = Bytes::copy_from_slice(queue.as_bytes());
-    let submit = Submit::new(JobId(0), queue, Origin::Api, empty);
-    let job = NewJob { submit, payload: Bytes::new(), kind: Type::Bytes };
-    let (id, _) = engine.submit(job).unwrap();
-    engine.end_turn();
+    let (id, _) = engine.jobs().submit(new_job(submit_to(queue, Origin::Api), b"")).unwrap();
+    drop(engine.turn());
     id
 }
 
@@ -196,36 +181,20 @@ pub fn dead(engine: &Engine, queue: &str, message: &str) -> JobId {
         code: Bytes::from_static(b"E42"),
         ..WorkResult::default()
     };
-    let gate = engine.finish(claim, result, Type::Bytes).unwrap();
-    engine.end_turn();
-    while engine.durable() < gate {
-        thread::yield_now();
-    }
+    let gate = engine.leases().finish(claim, result, Type::Bytes).unwrap();
+    drop(engine.turn());
+    wait_until("the job's end on disk", || engine.durable() >= gate);
     id
 }
 
 pub fn lease(engine: &Engine, queue: &str) -> Claim {
-    let caller = Caller { connection: ConnectionId(7), mailbox: Arc::new(Nobody) };
-    let wish = Lease {
-        queues: vec![Bytes::copy_from_slice(queue.as_bytes())],
-        select: Select::ByPriority,
-        holder: 0,
-        bound: false,
-        timeout_ms: None,
-        door: Origin::Api,
-        worker: Bytes::new(),
-        payload_bytes_max: u32::MAX,
-    };
-    let LeaseReply::Leased(job, _) = engine.lease(&caller, wish, 0).unwrap() else {
-        panic!("there is no job in {queue}")
-    };
-    Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt }
+    take(engine, lease_from(queue, Origin::Api))
 }
 
 pub fn cancelled(engine: &Engine, queue: &str) {
     let id = submit(engine, queue);
-    engine.execute(&Command::Cancel { id }).unwrap();
-    engine.end_turn();
+    engine.jobs().execute(&Command::Cancel { id }).unwrap();
+    drop(engine.turn());
 }
 
 /// Fast enough for tests.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Reply, json as json_request};
+use crate::harness::{Bench, Reply, json as json_request};
 
 async fn batch(bench: &Bench, jobs: Value) -> Reply {
     bench.post("/api/v1/jobs/batch", json!({ "jobs": jobs })).await
@@ -55,7 +55,7 @@ async fn a_batch_is_told_once_all_of_it_is_on_disk() {
     let mut asked = std::pin::pin!(asked);
     let early = tokio::time::timeout(Duration::from_millis(50), &mut asked).await;
     assert!(early.is_err(), "nothing is on disk yet");
-    assert_eq!(bench.engine.gauges().jobs, 200);
+    assert_eq!(bench.engine.observe().gauges().jobs, 200);
     bench.log.hold(false);
     assert_eq!(asked.await.json()["taken"], 200);
 }
@@ -68,9 +68,9 @@ async fn a_batch_is_an_object_with_one_to_a_thousand_jobs() {
     batch(&bench, json!(thousand)).await.is_problem(400, "out_of_range");
     bench.post("/api/v1/jobs/batch", json!([{ "queue": "q" }])).await.is_problem(400, "bad_field");
     bench.post("/api/v1/jobs/batch", json!({ "job": [] })).await.is_problem(400, "bad_field");
-    assert_eq!(bench.engine.gauges().jobs, 0);
+    assert_eq!(bench.engine.observe().gauges().jobs, 0);
     assert_eq!(batch(&bench, json!(thousand[1..])).await.json()["taken"], 1000);
-    assert_eq!(bench.engine.gauges().jobs, 1000);
+    assert_eq!(bench.engine.observe().gauges().jobs, 1000);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn a_batch_that_is_sent_twice_with_one_key_is_one_batch() {
     let jobs = json!([{ "queue": "q", "payload": 1 }, { "queue": "q", "payload": 1 }]);
     let first = send(jobs.clone()).await;
     let second = send(jobs.clone()).await;
-    assert_eq!(bench.engine.gauges().jobs, 2);
+    assert_eq!(bench.engine.observe().gauges().jobs, 2);
     for place in 0..2 {
         assert_eq!(first["answers"][place]["id"], second["answers"][place]["id"]);
         assert_eq!(second["answers"][place]["existing"], true);
@@ -116,7 +116,7 @@ async fn a_job_that_replaces_takes_the_place_of_the_waiting_one() {
     assert_eq!(status(&bench, 2).await, "dead", "a finished job is not replaced: its key is free");
     let told = batch(&bench, json!([replacing(4), replacing(5), replacing(6)])).await.json();
     assert_eq!(told["taken"], 3);
-    assert_eq!(bench.engine.gauges().jobs, 2, "the dead one and the last one");
+    assert_eq!(bench.engine.observe().gauges().jobs, 2, "the dead one and the last one");
 }
 
 #[tokio::test]

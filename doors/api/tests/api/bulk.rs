@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Reply};
+use crate::harness::{Bench, Reply};
 
 async fn bulk(bench: &Bench, body: Value) -> Reply {
     bench.post("/api/v1/jobs/bulk", body).await
@@ -60,7 +60,7 @@ async fn every_action_does_what_it_does_to_one_job() {
     assert_eq!(act(json!({ "filter": { "status": "dead" }, "action": "retry" })).await, 5);
     assert_eq!(count(&bench, "queue=r&status=ready").await, 5);
     assert_eq!(act(json!({ "filter": { "queue": "r" }, "action": "delete" })).await, 5);
-    assert_eq!(bench.engine.gauges().jobs, 0);
+    assert_eq!(bench.engine.observe().gauges().jobs, 0);
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn a_bulk_action_needs_to_be_told_what_it_is_about() {
     ] {
         bulk(&bench, body).await.is_problem(400, code);
     }
-    assert_eq!(bench.engine.gauges().jobs, 1);
+    assert_eq!(bench.engine.observe().gauges().jobs, 1);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Reply, json as json_request, request, until};
+use crate::harness::{Bench, Reply, json as json_request, request, until};
 
 async fn put(bench: &Bench, name: &str, body: Value) -> Reply {
     let path = format!("/api/v1/constraints/{name}");
@@ -27,7 +27,7 @@ async fn shown(bench: &Bench, name: &str) -> Value {
 
 /// Waits until all jobs that were there are matched.
 async fn matched(bench: &Bench) {
-    until(|| bench.engine.relabelling().remaining == 0).await;
+    until(|| bench.engine.constraints().relabelling().remaining == 0).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::bench::Bench;
+use crate::harness::Bench;
 use crate::page::{examples, read};
 
 const PAGE: &str = include_str!("../../../../docs/constraints.md");

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Reply};
+use crate::harness::{Bench, Reply};
 
 /// Every way to use a lease.
 const WAYS: [&str; 4] = ["extend", "complete", "fail", "release"];

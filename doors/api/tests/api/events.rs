@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-use crate::bench::{Bench, PATIENCE, request};
+use crate::harness::{Bench, PATIENCE, request};
 
 /// A client that follows.
 struct Follower {
@@ -154,7 +154,7 @@ async fn what_is_not_on_disk_is_not_told() {
     let router = bench.router.clone();
     let body = json!({ "queue": "q" });
     let submitting =
-        tokio::spawn(router.oneshot(crate::bench::json(Method::POST, "/api/v1/jobs", &body)));
+        tokio::spawn(router.oneshot(crate::harness::json(Method::POST, "/api/v1/jobs", &body)));
     let early = timeout(std::time::Duration::from_millis(100), follower.next()).await;
     assert!(early.is_err(), "{early:?}");
     bench.log.hold(false);
@@ -171,7 +171,7 @@ async fn a_place_that_is_not_in_the_log_is_a_gap() {
     bench.submit(json!({ "queue": "q" })).await;
     assert_eq!(follower.event().await.0, "submitted");
     for text in ["x", "1", "1.2.3"] {
-        let reply = crate::bench::Reply::of(open(&bench, "", Some(text)).await).await;
+        let reply = crate::harness::Reply::of(open(&bench, "", Some(text)).await).await;
         reply.is_problem(400, "out_of_range");
     }
     bench.get("/api/v1/events?after=x").await.is_problem(400, "out_of_range");

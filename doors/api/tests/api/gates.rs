@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
-use crate::bench::{Bench, json as json_request, request};
+use crate::harness::{Bench, json as json_request, request};
 
 fn start(bench: &Bench, request: Request<Body>) -> JoinHandle<Response> {
     let router = bench.router.clone();
@@ -105,10 +105,10 @@ async fn a_submit_waits_for_room_and_then_goes_on() {
     for answer in &answers {
         assert!(is_held(answer).await);
     }
-    assert!(bench.engine.gauges().waits > 0, "some wait for room");
+    assert!(bench.engine.observe().gauges().waits > 0, "some wait for room");
     bench.log.hold(false);
     for answer in answers {
         assert_eq!(answer.await.unwrap().status(), StatusCode::CREATED);
     }
-    assert_eq!(bench.engine.gauges().jobs, 4);
+    assert_eq!(bench.engine.observe().gauges().jobs, 4);
 }

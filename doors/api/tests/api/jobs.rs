@@ -8,7 +8,7 @@ use spindle_core::job::{Key, Origin, Scope};
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::NewJob;
 
-use crate::bench::{Bench, Reply, json as json_request, request};
+use crate::harness::{Bench, Reply, json as json_request, request};
 
 async fn job(bench: &Bench, id: u64) -> Value {
     bench.get(&format!("/api/v1/jobs/{id}")).await.json()
@@ -183,7 +183,7 @@ async fn what_a_submit_gets_wrong_is_told() {
         assert_eq!(told.json()["code"], code, "{body}: {}", told.text());
         told.is_problem(400, code);
     }
-    assert_eq!(bench.engine.gauges().jobs, 0);
+    assert_eq!(bench.engine.observe().gauges().jobs, 0);
 }
 
 #[tokio::test]
@@ -245,7 +245,7 @@ async fn a_job_is_found_by_every_doors_name_for_it() {
     let mut submit = Submit::new(JobId(0), b"q"[..].into(), Origin::Workq, empty);
     submit.uuid = Some(uuid);
     let job = NewJob { submit, payload: b"x"[..].into(), kind: Type::Bytes };
-    bench.engine.submit(job).unwrap();
+    bench.engine.jobs().submit(job).unwrap();
     for name in ["1", "H:other:1", "7370696E-646C-8000-8000-000000000001"] {
         let told = bench.get(&format!("/api/v1/jobs/{name}")).await;
         assert_eq!((told.status, &told.json()["id"]), (StatusCode::OK, &json!(1)), "{name}");
@@ -452,7 +452,7 @@ async fn jobs_of_other_doors_keep_their_keys_to_themselves() {
     let (namespace, scope) = (Origin::Gearman as i32, Scope::WhileUnfinished as i32);
     submit.keys = vec![Key { namespace, name: b"u\0\0\x01qk"[..].into(), scope }];
     let job = NewJob { submit, payload: b""[..].into(), kind: Type::Bytes };
-    bench.engine.submit(job).unwrap();
+    bench.engine.jobs().submit(job).unwrap();
     let told = bench.get("/api/v1/jobs/1").await.json();
     assert_eq!((&told["origin"], &told["unique_key"]), (&json!("gearman"), &Value::Null));
     bench.submit(json!({ "queue": "q", "unique": { "key": "k" } })).await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use spindle_core::JobId;
 use tower::ServiceExt;
 
-use crate::bench::{Bench, Reply, json as json_request, until};
+use crate::harness::{Bench, Reply, json as json_request, until};
 
 async fn end(bench: &Bench, leased: &Value, how: &str, body: Value) -> Reply {
     let token = leased["lease_token"].as_str().unwrap();
@@ -131,7 +131,7 @@ async fn a_wait_ends_empty_when_its_time_is_over_and_when_the_server_stops() {
     let waiting = start(5);
     bench.waits(1).await;
     bench.pass(4999);
-    assert_eq!(bench.engine.gauges().waits, 1);
+    assert_eq!(bench.engine.observe().gauges().waits, 1);
     bench.pass(1);
     assert_eq!(waiting.await.unwrap().unwrap().status(), StatusCode::NO_CONTENT);
     let waiting = start(300);
@@ -193,7 +193,7 @@ async fn a_waiter_that_leaves_as_its_job_comes_gives_it_back() {
         &json!({ "queue": "q" }),
     )));
     bench.waits(0).await;
-    until(|| bench.engine.look(|state| state.status(JobId(1)).is_some())).await;
+    until(|| bench.engine.inspect(|state| state.status(JobId(1)).is_some())).await;
     tokio::task::yield_now().await;
     waiting.abort();
     assert!(waiting.await.is_err());

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use spindle_http::listen::{self, Handle, Limits};
+use spindle_testkit::wait_until;
 
-use crate::bench::{Bench, PATIENCE};
+use crate::harness::{Bench, PATIENCE};
 
 struct Served {
     handle: Handle,
@@ -38,14 +39,6 @@ fn connect(addr: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(addr).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
-}
-
-fn await_that(mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "it never came");
-        std::thread::yield_now();
-    }
 }
 
 fn send(stream: &mut TcpStream, head: &str, body: &str) {
@@ -92,7 +85,7 @@ fn requests_follow_each_other_on_one_connection() {
     assert!(told.starts_with("HTTP/1.1 200 OK\r\n") && told.contains("\"payload\":[1]"), "{told}");
     assert_eq!(served.open(), 1);
     drop(stream);
-    await_that(|| served.open() == 0);
+    wait_until("the connections", || served.open() == 0);
 }
 
 #[test]
@@ -104,7 +97,7 @@ fn a_head_that_does_not_come_in_time_ends_its_connection() {
     let idle = served.connect();
     assert!(!rest(slow).contains(" 200 "));
     assert_eq!(rest(idle), "");
-    await_that(|| served.open() == 0);
+    wait_until("the connections", || served.open() == 0);
 }
 
 #[test]
@@ -115,7 +108,7 @@ fn a_head_that_is_too_long_is_refused() {
     // It may be cut off in the middle.
     let _ = write!(stream, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {filler}\r\n\r\n");
     assert!(!rest(stream).contains(" 200 "));
-    await_that(|| served.open() == 0);
+    wait_until("the connections", || served.open() == 0);
 }
 
 #[test]
@@ -123,12 +116,12 @@ fn connections_above_the_limit_are_closed_at_once() {
     let served = Served::new(Limits { connections_max: 2, ..Limits::default() });
     let mut first = served.connect();
     let _second = served.connect();
-    await_that(|| served.open() == 2);
+    wait_until("the connections", || served.open() == 2);
     assert_eq!(rest(served.connect()), "");
     send(&mut first, "GET /healthz HTTP/1.1", "");
     assert!(receive(&mut first).contains(" 200 OK"));
     drop(first);
-    await_that(|| served.open() == 1);
+    wait_until("the connections", || served.open() == 1);
     let mut third = served.connect();
     send(&mut third, "GET /healthz HTTP/1.1", "");
     assert!(receive(&mut third).contains(" 200 OK"));
@@ -139,9 +132,9 @@ fn a_worker_that_hangs_up_while_it_waits_gets_no_job() {
     let served = Served::new(Limits::default());
     let mut stream = served.connect();
     send(&mut stream, "POST /api/v1/lease HTTP/1.1", WAIT);
-    await_that(|| served.bench.engine.gauges().waits == 1);
+    wait_until("the waits", || served.bench.engine.observe().gauges().waits == 1);
     drop(stream);
-    await_that(|| served.bench.engine.gauges().waits == 0);
+    wait_until("the waits", || served.bench.engine.observe().gauges().waits == 0);
     let mut other = served.connect();
     send(&mut other, "POST /api/v1/jobs HTTP/1.1", r#"{"queue":"q"}"#);
     receive(&mut other);
@@ -157,7 +150,7 @@ fn an_orderly_end_answers_who_waits_and_closes_who_idles() {
     let mut following = served.connect();
     send(&mut following, "GET /api/v1/events HTTP/1.1", "");
     let idle = served.connect();
-    await_that(|| served.bench.engine.gauges().waits == 2 && served.open() == 3);
+    wait_until("the waits", || served.bench.engine.observe().gauges().waits == 2 && served.open() == 3);
     served.bench.engine.stop_leasing();
     served.bench.api.stop();
     served.handle.begin_shutdown();
@@ -174,7 +167,7 @@ fn an_answer_that_never_comes_ends_with_the_deadline() {
     let mut stream = served.connect();
     served.bench.log.hold(true);
     send(&mut stream, "POST /api/v1/jobs HTTP/1.1", r#"{"queue":"q"}"#);
-    await_that(|| served.bench.engine.gauges().jobs == 1);
+    wait_until("the job", || served.bench.engine.observe().gauges().jobs == 1);
     assert!(!served.handle.finish(Instant::now() + Duration::from_millis(50)));
     assert_eq!(rest(stream), "", "nothing that is not on disk");
 }
@@ -184,10 +177,10 @@ fn an_abort_closes_everything_unanswered() {
     let served = Served::new(Limits::default());
     let mut stream = served.connect();
     send(&mut stream, "POST /api/v1/lease HTTP/1.1", WAIT);
-    await_that(|| served.bench.engine.gauges().waits == 1);
+    wait_until("the waits", || served.bench.engine.observe().gauges().waits == 1);
     served.handle.abort();
     assert_eq!(rest(stream), "");
-    await_that(|| served.bench.engine.gauges().waits == 0);
+    wait_until("the waits", || served.bench.engine.observe().gauges().waits == 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::NewJob;
 
-use crate::bench::Bench;
+use crate::harness::Bench;
 
 async fn ids(bench: &Bench, query: &str) -> Vec<u64> {
     let page = bench.get(&format!("/api/v1/jobs{query}")).await.json();
@@ -78,13 +78,13 @@ async fn one_among_many_is_found_at_once_by_what_is_indexed_and_step_by_step_by_
             let empty = BytesRef::empty(Type::Bytes);
             let mut submit = Submit::new(JobId(0), queue.into(), Origin::Workq, empty);
             submit.tags = if queue == b"rare" { vec!["odd".into()] } else { Vec::new() };
-            bench.engine.submit(NewJob { submit, payload: "".into(), kind: Type::Bytes }).unwrap();
+            bench.engine.jobs().submit(NewJob { submit, payload: "".into(), kind: Type::Bytes }).unwrap();
         }
     };
     // More than a request looks through for a tag.
     submit(27_000, b"q");
     submit(1, b"rare");
-    bench.engine.end_turn();
+    drop(bench.engine.turn());
     bench.call(Method::POST, "/api/v1/jobs/27001/park").await;
     assert_eq!(ids(&bench, "?queue=rare").await, [27_001]);
     assert_eq!(ids(&bench, "?status=parked").await, [27_001]);
@@ -126,8 +126,8 @@ async fn jobs_are_listed_by_door_time_and_key() {
     bench.submit(key).await;
     let own = Submit::new(JobId(0), "a".into(), Origin::Workq, BytesRef::empty(Type::Bytes));
     let foreign = NewJob { submit: own, payload: "x".into(), kind: Type::Bytes };
-    bench.engine.submit(foreign).unwrap();
-    bench.engine.end_turn();
+    bench.engine.jobs().submit(foreign).unwrap();
+    drop(bench.engine.turn());
     bench.pass(60_000);
     bench.submit(json!({ "queue": "a" })).await;
     bench.call(Method::POST, "/api/v1/jobs/3/cancel").await;
@@ -229,7 +229,7 @@ async fn a_unique_key_is_found_in_every_queue_that_has_it() {
 async fn a_job_is_found_by_its_idempotency_key_also_when_it_is_done() {
     let bench = Bench::new();
     let mut request =
-        crate::bench::json(Method::POST, "/api/v1/jobs", &json!({ "queue": "a", "payload": 7 }));
+        crate::harness::json(Method::POST, "/api/v1/jobs", &json!({ "queue": "a", "payload": 7 }));
     request.headers_mut().insert("idempotency-key", "order 7".parse().unwrap());
     bench.send(request).await;
     bench.submit(json!({ "queue": "a" })).await;
@@ -282,7 +282,7 @@ async fn a_list_waits_for_what_it_tells_and_not_for_what_it_does_not() {
     bench.log.hold(true);
     let own = Submit::new(JobId(0), "b".into(), Origin::Api, BytesRef::empty(Type::Bytes));
     let undurable = NewJob { submit: own, payload: "x".into(), kind: Type::Bytes };
-    bench.engine.submit(undurable).unwrap();
+    bench.engine.jobs().submit(undurable).unwrap();
     assert_eq!(ids(&bench, "?queue=a").await, [1]);
     let asked = ids(&bench, "?queue=b");
     let mut asked = std::pin::pin!(asked);
@@ -329,9 +329,9 @@ async fn what_one_request_cannot_count_is_told_as_at_least() {
         let empty = BytesRef::empty(Type::Bytes);
         let mut submit = Submit::new(JobId(0), "q".into(), Origin::Workq, empty);
         submit.tags = vec!["odd".into()];
-        bench.engine.submit(NewJob { submit, payload: "".into(), kind: Type::Bytes }).unwrap();
+        bench.engine.jobs().submit(NewJob { submit, payload: "".into(), kind: Type::Bytes }).unwrap();
     }
-    bench.engine.end_turn();
+    drop(bench.engine.turn());
     assert_eq!(total(&bench, "&queue=q").await, (json!(30_000), Value::Null));
     let (count, is_at_least) = total(&bench, "&tag=odd").await;
     assert_eq!(is_at_least, true);

@@ -3,8 +3,6 @@
 #[cfg(test)]
 mod batch;
 #[cfg(test)]
-mod bench;
-#[cfg(test)]
 mod bulk;
 #[cfg(test)]
 mod constraints;
@@ -16,6 +14,8 @@ mod ended;
 mod events;
 #[cfg(test)]
 mod gates;
+#[cfg(test)]
+mod harness;
 #[cfg(test)]
 mod jobs;
 #[cfg(test)]

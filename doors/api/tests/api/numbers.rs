@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, json as json_request, request};
+use crate::harness::{Bench, json as json_request, request};
 
 async fn metrics(bench: &Bench) -> String {
     let told = bench.get("/metrics").await;
@@ -159,7 +159,7 @@ async fn metrics_count_what_happened_and_what_is_there() {
     };
     assert_eq!(value("spindle_log_durable_position"), bench.engine.durable().0);
     assert!(value("spindle_log_bytes") > 0);
-    assert_eq!(value("spindle_finished_bytes"), bench.engine.gauges().finished_bytes);
+    assert_eq!(value("spindle_finished_bytes"), bench.engine.observe().gauges().finished_bytes);
     assert!(value("spindle_finished_bytes") > 0);
 }
 

@@ -2,40 +2,20 @@
 
 use serde_json::{Value, json};
 use spindle_core::Type;
-use spindle_core::command::{Claim, Lease, Select};
+use spindle_core::command::Lease;
 use spindle_core::job::Origin;
-use spindle_engine::{Caller, ConnectionId, LeaseReply, Mailbox, WorkResult};
-use spindle_msgpack::from_json;
+use spindle_engine::WorkResult;
+use spindle_http::msgpack::from_json;
+use spindle_testkit::{lease_from, take};
 
-use crate::bench::Bench;
-
-struct Deaf;
-
-impl Mailbox for Deaf {
-    fn deliver(&self, _: spindle_engine::Delivery) {}
-    fn durable_moved(&self) {}
-}
+use crate::harness::Bench;
 
 /// A job of this door's worker that ends like this, as the API shows its result.
 async fn ended(bench: &Bench, door: Origin, end: WorkResult) -> Value {
     let id = bench.submit(json!({ "queue": "q" })).await;
-    let wish = Lease {
-        queues: vec!["q".into()],
-        select: Select::ByPriority,
-        holder: 0,
-        bound: false,
-        timeout_ms: None,
-        door,
-        worker: "w".into(),
-        payload_bytes_max: u32::MAX,
-    };
-    let caller = Caller { connection: ConnectionId(7), mailbox: std::sync::Arc::new(Deaf) };
-    let LeaseReply::Leased(job, _) = bench.engine.lease(&caller, wish, 0).unwrap() else {
-        panic!("the job is there");
-    };
-    let claim = Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt };
-    bench.engine.finish(claim, end, Type::Msgpack).unwrap();
-    bench.engine.end_turn();
+    let claim = take(&bench.engine, Lease { worker: "w".into(), ..lease_from("q", door) });
+    bench.engine.leases().finish(claim, end, Type::Msgpack).unwrap();
+    drop(bench.engine.turn());
     bench.get(&format!("/api/v1/jobs/{id}")).await.json()["result"].clone()
 }
 

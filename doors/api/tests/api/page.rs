@@ -5,7 +5,7 @@ use axum::http::{Method, Request, header};
 use serde_json::Value;
 use spindle_http::Code;
 
-use crate::bench::{Bench, Reply};
+use crate::harness::{Bench, Reply};
 
 const PAGE: &str = include_str!("../../../../docs/api.md");
 

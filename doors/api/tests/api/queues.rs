@@ -4,7 +4,7 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::bench::{Bench, Reply, json as json_request};
+use crate::harness::{Bench, Reply, json as json_request};
 
 async fn set(bench: &Bench, queue: &str, body: Value) -> Reply {
     let path = format!("/api/v1/queues/{queue}/settings");

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use axum::http::Method;
 use serde_json::json;
 
-use crate::bench::Bench;
+use crate::harness::Bench;
 
 #[tokio::test]
 async fn the_server_tells_its_version_its_doors_and_how_it_is() {

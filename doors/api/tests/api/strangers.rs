@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use serde_json::json;
 
-use crate::bench::{Bench, json as json_request, request};
+use crate::harness::{Bench, json as json_request, request};
 
 #[tokio::test]
 async fn only_known_names_reach_the_server() {
@@ -64,7 +64,7 @@ async fn pages_of_other_origins_write_nothing() {
     ] {
         bench.send(with(name, value)).await.is_problem(403, "foreign_origin");
     }
-    assert_eq!(bench.engine.gauges().jobs, 0);
+    assert_eq!(bench.engine.observe().gauges().jobs, 0);
     for (name, value) in [("origin", "http://localhost:7420"), ("sec-fetch-site", "same-origin")] {
         assert_eq!(bench.send(with(name, value)).await.status, StatusCode::CREATED);
     }
@@ -75,7 +75,7 @@ async fn pages_of_other_origins_write_nothing() {
     }
     let read = request(Method::GET, "/api/v1/jobs/1").header("sec-fetch-site", "cross-site");
     assert_eq!(bench.send(read.body(Body::empty()).unwrap()).await.status, StatusCode::OK);
-    assert_eq!(bench.engine.gauges().jobs, 2);
+    assert_eq!(bench.engine.observe().gauges().jobs, 2);
 }
 
 #[tokio::test]
@@ -129,13 +129,13 @@ async fn a_body_without_a_type_is_json() {
     empty.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(""));
     assert_eq!(bench.send(empty).await.status, StatusCode::CREATED);
     // A page can send a body without a type, unasked.
-    let jobs = bench.engine.gauges().jobs;
+    let jobs = bench.engine.observe().gauges().jobs;
     for (name, value) in [("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")] {
         let mut foreign = untyped(Method::POST, "/api/v1/jobs", r#"{"queue":"q"}"#);
         foreign.headers_mut().insert(name, HeaderValue::from_static(value));
         bench.send(foreign).await.is_problem(403, "foreign_origin");
     }
-    assert_eq!(bench.engine.gauges().jobs, jobs);
+    assert_eq!(bench.engine.observe().gauges().jobs, jobs);
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn answers_that_a_client_cannot_read_are_not_sent() {
     let bench = Bench::new();
     let ask = async |path: &str, accept: &str| {
         let request = request(Method::GET, path).header(header::ACCEPT, accept);
-        bench.router_status(request.body(Body::empty()).unwrap()).await
+        bench.begin(request.body(Body::empty()).unwrap()).await.status().as_u16()
     };
     for accept in
         ["*/*", "application/json", "text/html, application/*;q=0.1", "", "Application/Json"]

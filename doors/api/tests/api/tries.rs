@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{Method, header};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Reply, json as json_request, request};
+use crate::harness::{Bench, Reply, json as json_request, request};
 
 async fn job(bench: &Bench, id: u64) -> Value {
     bench.get(&format!("/api/v1/jobs/{id}")).await.json()

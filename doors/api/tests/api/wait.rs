@@ -5,7 +5,7 @@ use axum::http::{Method, StatusCode};
 use serde_json::json;
 use tokio::join;
 
-use crate::bench::{Bench, request};
+use crate::harness::{Bench, request};
 
 #[tokio::test]
 async fn a_waiter_is_told_the_job_as_it_ended() {

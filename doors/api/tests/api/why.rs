@@ -4,7 +4,7 @@ use axum::http::Method;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::bench::{Bench, json as json_request};
+use crate::harness::{Bench, json as json_request};
 
 async fn why(bench: &Bench, id: u64) -> Value {
     bench.get(&format!("/api/v1/jobs/{id}/why")).await.json()

@@ -2,12 +2,13 @@
 
 use axum::http::Method;
 use serde_json::{Value, json};
-use spindle_core::command::{Lease, Select};
+use spindle_core::command::Lease;
 use spindle_core::job::Origin;
-use spindle_engine::{Caller, ConnectionId, Mailbox};
+use spindle_engine::ConnectionId;
+use spindle_testkit::{lease_from, take};
 use tower::ServiceExt;
 
-use crate::bench::{Bench, json as json_request};
+use crate::harness::{Bench, json as json_request};
 
 async fn workers(bench: &Bench) -> Vec<Value> {
     bench.get("/api/v1/workers").await.json()["workers"].as_array().unwrap().clone()
@@ -45,31 +46,17 @@ async fn workers_are_told_with_what_they_ask_for_and_what_they_have() {
 
 #[tokio::test]
 async fn a_worker_of_another_door_is_known_by_its_connection_and_goes_with_it() {
-    struct Deaf;
-    impl Mailbox for Deaf {
-        fn deliver(&self, _: spindle_engine::Delivery) {}
-        fn durable_moved(&self) {}
-    }
     let bench = Bench::new();
     bench.submit(json!({ "queue": "a" })).await;
-    let wish = Lease {
-        queues: vec!["a".into()],
-        select: Select::ByPriority,
-        holder: 77,
-        bound: true,
-        timeout_ms: None,
-        door: Origin::Gearman,
-        worker: "perl".into(),
-        payload_bytes_max: u32::MAX,
-    };
-    let caller = Caller { connection: ConnectionId(77), mailbox: std::sync::Arc::new(Deaf) };
-    bench.engine.lease(&caller, wish, 0).unwrap();
-    bench.engine.end_turn();
+    let worker = "perl".into();
+    let lease = Lease { holder: 77, bound: true, worker, ..lease_from("a", Origin::Gearman) };
+    take(&bench.engine, lease);
+    drop(bench.engine.turn());
     let told = workers(&bench).await;
     assert_eq!((&told[0]["door"], &told[0]["connection"]), (&json!("gearman"), &json!(77)));
     assert_eq!((&told[0]["name"], &told[0]["jobs"][0]["id"]), (&json!("perl"), &json!(1)));
-    bench.engine.connection_gone(ConnectionId(77), None);
-    bench.engine.end_turn();
+    bench.engine.waits().connection_gone(ConnectionId(77), None);
+    drop(bench.engine.turn());
     assert_eq!(workers(&bench).await, [Value::Null; 0]);
 }
 

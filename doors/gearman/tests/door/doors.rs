@@ -66,7 +66,7 @@ fn a_job_deleted_elsewhere_fails_for_its_clients() {
 fn a_failure_that_is_tried_again_is_told_to_nobody() {
     let bench = Bench::new();
     let (mut client, mut worker) = (bench.open(), bench.open());
-    let set = bench.engine.change_queue(&Bytes::from_static(b"f"), |queue| {
+    let set = bench.engine.queues().change(&Bytes::from_static(b"f"), |queue| {
         queue.fails_max = Some(2);
     });
     assert!(set.is_ok());

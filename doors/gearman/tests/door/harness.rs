@@ -3,21 +3,23 @@
 
 #![expect(clippy::unwrap_used, reason = "only tests use this")]
 
-use std::sync::{Arc, Mutex};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use spindle_core::command::{Claim, Command, Lease, Select, Submit};
+use spindle_core::command::{Claim, Command, Lease, Submit};
 use spindle_core::job::Origin;
-use spindle_core::{BytesRef, JobId, Type};
+use spindle_core::{JobId, Type};
 use spindle_engine::{
-    Answer, Committed, ConnectionId, Delivery, Door, Engine, Flow, JobRef, LeaseReply, LeasedJob,
-    Mailbox, ManualClock, NewJob, Outbox, Session, WorkResult,
+    Answer, ConnectionId, Delivery, Flow, LeaseReply, LeasedJob, Mailbox, ManualClock, Outbox,
+    Session, JobRef, WorkResult,
 };
 use spindle_gearman::wire::{
     Assignment, GrabKind, JobStatus, Priority, Request, Response, SubmitKind, decode_response,
 };
-use spindle_gearman::{GearmanDoor, Options, policies};
+use spindle_gearman::{GearmanDoor, Options};
 use spindle_log::{Log, MemoryLog};
+use spindle_testkit::{ManualEngine, Sessions, commit_all, lease_from, new_job, submit_to};
 
 /// When the clocks of these tests start: 2016-08-22 01:50:51 UTC, a Monday.
 pub const START_MS: u64 = 1_471_830_651_000;
@@ -25,26 +27,18 @@ pub const START_MS: u64 = 1_471_830_651_000;
 /// The connection of another door's worker.
 const FOREIGN: ConnectionId = ConnectionId(999);
 
-#[derive(Default)]
-struct Letters {
-    deliveries: Mutex<Vec<Delivery>>,
-}
-
-impl Mailbox for Letters {
-    fn deliver(&self, delivery: Delivery) {
-        self.deliveries.lock().unwrap().push(delivery);
-    }
-
-    fn durable_moved(&self) {}
-}
-
 /// An engine with this one door.
 pub struct Bench {
-    pub engine: Engine,
     pub clock: Arc<ManualClock>,
-    door: GearmanDoor,
-    letters: Arc<Letters>,
-    connections: Mutex<u64>,
+    sessions: Sessions<GearmanDoor>,
+}
+
+impl Deref for Bench {
+    type Target = Sessions<GearmanDoor>;
+
+    fn deref(&self) -> &Sessions<GearmanDoor> {
+        &self.sessions
+    }
 }
 
 impl Bench {
@@ -56,46 +50,19 @@ impl Bench {
         Bench::on(Arc::new(MemoryLog::new()), options, Options::default())
     }
 
-    /// As with `--gearman-job-retries`.
-    pub fn with_attempts_max(attempts_max: u32) -> Arc<Bench> {
-        Bench::start(
-            Arc::new(MemoryLog::new()),
-            Default::default(),
-            Default::default(),
-            attempts_max,
-        )
-    }
-
     pub fn on(
         log: Arc<dyn Log>,
         options: spindle_engine::Options,
         door_options: Options,
     ) -> Arc<Bench> {
-        Bench::start(log, options, door_options, 0)
-    }
-
-    fn start(
-        log: Arc<dyn Log>,
-        mut options: spindle_engine::Options,
-        door_options: Options,
-        attempts_max: u32,
-    ) -> Arc<Bench> {
-        options.defaults.policies = policies(attempts_max).into_iter().collect();
-        let clock = Arc::new(ManualClock::new(START_MS));
-        let engine = Engine::open(log, clock.clone(), options).unwrap();
+        let ManualEngine { engine, clock } = ManualEngine::open(log, START_MS, options);
         let door = GearmanDoor::new(engine.clone(), door_options);
-        let letters = Arc::new(Letters::default());
-        door.attach(&(letters.clone() as Arc<dyn Mailbox>));
-        Arc::new(Bench { engine, clock, door, letters, connections: Mutex::new(0) })
+        Arc::new(Bench { clock, sessions: Sessions::new(&engine, door) })
     }
 
     /// A new connection.
     pub fn open(self: &Arc<Bench>) -> Line {
-        let mut connections = self.connections.lock().unwrap();
-        *connections += 1;
-        let id = ConnectionId(*connections);
-        let mailbox = self.letters.clone() as Arc<dyn Mailbox>;
-        let session = self.door.open(id, "127.0.0.1:1".parse().unwrap(), &mailbox);
+        let (id, session) = self.sessions.open();
         Line {
             bench: self.clone(),
             id,
@@ -108,7 +75,7 @@ impl Bench {
     }
 
     pub fn commit(&self) {
-        while self.engine.commit_once() == Committed::Some {}
+        commit_all(&self.engine);
     }
 
     /// Lets time pass, and what is due happen.
@@ -125,13 +92,11 @@ impl Bench {
     }
 
     pub fn foreign(&self, queue: &str) -> Submit {
-        let queue = Bytes::copy_from_slice(queue.as_bytes());
-        Submit::new(JobId(0), queue, Origin::Api, BytesRef::empty(Type::Bytes))
+        submit_to(queue, Origin::Api)
     }
 
     pub fn submit_foreign(&self, submit: Submit, payload: &str) -> JobId {
-        let payload = Bytes::copy_from_slice(payload.as_bytes());
-        self.engine.submit(NewJob { submit, payload, kind: Type::Bytes }).unwrap().0
+        self.engine.jobs().submit(new_job(submit, payload.as_bytes())).unwrap().0
     }
 
     /// A worker of another door takes a job.
@@ -141,19 +106,10 @@ impl Bench {
 
     /// A worker of another door takes a job, or waits for one.
     pub fn lease_foreign_waiting(&self, queue: &str, wait_ms: u64) -> Option<LeasedJob> {
-        let wish = Lease {
-            queues: vec![Bytes::copy_from_slice(queue.as_bytes())],
-            select: Select::ByPriority,
-            holder: FOREIGN.0,
-            bound: false,
-            timeout_ms: None,
-            door: Origin::Api,
-            worker: Bytes::new(),
-            payload_bytes_max: u32::MAX,
-        };
+        let lease = Lease { holder: FOREIGN.0, ..lease_from(queue, Origin::Api) };
         let mailbox = self.letters.clone() as Arc<dyn Mailbox>;
         let caller = spindle_engine::Caller { connection: FOREIGN, mailbox };
-        match self.engine.lease(&caller, wish, wait_ms).unwrap() {
+        match self.engine.leases().take(&caller, lease, wait_ms).unwrap() {
             LeaseReply::Leased(job, _) => Some(*job),
             _ => None,
         }
@@ -161,10 +117,9 @@ impl Bench {
 
     /// The job the worker of another door was handed since the last look.
     pub fn handed_foreign(&self) -> Option<JobId> {
-        let mut letters = self.letters.deliveries.lock().unwrap();
-        let theirs = letters.extract_if(.., |letter| letter.connection == FOREIGN).next()?;
-        match theirs.answer {
-            Answer::Leased(job) => Some(job.id),
+        match &self.letters.take_for(FOREIGN)[..] {
+            [] => None,
+            [Delivery { answer: Answer::Leased(job), .. }] => Some(job.id),
             other => panic!("expected a job and got {other:?}"),
         }
     }
@@ -173,19 +128,19 @@ impl Bench {
     pub fn finish_foreign(&self, id: JobId, success: bool, result: &str) {
         let bytes = Bytes::copy_from_slice(result.as_bytes());
         let told = WorkResult { success, retry: true, bytes, ..WorkResult::default() };
-        self.engine.finish(Claim::Unfinished { id }, told, Type::Bytes).unwrap();
+        self.engine.leases().finish(Claim::Unfinished { id }, told, Type::Bytes).unwrap();
     }
 
     pub fn execute(&self, command: Command) {
-        self.engine.execute(&command).unwrap();
+        self.engine.jobs().execute(&command).unwrap();
     }
 
     /// The result that is kept of a job, whoever reads it.
     pub fn kept_result(&self, handle: &Bytes) -> Option<Bytes> {
         let id = id_of(handle);
-        let image = self.engine.job(JobRef::Id(id)).unwrap().0?;
+        let image = self.engine.jobs().get(JobRef::Id(id)).unwrap().0?;
         let place = image.outcome?.bytes?;
-        Some(self.engine.bytes(&place).unwrap())
+        Some(self.engine.jobs().bytes(&place).unwrap())
     }
 }
 
@@ -221,11 +176,7 @@ impl Line {
 
     /// Hands over what the engine has for this connection, as a reactor does.
     pub fn hand_over(&mut self) {
-        let mine = |delivery: &Delivery| delivery.connection == self.id;
-        let mut letters = self.bench.letters.deliveries.lock().unwrap();
-        let deliveries: Vec<Delivery> = letters.extract_if(.., |letter| mine(letter)).collect();
-        drop(letters);
-        for Delivery { ticket, answer, gate, .. } in deliveries {
+        for Delivery { ticket, answer, gate, .. } in self.bench.letters.take_for(self.id) {
             let flow = self.session.on_answer(ticket, answer, gate, &mut self.out);
             if !matches!(self.flow, Flow::Close | Flow::Abort) {
                 self.flow = flow;

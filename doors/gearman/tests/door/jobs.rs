@@ -181,7 +181,7 @@ fn the_exception_of_a_background_job_is_kept_as_its_result() {
     worker.data(&handle, "piece");
     worker.except(&handle, "boom");
     assert_eq!(bench.kept_result(&handle).unwrap(), "boom");
-    assert_eq!(bench.engine.find(JobRef::Id(id_of(&handle))).0.unwrap().1, Status::Dead);
+    assert_eq!(bench.engine.jobs().find(JobRef::Id(id_of(&handle))).0.unwrap().1, Status::Dead);
 }
 
 #[test]

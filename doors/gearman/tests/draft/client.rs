@@ -3,31 +3,36 @@
 #![expect(clippy::unwrap_used, reason = "only tests use this")]
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::thread::park_timeout;
-use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use spindle_engine::{Engine, ManualClock, Options as EngineOptions};
+use spindle_engine::{ManualClock, Options as EngineOptions};
 use spindle_gearman::wire::draft::{
     ErrorCode, JobKind, NewJob, Progress, Reply, Request, decode_reply,
 };
 use spindle_gearman::wire::{self, Response, decode_response};
-use spindle_gearman::{GearmanDoor, Options, policies};
+use spindle_gearman::{GearmanDoor, Options};
 use spindle_log::MemoryLog;
-use spindle_net::{NetConfig, Server, ServerHandle, bind};
+use spindle_testkit::{ManualEngine, TcpServer, spawn};
 
-/// How long something may take that should take no time.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// When the clocks of these tests start.
+pub const START_MS: u64 = 1_471_830_651_000;
 const PACKET_BYTES_MAX: usize = 1 << 20;
 
 /// A server with this one door, whose clock stands still until a test moves it.
 pub struct TestServer {
-    pub engine: Engine,
     clock: Arc<ManualClock>,
-    net: ServerHandle,
-    addr: SocketAddr,
+    server: TcpServer<GearmanDoor>,
+}
+
+impl Deref for TestServer {
+    type Target = TcpServer<GearmanDoor>;
+
+    fn deref(&self) -> &TcpServer<GearmanDoor> {
+        &self.server
+    }
 }
 
 impl TestServer {
@@ -35,22 +40,16 @@ impl TestServer {
         TestServer::with(EngineOptions::default())
     }
 
-    pub fn with(mut options: EngineOptions) -> TestServer {
-        options.defaults.policies = policies(0).into_iter().collect();
-        let clock = Arc::new(ManualClock::new(1_471_830_651_000));
-        let engine = Engine::open(Arc::new(MemoryLog::new()), clock.clone(), options).unwrap();
-        engine.spawn(|failure| panic!("the log failed: {failure}")).unwrap();
-        let door = Arc::new(GearmanDoor::new(engine.clone(), Options::default()));
-        let bound = bind(door, "127.0.0.1:0".parse().unwrap()).unwrap();
-        let addr = bound.local_addr();
-        let net = Server::start(vec![bound], NetConfig::default()).unwrap();
-        TestServer { engine, clock, net, addr }
+    pub fn with(options: EngineOptions) -> TestServer {
+        let log = Arc::new(MemoryLog::new());
+        let ManualEngine { engine, clock } = ManualEngine::open(log, START_MS, options);
+        spawn(&engine);
+        let door = GearmanDoor::new(engine.clone(), Options::default());
+        TestServer { clock, server: TcpServer::start(&engine, door) }
     }
 
     pub fn client(&self) -> Client {
-        let stream = TcpStream::connect(self.addr).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Client { stream, heard: BytesMut::new() }
+        Client { stream: self.connect(), heard: BytesMut::new() }
     }
 
     /// A worker that can do these, and says so.
@@ -60,33 +59,10 @@ impl TestServer {
         worker
     }
 
-    /// A connection that speaks the published protocol or text.
-    pub fn stream(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.addr).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
-    }
-
     /// Lets time pass, and what is due happen.
     pub fn pass(&self, ms: u64) {
         self.clock.advance(ms);
         self.engine.tick_once();
-    }
-
-    /// Waits for a condition that needs no time to come.
-    pub fn until(&self, what: &str, condition: impl Fn(&Engine) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        while !condition(&self.engine) {
-            assert!(Instant::now() < deadline, "waited in vain for: {what}");
-            park_timeout(Duration::from_millis(1));
-        }
-    }
-}
-
-impl Drop for TestServer {
-    fn drop(&mut self) {
-        self.net.abort();
-        self.engine.stop();
     }
 }
 
@@ -244,7 +220,7 @@ pub fn create(kind: JobKind, name: &str, key: &str, payload: &str) -> Request {
 
 /// Sends packets of the published protocol and hears so many answers.
 pub fn published(server: &TestServer, requests: &[wire::Request], answers: usize) -> Vec<Response> {
-    let mut stream = server.stream();
+    let mut stream = server.connect();
     let mut bytes = BytesMut::new();
     for request in requests {
         request.encode(&mut bytes);

@@ -1,34 +1,26 @@
 //! Which answers of the draft wait for the log: a session without a socket, and a log that stands
 //! still until the test moves it.
 
-use std::sync::{Arc, Mutex};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use spindle_engine::{
-    Committed, ConnectionId, Delivery, Door, Engine, Flow, Mailbox, ManualClock, Outbox, Session,
-};
+use spindle_engine::{Delivery, Engine, Flow, Outbox, Session};
 use spindle_gearman::wire::draft::{JobKind, Reply, Request, decode_reply};
-use spindle_gearman::{GearmanDoor, Options, policies};
+use spindle_gearman::{GearmanDoor, Options};
 use spindle_log::MemoryLog;
+use spindle_testkit::{ManualEngine, Sessions, commit_all};
 
-use crate::client::create;
+use crate::client::{START_MS, create};
 
-#[derive(Default)]
-struct Letters(Mutex<Vec<Delivery>>);
+struct Line(Sessions<GearmanDoor>);
 
-impl Mailbox for Letters {
-    fn deliver(&self, delivery: Delivery) {
-        self.0.lock().expect("no test panics with it").push(delivery);
+impl Deref for Line {
+    type Target = Sessions<GearmanDoor>;
+
+    fn deref(&self) -> &Sessions<GearmanDoor> {
+        &self.0
     }
-
-    fn durable_moved(&self) {}
-}
-
-struct Line {
-    engine: Engine,
-    door: GearmanDoor,
-    letters: Arc<Letters>,
-    connections: u64,
 }
 
 struct Talk {
@@ -41,27 +33,19 @@ impl Line {
         Line::with(spindle_engine::Options::default())
     }
 
-    fn with(mut options: spindle_engine::Options) -> Line {
-        options.defaults.policies = policies(0).into_iter().collect();
-        let clock = Arc::new(ManualClock::new(1_471_830_651_000));
+    fn with(options: spindle_engine::Options) -> Line {
         let log = Arc::new(MemoryLog::new());
-        let engine = Engine::open(log, clock, options).expect("open");
+        let ManualEngine { engine, .. } = ManualEngine::open(log, START_MS, options);
         let door = GearmanDoor::new(engine.clone(), Options::default());
-        let letters = Arc::new(Letters::default());
-        door.attach(&(letters.clone() as Arc<dyn Mailbox>));
-        Line { engine, door, letters, connections: 0 }
+        Line(Sessions::new(&engine, door))
     }
 
-    fn open(&mut self) -> Talk {
-        self.connections += 1;
-        let peer = ([127, 0, 0, 1], 1).into();
-        let mailbox: Arc<dyn Mailbox> = self.letters.clone();
-        let session = self.door.open(ConnectionId(self.connections), peer, &mailbox);
-        Talk { session, out: Outbox::default() }
+    fn open(&self) -> Talk {
+        Talk { session: self.0.open().1, out: Outbox::default() }
     }
 
     fn commit(&self) {
-        while self.engine.commit_once() == Committed::Some {}
+        commit_all(&self.engine);
     }
 }
 
@@ -89,7 +73,7 @@ impl Talk {
 
 #[test]
 fn a_handle_is_told_when_its_job_is_durable() {
-    let mut line = Line::new();
+    let line = Line::new();
     let mut application = line.open();
     for kind in [JobKind::Handle, JobKind::ThrowAway] {
         application.send(&create(kind, "mail", "", "x"));
@@ -102,7 +86,7 @@ fn a_handle_is_told_when_its_job_is_durable() {
 
 #[test]
 fn a_sync_job_waits_for_no_sync_unless_one_that_must_last_joins_it() {
-    let mut line = Line::new();
+    let line = Line::new();
     let (mut waiter, mut other) = (line.open(), line.open());
     waiter.send(&create(JobKind::Sync, "mail", "k", "x"));
     assert_eq!(waiter.released(&line.engine), [Reply::JobCreated { handle: Bytes::new() }]);
@@ -114,7 +98,7 @@ fn a_sync_job_waits_for_no_sync_unless_one_that_must_last_joins_it() {
 
 #[test]
 fn what_is_told_of_a_job_waits_for_what_it_reveals() {
-    let mut line = Line::new();
+    let line = Line::new();
     let (mut application, mut worker) = (line.open(), line.open());
     application.send(&create(JobKind::Handle, "mail", "", "x"));
     worker.send(&Request::WorkerConnect { names: vec![Bytes::from_static(b"mail")] });
@@ -137,7 +121,7 @@ fn what_is_told_of_a_job_waits_for_what_it_reveals() {
 
 #[test]
 fn a_job_whose_bytes_never_left_is_another_workers() {
-    let mut line = Line::new();
+    let line = Line::new();
     let mut application = line.open();
     application.send(&create(JobKind::Handle, "mail", "", "x"));
     line.commit();
@@ -148,20 +132,20 @@ fn a_job_whose_bytes_never_left_is_another_workers() {
     assert_eq!(unsent.len(), 1);
     worker.session.on_closed(&unsent);
     let job =
-        line.engine.look(|state| state.ready_jobs(b"mail", 0).next().map(|job| job.attempts()));
+        line.engine.inspect(|state| state.ready_jobs(b"mail", 0).next().map(|job| job.attempts()));
     assert_eq!(job, Some(0));
 }
 
 #[test]
 fn what_the_log_has_no_room_for_is_done_when_it_has() {
     let options = spindle_engine::Options { undurable_bytes_max: 100, ..Default::default() };
-    let mut line = Line::with(options);
+    let line = Line::with(options);
     let mut application = line.open();
     application.send(&create(JobKind::Handle, "mail", "", &"x".repeat(200)));
     assert_eq!(application.push(&create(JobKind::Handle, "mail", "", "y")), Flow::Wait);
     line.commit();
     assert_eq!(application.released(&line.engine).len(), 1);
-    let letters = std::mem::take(&mut *line.letters.0.lock().expect("no test panics with it"));
+    let letters = line.letters.take();
     let [Delivery { ticket, answer, gate, .. }] = &letters[..] else { panic!("{letters:?}") };
     let flow = application.session.on_answer(*ticket, answer.clone(), *gate, &mut application.out);
     assert_eq!(flow, Flow::Continue);

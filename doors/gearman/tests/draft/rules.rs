@@ -17,11 +17,11 @@ fn completed(code: u8, result: &str) -> (u32, u8, String) {
 }
 
 fn ready(engine: &Engine, queue: &str) -> usize {
-    engine.queue(queue.as_bytes()).0.map_or(0, |queue| queue.counts[Status::Ready as usize])
+    engine.queues().get(queue.as_bytes()).0.map_or(0, |queue| queue.counts[Status::Ready as usize])
 }
 
 fn count_jobs(engine: &Engine, queue: &str) -> usize {
-    engine.queue(queue.as_bytes()).0.map_or(0, |queue| queue.counts.iter().sum())
+    engine.queues().get(queue.as_bytes()).0.map_or(0, |queue| queue.counts.iter().sum())
 }
 
 // ---- one job at a time ----
@@ -49,8 +49,8 @@ fn a_worker_whose_job_was_deleted_gets_another_and_cannot_finish_the_old_one() {
     let mut worker = server.worker(&["mail"]);
     worker.takes("mail", "one");
     let id = from_gearman_handle(&handle).unwrap();
-    server.engine.delete(JobRef::Id(id)).unwrap();
-    server.engine.end_turn();
+    server.engine.jobs().delete(JobRef::Id(id)).unwrap();
+    drop(server.engine.turn());
     worker.announce(1, 2, 0);
     worker.hears_error(ErrorCode::NoJobHeld);
     worker.takes("mail", "two");
@@ -207,10 +207,10 @@ fn a_sync_job_that_is_deleted_ends_as_failed() {
     let server = TestServer::new();
     let mut application = server.client();
     application.create(JobKind::Sync, "mail", "", "x");
-    let id = server.engine.look(|state| state.ready_jobs(b"mail", 0).next().unwrap().id());
+    let id = server.engine.inspect(|state| state.ready_jobs(b"mail", 0).next().unwrap().id());
     server.pass(5_500);
-    server.engine.delete(JobRef::Id(id)).unwrap();
-    server.engine.end_turn();
+    server.engine.jobs().delete(JobRef::Id(id)).unwrap();
+    drop(server.engine.turn());
     assert_eq!(application.hears_completion(), (5, 255, String::new()));
 }
 
@@ -304,7 +304,7 @@ fn every_code_of_a_worker_is_kept_and_told() {
         worker.hears_nothing();
         assert_eq!(application.completion(&handle), completed(code, "said"));
         let (image, _) =
-            server.engine.job(JobRef::Id(from_gearman_handle(&handle).unwrap())).unwrap();
+            server.engine.jobs().get(JobRef::Id(from_gearman_handle(&handle).unwrap())).unwrap();
         let image = image.unwrap();
         let kept = if code == 0 { String::new() } else { code.to_string() };
         assert_eq!(image.outcome.unwrap().code, kept);
@@ -400,7 +400,7 @@ fn a_job_of_the_draft_is_worked_by_a_worker_of_the_published_protocol() {
     let server = TestServer::new();
     let mut application = server.client();
     application.create(JobKind::Sync, "mail", "", "x");
-    let id = server.engine.look(|state| state.ready_jobs(b"mail", 0).next().unwrap().id());
+    let id = server.engine.inspect(|state| state.ready_jobs(b"mail", 0).next().unwrap().id());
     let handle = Bytes::from(format!("H:localhost:{id}"));
     let work = [
         wire::Request::CanDo { function: Bytes::from_static(b"mail") },
@@ -442,7 +442,7 @@ fn workers_of_the_draft_are_counted_in_the_text_commands() {
     let server = TestServer::new();
     let mut worker = server.worker(&["mail"]);
     worker.hears_nothing();
-    let mut stream = server.stream();
+    let mut stream = server.connect();
     stream.write_all(b"status\n").unwrap();
     let mut heard = Vec::new();
     let mut buffer = [0; 256];

@@ -4,7 +4,7 @@
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Reply};
+use crate::harness::{Bench, Reply};
 
 /// An address a client is given, behind the server's own.
 #[derive(Clone, Copy)]

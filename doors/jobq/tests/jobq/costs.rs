@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde_json::json;
 use spindle_jobq::Options;
 
-use crate::bench::Bench;
+use crate::harness::Bench;
 
 /// A list and a poll with this as a term.
 fn bodies(expression: &str) -> [(&'static str, String); 2] {
@@ -201,7 +201,7 @@ async fn a_stopping_door_answers_also_who_waits_for_a_thread_that_does_not_come_
     let (locked, is_locked) = std::sync::mpsc::channel();
     let engine = bench.engine.clone();
     let holder = std::thread::spawn(move || {
-        engine.look(|_| {
+        engine.inspect(|_| {
             locked.send(()).unwrap();
             held.recv().unwrap();
         });

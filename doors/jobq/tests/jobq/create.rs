@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use serde_json::json;
 
-use crate::bench::{Bench, START_S};
+use crate::harness::{Bench, START_S};
 
 #[tokio::test]
 async fn the_documents_own_example_creates_a_job() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, START_S};
+use crate::harness::{Bench, START_S};
 
 fn noted(job: &Value) -> Vec<&Value> {
     let events = job["events"].as_array().unwrap().iter();
@@ -61,7 +61,7 @@ async fn the_log_is_complete_and_in_order_beyond_a_page_and_after_a_restart() {
     check(bench.job(1).await);
     let in_memory = bench
         .engine
-        .look(|state| state.image(spindle_core::JobId(1)).unwrap().options().events.len());
+        .inspect(|state| state.image(spindle_core::JobId(1)).unwrap().options().events.len());
     assert!(in_memory <= 1_000, "{in_memory} events in memory");
     let bench = bench.restarted();
     check(bench.job(1).await);
@@ -120,12 +120,12 @@ async fn what_many_do_to_one_job_at_once_is_told_in_one_order() {
 }
 
 fn add(engine: &spindle_engine::Engine, n: u64) {
-    let mut event = crate::bench::START_MS.to_be_bytes().to_vec();
+    let mut event = crate::harness::START_MS.to_be_bytes().to_vec();
     let json = format!("[\"user_event\",{{\"event\":{n},\"timestamp\":\"{START_S}\"}}]");
     event.extend_from_slice(json.as_bytes());
     let event = bytes::Bytes::from(event);
     let update = spindle_engine::JobUpdate { state: None, event };
-    let updated = engine.update(spindle_core::JobId(1), None, |_| Ok::<_, ()>(update.clone()));
+    let updated = engine.jobs().update(spindle_core::JobId(1), None, |_| Ok::<_, ()>(update.clone()));
     assert!(matches!(updated, Ok(spindle_engine::Updated::Done(..))), "{updated:?}");
 }
 

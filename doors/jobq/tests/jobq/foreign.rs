@@ -4,12 +4,13 @@ use axum::body::Body;
 use axum::http::Method;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use spindle_core::command::{Claim, Lease, Select, Submit};
+use spindle_core::command::{Claim, Lease, Submit};
 use spindle_core::job::{Backoff, Origin};
-use spindle_core::{BytesRef, JobId, Type};
-use spindle_engine::{LeaseReply, NewJob, WorkResult};
+use spindle_core::{BytesRef, Type};
+use spindle_engine::{NewJob, WorkResult};
+use spindle_testkit::{lease_from, new_job, submit_to, take};
 
-use crate::bench::{Bench, START_S};
+use crate::harness::{Bench, START_S};
 
 fn submit(bench: &Bench, kind: Type, payload: &'static [u8]) -> u64 {
     submit_as(bench, Origin::Workq, kind, payload, |_| {})
@@ -23,42 +24,20 @@ fn submit_as(
     payload: &'static [u8],
     say: impl FnOnce(&mut Submit),
 ) -> u64 {
-    let queue = Bytes::from_static(b"mail");
-    let mut submit = Submit::new(JobId(0), queue, door, BytesRef::empty(kind));
+    let mut submit = Submit { payload: BytesRef::empty(kind), ..submit_to("mail", door) };
     say(&mut submit);
-    let job = NewJob { submit, payload: Bytes::from_static(payload), kind };
-    let (id, _) = bench.engine.submit(job).unwrap();
-    bench.engine.end_turn();
+    let (id, _) = bench.engine.jobs().submit(NewJob { kind, ..new_job(submit, payload) }).unwrap();
+    drop(bench.engine.turn());
     id.0
 }
 
-struct NoMail;
-
-impl spindle_engine::Mailbox for NoMail {
-    fn deliver(&self, _: spindle_engine::Delivery) {}
-    fn durable_moved(&self) {}
-}
-
 /// A worker of Workq's leases a job.
-pub fn lease(bench: &Bench, queue: &'static str) -> Claim {
-    let wish = Lease {
-        queues: vec![Bytes::from_static(queue.as_bytes())],
-        select: Select::ByPriority,
-        holder: 7,
-        bound: false,
-        timeout_ms: None,
-        door: Origin::Workq,
-        worker: Bytes::from_static(b"w"),
-        payload_bytes_max: u32::MAX,
-    };
-    let mailbox = std::sync::Arc::new(NoMail);
-    let connection = spindle_engine::ConnectionId(7);
-    let caller = spindle_engine::Caller { connection, mailbox };
-    let LeaseReply::Leased(job, _) = bench.engine.lease(&caller, wish, 0).unwrap() else {
-        panic!("there is no job in {queue}")
-    };
-    bench.engine.end_turn();
-    Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt }
+pub fn lease(bench: &Bench, queue: &str) -> Claim {
+    let worker = Bytes::from_static(b"w");
+    let lease = Lease { holder: 7, worker, ..lease_from(queue, Origin::Workq) };
+    let claim = take(&bench.engine, lease);
+    drop(bench.engine.turn());
+    claim
 }
 
 /// ... and completes it.
@@ -69,8 +48,8 @@ pub fn complete(bench: &Bench, queue: &'static str) {
 
 fn finish(bench: &Bench, claim: Claim, success: bool) {
     let result = WorkResult { success, retry: true, ..WorkResult::default() };
-    bench.engine.finish(claim, result, Type::Bytes).unwrap();
-    bench.engine.end_turn();
+    bench.engine.leases().finish(claim, result, Type::Bytes).unwrap();
+    drop(bench.engine.turn());
 }
 
 #[tokio::test]
@@ -115,7 +94,7 @@ fn told(job: &Value) -> Vec<String> {
 #[tokio::test]
 async fn jobs_of_every_other_door_tell_how_they_waited_failed_and_ended() {
     let bench = Bench::new();
-    let (in_10_s, second) = (crate::bench::START_MS + 10_000, 1_000);
+    let (in_10_s, second) = (crate::harness::START_MS + 10_000, 1_000);
     for door in [Origin::Api, Origin::Workq, Origin::Gearman, Origin::GearmanDraft, Origin::Lightjq]
     {
         let run_at_ms = bench.engine.now_ms() + 10_000;
@@ -169,8 +148,8 @@ async fn the_end_of_a_failed_attempt_is_told_with_what_its_worker_said() {
             code: Bytes::from_static(b"E\"1"),
             ..WorkResult::default()
         };
-        bench.engine.finish(claim, result, Type::Bytes).unwrap();
-        bench.engine.end_turn();
+        bench.engine.leases().finish(claim, result, Type::Bytes).unwrap();
+        drop(bench.engine.turn());
         bench.pass(1_000);
     }
     let events = bench.job(id).await["events"].clone();
@@ -256,6 +235,6 @@ async fn a_parked_job_of_jobqs_is_leased_by_nobody() {
     }
     let path = format!("/api/v0/job/create?queue={}", "x".repeat(513));
     bench.post(&path, "{}").await.is_refused(400, "bad_body");
-    let ready = bench.engine.queue(b"jobq").0.unwrap().counts[spindle_core::Status::Ready as usize];
+    let ready = bench.engine.queues().get(b"jobq").0.unwrap().counts[spindle_core::Status::Ready as usize];
     assert_eq!(ready, 0);
 }

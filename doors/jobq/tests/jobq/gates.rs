@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::bench::Bench;
+use crate::harness::Bench;
 
 /// How long an answer that must not come is waited for.
 const A_WHILE: Duration = Duration::from_millis(150);
@@ -32,7 +32,7 @@ async fn no_answer_tells_of_what_is_not_on_disk() {
         let update =
             spindle_engine::JobUpdate { state: None, event: b"\0\0\0\0\0\0\0\0null"[..].into() };
         let job = spindle_core::JobId(1);
-        bench.engine.update(job, None, |_| Ok::<_, ()>(update.clone())).unwrap();
+        bench.engine.jobs().update(job, None, |_| Ok::<_, ()>(update.clone())).unwrap();
         let mut asked = pin!(bench.post(path, body));
         let early = tokio::time::timeout(A_WHILE, asked.as_mut()).await;
         assert!(early.is_err(), "{path} {body}: {early:?}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bench::Bench;
+use crate::harness::Bench;
 
 async fn filled() -> Bench {
     let bench = Bench::new();

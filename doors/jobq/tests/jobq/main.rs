@@ -3,13 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "these are tests: what is not there fails them")]
 
-mod bench;
 mod clients;
 mod costs;
 mod create;
 mod events;
 mod foreign;
 mod gates;
+mod harness;
 mod lists;
 mod page;
 mod polls;

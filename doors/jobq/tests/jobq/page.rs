@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::Value;
 
-use crate::bench::Bench;
+use crate::harness::Bench;
 
 const PAGE: &str = include_str!("../../../../docs/jobq.md");
 

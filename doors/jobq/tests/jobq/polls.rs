@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::bench::Bench;
+use crate::harness::Bench;
 
 const CREATED: &str =
     r#"{"query": [["=", "json_extract(j.state, '$[0]')", "CREATED"]], "state": ["ASSIGNED"]}"#;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::bench::{Bench, START_S};
+use crate::harness::{Bench, START_S};
 
 #[tokio::test]
 async fn a_bare_body_is_the_new_state_and_the_whole_job_is_told() {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::bench::{Bench, packed};
+use crate::harness::{Bench, packed};
 
 #[tokio::test]
 async fn a_constraint_holds_jobs_back_by_their_name_and_argument_until_it_is_lifted() {

@@ -3,17 +3,17 @@
 use serde_json::json;
 use tokio::pin;
 
-use crate::bench::{Bench, Reply, until};
+use crate::harness::{Bench, Reply, until};
 
 /// What is asked for is decided, and not answered while the log is held back; and answered then.
 async fn is_held(bench: &Bench, request: impl Future<Output = Reply>) -> Reply {
     bench.log.hold(true);
-    let before = bench.engine.gauges().undurable_bytes;
+    let before = bench.engine.observe().gauges().undurable_bytes;
     pin!(request);
     tokio::select! {
         biased;
         reply = &mut request => panic!("told too early: {reply:?}"),
-        () = until(|| bench.engine.gauges().undurable_bytes > before) => {}
+        () = until(|| bench.engine.observe().gauges().undurable_bytes > before) => {}
     }
     for _ in 0..100 {
         tokio::select! {

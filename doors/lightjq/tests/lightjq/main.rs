@@ -1,8 +1,6 @@
 //! LightJQ: its bytes, and its door over an engine in memory.
 
 #[cfg(test)]
-mod bench;
-#[cfg(test)]
 mod constraints;
 #[cfg(test)]
 mod convert;
@@ -10,6 +8,8 @@ mod convert;
 mod done;
 #[cfg(test)]
 mod gates;
+#[cfg(test)]
+mod harness;
 #[cfg(test)]
 mod jobs;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::Value;
 
-use crate::bench::{Bench, Reply, ask};
+use crate::harness::{Bench, Reply, ask};
 
 const PAGE: &str = include_str!("../../../../docs/lightjq.md");
 /// The worker's id in the page; the real one is drawn.
@@ -122,7 +122,7 @@ async fn the_document_tells_of_every_field_the_door_reads() {
                 "job_id": "1", "type": "failure"});
             body[field] = serde_json::json!([[]]);
             let worker = (path == "/done").then_some(WORKER);
-            let reply = bench.send(crate::bench::packed("POST", path, worker, &body)).await;
+            let reply = bench.send(crate::harness::packed("POST", path, worker, &body)).await;
             reply.is_problem(400, "bad_field");
             let detail = reply.told()["detail"].as_str().unwrap().to_owned();
             assert!(detail.contains(&format!("`{field}`")), "{schema}.{field}: {detail}");

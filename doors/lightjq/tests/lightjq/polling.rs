@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::bench::{Bench, ask};
+use crate::harness::{Bench, ask};
 
 fn poll(id: &str, timeout: &str) -> axum::http::Request<axum::body::Body> {
     ask("GET", &format!("/job/{id}/polling?timeout={timeout}"))
@@ -57,7 +57,7 @@ async fn the_wait_ends_with_408_and_the_job_goes_on() {
     let time = async {
         bench.waits(1).await;
         bench.pass(4_999);
-        assert_eq!(bench.engine.gauges().waits, 1);
+        assert_eq!(bench.engine.observe().gauges().waits, 1);
         bench.pass(1);
     };
     let (reply, ()) = tokio::join!(polled, time);
@@ -107,7 +107,7 @@ async fn who_hangs_up_waits_no_more() {
             () = bench.waits(1) => {}
         }
     }
-    assert_eq!(bench.engine.gauges().waits, 0);
+    assert_eq!(bench.engine.observe().gauges().waits, 0);
 }
 
 #[tokio::test]

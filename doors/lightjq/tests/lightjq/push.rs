@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use spindle_lightjq::wire::to_json;
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::bench::{Bench, PATIENCE, by, packed, until};
+use crate::harness::{Bench, PATIENCE, by, packed, until};
 
 /// A worker's server, which notes what it is sent and answers as it was told.
 #[derive(Clone, Default)]
@@ -292,7 +292,7 @@ async fn a_worker_may_ask_for_jobs_as_well_and_who_leaves_is_pushed_to_no_more()
     bench.submit_plain("n").await;
     site.has(1).await;
     bench.next(&worker, "0").await.is(204);
-    bench.send(by(crate::bench::ask("DELETE", "/worker"), &worker)).await.is(204);
+    bench.send(by(crate::harness::ask("DELETE", "/worker"), &worker)).await.is(204);
     let id = bench.submit_plain("n").await;
     let other = bench.worker(1).await;
     assert_eq!(bench.take(&other).await["id"], json!(id));
@@ -300,9 +300,9 @@ async fn a_worker_may_ask_for_jobs_as_well_and_who_leaves_is_pushed_to_no_more()
 }
 
 fn status(bench: &Bench, id: &str) -> spindle_core::Status {
-    bench.engine.end_turn();
+    drop(bench.engine.turn());
     let id = spindle_core::JobId(id.parse().unwrap());
-    bench.engine.find(spindle_engine::JobRef::Id(id)).0.unwrap().1
+    bench.engine.jobs().find(spindle_engine::JobRef::Id(id)).0.unwrap().1
 }
 
 #[tokio::test]

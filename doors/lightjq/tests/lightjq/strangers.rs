@@ -4,7 +4,7 @@ use axum::http::header;
 use bytes::Bytes;
 use serde_json::json;
 
-use crate::bench::{Bench, ask, packed, with};
+use crate::harness::{Bench, ask, packed, with};
 
 #[tokio::test]
 async fn malformed_messagepack_gets_a_400_that_says_what_is_wrong() {
@@ -26,7 +26,7 @@ async fn malformed_messagepack_gets_a_400_that_says_what_is_wrong() {
             assert!(detail.contains(says), "{path}: {detail}");
         }
     }
-    assert_eq!(bench.engine.gauges().jobs, 0);
+    assert_eq!(bench.engine.observe().gauges().jobs, 0);
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn other_types_and_methods_and_sizes_are_refused() {
     let mut request = packed("POST", "/job", None, &json!({"name": "n", "argument": {}}));
     request.headers_mut().insert(header::ACCEPT, "text/html".parse().unwrap());
     bench.send(request).await.is_problem(406, "not_acceptable");
-    assert_eq!(bench.engine.gauges().jobs, 0);
+    assert_eq!(bench.engine.observe().gauges().jobs, 0);
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn a_body_without_a_type_is_messagepack() {
     request.headers_mut().remove(header::CONTENT_TYPE);
     request.headers_mut().insert(header::ORIGIN, "https://evil.example".parse().unwrap());
     bench.send(request).await.is_problem(403, "foreign_origin");
-    assert_eq!(bench.engine.gauges().jobs, 1);
+    assert_eq!(bench.engine.observe().gauges().jobs, 1);
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn pages_of_others_must_not_write() {
     let mut request = packed("POST", "/job", None, &json!({"name": "n", "argument": {}}));
     request.headers_mut().insert(header::ORIGIN, "https://evil.example".parse().unwrap());
     bench.send(request).await.is_problem(403, "foreign_origin");
-    assert_eq!(bench.engine.gauges().jobs, 0);
+    assert_eq!(bench.engine.observe().gauges().jobs, 0);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::bench::{Bench, ask, by, packed, until};
+use crate::harness::{Bench, ask, by, packed, until};
 
 #[tokio::test]
 async fn a_worker_that_waits_is_handed_a_job_that_comes() {
@@ -147,7 +147,7 @@ async fn a_worker_that_hangs_up_gets_no_job() {
             () = bench.waits(1) => {}
         }
     }
-    assert_eq!(bench.engine.gauges().waits, 0);
+    assert_eq!(bench.engine.observe().gauges().waits, 0);
     let id = bench.submit_plain("n").await;
     assert_eq!(bench.job(&id).await["status"], "queued");
     assert_eq!(bench.take(&worker).await["id"], json!(id), "its slot is free");

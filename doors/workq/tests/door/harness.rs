@@ -4,15 +4,14 @@
 
 use std::fmt::{Display, Formatter};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
+use std::ops::Deref;
 use std::sync::Arc;
-use std::thread::park_timeout;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use spindle_core::{Policy, job::Origin};
-use spindle_engine::{Clock, Engine, ManualClock, Options, SystemClock};
+use spindle_engine::{Engine, ManualClock, Options, SystemClock};
 use spindle_log::{Log, MemoryLog};
-use spindle_net::{NetConfig, Server, ServerHandle, bind};
+use spindle_testkit::{ManualEngine, TcpServer, spawn, wait_until};
 use spindle_workq::WorkqDoor;
 use spindle_workq::wire::Limits;
 
@@ -20,16 +19,19 @@ use spindle_workq::wire::Limits;
 pub const START_MS: u64 = 1_471_830_651_000;
 /// The same as `inspect` prints it.
 pub const START: &str = "2016-08-22T01:50:51Z";
-/// How long something may take that should take no time.
-pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server with this one door.
 pub struct TestServer {
-    pub engine: Engine,
     pub clock: Arc<ManualClock>,
-    pub door: Arc<WorkqDoor>,
-    pub net: ServerHandle,
-    addr: SocketAddr,
+    server: TcpServer<WorkqDoor>,
+}
+
+impl Deref for TestServer {
+    type Target = TcpServer<WorkqDoor>;
+
+    fn deref(&self) -> &TcpServer<WorkqDoor> {
+        &self.server
+    }
 }
 
 impl TestServer {
@@ -40,49 +42,34 @@ impl TestServer {
 
     /// On this log, from this time on.
     pub fn on(log: Arc<dyn Log>, now_ms: u64) -> TestServer {
-        let clock = Arc::new(ManualClock::new(now_ms));
-        TestServer::start(log, clock.clone(), clock, false)
+        let ManualEngine { engine, clock } = ManualEngine::open(log, now_ms, Options::default());
+        spawn(&engine);
+        TestServer::start(&engine, clock)
     }
 
     /// Without the engine's threads: nothing is durable, and no time is noticed, until the test
     /// does the engine's steps.
     pub fn stepped() -> TestServer {
-        let clock = Arc::new(ManualClock::new(START_MS));
-        TestServer::start(Arc::new(MemoryLog::new()), clock.clone(), clock, true)
+        let log = Arc::new(MemoryLog::new());
+        let ManualEngine { engine, clock } = ManualEngine::open(log, START_MS, Options::default());
+        TestServer::start(&engine, clock)
     }
 
     /// With the time of the machine.
     pub fn with_real_time() -> TestServer {
-        let log = Arc::new(MemoryLog::new());
-        TestServer::start(log, Arc::new(SystemClock::new()), Arc::default(), false)
+        let (log, clock) = (Arc::new(MemoryLog::new()), Arc::new(SystemClock::new()));
+        let engine = Engine::open(log, clock, Options::default()).unwrap();
+        spawn(&engine);
+        TestServer::start(&engine, Arc::default())
     }
 
-    fn start(
-        log: Arc<dyn Log>,
-        engine_clock: Arc<dyn Clock>,
-        clock: Arc<ManualClock>,
-        is_stepped: bool,
-    ) -> TestServer {
-        let mut options = Options::default();
-        // Jobs of another door that are tried once.
-        let policies = [spindle_workq::policy(), (Origin::Jobq, Policy::ONCE)];
-        options.defaults.policies = policies.into_iter().collect();
-        let engine = Engine::open(log, engine_clock, options).unwrap();
-        if !is_stepped {
-            engine.spawn(|failure| panic!("the log failed: {failure}")).unwrap();
-        }
-        let door = Arc::new(WorkqDoor::new(engine.clone(), Limits::default()));
-        let bound = bind(door.clone(), "127.0.0.1:0".parse().unwrap()).unwrap();
-        let addr = bound.local_addr();
-        let net = Server::start(vec![bound], NetConfig::default()).unwrap();
-        TestServer { engine, clock, door, net, addr }
+    fn start(engine: &Engine, clock: Arc<ManualClock>) -> TestServer {
+        let door = WorkqDoor::new(engine.clone(), Limits::default());
+        TestServer { clock, server: TcpServer::start(engine, door) }
     }
 
     pub fn client(&self) -> Client {
-        let stream = TcpStream::connect(self.addr).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Client { stream, read_ahead: Vec::new() }
+        Client { stream: self.connect(), read_ahead: Vec::new() }
     }
 
     /// Lets time pass, and what is due happen.
@@ -93,24 +80,13 @@ impl TestServer {
 
     /// Waits for a condition that needs no time to come.
     pub fn until(&self, what: &str, condition: impl Fn(&TestServer) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        while !condition(self) {
-            assert!(Instant::now() < deadline, "waited in vain for: {what}");
-            park_timeout(Duration::from_millis(1));
-        }
+        wait_until(what, || condition(self));
     }
 
     /// Ends the server as an orderly stop does.
     pub fn stop(self) {
         self.engine.stop_leasing();
         self.net.shutdown(Duration::ZERO);
-    }
-}
-
-impl Drop for TestServer {
-    fn drop(&mut self) {
-        self.net.abort();
-        self.engine.stop();
     }
 }
 

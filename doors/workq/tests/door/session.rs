@@ -2,43 +2,32 @@
 
 #![expect(clippy::unwrap_used, reason = "only tests use this")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use spindle_core::Status;
 use spindle_engine::{
-    Committed, ConnectionId, Delivery, Door, Engine, Flow, JobRef, Mailbox, ManualClock, Options,
-    Outbox, Session,
+    Committed, ConnectionId, Delivery, Door, Flow, ManualClock, Options, Outbox, Session, JobRef,
 };
 use spindle_log::MemoryLog;
+use spindle_testkit::{ManualEngine, Sessions};
 use spindle_workq::WorkqDoor;
 use spindle_workq::wire::Limits;
 
 use crate::harness::{Job, START_MS, id_bytes, job, with_ids};
 
-#[derive(Default)]
-struct Letters {
-    deliveries: Mutex<Vec<Delivery>>,
-    durable_moves: AtomicU64,
-}
-
-impl Mailbox for Letters {
-    fn deliver(&self, delivery: Delivery) {
-        self.deliveries.lock().unwrap().push(delivery);
-    }
-
-    fn durable_moved(&self) {
-        self.durable_moves.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
 struct Bench {
-    engine: Engine,
     clock: Arc<ManualClock>,
-    door: WorkqDoor,
-    letters: Arc<Letters>,
-    connections: u64,
+    sessions: Sessions<WorkqDoor>,
+}
+
+impl Deref for Bench {
+    type Target = Sessions<WorkqDoor>;
+
+    fn deref(&self) -> &Sessions<WorkqDoor> {
+        &self.sessions
+    }
 }
 
 impl Bench {
@@ -46,21 +35,15 @@ impl Bench {
         Bench::with(Options::default())
     }
 
-    fn with(mut options: Options) -> Bench {
-        options.defaults.policies = [spindle_workq::policy()].into_iter().collect();
-        let clock = Arc::new(ManualClock::new(START_MS));
-        let engine = Engine::open(Arc::new(MemoryLog::new()), clock.clone(), options).unwrap();
+    fn with(options: Options) -> Bench {
+        let log = Arc::new(MemoryLog::new());
+        let ManualEngine { engine, clock } = ManualEngine::open(log, START_MS, options);
         let door = WorkqDoor::new(engine.clone(), Limits::default());
-        let letters = Arc::new(Letters::default());
-        door.attach(&(letters.clone() as Arc<dyn Mailbox>));
-        Bench { engine, clock, door, letters, connections: 0 }
+        Bench { clock, sessions: Sessions::new(&engine, door) }
     }
 
     fn open(&mut self) -> Line {
-        self.connections += 1;
-        let id = ConnectionId(self.connections);
-        let mailbox = self.letters.clone() as Arc<dyn Mailbox>;
-        let session = self.door.open(id, "127.0.0.1:1".parse().unwrap(), &mailbox);
+        let (id, session) = self.sessions.open();
         Line { id, session, input: BytesMut::new(), out: Outbox::default() }
     }
 
@@ -75,10 +58,7 @@ impl Bench {
     /// Hands the line what was delivered for it, as a reactor does.
     fn hand_over(&self, line: &mut Line) -> Flow {
         let mut flow = Flow::Wait;
-        let mine = |delivery: &Delivery| delivery.connection == line.id;
-        let deliveries: Vec<Delivery> =
-            self.letters.deliveries.lock().unwrap().extract_if(.., |letter| mine(letter)).collect();
-        for Delivery { ticket, answer, gate, .. } in deliveries {
+        for Delivery { ticket, answer, gate, .. } in self.letters.take_for(line.id) {
             flow = line.session.on_answer(ticket, answer, gate, &mut line.out);
             if flow == Flow::Continue && !line.input.is_empty() {
                 flow = line.session.on_bytes(&mut line.input, &mut line.out);
@@ -88,7 +68,7 @@ impl Bench {
     }
 
     fn status(&self, number: u64) -> Option<Status> {
-        self.engine.find(JobRef::Uuid(id_bytes(number))).0.map(|(_, status)| status)
+        self.engine.jobs().find(JobRef::Uuid(id_bytes(number))).0.map(|(_, status)| status)
     }
 }
 
@@ -338,7 +318,7 @@ fn a_job_handed_to_a_session_that_waits_no_longer_is_given_back() {
             worker.end();
         }
         assert_eq!(bench.status(1), Some(Status::Ready), "{ending}");
-        let image = bench.engine.job(JobRef::Uuid(id_bytes(1))).unwrap().0.unwrap();
+        let image = bench.engine.jobs().get(JobRef::Uuid(id_bytes(1))).unwrap().0.unwrap();
         assert_eq!(image.attempts, 0, "{ending}");
     }
 }

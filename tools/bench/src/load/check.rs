@@ -7,13 +7,11 @@ use thiserror::Error;
 pub(crate) struct Checker {
     delivered: Bitmap,
     finished: Bitmap,
-    delivered_twice: u64,
-    finished_twice: u64,
-    unknown: u64,
+    found: Mismatch,
 }
 
 /// What was wrong in a run. A run with any of it is no measurement.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Error, PartialEq, Eq)]
 #[error(
     "jobs were not delivered and finished exactly once: {missing} never finished, \
      {delivered_twice} delivered twice, {finished_twice} finished twice, \
@@ -33,32 +31,24 @@ pub(crate) struct Mismatch {
 impl Checker {
     /// A worker was handed job `number`.
     pub(crate) fn delivered(&mut self, number: u64) {
-        self.delivered_twice += u64::from(!self.delivered.insert(number));
+        self.found.delivered_twice += u64::from(!self.delivered.insert(number));
     }
 
     /// A worker was handed bytes that are not a submitted job's.
     pub(crate) fn delivered_unknown(&mut self) {
-        self.unknown += 1;
+        self.found.unknown += 1;
     }
 
     /// The server acknowledged that job `number` is finished.
     pub(crate) fn finished(&mut self, number: u64) {
-        self.finished_twice += u64::from(!self.finished.insert(number));
+        self.found.finished_twice += u64::from(!self.finished.insert(number));
     }
 
     /// Judges a run after which `expected` different jobs must have been finished.
     pub(crate) fn verdict(&self, expected: u64) -> Result<(), Mismatch> {
-        let mismatch = Mismatch {
-            missing: expected.saturating_sub(self.finished.count),
-            delivered_twice: self.delivered_twice,
-            finished_twice: self.finished_twice,
-            unknown: self.unknown,
-        };
-        let sound = mismatch.missing == 0
-            && mismatch.delivered_twice == 0
-            && mismatch.finished_twice == 0
-            && mismatch.unknown == 0;
-        if sound { Ok(()) } else { Err(mismatch) }
+        let missing = expected.saturating_sub(self.finished.count);
+        let mismatch = Mismatch { missing, ..self.found };
+        if mismatch == Mismatch::default() { Ok(()) } else { Err(mismatch) }
     }
 }
 

@@ -76,7 +76,7 @@ impl Connection {
                 }
             }
         }
-        Ok(self.flush()?)
+        Ok(flush(&self.stream, &mut self.output)?)
     }
 
     fn count_answers(&mut self, tally: &mut Tally<'_>, now: Instant) -> Result<(), LoadError> {
@@ -118,20 +118,21 @@ impl Connection {
             }
         }
     }
+}
 
-    fn flush(&mut self) -> io::Result<()> {
-        let mut at = 0;
-        while at < self.output.len() {
-            match self.stream.write(&self.output[at..]) {
-                Ok(count) => at += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+/// Writes what the socket takes now, and takes it from the buffer.
+pub(crate) fn flush(mut stream: &TcpStream, output: &mut Vec<u8>) -> io::Result<()> {
+    let mut at = 0;
+    while at < output.len() {
+        match stream.write(&output[at..]) {
+            Ok(count) => at += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
-        self.output.drain(..at);
-        Ok(())
     }
+    output.drain(..at);
+    Ok(())
 }
 
 fn connect(address: SocketAddr, jobs: &Jobs, role: Role) -> Result<std::net::TcpStream, LoadError> {

@@ -69,13 +69,8 @@ fn drive(
     let mut turn = 0;
     while !tally.is_done() {
         let Some(left) = limit.checked_sub(started.elapsed()) else {
-            return Err(LoadError::Deadline {
-                limit,
-                acknowledged: tally.acknowledged,
-                submits: tally.plan.submits,
-                finished: tally.finished,
-                finishes: tally.plan.finishes,
-            });
+            let Tally { acknowledged, finished, plan, .. } = *tally;
+            return Err(LoadError::Deadline { limit, acknowledged, finished, plan });
         };
         match poll.poll(&mut events, Some(left)) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,

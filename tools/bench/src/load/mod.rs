@@ -8,6 +8,7 @@ mod plan;
 mod tally;
 
 pub(crate) use check::Checker;
+pub(crate) use connection::flush;
 pub(crate) use driver::run;
 pub(crate) use jobs::{Jobs, PAYLOAD_BYTES};
 pub(crate) use plan::Plan;

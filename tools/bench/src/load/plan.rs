@@ -13,7 +13,7 @@ const TIME_MAX_PER_JOB: Duration = Duration::from_micros(100);
 
 /// One run against one server. It ends when `submits` jobs were acknowledged and `finishes` jobs
 /// were finished.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Plan {
     /// The number of the first job to submit; those before it have been submitted already.
     pub(crate) first: u64,
@@ -69,49 +69,22 @@ pub(crate) struct Outcome {
 /// Why a run is no measurement.
 #[derive(Debug, Error)]
 pub(crate) enum LoadError {
-    /// No connection.
     #[error("cannot connect to {address}")]
-    Connect {
-        /// The server.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A connection broke.
+    Connect { address: SocketAddr, source: io::Error },
     #[error("a connection broke")]
     Io(#[from] io::Error),
-    /// The server hung up.
     #[error("the server closed a connection with {outstanding} requests unanswered")]
-    Closed {
-        /// Requests it owed an answer.
-        outstanding: usize,
-    },
+    Closed { outstanding: usize },
     /// The server said something else than its protocol allows.
     #[error(transparent)]
     Wire(#[from] WireError),
     /// The server refused what every server must take.
     #[error("the server answered {request} with {answer:?}")]
-    Refused {
-        /// What was asked.
-        request: &'static str,
-        /// What it said.
-        answer: String,
-    },
-    /// Too slow.
+    Refused { request: &'static str, answer: String },
     #[error(
-        "not done after {limit:?}: {acknowledged} of {submits} jobs submitted, {finished} of \
-         {finishes} finished"
+        "not done after {limit:?}: {acknowledged} of {} jobs submitted, {finished} of {} finished",
+        plan.submits,
+        plan.finishes
     )]
-    Deadline {
-        /// The limit.
-        limit: Duration,
-        /// Jobs acknowledged.
-        acknowledged: u64,
-        /// Jobs asked for.
-        submits: u64,
-        /// Jobs finished.
-        finished: u64,
-        /// Jobs to finish.
-        finishes: u64,
-    },
+    Deadline { limit: Duration, acknowledged: u64, finished: u64, plan: Plan },
 }

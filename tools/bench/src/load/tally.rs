@@ -103,8 +103,7 @@ impl<'a> Tally<'a> {
             return None;
         }
         self.leases_asked += 1;
-        self.jobs.wire().encode_lease(self.jobs.queue(), out);
-        Some(Sent { at: now, what: Request::Lease })
+        Some(self.ask_for_job(now, out))
     }
 
     /// Counts the answer to `sent`; some answers call for another request at once.
@@ -115,85 +114,71 @@ impl<'a> Tally<'a> {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Result<Option<Sent>, LoadError> {
-        if self.jobs.wire() == Wire::Gearman {
-            return self.answered_by_gearman(sent, answer, now, out);
-        }
         let latency = now.saturating_duration_since(sent.at);
         match (sent.what, answer) {
             (Request::Submit, Answer::Ok) => {
-                self.acknowledged(latency);
+                self.submit.record(latency);
+                self.acknowledged += 1;
                 Ok(None)
             }
             (Request::Finish(number), Answer::Ok) => {
                 self.finished(number, latency);
                 Ok(None)
             }
-            (Request::Lease, Answer::Leased { id, payload }) => {
-                self.lease.record(latency);
-                let number = self.delivered(id, payload);
-                self.jobs.wire().encode_finish(id, out);
-                Ok(Some(Sent { at: now, what: Request::Finish(number) }))
+            // The question behind it is answered, so the finish was taken.
+            (Request::FinishThenLease(number), Answer::Leased { .. } | Answer::TimedOut) => {
+                self.finished(number, latency);
+                self.lease_answered(sent.at, answer, now, out)
             }
-            (Request::Lease, Answer::TimedOut) => {
-                self.jobs.wire().encode_lease(self.jobs.queue(), out);
-                Ok(Some(Sent { at: now, what: Request::Lease }))
+            (Request::Sleep { asked }, Answer::Awake) => Ok(Some(self.ask_for_job(asked, out))),
+            // A worker that has just asked may be woken all the same.
+            (what @ (Request::Lease | Request::FinishThenLease(_)), Answer::Awake) => {
+                Ok(Some(Sent { at: sent.at, what }))
             }
+            (Request::Lease, answer) => self.lease_answered(sent.at, answer, now, out),
             (what, answer) => Err(refused(what, answer)),
         }
     }
 
-    /// The same for Gearman: a worker sends its result and its next question together, sleeps
-    /// when there is nothing and asks again when it is woken, as workers of its libraries do.
-    fn answered_by_gearman(
+    /// Counts the answer to a job asked for at `asked`. A Gearman worker sends its result and its
+    /// next question together, sleeps when there is nothing and asks again when it is woken, as
+    /// workers of its libraries do.
+    fn lease_answered(
         &mut self,
-        sent: &Sent,
+        asked: Instant,
         answer: &Answer<'_>,
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Result<Option<Sent>, LoadError> {
-        let latency = now.saturating_duration_since(sent.at);
-        let (asked, answer) = match (sent.what, answer) {
-            (Request::Submit, Answer::Ok) => {
-                self.acknowledged(latency);
-                return Ok(None);
-            }
-            (Request::Sleep { asked }, Answer::Awake) => {
-                self.jobs.wire().encode_lease(self.jobs.queue(), out);
-                return Ok(Some(Sent { at: asked, what: Request::Lease }));
-            }
-            // A worker that has just asked may be woken all the same.
-            (what @ (Request::Lease | Request::FinishThenLease(_)), Answer::Awake) => {
-                return Ok(Some(Sent { at: sent.at, what }));
-            }
-            (Request::Lease, answer) => (sent.at, answer),
-            (
-                Request::FinishThenLease(number),
-                answer @ (Answer::Leased { .. } | Answer::TimedOut),
-            ) => {
-                self.finished(number, latency);
-                (sent.at, answer)
-            }
-            (what, answer) => return Err(refused(what, answer)),
-        };
+        let is_gearman = self.wire() == Wire::Gearman;
         match answer {
             Answer::Leased { id, payload } => {
                 self.lease.record(now.saturating_duration_since(asked));
                 let number = self.delivered(id, payload);
-                self.jobs.wire().encode_finish(id, out);
-                self.jobs.wire().encode_lease(self.jobs.queue(), out);
-                Ok(Some(Sent { at: now, what: Request::FinishThenLease(number) }))
+                self.wire().encode_finish(id, out);
+                if is_gearman {
+                    self.wire().encode_lease(self.jobs.queue(), out);
+                    return Ok(Some(Sent { at: now, what: Request::FinishThenLease(number) }));
+                }
+                Ok(Some(Sent { at: now, what: Request::Finish(number) }))
             }
-            Answer::TimedOut => {
-                self.jobs.wire().encode_sleep(out);
+            Answer::TimedOut if is_gearman => {
+                self.wire().encode_sleep(out);
                 Ok(Some(Sent { at: now, what: Request::Sleep { asked } }))
             }
+            Answer::TimedOut => Ok(Some(self.ask_for_job(now, out))),
             answer => Err(refused(Request::Lease, answer)),
         }
     }
 
-    fn acknowledged(&mut self, latency: Duration) {
-        self.submit.record(latency);
-        self.acknowledged += 1;
+    /// A request for a job, whose latency counts from `at`.
+    fn ask_for_job(&self, at: Instant, out: &mut Vec<u8>) -> Sent {
+        self.wire().encode_lease(self.jobs.queue(), out);
+        Sent { at, what: Request::Lease }
+    }
+
+    fn wire(&self) -> Wire {
+        self.jobs.wire()
     }
 
     fn finished(&mut self, number: u64, latency: Duration) {

@@ -7,12 +7,13 @@
 //! next one. Then the batch is written, synced and answered.
 
 use crate::cli::EchoServer;
+use crate::load::flush;
 use anyhow::{Context, Result};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -168,7 +169,7 @@ impl Connection {
 
     /// Takes what came to where it is written from; false when the client is gone.
     fn take(&mut self, request_bytes: usize, disk: &mut Disk) -> Result<bool> {
-        if self.flush().is_err() {
+        if flush(&self.stream, &mut self.unsent).is_err() {
             return Ok(false);
         }
         loop {
@@ -196,19 +197,7 @@ impl Connection {
         for _ in 0..std::mem::take(&mut self.unanswered) {
             self.unsent.extend_from_slice(ANSWER);
         }
-        self.flush()
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        while !self.unsent.is_empty() {
-            match self.stream.write(&self.unsent) {
-                Ok(sent) => drop(self.unsent.drain(..sent)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        flush(&self.stream, &mut self.unsent)
     }
 }
 
@@ -263,6 +252,7 @@ impl Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::net::TcpStream as Client;
     use std::sync::mpsc::{Receiver, channel};
 

@@ -1,8 +1,8 @@
 //! A script that does what Jobq does with a create, with Python's sqlite3: one process, one table,
-//! each job committed as SQLite does unless told otherwise.
+//! each job committed with the defaults of SQLite.
 
+use crate::figures::Figures;
 use crate::load::PAYLOAD_BYTES;
-use crate::report::Figures;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};

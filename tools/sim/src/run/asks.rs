@@ -44,7 +44,7 @@ impl Run {
             Command::HolderGone { holder } => self.connection_gone(*holder)?,
             Command::Retry { image, .. } => self.retry(JobId(image.id))?,
             Command::Delete { id, cause: Cause::Deleted } => {
-                let reply = self.server.engine().delete(JobRef::Id(*id));
+                let reply = self.server.engine().jobs().delete(JobRef::Id(*id));
                 self.judge(command, reply)?;
             }
             Command::Release {
@@ -52,13 +52,13 @@ impl Run {
                 cause: Cause::Undone,
             } if *epoch == self.model.epoch() => {
                 let refused = self.refusals(command);
-                self.server.engine().undo_lease(LeaseRef { job: *id, attempt: *attempt });
+                self.server.engine().leases().undo(LeaseRef { job: *id, attempt: *attempt });
                 if refused.is_empty() {
                     self.change(|model, now_ms| model.apply(command, now_ms, None))?;
                 }
             }
             other => {
-                let reply = self.server.engine().execute(other);
+                let reply = self.server.engine().jobs().execute(other);
                 let matched = self.as_matched(other);
                 self.judge(&matched, reply)?;
             }
@@ -128,16 +128,16 @@ impl Run {
         let connection = self.rng.random_range(1..6);
         let wait_ms = self.rng.random_range(1..30_000);
         let mut ticket = None;
-        let last = self.server.engine().look(last_job);
+        let last = self.server.engine().inspect(last_job);
         let full = self.server.is_full() && !submit.foreground;
         let reply = if submit.foreground {
             let caller = self.server.caller(connection);
-            self.server.engine().submit_and_wait(&caller, job, wait_ms).map(|made| {
+            self.server.engine().jobs().submit_and_wait(&caller, job, wait_ms).map(|made| {
                 ticket = Some(made);
                 None
             })
         } else {
-            self.server.engine().submit(job).map(Some)
+            self.server.engine().jobs().submit(job).map(Some)
         };
         match reply {
             Err(Refused::DiskFull) if full => return self.judge_full(),
@@ -181,7 +181,7 @@ impl Run {
         let made = self
             .server
             .engine()
-            .look(|state| state.jobs_from(JobId(last.0 + 1)).next().map(|found| found.id()));
+            .inspect(|state| state.jobs_from(JobId(last.0 + 1)).next().map(|found| found.id()));
         let id = made.ok_or("a submitted job is not there")?;
         if let Some(next) = self.next_id.replace(JobId(id.0 + 1)).filter(|next| *next != id) {
             return Err(format!("job {id} comes next, and should be {next}"));
@@ -212,7 +212,7 @@ impl Run {
             0
         };
         let caller = self.server.caller(lease.holder);
-        let reply = self.server.engine().lease(&caller, lease.clone(), wait_ms);
+        let reply = self.server.engine().leases().take(&caller, lease.clone(), wait_ms);
         match reply {
             Ok(LeaseReply::Leased(job, gate)) => self.judge_lease(lease, &job, gate),
             Ok(LeaseReply::Nothing(_)) if wait_ms == 0 => self.judge_nothing(lease),
@@ -243,7 +243,7 @@ impl Run {
         let tried = |job: &&JobImage| job.status() == Status::Ready && job.attempts > 0;
         let tried: Vec<JobId> = self.model.jobs().filter(tried).map(|job| JobId(job.id)).collect();
         for id in tried.into_iter().filter(|id| self.model.is_spent(*id)).collect::<Vec<_>>() {
-            let status = self.server.engine().look(|state| state.status(id));
+            let status = self.server.engine().inspect(|state| state.status(id));
             if status.is_none_or(|status| status.is_finished()) {
                 self.change(|model, now_ms| model.end_spent(id, now_ms))?;
             }
@@ -286,7 +286,7 @@ impl Run {
         if self.server.is_dead() {
             return Ok(());
         }
-        match self.server.engine().leased_payload(given) {
+        match self.server.engine().leases().payload(given) {
             Ok(payload) => self.judge_payload(given.id, &payload),
             Err(error) if self.server.is_dead() => {
                 let _ = error;
@@ -330,9 +330,9 @@ impl Run {
         let engine = self.server.engine();
         let reply = match finish.claim {
             Claim::Unfinished { id } => {
-                engine.finish_unfinished(JobRef::Id(id), result, Type::Bytes)
+                engine.jobs().finish_unfinished(JobRef::Id(id), result, Type::Bytes)
             }
-            claim => engine.finish(claim, result, Type::Bytes),
+            claim => engine.leases().finish(claim, result, Type::Bytes),
         };
         match reply {
             Err(Refused::DiskFull) if may_not_fit => return self.judge_full(),
@@ -343,7 +343,7 @@ impl Run {
     }
 
     fn connection_gone(&mut self, holder: u64) -> Judged {
-        self.server.engine().connection_gone(ConnectionId(holder), None);
+        self.server.engine().waits().connection_gone(ConnectionId(holder), None);
         for ticket in self.waits.of_connection(holder) {
             self.stop_waiting(ticket)?;
         }
@@ -377,7 +377,7 @@ impl Run {
         let command =
             Command::Retry { image: Box::new(JobImage { id: id.0, ..image }), payload: place };
         let full = self.server.is_full() && bytes.is_some();
-        let reply = match self.server.engine().retry(JobRef::Id(id), bytes) {
+        let reply = match self.server.engine().jobs().retry(JobRef::Id(id), bytes) {
             Ok(gate) => Ok(gate),
             Err(RetryError::Refused(Refused::DiskFull)) if full => return self.judge_full(),
             Err(RetryError::Refused(refused)) => Err(refused),

@@ -62,7 +62,7 @@ impl Run {
         self.server.engine().stop();
         self.happen_what_is_due()?;
         let whole = !self.server.is_dead() && self.server.durable() == self.server.tail();
-        let ids_until = self.server.engine().look(|state| state.server().ids_until);
+        let ids_until = self.server.engine().inspect(|state| state.server().ids_until);
         if let Some(next) = self.next_id.filter(|next| whole && next.0 != ids_until) {
             return Err(format!("ids from {ids_until} on are given back, and {next} comes next"));
         }

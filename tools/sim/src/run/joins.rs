@@ -33,11 +33,11 @@ impl Run {
         let caller = watched.then(|| self.server.caller(connection));
         let (job, salt) = self.new_job(submit);
         let len = job.payload.len();
-        let last = self.server.engine().look(last_job);
+        let last = self.server.engine().inspect(last_job);
         let in_memory = found.is_some_and(|id| self.model.job(id).is_some_and(|j| j.foreground));
         let logs = !submit.foreground && (found.is_none() || in_memory);
         let full = self.server.is_full() && logs;
-        let reply = self.server.engine().submit_or_join(caller.as_ref(), job);
+        let reply = self.server.engine().jobs().submit_or_join(caller.as_ref(), job);
         let joined = match reply {
             Err(Refused::DiskFull) if full => return self.judge_full(),
             Ok(_) if full => return Err("a submit was accepted on a full disk".into()),
@@ -137,7 +137,7 @@ impl Run {
         let stale = self.rng.random_ratio(1, 5);
         let claim = Claim::Token { id, epoch, attempt: attempt.wrapping_add(u32::from(stale)) };
         let news = News::Warning(bytes::Bytes::from_static(b"slow"));
-        let reply = self.server.engine().report(claim, news.clone());
+        let reply = self.server.engine().leases().report(claim, news.clone());
         if reply.is_ok() == stale {
             return Err(format!("a report by {claim:?} was answered {reply:?}"));
         }

@@ -88,7 +88,7 @@ impl Run {
 
     /// Where a payload in several records begins, of an unfinished job.
     fn payload_position(&self, id: JobId) -> Option<u64> {
-        self.server.engine().look(|state| match state.job(id)? {
+        self.server.engine().inspect(|state| match state.job(id)? {
             Found::Live(job) if !job.is_foreground() => {
                 let place = job.payload();
                 (place.len as usize > ONE_RECORD_BYTES).then_some(place.position)

@@ -292,10 +292,10 @@ impl Run {
         let now_ms = self.server.now_ms();
         let difference =
             |state: &spindle_core::State| crate::model::fold_difference(state, &folded, now_ms);
-        self.server.engine().look(difference).map_err(|why| format!("after a trim, {why}"))
+        self.server.engine().inspect(difference).map_err(|why| format!("after a trim, {why}"))
     }
 
     fn compare(&self) -> Judged {
-        self.server.engine().look(|state| self.model.compare(state))
+        self.server.engine().inspect(|state| self.model.compare(state))
     }
 }

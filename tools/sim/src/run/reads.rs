@@ -23,7 +23,7 @@ impl Run {
     }
 
     pub(super) fn read_job(&mut self, id: JobId) -> Judged {
-        let (image, gate) = match self.server.engine().job(JobRef::Id(id)) {
+        let (image, gate) = match self.server.engine().jobs().get(JobRef::Id(id)) {
             Ok((Some(image), gate)) => (image, gate),
             Ok((None, _)) => return Err(format!("job {id} cannot be found")),
             Err(_) if self.server.is_dead() => return Ok(()),
@@ -38,7 +38,7 @@ impl Run {
     fn read_bytes(&mut self, id: JobId, image: &JobImage) -> Judged {
         let engine = self.server.engine();
         if let Some(place) = &image.payload {
-            match engine.bytes(place) {
+            match engine.jobs().bytes(place) {
                 Ok(bytes) => self.judge_payload(id, &bytes)?,
                 Err(_) if self.server.is_dead() => return Ok(()),
                 Err(error) => return Err(format!("the payload of job {id}: {error}")),
@@ -46,7 +46,7 @@ impl Run {
         }
         let result = image.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref());
         let Some(place) = result else { return Ok(()) };
-        match engine.bytes(place) {
+        match engine.jobs().bytes(place) {
             Ok(bytes) if bytes == result_of(id, place.len as usize) => Ok(()),
             Ok(_) => Err(format!("the result of job {id} is not what was reported")),
             Err(_) if self.server.is_dead() => Ok(()),
@@ -58,7 +58,7 @@ impl Run {
         let connection = self.rng.random_range(1..6);
         let wait_ms = self.rng.random_range(1..60_000);
         let caller = self.server.caller(connection);
-        let reply = self.server.engine().wait_for_result(&caller, id, wait_ms, false);
+        let reply = self.server.engine().waits().for_result(&caller, id, wait_ms, false);
         let finished = self.model.job(id).is_none_or(|job| job.status().is_finished());
         match reply {
             Ok(None) if finished => Ok(()),
@@ -76,7 +76,7 @@ impl Run {
         let tickets: Vec<Ticket> = self.waits.iter().map(|(ticket, _)| ticket).collect();
         let Some(ticket) = tickets.choose(&mut self.rng).copied() else { return Ok(()) };
         let connection = self.waits.find(ticket).map_or(0, |wait| wait.connection);
-        self.server.engine().cancel_wait(&self.server.caller(connection), ticket);
+        self.server.engine().waits().cancel(&self.server.caller(connection), ticket);
         self.stop_waiting(ticket)
     }
 }

@@ -25,7 +25,7 @@ impl Run {
     /// is judged by what was so at that moment, which the model does not know.
     pub(super) fn relabel(&mut self) -> Judged {
         // Once it is done, jobs keep what labels somebody brings with them.
-        let nothing_to_do = self.server.engine().look(|state| state.is_relabelled());
+        let nothing_to_do = self.server.engine().inspect(|state| state.is_relabelled());
         if self.waits.count() > 0 || nothing_to_do {
             return Ok(());
         }
@@ -36,7 +36,7 @@ impl Run {
             return Ok(());
         }
         // On a full disk it goes as far as there is room.
-        let server = self.server.engine().look(|state| state.server().clone());
+        let server = self.server.engine().inspect(|state| state.server().clone());
         let done = (server.relabelled_revision, server.relabelled_below);
         let newest = server.constraints_revision == done.0;
         let mut changed = Vec::new();
@@ -44,7 +44,7 @@ impl Run {
             let id = JobId(job.id);
             let current = &job.options().labels;
             let expected = self.model.labels_for(&job.queue, current);
-            let image = self.server.engine().look(|state| state.image(id));
+            let image = self.server.engine().inspect(|state| state.image(id));
             let labels = image.map(|image| image.options().labels.clone()).unwrap_or_default();
             let right = labels.len() == expected.len()
                 && labels.iter().zip(&expected).all(|(is, should)| {

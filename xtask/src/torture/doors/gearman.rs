@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::torture::client::{ANSWER_WITHIN, CONNECT_WITHIN, odd};
+use crate::torture::client::{connect, odd};
 
 const CAN_DO: u32 = 1;
 const JOB_CREATED: u32 = 8;
@@ -27,11 +27,7 @@ pub struct Assigned {
 
 impl Gearman {
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, CONNECT_WITHIN)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
-        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
-        Ok(Self(stream))
+        Ok(Self(connect(address)?))
     }
 
     /// A background job; its handle.

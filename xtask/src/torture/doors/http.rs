@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
 
-use crate::torture::client::{ANSWER_WITHIN, CONNECT_WITHIN, odd};
+use crate::torture::client::{connect, odd};
 
 /// Longer bodies and heads are no answer of this server.
 const BODY_BYTES_MAX: u64 = 8 << 20;
@@ -27,10 +27,7 @@ pub struct Http {
 
 impl Http {
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
-        let say = TcpStream::connect_timeout(&address, CONNECT_WITHIN)?;
-        say.set_nodelay(true)?;
-        say.set_read_timeout(Some(ANSWER_WITHIN))?;
-        say.set_write_timeout(Some(ANSWER_WITHIN))?;
+        let say = connect(address)?;
         Ok(Self { hear: BufReader::new(say.try_clone()?), say })
     }
 

@@ -9,7 +9,6 @@ mod gearman;
 mod http;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -20,8 +19,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client};
+use super::cycles::{Torture, no_complaints};
+use super::ending::Ending;
 use super::job::Dice;
-use super::mode::Torture;
 use super::server::{Addresses, Server};
 use books::{Books, Door};
 use gearman::Gearman;
@@ -36,7 +36,6 @@ const TTL_MS: u64 = 86_400_000;
 /// Between two questions for work when there is none.
 const IDLE: Duration = Duration::from_millis(2);
 const STATES_MAX: u64 = 20;
-const COMPLAINTS_SHOWN: usize = 15;
 
 impl Torture<'_> {
     /// Kills under a load through every door.
@@ -79,14 +78,8 @@ impl Torture<'_> {
     ) -> Result<()> {
         let server = self.start(None)?;
         check(books, server.addresses())?;
-        let longest_ms = (self.options.seconds * 1_000.0) as u64;
-        let time = Duration::from_millis(longest_ms / 4 + dice.below(longest_ms.max(2) * 3 / 4));
-        let load = Load {
-            books,
-            at: server.addresses(),
-            ending: AtomicBool::new(false),
-            surprises: Mutex::default(),
-        };
+        let time = self.load_time(dice);
+        let load = Load { books, at: server.addresses(), ending: Ending::default() };
         let ended = thread::scope(|scope| {
             let clients: [PlayedBy<'_>; 9] = [
                 Load::submit_to_workq,
@@ -101,15 +94,14 @@ impl Torture<'_> {
             ];
             for client in clients {
                 let load = &load;
-                scope.spawn(move || load.until_the_end(client));
+                scope.spawn(move || load.ending.client_done(client(load)));
             }
             thread::sleep(time);
-            load.ending.store(true, Ordering::SeqCst);
+            load.ending.begin();
             end(server)
         });
         ended?;
-        let surprises = load.surprises.into_inner().unwrap_or_else(PoisonError::into_inner);
-        ensure!(surprises.is_empty(), "{}", surprises.join("\n"));
+        load.ending.verdict()?;
         verdict(books)
     }
 }
@@ -119,13 +111,7 @@ fn lock(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
 }
 
 fn verdict(books: &Mutex<Books>) -> Result<()> {
-    let books = lock(books);
-    let complaints = books.complaints();
-    if complaints.is_empty() {
-        return Ok(());
-    }
-    let shown = complaints.iter().take(COMPLAINTS_SHOWN).cloned().collect::<Vec<_>>();
-    bail!("{} complaints, the first:\n{}", complaints.len(), shown.join("\n"))
+    no_complaints(lock(books).complaints())
 }
 
 /// Looks at every job a door acknowledged, under the name that door gave it.
@@ -182,77 +168,65 @@ type PlayedBy<'a> = fn(&Load<'a>) -> io::Result<()>;
 struct Load<'a> {
     books: &'a Mutex<Books>,
     at: Addresses,
-    /// The server is about to end: a connection that breaks from now on is no surprise.
-    ending: AtomicBool,
-    surprises: Mutex<Vec<String>>,
+    ending: Ending,
 }
 
 impl Load<'_> {
-    /// A client fails when the server ends, and must not before.
-    fn until_the_end(&self, client: impl FnOnce(&Self) -> io::Result<()>) {
-        let Err(error) = client(self) else { return };
-        let expected =
-            self.ending.load(Ordering::SeqCst) && error.kind() != io::ErrorKind::InvalidData;
-        if !expected {
-            let mut surprises = self.surprises.lock().unwrap_or_else(PoisonError::into_inner);
-            surprises.push(format!("a client before the end: {error}"));
-        }
-    }
-
     fn goes_on(&self) -> bool {
-        !self.ending.load(Ordering::SeqCst)
+        !self.ending.has_begun()
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
         lock(self.books)
     }
 
+    /// Submits jobs through a door until the end; `submit` answers with the server's name for one.
+    fn submit(
+        &self,
+        door: Door,
+        mut submit: impl FnMut(u64) -> io::Result<String>,
+    ) -> io::Result<()> {
+        while self.goes_on() {
+            let job = self.books().submit_sent(door, None);
+            let name = submit(job)?;
+            self.books().submit_answered(job, name);
+        }
+        Ok(())
+    }
+
     fn submit_to_workq(&self) -> io::Result<()> {
         let mut client = Client::connect(self.at.workq)?;
-        while self.goes_on() {
-            let job = self.books().submit_sent(Door::Workq, None);
+        self.submit(Door::Workq, |job| {
             let uuid = super::job::Job(job).to_string();
             let head = format!("add {uuid} {QUEUE} 60000 {TTL_MS}");
             match client.send(&head, payload(job).to_string().as_bytes(), "")? {
-                Answer::Done => self.books().submit_answered(job, uuid),
-                other => return Err(surprise(&format!("add answered {other:?}"))),
+                Answer::Done => Ok(uuid),
+                other => Err(surprise(&format!("add answered {other:?}"))),
             }
-        }
-        Ok(())
+        })
     }
 
     fn submit_to_gearman(&self) -> io::Result<()> {
         let mut client = Gearman::connect(self.at.gearman)?;
-        while self.goes_on() {
-            let job = self.books().submit_sent(Door::Gearman, None);
-            let handle = client.submit(QUEUE, payload(job).to_string().as_bytes())?;
-            self.books().submit_answered(job, handle);
-        }
-        Ok(())
+        self.submit(Door::Gearman, |job| client.submit(QUEUE, payload(job).to_string().as_bytes()))
     }
 
     fn submit_to_api(&self) -> io::Result<()> {
         let mut http = Http::connect(self.at.http)?;
-        while self.goes_on() {
-            let job = self.books().submit_sent(Door::Api, None);
+        self.submit(Door::Api, |job| {
             let body = json!({ "queue": QUEUE, "payload": payload(job) });
-            let answer = answered(http.post("/api/v1/jobs", &body)?, 201)?;
-            self.books().submit_answered(job, answer["id"].to_string());
-        }
-        Ok(())
+            Ok(answered(http.post("/api/v1/jobs", &body)?, 201)?["id"].to_string())
+        })
     }
 
     fn submit_to_lightjq(&self) -> io::Result<()> {
         let mut http = Http::connect(self.at.http)?;
-        while self.goes_on() {
-            let job = self.books().submit_sent(Door::Lightjq, None);
+        self.submit(Door::Lightjq, |job| {
             let body =
                 json!({ "name": LIGHTJQ_QUEUE, "argument": payload(job), "keep_result": true });
             let answer = answered(http.post("/job", &body)?, 201)?;
-            let id = answer["job_id"].as_str().ok_or_else(|| surprise("no job_id"))?;
-            self.books().submit_answered(job, id.to_owned());
-        }
-        Ok(())
+            Ok(answer["job_id"].as_str().ok_or_else(|| surprise("no job_id"))?.to_owned())
+        })
     }
 
     /// Jobs that nobody leases: their states are the work.
@@ -275,60 +249,78 @@ impl Load<'_> {
         Ok(())
     }
 
-    fn work_for_workq(&self) -> io::Result<()> {
-        let mut client = Client::connect(self.at.workq)?;
+    /// Works until the end: `take` answers with a job, if there is one, and what it is finished by;
+    /// `finish` says whether the server acknowledged the finish.
+    fn work<C, T>(
+        &self,
+        mut connection: C,
+        mut take: impl FnMut(&mut C) -> io::Result<Option<(u64, T)>>,
+        mut finish: impl FnMut(&mut C, T) -> io::Result<bool>,
+    ) -> io::Result<()> {
         while self.goes_on() {
-            let Some(delivery) = client.lease(QUEUE, 20)? else { continue };
-            let job = job_of_bytes(&delivery.payload)?;
+            let Some((job, by)) = take(&mut connection)? else {
+                thread::sleep(IDLE);
+                continue;
+            };
             self.books().delivered(job);
             self.books().finish_sent(job);
-            match client.send(&format!("complete {}", delivery.id), b"done", "")? {
-                Answer::Done => self.books().finish_answered(job),
-                other => return Err(surprise(&format!("complete answered {other:?}"))),
+            if finish(&mut connection, by)? {
+                self.books().finish_answered(job);
             }
         }
         Ok(())
+    }
+
+    fn work_for_workq(&self) -> io::Result<()> {
+        self.work(
+            Client::connect(self.at.workq)?,
+            |client| {
+                let Some(delivery) = client.lease(QUEUE, 20)? else { return Ok(None) };
+                Ok(Some((job_of_bytes(&delivery.payload)?, delivery.id)))
+            },
+            |client, id| match client.send(&format!("complete {id}"), b"done", "")? {
+                Answer::Done => Ok(true),
+                other => Err(surprise(&format!("complete answered {other:?}"))),
+            },
+        )
     }
 
     fn work_for_gearman(&self) -> io::Result<()> {
         let mut worker = Gearman::connect(self.at.gearman)?;
         worker.can_do(QUEUE)?;
-        while self.goes_on() {
-            let Some(assigned) = worker.grab()? else {
-                thread::sleep(IDLE);
-                continue;
-            };
-            let job = job_of_bytes(&assigned.payload)?;
-            self.books().delivered(job);
-            self.books().finish_sent(job);
-            worker.complete(&assigned.handle, b"done")?;
-        }
-        Ok(())
+        self.work(
+            worker,
+            |worker| {
+                let Some(assigned) = worker.grab()? else { return Ok(None) };
+                Ok(Some((job_of_bytes(&assigned.payload)?, assigned.handle)))
+            },
+            // The protocol answers no finish.
+            |worker, handle| worker.complete(&handle, b"done").map(|()| false),
+        )
     }
 
     fn work_for_api(&self) -> io::Result<()> {
-        let mut http = Http::connect(self.at.http)?;
-        while self.goes_on() {
-            let answer = http.post("/api/v1/lease", &json!({ "queues": [QUEUE] }))?;
-            if answer.status == 204 {
-                thread::sleep(IDLE);
-                continue;
-            }
-            let leased = answered(answer, 200)?;
-            let job = match leased["payload_base64"].as_str() {
-                Some(text) => {
-                    job_of_bytes(&BASE64.decode(text).map_err(|e| surprise(&e.to_string()))?)?
+        self.work(
+            Http::connect(self.at.http)?,
+            |http| {
+                let answer = http.post("/api/v1/lease", &json!({ "queues": [QUEUE] }))?;
+                if answer.status == 204 {
+                    return Ok(None);
                 }
-                None => job_of(&leased["payload"])?,
-            };
-            self.books().delivered(job);
-            let token = leased["lease_token"].as_str().unwrap_or_default();
-            self.books().finish_sent(job);
-            let path = format!("/api/v1/leases/{token}/complete");
-            answered(http.post(&path, &json!({ "result": "done" }))?, 204)?;
-            self.books().finish_answered(job);
-        }
-        Ok(())
+                let leased = answered(answer, 200)?;
+                let job = match leased["payload_base64"].as_str() {
+                    Some(text) => {
+                        job_of_bytes(&BASE64.decode(text).map_err(|e| surprise(&e.to_string()))?)?
+                    }
+                    None => job_of(&leased["payload"])?,
+                };
+                Ok(Some((job, leased["lease_token"].as_str().unwrap_or_default().to_owned())))
+            },
+            |http, token| {
+                let path = format!("/api/v1/leases/{token}/complete");
+                answered(http.post(&path, &json!({ "result": "done" }))?, 204).map(|_| true)
+            },
+        )
     }
 
     fn work_for_lightjq(&self) -> io::Result<()> {
@@ -337,24 +329,24 @@ impl Load<'_> {
         let registered = answered(http.post("/worker", &body)?, 201)?;
         let id = registered["worker_id"].as_str().ok_or_else(|| surprise("no worker_id"))?;
         let header = format!("worker-id: {id}\r\n");
-        while self.goes_on() {
-            let answer = http.ask("GET", "/worker/job?timeout=0", &header, None)?;
-            if answer.status == 204 {
-                thread::sleep(IDLE);
-                continue;
-            }
-            let given = answered(answer, 200)?;
-            let job = job_of(&given["argument"])?;
-            self.books().delivered(job);
-            self.books().finish_sent(job);
-            let done = json!({
-                "job_id": given["job_id"], "type": "success", "result": "done",
-                "finished_at": "2026-01-01T00:00:00Z",
-            });
-            answered(http.ask("POST", "/done", &header, Some(&done))?, 204)?;
-            self.books().finish_answered(job);
-        }
-        Ok(())
+        self.work(
+            http,
+            |http| {
+                let answer = http.ask("GET", "/worker/job?timeout=0", &header, None)?;
+                if answer.status == 204 {
+                    return Ok(None);
+                }
+                let mut given = answered(answer, 200)?;
+                Ok(Some((job_of(&given["argument"])?, given["job_id"].take())))
+            },
+            |http, id| {
+                let done = json!({
+                    "job_id": id, "type": "success", "result": "done",
+                    "finished_at": "2026-01-01T00:00:00Z",
+                });
+                answered(http.ask("POST", "/done", &header, Some(&done))?, 204).map(|_| true)
+            },
+        )
     }
 }
 

@@ -1,0 +1,64 @@
+//! What the test harnesses of Spindle's crates share. No product crate depends on it; they list it
+//! under `dev-dependencies`, with the features that their tests need.
+//!
+//! A test of Spindle stands at one of five distances from the code, and each has one starting point
+//! here. The nearest that can show the behaviour is the right one:
+//!
+//! | what the test drives | start with | feature |
+//! |---|---|---|
+//! | the engine, step by step: no thread runs, and no time passes, unless the test says so | [`ManualEngine`], [`submit_to`], [`lease_from`], [`take`] | `engine` |
+//! | sessions of a TCP door, byte by byte, without sockets | [`Sessions`] | `engine` |
+//! | a TCP door behind its reactor, over loopback | [`TcpServer`] | `net` |
+//! | an HTTP door behind the guard of all of them, without sockets | [`HttpDoor`], [`Reply`] | `http` |
+//! | a program as people start it | [`Program`], [`SpindleServer`], [`Said`] | |
+//!
+//! What they share is here too:
+//!
+//! - **Waiting.** A test never sleeps in the hope that something has happened. It waits for a
+//!   condition ([`wait_until`], [`wait_until_async`]), which fails after [`PATIENCE`]. No condition
+//!   of a sound program takes nearly that long, so the figure says nothing about speed.
+//! - **Durability.** [`HeldLog`] is a log in memory that a test can hold back: what the engine has
+//!   decided is not durable until the test lets go, so a test sees which answers wait for the disk.
+//! - **Deliveries.** [`Letters`] is a mailbox that a test reads; [`caller`] is somebody who never
+//!   looks into theirs.
+//! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
+//!
+//! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper
+//! that one crate alone needs stays in that crate's harness.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[cfg(feature = "engine")]
+mod engine;
+#[cfg(feature = "engine")]
+mod held_log;
+#[cfg(feature = "http")]
+mod http_door;
+mod http_request;
+#[cfg(feature = "engine")]
+mod letters;
+mod program;
+mod said;
+#[cfg(feature = "engine")]
+mod sessions;
+mod spindle_server;
+#[cfg(feature = "net")]
+mod tcp_server;
+mod wait;
+
+#[cfg(feature = "engine")]
+pub use engine::{ManualEngine, caller, commit_all, lease_from, new_job, spawn, submit_to, take};
+#[cfg(feature = "engine")]
+pub use held_log::HeldLog;
+#[cfg(feature = "http")]
+pub use http_door::{HttpDoor, Reply, wait_until_async};
+pub use http_request::HttpRequest;
+#[cfg(feature = "engine")]
+pub use letters::Letters;
+pub use program::{Program, await_exit, free_address};
+pub use said::Said;
+#[cfg(feature = "engine")]
+pub use sessions::Sessions;
+pub use spindle_server::SpindleServer;
+#[cfg(feature = "net")]
+pub use tcp_server::TcpServer;
+pub use wait::{PATIENCE, wait_until, wait_within};

@@ -1,0 +1,75 @@
+//! What a program says, line by line.
+
+use std::io::{BufRead, BufReader, Read};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::PATIENCE;
+
+/// The lines of an output. They are read on in a thread of their own, so that a program never waits
+/// for somebody who reads what it says.
+pub struct Said(Receiver<String>);
+
+impl Said {
+    /// Listens to an output.
+    pub fn by(output: impl Read + Send + 'static) -> Said {
+        let (lines, said) = channel();
+        thread::spawn(move || {
+            let mut output = BufReader::new(output);
+            let mut line = Vec::new();
+            while output.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+                // Nobody listens any more when the test has heard enough.
+                let _ = lines.send(String::from_utf8_lossy(&line).trim_end().to_owned());
+                line.clear();
+            }
+        });
+        Said(said)
+    }
+
+    /// Waits for a line with this in it; those before it are forgotten.
+    #[track_caller]
+    pub fn await_line(&self, part: &str) -> String {
+        loop {
+            let line = self.0.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|error| panic!("{part:?} was never said: {error}"));
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// A line, if one comes soon.
+    pub fn next_line_within_a_moment(&self) -> Option<String> {
+        self.0.recv_timeout(Duration::from_millis(200)).ok()
+    }
+
+    /// Waits until the program and all that it started have closed their output; what they said
+    /// until then.
+    #[track_caller]
+    pub fn await_end(&self) -> String {
+        let mut text = String::new();
+        loop {
+            match self.0.recv_timeout(PATIENCE) {
+                Ok(line) => text += &(line + "\n"),
+                Err(RecvTimeoutError::Disconnected) => return text,
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("somebody still holds the output, which was\n{text}")
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_heard_in_order_up_to_the_one_that_is_awaited_and_then_to_the_end() {
+        let said = Said::by(&b"one\ntwo \xff\nthree\nfour"[..]);
+        assert_eq!(said.await_line("tw"), "two \u{fffd}");
+        assert_eq!(said.await_end(), "three\nfour\n");
+        assert_eq!(said.next_line_within_a_moment(), None);
+    }
+}

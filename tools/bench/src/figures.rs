@@ -1,0 +1,70 @@
+//! The figures of a run, and the ones that gates look at.
+
+use crate::stats::Percentiles;
+use serde::Serialize;
+
+/// One run against one server: what was looked at.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Figures {
+    /// Jobs per second.
+    pub(crate) rate_per_s: Option<f64>,
+    /// Jobs that were to be submitted per second, whatever the server did (open loop).
+    pub(crate) arrivals_per_s: Option<f64>,
+    /// Latency of submits.
+    pub(crate) submit: Option<Percentiles>,
+    /// Latency of leases, waiting for work included.
+    pub(crate) lease: Option<Percentiles>,
+    /// Latency of finishes.
+    pub(crate) finish: Option<Percentiles>,
+    /// User and system time of the server process per job, in microseconds.
+    pub(crate) server_cpu_us_per_job: Option<f64>,
+    /// The most memory the server ever had resident.
+    pub(crate) resident_peak_mib: Option<f64>,
+    /// From the start of its process to its first answer.
+    pub(crate) start_s: Option<f64>,
+}
+
+impl Figures {
+    /// What to say while the other runs go on.
+    pub(crate) fn brief(&self) -> String {
+        match (self.start_s, self.rate_per_s) {
+            (Some(start), _) => format!("starts in {start:.2} s"),
+            (None, Some(rate)) => format!("{rate:.0} jobs/s"),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// What a gate looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Figure {
+    Rate,
+    ServerCpu,
+    SubmitP99,
+    PeakMemory,
+    StartTime,
+}
+
+impl Figure {
+    /// Its value in one run, if that run has it.
+    pub(crate) fn of(self, run: &Figures) -> Option<f64> {
+        match self {
+            Self::Rate => run.rate_per_s,
+            Self::ServerCpu => run.server_cpu_us_per_job,
+            Self::SubmitP99 => run.submit.map(|submit| submit.p99_us),
+            Self::PeakMemory => run.resident_peak_mib,
+            Self::StartTime => run.start_s,
+        }
+    }
+
+    /// What it is called, its unit, and how many decimals of it are worth printing.
+    pub(crate) fn words(self) -> (&'static str, &'static str, usize) {
+        match self {
+            Self::Rate => ("rate", "/s", 0),
+            Self::ServerCpu => ("server CPU per job", "us", 1),
+            Self::SubmitP99 => ("p99 of submits", "us", 0),
+            Self::PeakMemory => ("peak resident memory", "MiB", 1),
+            Self::StartTime => ("start after a kill", "s", 2),
+        }
+    }
+}

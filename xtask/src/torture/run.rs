@@ -1,0 +1,53 @@
+//! One mode, from its set-up to its verdict.
+
+use anyhow::Result;
+
+use super::cycles::Torture;
+use super::full::{self, Disk};
+use super::load::Books;
+use super::mode::{Mode, Options};
+use super::server::{Power, Setup};
+
+/// Runs one mode; the line it returns says what was tried.
+pub fn run(mode: Mode, options: &Options) -> Result<String> {
+    let root = tempfile::Builder::new().prefix("spindle-torture-").tempdir()?;
+    let power = match mode {
+        Mode::Kill | Mode::Full | Mode::Doors => Power::Stays,
+        Mode::Power | Mode::PowerOs | Mode::Broken => {
+            Power::IsCut { library: options.library.clone() }
+        }
+    };
+    let disk = if mode == Mode::Full { Some(Disk::mount(root.path().join("disk"))?) } else { None };
+    let setup = Setup {
+        program: options.program.clone(),
+        sync: if mode == Mode::PowerOs { "os" } else { "always" },
+        power,
+        segment_size: if mode == Mode::Full { full::SEGMENT_SIZE } else { "256KiB" },
+        data: disk.as_ref().map_or(root.path(), Disk::folder).join("data"),
+        root: root.path().to_path_buf(),
+        all_doors: mode == Mode::Doors,
+    };
+    let torture = Torture { mode, options, setup, books: Books::new() };
+    let outcome = match (mode, &disk) {
+        (Mode::PowerOs, _) => torture.lose_something(),
+        (Mode::Doors, _) => torture.through_every_door(),
+        (_, Some(disk)) => torture.fill_the_disk(disk),
+        (_, None) => torture.keep_everything(),
+    };
+    match outcome {
+        Ok(line) => {
+            // The disk goes before the folder that it is mounted in.
+            drop(disk);
+            Ok(line)
+        }
+        Err(why) => {
+            // What is left on the disk is evidence.
+            let kept = root.keep();
+            if let Some(disk) = disk {
+                disk.keep();
+            }
+            let (mode, seed) = (mode.name(), options.seed);
+            Err(why.context(format!("{mode}, seed {seed}, files in {}", kept.display())))
+        }
+    }
+}
