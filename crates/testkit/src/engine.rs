@@ -7,7 +7,8 @@ use spindle_core::command::{Claim, Lease, Select, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{
-    Caller, Committed, ConnectionId, Engine, LeaseReply, ManualClock, NewJob, Options,
+    Caller, Committed, ConnectionId, Engine, Gated, LeaseReply, ManualClock, NewJob, Options,
+    Payload,
 };
 use spindle_log::Log;
 
@@ -56,7 +57,7 @@ pub fn submit_to(queue: &str, origin: Origin) -> Submit {
 
 /// The job that a submit and its payload make.
 pub fn new_job(submit: Submit, payload: &[u8]) -> NewJob {
-    NewJob { submit, payload: Bytes::copy_from_slice(payload), kind: Type::Bytes }
+    NewJob { submit, payload: Payload::new(Bytes::copy_from_slice(payload), Type::Bytes) }
 }
 
 /// A lease from one queue, by priority, that no connection is bound to.
@@ -73,6 +74,11 @@ pub fn lease_from(queue: &str, door: Origin) -> Lease {
     }
 }
 
+/// What the engine has answered, durable or not: no test is a client that a crash could mislead.
+pub fn opened<T>(gated: Gated<T>) -> T {
+    gated.without_waiting("a test looks at it, and nothing leaves the process")
+}
+
 /// Somebody at a connection who never looks at what is delivered to them.
 pub fn caller(connection: u64) -> Caller {
     Caller { connection: ConnectionId(connection), mailbox: Arc::new(Letters::default()) }
@@ -81,8 +87,8 @@ pub fn caller(connection: u64) -> Caller {
 /// Leases a job that must be there; what it is finished by.
 #[track_caller]
 pub fn take(engine: &Engine, lease: Lease) -> Claim {
-    match engine.leases().take(&caller(lease.holder), lease, 0).unwrap() {
-        LeaseReply::Leased(job, _) => {
+    match opened(engine.leases().take(&caller(lease.holder), lease, 0)).unwrap() {
+        LeaseReply::Leased(job) => {
             Claim::Token { id: job.id, epoch: job.epoch, attempt: job.attempt }
         }
         other => panic!("a job was to be there, not {other:?}"),

@@ -13,11 +13,11 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use serde_json::Value;
 use spindle_core::{JobId, Status};
-use spindle_engine::{Engine, ManualClock, Options, JobRef};
+use spindle_engine::{Engine, JobRef, ManualClock, Options};
 use spindle_http::{Names, site};
 use tower::ServiceExt;
 
-use crate::{HeldLog, ManualEngine, PATIENCE, spawn};
+use crate::{HeldLog, ManualEngine, PATIENCE, opened, spawn};
 
 /// One HTTP door behind the guard that all of them share, and the engine behind it, whose threads
 /// run and whose clock stands still. Dropping it lets go of the log and stops the engine.
@@ -55,7 +55,7 @@ impl HttpDoor {
     pub fn pass(&self, ms: u64) {
         self.clock.advance(ms);
         self.engine.tick_once();
-        self.engine.nudge();
+        drop(self.engine.turn());
     }
 
     /// Sends a request; its answer, once all of its body is there.
@@ -82,7 +82,7 @@ impl HttpDoor {
     /// Waits until a job is ready for whoever comes.
     pub async fn ready(&self, id: u64) {
         wait_until_async(|| {
-            let (image, _) = self.engine.jobs().get(JobRef::Id(JobId(id))).unwrap();
+            let image = opened(self.engine.jobs().get(JobRef::Id(JobId(id))).unwrap());
             image.is_some_and(|image| image.status() == Status::Ready)
         })
         .await;

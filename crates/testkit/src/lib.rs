@@ -46,7 +46,9 @@ mod tcp_server;
 mod wait;
 
 #[cfg(feature = "engine")]
-pub use engine::{ManualEngine, caller, commit_all, lease_from, new_job, spawn, submit_to, take};
+pub use engine::{
+    ManualEngine, caller, commit_all, lease_from, new_job, opened, spawn, submit_to, take,
+};
 #[cfg(feature = "engine")]
 pub use held_log::HeldLog;
 #[cfg(feature = "http")]

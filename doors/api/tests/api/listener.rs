@@ -150,7 +150,9 @@ fn an_orderly_end_answers_who_waits_and_closes_who_idles() {
     let mut following = served.connect();
     send(&mut following, "GET /api/v1/events HTTP/1.1", "");
     let idle = served.connect();
-    wait_until("the waits", || served.bench.engine.observe().gauges().waits == 2 && served.open() == 3);
+    wait_until("the waits", || {
+        served.bench.engine.observe().gauges().waits == 2 && served.open() == 3
+    });
     served.bench.engine.stop_leasing();
     served.bench.api.stop();
     served.handle.begin_shutdown();

@@ -78,7 +78,11 @@ async fn one_among_many_is_found_at_once_by_what_is_indexed_and_step_by_step_by_
             let empty = BytesRef::empty(Type::Bytes);
             let mut submit = Submit::new(JobId(0), queue.into(), Origin::Workq, empty);
             submit.tags = if queue == b"rare" { vec!["odd".into()] } else { Vec::new() };
-            bench.engine.jobs().submit(NewJob { submit, payload: "".into(), kind: Type::Bytes }).unwrap();
+            bench
+                .engine
+                .jobs()
+                .submit(NewJob { submit, payload: "".into(), kind: Type::Bytes })
+                .unwrap();
         }
     };
     // More than a request looks through for a tag.
@@ -329,7 +333,11 @@ async fn what_one_request_cannot_count_is_told_as_at_least() {
         let empty = BytesRef::empty(Type::Bytes);
         let mut submit = Submit::new(JobId(0), "q".into(), Origin::Workq, empty);
         submit.tags = vec!["odd".into()];
-        bench.engine.jobs().submit(NewJob { submit, payload: "".into(), kind: Type::Bytes }).unwrap();
+        bench
+            .engine
+            .jobs()
+            .submit(NewJob { submit, payload: "".into(), kind: Type::Bytes })
+            .unwrap();
     }
     drop(bench.engine.turn());
     assert_eq!(total(&bench, "&queue=q").await, (json!(30_000), Value::Null));

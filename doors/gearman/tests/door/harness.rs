@@ -11,8 +11,8 @@ use spindle_core::command::{Claim, Command, Lease, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{JobId, Type};
 use spindle_engine::{
-    Answer, ConnectionId, Delivery, Flow, LeaseReply, LeasedJob, Mailbox, ManualClock, Outbox,
-    Session, JobRef, WorkResult,
+    Answer, ConnectionId, Delivery, Flow, JobRef, LeaseReply, LeasedJob, Mailbox, ManualClock,
+    Outbox, Session, WorkResult,
 };
 use spindle_gearman::wire::{
     Assignment, GrabKind, JobStatus, Priority, Request, Response, SubmitKind, decode_response,

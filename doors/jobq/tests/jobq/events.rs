@@ -125,7 +125,8 @@ fn add(engine: &spindle_engine::Engine, n: u64) {
     event.extend_from_slice(json.as_bytes());
     let event = bytes::Bytes::from(event);
     let update = spindle_engine::JobUpdate { state: None, event };
-    let updated = engine.jobs().update(spindle_core::JobId(1), None, |_| Ok::<_, ()>(update.clone()));
+    let updated =
+        engine.jobs().update(spindle_core::JobId(1), None, |_| Ok::<_, ()>(update.clone()));
     assert!(matches!(updated, Ok(spindle_engine::Updated::Done(..))), "{updated:?}");
 }
 

@@ -235,6 +235,7 @@ async fn a_parked_job_of_jobqs_is_leased_by_nobody() {
     }
     let path = format!("/api/v0/job/create?queue={}", "x".repeat(513));
     bench.post(&path, "{}").await.is_refused(400, "bad_body");
-    let ready = bench.engine.queues().get(b"jobq").0.unwrap().counts[spindle_core::Status::Ready as usize];
+    let ready =
+        bench.engine.queues().get(b"jobq").0.unwrap().counts[spindle_core::Status::Ready as usize];
     assert_eq!(ready, 0);
 }

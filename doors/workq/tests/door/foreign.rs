@@ -14,7 +14,8 @@ use crate::harness::{START, TestServer};
 fn submit(engine: &Engine, queue: &'static [u8], payload: Bytes, origin: Origin) -> (JobId, Uuid) {
     let empty = BytesRef::empty(Type::Json);
     let submit = Submit::new(JobId(0), Bytes::from_static(queue), origin, empty);
-    let (id, _) = engine.jobs().submit(NewJob { submit, payload, kind: Type::Json }).expect("taken");
+    let (id, _) =
+        engine.jobs().submit(NewJob { submit, payload, kind: Type::Json }).expect("taken");
     drop(engine.turn());
     (id, Uuid::from_bytes(foreign_uuid(id)))
 }

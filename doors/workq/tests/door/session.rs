@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use spindle_core::Status;
 use spindle_engine::{
-    Committed, ConnectionId, Delivery, Door, Flow, ManualClock, Options, Outbox, Session, JobRef,
+    Committed, ConnectionId, Delivery, Door, Flow, JobRef, ManualClock, Options, Outbox, Session,
 };
 use spindle_log::MemoryLog;
 use spindle_testkit::{ManualEngine, Sessions};
