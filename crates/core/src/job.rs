@@ -63,7 +63,16 @@ impl Status {
         Status::Dead,
     ];
 
-    /// Done or dead: only a stub of the job stays in memory.
+    /// Where a job stands that no worker has: parked, or scheduled while its time lies ahead.
+    pub fn waiting(parked: bool, is_ahead: bool) -> Status {
+        match (parked, is_ahead) {
+            (true, _) => Status::Parked,
+            (false, true) => Status::Scheduled,
+            (false, false) => Status::Ready,
+        }
+    }
+
+    /// Done or dead: all but a few bytes of the job is in the log only.
     pub fn is_finished(self) -> bool {
         matches!(self, Status::Done | Status::Dead)
     }

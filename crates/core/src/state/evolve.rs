@@ -140,11 +140,7 @@ impl State {
                 job.extra().outcome = Some(Box::new(owned(outcome)));
             }
             job.set_run_at(requeued.run_at_ms);
-            job.set_status(match requeued.run_at_ms {
-                _ if requeued.parked => Status::Parked,
-                Some(_) => Status::Scheduled,
-                None => Status::Ready,
-            });
+            job.set_status(Status::waiting(requeued.parked, requeued.run_at_ms.is_some()));
         });
     }
 

@@ -29,6 +29,7 @@ pub(crate) use live::{FinishedJob, LiveJob, NO_TTL, NO_TTR, as_uuid};
 pub use read::{Found, JobView, QueueListing};
 pub use ready::{Group, Queue};
 pub use scan::{ScanFilter, ScanStretch};
+pub(crate) use update::{PAGES_MAX, event_fits, is_full, state_fits};
 
 use crate::job::{JobOptions, Key, Label, Origin};
 use crate::policy::Defaults;
