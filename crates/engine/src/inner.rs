@@ -416,7 +416,7 @@ impl Inner {
     /// A live job goes or ends: what it takes is no longer part of what lives.
     fn forget_live(&mut self, id: JobId) {
         let Some(Found::Live(job)) = self.state.job(id) else { return };
-        let cost = ITEM_BYTES + u64::from(job.payload().len) + job.update_bytes();
+        let cost = ITEM_BYTES + u64::from(job.payload().len) + job.options().update_bytes();
         self.live_bytes = self.live_bytes.saturating_sub(cost + self.streamed_bytes(id));
     }
 

@@ -205,7 +205,11 @@ impl Engine {
             let rejection = if finished { Rejection::Finished } else { Rejection::NotFound };
             return Err(self.refuse(&inner, rejection));
         };
-        let before = Before { origin: job.origin(), state: job.state(), now_ms: inner.now_ms };
+        let before = Before {
+            origin: job.origin(),
+            state: job.options().state.as_ref(),
+            now_ms: inner.now_ms,
+        };
         let gate = inner.gate_of(&Found::Live(job));
         let JobUpdate { state, event } = match compose(&before) {
             Ok(update) => update,

@@ -96,7 +96,7 @@ impl State {
         let Some(number) = self.find_live(id) else { return };
         let waits_at = self.waits_at(number);
         self.detach(number);
-        let job = &mut self.live[number];
+        let job = &mut self.jobs.live[number];
         change(job);
         job.revision = job.revision.wrapping_add(1);
         job.set_last(at.position);
@@ -148,7 +148,7 @@ impl State {
         let id = JobId(edited.id);
         let Some(number) = self.find_live(id) else { return };
         let moved = edited.queue.as_ref().map(|name| self.queue_made(name));
-        let from = self.live[number].queue;
+        let from = self.jobs.live[number].queue;
         self.change(id, at, |job| {
             job.priority = edited.priority;
             job.order = edited.order;

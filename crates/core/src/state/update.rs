@@ -76,7 +76,7 @@ impl State {
     /// What a page says is as before: the job's revision stays.
     pub(super) fn on_page_moved(&mut self, moved: &PageMoved) {
         let Some(number) = self.find_live(JobId(moved.id)) else { return };
-        let job = &mut self.live[number];
+        let job = &mut self.jobs.live[number];
         let Some(options) = job.extra.as_mut().and_then(|extra| extra.options.as_mut()) else {
             return;
         };
