@@ -173,7 +173,7 @@ pub enum Command {
 
 /// A job to be submitted. Absent settings are resolved when they are needed: the job's own, then
 /// the queue's, then the protocol's.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Submit {
     /// From the reserved block.
     pub id: JobId,
@@ -236,27 +236,9 @@ impl Submit {
             id,
             queue,
             origin,
-            priority: 0,
-            run_at_ms: None,
-            ttl_ms: None,
-            ttr_ms: None,
-            attempts_max: None,
-            fails_max: None,
-            backoff: None,
             payload,
-            uuid: None,
-            keys: Vec::new(),
-            replaces: false,
-            labels: Vec::new(),
             constraints_revision: Submit::UNMATCHED,
-            tags: Vec::new(),
-            parked: false,
-            foreground: false,
-            keep_ms: None,
-            keep_read_ms: None,
-            drop_result: false,
-            state: None,
-            event: None,
+            ..Submit::default()
         }
     }
 }

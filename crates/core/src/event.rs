@@ -8,55 +8,110 @@ use crate::job::{JobImage, Label, Lease, Outcome};
 use crate::payload::BytesRef;
 use crate::queue::{BucketImage, Constraint, QueueSettings};
 
-/// One event. In the log it is one byte that says which, then a protobuf message.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Event {
+/// Makes the events of a table: what each is, the byte that says which it is, its message.
+macro_rules! events {
+    ($($(#[$doc:meta])* $number:literal $name:ident($message:ident),)*) => {
+        /// One event. In the log it is one byte that says which, then a protobuf message.
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum Event {
+            $($(#[$doc])* $name($message),)*
+        }
+
+        impl Event {
+            /// The byte that says which kind it is.
+            fn kind(&self) -> u8 {
+                match self {
+                    $(Event::$name(_) => $number,)*
+                }
+            }
+
+            /// Appends the message behind that byte, as prost writes it.
+            pub(crate) fn encode_plainly(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Event::$name(message) => message.encode_raw(out),)*
+                }
+            }
+
+            /// Reads an event back. None for a kind this version does not know.
+            pub fn decode(bytes: Bytes) -> Result<Option<Event>, DecodeError> {
+                let mut decoded = None;
+                Event::decode_to(bytes, |event| decoded = Some(event))?;
+                Ok(decoded)
+            }
+
+            /// Reads an event back and hands it on, which spares moving it about. Returns whether
+            /// this version knows its kind.
+            pub fn decode_to(
+                mut bytes: Bytes,
+                take: impl FnOnce(Event),
+            ) -> Result<bool, DecodeError> {
+                let Some(kind) = bytes.first().copied() else { return Ok(false) };
+                bytes::Buf::advance(&mut bytes, 1);
+                match kind {
+                    $($number => take(Event::$name($message::decode(bytes)?)),)*
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            }
+
+            /// A variant's name, for tests that count them and for people.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Event::$name(_) => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+// Numbers are never used again.
+events! {
     /// A job came in.
-    Submitted(JobImage),
+    1 Submitted(JobImage),
     /// A worker has it.
-    Leased(Leased),
+    2 Leased(Leased),
     /// A lease lasts longer.
-    Extended(Extended),
+    3 Extended(Extended),
     /// A lease ended, or a try failed, and the job goes on.
-    Requeued(Requeued),
+    4 Requeued(Requeued),
     /// A job is done or dead: its whole image, so that a stub in memory can name it.
-    Finished(JobImage),
+    5 Finished(JobImage),
     /// Jobs are gone.
-    Gone(Gone),
+    6 Gone(Gone),
     /// A finished job runs again.
-    Retried(JobImage),
+    7 Retried(JobImage),
     /// A waiting job was changed.
-    Edited(Edited),
+    8 Edited(Edited),
     /// A finished job's result was read.
-    ResultRead(ResultRead),
+    9 ResultRead(ResultRead),
     /// A foreground job is logged from now on.
-    Persisted(JobImage),
+    10 Persisted(JobImage),
     /// Jobq's state or events grew.
-    StateSet(StateSet),
+    11 StateSet(StateSet),
     /// A queue was set.
-    QueueSet(QueueSet),
+    12 QueueSet(QueueSet),
     /// A constraint was put.
-    ConstraintSet(ConstraintSet),
+    13 ConstraintSet(ConstraintSet),
     /// A constraint was removed.
-    ConstraintRemoved(ConstraintRemoved),
+    14 ConstraintRemoved(ConstraintRemoved),
     /// A job falls under other constraints.
-    Relabelled(Relabelled),
+    15 Relabelled(Relabelled),
     /// A bucket's level, told by itself: carried, or taken from by a foreground job.
-    BucketSet(BucketImage),
+    16 BucketSet(BucketImage),
     /// A server began.
-    Started(Started),
+    17 Started(Started),
     /// Ids below this may be in use.
-    IdsReserved(IdsReserved),
+    18 IdsReserved(IdsReserved),
     /// Newer kinds of events may follow.
-    FormatRaised(FormatRaised),
+    19 FormatRaised(FormatRaised),
     /// A live or finished job, told again so that older records can go.
-    Compacted(JobImage),
+    20 Compacted(JobImage),
     /// The server item, told again.
-    ServerCompacted(ServerCompacted),
+    21 ServerCompacted(ServerCompacted),
     /// A waiting job became ready by its time.
-    Ready(Ready),
+    22 Ready(Ready),
     /// A page of a job's events was copied, so that older records can go.
-    PageMoved(PageMoved),
+    23 PageMoved(PageMoved),
 }
 
 /// See [`Event::Leased`].
@@ -328,82 +383,6 @@ pub struct ServerCompacted {
     /// ... as far as their number is below this; the highest number means all.
     #[prost(uint64, tag = "8")]
     pub relabelled_below: u64,
-}
-
-/// The byte that says which kind of event follows. Numbers are never used again.
-macro_rules! kinds {
-    ($($number:literal $name:ident($message:ident),)*) => {
-        impl Event {
-            /// The byte that says which kind it is.
-            fn kind(&self) -> u8 {
-                match self {
-                    $(Event::$name(_) => $number,)*
-                }
-            }
-
-            /// Appends the message behind that byte, as prost writes it.
-            pub(crate) fn encode_plainly(&self, out: &mut Vec<u8>) {
-                match self {
-                    $(Event::$name(message) => message.encode_raw(out),)*
-                }
-            }
-
-            /// Reads an event back. None for a kind this version does not know.
-            pub fn decode(bytes: Bytes) -> Result<Option<Event>, DecodeError> {
-                let mut decoded = None;
-                Event::decode_to(bytes, |event| decoded = Some(event))?;
-                Ok(decoded)
-            }
-
-            /// Reads an event back and hands it on, which spares moving it about. Returns whether
-            /// this version knows its kind.
-            pub fn decode_to(
-                mut bytes: Bytes,
-                take: impl FnOnce(Event),
-            ) -> Result<bool, DecodeError> {
-                let Some(kind) = bytes.first().copied() else { return Ok(false) };
-                bytes::Buf::advance(&mut bytes, 1);
-                match kind {
-                    $($number => take(Event::$name($message::decode(bytes)?)),)*
-                    _ => return Ok(false),
-                }
-                Ok(true)
-            }
-
-            /// A variant's name, for tests that count them and for people.
-            pub fn name(&self) -> &'static str {
-                match self {
-                    $(Event::$name(_) => stringify!($name),)*
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    1 Submitted(JobImage),
-    2 Leased(Leased),
-    3 Extended(Extended),
-    4 Requeued(Requeued),
-    5 Finished(JobImage),
-    6 Gone(Gone),
-    7 Retried(JobImage),
-    8 Edited(Edited),
-    9 ResultRead(ResultRead),
-    10 Persisted(JobImage),
-    11 StateSet(StateSet),
-    12 QueueSet(QueueSet),
-    13 ConstraintSet(ConstraintSet),
-    14 ConstraintRemoved(ConstraintRemoved),
-    15 Relabelled(Relabelled),
-    16 BucketSet(BucketImage),
-    17 Started(Started),
-    18 IdsReserved(IdsReserved),
-    19 FormatRaised(FormatRaised),
-    20 Compacted(JobImage),
-    21 ServerCompacted(ServerCompacted),
-    22 Ready(Ready),
-    23 PageMoved(PageMoved),
 }
 
 impl Event {

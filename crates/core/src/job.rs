@@ -63,7 +63,16 @@ impl Status {
         Status::Dead,
     ];
 
-    /// Done or dead: only a stub of the job stays in memory.
+    /// Where a job stands that no worker has: parked, or scheduled while its time lies ahead.
+    pub fn waiting(parked: bool, is_ahead: bool) -> Status {
+        match (parked, is_ahead) {
+            (true, _) => Status::Parked,
+            (false, true) => Status::Scheduled,
+            (false, false) => Status::Ready,
+        }
+    }
+
+    /// Done or dead: all but a few bytes of the job is in the log only.
     pub fn is_finished(self) -> bool {
         matches!(self, Status::Done | Status::Dead)
     }
@@ -463,6 +472,9 @@ pub struct JobOptions {
     pub pages: Vec<BytesRef>,
 }
 
+/// What most jobs have, to be borrowed.
+pub(crate) static NO_OPTIONS: JobOptions = JobOptions::NONE;
+
 impl JobOptions {
     /// What most jobs have.
     pub const NONE: JobOptions = JobOptions {
@@ -484,23 +496,9 @@ impl JobOptions {
         pages: Vec::new(),
     };
 
-    /// Whether there is anything in it.
+    /// Whether there is nothing in it.
     pub fn is_none(&self) -> bool {
-        self.run_at_ms.is_none()
-            && self.scheduled_ms.is_none()
-            && self.attempts_max.is_none()
-            && self.fails_max.is_none()
-            && self.backoff.is_none()
-            && self.keys.is_empty()
-            && self.labels.is_empty()
-            && self.tags.is_empty()
-            && self.state.is_none()
-            && self.events.is_empty()
-            && self.keep_ms.is_none()
-            && self.keep_read_ms.is_none()
-            && !self.drop_result
-            && self.update_seq == 0
-            && self.pages.is_empty()
+        *self == NO_OPTIONS
     }
 
     /// What Jobq's state and events take, in memory and in pages.
@@ -537,8 +535,7 @@ impl JobImage {
 
     /// What few jobs have, whether this one has any of it or not.
     pub fn options(&self) -> &JobOptions {
-        static NONE: JobOptions = JobOptions::NONE;
-        self.options.as_deref().unwrap_or(&NONE)
+        self.options.as_deref().unwrap_or(&NO_OPTIONS)
     }
 
     /// What few jobs have, to be changed.

@@ -251,7 +251,7 @@ impl Direct {
     /// The pages of events of a live job.
     fn pages_of(&self, id: JobId) -> Vec<spindle_core::BytesRef> {
         match self.state.job(id) {
-            Some(Found::Live(job)) => job.pages().to_vec(),
+            Some(Found::Live(job)) => job.options().pages.clone(),
             _ => Vec::new(),
         }
     }

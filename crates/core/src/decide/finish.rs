@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::command::{Claim, Finish};
-use crate::decide::{Decision, EVENTS_MAX, claimed, is_logged, live};
+use crate::decide::{Context, Decided, EVENTS_MAX, refuse_if};
 use crate::event::{Event, Requeued};
 use crate::failure_text::CANCELLED;
 use crate::job::{Cause, JobId, Outcome, Status};
@@ -12,15 +12,10 @@ use crate::policy::Requeue;
 use crate::rejection::Rejection;
 use crate::state::{LiveJob, State};
 
-pub(super) fn finish(
-    state: &State,
-    finish: &Finish,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let number = claimed(state, finish.claim)?;
-    let lease = state.live_job(number).lease();
-    let error_type = lease.map_or(Type::Bytes, |lease| state.policy(lease.door()).error_type);
+pub(super) fn finish(cx: &mut Context<'_>, finish: &Finish) -> Decided {
+    let number = cx.claimed(finish.claim)?;
+    let lease = cx.state.live_job(number).lease();
+    let error_type = lease.map_or(Type::Bytes, |lease| cx.state.policy(lease.door()).error_type);
     let outcome = Box::new(Outcome {
         success: finish.success,
         bytes: finish.result.clone(),
@@ -31,42 +26,35 @@ pub(super) fn finish(
         error_kind: if finish.error.is_empty() { 0 } else { error_type as i32 },
     });
     if finish.success {
-        end(state, number, Status::Done, Cause::Completed, Some(outcome), now_ms, out);
+        end(cx, number, Status::Done, Cause::Completed, Some(outcome));
     } else {
-        fail(state, number, finish.retry, outcome, now_ms, out);
+        fail(cx, number, finish.retry, outcome);
     }
     Ok(())
 }
 
-fn fail(
-    state: &State,
-    number: u32,
-    retry: bool,
-    outcome: Box<Outcome>,
-    now_ms: u64,
-    out: &mut Decision,
-) {
-    let job = state.live_job(number);
-    let tries = state.tries(number);
+fn fail(cx: &mut Context<'_>, number: u32, retry: bool, outcome: Box<Outcome>) {
+    let job = cx.state.live_job(number);
+    let tries = cx.state.tries(number);
     let fails = job.fails().saturating_add(1);
     if !retry || tries.is_last_failure(fails) || tries.is_last_attempt(job.attempts) {
-        end(state, number, Status::Dead, Cause::Failed, Some(outcome), now_ms, out);
+        end(cx, number, Status::Dead, Cause::Failed, Some(outcome));
     } else {
-        requeue(state, number, Cause::Failed, fails, Some(outcome), now_ms, out);
+        requeue(cx, number, Cause::Failed, fails, Some(outcome));
     }
 }
 
 /// An attempt ended without a word of the worker: tries left, or dead with its last result.
-pub(super) fn lose(state: &State, number: u32, cause: Cause, now_ms: u64, out: &mut Decision) {
-    let job = state.live_job(number);
-    let tries = state.tries(number);
-    let spare = u32::from(state.faults().attempts_off_by_one);
+pub(super) fn lose(cx: &mut Context<'_>, number: u32, cause: Cause) {
+    let job = cx.state.live_job(number);
+    let tries = cx.state.tries(number);
+    let spare = u32::from(cx.state.faults().attempts_off_by_one);
     let is_last = tries.is_last_attempt(job.attempts.saturating_sub(spare));
     if is_last && cause != Cause::Undone {
         let outcome = ran_out(job, tries.attempts_max.value, cause);
-        end(state, number, Status::Dead, cause, Some(outcome), now_ms, out);
+        end(cx, number, Status::Dead, cause, Some(outcome));
     } else {
-        requeue(state, number, cause, job.fails(), None, now_ms, out);
+        requeue(cx, number, cause, job.fails(), None);
     }
 }
 
@@ -94,42 +82,40 @@ fn ran_out(job: &LiveJob, attempts_max: u32, cause: Cause) -> Box<Outcome> {
 }
 
 fn requeue(
-    state: &State,
+    cx: &mut Context<'_>,
     number: u32,
     cause: Cause,
     fails: u32,
     outcome: Option<Box<Outcome>>,
-    now_ms: u64,
-    out: &mut Decision,
 ) {
-    let job = state.live_job(number);
+    let job = cx.state.live_job(number);
     // Only an attempt nobody ever heard of is given back: its token is nobody's.
     let given_back = cause == Cause::Undone;
     let is_lost = matches!(cause, Cause::Timeout | Cause::HolderGone | Cause::Restarted);
-    let goes_to_tail = |door| state.policy(door).on_lost_lease == Requeue::ToTail;
+    let goes_to_tail = |door| cx.state.policy(door).on_lost_lease == Requeue::ToTail;
     let to_tail =
         job.order == 0 || (is_lost && job.lease().is_some_and(|lease| goes_to_tail(lease.door())));
     let wait_ms = if matches!(cause, Cause::Undone | Cause::Released | Cause::Restarted) {
         0
     } else {
         let tried = if cause == Cause::Failed { fails } else { job.attempts };
-        state.tries(number).backoff.value.wait_ms(job.job_id(), tried.max(1))
+        cx.state.tries(number).backoff.value.wait_ms(job.job_id(), tried.max(1))
     };
     let event = Requeued {
         id: job.id.get(),
         cause: cause as i32,
         attempts: if given_back { job.attempts.saturating_sub(1) } else { job.attempts },
         fails,
-        order: if to_tail { out.next_order() } else { job.order },
+        order: if to_tail { cx.next_order() } else { job.order },
         run_at_ms: later(
-            (wait_ms > 0).then(|| now_ms.saturating_add(wait_ms)),
-            job.run_at_ms().filter(|run_at| *run_at > now_ms),
+            (wait_ms > 0).then(|| cx.now_ms.saturating_add(wait_ms)),
+            job.run_at_ms().filter(|run_at| *run_at > cx.now_ms),
         ),
         outcome,
-        at_ms: now_ms,
+        at_ms: cx.now_ms,
         parked: job.status() == Status::Parked,
     };
-    out.emit(Event::Requeued(event), is_logged(job));
+    cx.emit(Event::Requeued(event), job.is_logged());
 }
 
 fn later(a: Option<u64>, b: Option<u64>) -> Option<u64> {
@@ -138,18 +124,16 @@ fn later(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 
 /// A job is done or dead.
 fn end(
-    state: &State,
+    cx: &mut Context<'_>,
     number: u32,
     status: Status,
     cause: Cause,
     outcome: Option<Box<Outcome>>,
-    now_ms: u64,
-    out: &mut Decision,
 ) {
-    let job = state.live_job(number);
-    let mut image = state.ended_image(number, cause, outcome.as_deref(), now_ms);
+    let job = cx.state.live_job(number);
+    let mut image = cx.state.ended_image(number, cause, outcome.as_deref(), cx.now_ms);
     image.status = status as i32;
-    image.finished_ms = Some(now_ms);
+    image.finished_ms = Some(cx.now_ms);
     image.revision = image.revision.wrapping_add(1);
     if cause == Cause::Failed {
         image.fails = image.fails.saturating_add(1);
@@ -165,8 +149,8 @@ fn end(
         outcome.bytes = None;
     }
     image.outcome = Some(outcome);
-    image.kept_until_ms = kept_until(state, number, status, now_ms);
-    out.emit(Event::Finished(image), is_logged(job));
+    image.kept_until_ms = kept_until(cx.state, number, status, cx.now_ms);
+    cx.emit(Event::Finished(image), job.is_logged());
 }
 
 fn kept_until(state: &State, number: u32, status: Status, now_ms: u64) -> Option<u64> {
@@ -201,55 +185,35 @@ fn code_of(cause: Cause) -> Bytes {
     })
 }
 
-pub(super) fn release(
-    state: &State,
-    claim: Claim,
-    cause: Cause,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let number = claimed(state, claim)?;
-    if state.live_job(number).status() != Status::Leased {
-        return Err(Rejection::NotHeld);
-    }
-    lose(state, number, cause, now_ms, out);
+pub(super) fn release(cx: &mut Context<'_>, claim: Claim, cause: Cause) -> Decided {
+    let number = cx.claimed(claim)?;
+    refuse_if(cx.state.live_job(number).status() != Status::Leased, Rejection::NotHeld)?;
+    lose(cx, number, cause);
     Ok(())
 }
 
-pub(super) fn holder_gone(
-    state: &State,
-    holder: u64,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    for number in state.bound_to(holder).take(EVENTS_MAX) {
-        lose(state, number, Cause::HolderGone, now_ms, out);
+pub(super) fn holder_gone(cx: &mut Context<'_>, holder: u64) -> Decided {
+    for number in cx.state.bound_to(holder).take(EVENTS_MAX) {
+        lose(cx, number, Cause::HolderGone);
     }
     Ok(())
 }
 
-pub(super) fn damaged(
-    state: &State,
-    id: JobId,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let number = live(state, id)?;
-    end(state, number, Status::Dead, Cause::Damaged, None, now_ms, out);
+pub(super) fn damaged(cx: &mut Context<'_>, id: JobId) -> Decided {
+    end_by_server(cx, id, Cause::Damaged)?;
     // What is damaged must not be needed any more, or its record could never go.
-    if let Some((Event::Finished(image), _)) = out.events.last_mut() {
+    if let Some((Event::Finished(image), _)) = cx.out.events.last_mut() {
         image.payload = None;
     }
     Ok(())
 }
 
-pub(super) fn cancel(
-    state: &State,
-    id: JobId,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let number = live(state, id)?;
-    end(state, number, Status::Dead, Cause::Cancelled, None, now_ms, out);
+pub(super) fn cancel(cx: &mut Context<'_>, id: JobId) -> Decided {
+    end_by_server(cx, id, Cause::Cancelled)
+}
+
+fn end_by_server(cx: &mut Context<'_>, id: JobId, cause: Cause) -> Decided {
+    let number = cx.live(id)?;
+    end(cx, number, Status::Dead, cause, None);
     Ok(())
 }

@@ -1,42 +1,23 @@
 //! What people do to jobs: retry, edit, park, delete.
 
 use crate::command::Edit;
-use crate::decide::limits::check_matched;
-use crate::decide::{Decision, is_logged, live};
-use crate::event::{Edited, Event, Gone, Relabelled, ResultRead};
+use crate::decide::limits::{check_matched, emit_relabelled};
+use crate::decide::{Context, Decided, check_queue_name, refuse_if};
+use crate::event::{Edited, Event, Gone, ResultRead};
 use crate::job::{Cause, JobId, JobImage, Status};
 use crate::payload::BytesRef;
-use crate::queue::QUEUE_NAME_BYTES_MAX;
 use crate::rejection::Rejection;
-use crate::state::State;
+use crate::state::Found;
 
-pub(super) fn retry(
-    state: &State,
-    image: &JobImage,
-    payload: &Option<BytesRef>,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
+pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<BytesRef>) -> Decided {
     let id = JobId(image.id);
-    if state.find_finished(id).is_none() {
-        return Err(if state.find_live(id).is_some() {
-            Rejection::NotFinished
-        } else {
-            Rejection::NotFound
-        });
-    }
-    if image.expires_ms().is_some_and(|expires| expires <= now_ms) {
-        return Err(Rejection::NotFound);
-    }
-    if image.payload.is_none() && payload.is_none() {
-        return Err(Rejection::PayloadDamaged);
-    }
-    if state.has_no_room_for(&image.options().labels) {
-        return Err(Rejection::TooManyValues);
-    }
+    refuse_if(cx.state.find_finished(id).is_none(), cx.not_finished(id))?;
+    refuse_if(image.expires_ms().is_some_and(|expires| expires <= cx.now_ms), Rejection::NotFound)?;
+    refuse_if(image.payload.is_none() && payload.is_none(), Rejection::PayloadDamaged)?;
+    refuse_if(cx.state.has_no_room_for(&image.options().labels), Rejection::TooManyValues)?;
     let mut retried = JobImage {
         status: Status::Ready as i32,
-        order: out.next_order(),
+        order: cx.next_order(),
         attempts: 0,
         fails: 0,
         payload: payload.clone().or_else(|| image.payload.clone()),
@@ -49,40 +30,20 @@ pub(super) fn retry(
     if let Some(options) = retried.options.as_mut() {
         options.run_at_ms = None;
         // A unique key may have been taken meanwhile by a younger job: then that one has it.
-        options.keys.retain(|key| state.job_by_key(key).is_none_or(|holder| holder.id() == id));
+        options.keys.retain(|key| cx.state.job_by_key(key).is_none_or(|holder| holder.id() == id));
     }
-    out.emit(Event::Retried(retried), true);
+    cx.emit(Event::Retried(retried), true);
     Ok(())
 }
 
-pub(super) fn edit(
-    state: &State,
-    edit: &Edit,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let number = live(state, edit.id)?;
-    let job = state.live_job(number);
-    if edit.revision.is_some_and(|revision| revision != job.revision) {
-        return Err(Rejection::Stale);
-    }
-    if job.status() == Status::Leased {
-        return Err(Rejection::Leased);
-    }
-    if let Some(queue) = &edit.queue
-        && !(1..=QUEUE_NAME_BYTES_MAX).contains(&queue.len())
-    {
-        return Err(Rejection::OutOfRange("queue name"));
-    }
-    let run_at_ms = edit.run_at_ms.or(job.run_at_ms()).filter(|run_at| *run_at > now_ms);
+pub(super) fn edit(cx: &mut Context<'_>, edit: &Edit) -> Decided {
+    let job = cx.state.live_job(cx.unchanged(edit.id, edit.revision)?);
+    refuse_if(job.status() == Status::Leased, Rejection::Leased)?;
+    edit.queue.as_ref().map_or(Ok(()), |queue| check_queue_name(queue))?;
+    let run_at_ms = edit.run_at_ms.or(job.run_at_ms()).filter(|run_at| *run_at > cx.now_ms);
     let parked = edit.parked.unwrap_or(job.status() == Status::Parked);
-    let status = match (parked, run_at_ms) {
-        (true, _) => Status::Parked,
-        (false, Some(_)) => Status::Scheduled,
-        (false, None) => Status::Ready,
-    };
-    let order =
-        if status == Status::Ready && job.order == 0 { out.next_order() } else { job.order };
+    let status = Status::waiting(parked, run_at_ms.is_some());
+    let order = if status == Status::Ready && job.order == 0 { cx.next_order() } else { job.order };
     let edited = Edited {
         id: edit.id.0,
         queue: edit.queue.clone(),
@@ -92,48 +53,27 @@ pub(super) fn edit(
         order,
     };
     if let Some(matched) = &edit.matched {
-        check_matched(state, matched)?;
+        check_matched(cx.state, matched)?;
     }
-    let logged = is_logged(job);
-    out.emit(Event::Edited(edited), logged);
-    if let Some(matched) = edit.matched.as_ref().filter(|new| job.labels() != new.labels) {
-        let relabelled = Relabelled { id: edit.id.0, labels: matched.labels.clone() };
-        out.emit(Event::Relabelled(relabelled), logged);
-    }
+    cx.emit(Event::Edited(edited), job.is_logged());
+    edit.matched.iter().for_each(|matched| emit_relabelled(cx, job, matched));
     Ok(())
 }
 
-pub(super) fn delete(
-    state: &State,
-    id: JobId,
-    cause: Cause,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let logged = !state.is_foreground(id);
-    if state.handle(id).is_none() {
-        return Err(Rejection::NotFound);
-    }
-    out.emit(Event::Gone(Gone { ids: vec![id.0], cause: cause as i32 }), logged);
+pub(super) fn delete(cx: &mut Context<'_>, id: JobId, cause: Cause) -> Decided {
+    let logged = !cx.state.is_foreground(id);
+    refuse_if(cx.state.handle(id).is_none(), Rejection::NotFound)?;
+    cx.emit(Event::Gone(Gone { ids: vec![id.0], cause: cause as i32 }), logged);
     Ok(())
 }
 
-pub(super) fn result_read(
-    state: &State,
-    id: JobId,
-    keep_read_ms: u64,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let Some(crate::state::Found::Finished(finished)) = state.job(id) else {
-        return Err(if state.find_live(id).is_some() {
-            Rejection::NotFinished
-        } else {
-            Rejection::NotFound
-        });
+pub(super) fn result_read(cx: &mut Context<'_>, id: JobId, keep_read_ms: u64) -> Decided {
+    let Some(Found::Finished(finished)) = cx.state.job(id) else {
+        return Err(cx.not_finished(id));
     };
-    let kept_until_ms = now_ms.saturating_add(keep_read_ms);
+    let kept_until_ms = cx.now_ms.saturating_add(keep_read_ms);
     if finished.kept_until_ms().is_none_or(|until| until > kept_until_ms) {
-        out.emit(Event::ResultRead(ResultRead { id: id.0, kept_until_ms }), true);
+        cx.emit(Event::ResultRead(ResultRead { id: id.0, kept_until_ms }), true);
     }
     Ok(())
 }

@@ -6,12 +6,12 @@ use bytes::Bytes;
 
 use crate::command::{Claim, Extend, Lease, Select};
 use crate::decide::finish::lose;
-use crate::decide::{Blocked, Decision, Hold, claimed, is_logged};
+use crate::decide::{Blocked, Context, Decided, Hold, refuse_if};
 use crate::event::{Event, Extended, Leased};
-use crate::job::{self, Cause, Label, Status};
+use crate::job::{self, Cause, Label};
 use crate::rejection::Rejection;
 use crate::reservations::Reservations;
-use crate::state::{Group, LARGE_PAYLOAD_BYTES, Queue, State};
+use crate::state::{Group, LARGE_PAYLOAD_BYTES, LiveJob, Queue, State};
 
 /// Queues a lease may name.
 pub const LEASE_QUEUES_MAX: usize = 1024;
@@ -42,26 +42,18 @@ impl Candidate {
     }
 }
 
-pub(super) fn lease(
-    state: &State,
-    request: &Lease,
-    reserved: &Reservations,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    if request.queues.len() > LEASE_QUEUES_MAX {
-        return Err(Rejection::OutOfRange("queues"));
-    }
-    let chosen = select(state, LeaseQuery { lease: request, reserved }, now_ms, out)
-        .ok_or(Rejection::NothingReady)?;
-    let job = state.live_job(chosen.job);
-    let tries = state.tries(chosen.job);
+pub(super) fn lease(cx: &mut Context<'_>, request: &Lease, reserved: &Reservations) -> Decided {
+    refuse_if(request.queues.len() > LEASE_QUEUES_MAX, Rejection::OutOfRange("queues"))?;
+    let chosen =
+        select(cx, LeaseQuery { lease: request, reserved }).ok_or(Rejection::NothingReady)?;
+    let job = cx.state.live_job(chosen.job);
+    let tries = cx.state.tries(chosen.job);
     if tries.is_last_attempt(job.attempts) {
         // Its maximum was lowered while it waited.
-        lose(state, chosen.job, Cause::Limit, now_ms, out);
+        lose(cx, chosen.job, Cause::Limit);
         return Ok(());
     }
-    let length_ms = match (ttr_ms(state, chosen.job, request.bound), request.timeout_ms) {
+    let length_ms = match (ttr_ms(cx.state, chosen.job, request.bound), request.timeout_ms) {
         (Some(ttr), Some(timeout)) => Some(ttr.min(timeout)),
         (ttr, timeout) => ttr.or(timeout),
     };
@@ -69,29 +61,30 @@ pub(super) fn lease(
         .labels()
         .iter()
         .filter_map(|label| {
-            let rule = state.constraint(label.constraint)?;
-            Some(state.bucket(*label)?.level.image_after_start(rule, *label, now_ms))
+            let rule = cx.state.constraint(label.constraint)?;
+            Some(cx.state.bucket(*label)?.level.image_after_start(rule, *label, cx.now_ms))
         })
         .collect::<Vec<_>>();
-    let logged = is_logged(job);
-    out.waits_for_own_record = (logged && tries.attempts_max.value > 0) || !job.labels().is_empty();
+    let logged = job.is_logged();
+    cx.out.waits_for_own_record =
+        (logged && tries.attempts_max.value > 0) || !job.labels().is_empty();
     if !logged {
         // A foreground job leaves no trace of its own, but what it took from a bucket must last.
         for image in &buckets {
-            out.emit(Event::BucketSet(*image), true);
+            cx.emit(Event::BucketSet(*image), true);
         }
     }
     let lease = job::Lease {
-        epoch: state.server().epoch,
+        epoch: cx.state.server().epoch,
         holder: request.holder,
         bound: request.bound,
-        deadline_ms: length_ms.map(|length| now_ms.saturating_add(length)),
-        started_ms: now_ms,
+        deadline_ms: length_ms.map(|length| cx.now_ms.saturating_add(length)),
+        started_ms: cx.now_ms,
         door: request.door as i32,
         worker: request.worker.clone(),
     };
     let attempts = job.attempts.saturating_add(1);
-    out.emit(Event::Leased(Leased { id: job.id.get(), attempts, lease, buckets }), logged);
+    cx.emit(Event::Leased(Leased { id: job.id.get(), attempts, lease, buckets }), logged);
     Ok(())
 }
 
@@ -104,19 +97,14 @@ fn ttr_ms(state: &State, number: u32, bound: bool) -> Option<u64> {
     })
 }
 
-fn select(
-    state: &State,
-    request: LeaseQuery<'_>,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Option<Candidate> {
+fn select(cx: &mut Context<'_>, request: LeaseQuery<'_>) -> Option<Candidate> {
     if let [only] = &request.lease.queues[..] {
-        return best_of(state, only, 0, request, now_ms, out);
+        return best_of(cx, only, 0, request);
     }
     match &request.lease.select {
-        Select::ByPriority => candidates(state, request, now_ms, out).min_by_key(|best| best.key),
+        Select::ByPriority => candidates(cx, request).min_by_key(|best| best.key),
         Select::RandomQueue { draw } => {
-            let all: Vec<Candidate> = candidates(state, request, now_ms, out).collect();
+            let all: Vec<Candidate> = candidates(cx, request).collect();
             let at = (u128::from(*draw) * all.len() as u128) >> 64;
             all.get(at as usize).copied()
         }
@@ -126,48 +114,40 @@ fn select(
                 .and_then(|name| request.lease.queues.iter().position(|queue| queue == name))
                 .map_or(0, |at| at + 1);
             let count = request.lease.queues.len();
-            candidates(state, request, now_ms, out)
+            candidates(cx, request)
                 .min_by_key(|best| (best.urgency(), (best.at + count - cursor) % count))
         }
     }
 }
 
 fn candidates<'a>(
-    state: &'a State,
+    cx: &'a mut Context<'_>,
     request: LeaseQuery<'a>,
-    now_ms: u64,
-    out: &'a mut Decision,
 ) -> impl Iterator<Item = Candidate> + 'a {
-    request
-        .lease
-        .queues
-        .iter()
-        .enumerate()
-        .filter_map(move |(at, name)| best_of(state, name, at, request, now_ms, out))
+    let names = request.lease.queues.iter().enumerate();
+    names.filter_map(move |(at, name)| best_of(cx, name, at, request))
 }
 
 fn best_of(
-    state: &State,
+    cx: &mut Context<'_>,
     name: &Bytes,
     at: usize,
     request: LeaseQuery<'_>,
-    now_ms: u64,
-    out: &mut Decision,
 ) -> Option<Candidate> {
-    let number = state.queue_number(name)?;
-    let queue = state.queue_at(number)?;
-    if queue.settings().paused && !state.faults().paused_queue_leased {
+    let number = cx.state.queue_number(name)?;
+    let queue = cx.state.queue_at(number)?;
+    if queue.settings().paused && !cx.state.faults().paused_queue_leased {
         return None;
     }
-    let line = Line { number, queue, unmatched: state.unmatched_in(name) };
+    let line = Line { number, queue, unmatched: cx.state.unmatched_in(name) };
     let reserved = request.reserved.of_queue(name);
-    if reserved > 0 && !has_more(state, &line, reserved, now_ms, out) {
-        out.left.push(queue.name().clone());
+    if reserved > 0 && !has_more(cx, &line, reserved) {
+        cx.out.left.push(queue.name().clone());
         return None;
     }
-    let small = best_in_lane(state, &line, 0, request, now_ms, out);
+    let small = best_in_lane(cx, &line, 0, request);
     let large = (request.lease.payload_bytes_max > LARGE_PAYLOAD_BYTES)
-        .then(|| best_in_lane(state, &line, 1, request, now_ms, out))
+        .then(|| best_in_lane(cx, &line, 1, request))
         .flatten();
     let (key, job) = small.into_iter().chain(large).min()?;
     Some(Candidate { key, job, at })
@@ -182,7 +162,13 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// What holds a group back, if something does.
+    /// Whether something holds a group back. That is noted, so that it is met once.
+    fn is_held(&self, cx: &mut Context<'_>, group: &Group, number: u32) -> bool {
+        let hold = self.hold_on(cx.state, group, cx.now_ms);
+        cx.out.blocked.extend(hold.map(|by| Blocked { queue: self.number, group: number, by }));
+        hold.is_some()
+    }
+
     fn hold_on(&self, state: &State, group: &Group, now_ms: u64) -> Option<Hold> {
         let exhausted = |label: &Label| headroom(state, *label, now_ms) == 0;
         if let Some(label) = group.labels.iter().copied().find(exhausted) {
@@ -200,24 +186,16 @@ fn headroom(state: &State, label: Label, now_ms: u64) -> u64 {
     limit.map_or(u64::MAX, |(rule, bucket)| bucket.headroom(rule, now_ms))
 }
 
-/// Whether more jobs of a queue can be leased than are reserved, as far as it looks. Groups found
-/// blocked are noted, so that they are met once.
-fn has_more(
-    state: &State,
-    line: &Line<'_>,
-    reserved: u64,
-    now_ms: u64,
-    out: &mut Decision,
-) -> bool {
+/// Whether more jobs of a queue can be leased than are reserved, as far as it looks.
+fn has_more(cx: &mut Context<'_>, line: &Line<'_>, reserved: u64) -> bool {
     let mut jobs: u64 = 0;
     let mut looked_at = 0;
     for (_, group_number) in line.queue.heads.iter().flatten() {
         let Some(group) = line.queue.group(*group_number) else { continue };
-        if let Some(by) = line.hold_on(state, group, now_ms) {
-            out.blocked.push(Blocked { queue: line.number, group: *group_number, by });
+        if line.is_held(cx, group, *group_number) {
             continue;
         }
-        let room = group.labels.iter().map(|label| headroom(state, *label, now_ms)).min();
+        let room = group.labels.iter().map(|label| headroom(cx.state, *label, cx.now_ms)).min();
         jobs = jobs.saturating_add(room.unwrap_or(u64::MAX).min(group.ready.len() as u64));
         if jobs > reserved {
             return true;
@@ -230,29 +208,26 @@ fn has_more(
     false
 }
 
-/// The best admitted head of one size class. Blocked ones are noted, so that they are met once.
+/// The best admitted head of one size class.
 fn best_in_lane(
-    state: &State,
+    cx: &mut Context<'_>,
     line: &Line<'_>,
     lane: usize,
     request: LeaseQuery<'_>,
-    now_ms: u64,
-    out: &mut Decision,
 ) -> Option<(u128, u32)> {
     let mut passed_over = 0;
     for (key, group_number) in &line.queue.heads[lane] {
         let Some(group) = line.queue.group(*group_number) else { continue };
-        if let Some(by) = line.hold_on(state, group, now_ms) {
-            out.blocked.push(Blocked { queue: line.number, group: *group_number, by });
+        if line.is_held(cx, group, *group_number) {
             continue;
         }
         let is_reserved = |label: &Label| match request.reserved.of_label(*label) {
             0 => false,
-            reserved => headroom(state, *label, now_ms) <= reserved,
+            reserved => headroom(cx.state, *label, cx.now_ms) <= reserved,
         };
         if group.labels.iter().any(is_reserved) {
             if passed_over == 0 {
-                out.left.push(line.queue.name().clone());
+                cx.out.left.push(line.queue.name().clone());
             }
             passed_over += 1;
             if passed_over > RESERVED_GROUPS_MAX {
@@ -261,43 +236,38 @@ fn best_in_lane(
             continue;
         }
         let job = group.ready.first()?;
-        if state.live_job(job).payload_len <= request.lease.payload_bytes_max {
+        if cx.state.live_job(job).payload_len <= request.lease.payload_bytes_max {
             return Some((*key, job));
         }
     }
     None
 }
 
-pub(super) fn extend(
-    state: &State,
-    extend: &Extend,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let number = claimed(state, extend.claim)?;
-    let job = state.live_job(number);
-    let lease = job.lease().filter(|_| job.status() == Status::Leased);
-    let lease = lease.ok_or(Rejection::NotHeld)?;
-    let deadline_ms = Some(now_ms.saturating_add(extend.ttr_ms));
-    let event = Extended { id: job.id.get(), deadline_ms, epoch: lease.epoch };
-    out.emit(Event::Extended(event), is_logged(job));
-    Ok(())
+pub(super) fn extend(cx: &mut Context<'_>, extend: &Extend) -> Decided {
+    let job = cx.state.live_job(cx.claimed(extend.claim)?);
+    let lease = job.live_lease().ok_or(Rejection::NotHeld)?;
+    let deadline_ms = Some(cx.now_ms.saturating_add(extend.ttr_ms));
+    emit_extended(cx, job, lease, deadline_ms)
 }
 
-pub(super) fn drop_timeout(
-    state: &State,
-    claim: Claim,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let number = claimed(state, claim)?;
-    let job = state.live_job(number);
-    let lease = job.lease().filter(|_| job.status() == Status::Leased);
-    let lease = lease.ok_or(Rejection::NotHeld)?;
+pub(super) fn drop_timeout(cx: &mut Context<'_>, claim: Claim) -> Decided {
+    let number = cx.claimed(claim)?;
+    let job = cx.state.live_job(number);
+    let lease = job.live_lease().ok_or(Rejection::NotHeld)?;
     let full_ms =
-        ttr_ms(state, number, lease.bound).map(|ttr| lease.started_ms.saturating_add(ttr));
+        ttr_ms(cx.state, number, lease.bound).map(|ttr| lease.started_ms.saturating_add(ttr));
     // It may have been extended meanwhile: nobody has less time than before.
     let deadline_ms = lease.deadline_ms.zip(full_ms).map(|(deadline, full)| deadline.max(full));
+    emit_extended(cx, job, lease, deadline_ms)
+}
+
+fn emit_extended(
+    cx: &mut Context<'_>,
+    job: &LiveJob,
+    lease: &job::Lease,
+    deadline_ms: Option<u64>,
+) -> Decided {
     let event = Extended { id: job.id.get(), deadline_ms, epoch: lease.epoch };
-    out.emit(Event::Extended(event), is_logged(job));
+    cx.emit(Event::Extended(event), job.is_logged());
     Ok(())
 }

@@ -4,12 +4,12 @@ use bytes::Bytes;
 
 use crate::command::Matched;
 use crate::decide::compaction::server_compacted;
-use crate::decide::{Decision, is_logged, live};
+use crate::decide::{Context, Decided, check_queue_name, refuse_if};
 use crate::event::{ConstraintRemoved, ConstraintSet, Event, QueueSet, Relabelled};
 use crate::job::{JobId, LABELS_MAX};
-use crate::queue::{Constraint, QUEUE_NAME_BYTES_MAX, QueueSettings};
+use crate::queue::{Constraint, QueueSettings, Rate};
 use crate::rejection::Rejection;
-use crate::state::State;
+use crate::state::{LiveJob, State};
 
 /// Counts, periods and bursts of a rate stay below this, so that token arithmetic fits 64 bits.
 pub const RATE_MAX: u64 = 1 << 31;
@@ -20,123 +20,86 @@ pub const CONSTRAINTS_MAX: usize = 1_000;
 /// High, normal and low.
 const PRIORITY_CLASSES: usize = 3;
 
-pub(super) fn set_queue(
-    state: &State,
-    name: &Bytes,
-    settings: &QueueSettings,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    if !(1..=QUEUE_NAME_BYTES_MAX).contains(&name.len()) {
-        return Err(Rejection::OutOfRange("queue name"));
-    }
-    if settings.jobs_max_by_class.len() > PRIORITY_CLASSES {
-        return Err(Rejection::OutOfRange("priority classes"));
-    }
+pub(super) fn set_queue(cx: &mut Context<'_>, name: &Bytes, settings: &QueueSettings) -> Decided {
+    check_queue_name(name)?;
+    let classes = settings.jobs_max_by_class.len();
+    refuse_if(classes > PRIORITY_CLASSES, Rejection::OutOfRange("priority classes"))?;
     // What the queue's bytes are decides what its jobs fall under: they are matched again.
-    let kind = state.queue(name).and_then(|queue| queue.settings().bytes_type);
-    let step = u64::from(kind != settings.bytes_type && state.constraints_count() > 0);
+    let kind = cx.state.queue(name).and_then(|queue| queue.settings().bytes_type);
+    let step = u64::from(kind != settings.bytes_type && cx.state.constraints_count() > 0);
     let set = QueueSet {
         name: name.clone(),
         settings: settings.clone(),
-        constraints_revision: state.server().constraints_revision + step,
+        constraints_revision: cx.state.server().constraints_revision + step,
     };
-    out.emit(Event::QueueSet(set), true);
+    cx.emit(Event::QueueSet(set), true);
     Ok(())
 }
 
 /// Number 0 asks for a new number.
-pub(super) fn set_constraint(
-    state: &State,
-    rule: &Constraint,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    if rule.number != 0 && state.constraint(rule.number).is_none() {
-        return Err(Rejection::NoConstraint);
-    }
-    if rule.number == 0 && state.constraints_count() >= CONSTRAINTS_MAX {
-        return Err(Rejection::OutOfRange("the number of constraints"));
-    }
-    if state.is_settling_constraint(rule.number) {
-        return Err(Rejection::Settling);
-    }
+pub(super) fn set_constraint(cx: &mut Context<'_>, rule: &Constraint) -> Decided {
+    let is_unknown = rule.number != 0 && cx.state.constraint(rule.number).is_none();
+    refuse_if(is_unknown, Rejection::NoConstraint)?;
+    let is_too_many = rule.number == 0 && cx.state.constraints_count() >= CONSTRAINTS_MAX;
+    refuse_if(is_too_many, Rejection::OutOfRange("the number of constraints"))?;
+    refuse_if(cx.state.is_settling_constraint(rule.number), Rejection::Settling)?;
     let in_range = |value: u64| (1..=RATE_MAX).contains(&value);
-    if let Some(rate) = &rule.rate
-        && !(in_range(rate.count) && in_range(rate.per_ms) && in_range(rate.burst))
-    {
-        return Err(Rejection::OutOfRange("rate"));
-    }
-    let number = if rule.number == 0 { state.server().next_constraint } else { rule.number };
+    let fits = |rate: &Rate| [rate.count, rate.per_ms, rate.burst].into_iter().all(in_range);
+    refuse_if(!rule.rate.as_ref().is_none_or(fits), Rejection::OutOfRange("rate"))?;
+    let number = if rule.number == 0 { cx.state.server().next_constraint } else { rule.number };
     let constraint = Constraint { number, ..rule.clone() };
-    let revision = state.server().constraints_revision + 1;
+    let revision = cx.state.server().constraints_revision + 1;
     // What jobs that are there fall under is found out later: until then none may start that may
     // fall under a constraint that lets none start.
     let stops = constraint.running_max == Some(0);
-    let unmatched_below = if stops { state.ids_end() } else { 0 };
+    let unmatched_below = if stops { cx.state.ids_end() } else { 0 };
     let set =
-        ConstraintSet { constraint, revision, at_ms: now_ms, put_revision: 0, unmatched_below };
-    out.emit(Event::ConstraintSet(set), true);
+        ConstraintSet { constraint, revision, at_ms: cx.now_ms, put_revision: 0, unmatched_below };
+    cx.emit(Event::ConstraintSet(set), true);
     Ok(())
 }
 
-pub(super) fn remove_constraint(
-    state: &State,
-    number: u32,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    state.constraint(number).ok_or(Rejection::NoConstraint)?;
-    let revision = state.server().constraints_revision + 1;
-    out.emit(Event::ConstraintRemoved(ConstraintRemoved { number, revision }), true);
+pub(super) fn remove_constraint(cx: &mut Context<'_>, number: u32) -> Decided {
+    cx.state.constraint(number).ok_or(Rejection::NoConstraint)?;
+    let revision = cx.state.server().constraints_revision + 1;
+    cx.emit(Event::ConstraintRemoved(ConstraintRemoved { number, revision }), true);
     Ok(())
 }
 
 pub(super) fn relabel(
-    state: &State,
+    cx: &mut Context<'_>,
     id: JobId,
     revision: Option<u32>,
     matched: &Matched,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let job = state.live_job(live(state, id)?);
-    if revision.is_some_and(|revision| revision != job.revision) {
-        return Err(Rejection::Stale);
-    }
-    check_matched(state, matched)?;
-    if job.labels() != matched.labels {
-        let relabelled = Relabelled { id: id.0, labels: matched.labels.clone() };
-        out.emit(Event::Relabelled(relabelled), is_logged(job));
-    }
+) -> Decided {
+    let job = cx.state.live_job(cx.unchanged(id, revision)?);
+    check_matched(cx.state, matched)?;
+    emit_relabelled(cx, job, matched);
     Ok(())
+}
+
+pub(super) fn emit_relabelled(cx: &mut Context<'_>, job: &LiveJob, matched: &Matched) {
+    if job.labels() != matched.labels {
+        let relabelled = Relabelled { id: job.id.get(), labels: matched.labels.clone() };
+        cx.emit(Event::Relabelled(relabelled), job.is_logged());
+    }
 }
 
 /// Whether a job may have these labels from now on.
-pub(super) fn check_matched(state: &State, matched: &Matched) -> Result<(), Rejection> {
-    if matched.labels.len() > LABELS_MAX {
-        return Err(Rejection::OutOfRange("labels"));
-    }
-    if matched.constraints_revision != state.server().constraints_revision {
-        return Err(Rejection::StaleConstraints);
-    }
-    if state.has_no_room_for(&matched.labels) {
-        return Err(Rejection::TooManyValues);
-    }
-    Ok(())
+pub(super) fn check_matched(state: &State, matched: &Matched) -> Decided {
+    refuse_if(matched.labels.len() > LABELS_MAX, Rejection::OutOfRange("labels"))?;
+    let revision = state.server().constraints_revision;
+    refuse_if(matched.constraints_revision != revision, Rejection::StaleConstraints)?;
+    refuse_if(state.has_no_room_for(&matched.labels), Rejection::TooManyValues)
 }
 
-pub(super) fn note_relabelled(
-    state: &State,
-    revision: u64,
-    below: JobId,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let server = state.server();
-    if revision != server.constraints_revision {
-        return Err(Rejection::StaleConstraints);
-    }
+pub(super) fn note_relabelled(cx: &mut Context<'_>, revision: u64, below: JobId) -> Decided {
+    let server = cx.state.server();
+    refuse_if(revision != server.constraints_revision, Rejection::StaleConstraints)?;
     if (revision, below.0) > (server.relabelled_revision, server.relabelled_below) {
-        let mut carried = server_compacted(server);
-        (carried.relabelled_revision, carried.relabelled_below) = (revision, below.0);
-        out.emit(Event::ServerCompacted(carried), true);
+        let mut compacted = server_compacted(server);
+        (compacted.relabelled_revision, compacted.relabelled_below) = (revision, below.0);
+        cx.emit(Event::ServerCompacted(compacted), true);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ mod lease;
 mod limits;
 mod submit;
 mod tick;
-pub(crate) mod update;
+mod update;
 
 pub use limits::{CONSTRAINTS_MAX, RATE_MAX};
 
@@ -15,10 +15,11 @@ use bytes::Bytes;
 
 use crate::command::{Claim, Command, Lease};
 use crate::event::Event;
-use crate::job::{JobId, Status};
+use crate::job::{self, JobId, Label};
+use crate::queue::QUEUE_NAME_BYTES_MAX;
 use crate::rejection::Rejection;
 use crate::reservations::Reservations;
-use crate::state::{LiveJob, State};
+use crate::state::State;
 
 /// No command causes more events than this.
 pub const EVENTS_MAX: usize = 256;
@@ -35,7 +36,7 @@ pub struct Blocked {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hold {
     /// This bucket is exhausted.
-    Bucket(crate::job::Label),
+    Bucket(Label),
     /// Its first job is still to be matched against a constraint that lets none of its jobs start.
     Unmatched,
 }
@@ -63,17 +64,82 @@ impl Decision {
         self.left.clear();
         self.waits_for_own_record = false;
     }
+}
+
+/// What a decision is made from, and where its events go.
+struct Context<'a> {
+    state: &'a State,
+    now_ms: u64,
+    out: &'a mut Decision,
+}
+
+type Decided = Result<(), Rejection>;
+
+fn refuse_if(applies: bool, reason: Rejection) -> Decided {
+    if applies { Err(reason) } else { Ok(()) }
+}
+
+fn check_queue_name(name: &[u8]) -> Decided {
+    let fits = (1..=QUEUE_NAME_BYTES_MAX).contains(&name.len());
+    refuse_if(!fits, Rejection::OutOfRange("queue name"))
+}
+
+impl<'a> Context<'a> {
+    fn new(state: &'a State, now_ms: u64, out: &'a mut Decision) -> Context<'a> {
+        out.clear();
+        out.order = state.server().next_order;
+        Context { state, now_ms, out }
+    }
 
     #[inline]
     fn emit(&mut self, event: Event, logged: bool) {
-        self.events.push((event, logged));
+        self.out.events.push((event, logged));
     }
 
     /// The next order number; every job that becomes ready in this decision gets its own.
     fn next_order(&mut self) -> u64 {
-        let order = self.order;
-        self.order += 1;
+        let order = self.out.order;
+        self.out.order += 1;
         order
+    }
+
+    /// The number of an unfinished job.
+    fn live(&self, id: JobId) -> Result<u32, Rejection> {
+        match self.state.find_live(id) {
+            Some(number) => Ok(number),
+            None if self.state.find_finished(id).is_some() => Err(Rejection::Finished),
+            None => Err(Rejection::NotFound),
+        }
+    }
+
+    /// The number of an unfinished job that has this revision, if one is asked for.
+    fn unchanged(&self, id: JobId, revision: Option<u32>) -> Result<u32, Rejection> {
+        let number = self.live(id)?;
+        match revision {
+            Some(revision) if revision != self.state.live_job(number).revision => {
+                Err(Rejection::Stale)
+            }
+            _ => Ok(number),
+        }
+    }
+
+    /// The number of the job that a claim names, if the claim holds.
+    fn claimed(&self, claim: Claim) -> Result<u32, Rejection> {
+        let number = self.live(claim.id())?;
+        let Claim::Token { epoch, attempt, .. } = claim else { return Ok(number) };
+        let job = self.state.live_job(number);
+        let is_epoch =
+            |lease: &job::Lease| lease.epoch == epoch || self.state.faults().stale_epoch_token;
+        let holds = job.attempts == attempt && job.live_lease().is_some_and(is_epoch);
+        if holds { Ok(number) } else { Err(Rejection::NotHeld) }
+    }
+
+    /// Why an unfinished job cannot be what only a finished one can.
+    fn not_finished(&self, id: JobId) -> Rejection {
+        match self.state.find_live(id) {
+            Some(_) => Rejection::NotFinished,
+            None => Rejection::NotFound,
+        }
     }
 }
 
@@ -85,62 +151,45 @@ pub fn decide(
     now_ms: u64,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
-    begin(state, out);
+    let cx = &mut Context::new(state, now_ms, out);
     match command {
-        Command::Submit(submit) => submit::submit(state, submit, now_ms, out),
-        Command::Persist { id, payload, keep_ms } => {
-            submit::persist(state, *id, payload, *keep_ms, out)
-        }
-        Command::Lease(request) => lease::lease(state, request, &Reservations::NONE, now_ms, out),
-        Command::Extend(extend) => lease::extend(state, extend, now_ms, out),
-        Command::DropTimeout { claim } => lease::drop_timeout(state, *claim, out),
-        Command::Finish(finish) => finish::finish(state, finish, now_ms, out),
-        Command::Release { claim, cause } => finish::release(state, *claim, *cause, now_ms, out),
-        Command::HolderGone { holder } => finish::holder_gone(state, *holder, now_ms, out),
-        Command::PayloadDamaged { id } => finish::damaged(state, *id, now_ms, out),
-        Command::Cancel { id } => finish::cancel(state, *id, now_ms, out),
-        Command::Retry { image, payload } => hold::retry(state, image, payload, now_ms, out),
-        Command::Edit(edit) => hold::edit(state, edit, now_ms, out),
-        Command::Delete { id, cause } => hold::delete(state, *id, *cause, out),
-        Command::ResultRead { id, keep_read_ms } => {
-            hold::result_read(state, *id, *keep_read_ms, now_ms, out)
-        }
-        Command::SetState { id, revision, state: value, event, page } => {
-            let change = update::Change { state: Some(value), event, page: page.as_ref() };
-            update::update(state, *id, *revision, change, now_ms, out)
+        Command::Submit(submit) => submit::submit(cx, submit),
+        Command::Persist { id, payload, keep_ms } => submit::persist(cx, *id, payload, *keep_ms),
+        Command::Lease(request) => lease::lease(cx, request, &Reservations::NONE),
+        Command::Extend(extend) => lease::extend(cx, extend),
+        Command::DropTimeout { claim } => lease::drop_timeout(cx, *claim),
+        Command::Finish(finish) => finish::finish(cx, finish),
+        Command::Release { claim, cause } => finish::release(cx, *claim, *cause),
+        Command::HolderGone { holder } => finish::holder_gone(cx, *holder),
+        Command::PayloadDamaged { id } => finish::damaged(cx, *id),
+        Command::Cancel { id } => finish::cancel(cx, *id),
+        Command::Retry { image, payload } => hold::retry(cx, image, payload),
+        Command::Edit(edit) => hold::edit(cx, edit),
+        Command::Delete { id, cause } => hold::delete(cx, *id, *cause),
+        Command::ResultRead { id, keep_read_ms } => hold::result_read(cx, *id, *keep_read_ms),
+        Command::SetState { id, revision, state, event, page } => {
+            let change = update::Change { state: Some(state), event, page: page.as_ref() };
+            update::update(cx, *id, *revision, change)
         }
         Command::AddEvent { id, event, page } => {
             let change = update::Change { state: None, event, page: page.as_ref() };
-            update::update(state, *id, None, change, now_ms, out)
+            update::update(cx, *id, None, change)
         }
-        Command::SetQueue { name, settings } => limits::set_queue(state, name, settings, out),
-        Command::SetConstraint(rule) => limits::set_constraint(state, rule, now_ms, out),
-        Command::RemoveConstraint { number } => limits::remove_constraint(state, *number, out),
-        Command::Relabel { id, revision, matched } => {
-            limits::relabel(state, *id, *revision, matched, out)
-        }
+        Command::SetQueue { name, settings } => limits::set_queue(cx, name, settings),
+        Command::SetConstraint(rule) => limits::set_constraint(cx, rule),
+        Command::RemoveConstraint { number } => limits::remove_constraint(cx, *number),
+        Command::Relabel { id, revision, matched } => limits::relabel(cx, *id, *revision, matched),
         Command::NoteRelabelled { revision, below } => {
-            limits::note_relabelled(state, *revision, *below, out)
+            limits::note_relabelled(cx, *revision, *below)
         }
-        Command::Start { epoch } => tick::start(state, *epoch, out),
-        Command::Recover { from, grace_ms } => {
-            tick::recover(state, *from, *grace_ms, now_ms, out);
-            Ok(())
-        }
-        Command::ReserveIds { until } => tick::reserve_ids(state, *until, out),
-        Command::ReturnIds { from } => tick::return_ids(state, *from, out),
-        Command::Tick { hold_expiry } => {
-            tick::tick(state, *hold_expiry, now_ms, out);
-            Ok(())
-        }
-        Command::RaiseFormat { version } => tick::raise_format(state, *version, out),
-        Command::Compact(item) => compaction::compact(state, item, now_ms, out),
+        Command::Start { epoch } => tick::start(cx, *epoch),
+        Command::Recover { from, grace_ms } => tick::recover(cx, *from, *grace_ms),
+        Command::ReserveIds { until } => tick::reserve_ids(cx, *until),
+        Command::ReturnIds { from } => tick::return_ids(cx, *from),
+        Command::Tick { hold_expiry } => tick::tick(cx, *hold_expiry),
+        Command::RaiseFormat { version } => tick::raise_format(cx, *version),
+        Command::Compact(item) => compaction::compact(cx, item),
     }
-}
-
-fn begin(state: &State, out: &mut Decision) {
-    out.clear();
-    out.order = state.server().next_order;
 }
 
 /// As [`decide`] for a [`Command::Lease`] that leaves what is reserved for others.
@@ -151,8 +200,7 @@ pub fn decide_lease(
     now_ms: u64,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
-    begin(state, out);
-    lease::lease(state, request, reserved, now_ms, out)
+    lease::lease(&mut Context::new(state, now_ms, out), request, reserved)
 }
 
 impl State {
@@ -166,34 +214,4 @@ impl State {
             }
         }
     }
-}
-
-/// The number of an unfinished job.
-fn live(state: &State, id: JobId) -> Result<u32, Rejection> {
-    match state.find_live(id) {
-        Some(number) => Ok(number),
-        None if state.find_finished(id).is_some() => Err(Rejection::Finished),
-        None => Err(Rejection::NotFound),
-    }
-}
-
-/// The job a claim names, if it holds.
-fn claimed(state: &State, claim: Claim) -> Result<u32, Rejection> {
-    let number = live(state, claim.id())?;
-    if let Claim::Token { epoch, attempt, .. } = claim {
-        let job = state.live_job(number);
-        let holds = job.status() == Status::Leased
-            && job.attempts == attempt
-            && job
-                .lease()
-                .is_some_and(|lease| lease.epoch == epoch || state.faults().stale_epoch_token);
-        if !holds {
-            return Err(Rejection::NotHeld);
-        }
-    }
-    Ok(number)
-}
-
-fn is_logged(job: &LiveJob) -> bool {
-    !job.is_foreground()
 }

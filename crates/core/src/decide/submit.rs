@@ -1,14 +1,13 @@
 //! Jobs that come in.
 
 use crate::command::Submit;
-use crate::decide::Decision;
-use crate::decide::update::{event_fits, state_fits};
+use crate::decide::{Context, Decided, refuse_if};
 use crate::event::{Event, Gone};
 use crate::job::{Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Scope, Status};
 use crate::payload::BytesRef;
 use crate::queue::QUEUE_NAME_BYTES_MAX;
 use crate::rejection::Rejection;
-use crate::state::{Found, Queue, State};
+use crate::state::{Found, Queue, State, event_fits, state_fits};
 
 /// TTRs are kept in 32 bits: at most this, about 49 days.
 pub const TTR_MS_MAX: u64 = u32::MAX as u64 - 1;
@@ -16,48 +15,40 @@ pub const TTR_MS_MAX: u64 = u32::MAX as u64 - 1;
 /// Keys and tags of one job.
 const NAMES_MAX: usize = 64;
 
-pub(super) fn submit(
-    state: &State,
-    submit: &Submit,
-    now_ms: u64,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
+pub(super) fn submit(cx: &mut Context<'_>, submit: &Submit) -> Decided {
     check_limits(submit)?;
-    if submit.id.0 >= state.server().ids_until || state.handle(submit.id).is_some() {
-        return Err(Rejection::IdNotReserved);
-    }
-    if let Some(taken) = submit.uuid.and_then(|uuid| state.job_by_uuid(&uuid)) {
+    refuse_if(
+        submit.id.0 >= cx.state.server().ids_until || cx.state.handle(submit.id).is_some(),
+        Rejection::IdNotReserved,
+    )?;
+    if let Some(taken) = submit.uuid.and_then(|uuid| cx.state.job_by_uuid(&uuid)) {
         return Err(Rejection::KeyTaken(taken.id()));
     }
-    let replaced = replaced(state, submit)?;
+    let replaced = replaced(cx.state, submit)?;
     // Also without labels: a constraint that is new since may have wanted to give it one.
-    if submit.constraints_revision != state.server().constraints_revision {
-        return Err(Rejection::StaleConstraints);
-    }
-    if state.has_no_room_for(&submit.labels) {
-        return Err(Rejection::TooManyValues);
-    }
-    if state.queue(&submit.queue).is_some_and(|queue| {
-        let goes = |id: &&u64| is_in(state, JobId(**id), queue);
+    refuse_if(
+        submit.constraints_revision != cx.state.server().constraints_revision,
+        Rejection::StaleConstraints,
+    )?;
+    refuse_if(cx.state.has_no_room_for(&submit.labels), Rejection::TooManyValues)?;
+    if cx.state.queue(&submit.queue).is_some_and(|queue| {
+        let goes = |id: &&u64| is_in(cx.state, JobId(**id), queue);
         is_full_for(queue, submit.priority, replaced.iter().filter(goes).count())
     }) {
         return Err(Rejection::QueueFull);
     }
-    let ahead = submit.run_at_ms.is_some_and(|run_at| run_at > now_ms);
-    let status = match (submit.parked, ahead) {
-        (true, _) => Status::Parked,
-        (false, true) => Status::Scheduled,
-        (false, false) => Status::Ready,
-    };
-    let start_ms = submit.run_at_ms.unwrap_or(now_ms);
-    if submit.ttl_ms.is_some_and(|ttl| start_ms.saturating_add(ttl) <= now_ms) {
-        return Err(Rejection::OutOfRange("ttl"));
-    }
+    let ahead = submit.run_at_ms.is_some_and(|run_at| run_at > cx.now_ms);
+    let status = Status::waiting(submit.parked, ahead);
+    let start_ms = submit.run_at_ms.unwrap_or(cx.now_ms);
+    refuse_if(
+        submit.ttl_ms.is_some_and(|ttl| start_ms.saturating_add(ttl) <= cx.now_ms),
+        Rejection::OutOfRange("ttl"),
+    )?;
     if !replaced.is_empty() {
         // First: the keys must be free when the new job takes them.
-        out.emit(Event::Gone(Gone { ids: replaced, cause: Cause::Deleted as i32 }), true);
+        cx.emit(Event::Gone(Gone { ids: replaced, cause: Cause::Deleted as i32 }), true);
     }
-    let order = if status == Status::Ready { out.next_order() } else { 0 };
+    let order = if status == Status::Ready { cx.next_order() } else { 0 };
     let (uuid_high, uuid_low) = JobImage::uuid_halves(submit.uuid);
     let image = JobImage {
         id: submit.id.0,
@@ -66,17 +57,17 @@ pub(super) fn submit(
         origin: submit.origin as i32,
         priority: submit.priority,
         order,
-        created_ms: now_ms,
+        created_ms: cx.now_ms,
         ttl_ms: submit.ttl_ms,
         ttr_ms: submit.ttr_ms,
         uuid_high,
         uuid_low,
         payload: Some(submit.payload.clone()),
-        options: options(state, submit, ahead),
+        options: options(cx.state, submit, ahead),
         foreground: submit.foreground,
         ..JobImage::default()
     };
-    out.emit(Event::Submitted(image), !submit.foreground);
+    cx.emit(Event::Submitted(image), !submit.foreground);
     Ok(())
 }
 
@@ -163,13 +154,12 @@ fn check_limits(submit: &Submit) -> Result<(), Rejection> {
 }
 
 pub(super) fn persist(
-    state: &State,
+    cx: &mut Context<'_>,
     id: JobId,
     payload: &BytesRef,
     keep_ms: Option<u64>,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    let mut image = state.image(id).ok_or(Rejection::NotFound)?;
+) -> Decided {
+    let mut image = cx.state.image(id).ok_or(Rejection::NotFound)?;
     if !image.foreground {
         return Ok(());
     }
@@ -178,6 +168,6 @@ pub(super) fn persist(
     image.options_mut().keep_ms = keep_ms;
     image.options = image.options.filter(|options| !options.is_none());
     image.revision = image.revision.wrapping_add(1);
-    out.emit(Event::Persisted(image), true);
+    cx.emit(Event::Persisted(image), true);
     Ok(())
 }

@@ -3,120 +3,110 @@
 use std::collections::BTreeSet;
 
 use crate::decide::finish::lose;
-use crate::decide::{Decision, EVENTS_MAX, is_logged};
+use crate::decide::{Context, Decided, EVENTS_MAX, refuse_if};
 use crate::event::{Event, Extended, FormatRaised, Gone, IdsReserved, Ready, Started};
 use crate::job::{Cause, JOB_ID_SEQUENCE_END, JobId, Status};
 use crate::rejection::Rejection;
-use crate::state::{Found, State};
+use crate::state::Found;
 
 /// At most [`EVENTS_MAX`] items that are due: expired ones first, so that none of them is handed
 /// out or told to run again.
-pub(super) fn tick(state: &State, hold_expiry: bool, now_ms: u64, out: &mut Decision) {
+pub(super) fn tick(cx: &mut Context<'_>, hold_expiry: bool) -> Decided {
     let mut gone: BTreeSet<u64> = BTreeSet::new();
     if !hold_expiry {
-        gone.extend(state.due_expiries(now_ms).take(EVENTS_MAX / 2));
-        tell_gone(state, &gone, out);
+        gone.extend(cx.state.due_expiries(cx.now_ms).take(EVENTS_MAX / 2));
+        emit_expired(cx, &gone);
     }
     if gone.len() < EVENTS_MAX / 2 {
-        for number in state.due_timers(now_ms).take(EVENTS_MAX / 2) {
-            let job = state.live_job(number);
+        for number in cx.state.due_timers(cx.now_ms).take(EVENTS_MAX / 2) {
+            let job = cx.state.live_job(number);
             if gone.contains(&job.id.get()) {
                 continue;
             }
             match job.status() {
-                Status::Leased => lose(state, number, Cause::Timeout, now_ms, out),
+                Status::Leased => lose(cx, number, Cause::Timeout),
                 Status::Scheduled => {
-                    let order = if job.order == 0 { out.next_order() } else { job.order };
+                    let order = if job.order == 0 { cx.next_order() } else { job.order };
                     let ready = Ready { id: job.id.get(), order };
-                    out.emit(Event::Ready(ready), is_logged(job));
+                    cx.emit(Event::Ready(ready), job.is_logged());
                 }
                 _ => {}
             }
         }
     }
     if gone.is_empty() {
-        let ids = state.surplus(EVENTS_MAX / 2);
+        let ids = cx.state.surplus(EVENTS_MAX / 2);
         if !ids.is_empty() {
-            out.emit(Event::Gone(Gone { ids, cause: Cause::Limit as i32 }), true);
+            cx.emit(Event::Gone(Gone { ids, cause: Cause::Limit as i32 }), true);
         }
     }
+    Ok(())
 }
 
-fn tell_gone(state: &State, gone: &BTreeSet<u64>, out: &mut Decision) {
+fn emit_expired(cx: &mut Context<'_>, gone: &BTreeSet<u64>) {
     let (memory, logged): (Vec<u64>, Vec<u64>) =
-        gone.iter().partition(|id| state.is_foreground(JobId(**id)));
+        gone.iter().partition(|id| cx.state.is_foreground(JobId(**id)));
     for (ids, logged) in [(memory, false), (logged, true)] {
         if !ids.is_empty() {
-            out.emit(Event::Gone(Gone { ids, cause: Cause::Expired as i32 }), logged);
+            cx.emit(Event::Gone(Gone { ids, cause: Cause::Expired as i32 }), logged);
         }
     }
 }
 
-pub(super) fn start(state: &State, epoch: u64, out: &mut Decision) -> Result<(), Rejection> {
-    if epoch <= state.server().epoch {
-        return Err(Rejection::OldEpoch);
-    }
-    out.emit(Event::Started(Started { epoch }), true);
+pub(super) fn start(cx: &mut Context<'_>, epoch: u64) -> Decided {
+    refuse_if(epoch <= cx.state.server().epoch, Rejection::OldEpoch)?;
+    cx.emit(Event::Started(Started { epoch }), true);
     Ok(())
 }
 
 /// Leases of older epochs: bound ones end, the others keep going with a deadline that leaves their
 /// holders time to come back. Ask again from behind the last job told while there are any.
-pub(super) fn recover(state: &State, from: JobId, grace_ms: u64, now_ms: u64, out: &mut Decision) {
-    let epoch = state.server().epoch;
-    for found in state.jobs_from(from) {
-        if out.events.len() >= EVENTS_MAX {
-            return;
+pub(super) fn recover(cx: &mut Context<'_>, from: JobId, grace_ms: u64) -> Decided {
+    let epoch = cx.state.server().epoch;
+    for found in cx.state.jobs_from(from) {
+        if cx.out.events.len() >= EVENTS_MAX {
+            break;
         }
         let Found::Live(job) = found else { continue };
         let Some(lease) = job.lease().filter(|lease| lease.epoch < epoch) else { continue };
-        let Some(number) = state.find_live(job.id()) else { continue };
+        let Some(number) = cx.state.find_live(job.id()) else { continue };
         if lease.bound {
-            lose(state, number, Cause::Restarted, now_ms, out);
+            lose(cx, number, Cause::Restarted);
             continue;
         }
         let grace_ms = job.ttr_ms().map_or(grace_ms, |ttr| ttr.min(grace_ms));
-        let earliest = now_ms.saturating_add(grace_ms);
+        let earliest = cx.now_ms.saturating_add(grace_ms);
         let deadline_ms = lease.deadline_ms.map(|deadline| deadline.max(earliest));
         // The token's epoch stays: it is valid because the lease is in the folded log.
         let event = Extended { id: job.id().0, deadline_ms, epoch: lease.epoch };
         if deadline_ms != lease.deadline_ms {
-            out.emit(Event::Extended(event), true);
+            cx.emit(Event::Extended(event), true);
         }
     }
+    Ok(())
 }
 
-pub(super) fn reserve_ids(state: &State, until: u64, out: &mut Decision) -> Result<(), Rejection> {
-    if until > JOB_ID_SEQUENCE_END {
-        return Err(Rejection::OutOfRange("id"));
-    }
-    if until > state.server().ids_until {
-        out.emit(Event::IdsReserved(IdsReserved { until, returned: false }), true);
+pub(super) fn reserve_ids(cx: &mut Context<'_>, until: u64) -> Decided {
+    refuse_if(until > JOB_ID_SEQUENCE_END, Rejection::OutOfRange("id"))?;
+    if until > cx.state.server().ids_until {
+        cx.emit(Event::IdsReserved(IdsReserved { until, returned: false }), true);
     }
     Ok(())
 }
 
-pub(super) fn return_ids(state: &State, from: u64, out: &mut Decision) -> Result<(), Rejection> {
-    let until = state.server().ids_until;
-    if !(1..=until).contains(&from) {
-        return Err(Rejection::OutOfRange("id"));
-    }
-    if state.jobs_from(JobId(from)).next().is_some() {
-        return Err(Rejection::IdInUse);
-    }
+pub(super) fn return_ids(cx: &mut Context<'_>, from: u64) -> Decided {
+    let until = cx.state.server().ids_until;
+    refuse_if(!(1..=until).contains(&from), Rejection::OutOfRange("id"))?;
+    refuse_if(cx.state.jobs_from(JobId(from)).next().is_some(), Rejection::IdInUse)?;
     if from < until {
-        out.emit(Event::IdsReserved(IdsReserved { until: from, returned: true }), true);
+        cx.emit(Event::IdsReserved(IdsReserved { until: from, returned: true }), true);
     }
     Ok(())
 }
 
-pub(super) fn raise_format(
-    state: &State,
-    version: u32,
-    out: &mut Decision,
-) -> Result<(), Rejection> {
-    if version > state.server().format {
-        out.emit(Event::FormatRaised(FormatRaised { version }), true);
+pub(super) fn raise_format(cx: &mut Context<'_>, version: u32) -> Decided {
+    if version > cx.state.server().format {
+        cx.emit(Event::FormatRaised(FormatRaised { version }), true);
     }
     Ok(())
 }

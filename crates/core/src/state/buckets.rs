@@ -35,22 +35,17 @@ impl State {
         let State { queues, buckets, promoted, .. } = self;
         let Some(bucket) = buckets.get_mut(&label) else { return };
         let Some(line) = bucket.waiting.get_mut(&queue_number) else { return };
-        let Some(queue) = queues[queue_number as usize].as_mut() else { return };
-        let Queue { groups, heads, .. } = queue;
+        let Some(queue) = queues.find_mut(queue_number) else { return };
         for large in [false, true] {
-            let best = line.iter().copied().find(|(_, number)| {
-                groups
-                    .get(*number as usize)
-                    .and_then(Option::as_ref)
-                    .is_some_and(|group| group.large == large)
-            });
+            let is_of_lane = |number| queue.group(number).is_some_and(|group| group.large == large);
+            let best = line.iter().copied().find(|(_, number)| is_of_lane(*number));
             let Some((head, number)) = best else { continue };
             line.remove(&(head, number));
-            if let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) {
+            if let Some((group, lane)) = queue.group_and_lane(number) {
                 group.blocked_by = None;
                 group.probes = Some(label);
                 promoted.insert(queue_number);
-                heads[usize::from(group.large)].insert((head, number));
+                lane.insert((head, number));
             }
         }
         if line.is_empty() {
@@ -81,14 +76,11 @@ impl State {
         let Some(wake) = self.wake_of(label, now_ms) else { return };
         let State { queues, buckets, bucket_wakes, .. } = self;
         let Some(bucket) = buckets.get_mut(&label) else { return };
-        let Some(queue) = queues.get_mut(queue_number as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        let Queue { groups, heads, .. } = queue;
-        let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
+        let Some(queue) = queues.find_mut(queue_number) else { return };
+        let Some((group, lane)) = queue.group_and_lane(number) else { return };
         let competes = group.blocked_by.is_none() && group.aside.is_none();
         let Some(head) = group.head.filter(|_| competes) else { return };
-        heads[usize::from(group.large)].remove(&(head, number));
+        lane.remove(&(head, number));
         group.blocked_by = Some(label);
         bucket.waiting.entry(queue_number).or_default().insert((head, number));
         if let Some(wake) = wake {
@@ -103,7 +95,7 @@ impl State {
 
     /// The line in which a ready job waits.
     pub(super) fn waits_at(&self, number: u32) -> Option<Waits> {
-        let job = &self.live[number];
+        let job = &self.jobs.live[number];
         let queue = self.queue_at(job.queue).filter(|_| job.status() == Status::Ready)?;
         let group = queue.group(queue.find_group(job.labels(), job.is_large())?)?;
         Some(Waits { queue: job.queue, label: group.blocked_by?, head: group.head? })
@@ -114,18 +106,17 @@ impl State {
     /// forward by the change may be better than the group that tries the bucket for all.
     pub(super) fn hold_again(&mut self, number: u32, waited: Option<Waits>) {
         let Some(Waits { queue: queue_number, label, head: before }) = waited else { return };
-        let State { live, queues, buckets, .. } = self;
-        let job = &live[number];
+        let State { jobs, queues, buckets, .. } = self;
+        let job = &jobs.live[number];
         let stays = job.queue == queue_number && job.status() == Status::Ready;
-        let Some(queue) = queues[queue_number as usize].as_mut().filter(|_| stays) else { return };
+        let Some(queue) = queues.find_mut(queue_number).filter(|_| stays) else { return };
         let found = queue.find_group(job.labels(), job.is_large());
         let Some(number) = found.filter(|_| job.labels().contains(&label)) else { return };
-        let Queue { groups, heads, .. } = queue;
-        let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
+        let Some((group, lane)) = queue.group_and_lane(number) else { return };
         let alone = group.blocked_by.is_none() && group.probes.is_none();
         let Some(bucket) = buckets.get_mut(&label).filter(|_| alone) else { return };
         let Some(head) = group.head else { return };
-        heads[usize::from(group.large)].remove(&(head, number));
+        lane.remove(&(head, number));
         group.blocked_by = Some(label);
         bucket.waiting.entry(queue_number).or_default().insert((head, number));
         if head < before {

@@ -11,7 +11,7 @@ impl State {
     // ---- handles ----
 
     pub(crate) fn id_of(&self, handle: u32) -> u64 {
-        id_of(&self.live, &self.finished, handle)
+        self.jobs.id_of(handle)
     }
 
     /// The handle of a job, finished or not.
@@ -30,7 +30,7 @@ impl State {
     }
 
     pub(crate) fn live_job(&self, number: u32) -> &LiveJob {
-        &self.live[number]
+        &self.jobs.live[number]
     }
 
     // ---- queues ----
@@ -40,7 +40,7 @@ impl State {
     }
 
     pub(crate) fn queue_at(&self, number: u32) -> Option<&Queue> {
-        self.queues.get(number as usize).and_then(Option::as_ref)
+        self.queues.find(number)
     }
 
     pub(super) fn queue_made(&mut self, name: &Bytes) -> u32 {
@@ -49,29 +49,23 @@ impl State {
         }
         // The name may be a slice of a large network buffer: keep the name only.
         let name = Bytes::copy_from_slice(name);
-        let number = self.free_queues.pop().unwrap_or_else(|| {
-            self.queues.push(None);
-            self.queues.len() as u32 - 1
-        });
-        self.queues[number as usize] = Some(Queue::new(name.clone()));
+        let number = self.queues.insert(Queue::new(name.clone()));
         self.queue_names.insert(name, number);
         number
     }
 
     pub(super) fn forget_queue_if_unused(&mut self, number: u32) {
-        let Some(job) = self.queues.get_mut(number as usize) else { return };
-        if job.as_ref().is_some_and(Queue::is_forgettable)
-            && let Some(queue) = job.take()
+        if self.queue_at(number).is_some_and(Queue::is_forgettable)
+            && let Some(queue) = self.queues.remove(number)
         {
             self.surplus.remove(&number);
             self.queue_names.remove(&queue.name);
-            self.free_queues.push(number);
         }
     }
 
     pub(super) fn set_queue(&mut self, name: &Bytes, settings: QueueSettingsAt) {
         let number = self.queue_made(name);
-        if let Some(queue) = self.queues[number as usize].as_mut() {
+        if let Some(queue) = self.queues.find_mut(number) {
             queue.settings_record = (!settings.settings.is_default()).then_some(settings.position);
             queue.settings = settings.settings;
         }
@@ -87,82 +81,82 @@ impl State {
 
     /// Takes a job out of everything its status put it in.
     pub(super) fn detach(&mut self, number: u32) {
-        let job = &self.live[number];
-        let (queue_number, priority) = (job.queue, job.priority);
-        let status = job.status();
-        match status {
+        match self.jobs.live[number].status() {
             Status::Ready => self.leave_ready(number),
             Status::Scheduled => {
-                let key = job.due_key();
-                let State { live, timers, queues, .. } = self;
-                timers.remove(key, number, |other| live[other].due_key());
-                if let Some(queue) = queues[queue_number as usize].as_mut() {
-                    queue.scheduled.remove(key, number, |other| live[other].due_key());
+                self.leave_timers(number);
+                let State { jobs, queues, .. } = self;
+                if let Some(queue) = queues.find_mut(jobs.live[number].queue) {
+                    queue.scheduled.remove(number, |other| jobs.live[other].due_key());
                 }
             }
             Status::Leased => self.leave_leased(number),
             Status::Parked | Status::Done | Status::Dead => {}
         }
-        if let Some(queue) = self.queues[queue_number as usize].as_mut() {
-            queue.count_one(status, priority, false);
-        }
+        self.count_one(number, false);
     }
 
     /// Puts a job into everything its status asks for.
     pub(super) fn attach(&mut self, number: u32) {
-        let job = &self.live[number];
-        let (queue_number, priority) = (job.queue, job.priority);
-        let status = job.status();
-        match status {
+        match self.jobs.live[number].status() {
             Status::Ready => self.enter_ready(number),
             Status::Scheduled => {
-                let (key, due) = (job.due_key(), job.due_ms().unwrap_or(0));
-                let State { live, timers, queues, .. } = self;
-                timers.insert(key, number, |other| live[other].due_key());
-                if let Some(queue) = queues[queue_number as usize].as_mut() {
-                    queue.scheduled.insert(key, number, |other| live[other].due_key());
+                self.enter_timers(number);
+                let State { jobs, queues, .. } = self;
+                if let Some(queue) = queues.find_mut(jobs.live[number].queue) {
+                    queue.scheduled.insert(number, |other| jobs.live[other].due_key());
                 }
-                self.note_due(due);
             }
             Status::Leased => self.enter_leased(number),
             Status::Parked | Status::Done | Status::Dead => {}
         }
-        if let Some(queue) = self.queues[queue_number as usize].as_mut() {
-            queue.count_one(status, priority, true);
+        self.count_one(number, true);
+        let job = &self.jobs.live[number];
+        self.by_id.mark(job.id.get(), marks_of(job.status(), job.origin(), job.queue));
+    }
+
+    fn count_one(&mut self, number: u32, comes: bool) {
+        let job = &self.jobs.live[number];
+        if let Some(queue) = self.queues.find_mut(job.queue) {
+            queue.count_one(job.status(), job.priority, comes);
         }
-        let job = &self.live[number];
-        self.by_id.mark(job.id.get(), marks_of(status, job.origin(), queue_number));
+    }
+
+    fn enter_timers(&mut self, number: u32) {
+        let State { jobs, timers, .. } = self;
+        if let Some(due_ms) = jobs.live[number].due_ms() {
+            timers.insert(number, |other| jobs.live[other].due_key());
+            self.note_due(due_ms);
+        }
+    }
+
+    fn leave_timers(&mut self, number: u32) {
+        let State { jobs, timers, .. } = self;
+        if jobs.live[number].due_ms().is_some() {
+            timers.remove(number, |other| jobs.live[other].due_key());
+        }
     }
 
     fn enter_leased(&mut self, number: u32) {
-        let job = &self.live[number];
+        let job = &self.jobs.live[number];
         let Some(lease) = job.lease() else { return };
-        let labels = job.labels().to_vec();
         if lease.bound {
             self.bound.insert((lease.holder, job.id.get()));
         }
-        if let Some(deadline_ms) = lease.deadline_ms {
-            let State { live, timers, .. } = self;
-            timers.insert(live[number].due_key(), number, |other| live[other].due_key());
-            self.note_due(deadline_ms);
-        }
-        for label in labels {
+        self.enter_timers(number);
+        for label in self.labels_of(number) {
             self.bucket_made(label).started();
         }
     }
 
     fn leave_leased(&mut self, number: u32) {
-        let job = &self.live[number];
+        let job = &self.jobs.live[number];
         let Some(lease) = job.lease() else { return };
-        let labels = job.labels().to_vec();
         if lease.bound {
             self.bound.remove(&(lease.holder, job.id.get()));
         }
-        if lease.deadline_ms.is_some() {
-            let State { live, timers, .. } = self;
-            timers.remove(live[number].due_key(), number, |other| live[other].due_key());
-        }
-        for label in labels {
+        self.leave_timers(number);
+        for label in self.labels_of(number) {
             self.bucket_made(label).ended();
             self.promote_all(label);
             self.forget_bucket_when_full(label);
@@ -170,46 +164,42 @@ impl State {
     }
 
     pub(super) fn labels_of(&self, number: u32) -> Vec<Label> {
-        self.live[number].labels().to_vec()
+        self.jobs.live[number].labels().to_vec()
     }
 
     fn enter_ready(&mut self, number: u32) {
-        let State { live, queues, .. } = self;
-        let job = &live[number];
-        let (key, queue_number) = (job.ready_key(), job.queue);
-        let Some(queue) = queues[queue_number as usize].as_mut() else { return };
-        let group = queue.group_for(job.labels(), job.is_large());
-        if let Some(group) = queue.group_mut(group) {
-            group.ready.insert(key, number, |other| live[other].ready_key());
+        let State { jobs, queues, .. } = self;
+        let job = &jobs.live[number];
+        let Some(queue) = queues.find_mut(job.queue) else { return };
+        let group_number = queue.group_for(job.labels(), job.is_large());
+        if let Some((group, _)) = queue.group_and_lane(group_number) {
+            group.ready.insert(number, |other| jobs.live[other].ready_key());
         }
-        self.rehead(queue_number, group);
+        self.rehead(self.jobs.live[number].queue, group_number);
     }
 
     fn leave_ready(&mut self, number: u32) {
-        let State { live, queues, .. } = self;
-        let job = &live[number];
-        let (key, queue_number) = (job.ready_key(), job.queue);
-        let Some(queue) = queues[queue_number as usize].as_mut() else { return };
-        let Some(group) = queue.find_group(job.labels(), job.is_large()) else { return };
-        if let Some(group) = queue.group_mut(group) {
-            group.ready.remove(key, number, |other| live[other].ready_key());
+        let State { jobs, queues, .. } = self;
+        let job = &jobs.live[number];
+        let Some(queue) = queues.find_mut(job.queue) else { return };
+        let Some(group_number) = queue.find_group(job.labels(), job.is_large()) else { return };
+        if let Some((group, _)) = queue.group_and_lane(group_number) {
+            group.ready.remove(number, |other| jobs.live[other].ready_key());
         }
-        self.rehead(queue_number, group);
+        self.rehead(self.jobs.live[number].queue, group_number);
     }
 
     // ---- groups and buckets ----
 
     /// Enters a group into the contest (or its bucket's waiting line) under its head as it is now.
     fn rehead(&mut self, queue_number: u32, number: u32) {
-        let State { live, queues, buckets, unmatched, .. } = self;
-        let Some(queue) = queues[queue_number as usize].as_mut() else { return };
-        let Queue { groups, heads, .. } = queue;
-        let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
-        let head = group.ready.first().map(|job| live[job].ready_key());
+        let State { jobs, queues, buckets, unmatched, .. } = self;
+        let Some(queue) = queues.find_mut(queue_number) else { return };
+        let Some((group, lane)) = queue.group_and_lane(number) else { return };
+        let head = group.ready.first().map(|job| jobs.live[job].ready_key());
         if head == group.head {
             return;
         }
-        let lane = &mut heads[usize::from(group.large)];
         let waiting = group
             .blocked_by
             .and_then(|label| buckets.get_mut(&label))
@@ -232,7 +222,7 @@ impl State {
             if let Some(label) = group.blocked_by.take() {
                 self.forget_waiting_line(label, queue_number);
             }
-            if let Some(queue) = self.queues[queue_number as usize].as_mut() {
+            if let Some(queue) = self.queues.find_mut(queue_number) {
                 queue.drop_group(number);
             }
         }
@@ -247,23 +237,23 @@ impl State {
     // ---- keys ----
 
     pub(super) fn enter_keys(&mut self, handle: u32) {
-        let State { live, finished, finished_keys, keys, named, .. } = self;
-        if let Some(uuid) = uuid_of(live, finished, handle) {
+        let State { jobs, keys, named, .. } = self;
+        if let Some(uuid) = jobs.uuid_of(handle) {
             let hash = keys.hash(&uuid);
             keys.insert(hash, handle);
         }
-        for key in other_keys_of(live, finished_keys, handle) {
+        for key in jobs.other_keys_of(handle) {
             named.insert((key.namespace, key.name.clone()), handle);
         }
     }
 
     pub(super) fn leave_keys(&mut self, handle: u32) {
-        let State { live, finished, finished_keys, keys, named, .. } = self;
-        if let Some(uuid) = uuid_of(live, finished, handle) {
+        let State { jobs, keys, named, .. } = self;
+        if let Some(uuid) = jobs.uuid_of(handle) {
             let hash = keys.hash(&uuid);
             keys.remove(hash, handle);
         }
-        for key in other_keys_of(live, finished_keys, handle) {
+        for key in jobs.other_keys_of(handle) {
             let name = (key.namespace, key.name.clone());
             if named.get(&name) == Some(&handle) {
                 named.remove(&name);
@@ -279,11 +269,11 @@ impl State {
 
     /// Enters all jobs under their UUIDs. Comes once after [`State::defer_keys`].
     pub fn index_keys(&mut self) {
-        let State { live, finished, by_id, keys, .. } = self;
+        let State { jobs, by_id, keys, .. } = self;
         let seed = keys.seed();
         keys.fill(|| {
             let uuids = by_id.iter_after(0);
-            let uuids = uuids.filter_map(|handle| Some((uuid_of(live, finished, handle)?, handle)));
+            let uuids = uuids.filter_map(|handle| Some((jobs.uuid_of(handle)?, handle)));
             uuids.map(|(uuid, handle)| (seed.hash(&uuid), handle))
         });
     }
@@ -298,34 +288,33 @@ impl State {
 
     pub(crate) fn find_uuid(&self, uuid: &[u8; 16]) -> Option<u32> {
         let hash = self.keys.hash(uuid);
-        self.keys
-            .find(hash, |handle| uuid_of(&self.live, &self.finished, handle).as_ref() == Some(uuid))
+        self.keys.find(hash, |handle| self.jobs.uuid_of(handle).as_ref() == Some(uuid))
     }
 
     // ---- whole jobs ----
 
     pub(super) fn enter_expiry(&mut self, number: u32) {
-        let State { live, expiry, .. } = self;
-        if let Some(expires_ms) = live[number].expires_ms() {
-            expiry.insert(live[number].expiry_key(), number, |other| live[other].expiry_key());
+        let State { jobs, expiry, .. } = self;
+        if let Some(expires_ms) = jobs.live[number].expires_ms() {
+            expiry.insert(number, |other| jobs.live[other].expiry_key());
             self.note_due(expires_ms);
         }
     }
 
     pub(super) fn leave_expiry(&mut self, number: u32) {
-        let State { live, expiry, .. } = self;
-        if live[number].expires_ms().is_some() {
-            expiry.remove(live[number].expiry_key(), number, |other| live[other].expiry_key());
+        let State { jobs, expiry, .. } = self;
+        if jobs.live[number].expires_ms().is_some() {
+            expiry.remove(number, |other| jobs.live[other].expiry_key());
         }
     }
 
     /// Puts a new job into all indices.
     pub(super) fn insert_live(&mut self, queue: &Bytes, mut job: LiveJob) -> u32 {
         job.queue = self.queue_made(queue);
-        let (id, is_labelled) = (job.id.get(), !job.labels().is_empty());
-        let number = self.live.insert(job);
-        let State { live, finished, by_id, .. } = self;
-        by_id.insert(id, number, |other| id_of(live, finished, other));
+        let is_labelled = !job.labels().is_empty();
+        let number = self.jobs.live.insert(job);
+        let State { jobs, by_id, .. } = self;
+        by_id.insert(number, |other| jobs.id_of(other));
         self.enter_keys(number);
         self.enter_expiry(number);
         if is_labelled {
@@ -339,13 +328,13 @@ impl State {
     pub(super) fn remove_job(&mut self, id: JobId) -> bool {
         let Some(handle) = self.handle(id) else { return false };
         self.leave_keys(handle);
-        let State { live, finished, by_id, .. } = self;
-        by_id.remove(id.0, handle, |other| id_of(live, finished, other));
+        let State { jobs, by_id, .. } = self;
+        by_id.remove(handle, |other| jobs.id_of(other));
         let queue = if handle & FINISHED == 0 {
             self.leave_expiry(handle);
             self.detach(handle);
             self.leave_labels(handle);
-            self.live.remove(handle).map(|job| job.queue)
+            self.jobs.live.remove(handle).map(|job| job.queue)
         } else {
             self.remove_finished(handle & !FINISHED)
         };
@@ -360,39 +349,4 @@ impl State {
 pub(super) struct QueueSettingsAt {
     pub settings: crate::queue::QueueSettings,
     pub position: u64,
-}
-
-#[inline]
-pub(super) fn id_of(live: &Slab<LiveJob>, finished: &Slab<FinishedJob>, handle: u32) -> u64 {
-    if handle & FINISHED == 0 {
-        live[handle].id.get()
-    } else {
-        finished[handle & !FINISHED].job_id().0
-    }
-}
-
-#[inline]
-pub(super) fn uuid_of(
-    live: &Slab<LiveJob>,
-    finished: &Slab<FinishedJob>,
-    handle: u32,
-) -> Option<[u8; 16]> {
-    if handle & FINISHED == 0 {
-        let job = &live[handle];
-        job.has_uuid().then_some(job.uuid)
-    } else {
-        finished[handle & !FINISHED].uuid().copied()
-    }
-}
-
-fn other_keys_of<'a>(
-    live: &'a Slab<LiveJob>,
-    finished_keys: &'a BTreeMap<u32, Vec<Key>>,
-    handle: u32,
-) -> &'a [Key] {
-    if handle & FINISHED == 0 {
-        live[handle].other_keys()
-    } else {
-        finished_keys.get(&handle).map_or(&[], Vec::as_slice)
-    }
 }

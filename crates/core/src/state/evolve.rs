@@ -96,7 +96,7 @@ impl State {
         let Some(number) = self.find_live(id) else { return };
         let waits_at = self.waits_at(number);
         self.detach(number);
-        let job = &mut self.live[number];
+        let job = &mut self.jobs.live[number];
         change(job);
         job.revision = job.revision.wrapping_add(1);
         job.set_last(at.position);
@@ -140,11 +140,7 @@ impl State {
                 job.extra().outcome = Some(Box::new(owned(outcome)));
             }
             job.set_run_at(requeued.run_at_ms);
-            job.set_status(match requeued.run_at_ms {
-                _ if requeued.parked => Status::Parked,
-                Some(_) => Status::Scheduled,
-                None => Status::Ready,
-            });
+            job.set_status(Status::waiting(requeued.parked, requeued.run_at_ms.is_some()));
         });
     }
 
@@ -152,7 +148,7 @@ impl State {
         let id = JobId(edited.id);
         let Some(number) = self.find_live(id) else { return };
         let moved = edited.queue.as_ref().map(|name| self.queue_made(name));
-        let from = self.live[number].queue;
+        let from = self.jobs.live[number].queue;
         self.change(id, at, |job| {
             job.priority = edited.priority;
             job.order = edited.order;

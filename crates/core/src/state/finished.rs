@@ -4,7 +4,6 @@ use std::num::NonZeroU64;
 
 use bytes::Bytes;
 
-use super::change::{id_of, uuid_of};
 use super::live::FinishedParts;
 use super::scan::marks_of;
 use super::*;
@@ -49,11 +48,11 @@ impl State {
             bytes: bytes_of(image),
         });
         let marks = marks_of(job.status(), image.origin(), queue);
-        let number = self.finished.insert(job);
+        let number = self.jobs.finished.insert(job);
         // Entered before the unfinished job goes, so that the queue is not forgotten in between.
         self.enter_finished(number);
         match before {
-            Some(handle) if self.live[handle].other_keys().is_empty() => {
+            Some(handle) if self.jobs.live[handle].other_keys().is_empty() => {
                 self.index_finished_instead(handle, number, marks);
             }
             _ => {
@@ -73,11 +72,11 @@ impl State {
             .map(|key| Key { name: Bytes::copy_from_slice(&key.name), ..*key })
             .collect();
         if !kept.is_empty() {
-            self.finished_keys.insert(handle, kept);
+            self.jobs.finished_keys.insert(handle, kept);
         }
-        let State { live, finished, by_id, .. } = self;
-        let id = finished[number].job_id().0;
-        by_id.insert(id, handle, |other| id_of(live, finished, other));
+        let State { jobs, by_id, .. } = self;
+        let id = jobs.finished[number].job_id().0;
+        by_id.insert(handle, |other| jobs.id_of(other));
         by_id.mark(id, marks);
         self.enter_keys(handle);
     }
@@ -87,17 +86,17 @@ impl State {
     fn index_finished_instead(&mut self, live_number: u32, number: u32, marks: u128) {
         self.leave_expiry(live_number);
         self.detach(live_number);
-        if !self.live[live_number].labels().is_empty() {
+        if !self.jobs.live[live_number].labels().is_empty() {
             self.leave_labels(live_number);
         }
-        let id = self.live[live_number].id.get();
+        let id = self.jobs.live[live_number].id.get();
         let handle = number | FINISHED;
-        let State { live, finished, by_id, keys, .. } = self;
-        by_id.replace(id, (live_number, handle), marks, |other| id_of(live, finished, other));
-        if let Some(uuid) = uuid_of(live, finished, live_number) {
+        let State { jobs, by_id, keys, .. } = self;
+        by_id.replace(id, (live_number, handle), marks, |other| jobs.id_of(other));
+        if let Some(uuid) = jobs.uuid_of(live_number) {
             keys.replace(keys.hash(&uuid), live_number, handle);
         }
-        if let Some(job) = self.live.remove(live_number) {
+        if let Some(job) = self.jobs.live.remove(live_number) {
             self.forget_queue_if_unused(job.queue);
         }
     }
@@ -105,13 +104,13 @@ impl State {
     /// Takes a finished job out of everything but the names. Returns its queue.
     pub(super) fn remove_finished(&mut self, number: u32) -> Option<u32> {
         self.leave_finished(number);
-        self.finished_keys.remove(&(number | FINISHED));
-        self.finished.remove(number).map(|job| job.queue())
+        self.jobs.finished_keys.remove(&(number | FINISHED));
+        self.jobs.finished.remove(number).map(|job| job.queue())
     }
 
     pub(super) fn set_kept_until(&mut self, number: u32, until_ms: u64) {
         self.leave_finished_expiry(number);
-        self.finished[number].set_kept_until(Some(until_ms));
+        self.jobs.finished[number].set_kept_until(Some(until_ms));
         self.enter_finished_expiry(number);
     }
 
@@ -119,16 +118,17 @@ impl State {
 
     fn enter_finished(&mut self, number: u32) {
         self.enter_finished_expiry(number);
-        let State { finished, queues, oldest, finished_bytes, .. } = self;
-        let job = &finished[number];
+        let State { jobs, queues, oldest, finished_bytes, .. } = self;
+        let job = &jobs.finished[number];
         let (queue_number, key) = (job.queue(), job.age_key());
         *finished_bytes += job.bytes();
-        if let Some(queue) = queues[queue_number as usize].as_mut() {
+        if let Some(queue) = queues.find_mut(queue_number) {
             queue.counts[job.status() as usize] += 1;
             let before = queue.finished.first();
-            queue.finished.insert(key, number, |other| finished[other].age_key());
+            queue.finished.insert(number, |other| jobs.finished[other].age_key());
             if queue.finished.first() == Some(number) {
-                before.map(|before| oldest.remove(&(finished[before].age_key(), queue_number)));
+                before
+                    .map(|before| oldest.remove(&(jobs.finished[before].age_key(), queue_number)));
                 oldest.insert((key, queue_number));
             }
             if queue.settings.finished_max.is_none() {
@@ -140,36 +140,34 @@ impl State {
 
     fn leave_finished(&mut self, number: u32) {
         self.leave_finished_expiry(number);
-        let State { finished, queues, oldest, finished_bytes, .. } = self;
-        let job = &finished[number];
+        let State { jobs, queues, oldest, finished_bytes, .. } = self;
+        let job = &jobs.finished[number];
         let (queue_number, key) = (job.queue(), job.age_key());
         *finished_bytes -= job.bytes();
-        if let Some(queue) = queues[queue_number as usize].as_mut() {
+        if let Some(queue) = queues.find_mut(queue_number) {
             queue.counts[job.status() as usize] -= 1;
             let was_first = queue.finished.first() == Some(number);
-            queue.finished.remove(key, number, |other| finished[other].age_key());
+            queue.finished.remove(number, |other| jobs.finished[other].age_key());
             if was_first {
                 oldest.remove(&(key, queue_number));
                 let first = queue.finished.first();
-                oldest.extend(first.map(|first| (finished[first].age_key(), queue_number)));
+                oldest.extend(first.map(|first| (jobs.finished[first].age_key(), queue_number)));
             }
         }
         self.note_surplus(queue_number);
     }
 
     fn enter_finished_expiry(&mut self, number: u32) {
-        let State { finished, finished_expiry, .. } = self;
-        let Some(until_ms) = finished[number].kept_until_ms() else { return };
-        finished_expiry
-            .insert(finished[number].expiry_key(), number, |other| finished[other].expiry_key());
+        let State { jobs, finished_expiry, .. } = self;
+        let Some(until_ms) = jobs.finished[number].kept_until_ms() else { return };
+        finished_expiry.insert(number, |other| jobs.finished[other].expiry_key());
         self.note_due(until_ms);
     }
 
     fn leave_finished_expiry(&mut self, number: u32) {
-        let State { finished, finished_expiry, .. } = self;
-        if finished[number].kept_until_ms().is_some() {
-            let key = finished[number].expiry_key();
-            finished_expiry.remove(key, number, |other| finished[other].expiry_key());
+        let State { jobs, finished_expiry, .. } = self;
+        if jobs.finished[number].kept_until_ms().is_some() {
+            finished_expiry.remove(number, |other| jobs.finished[other].expiry_key());
         }
     }
 
@@ -199,7 +197,7 @@ impl State {
     pub fn exceeded_cap(&self) -> Option<FinishedCap> {
         if !self.surplus.is_empty() {
             Some(FinishedCap::Queue)
-        } else if self.finished.len() > self.defaults.finished_max {
+        } else if self.jobs.finished.len() > self.defaults.finished_max {
             Some(FinishedCap::Count)
         } else if self.finished_bytes > self.defaults.finished_bytes_max {
             Some(FinishedCap::Bytes)
@@ -210,12 +208,12 @@ impl State {
 
     /// Finished jobs above a cap, at most so many: of a queue over its own, else the oldest of all.
     pub(crate) fn surplus(&self, limit: usize) -> Vec<u64> {
-        let id = |number: u32| self.finished[number].job_id().0;
+        let id = |number: u32| self.jobs.finished[number].job_id().0;
         if let Some(queue) = self.surplus.first().and_then(|number| self.queue_at(*number)) {
             let count = usize::try_from(queue.surplus()).unwrap_or(limit).min(limit);
             return queue.finished.iter_after(0).take(count).map(id).collect();
         }
-        let mut count = self.finished.len().saturating_sub(self.defaults.finished_max);
+        let mut count = self.jobs.finished.len().saturating_sub(self.defaults.finished_max);
         let mut bytes = self.finished_bytes.saturating_sub(self.defaults.finished_bytes_max);
         // The oldest of each queue, with what follows it there.
         let mut heads = BTreeSet::new();
@@ -225,15 +223,19 @@ impl State {
             .map(|queue| queue.finished.iter_after(0))
             .collect();
         for (at, line) in lines.iter_mut().enumerate() {
-            heads.extend(line.next().map(|number| (self.finished[number].age_key(), at, number)));
+            heads.extend(
+                line.next().map(|number| (self.jobs.finished[number].age_key(), at, number)),
+            );
         }
         let mut going = Vec::new();
         while going.len() < limit && (count > 0 || bytes > 0) {
             let Some((_, at, number)) = heads.pop_first() else { break };
             going.push(id(number));
             count = count.saturating_sub(1);
-            bytes = bytes.saturating_sub(self.finished[number].bytes());
-            heads.extend(lines[at].next().map(|next| (self.finished[next].age_key(), at, next)));
+            bytes = bytes.saturating_sub(self.jobs.finished[number].bytes());
+            heads.extend(
+                lines[at].next().map(|next| (self.jobs.finished[next].age_key(), at, next)),
+            );
         }
         going
     }

@@ -9,7 +9,7 @@ use crate::payload::{BytesRef, Type};
 impl State {
     /// A live job in full.
     pub(crate) fn image_of(&self, number: u32) -> JobImage {
-        let job = &self.live[number];
+        let job = &self.jobs.live[number];
         let mut image = self.plain_image(job);
         if let Some(extra) = job.extra.as_deref() {
             image.lease = extra.lease.clone().map(Box::new);
@@ -28,7 +28,7 @@ impl State {
         outcome: Option<&Outcome>,
         now_ms: u64,
     ) -> JobImage {
-        let job = &self.live[number];
+        let job = &self.jobs.live[number];
         let mut image = self.plain_image(job);
         if let Some(extra) = job.extra.as_deref() {
             image.history = Vec::with_capacity(extra.history.len() + 1);
@@ -130,11 +130,11 @@ impl State {
         let key_of = |handle: u32| self.id_of(handle);
         for handle in self.by_id.iter_from(0, key_of) {
             if handle & FINISHED == 0 {
-                if !self.live[handle].is_foreground() {
+                if !self.jobs.live[handle].is_foreground() {
                     self.image_of(handle).encode_length_delimited(&mut out).ok();
                 }
             } else {
-                let finished = &self.finished[handle & !FINISHED];
+                let finished = &self.jobs.finished[handle & !FINISHED];
                 let told = format!(
                     "{:?} {:?} {:?} {:?} {:?} {:?} {:?}\n",
                     finished.job_id(),
@@ -143,7 +143,7 @@ impl State {
                     self.queue_at(finished.queue()).map(|queue| &queue.name),
                     finished.image(),
                     finished.kept_until_ms(),
-                    self.finished_keys.get(&handle),
+                    self.jobs.finished_keys.get(&handle),
                 );
                 out.extend_from_slice(told.as_bytes());
             }
@@ -280,16 +280,11 @@ impl State {
 
     /// Whether the job is live and never logged.
     pub fn is_foreground(&self, id: JobId) -> bool {
-        self.find_live(id).is_some_and(|number| self.live[number].is_foreground())
+        self.find_live(id).is_some_and(|number| self.jobs.live[number].is_foreground())
     }
 
     /// The status of a job.
     pub fn status(&self, id: JobId) -> Option<Status> {
-        let handle = self.handle(id)?;
-        Some(if handle & FINISHED == 0 {
-            self.live[handle].status()
-        } else {
-            self.finished[handle & !FINISHED].status()
-        })
+        self.handle(id).map(|handle| self.jobs.status_of(handle))
     }
 }

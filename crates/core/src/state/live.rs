@@ -117,6 +117,10 @@ impl LiveJob {
         self.flags & 2 != 0
     }
 
+    pub fn is_logged(&self) -> bool {
+        !self.is_foreground()
+    }
+
     pub fn set_foreground(&mut self, foreground: bool) {
         self.flags = if foreground { self.flags | 2 } else { self.flags & !2 };
     }
@@ -145,6 +149,11 @@ impl LiveJob {
 
     pub fn lease(&self) -> Option<&Lease> {
         self.extra.as_ref().and_then(|extra| extra.lease.as_ref())
+    }
+
+    /// The lease of a job that is leased.
+    pub fn live_lease(&self) -> Option<&Lease> {
+        self.lease().filter(|_| self.status() == Status::Leased)
     }
 
     pub fn fails(&self) -> u32 {

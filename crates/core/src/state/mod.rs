@@ -5,11 +5,12 @@ mod change;
 mod evolve;
 mod finished;
 mod image;
+mod jobs;
 mod keys;
 mod limits;
 mod live;
+mod numbered;
 mod ordered_list;
-mod prefix;
 mod read;
 mod ready;
 mod rebase;
@@ -29,11 +30,14 @@ pub(crate) use live::{FinishedJob, LiveJob, NO_TTL, NO_TTR, as_uuid};
 pub use read::{Found, JobView, QueueListing};
 pub use ready::{Group, Queue};
 pub use scan::{ScanFilter, ScanStretch};
+pub(crate) use update::{PAGES_MAX, event_fits, is_full, state_fits};
 
 use crate::job::{JobOptions, Key, Label, Origin};
 use crate::policy::Defaults;
 use crate::queue::Constraint;
+use jobs::{FINISHED, Jobs};
 use keys::KeyIndex;
+use numbered::Numbered;
 use ordered_list::OrderedList;
 use slab::Slab;
 use unmatched::Unmatched;
@@ -84,22 +88,15 @@ pub(crate) struct KeptConstraint {
     pub before: Option<(Box<Constraint>, u64)>,
 }
 
-/// The handle of a job is the number of a live one, or with this bit that of a finished one.
-const FINISHED: u32 = 1 << 31;
-
 /// All items. [`crate::decide`] reads it, [`State::evolve`] changes it.
 #[derive(Debug, Clone)]
 pub struct State {
-    live: Slab<LiveJob>,
-    finished: Slab<FinishedJob>,
-    /// Keys of finished jobs besides their UUID, by handle.
-    finished_keys: BTreeMap<u32, Vec<Key>>,
+    jobs: Jobs,
     by_id: OrderedList<u64>,
     keys: KeyIndex,
     /// Keys beyond each job's first, and first ones that are not a UUID.
     named: BTreeMap<(i32, Bytes), u32>,
-    queues: Vec<Option<Queue>>,
-    free_queues: Vec<u32>,
+    queues: Numbered<Queue>,
     queue_names: BTreeMap<Bytes, u32>,
     /// Scheduled and leased jobs, by when they become ready or run out.
     timers: OrderedList,
@@ -157,14 +154,11 @@ impl State {
     /// An empty state. `seed` keys the hashes of names from outside.
     pub fn new(seed: u64, defaults: Defaults) -> State {
         State {
-            live: Slab::default(),
-            finished: Slab::default(),
-            finished_keys: BTreeMap::new(),
+            jobs: Jobs::default(),
             by_id: OrderedList::default(),
             keys: KeyIndex::new(seed),
             named: BTreeMap::new(),
-            queues: Vec::new(),
-            free_queues: Vec::new(),
+            queues: Numbered::default(),
             queue_names: BTreeMap::new(),
             timers: OrderedList::default(),
             expiry: OrderedList::default(),

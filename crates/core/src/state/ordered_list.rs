@@ -108,7 +108,8 @@ impl<K: OrderKey> OrderedList<K> {
     }
 
     /// Puts an entry in its place. Its key is not in the list yet.
-    pub fn insert(&mut self, key: K, entry: u32, key_of: impl Fn(u32) -> K) {
+    pub fn insert(&mut self, entry: u32, key_of: impl Fn(u32) -> K) {
+        let key = key_of(entry);
         self.len += 1;
         let Some(at @ (block, number)) = self.chunk_for(key) else {
             self.insert_before_all(key, entry);
@@ -178,7 +179,8 @@ impl<K: OrderKey> OrderedList<K> {
     }
 
     /// Takes an entry out. Returns whether it was there.
-    pub fn remove(&mut self, key: K, entry: u32, key_of: impl Fn(u32) -> K) -> bool {
+    pub fn remove(&mut self, entry: u32, key_of: impl Fn(u32) -> K) -> bool {
+        let key = key_of(entry);
         let Some(at @ (block, number)) = self.chunk_for(key) else { return false };
         let entries = &mut self.blocks[block][number].entries;
         let place = if entries.first() == Some(&entry) {
@@ -377,12 +379,12 @@ mod tests {
         for kept in 1..=full {
             let mut list = OrderedList::<u128>::default();
             let spread = |number: u32| number * 10;
-            (short..short + full).for_each(|n| list.insert(key_of(spread(n)), spread(n), key_of));
-            (0..short).rev().for_each(|n| list.insert(key_of(spread(n)), spread(n), key_of));
+            (short..short + full).for_each(|n| list.insert(spread(n), key_of));
+            (0..short).rev().for_each(|n| list.insert(spread(n), key_of));
             let gone = (short + kept..short + full).chain([0]).map(spread);
-            gone.for_each(|entry| assert!(list.remove(key_of(entry), entry, key_of)));
+            gone.for_each(|entry| assert!(list.remove(entry, key_of)));
             let between = || (11..211).filter(|entry| entry % 10 != 0);
-            between().for_each(|entry| list.insert(key_of(entry), entry, key_of));
+            between().for_each(|entry| list.insert(entry, key_of));
             let model: BTreeSet<u32> = (1..short + kept).map(spread).chain(between()).collect();
             assert_eq!(keys(&list), model.into_iter().collect::<Vec<_>>(), "{kept} kept");
             let mut chunks = list.blocks.iter().flatten();
@@ -405,13 +407,13 @@ mod tests {
             let entry = ((draw >> 33) % 3000) as u32;
             let grows = (step / 10_000) % 2 == 0;
             if !set.contains(&entry) && (grows || draw & 3 == 0) {
-                list.insert(key_of(entry), entry, key_of);
+                list.insert(entry, key_of);
                 set.insert(entry);
             } else if set.contains(&entry) {
-                assert!(list.remove(key_of(entry), entry, key_of));
+                assert!(list.remove(entry, key_of));
                 set.remove(&entry);
             } else {
-                assert!(!list.remove(key_of(entry), entry, key_of));
+                assert!(!list.remove(entry, key_of));
             }
             assert_eq!(list.first(), set.first().copied());
             if step % 997 == 0 {
@@ -430,7 +432,7 @@ mod tests {
     fn appended_entries_fill_their_chunks() {
         let mut list = OrderedList::<u128>::default();
         for entry in 0..100_000u32 {
-            list.insert(u128::from(entry), entry, u128::from);
+            list.insert(entry, u128::from);
         }
         let chunks: Vec<&Chunk<u128>> = list.blocks.iter().flatten().collect();
         assert_eq!(chunks.len(), 100_000usize.div_ceil(CHUNK_MAX));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::failure_text::attempts_len;
-use crate::job::{JobId, Outcome, Status};
+use crate::job::{JobId, NO_OPTIONS, Outcome, Status};
 use crate::payload::BytesRef;
 
 /// A job that was looked up.
@@ -26,7 +26,7 @@ pub struct JobView<'a> {
 /// A finished job.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedView<'a> {
-    finished: &'a FinishedJob,
+    job: &'a FinishedJob,
     number: u32,
 }
 
@@ -59,7 +59,7 @@ impl Found<'_> {
     pub fn oldest_record(&self) -> Option<u64> {
         match self {
             Found::Live(job) => (!job.is_foreground()).then(|| job.live().oldest_record),
-            Found::Finished(job) => Some(job.finished.oldest_record()),
+            Found::Finished(job) => Some(job.job.oldest_record()),
         }
     }
 
@@ -74,33 +74,33 @@ impl Found<'_> {
 impl FinishedView<'_> {
     /// Its number.
     pub fn id(&self) -> JobId {
-        self.finished.job_id()
+        self.job.job_id()
     }
 
     /// Done or dead.
     pub fn status(&self) -> Status {
-        self.finished.status()
+        self.job.status()
     }
 
     /// Where its image is.
     pub fn image(&self) -> Place {
-        self.finished.image()
+        self.job.image()
     }
 
     /// When it goes.
     pub fn kept_until_ms(&self) -> Option<u64> {
-        self.finished.kept_until_ms()
+        self.job.kept_until_ms()
     }
 
     /// Workq's name for it.
     pub fn uuid(&self) -> Option<[u8; 16]> {
-        self.finished.uuid().copied()
+        self.job.uuid().copied()
     }
 }
 
 impl<'a> JobView<'a> {
     fn live(&self) -> &'a LiveJob {
-        &self.state.live[self.number]
+        &self.state.jobs.live[self.number]
     }
 
     /// Its number.
@@ -169,19 +169,9 @@ impl<'a> JobView<'a> {
         self.live().fails()
     }
 
-    /// Most leases, as given.
-    pub fn attempts_max(&self) -> Option<u32> {
-        self.live().find_options().and_then(|options| options.attempts_max)
-    }
-
-    /// Most failures, as given.
-    pub fn fails_max(&self) -> Option<u32> {
-        self.live().find_options().and_then(|options| options.fails_max)
-    }
-
-    /// The time asked for at submit.
-    pub fn scheduled_ms(&self) -> Option<u64> {
-        self.live().find_options().and_then(|options| options.scheduled_ms)
+    /// What few jobs have, whether this one has any of it or not.
+    pub fn options(&self) -> &'a JobOptions {
+        self.live().find_options().unwrap_or(&NO_OPTIONS)
     }
 
     /// When it may run, while that lies ahead.
@@ -221,21 +211,6 @@ impl<'a> JobView<'a> {
         self.live().other_keys()
     }
 
-    /// Jobq's state, as JSON text.
-    pub fn state(&self) -> Option<&'a Bytes> {
-        self.live().find_options().and_then(|options| options.state.as_ref())
-    }
-
-    /// Where Jobq's older events are.
-    pub fn pages(&self) -> &'a [BytesRef] {
-        self.live().find_options().map_or(&[], |options| &options.pages)
-    }
-
-    /// What Jobq's state and events take, in memory and in pages.
-    pub fn update_bytes(&self) -> u64 {
-        self.live().find_options().map_or(0, JobOptions::update_bytes)
-    }
-
     /// Counts its events.
     pub fn revision(&self) -> u32 {
         self.live().revision
@@ -264,7 +239,7 @@ impl State {
             Found::Live(JobView { state: self, number: handle })
         } else {
             let number = handle & !FINISHED;
-            Found::Finished(FinishedView { finished: &self.finished[number], number })
+            Found::Finished(FinishedView { job: &self.jobs.finished[number], number })
         }
     }
 
@@ -278,7 +253,20 @@ impl State {
         self.find_key(key).map(|handle| self.found(handle))
     }
 
-    /// A Workq job by its UUID.
+    /// The unfinished job with the first key of a namespace, in the order of their names, that
+    /// begins like this. For names that count in a scope (one function of many): a door that puts
+    /// the scope behind the name finds the name in all scopes at the price of one look.
+    ///
+    /// Says none when that key is a finished job's.
+    pub fn job_by_key_prefix(&self, namespace: Origin, prefix: &[u8]) -> Option<Found<'_>> {
+        let namespace = namespace as i32;
+        let start = (namespace, Bytes::copy_from_slice(prefix));
+        let ((found_in, name), handle) = self.named.range(start..).next()?;
+        let fits = *found_in == namespace && name.starts_with(prefix) && handle & FINISHED == 0;
+        fits.then(|| self.found(*handle))
+    }
+
+    /// A job by its UUID.
     pub fn job_by_uuid(&self, uuid: &[u8; 16]) -> Option<Found<'_>> {
         self.find_uuid(uuid).map(|handle| self.found(handle))
     }
@@ -295,7 +283,7 @@ impl State {
 
     /// How many finished jobs are kept.
     pub fn finished_count(&self) -> usize {
-        self.finished.len()
+        self.jobs.finished.len()
     }
 
     /// A queue by its name.
@@ -334,7 +322,7 @@ impl State {
     ) -> Box<dyn Iterator<Item = JobView<'a>> + 'a> {
         let Some(queue) = self.queue(queue) else { return Box::new(std::iter::empty()) };
         let full: Vec<&Group> =
-            queue.groups.iter().flatten().filter(|group| !group.ready.is_empty()).collect();
+            queue.groups.iter().filter(|group| !group.ready.is_empty()).collect();
         let view = move |number| JobView { state: self, number };
         if let [group] = full[..] {
             return Box::new(group.ready.iter_after(skip).map(view));
@@ -342,11 +330,11 @@ impl State {
         let mut lines: Vec<_> = full.iter().map(|group| group.ready.iter_after(0)).collect();
         let mut heads: BTreeSet<(u128, usize, u32)> = BTreeSet::new();
         for (at, line) in lines.iter_mut().enumerate() {
-            heads.extend(line.next().map(|job| (self.live[job].ready_key(), at, job)));
+            heads.extend(line.next().map(|job| (self.jobs.live[job].ready_key(), at, job)));
         }
         let merged = std::iter::from_fn(move || {
             let (_, at, job) = heads.pop_first()?;
-            heads.extend(lines[at].next().map(|next| (self.live[next].ready_key(), at, next)));
+            heads.extend(lines[at].next().map(|next| (self.jobs.live[next].ready_key(), at, next)));
             Some(job)
         });
         Box::new(merged.skip(skip).map(view))
@@ -373,17 +361,17 @@ impl State {
 
     /// When something becomes due; with `hold_expiry`, leaving out what TTLs would delete.
     pub fn next_deadline(&self, hold_expiry: bool) -> Option<u64> {
-        let timer = self.timers.first().and_then(|number| self.live[number].due_ms());
+        let timer = self.timers.first().and_then(|number| self.jobs.live[number].due_ms());
         let wakes = [self.bucket_wakes.first(), self.bucket_ends.first()];
         let wake = wakes.into_iter().flatten().map(|(due, _)| *due).min();
         let (live, finished) = if hold_expiry {
             (None, None)
         } else {
             (
-                self.expiry.first().and_then(|number| self.live[number].expires_ms()),
+                self.expiry.first().and_then(|number| self.jobs.live[number].expires_ms()),
                 self.finished_expiry
                     .first()
-                    .and_then(|number| self.finished[number].kept_until_ms()),
+                    .and_then(|number| self.jobs.finished[number].kept_until_ms()),
             )
         };
         [timer, wake, live, finished].into_iter().flatten().min()
@@ -466,20 +454,22 @@ impl State {
     pub(crate) fn due_timers(&self, now_ms: u64) -> impl Iterator<Item = u32> + '_ {
         self.timers
             .iter_after(0)
-            .take_while(move |n| self.live[*n].due_ms().is_some_and(|at| at <= now_ms))
+            .take_while(move |n| self.jobs.live[*n].due_ms().is_some_and(|at| at <= now_ms))
     }
 
     pub(crate) fn due_expiries(&self, now_ms: u64) -> impl Iterator<Item = u64> + '_ {
         let live = self
             .expiry
             .iter_after(0)
-            .take_while(move |n| self.live[*n].expires_ms().is_some_and(|at| at <= now_ms))
-            .map(|number| self.live[number].id.get());
+            .take_while(move |n| self.jobs.live[*n].expires_ms().is_some_and(|at| at <= now_ms))
+            .map(|number| self.jobs.live[number].id.get());
         let finished = self
             .finished_expiry
             .iter_after(0)
-            .take_while(move |n| self.finished[*n].kept_until_ms().is_some_and(|at| at <= now_ms))
-            .map(|number| self.finished[number].job_id().0);
+            .take_while(move |n| {
+                self.jobs.finished[*n].kept_until_ms().is_some_and(|at| at <= now_ms)
+            })
+            .map(|number| self.jobs.finished[number].job_id().0);
         live.chain(finished)
     }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use super::numbered::Numbered;
 use super::ordered_list::OrderedList;
 use crate::job::{Label, Status};
 use crate::queue::QueueSettings;
@@ -16,6 +17,9 @@ use crate::queue::QueueSettings;
 fn priority_class(priority: i64) -> usize {
     (1 - priority.signum()) as usize
 }
+
+/// Groups by the key of their first job, the best first.
+pub(crate) type Heads = BTreeSet<(u128, u32)>;
 
 /// One queue.
 #[derive(Debug, Clone)]
@@ -28,11 +32,10 @@ pub struct Queue {
     /// Scheduled and ready jobs by [`priority_class`].
     pub(crate) waiting: [usize; 3],
     /// The first two are the groups without labels: small and large payloads.
-    pub(crate) groups: Vec<Option<Group>>,
-    pub(crate) free_groups: Vec<u32>,
+    pub(crate) groups: Numbered<Group>,
     pub(crate) by_labels: BTreeMap<(Vec<Label>, bool), u32>,
     /// Heads of groups that are not held back: small and large payloads apart.
-    pub(crate) heads: [BTreeSet<(u128, u32)>; 2],
+    pub(crate) heads: [Heads; 2],
     /// Scheduled jobs by time, for lists.
     pub(crate) scheduled: OrderedList,
     /// Finished jobs, the oldest first.
@@ -58,16 +61,18 @@ pub struct Group {
 
 impl Queue {
     pub(crate) fn new(name: Bytes) -> Queue {
+        let mut groups = Numbered::default();
+        groups.insert(Group::default());
+        groups.insert(Group { large: true, ..Group::default() });
         Queue {
             name,
             settings: QueueSettings::default(),
             settings_record: None,
             counts: [0; Status::ALL.len()],
             waiting: [0; 3],
-            groups: vec![Some(Group::default()), Some(Group { large: true, ..Group::default() })],
-            free_groups: Vec::new(),
+            groups,
             by_labels: BTreeMap::new(),
-            heads: [BTreeSet::new(), BTreeSet::new()],
+            heads: [Heads::new(), Heads::new()],
             scheduled: OrderedList::default(),
             finished: OrderedList::default(),
         }
@@ -127,11 +132,7 @@ impl Queue {
             return *group;
         }
         let group = Group { labels: labels.to_vec(), large, ..Group::default() };
-        let number = self.free_groups.pop().unwrap_or_else(|| {
-            self.groups.push(None);
-            self.groups.len() as u32 - 1
-        });
-        self.groups[number as usize] = Some(group);
+        let number = self.groups.insert(group);
         self.by_labels.insert(key, number);
         number
     }
@@ -144,21 +145,21 @@ impl Queue {
     }
 
     pub(crate) fn group(&self, number: u32) -> Option<&Group> {
-        self.groups.get(number as usize).and_then(Option::as_ref)
+        self.groups.find(number)
     }
 
-    pub(crate) fn group_mut(&mut self, number: u32) -> Option<&mut Group> {
-        self.groups.get_mut(number as usize).and_then(Option::as_mut)
+    /// A group, and the heads it competes with.
+    pub(crate) fn group_and_lane(&mut self, number: u32) -> Option<(&mut Group, &mut Heads)> {
+        let group = self.groups.find_mut(number)?;
+        let lane = &mut self.heads[usize::from(group.large)];
+        Some((group, lane))
     }
 
     /// Forgets an empty group with labels.
     pub(crate) fn drop_group(&mut self, number: u32) {
-        if number < 2 {
-            return;
-        }
-        if let Some(group) = self.groups.get_mut(number as usize).and_then(Option::take) {
+        let group = (number >= 2).then(|| self.groups.remove(number)).flatten();
+        if let Some(group) = group {
             self.by_labels.remove(&(group.labels, group.large));
-            self.free_groups.push(number);
         }
     }
 }

@@ -201,10 +201,10 @@ impl State {
     /// The marks of a job, given those of its chunk, and whether it passes.
     fn sift(&self, sieve: &Sieve, handle: u32, marks: u128) -> (u128, bool) {
         let (status, door, queue) = if handle & FINISHED == 0 {
-            let job = &self.live[handle];
+            let job = &self.jobs.live[handle];
             (job.status(), Some(job.origin()), job.queue)
         } else {
-            let finished = &self.finished[handle & !FINISHED];
+            let finished = &self.jobs.finished[handle & !FINISHED];
             (finished.status(), None, finished.queue())
         };
         let own = match door {

@@ -131,15 +131,12 @@ impl State {
     /// The first job of a group is still to be matched: the group does not compete until it is, or
     /// until another job comes first. An index only, nothing that is told in the log.
     pub(crate) fn put_aside(&mut self, queue_number: u32, number: u32) {
-        let State { live, queues, unmatched, .. } = self;
-        let Some(queue) = queues.get_mut(queue_number as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        let Queue { groups, heads, .. } = queue;
-        let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
+        let State { jobs, queues, unmatched, .. } = self;
+        let Some(queue) = queues.find_mut(queue_number) else { return };
+        let Some((group, lane)) = queue.group_and_lane(number) else { return };
         let Some((head, first)) = group.head.zip(group.ready.first()) else { return };
-        heads[usize::from(group.large)].remove(&(head, number));
-        let id = live[first].id.get();
+        lane.remove(&(head, number));
+        let id = jobs.live[first].id.get();
         group.aside = Some(id);
         unmatched.aside.insert(id, (queue_number, number));
         // Others wait for what it finds out about its bucket.
@@ -172,14 +169,11 @@ impl State {
 
     fn compete_again(&mut self, (queue_number, number): (u32, u32)) {
         let State { queues, promoted, .. } = self;
-        let Some(queue) = queues.get_mut(queue_number as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        let Queue { groups, heads, .. } = queue;
-        let Some(group) = groups.get_mut(number as usize).and_then(Option::as_mut) else { return };
+        let Some(queue) = queues.find_mut(queue_number) else { return };
+        let Some((group, lane)) = queue.group_and_lane(number) else { return };
         group.aside = None;
         if let Some(head) = group.head {
-            heads[usize::from(group.large)].insert((head, number));
+            lane.insert((head, number));
             promoted.insert(queue_number);
         }
     }

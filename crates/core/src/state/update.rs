@@ -3,9 +3,36 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::decide::update::is_full;
 use crate::event::{Event, PageMoved, StateSet};
 use crate::job::JobId;
+
+/// The longest state: it is kept in memory.
+const STATE_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest event: one that tells the old and the new state always fits.
+const EVENT_BYTES_MAX: usize = 256 * 1024;
+
+/// So many events of a job are kept in memory; then they go to the log as a page.
+const PAGE_EVENTS: usize = 1_000;
+
+/// So many bytes of events of a job are kept in memory.
+const PAGE_BYTES: usize = 256 * 1024;
+
+/// So many pages a job may have: a hundred thousand events, if they are short.
+pub(crate) const PAGES_MAX: usize = 100;
+
+pub(crate) fn state_fits(state: Option<&Bytes>) -> bool {
+    state.is_none_or(|state| state.len() <= STATE_BYTES_MAX)
+}
+
+pub(crate) fn event_fits(event: Option<&Bytes>) -> bool {
+    event.is_none_or(|event| event.len() <= EVENT_BYTES_MAX)
+}
+
+/// Whether a page of events is complete.
+pub(crate) fn is_full(events: &[Bytes]) -> bool {
+    events.len() >= PAGE_EVENTS || events.iter().map(Bytes::len).sum::<usize>() >= PAGE_BYTES
+}
 
 impl State {
     /// The number the next change of a Jobq job gets.
@@ -49,7 +76,7 @@ impl State {
     /// What a page says is as before: the job's revision stays.
     pub(super) fn on_page_moved(&mut self, moved: &PageMoved) {
         let Some(number) = self.find_live(JobId(moved.id)) else { return };
-        let job = &mut self.live[number];
+        let job = &mut self.jobs.live[number];
         let Some(options) = job.extra.as_mut().and_then(|extra| extra.options.as_mut()) else {
             return;
         };

@@ -154,7 +154,7 @@ impl Inner {
             Found::Live(job) => job,
             Found::Finished(_) => return Err(Rejection::Finished),
         };
-        let state = job.state().cloned();
+        let state = job.options().state.clone();
         let before = Before { origin: job.origin(), state, now_ms: self.now_ms };
         Ok((Gated::new(before, self.gate_of(&Found::Live(job))), job.revision()))
     }

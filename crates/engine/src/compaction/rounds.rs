@@ -353,7 +353,7 @@ impl Inner {
             }
             let job = match found {
                 Found::Live(job) => {
-                    let pages = job.pages().iter();
+                    let pages = job.options().pages.iter();
                     for place in pages.filter(|page| page.needs().is_some_and(|at| at < target)) {
                         if bytes >= self.options.compaction_bytes {
                             return (old, Some(found.id()));

@@ -69,7 +69,7 @@ impl Footprint {
             let len = job.payload().len as usize;
             self.foreground_bytes = self.foreground_bytes.saturating_sub(len);
         } else {
-            let cost = ITEM_BYTES + u64::from(job.payload().len) + job.update_bytes();
+            let cost = ITEM_BYTES + u64::from(job.payload().len) + job.options().update_bytes();
             self.live_bytes = self.live_bytes.saturating_sub(cost + outcome_bytes(state, id));
         }
     }
