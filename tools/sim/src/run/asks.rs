@@ -6,11 +6,12 @@ use spindle_core::command::{Claim, Finish, Lease, Submit};
 use spindle_core::job::{Cause, Origin};
 use spindle_core::{BytesRef, Command, JobId, JobImage, Rejection, Status, Type};
 use spindle_engine::{
-    ConnectionId, Gate, JobRef, LeaseRef, LeaseReply, Refused, RetryError, WorkResult,
+    ConnectionId, Gate, Gated, JobRef, LeaseRef, LeaseReply, Payload, Refused, RetryError,
+    WorkResult,
 };
 
 use super::waits::{Wait, WaitFor};
-use super::{Judged, Run};
+use super::{Judged, Run, seen};
 
 impl Run {
     pub(super) fn ask(&mut self, command: &Command) -> Judged {
@@ -72,9 +73,10 @@ impl Run {
     }
 
     /// The reply to a command that gives nothing back but its acknowledgement.
-    fn judge(&mut self, command: &Command, reply: Result<Gate, Refused>) -> Judged {
+    fn judge(&mut self, command: &Command, reply: Gated<Result<(), Refused>>) -> Judged {
+        let (reply, gate) = seen(reply);
         match reply {
-            Ok(gate) => {
+            Ok(()) => {
                 let refusals = self.refusals(command);
                 if !refusals.is_empty() {
                     return Err(format!("accepted, and should be {refusals:?}"));
@@ -92,12 +94,12 @@ impl Run {
                 self.history.tell(gate.0, needs, || format!("the acknowledgement of {command:?}"));
                 Ok(())
             }
-            Err(refused) => self.judge_refused(command, refused),
+            Err(refused) => self.judge_refused(command, refused, gate),
         }
     }
 
-    fn judge_refused(&mut self, command: &Command, refused: Refused) -> Judged {
-        let Refused::Rejected(rejection, gate) = refused else {
+    fn judge_refused(&mut self, command: &Command, refused: Refused, gate: Gate) -> Judged {
+        let Refused::Rejected(rejection) = refused else {
             return Err(format!("answered {refused}"));
         };
         let refusals = self.refusals(command);
@@ -132,18 +134,21 @@ impl Run {
         let full = self.server.is_full() && !submit.foreground;
         let reply = if submit.foreground {
             let caller = self.server.caller(connection);
-            self.server.engine().jobs().submit_and_wait(&caller, job, wait_ms).map(|made| {
-                ticket = Some(made);
-                None
+            let waiting = self.server.engine().jobs().submit_and_wait(&caller, job, wait_ms);
+            waiting.map(|made| {
+                ticket = Some(made?);
+                Ok(None)
             })
         } else {
-            self.server.engine().jobs().submit(job).map(Some)
+            self.server.engine().jobs().submit(job).map(|made| made.map(Some))
         };
+        let (reply, gate) = seen(reply);
         match reply {
             Err(Refused::DiskFull) if full => return self.judge_full(),
             Ok(_) if full => return Err("a submit was accepted on a full disk".into()),
             _ => {}
         }
+        let reply = (reply, gate);
         let made = self.judge_new(submit, reply, (salt, len), last)?;
         if let (Some(job), Some(ticket)) = (made, ticket) {
             let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
@@ -158,7 +163,7 @@ impl Run {
     pub(super) fn judge_new(
         &mut self,
         submit: &Submit,
-        reply: Result<Option<(JobId, Gate)>, Refused>,
+        (reply, gate): (Result<Option<JobId>, Refused>, Gate),
         (salt, len): (u64, usize),
         last: JobId,
     ) -> Judged<Option<JobId>> {
@@ -175,7 +180,7 @@ impl Run {
             Ok(told) => told,
             Err(refused) => {
                 let command = Command::Submit(Box::new(submit));
-                return self.judge_refused(&command, refused).map(|()| None);
+                return self.judge_refused(&command, refused, gate).map(|()| None);
             }
         };
         let made = self
@@ -190,11 +195,11 @@ impl Run {
         let (foreground, fresh) = (submit.foreground, !self.told_ids.contains(&id.0));
         let command = Command::Submit(Box::new(submit));
         let refusals = self.refusals(&command);
-        if !refusals.is_empty() || !fresh || told.is_some_and(|(told, _)| told != id) {
+        if !refusals.is_empty() || !fresh || told.is_some_and(|told| told != id) {
             return Err(format!("accepted as {id}, told {told:?}, and should be {refusals:?}"));
         }
         self.change(|model, now_ms| model.apply(&command, now_ms, None))?;
-        if let Some((_, gate)) = told {
+        if told.is_some() {
             if gate.0 <= self.server.durable() {
                 self.told_ids.insert(id.0);
             }
@@ -213,9 +218,10 @@ impl Run {
         };
         let caller = self.server.caller(lease.holder);
         let reply = self.server.engine().leases().take(&caller, lease.clone(), wait_ms);
+        let (reply, gate) = seen(reply);
         match reply {
-            Ok(LeaseReply::Leased(job, gate)) => self.judge_lease(lease, &job, gate),
-            Ok(LeaseReply::Nothing(_)) if wait_ms == 0 => self.judge_nothing(lease),
+            Ok(LeaseReply::Leased(job)) => self.judge_lease(lease, &job, gate),
+            Ok(LeaseReply::Nothing) if wait_ms == 0 => self.judge_nothing(lease),
             Ok(LeaseReply::Waiting(ticket)) if wait_ms > 0 => {
                 self.judge_nothing(lease)?;
                 let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
@@ -224,7 +230,7 @@ impl Run {
                 Ok(())
             }
             Ok(other) => Err(format!("answered {other:?} to a wait of {wait_ms}")),
-            Err(refused) => self.judge_refused(&Command::Lease(lease.clone()), refused),
+            Err(refused) => self.judge_refused(&Command::Lease(lease.clone()), refused, gate),
         }
     }
 
@@ -287,7 +293,8 @@ impl Run {
             return Ok(());
         }
         match self.server.engine().leases().payload(given) {
-            Ok(payload) => self.judge_payload(given.id, &payload),
+            Ok(Some(payload)) => self.judge_payload(given.id, &payload),
+            Ok(None) => Err(format!("leased job {} has no payload", given.id)),
             Err(error) if self.server.is_dead() => {
                 let _ = error;
                 Ok(())
@@ -314,7 +321,7 @@ impl Run {
         let result = WorkResult {
             success: finish.success,
             retry: finish.retry,
-            bytes: result_of(id, len),
+            result: Payload::new(result_of(id, len), Type::Bytes),
             message: finish.message.clone(),
             error: finish.error.clone(),
             code: finish.code.clone(),
@@ -329,16 +336,16 @@ impl Run {
         let cannot_fit = may_not_fit && taken as u64 > self.server.room_bytes() / 2;
         let engine = self.server.engine();
         let reply = match finish.claim {
-            Claim::Unfinished { id } => {
-                engine.jobs().finish_unfinished(JobRef::Id(id), result, Type::Bytes)
-            }
-            claim => engine.leases().finish(claim, result, Type::Bytes),
+            Claim::Unfinished { id } => engine.jobs().finish_unfinished(JobRef::Id(id), result),
+            claim => engine.leases().finish(claim, result),
         };
+        let (reply, gate) = seen(reply);
         match reply {
             Err(Refused::DiskFull) if may_not_fit => return self.judge_full(),
-            Ok(_) if cannot_fit => return Err("a result was taken that fits nowhere".into()),
+            Ok(()) if cannot_fit => return Err("a result was taken that fits nowhere".into()),
             _ => {}
         }
+        let reply = Gated::new(reply, gate);
         self.judge(&Command::Finish(Box::new(told)), reply)
     }
 
@@ -372,19 +379,20 @@ impl Run {
             let (salt, len) = (self.rng.random(), self.rng.random_range(1..2_000));
             payload = Some((salt, len));
         }
-        let bytes = payload.map(|(salt, len)| (pattern(salt, len), Type::Json));
+        let bytes = payload.map(|(salt, len)| Payload::new(pattern(salt, len), Type::Json));
         let place = payload.map(|(salt, len)| BytesRef::logged(salt, 9, len as u32, Type::Json));
         let command =
             Command::Retry { image: Box::new(JobImage { id: id.0, ..image }), payload: place };
         let full = self.server.is_full() && bytes.is_some();
-        let reply = match self.server.engine().jobs().retry(JobRef::Id(id), bytes) {
-            Ok(gate) => Ok(gate),
+        let (reply, gate) = seen(self.server.engine().jobs().retry(JobRef::Id(id), bytes));
+        let reply = match reply {
+            Ok(()) => Ok(()),
             Err(RetryError::Refused(Refused::DiskFull)) if full => return self.judge_full(),
             Err(RetryError::Refused(refused)) => Err(refused),
             Err(_) if self.server.is_dead() => return Ok(()),
             Err(error) => return Err(format!("job {id} cannot be retried: {error}")),
         };
-        self.judge(&command, reply)
+        self.judge(&command, Gated::new(reply, gate))
     }
 }
 

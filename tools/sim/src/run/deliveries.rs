@@ -4,7 +4,7 @@ use spindle_core::JobId;
 use spindle_engine::{Answer, Delivery};
 
 use super::waits::WaitFor;
-use super::{Judged, Run};
+use super::{Judged, Run, seen};
 
 impl Run {
     /// Judges the deferred answers that came, and that nobody waits for what is there.
@@ -30,10 +30,11 @@ impl Run {
     }
 
     fn judge_delivery(&mut self, delivery: &Delivery) -> Judged {
-        let (ticket, gate) = (delivery.ticket, delivery.gate);
+        let (ticket, gate) = (delivery.ticket, delivery.answer.gate());
+        let (answer, _) = seen(delivery.answer.clone());
         let wait = self.waits.find(ticket).cloned();
         let wait = wait.ok_or_else(|| format!("{delivery:?} to nobody"))?;
-        match (&delivery.answer, &wait.request) {
+        match (&answer, &wait.request) {
             (Answer::TimedOut, _) => {
                 if !wait.is_over(&self.model, self.server.now_ms()) {
                     return Err(format!("{ticket:?} timed out too early: {wait:?}"));

@@ -4,11 +4,11 @@ use rand::Rng;
 use rand::seq::IndexedRandom;
 use spindle_core::command::{Claim, Submit};
 use spindle_core::{Command, JobId, Status};
-use spindle_engine::{Answer, Gate, Joined, News, Refused, Ticket};
+use spindle_engine::{Answer, Gate, Gated, Joined, News, Refused, Ticket};
 
 use super::asks::last_job;
 use super::waits::{Wait, WaitFor};
-use super::{Judged, Run};
+use super::{Judged, Run, seen};
 
 /// Most who watch at once.
 const WATCHERS_MAX: usize = 60;
@@ -38,11 +38,13 @@ impl Run {
         let logs = !submit.foreground && (found.is_none() || in_memory);
         let full = self.server.is_full() && logs;
         let reply = self.server.engine().jobs().submit_or_join(caller.as_ref(), job);
+        let (reply, gate) = seen(reply);
         let joined = match reply {
             Err(Refused::DiskFull) if full => return self.judge_full(),
             Ok(_) if full => return Err("a submit was accepted on a full disk".into()),
             Err(refused) if found.is_none() => {
-                return self.judge_new(submit, Err(refused), (salt, len), last).map(|_| ());
+                let refused = (Err(refused), gate);
+                return self.judge_new(submit, refused, (salt, len), last).map(|_| ());
             }
             Err(refused) => return Err(format!("should join {found:?}, and {refused}")),
             Ok(joined) => joined,
@@ -52,10 +54,10 @@ impl Run {
         }
         match found {
             None => {
-                let told = (joined.job, joined.gate);
-                self.judge_new(submit, Ok(Some(told)), (salt, len), last)?;
+                let made = (Ok(Some(joined.job)), gate);
+                self.judge_new(submit, made, (salt, len), last)?;
             }
-            Some(id) => self.judge_joined(id, submit, joined, in_memory)?,
+            Some(id) => self.judge_joined(id, submit, Gated::new(joined, gate), in_memory)?,
         }
         if let Some(ticket) = joined.watch {
             let request = WaitFor::Watch { job: joined.job };
@@ -82,15 +84,16 @@ impl Run {
         &mut self,
         id: JobId,
         submit: &Submit,
-        joined: Joined,
+        joined: Gated<Joined>,
         in_memory: bool,
     ) -> Judged {
+        let (joined, gate) = seen(joined);
         if joined.job != id {
             return Err(format!("should join {id}, and was told {joined:?}"));
         }
         self.counts.joins += 1;
         let persists = in_memory && !submit.foreground;
-        let gate = if self.planted.join_answered_early { Gate::OPEN } else { joined.gate };
+        let gate = if self.planted.join_answered_early { Gate::OPEN } else { gate };
         if persists {
             let payload = self.model.job(id).and_then(|job| job.payload.clone());
             let payload = payload.ok_or("a job in memory has no payload")?;
@@ -137,7 +140,7 @@ impl Run {
         let stale = self.rng.random_ratio(1, 5);
         let claim = Claim::Token { id, epoch, attempt: attempt.wrapping_add(u32::from(stale)) };
         let news = News::Warning(bytes::Bytes::from_static(b"slow"));
-        let reply = self.server.engine().leases().report(claim, news.clone());
+        let (reply, _) = seen(self.server.engine().leases().report(claim, news.clone()));
         if reply.is_ok() == stale {
             return Err(format!("a report by {claim:?} was answered {reply:?}"));
         }
@@ -145,10 +148,11 @@ impl Run {
         let tickets: Vec<Ticket> = heard.iter().map(|letter| letter.ticket).collect();
         let expected = if stale { Vec::new() } else { self.watchers(id) };
         let right = |answer: &Answer| match answer {
-            Answer::Told { job, news: told } => *job == id && *told == news,
+            Answer::Reported { job, news: reported } => *job == id && *reported == news,
             _ => false,
         };
-        if tickets != expected || !heard.iter().all(|letter| right(&letter.answer)) {
+        if tickets != expected || !heard.iter().all(|letter| right(&seen(letter.answer.clone()).0))
+        {
             return Err(format!("{expected:?} should hear of job {id}, and it was {heard:?}"));
         }
         self.counts.news += tickets.len() as u64;

@@ -8,7 +8,7 @@ use rand::Rng;
 use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{Found, JobId};
-use spindle_engine::NewJob;
+use spindle_engine::{NewJob, Payload};
 
 use super::asks::pattern;
 use super::server::RECORD_BYTES_MAX;
@@ -49,12 +49,8 @@ impl Run {
         let len =
             if long { self.large_len(submit.foreground) } else { submit.payload.len as usize };
         let salt = self.rng.random();
-        let job = NewJob {
-            submit: submit.clone(),
-            payload: pattern(salt, len),
-            kind: submit.payload.kind(),
-        };
-        (job, salt)
+        let payload = Payload::new(pattern(salt, len), submit.payload.kind());
+        (NewJob { submit: submit.clone(), payload }, salt)
     }
 
     fn large_len(&mut self, foreground: bool) -> usize {

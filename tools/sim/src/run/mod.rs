@@ -21,6 +21,7 @@ use std::collections::BTreeSet;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spindle_core::JobId;
+use spindle_engine::{Gate, Gated};
 use spindle_log::disk::Operation;
 
 use crate::model::Model;
@@ -45,6 +46,13 @@ pub struct Violation {
 }
 
 type Judged<T = ()> = Result<T, String>;
+
+/// What the engine answered, and what the answer waits for. The simulator sees both at once: that the
+/// gate keeps what it promises is what it judges.
+fn seen<T>(answer: Gated<T>) -> (T, Gate) {
+    let gate = answer.gate();
+    (answer.without_waiting("the simulator judges what the gate promises"), gate)
+}
 
 /// Commands of one seed, at least.
 pub const COMMANDS_MIN: u64 = 2_000;

@@ -7,7 +7,7 @@ use spindle_engine::{JobRef, Ticket};
 
 use super::asks::result_of;
 use super::waits::{Wait, WaitFor};
-use super::{Judged, Run};
+use super::{Judged, Run, seen};
 
 impl Run {
     /// Somebody looks at a job, waits for its end, or stops waiting.
@@ -24,11 +24,11 @@ impl Run {
 
     pub(super) fn read_job(&mut self, id: JobId) -> Judged {
         let (image, gate) = match self.server.engine().jobs().get(JobRef::Id(id)) {
-            Ok((Some(image), gate)) => (image, gate),
-            Ok((None, _)) => return Err(format!("job {id} cannot be found")),
+            Ok(image) => seen(image),
             Err(_) if self.server.is_dead() => return Ok(()),
             Err(error) => return Err(format!("job {id} cannot be read: {error}")),
         };
+        let image = image.ok_or_else(|| format!("job {id} cannot be found"))?;
         self.model.compare_image(id, &image)?;
         let needs = self.history.last_change(id.0);
         self.history.tell(gate.0, needs, || format!("how job {id} stands"));

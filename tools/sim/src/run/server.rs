@@ -119,7 +119,7 @@ impl Server {
 
     /// All that was decided so far stands below this.
     pub fn tail(&self) -> u64 {
-        self.engine().jobs().find(JobRef::Id(JobId(0))).1.0
+        self.engine().jobs().find(JobRef::Id(JobId(0))).gate().0
     }
 
     /// The log has failed, or there is no power.
