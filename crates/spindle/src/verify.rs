@@ -16,7 +16,7 @@ use spindle_log::{
 };
 
 use crate::{
-    cli::VerifyArgs,
+    cli::{JobStatus, VerifyArgs},
     exit::Code,
     output::{Rows, write_line},
 };
@@ -73,9 +73,6 @@ fn time(at_ms: Option<u64>) -> String {
     let at_ms = i64::try_from(at_ms.unwrap_or(0)).unwrap_or(i64::MAX);
     Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::MAX).to_string()
 }
-
-/// The statuses as they are written, in the order of their numbers.
-const STATUSES: [&str; 6] = ["scheduled", "ready", "leased", "parked", "done", "dead"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
@@ -155,7 +152,7 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
         row("oldest", time(counts.oldest_ms));
         row("newest", time(counts.newest_ms));
         row("queues", counts.queues.to_string());
-        for (status, jobs) in STATUSES.iter().zip(counts.jobs) {
+        for (status, jobs) in JobStatus::WORDS.iter().zip(counts.jobs) {
             row(status, jobs.to_string());
         }
         row("finished", counts.finished.to_string());
@@ -265,8 +262,11 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
         .as_ref()
         .map(|(position, error)| json!({ "position": position.0, "reason": error.to_string() }));
     let counts = contents.counts().map(|counts| {
-        let jobs: Map<String, Value> =
-            STATUSES.iter().zip(counts.jobs).map(|(s, n)| ((*s).to_owned(), n.into())).collect();
+        let jobs: Map<String, Value> = JobStatus::WORDS
+            .iter()
+            .zip(counts.jobs)
+            .map(|(s, n)| ((*s).to_owned(), n.into()))
+            .collect();
         json!({
             "epoch": counts.epoch,
             "oldest_ms": counts.oldest_ms,

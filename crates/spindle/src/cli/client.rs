@@ -6,11 +6,11 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use spindle_workq::wire::Uuid;
 
 use super::{
-    edit::{EditArgs, ParkArgs, ReleaseArgs},
+    edit::{EditArgs, ParkArgs},
     filter::{Filter, Selection},
     people::{
-        CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, MoveArgs, PauseArgs, PurgeArgs,
-        ResumeArgs, RetryArgs, StatusArgs, WhyArgs, WorkersArgs,
+        CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, MoveArgs, Native, PauseArgs, PurgeArgs,
+        ResumeArgs, RetryArgs, WhyArgs,
     },
     queue::QueueArgs,
     reach::Reach,
@@ -40,7 +40,7 @@ pub enum ClientCommand {
     /// List jobs
     Jobs(JobsArgs),
     /// List the queues
-    Queues(QueuesArgs),
+    Queues(Common),
     /// Show a queue, or change its settings
     Queue(QueueArgs),
     /// Delete jobs, whatever their state
@@ -58,7 +58,7 @@ pub enum ClientCommand {
     /// Keep waiting jobs aside until they are released
     Park(ParkArgs),
     /// Let parked jobs run
-    Release(ReleaseArgs),
+    Release(ParkArgs),
     /// Give out no more jobs of a queue; those that run go on
     Pause(PauseArgs),
     /// Give out a queue's jobs again
@@ -66,9 +66,10 @@ pub enum ClientCommand {
     /// Delete a queue's ready and scheduled jobs
     Purge(PurgeArgs),
     /// Say how the server is, on one screen
-    Status(StatusArgs),
+    #[command(after_help = "The exit code is 0 if the server takes jobs, 1 if not.")]
+    Status(Native),
     /// List the workers and what they hold
-    Workers(WorkersArgs),
+    Workers(Native),
     /// Limit how many jobs run, or how often
     Constraint(ConstraintArgs),
     /// Print what happens on the server
@@ -332,14 +333,6 @@ pub struct JobsArgs {
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "2s", value_parser = parse_interval, conflicts_with = "json")]
     pub watch: Option<u32>,
-    /// Which server, which form.
-    #[command(flatten)]
-    pub common: Common,
-}
-
-/// `spindle queues`.
-#[derive(Debug, Args)]
-pub struct QueuesArgs {
     /// Which server, which form.
     #[command(flatten)]
     pub common: Common,

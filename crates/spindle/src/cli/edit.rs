@@ -17,23 +17,9 @@ pub struct AsRead {
     pub if_revision: Option<u32>,
 }
 
-/// `spindle park`.
+/// `spindle park` and `spindle release`.
 #[derive(Debug, Args)]
 pub struct ParkArgs {
-    /// Which jobs.
-    #[command(flatten)]
-    pub selection: Selection,
-    /// As they were read.
-    #[command(flatten)]
-    pub as_read: AsRead,
-    /// Which server, which form.
-    #[command(flatten)]
-    pub native: Native,
-}
-
-/// `spindle release`.
-#[derive(Debug, Args)]
-pub struct ReleaseArgs {
     /// Which jobs.
     #[command(flatten)]
     pub selection: Selection,

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::{
     client::PayloadType,
-    filter::{Filter, Selection},
+    filter::{Matching, Selection},
     reach::Reach,
     values::{JobName, Rate, parse_pattern, parse_queue, parse_wait},
 };
@@ -38,24 +38,11 @@ pub struct WhyArgs {
 #[derive(Debug, Args)]
 pub struct RetryArgs {
     /// The job
-    #[arg(value_name = "JOB", required_unless_present = "all_matching")]
+    #[arg(id = "ids", value_name = "JOB", required_unless_present = "all_matching")]
     pub id: Option<JobName>,
-    /// All jobs that the filter means: at least one of --queue, --status, --door, --tag, --text,
-    /// --since and --before
-    #[arg(long, conflicts_with = "id")]
-    pub all_matching: bool,
-    /// Only those of this queue
-    #[arg(long, requires = "all_matching", conflicts_with = "id", value_parser = parse_queue)]
-    pub queue: Option<QueueName>,
-    /// What they must be like.
+    /// Or all that a filter means.
     #[command(flatten)]
-    pub filter: Filter,
-    /// Only say how many there are
-    #[arg(long, requires = "all_matching", conflicts_with = "id")]
-    pub dry_run: bool,
-    /// With --all-matching: do not ask first, as is done on a terminal
-    #[arg(short = 'y', long)]
-    pub yes: bool,
+    pub matching: Matching,
     /// Another payload: a text, - for standard input, @FILE for a file's bytes
     #[arg(value_name = "PAYLOAD|-|@FILE", allow_negative_numbers = true)]
     pub payload: Option<OsString>,
@@ -132,23 +119,6 @@ pub struct PurgeArgs {
     /// Do not ask first, as is done on a terminal
     #[arg(short = 'y', long)]
     pub yes: bool,
-    /// Which server, which form.
-    #[command(flatten)]
-    pub native: Native,
-}
-
-/// `spindle workers`.
-#[derive(Debug, Args)]
-pub struct WorkersArgs {
-    /// Which server, which form.
-    #[command(flatten)]
-    pub native: Native,
-}
-
-/// `spindle status`.
-#[derive(Debug, Args)]
-#[command(after_help = "The exit code is 0 if the server takes jobs, 1 if not.")]
-pub struct StatusArgs {
     /// Which server, which form.
     #[command(flatten)]
     pub native: Native,

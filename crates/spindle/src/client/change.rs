@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::{
     bulk::{Action, Bulk},
-    inspect::write_json,
     native::Native,
     payload,
     session::AskError,
@@ -19,18 +19,18 @@ use super::{
 use crate::{
     cli::{self, CancelArgs, JobName, PauseArgs, PayloadType, ResumeArgs, RetryArgs},
     exit::{Code, Failure, code_of, whole},
+    output::write_json,
     queue_name::QueueName,
 };
 
 /// Lets a job run again, with another payload if one is given.
 pub fn retry(args: &RetryArgs) -> anyhow::Result<Code> {
-    Bulk::check(&args.filter, args.id.is_some())?;
+    let bulk = Bulk::of(&args.matching, Action::Retry)?;
     let native = Native::of(&args.native)?;
-    let Some(id) = args.id else {
-        let RetryArgs { queue, filter, dry_run, yes, .. } = args;
-        let bulk = Bulk::new(queue.as_ref(), filter, *dry_run, *yes, Action::Retry);
+    if let Some(bulk) = bulk {
         return bulk.run(&native, args.native.json);
-    };
+    }
+    let id = args.id.context("name a job, or use --all-matching")?;
     let about = format!("job {id}");
     let body = match &args.payload {
         None => PayloadFields::default(),
@@ -50,13 +50,10 @@ pub fn retry(args: &RetryArgs) -> anyhow::Result<Code> {
 
 /// Ends jobs as dead.
 pub fn cancel(args: &CancelArgs) -> anyhow::Result<Code> {
-    let selection = &args.selection;
-    Bulk::check(&selection.filter, !selection.all_matching)?;
-    if selection.all_matching {
-        let native = Native::of(&args.native)?;
-        return Bulk::of(selection, Action::Cancel).run(&native, args.native.json);
+    if let Some(bulk) = Bulk::of(&args.selection.matching, Action::Cancel)? {
+        return bulk.run(&Native::of(&args.native)?, args.native.json);
     }
-    for_each(&args.native, &selection.ids, |native, id| {
+    for_each(&args.native, &args.selection.ids, |native, id| {
         native.http().ask(Asking::post(&format!("/api/v1/jobs/{id}/cancel")))
     })
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use ureq::{
     Agent, Body,
     http::{HeaderMap, Method, Request, Response, StatusCode, header},
@@ -12,7 +13,7 @@ use ureq::{
 use super::{
     base::BaseUrl,
     dial::{Dial, Lookup},
-    trouble,
+    encoded, trouble,
 };
 use crate::client::{line::Line, session::AskError};
 
@@ -117,6 +118,27 @@ impl Http {
     ) -> Result<Option<T>, AskError> {
         let answer = self.answer_in_full(asking)?;
         if answer.bytes.is_empty() { Ok(None) } else { answer.json().map(Some) }
+    }
+
+    /// Reads a list, page by page, and gives each item to `take`. `name` is the field of a page
+    /// that holds its items.
+    pub fn for_each<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        name: &str,
+        mut take: impl FnMut(T),
+    ) -> Result<(), AskError> {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let mut cursor = String::new();
+        loop {
+            let answer = self.answer_in_full(Asking::get(&format!("{path}{cursor}")))?;
+            let mut page: Map<String, Value> = answer.json()?;
+            let items = serde_json::from_value(page.remove(name).unwrap_or_default());
+            let items: Vec<T> = items.map_err(|error| trouble::no_json(&error, &answer.bytes))?;
+            items.into_iter().for_each(&mut take);
+            let Some(next) = page.get("next_cursor").and_then(Value::as_str) else { return Ok(()) };
+            cursor = format!("{mark}cursor={}", encoded(next));
+        }
     }
 
     /// Asks, and reads the answer's bytes if all is well.

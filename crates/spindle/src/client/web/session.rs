@@ -122,8 +122,8 @@ struct JobPage {
 
 #[derive(Deserialize)]
 struct QueuePage {
-    queues: Vec<Queue>,
-    next_cursor: Option<String>,
+    #[serde(rename = "queues")]
+    _queues: Vec<Queue>,
 }
 
 impl WebSession {
@@ -275,14 +275,9 @@ impl Session for WebSession {
 
     fn queues(&mut self) -> Result<Vec<Queue>, AskError> {
         let mut queues = Vec::new();
-        let mut cursor = String::new();
-        loop {
-            let path = format!("/api/v1/queues?limit={PAGE}{cursor}");
-            let page: QueuePage = self.http.ask(Asking::get(&path))?;
-            queues.extend(page.queues);
-            let Some(next) = page.next_cursor else { return Ok(queues) };
-            cursor = format!("&cursor={}", encoded(&next));
-        }
+        let path = format!("/api/v1/queues?limit={PAGE}");
+        self.http.for_each(&path, "queues", |queue| queues.push(queue))?;
+        Ok(queues)
     }
 
     fn queue(&mut self, name: &QueueName) -> Result<Queue, AskError> {
