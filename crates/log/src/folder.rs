@@ -247,25 +247,49 @@ pub(crate) fn begin_segment(
     Ok((name, file))
 }
 
-/// Writes zeros over all that is not zero from `from` to the end of the file. Says whether there
-/// was anything.
-pub(crate) fn zero_from(file: &dyn DiskFile, from: u64, len: u64) -> io::Result<bool> {
-    let mut buffer = vec![0; FILL_BYTES];
-    let mut found = false;
+/// Reads a file from `from` to `upto`, or to its end, and gives each step to `take` with its offset.
+pub(crate) fn read_in_steps(
+    file: &dyn DiskFile,
+    (from, upto): (u64, u64),
+    step_bytes: usize,
+    mut take: impl FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; step_bytes];
     let mut offset = from;
-    while offset < len {
-        let step = (len - offset).min(FILL_BYTES as u64) as usize;
+    while offset < upto {
+        let step = (upto - offset).min(step_bytes as u64) as usize;
         let read = file.read_at(&mut buffer[..step], offset)?;
         if read == 0 {
             break;
         }
-        if buffer[..read] != ZEROS[..read] {
-            file.write_at(&ZEROS[..read], offset)?;
-            found = true;
-        }
+        take(&buffer[..read], offset)?;
         offset += read as u64;
     }
-    Ok(found)
+    Ok(())
+}
+
+/// Whether a file has nothing but zeros in this range. What is not zero is given to `found` with
+/// its offset, a step at a time.
+pub(crate) fn is_zero(
+    file: &dyn DiskFile,
+    range: (u64, u64),
+    mut found: impl FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<bool> {
+    let mut is_zero = true;
+    read_in_steps(file, range, FILL_BYTES, |bytes, offset| {
+        if *bytes == ZEROS[..bytes.len()] {
+            return Ok(());
+        }
+        is_zero = false;
+        found(bytes, offset)
+    })?;
+    Ok(is_zero)
+}
+
+/// Writes zeros over all that is not zero in this range. Returns whether there was anything.
+pub(crate) fn zero(file: &dyn DiskFile, range: (u64, u64)) -> io::Result<bool> {
+    is_zero(file, range, |bytes, offset| file.write_at(&ZEROS[..bytes.len()], offset))
+        .map(|was_zero| !was_zero)
 }
 
 #[cfg(test)]
