@@ -15,7 +15,7 @@ use spindle_engine::{
 };
 
 use crate::door::Common;
-use crate::show::{self, Shown};
+use crate::show;
 use crate::wire::{self, Decoder, ErrorText, Reject, Request, Uuid, encode};
 
 /// Answers in the outbox above which further requests wait until the client has read some.
@@ -425,7 +425,7 @@ impl WorkqSession {
         }
     }
 
-    fn shown(&self, image: &JobImage) -> Result<Shown, FetchError> {
+    fn shown(&self, image: &JobImage) -> Result<wire::JobInfo, FetchError> {
         let payload = match &image.payload {
             Some(place) => self.engine.payload(JobId(image.id), place)?,
             None => Bytes::new(),

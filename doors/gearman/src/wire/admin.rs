@@ -25,6 +25,7 @@ pub struct QueueLimits {
 
 /// One line of a person or a monitoring tool.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the fields have the names of what they hold")]
 pub enum AdminCommand {
     /// Functions and their jobs; answered by [`status_line`]s and [`end`].
     Status,
@@ -43,27 +44,13 @@ pub enum AdminCommand {
     /// The uniques of all unfinished jobs; answered by [`unique_line`]s and [`end`].
     ShowUniqueJobs,
     /// Answered by [`ok`] or [`AdminError::UnknownJob`].
-    CancelJob {
-        /// The job.
-        handle: Bytes,
-    },
+    CancelJob { handle: Bytes },
     /// Answered by [`ok`].
-    CreateFunction {
-        /// The function.
-        name: Bytes,
-    },
+    CreateFunction { name: Bytes },
     /// Answered by [`ok`], [`AdminError::FunctionNotFound`] or [`AdminError::FunctionInUse`].
-    DropFunction {
-        /// The function.
-        name: Bytes,
-    },
-    /// Answered by [`ok`].
-    MaxQueue {
-        /// The function.
-        function: Bytes,
-        /// The new limits.
-        limits: QueueLimits,
-    },
+    DropFunction { name: Bytes },
+    /// Sets new limits; answered by [`ok`].
+    MaxQueue { function: Bytes, limits: QueueLimits },
 }
 
 /// The ERR lines.
