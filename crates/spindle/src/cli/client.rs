@@ -81,7 +81,6 @@ pub enum ClientCommand {
 /// What the commands share that any door can do.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Where its HTTP door is.
     #[command(flatten)]
     pub reach: Reach,
     /// Talk to the server's Workq door instead, at this address [env: SPINDLE_WORKQ]
@@ -169,10 +168,8 @@ pub struct AddArgs {
     #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     #[arg(conflicts_with_all = ["payload", "id", "unique"])]
     pub lines: Option<PathBuf>,
-    /// How to treat the job.
     #[command(flatten)]
     pub options: JobOptions,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -203,7 +200,6 @@ pub struct RunArgs {
     /// With --workq: the job's id, a UUID [default: random]
     #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
     pub id: Option<Uuid>,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -220,10 +216,8 @@ pub struct ScheduleArgs {
     #[arg(value_name = "PAYLOAD|-|@FILE", default_value = "", allow_negative_numbers = true)]
     #[arg(hide_default_value = true)]
     pub payload: OsString,
-    /// How to treat the job; its TTL counts from TIME.
     #[command(flatten)]
     pub options: JobOptions,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -237,7 +231,6 @@ pub struct ResultArgs {
     /// How long to wait for the job to finish
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_wait)]
     pub wait: u32,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -275,7 +268,6 @@ pub struct WorkArgs {
     /// Let the command of such a job run to its end
     #[arg(long)]
     pub keep_running: bool,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -301,7 +293,6 @@ pub struct JobArgs {
     /// The job
     #[arg(value_name = "JOB")]
     pub id: JobName,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -312,7 +303,6 @@ pub struct JobsArgs {
     /// Only those of this queue (through Workq, which lists ready jobs, it must be given)
     #[arg(value_parser = parse_queue)]
     pub queue: Option<QueueName>,
-    /// What they must be like.
     #[command(flatten)]
     pub filter: Filter,
     /// The same as --status scheduled
@@ -333,7 +323,6 @@ pub struct JobsArgs {
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "2s", value_parser = parse_interval, conflicts_with = "json")]
     pub watch: Option<u32>,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -341,10 +330,8 @@ pub struct JobsArgs {
 /// `spindle delete`.
 #[derive(Debug, Args)]
 pub struct DeleteArgs {
-    /// Which jobs; all that match only through the native API.
     #[command(flatten)]
     pub selection: Selection,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }

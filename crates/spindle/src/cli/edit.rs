@@ -20,13 +20,10 @@ pub struct AsRead {
 /// `spindle park` and `spindle release`.
 #[derive(Debug, Args)]
 pub struct ParkArgs {
-    /// Which jobs.
     #[command(flatten)]
     pub selection: Selection,
-    /// As they were read.
     #[command(flatten)]
     pub as_read: AsRead,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -36,7 +33,6 @@ pub struct ParkArgs {
 #[command(group = ArgGroup::new("edits").args(["priority", "run_at", "to"]).required(true)
     .multiple(true))]
 pub struct EditArgs {
-    /// Which jobs.
     #[command(flatten)]
     pub selection: Selection,
     /// Another priority; higher goes first
@@ -49,10 +45,8 @@ pub struct EditArgs {
     /// Another queue
     #[arg(long, value_name = "QUEUE", value_parser = parse_queue)]
     pub to: Option<QueueName>,
-    /// As they were read.
     #[command(flatten)]
     pub as_read: AsRead,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }

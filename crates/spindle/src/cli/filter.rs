@@ -81,7 +81,6 @@ pub struct Selection {
     /// The jobs
     #[arg(value_name = "JOB", required_unless_present = "all_matching")]
     pub ids: Vec<JobName>,
-    /// Or all that a filter means.
     #[command(flatten)]
     pub matching: Matching,
 }
@@ -96,7 +95,6 @@ pub struct Matching {
     /// Only those of this queue
     #[arg(long, requires = "all_matching", conflicts_with = "ids", value_parser = parse_queue)]
     pub queue: Option<QueueName>,
-    /// What they must be like.
     #[command(flatten)]
     pub filter: Filter,
     /// Only say how many there are

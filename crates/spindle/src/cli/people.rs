@@ -15,7 +15,6 @@ use crate::queue_name::QueueName;
 /// What the commands share that only the native API can do.
 #[derive(Debug, Args)]
 pub struct Native {
-    /// Where it is.
     #[command(flatten)]
     pub reach: Reach,
     /// Print JSON: one object per line
@@ -29,7 +28,6 @@ pub struct WhyArgs {
     /// The job
     #[arg(value_name = "JOB")]
     pub id: JobName,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -40,7 +38,6 @@ pub struct RetryArgs {
     /// The job
     #[arg(id = "ids", value_name = "JOB", required_unless_present = "all_matching")]
     pub id: Option<JobName>,
-    /// Or all that a filter means.
     #[command(flatten)]
     pub matching: Matching,
     /// Another payload: a text, - for standard input, @FILE for a file's bytes
@@ -49,7 +46,6 @@ pub struct RetryArgs {
     /// What that payload is [default: bytes]
     #[arg(long = "type", value_name = "TYPE", requires = "payload")]
     pub payload_type: Option<PayloadType>,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -57,10 +53,8 @@ pub struct RetryArgs {
 /// `spindle cancel`.
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// Which jobs.
     #[command(flatten)]
     pub selection: Selection,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -68,13 +62,11 @@ pub struct CancelArgs {
 /// `spindle move`.
 #[derive(Debug, Args)]
 pub struct MoveArgs {
-    /// Which jobs.
     #[command(flatten)]
     pub selection: Selection,
     /// The queue they go to
     #[arg(long, value_name = "QUEUE", value_parser = parse_queue)]
     pub to: QueueName,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -91,7 +83,6 @@ pub struct PauseArgs {
     /// Wait so long until no worker has a job of it any more [default: do not wait]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub drain: Option<u32>,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -102,7 +93,6 @@ pub struct ResumeArgs {
     /// The queue
     #[arg(value_parser = parse_queue)]
     pub queue: QueueName,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -119,7 +109,6 @@ pub struct PurgeArgs {
     /// Do not ask first, as is done on a terminal
     #[arg(short = 'y', long)]
     pub yes: bool,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -137,7 +126,6 @@ pub struct ConstraintArgs {
 pub enum ConstraintCommand {
     /// List the constraints
     List {
-        /// Which server, which form.
         #[command(flatten)]
         native: Native,
     },
@@ -145,7 +133,6 @@ pub enum ConstraintCommand {
     Show {
         /// The constraint
         name: String,
-        /// Which server, which form.
         #[command(flatten)]
         native: Native,
     },
@@ -157,10 +144,8 @@ pub enum ConstraintCommand {
         #[arg(value_name = "JSON|-|@FILE", conflicts_with = "Limits")]
         #[arg(required_unless_present_any = ["running_max", "rate"])]
         rule: Option<OsString>,
-        /// The same in options.
         #[command(flatten)]
         limits: Limits,
-        /// Which server, which form.
         #[command(flatten)]
         native: Native,
     },
@@ -168,7 +153,6 @@ pub enum ConstraintCommand {
     Delete {
         /// The constraint
         name: String,
-        /// Which server, which form.
         #[command(flatten)]
         native: Native,
     },
@@ -206,7 +190,6 @@ pub struct EventsArgs {
     /// Begin behind this event, or at `oldest` [default: oldest; with --follow: now]
     #[arg(long, value_name = "ID")]
     pub after: Option<String>,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -217,7 +200,6 @@ pub struct ClockArgs {
     /// What to do.
     #[command(subcommand)]
     pub command: ClockCommand,
-    /// Where the server is.
     #[command(flatten)]
     pub reach: Reach,
 }

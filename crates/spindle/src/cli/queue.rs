@@ -27,7 +27,6 @@ pub enum QueueCommand {
         /// The queue
         #[arg(value_parser = parse_queue)]
         name: QueueName,
-        /// Which server, which form.
         #[command(flatten)]
         native: Native,
     },
@@ -37,10 +36,8 @@ pub enum QueueCommand {
         /// The queue; one that is not there comes to be
         #[arg(value_parser = parse_queue)]
         name: QueueName,
-        /// What to set.
         #[command(flatten)]
         settings: QueueSettings,
-        /// Which server, which form.
         #[command(flatten)]
         native: Native,
     },
