@@ -31,7 +31,7 @@ pub use self::{
     queue::*,
     reach::Reach,
     retries::RetryWait,
-    values::{JobName, Rate, Sort, SortKey},
+    values::{JobName, PayloadType, Rate, Sort, SortKey},
 };
 use crate::config::SettingFlags;
 

@@ -29,7 +29,7 @@ use spindle_engine::{
     Answer, Caller, Engine, Flow, Gate, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
-use crate::door::{Common, is_full};
+use crate::shared::{Common, is_full};
 use crate::wire::draft::{Decoder, ErrorCode, Limits, Reply, Request};
 use application::SyncJob;
 use worker::AssignedJob;

@@ -10,11 +10,12 @@
 
 pub mod wire;
 
-mod admin;
 mod door;
 mod draft;
+mod registry;
 mod result;
 mod session;
+mod shared;
 
 pub use door::{GearmanDoor, Options};
 pub use session::GearmanSession;

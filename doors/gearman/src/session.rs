@@ -22,6 +22,7 @@
 //! their reader has stopped reading.
 
 mod abilities;
+mod admin;
 mod naming;
 mod opening;
 mod status;
@@ -38,13 +39,12 @@ use spindle_engine::{
     Answer, Caller, Engine, Flow, Gate, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
-use crate::admin::{STEPS_PER_TURN, Walk};
-use crate::door::{Common, is_full};
+use crate::shared::{Common, is_full};
 use crate::wire::{
     Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, Request, Response, WireError,
 };
 use abilities::Abilities;
-pub(crate) use naming::shown_unique;
+use admin::{STEPS_PER_TURN, Walk};
 pub(crate) use opening::Opening;
 use work::GrabbedJob;
 
@@ -53,9 +53,9 @@ const CLIENT_ID_BYTES_MAX: usize = 127;
 
 /// One connection of this door.
 pub struct GearmanSession {
-    pub(crate) engine: Engine,
-    pub(crate) common: Arc<Common>,
-    pub(crate) caller: Caller,
+    engine: Engine,
+    common: Arc<Common>,
+    caller: Caller,
     /// Its number in the registry.
     number: u64,
     decoder: Decoder,
@@ -82,7 +82,7 @@ pub struct GearmanSession {
     /// Nothing goes on until the log has room; then what was refused is tried again.
     room: Option<(Ticket, Option<Box<Incoming>>)>,
     /// A list under way, or a long deed; what came behind it waits.
-    pub(crate) walk: Option<Walk>,
+    walk: Option<Walk>,
     /// A byte of ours stands in the input, so that the walk is gone on with.
     marked: bool,
 }
@@ -187,7 +187,7 @@ impl GearmanSession {
     }
 
     /// Goes on when the log has room; with nothing to try again, as soon as others had a turn.
-    pub(crate) fn wait_for_room(&mut self, again: Option<Incoming>) {
+    fn wait_for_room(&mut self, again: Option<Incoming>) {
         let ticket = self.engine.wait_for_room(&self.caller);
         self.room = Some((ticket, again.map(Box::new)));
     }

@@ -2,7 +2,7 @@
 //! one at a time, and holds no rule of the queue.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use rand::{RngCore, SeedableRng, rngs::SmallRng};
@@ -14,9 +14,8 @@ use spindle_engine::{
     Outbox, Refused, Session, Ticket, WorkResult,
 };
 
-use crate::door::Common;
 use crate::show;
-use crate::wire::{self, Decoder, ErrorText, Reject, Request, Uuid, encode};
+use crate::wire::{self, Decoder, ErrorText, Limits, Reject, Request, Uuid, encode};
 
 /// Answers in the outbox above which further requests wait until the client has read some.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -26,6 +25,14 @@ const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 const SHOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Larger payloads are passed over by this door's leases: its clients cannot take them.
 const LEASED_BYTES_MAX: u32 = 1024 * 1024;
+
+/// What all sessions of the door share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub limits: Limits,
+    pub started_ms: u64,
+    pub clients: AtomicU64,
+}
 
 /// What the answer to a ticket will answer.
 #[derive(Debug)]

@@ -10,9 +10,8 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{
     FileLogOptions,
-    flush::Flush,
     segment::Segment,
-    shared::{Positions, Shared},
+    shared::{Flush, Positions, Shared},
     spares::{Spare, Spares},
     tail::Tail,
 };

@@ -16,8 +16,8 @@ use super::{
     reach::Reach,
     retries::RetryWait,
     values::{
-        JobName, PRIORITY_MAX, PRIORITY_MIN, Sort, parse_interval, parse_queue, parse_ttl,
-        parse_ttr, parse_uuid, parse_wait,
+        JobName, PRIORITY_MAX, PRIORITY_MIN, PayloadType, Sort, parse_interval, parse_queue,
+        parse_ttl, parse_ttr, parse_uuid, parse_wait,
     },
 };
 use crate::queue_name::QueueName;
@@ -89,17 +89,6 @@ pub struct Common {
     /// Print JSON: one object per line
     #[arg(long)]
     pub json: bool,
-}
-
-/// What the bytes of a payload are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PayloadType {
-    /// Any bytes
-    Bytes,
-    /// JSON
-    Json,
-    /// MessagePack
-    Msgpack,
 }
 
 /// What happens when another job has the unique key.

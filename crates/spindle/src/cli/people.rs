@@ -5,10 +5,9 @@ use std::ffi::OsString;
 use clap::{Args, Subcommand};
 
 use super::{
-    client::PayloadType,
     filter::{Matching, Selection},
     reach::Reach,
-    values::{JobName, Rate, parse_pattern, parse_queue, parse_wait},
+    values::{JobName, PayloadType, Rate, parse_pattern, parse_queue, parse_wait},
 };
 use crate::queue_name::QueueName;
 

@@ -8,8 +8,8 @@ use bytes::BytesMut;
 use spindle_engine::{Answer, Caller, Engine, Flow, Gate, LeaseRef, Outbox, Session, Ticket};
 
 use super::GearmanSession;
-use crate::door::Common;
 use crate::draft::DraftSession;
+use crate::shared::Common;
 use crate::wire::Protocol;
 
 /// One connection of this door. Its first bytes decide which session goes on with it.

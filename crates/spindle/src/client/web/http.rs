@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use ureq::{
@@ -13,7 +14,7 @@ use ureq::{
 use super::{
     base::BaseUrl,
     dial::{Dial, Lookup},
-    encoded, trouble,
+    trouble,
 };
 use crate::client::{line::Line, session::AskError};
 
@@ -198,4 +199,9 @@ impl Http {
         };
         sent.map_err(|error| trouble::of(error, &self.base))
     }
+}
+
+/// A text within a path or behind its question mark.
+pub fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

@@ -4,14 +4,13 @@ use std::time::{Duration, Instant};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 use ureq::http::Method;
 
 use super::{
     base::BaseUrl,
-    http::{Asking, Http},
+    http::{Asking, Http, encoded},
 };
 use crate::{
     cli::{IfTaken, JobName, PayloadType, RetryWait},
@@ -430,9 +429,4 @@ fn finished(job: &Job) -> Result<Finished, AskError> {
     let remarks = remarks.into_iter().filter(|(_, text)| !text.is_empty());
     let remarks = remarks.map(|(name, text)| (name, text.clone())).collect();
     Ok(Finished { id, success: job.status == "done", result, remarks })
-}
-
-/// A text within a path or behind its question mark.
-pub fn encoded(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

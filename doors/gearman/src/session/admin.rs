@@ -13,7 +13,8 @@ use spindle_core::address::from_gearman_handle;
 use spindle_core::{Command, JobId, Rejection};
 use spindle_engine::{Gate, JobLine, Outbox, QueueLine, Refused};
 
-use crate::session::{GearmanSession, shown_unique};
+use super::GearmanSession;
+use super::naming::shown_unique;
 use crate::wire::{AdminCommand, AdminError, FUNCTION_BYTES_MAX, QueueLimits, admin};
 
 /// Functions in one step of a list.
@@ -21,14 +22,14 @@ const FUNCTIONS_PER_STEP: usize = 256;
 /// Functions in one step of `workers`.
 const ABILITIES_PER_STEP: usize = 256;
 /// Steps of a walk before others have a turn.
-pub(crate) const STEPS_PER_TURN: usize = 16;
+pub(super) const STEPS_PER_TURN: usize = 16;
 
 /// The version that clients get: that of the gearmand whose behaviour this is, then ours.
 const VERSION: &str = concat!("2.0.0-spindle-", env!("CARGO_PKG_VERSION"));
 
 /// A command that goes on over several steps.
 #[derive(Debug)]
-pub(crate) enum Walk {
+pub(super) enum Walk {
     /// `status` and `prioritystatus`, behind this function.
     Functions { after: Option<Bytes>, by_priority: bool },
     /// `workers`, behind this connection; or what is left of the line of that one.
@@ -43,7 +44,7 @@ pub(crate) enum Walk {
 
 impl GearmanSession {
     /// Returns the command if it must be tried again.
-    pub(crate) fn administer(
+    pub(super) fn administer(
         &mut self,
         command: AdminCommand,
         out: &mut Outbox,
@@ -137,7 +138,7 @@ impl GearmanSession {
     // ---- walks ----
 
     /// Goes one step on with the command under way.
-    pub(crate) fn walk_on(&mut self, out: &mut Outbox) {
+    pub(super) fn walk_on(&mut self, out: &mut Outbox) {
         self.walk = match self.walk.take() {
             Some(Walk::Functions { after, by_priority }) => {
                 self.list_functions(after, by_priority, out)
