@@ -3,6 +3,7 @@
 //! - `usage`: what it refuses, its settings, its completions
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
 //! - `fake_workq`: that server
+//! - `examples`: the programs in examples/
 //! - `http`: the server's HTTP door
 //! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
 //! - `native`: the commands for people through it
@@ -16,6 +17,8 @@
 
 #[cfg(test)]
 mod clients;
+#[cfg(test)]
+mod examples;
 #[cfg(test)]
 mod fake_workq;
 #[cfg(test)]
