@@ -98,20 +98,22 @@ const REFERENCE_HEAD: &str = "\
 
 <!-- Printed by `spindle config --reference`; a test fails when this page is stale. -->
 
-`spindle serve` needs no configuration. It takes each setting from the first of these sources that has it:
+`spindle serve` needs no configuration. It takes each setting from the first of these sources that
+has it:
 
 1. flags: `spindle serve --sync os`
 2. the environment: `SPINDLE_SERVE_SYNC=os` (an empty value counts as not set)
 3. a TOML file that `--config FILE` or `SPINDLE_SERVE_CONFIG` names: `sync = \"os\"`
 4. the defaults below
 
-Lists from several sources are not joined. `spindle config` takes the same flags, reads the same environment and file,
-and prints the values in force and where each comes from (`--json`: one object per line with `name`, `value`, `source`
-and `from`). An unknown setting or an invalid value stops the start with exit code 2 and a message that names it; an
-unknown `SPINDLE_SERVE_` name in the environment only causes a warning.
+Lists from several sources are not joined. `spindle config` takes the same flags, reads the same
+environment and file, and prints the values in force and where each comes from (`--json`: one object
+per line with `name`, `value`, `source` and `from`). An unknown setting or an invalid value stops
+the start with exit code 2 and a message that names it; an unknown `SPINDLE_SERVE_` name in the
+environment only causes a warning.
 
-The commands that talk to a server (`add`, `work`, `jobs`, ...) use none of these settings. Their own ones say where the
-server is:
+The commands that talk to a server (`add`, `work`, `jobs`, ...) use none of these settings. Their
+own ones say where the server is:
 
 | flag | environment | default |
 |---|---|---|
@@ -119,8 +121,9 @@ server is:
 | `--ca-file FILE`, the authorities for https | `SPINDLE_CA_FILE` | the public authorities |
 | `--workq ADDR`, to use the Workq door instead | `SPINDLE_WORKQ` | none |
 
-[The page of commands](commands.md#where-the-server-is) describes them. `SPINDLE_WEBHOOK_SECRET` is the only name
-without `SERVE` that the server reads, see [webhook-secret-file](#webhook-secret-file).
+[The page of commands](commands.md#where-the-server-is) describes them. `SPINDLE_WEBHOOK_SECRET` is
+the only name without `SERVE` that the server reads, see
+[webhook-secret-file](#webhook-secret-file).
 
 ## Settings
 ";
