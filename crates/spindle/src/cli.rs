@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line.
 //!
 //! - `client`: the commands that talk to a server: those of jobs and workers
 //! - `edit`: those that change waiting jobs

@@ -158,7 +158,7 @@ fn watch_signals(events: &Sender<Event>) -> io::Result<()> {
     })
 }
 
-/// Each connection takes a file descriptor, and most systems start programs with 1,024.
+/// Raises the limit of open files: each connection takes one, and most systems start with 1,024.
 fn raise_file_limit(connections_max: usize) {
     let wanted = connections_max as u64 + FILES_BESIDE_CONNECTIONS;
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };

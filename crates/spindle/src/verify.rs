@@ -12,7 +12,7 @@ use spindle_engine::{
 use spindle_log::{
     OpenError, Position, Stored,
     disk::RealDisk,
-    verify::{VerifyReport, verify_with},
+    verify::{Place, VerifyReport, verify_with},
 };
 
 use crate::{
@@ -223,6 +223,10 @@ fn damaged_job(job: &DamagedJob) -> Value {
     json!({ "id": job.id.0, "finished": job.finished, "bytes": bytes })
 }
 
+fn place(place: &Place) -> Value {
+    json!({ "file": place.file, "offset": place.offset, "position": place.position.0 })
+}
+
 fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value {
     let segments: Vec<Value> = report
         .segments
@@ -236,9 +240,6 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
             })
         })
         .collect();
-    let tail = report.tail.as_ref().map(
-        |tail| json!({ "file": tail.file, "offset": tail.offset, "position": tail.position.0 }),
-    );
     let damage = report.damage.as_ref().map(|damage| {
         json!({
             "file": damage.file,
@@ -248,14 +249,6 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
             "behind": damage.behind,
         })
     });
-    let damaged_records: Vec<Value> = report
-        .damaged_parts
-        .iter()
-        .map(|record| {
-            let (file, offset, position) = (&record.file, record.offset, record.position.0);
-            json!({ "file": file, "offset": offset, "position": position })
-        })
-        .collect();
     let damaged_jobs: Vec<Value> = contents.survey.damaged().iter().map(damaged_job).collect();
     let unreadable = contents
         .unreadable
@@ -289,9 +282,9 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
         "bytes": report.bytes,
         "unreadable": unreadable,
         "contents": counts,
-        "tail": tail,
+        "tail": report.tail.as_ref().map(place),
         "damage": damage,
-        "damaged_records": damaged_records,
+        "damaged_records": report.damaged_parts.iter().map(place).collect::<Vec<_>>(),
         "damaged_jobs": damaged_jobs,
         "saved": report.repair.as_ref().map(|repair| &repair.saved),
         "saved_earlier": report.saved_earlier,

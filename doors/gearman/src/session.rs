@@ -81,9 +81,9 @@ pub struct GearmanSession {
     named: Bytes,
     /// Nothing goes on until the log has room; then what was refused is tried again.
     room: Option<(Ticket, Option<Box<Incoming>>)>,
-    /// A list under way, or a long deed; what came behind it waits.
+    /// A list or a `drop function` in progress; later input waits for it.
     walk: Option<Walk>,
-    /// A byte of ours stands in the input, so that the walk is gone on with.
+    /// The input begins with a byte of ours, so that the reactor continues the walk.
     marked: bool,
 }
 
@@ -119,7 +119,7 @@ impl GearmanSession {
         }
     }
 
-    /// Works through what came until the log is behind, the outbox is full, or no more is there.
+    /// Handles the input until the log is behind, the outbox is full, or the input is used up.
     fn work(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
         if self.room.is_some() {
             return Flow::Wait;
@@ -161,8 +161,8 @@ impl GearmanSession {
         }
     }
 
-    /// The reactor comes back only for a session that has left input: a walk under way leaves
-    /// a byte.
+    /// Leaves a byte in the input while a walk is in progress: the reactor calls a session again
+    /// only when it has left input.
     fn mark(&mut self, input: &mut BytesMut) {
         if self.walk.is_some() && input.is_empty() {
             input.extend_from_slice(b"\n");
@@ -186,7 +186,8 @@ impl GearmanSession {
         }
     }
 
-    /// Goes on when the log has room; with nothing to try again, as soon as others had a turn.
+    /// Waits until the log has room and then tries `again`. With nothing to try again, it lets
+    /// others have a turn.
     fn wait_for_room(&mut self, again: Option<Incoming>) {
         let ticket = self.engine.wait_for_room(&self.caller);
         self.room = Some((ticket, again.map(Box::new)));
@@ -229,7 +230,7 @@ impl GearmanSession {
     }
 }
 
-/// What came before is still answered; a peer that speaks something else is not.
+/// Earlier packets are still answered, unless the peer speaks another protocol.
 fn close_after(error: WireError) -> Flow {
     match error {
         WireError::WrongMagic => Flow::Abort,
@@ -271,14 +272,13 @@ impl Session for GearmanSession {
     }
 
     fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
-        // What came in whole is still done and answered, for clients that close their sending
-        // side only; who is gone waits for no job and holds none. A busy log or a full outbox only
-        // delays what is left.
+        // Complete packets are still handled and answered, for clients that close only their
+        // sending side. A busy log or a full outbox only delays them.
         self.work(input, out)
     }
 
     fn on_shutdown(&mut self, last: bool, _out: &mut Outbox) -> Flow {
-        // Nothing more comes in, so no job that is waited for can end.
+        // No worker can finish a job any more, so nobody waits for one.
         if self.room.is_some() && !last { Flow::Wait } else { Flow::Close }
     }
 

@@ -13,19 +13,21 @@ pub(crate) struct Common {
     pub handles: HandlePrefix,
     pub verbose: &'static str,
     pub exceptions: bool,
-    /// Who is here, and which functions are known.
+    /// The connections, and the functions that are known.
     pub registry: Mutex<Registry>,
 }
 
 impl Common {
-    /// Larger payloads are passed over by this door's leases: its packets cannot carry them.
+    /// The largest payload that fits into an assignment, in bytes. This door's leases pass over
+    /// larger ones.
     pub fn payload_bytes_max(&self) -> u32 {
         let room = self.limits.packet_bytes_max.saturating_sub(ASSIGNMENT_BYTES_MAX);
         u32::try_from(room).unwrap_or(u32::MAX)
     }
 }
 
-/// Handle, function, unique and reducer of an assignment, with the NULs between them, take less.
+/// An upper bound of handle, function, unique and reducer of an assignment with the NULs between
+/// them.
 const ASSIGNMENT_BYTES_MAX: usize = 1024;
 
 /// Answers in the outbox above which further packets wait until the peer has read some.

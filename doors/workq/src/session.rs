@@ -59,7 +59,7 @@ pub struct WorkqSession {
     decoder: Decoder,
     waiting: Option<(Ticket, Waiting)>,
     random: SmallRng,
-    /// The client sends no more: nothing waits any longer.
+    /// The client has closed its sending side: no request waits any longer.
     ended: bool,
 }
 
@@ -77,7 +77,7 @@ impl WorkqSession {
         }
     }
 
-    /// Works through complete requests until one waits, the outbox is full, or no more are there.
+    /// Handles complete requests until one waits, the outbox is full, or the input is used up.
     fn work(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
         loop {
             if self.waiting.is_some() {
@@ -510,13 +510,13 @@ impl Session for WorkqSession {
     }
 
     fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
-        // Who is gone waits for nothing; what came in whole is still done and answered, for
-        // clients that close their sending side only.
+        // A client that has closed its sending side waits for nothing. Its complete requests are
+        // still handled and answered: some clients close only that side.
         self.ended = true;
         let room = |(_, waiting): &mut (Ticket, Waiting)| !matches!(waiting, Waiting::Room(_));
         if let Some((ticket, _)) = self.waiting.take_if(room) {
             self.engine.cancel_wait(&self.caller, ticket);
-            // As if the end had come before the request: each has its answer.
+            // Answered as if the end had come before the request: each request has its answer.
             out.put(Gate::OPEN, encode::timeout);
         }
         // A busy log or a full outbox only delays what is left.

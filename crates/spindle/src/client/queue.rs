@@ -21,7 +21,7 @@ use crate::{
     queue_name::QueueName,
 };
 
-/// So often somebody else may be faster.
+/// How often a change is tried again because somebody else changed the settings in between.
 const TRIES: usize = 20;
 
 /// Runs `spindle queue`.

@@ -60,7 +60,7 @@ impl DraftSession {
         drop(registry);
         self.names = names;
         if self.sleeps {
-            // A sleeper is called for what it can do now.
+            // Wake it for what it can do now.
             self.cancel_sleep();
             return self.sleep(out);
         }
@@ -142,7 +142,8 @@ impl DraftSession {
         }
     }
 
-    /// False if the job's payload is damaged: the job is dead now, and another may be there.
+    /// Returns false if the job's payload is damaged: that job is dead now, and another one may be
+    /// ready.
     fn hand_out(&mut self, job: &LeasedJob, gate: Gate, out: &mut Outbox) -> bool {
         let held = AssignedJob::of(job);
         let payload = match self.engine.leased_payload(job) {
@@ -162,7 +163,7 @@ impl DraftSession {
         true
     }
 
-    /// A worker that asks while it has a job has lost track of it: it gets that job again.
+    /// Assigns the job that the worker has already: a worker that asks again has lost track of it.
     fn assign_again(&mut self, held: &AssignedJob, out: &mut Outbox) -> Done {
         match self.engine.payload(held.id, &held.payload) {
             Ok(payload) => {

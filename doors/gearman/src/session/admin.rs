@@ -1,10 +1,10 @@
 //! The text commands: lists for people and monitoring, and what people do to jobs and functions.
 //!
-//! A list is a walk in steps: each looks at a bounded number of jobs or queues in one short hold
-//! of the engine's lock, no step is taken while the reader has not read what is there, and after
-//! some steps others have a turn, be there anything to write or not. So `show jobs` of a million
-//! jobs costs neither memory nor anybody's time. What changes during a walk may be missed or listed
-//! twice.
+//! A list is produced in steps, which make a *walk*. Each step looks at a bounded number of jobs or
+//! queues in one short hold of the engine's lock. No step is taken while the client has not read
+//! what is there, and after some steps other connections have a turn, even if there was nothing to
+//! write. So `show jobs` of a million jobs needs little memory and delays nobody. Jobs and queues
+//! that change during a walk may be missed or listed twice.
 
 use std::vec::IntoIter;
 
@@ -158,7 +158,7 @@ impl GearmanSession {
                 });
                 next.map(|from| Walk::Uniques { from })
             }
-            // It ends with a word of its own.
+            // It ends with its own answer.
             Some(Walk::Drop { name }) => return self.go_on_dropping(name, out),
             None => return,
         };

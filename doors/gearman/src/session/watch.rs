@@ -1,4 +1,4 @@
-//! What the client hears of the jobs it waits for.
+//! Answers about the jobs that a client waits for: their news and their ends.
 
 use spindle_core::JobId;
 use spindle_core::job::{JobImage, Outcome, Status};

@@ -10,7 +10,7 @@ use crate::client::session::{AskError, Leased, Lost};
 const BEAT_MAX: Duration = Duration::from_secs(5);
 /// A heartbeat that failed is tried again after at most this.
 const BEAT_AGAIN: Duration = Duration::from_secs(1);
-/// Faster hearts help nobody.
+/// Beats are never closer than this.
 const BEAT_MIN: Duration = Duration::from_millis(20);
 /// A lease is extended by at most this: the most that servers take.
 const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, io,
+    fmt, io, mem,
     process::Child,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -34,20 +34,11 @@ struct State {
     waiting: BTreeMap<usize, Line>,
     /// The process groups of commands that run.
     groups: BTreeSet<i32>,
-    counts: Counts,
-    fatal: Option<anyhow::Error>,
-}
-
-/// What became of jobs, in numbers.
-#[derive(Debug, Default, Clone, Copy)]
-struct Counts {
-    completed: u64,
-    failed: u64,
-    lost: u64,
+    summary: Summary,
 }
 
 /// What became of all jobs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Summary {
     /// Jobs whose command ended with exit code 0.
     pub completed: u64,
@@ -115,7 +106,7 @@ impl Orders {
     pub fn stop(&self) -> usize {
         let mut state = self.state();
         state.stop = true;
-        for line in std::mem::take(&mut state.waiting).into_values() {
+        for line in mem::take(&mut state.waiting).into_values() {
             line.hang_up();
         }
         self.changed.notify_all();
@@ -129,7 +120,7 @@ impl Orders {
 
     /// Stops because going on makes no sense.
     pub fn fail(&self, error: anyhow::Error) {
-        self.state().fatal.get_or_insert(error);
+        self.state().summary.fatal.get_or_insert(error);
         self.stop();
     }
 
@@ -174,7 +165,7 @@ impl Orders {
 
     /// A job is done with.
     pub fn count(&self, outcome: &Outcome) {
-        let counts = &mut self.state().counts;
+        let counts = &mut self.state().summary;
         match outcome {
             Outcome::Completed => counts.completed += 1,
             Outcome::Failed => counts.failed += 1,
@@ -184,9 +175,7 @@ impl Orders {
 
     /// What became of all jobs.
     pub fn sum_up(&self) -> Summary {
-        let mut state = self.state();
-        let Counts { completed, failed, lost } = state.counts;
-        Summary { completed, failed, lost, fatal: state.fatal.take() }
+        mem::take(&mut self.state().summary)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
         server::Server,
         session::{AskError, Leased, Lost, Report},
     },
-    output::write_line,
+    output::{id_json, write_line},
     quantity::Written,
     queue_name::QueueName,
 };
@@ -252,8 +252,7 @@ fn line(
     started: Instant,
 ) -> Value {
     let mut line = json!({
-        // A number through the native API, a UUID through Workq.
-        "id": job.id.parse::<u64>().map_or_else(|_| json!(job.id), Value::from),
+        "id": id_json(&job.id),
         "attempt": job.attempt,
         "outcome": outcome.word(),
         "reason": outcome.reason(),

@@ -73,22 +73,13 @@ impl JobKind {
     /// The byte of this type.
     #[must_use]
     pub fn to_byte(self) -> u8 {
-        match self {
-            JobKind::Sync => 0,
-            JobKind::Handle => 1,
-            JobKind::ThrowAway => 2,
-        }
+        self as u8
     }
 
     /// The type of this byte.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<JobKind> {
-        match byte {
-            0 => Some(JobKind::Sync),
-            1 => Some(JobKind::Handle),
-            2 => Some(JobKind::ThrowAway),
-            _ => None,
-        }
+        [JobKind::Sync, JobKind::Handle, JobKind::ThrowAway].get(usize::from(byte)).copied()
     }
 }
 
