@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     confirm::{can_be_asked, is_meant},
     native::Native,
-    web::Asking,
+    web::ApiRequest,
 };
 use crate::{
     cli::Matching,
@@ -132,7 +132,7 @@ impl Bulk {
         body.insert("dry_run".to_owned(), dry_run.into());
         let mut all = Done { dry_run, ..Done::default() };
         loop {
-            let asking = Asking::post("/api/v1/jobs/bulk").with(&body);
+            let asking = ApiRequest::post("/api/v1/jobs/bulk").with(&body);
             let done: Done = native.ask(asking, "jobs")?;
             all.matched += done.matched;
             all.changed += done.changed;

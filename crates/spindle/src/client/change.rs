@@ -14,7 +14,7 @@ use super::{
     payload,
     session::AskError,
     view::{Job, Queue},
-    web::{Asking, PayloadFields, payload_fields},
+    web::{ApiRequest, PayloadFields, payload_fields},
 };
 use crate::{
     cli::{self, CancelArgs, JobName, PauseArgs, PayloadType, ResumeArgs, RetryArgs},
@@ -41,7 +41,7 @@ pub fn retry(args: &RetryArgs) -> anyhow::Result<Code> {
         }
     };
     let path = format!("/api/v1/jobs/{id}/retry");
-    let job: Job = native.ask(Asking::post(&path).with(&body), &about)?;
+    let job: Job = native.ask(ApiRequest::post(&path).with(&body), &about)?;
     if args.native.json {
         write_json(&mut io::stdout().lock(), &job.with_texts())?;
     }
@@ -54,7 +54,7 @@ pub fn cancel(args: &CancelArgs) -> anyhow::Result<Code> {
         return bulk.run(&Native::of(&args.native)?, args.native.json);
     }
     for_each(&args.native, &args.selection.ids, |native, id| {
-        native.http().ask(Asking::post(&format!("/api/v1/jobs/{id}/cancel")))
+        native.http().ask(ApiRequest::post(&format!("/api/v1/jobs/{id}/cancel")))
     })
 }
 
@@ -103,7 +103,7 @@ pub fn pause(args: &PauseArgs) -> anyhow::Result<Code> {
         let left = until.saturating_duration_since(Instant::now());
         let wait_s = left.min(DRAIN_WAIT_MAX).as_millis().div_ceil(1000);
         let path = format!("{}/drain?create=false&wait_s={wait_s}", args.queue.path());
-        let asking = Asking::post(&path).waiting(left.min(DRAIN_WAIT_MAX));
+        let asking = ApiRequest::post(&path).waiting(left.min(DRAIN_WAIT_MAX));
         let drained: Drained = native.ask(asking, &format!("queue {}", args.queue))?;
         if drained.drained || Instant::now() >= until {
             break drained;
@@ -142,7 +142,7 @@ pub fn resume(args: &ResumeArgs) -> anyhow::Result<Code> {
 
 fn change_queue(native: &Native, name: &QueueName, how: &str, prints: bool) -> anyhow::Result<()> {
     let path = format!("{}/{how}", name.path());
-    let queue: Queue = native.ask(Asking::post(&path), &format!("queue {name}"))?;
+    let queue: Queue = native.ask(ApiRequest::post(&path), &format!("queue {name}"))?;
     if prints {
         write_json(&mut io::stdout().lock(), &queue)?;
     }

@@ -9,7 +9,7 @@ use super::{
     native::Native,
     payload,
     view::text_of,
-    web::{Asking, encoded},
+    web::{ApiRequest, encoded},
 };
 use crate::{
     cli::{ConstraintArgs, ConstraintCommand, Limits, Rate},
@@ -28,7 +28,7 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
         }
         ConstraintCommand::Show { name, native } => {
             let asked = Native::of(native)?;
-            let rule: Value = asked.ask(Asking::get(&path(name)), &about(name))?;
+            let rule: Value = asked.ask(ApiRequest::get(&path(name)), &about(name))?;
             print(&rule, native.json)?;
             print_notes(&rule);
         }
@@ -44,7 +44,7 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
                 None => rule_of(limits)?,
             };
             let path = path(name);
-            let asking = Asking::of(Method::PUT, &path).with(&rule);
+            let asking = ApiRequest::of(Method::PUT, &path).with(&rule);
             let rule: Value = asked.ask(asking, &about(name))?;
             if native.json {
                 print(&rule, true)?;
@@ -53,7 +53,7 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
         }
         ConstraintCommand::Delete { name, native } => {
             let asked = Native::of(native)?;
-            asked.answer(Asking::of(Method::DELETE, &path(name)), &about(name))?;
+            asked.answer(ApiRequest::of(Method::DELETE, &path(name)), &about(name))?;
         }
     }
     Ok(Code::Ok)

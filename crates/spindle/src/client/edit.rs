@@ -8,7 +8,7 @@ use super::{
     change::for_each,
     native::Native,
     view::Job,
-    web::Asking,
+    web::ApiRequest,
     when::{now_ms, parse_when, rfc3339},
 };
 use crate::{
@@ -78,9 +78,9 @@ fn change(
             _ => (format!("/api/v1/jobs/{id}"), true),
         };
         let mut asking = if patch {
-            Asking::of(Method::PATCH, &path).with(&fields)
+            ApiRequest::of(Method::PATCH, &path).with(&fields)
         } else {
-            Asking::post(&path)
+            ApiRequest::post(&path)
         };
         if let Some(revision) = as_read.if_revision {
             asking.headers.push(("If-Match", format!("\"{revision}\"")));

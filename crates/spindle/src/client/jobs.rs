@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::{
     server::Server,
-    session::{Listed, More, Wanted},
+    session::{JobQuery, Listed, More},
     times::{distance_of, plain},
     view::Job,
 };
@@ -50,7 +50,7 @@ pub fn jobs(args: &JobsArgs) -> anyhow::Result<Code> {
 
 fn ask(args: &JobsArgs, server: &Server) -> anyhow::Result<Listed> {
     let scheduled = args.scheduled.then_some(JobStatus::Scheduled);
-    let wanted = Wanted {
+    let wanted = JobQuery {
         queue: args.queue.clone(),
         statuses: args.filter.status.iter().copied().chain(scheduled).collect(),
         filters: args.filter.fields(),

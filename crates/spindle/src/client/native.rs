@@ -7,7 +7,7 @@ use super::{
     line::Line,
     server::Server,
     session::AskError,
-    web::{Asking, Http},
+    web::{ApiRequest, Http},
 };
 use crate::{
     cli,
@@ -48,12 +48,16 @@ impl Native {
     }
 
     /// Asks about something and reads the answer's JSON.
-    pub fn ask<T: DeserializeOwned>(&self, asking: Asking<'_>, about: &str) -> anyhow::Result<T> {
+    pub fn ask<T: DeserializeOwned>(
+        &self,
+        asking: ApiRequest<'_>,
+        about: &str,
+    ) -> anyhow::Result<T> {
         self.http.ask(asking).map_err(|error| self.explain(error, about))
     }
 
     /// Asks about something that answers without words.
-    pub fn answer(&self, asking: Asking<'_>, about: &str) -> anyhow::Result<()> {
+    pub fn answer(&self, asking: ApiRequest<'_>, about: &str) -> anyhow::Result<()> {
         self.http.answer(asking).map_err(|error| self.explain(error, about))?;
         Ok(())
     }

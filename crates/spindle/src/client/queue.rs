@@ -11,7 +11,7 @@ use super::{
     session::AskError,
     times::{lasting, with_distance},
     view::{Queue, text_of},
-    web::Asking,
+    web::ApiRequest,
 };
 use crate::{
     cli::{self, BytesType, QueueArgs, QueueCommand, QueueSettings, RetryWait, Setting},
@@ -34,7 +34,7 @@ pub fn queue(args: &QueueArgs) -> anyhow::Result<Code> {
 
 fn show(name: &QueueName, args: &cli::Native) -> anyhow::Result<Code> {
     let native = Native::of(args)?;
-    let queue: Queue = native.ask(Asking::get(&name.path()), &about(name))?;
+    let queue: Queue = native.ask(ApiRequest::get(&name.path()), &about(name))?;
     print_all(slice::from_ref(&queue), args.json, || rows(&queue))
 }
 
@@ -115,7 +115,7 @@ fn try_to_set(
     settings: &QueueSettings,
 ) -> Result<Queue, AskError> {
     let path = name.path();
-    let (mut wanted, condition) = match native.http().answer_in_full(Asking::get(&path)) {
+    let (mut wanted, condition) = match native.http().answer_in_full(ApiRequest::get(&path)) {
         Ok(answer) => {
             let mut queue: Map<String, Value> = answer.json()?;
             let wanted = match queue.remove("settings") {
@@ -135,7 +135,7 @@ fn try_to_set(
         };
     }
     let path = format!("{path}/settings");
-    let mut asking = Asking::of(Method::PUT, &path).with(&wanted);
+    let mut asking = ApiRequest::of(Method::PUT, &path).with(&wanted);
     asking.headers.extend(condition);
     native.http().ask(asking)
 }

@@ -10,7 +10,7 @@ use super::{
     native::Native,
     times::lasting,
     view::{Counts, Queue},
-    web::Asking,
+    web::ApiRequest,
 };
 use crate::{
     cli,
@@ -56,10 +56,10 @@ struct WorkerPage {
 /// Says how the server is. The exit code says whether it takes jobs.
 pub fn status(args: &cli::Native) -> anyhow::Result<Code> {
     let native = Native::of(args)?;
-    let whole: Value = native.ask(Asking::get("/api/v1/server"), "server")?;
+    let whole: Value = native.ask(ApiRequest::get("/api/v1/server"), "server")?;
     let server = Server { whole: whole.clone(), ..serde_json::from_value(whole)? };
     let (counts, attentions) = look_at_queues(&native)?;
-    let workers: WorkerPage = native.ask(Asking::get("/api/v1/workers"), "workers")?;
+    let workers: WorkerPage = native.ask(ApiRequest::get("/api/v1/workers"), "workers")?;
     let mut out = io::stdout().lock();
     if args.json {
         write_json(&mut out, &object(&server, &counts, &workers, &attentions))?;

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{native::Native, times::with_distance, view::text_of, web::Asking};
+use super::{native::Native, times::with_distance, view::text_of, web::ApiRequest};
 use crate::{
     cli::WhyArgs,
     exit::Code,
@@ -19,7 +19,7 @@ use crate::{
 pub fn why(args: &WhyArgs) -> anyhow::Result<Code> {
     let native = Native::of(&args.native)?;
     let path = format!("/api/v1/jobs/{}/why", args.id);
-    let why: Value = native.ask(Asking::get(&path), &format!("job {}", args.id))?;
+    let why: Value = native.ask(ApiRequest::get(&path), &format!("job {}", args.id))?;
     print_all(slice::from_ref(&why), args.native.json, || rows(&why))
 }
 

@@ -14,7 +14,7 @@ use spindle_workq::{
 
 use super::{
     line::Line,
-    session::{AskError, Finished, Leased, Listed, Lost, More, NewJob, Report, Session, Wanted},
+    session::{AskError, Finished, JobQuery, Leased, Listed, Lost, More, NewJob, Report, Session},
     view::{Counts, Job, Queue},
     when::now_ms,
 };
@@ -48,7 +48,7 @@ impl WorkqSession {
         Ok(Self(client))
     }
 
-    fn jobs_page(&mut self, wanted: &Wanted, listed: u32) -> Result<Vec<JobInfo>, AskError> {
+    fn jobs_page(&mut self, wanted: &JobQuery, listed: u32) -> Result<Vec<JobInfo>, AskError> {
         let queue = wanted.queue.as_ref().ok_or_else(|| unable("lists jobs of one queue only"))?;
         check_name(queue)?;
         let offset = wanted.offset.saturating_add(listed);
@@ -63,7 +63,7 @@ impl WorkqSession {
 
 impl WorkqSession {
     /// How many jobs there are behind a full list, as far as the queue's numbers tell.
-    fn more(&mut self, wanted: &Wanted) -> More {
+    fn more(&mut self, wanted: &JobQuery) -> More {
         let numbers = wanted.queue.as_ref().map(|queue| self.0.inspect_queue(queue));
         // The list is there all the same.
         let Some(Ok(numbers)) = numbers else { return More::UNKNOWN };
@@ -136,7 +136,7 @@ impl Session for WorkqSession {
         Ok(shown(&self.0.inspect_job(uuid(job))?))
     }
 
-    fn jobs(&mut self, wanted: &Wanted) -> Result<Listed, AskError> {
+    fn jobs(&mut self, wanted: &JobQuery) -> Result<Listed, AskError> {
         if wanted.newest_first {
             return Err(unable("lists jobs in the order in which they are given out only"));
         }

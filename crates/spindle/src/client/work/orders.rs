@@ -71,8 +71,8 @@ impl Orders {
         self.state().begun
     }
 
-    /// Asks for leave to take one more job; it must be used or given back.
-    pub fn take_leave(&self) -> bool {
+    /// Reserves one more job, if one may still be taken. The reservation must be used or given back.
+    pub fn reserve_job(&self) -> bool {
         let mut state = self.state();
         if state.stop || self.jobs_max.is_some_and(|max| state.taken >= max) {
             return false;
@@ -81,8 +81,8 @@ impl Orders {
         true
     }
 
-    /// No job came of the leave.
-    pub fn give_leave_back(&self) {
+    /// No job came of a reservation.
+    pub fn give_back_job(&self) {
         self.state().taken -= 1;
         self.changed.notify_all();
     }
@@ -204,11 +204,11 @@ mod tests {
     #[test]
     fn leave_is_given_up_to_the_maximum_and_what_is_given_back_again() {
         let orders = Orders::new(Some(2));
-        assert!(orders.take_leave());
-        assert!(orders.take_leave());
-        assert!(!orders.take_leave());
-        orders.give_leave_back();
-        assert!(orders.take_leave());
+        assert!(orders.reserve_job());
+        assert!(orders.reserve_job());
+        assert!(!orders.reserve_job());
+        orders.give_back_job();
+        assert!(orders.reserve_job());
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
     fn a_stop_ends_leave_and_pauses() {
         let orders = Orders::new(None);
         orders.stop();
-        assert!(!orders.take_leave());
+        assert!(!orders.reserve_job());
         orders.pause(Duration::from_secs(3600));
     }
 }
