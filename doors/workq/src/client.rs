@@ -3,6 +3,7 @@
 use std::{
     io::{self, Read, Write},
     net::{TcpStream, ToSocketAddrs},
+    slice,
     time::Duration,
 };
 
@@ -339,38 +340,35 @@ fn only<T>(items: Vec<T>) -> Result<T, ClientError> {
 /// that the server would not take off the wire.
 fn check_sendable(request: &Request) -> Result<(), ClientError> {
     let limits = Limits::default();
-    let name_ok = match request {
+    let names = match request {
         Request::Add(NewJob { name, .. })
         | Request::Schedule { job: NewJob { name, .. }, .. }
         | Request::Run(Run { name, .. })
         | Request::InspectJobs { name, .. }
         | Request::InspectScheduledJobs { name, .. }
-        | Request::InspectQueue { name } => is_name(name),
-        Request::Lease { names, .. } => {
-            if names.is_empty() || names.len() > limits.lease_names_max {
-                return Err(ErrorText::InvalidCommandArgs.into());
-            }
-            names.iter().all(|name| is_name(name))
+        | Request::InspectQueue { name } => slice::from_ref(name),
+        Request::Lease { names, .. } if (1..=limits.lease_names_max).contains(&names.len()) => {
+            names
         }
-        _ => true,
+        Request::Lease { .. } => return Err(ErrorText::InvalidCommandArgs.into()),
+        _ => &[],
     };
-    if !name_ok {
+    if !names.iter().all(|name| is_name(name)) {
         return Err(ErrorText::InvalidName.into());
     }
-    match request {
+    let (block, bytes_max, error) = match request {
         Request::Add(NewJob { payload, .. })
         | Request::Schedule { job: NewJob { payload, .. }, .. }
-        | Request::Run(Run { payload, .. })
-            if payload.len() > limits.payload_bytes_max =>
-        {
-            Err(ErrorText::InvalidPayloadSize.into())
+        | Request::Run(Run { payload, .. }) => {
+            (payload, limits.payload_bytes_max, ErrorText::InvalidPayloadSize)
         }
-        Request::Complete { result, .. } if result.len() > limits.result_bytes_max => {
-            Err(ErrorText::InvalidPayloadSize.into())
+        Request::Complete { result, .. } => {
+            (result, limits.result_bytes_max, ErrorText::InvalidPayloadSize)
         }
-        Request::Fail { result, .. } if result.len() > limits.result_bytes_max => {
-            Err(ErrorText::InvalidResultSize.into())
+        Request::Fail { result, .. } => {
+            (result, limits.result_bytes_max, ErrorText::InvalidResultSize)
         }
-        _ => Ok(()),
-    }
+        _ => return Ok(()),
+    };
+    if block.len() > bytes_max { Err(error.into()) } else { Ok(()) }
 }

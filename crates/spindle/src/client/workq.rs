@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::BytesMut;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use spindle_core::address;
 use spindle_workq::{
     client::{Client, ClientError},
@@ -293,10 +293,8 @@ fn finished(result: wire::JobResult) -> Finished {
 fn queue_shown(queue: QueueInfo) -> Queue {
     Queue {
         name: Some(String::from_utf8_lossy(&queue.name).into_owned()),
-        name_base64: None,
-        paused: None,
         jobs: Counts { ready: queue.ready, scheduled: queue.scheduled, ..Counts::default() },
-        more: Map::new(),
+        ..Queue::default()
     }
 }
 
@@ -304,7 +302,6 @@ fn shown(job: &JobInfo) -> Job {
     Job {
         id: json!(job.id.to_string()),
         queue: Some(String::from_utf8_lossy(&job.name).into_owned()),
-        queue_base64: None,
         status: status(job).to_owned(),
         priority: job.priority,
         created_at: time(job.created_ms),
@@ -317,11 +314,8 @@ fn shown(job: &JobInfo) -> Job {
         fails_max: Some(job.fails_max.max(1)),
         payload_type: "bytes".to_owned(),
         payload_bytes: job.payload.len() as u64,
-        payload: None,
         payload_base64: Some(BASE64_STANDARD.encode(&job.payload)),
-        payload_text: None,
-        result: None,
-        more: Map::new(),
+        ..Job::default()
     }
 }
 

@@ -48,16 +48,20 @@ pub(super) struct Block {
 
 /// Reads a command line. An error is the answer to it; nothing behind the line is passed over.
 pub(super) fn parse(text: &[u8], limits: &Limits) -> Result<Asked, ErrorText> {
+    use ErrorText::{InvalidPayloadSize, InvalidResultSize};
     let line = &Line::parse(text)?;
+    let payload = (limits.payload_bytes_max, InvalidPayloadSize);
     match line.command() {
-        b"add" => block(line, 6, limits.payload_bytes_max, add),
-        b"complete" => block(line, 3, limits.result_bytes_max, |line| {
+        b"add" => block(line, 6, payload, add),
+        b"complete" => block(line, 3, (limits.result_bytes_max, InvalidPayloadSize), |line| {
             finish(line).map(|id| Request::Complete { id, result: Bytes::new() }.into())
         }),
-        b"fail" => fail(line, limits),
+        b"fail" => block(line, 3, (limits.result_bytes_max, InvalidResultSize), |line| {
+            finish(line).map(|id| Request::Fail { id, result: Bytes::new() }.into())
+        }),
         b"lease" => lease(line, limits),
-        b"schedule" => block(line, 7, limits.payload_bytes_max, schedule),
-        b"run" => block(line, 6, limits.payload_bytes_max, run),
+        b"schedule" => block(line, 7, payload, schedule),
+        b"run" => block(line, 6, payload, run),
         b"result" => result(line).map(Asked::from),
         b"delete" => delete(line).map(Asked::from),
         b"extend" => extend(line).map(Asked::from),
@@ -78,12 +82,13 @@ impl From<Request> for Asked {
     }
 }
 
-/// A command whose last word announces a block. Only a wrong number of words or a size that is
-/// none is answered at once; everything else has to wait until the block was passed over.
+/// A command whose last word announces a block. Only a wrong number of words, and a size that is
+/// none (`size_error`), are answered at once; everything else waits until the block was passed
+/// over.
 fn block(
     line: &Line<'_>,
     word_count: usize,
-    bytes_max: usize,
+    (bytes_max, size_error): (usize, ErrorText),
     parse: impl FnOnce(&Line<'_>) -> Result<Named, ErrorText>,
 ) -> Result<Asked, ErrorText> {
     if line.word_count != word_count {
@@ -92,23 +97,8 @@ fn block(
     let bytes = parse_signed(line.word(word_count - 1).text)
         .and_then(|bytes| usize::try_from(bytes).ok())
         .filter(|bytes| *bytes <= bytes_max)
-        .ok_or(ErrorText::InvalidPayloadSize)?;
-    let size_error = ErrorText::InvalidPayloadSize;
+        .ok_or(size_error)?;
     Ok(Asked::Block(Block { bytes, size_error, outcome: parse(line) }))
-}
-
-/// `fail` is `complete` with a word of its own for a wrong size.
-fn fail(line: &Line<'_>, limits: &Limits) -> Result<Asked, ErrorText> {
-    let asked = block(line, 3, limits.result_bytes_max, |line| {
-        finish(line).map(|id| Request::Fail { id, result: Bytes::new() }.into())
-    });
-    match asked {
-        Ok(Asked::Block(block)) => {
-            Ok(Asked::Block(Block { size_error: ErrorText::InvalidResultSize, ..block }))
-        }
-        Err(ErrorText::InvalidPayloadSize) => Err(ErrorText::InvalidResultSize),
-        other => other,
-    }
 }
 
 fn finish(line: &Line<'_>) -> Result<Uuid, ErrorText> {
