@@ -210,7 +210,8 @@ pub(crate) fn begin_segment(
     Ok((name, file))
 }
 
-/// Reads a file from `from` to `upto`, or to its end, and gives each step to `take` with its offset.
+/// Reads a file from `from` to `upto`, or to its end, and gives each step to `take` with its
+/// offset.
 pub(crate) fn read_in_steps(
     file: &dyn DiskFile,
     (from, upto): (u64, u64),

@@ -225,8 +225,8 @@ mod tests {
         assert_eq!(registry.workers(b"name"), Some(1));
     }
 
-    /// The last thousand of a hundred thousand names cost as much as the first, but for the depth of
-    /// a tree: coming and going.
+    /// The last thousand of a hundred thousand names cost as much as the first, but for the depth
+    /// of a tree: coming and going.
     #[test]
     fn what_a_name_costs_does_not_grow_with_the_names_there_are() {
         const WORKERS: u64 = 100;

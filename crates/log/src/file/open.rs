@@ -183,8 +183,8 @@ fn cut_tail_and_sync(
 }
 
 /// A process that ended because a sync failed leaves pages that the system calls clean and that are
-/// on no disk: what is read here is true only until the next power cut, and a sync saves nothing of it
-/// unless it is written again. All segments but the last were synced when they ended.
+/// on no disk: what is read here is true only until the next power cut, and a sync saves nothing of
+/// it unless it is written again. All segments but the last were synced when they ended.
 fn write_again(file: &dyn DiskFile, end: u64) -> io::Result<()> {
     const STEP_BYTES: usize = 1024 * 1024;
     read_in_steps(file, (0, end), STEP_BYTES, |bytes, offset| file.write_at(bytes, offset))

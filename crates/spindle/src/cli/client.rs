@@ -304,8 +304,8 @@ pub struct JobsArgs {
     /// Pass over so many first
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub offset: u32,
-    /// Sort by id, queue, status, priority, attempts, fails or time; - before it: the largest first.
-    /// By id the server sorts; by anything else only those are sorted that are listed
+    /// Sort by id, queue, status, priority, attempts, fails or time; - before it: the largest
+    /// first. By id the server sorts; by anything else only those are sorted that are listed
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     pub sort: Option<Sort>,
     /// Show the list anew every 2 seconds, or every TIME, until Ctrl-C; needs a terminal

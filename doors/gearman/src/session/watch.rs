@@ -97,14 +97,11 @@ impl GearmanSession {
             Ok((bytes, gate_then)) => {
                 let gate = gate.max(gate_then);
                 let end = bytes.get(streamed_bytes..).unwrap_or_default();
-                reply(
-                    out,
-                    gate,
-                    match succeeded {
-                        true => Response::WorkComplete { handle, result: end },
-                        false => Response::WorkException { handle, data: &bytes },
-                    },
-                );
+                let response = match succeeded {
+                    true => Response::WorkComplete { handle, result: end },
+                    false => Response::WorkException { handle, data: &bytes },
+                };
+                reply(out, gate, response);
             }
             Err(error) => {
                 tracing::error!("the result of job {} cannot be read: {error}", image.id);

@@ -82,10 +82,10 @@ impl GearmanSession {
         self.stops_timer.then_some(Request::PreSleep)
     }
 
-    /// A connection has one timer, as in gearmand: that of the job it grabbed last. Another grab ends
-    /// it, and so does sleep. libgearman's worker relies on both: once a job has run out of time it
-    /// asks for each job before it has done the one before, and would run out of time with all of
-    /// them, over and over. False if the log is too far behind to say so.
+    /// A connection has one timer, as in gearmand: that of the job it grabbed last. Another grab
+    /// ends it, and so does sleep. libgearman's worker relies on both: once a job has run out of
+    /// time it asks for each job before it has done the one before, and would run out of time with
+    /// all of them, over and over. False if the log is too far behind to say so.
     fn stop_timer(&mut self) -> bool {
         let Some((id, held)) = self.timed.and_then(|id| Some((id, self.held.get(&id)?))) else {
             return true;

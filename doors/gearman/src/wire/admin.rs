@@ -1,7 +1,8 @@
 //! The text commands: one line each, answered by lines.
 //!
-//! OK and ERR end in CR LF, a value behind OK and all lines of lists in LF, as gearmand has it. Names
-//! are shown so that none can end its line or be interpreted by a terminal; commands read them as shown.
+//! OK and ERR end in CR LF, a value behind OK and all lines of lists in LF, as gearmand has it.
+//! Names are shown so that none can end its line or be interpreted by a terminal; commands read
+//! them as shown.
 
 use std::borrow::Cow;
 

@@ -34,7 +34,8 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// The heartbeat of this job's lease. With `keep_running` its command runs on when the job is lost.
+    /// The heartbeat of this job's lease. With `keep_running` its command runs on when the job is
+    /// lost.
     pub fn of(job: &Leased, keep_running: bool) -> Self {
         let ttr_ms = u32::try_from(job.ttr_ms.min(EXTEND_MS_MAX)).unwrap_or(u32::MAX);
         let interval = Duration::from_millis(job.ttr_ms / 3).clamp(BEAT_MIN, BEAT_MAX);

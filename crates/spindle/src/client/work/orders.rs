@@ -71,7 +71,8 @@ impl Orders {
         self.state().begun
     }
 
-    /// Reserves one more job, if one may still be taken. The reservation must be used or given back.
+    /// Reserves one more job, if one may still be taken. The reservation must be used or given
+    /// back.
     pub fn reserve_job(&self) -> bool {
         let mut state = self.state();
         if state.stop || self.jobs_max.is_some_and(|max| state.taken >= max) {
