@@ -96,23 +96,14 @@ pub enum LogError {
 
 /// Why a record was not taken. The log is as if it had never been submitted.
 #[derive(Clone, Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SubmitError {
     /// The record names another position than the next one.
     #[error("position {at} is not the next one, {next}")]
-    Conflict {
-        /// The position that was asked for.
-        at: Position,
-        /// What [`Log::next`] says.
-        next: Position,
-    },
+    Conflict { at: Position, next: Position },
     /// The record is longer than [`Log::record_bytes_max`].
     #[error("a record of {bytes} bytes is over the log's maximum of {max}")]
-    TooLarge {
-        /// The record's length.
-        bytes: u64,
-        /// The longest the log takes.
-        max: u32,
-    },
+    TooLarge { bytes: u64, max: u32 },
     /// The disk is full and the reserve is used up. Frees itself when a trim gives space back or
     /// somebody makes room on the disk.
     #[error("the disk is full and the log's reserve is used up")]
@@ -124,55 +115,23 @@ pub enum SubmitError {
 
 /// Why a read gave nothing.
 #[derive(Clone, Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ReadError {
     /// The position is below [`Log::first`].
     #[error("position {position} was trimmed, the log begins at {first}")]
-    Trimmed {
-        /// The position that was asked for.
-        position: Position,
-        /// The oldest position still there.
-        first: Position,
-    },
+    Trimmed { position: Position, first: Position },
     /// No committed record stands at the position.
     #[error("position {position} is not in the log, which ends at {next}")]
-    Absent {
-        /// The position that was asked for.
-        position: Position,
-        /// The first position without a committed record.
-        next: Position,
-    },
+    Absent { position: Position, next: Position },
     /// The record is shorter than the slice asked for.
     #[error("record {position} has {bytes} bytes, not the {len} at {offset} that were asked for")]
-    OutOfRange {
-        /// The record.
-        position: Position,
-        /// Where the slice would begin.
-        offset: u32,
-        /// How long it would be.
-        len: u32,
-        /// How long the record is.
-        bytes: u32,
-    },
+    OutOfRange { position: Position, offset: u32, len: u32, bytes: u32 },
     /// The bytes on disk are not the ones that were written.
     #[error("record {position} is damaged: {file} at byte {offset}: {reason}")]
-    Damaged {
-        /// The record.
-        position: Position,
-        /// The file it is in.
-        file: String,
-        /// Where its frame begins in that file.
-        offset: u64,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
+    Damaged { position: Position, file: String, offset: u64, reason: &'static str },
     /// The disk refused.
     #[error("cannot read {file}: {source}")]
-    Failed {
-        /// The file that was read.
-        file: String,
-        /// What the operating system said.
-        source: Arc<io::Error>,
-    },
+    Failed { file: String, source: Arc<io::Error> },
 }
 
 /// Records in order, as [`Log::read`] gives them. Ends after the first error.

@@ -16,66 +16,29 @@ use crate::{
 
 /// Why a folder can not be opened as a log.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum OpenError {
     /// Another process works on it.
     #[error("{folder} is in use by {}: stop that server first", holder(*.pid))]
-    Locked {
-        /// The folder.
-        folder: String,
-        /// The process that has it, where the lock file names it.
-        pid: Option<u32>,
-    },
+    Locked { folder: String, pid: Option<u32> },
     /// It holds files, and none of them is a log's.
     #[error("{folder} holds other files ({file}) and no log: choose an empty or a new folder")]
-    Foreign {
-        /// The folder.
-        folder: String,
-        /// One of the files in it.
-        file: String,
-    },
+    Foreign { folder: String, file: String },
     /// A file has a segment's name but does not begin like one.
     #[error("{path} is not a segment of a log: move it out of the folder")]
-    WrongMagic {
-        /// The file.
-        path: String,
-    },
+    WrongMagic { path: String },
     /// A newer release wrote it.
     #[error("{path} has format {found}, this release reads format {supported}: use a newer one")]
-    NewerVersion {
-        /// The file.
-        path: String,
-        /// The format it says it has.
-        found: u32,
-        /// The format that this release reads.
-        supported: u32,
-    },
+    NewerVersion { path: String, found: u32, supported: u32 },
     /// Something that had been durable is not there any more.
     #[error(
         "{file} in {folder} is damaged at byte {offset}, record {position}: {reason}; \
          `spindle verify --repair {folder}` keeps the records before it and saves the rest aside"
     )]
-    Corrupt {
-        /// The folder.
-        folder: String,
-        /// The damaged file.
-        file: String,
-        /// Where the first bad frame begins.
-        offset: u64,
-        /// The record that should be there.
-        position: Position,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
+    Corrupt { folder: String, file: String, offset: u64, position: Position, reason: &'static str },
     /// The disk refused.
     #[error("cannot {operation} {path}: {source}{}", hint(.source))]
-    Failed {
-        /// What was being done.
-        operation: &'static str,
-        /// To what.
-        path: String,
-        /// What the operating system said.
-        source: io::Error,
-    },
+    Failed { operation: &'static str, path: String, source: io::Error },
     /// The options contradict each other.
     #[error("{0}")]
     Options(&'static str),
@@ -247,25 +210,50 @@ pub(crate) fn begin_segment(
     Ok((name, file))
 }
 
-/// Writes zeros over all that is not zero from `from` to the end of the file. Says whether there
-/// was anything.
-pub(crate) fn zero_from(file: &dyn DiskFile, from: u64, len: u64) -> io::Result<bool> {
-    let mut buffer = vec![0; FILL_BYTES];
-    let mut found = false;
+/// Reads a file from `from` to `upto`, or to its end, and gives each step to `take` with its
+/// offset.
+pub(crate) fn read_in_steps(
+    file: &dyn DiskFile,
+    (from, upto): (u64, u64),
+    step_bytes: usize,
+    mut take: impl FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; step_bytes];
     let mut offset = from;
-    while offset < len {
-        let step = (len - offset).min(FILL_BYTES as u64) as usize;
+    while offset < upto {
+        let step = (upto - offset).min(step_bytes as u64) as usize;
         let read = file.read_at(&mut buffer[..step], offset)?;
         if read == 0 {
             break;
         }
-        if buffer[..read] != ZEROS[..read] {
-            file.write_at(&ZEROS[..read], offset)?;
-            found = true;
-        }
+        take(&buffer[..read], offset)?;
         offset += read as u64;
     }
-    Ok(found)
+    Ok(())
+}
+
+/// Whether a file has nothing but zeros in this range. What is not zero is given to `found` with
+/// its offset, a step at a time.
+pub(crate) fn is_zero(
+    file: &dyn DiskFile,
+    range: (u64, u64),
+    mut found: impl FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<bool> {
+    let mut is_zero = true;
+    read_in_steps(file, range, FILL_BYTES, |bytes, offset| {
+        if *bytes == ZEROS[..bytes.len()] {
+            return Ok(());
+        }
+        is_zero = false;
+        found(bytes, offset)
+    })?;
+    Ok(is_zero)
+}
+
+/// Writes zeros over all that is not zero in this range. Returns whether there was anything.
+pub(crate) fn zero(file: &dyn DiskFile, range: (u64, u64)) -> io::Result<bool> {
+    is_zero(file, range, |bytes, offset| file.write_at(&ZEROS[..bytes.len()], offset))
+        .map(|was_zero| !was_zero)
 }
 
 #[cfg(test)]

@@ -31,8 +31,6 @@ const SEARCH_BYTES: usize = 1024 * 1024;
 pub(crate) struct Survey {
     /// The sound part of the log, oldest segment first. The last one may end in damage.
     pub(crate) segments: Vec<Surveyed>,
-    /// Segments behind the damage, oldest first.
-    pub(crate) behind: Vec<String>,
     pub(crate) spares: Vec<(u64, String)>,
     pub(crate) fillings: Vec<String>,
     pub(crate) foreign: Vec<String>,
@@ -63,13 +61,25 @@ pub(crate) struct DamagedFrame {
     prev_crc: u32,
 }
 
-/// The first thing that should be there and is not.
+/// Where the log is first damaged.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Damage {
-    pub(crate) file: String,
-    pub(crate) offset: u64,
-    pub(crate) position: Position,
-    pub(crate) reason: &'static str,
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// Where the bad frame begins in it; 0 when the whole file is damage.
+    pub offset: u64,
+    /// The record that should be there.
+    pub position: Position,
+    /// What is wrong.
+    pub reason: &'static str,
+    /// Segments behind the damage, oldest first. Their records can not follow the ones before it.
+    pub behind: Vec<String>,
+}
+
+impl Damage {
+    fn new(file: &str, offset: u64, position: Position, reason: &'static str) -> Self {
+        Self { file: file.to_owned(), offset, position, reason, behind: Vec::new() }
+    }
 }
 
 impl Surveyed {
@@ -79,7 +89,7 @@ impl Surveyed {
     }
 
     fn damage(&self, reason: &'static str) -> Damage {
-        Damage { file: self.name.clone(), offset: self.end, position: self.next(), reason }
+        Damage::new(&self.name, self.end, self.next(), reason)
     }
 }
 
@@ -124,15 +134,14 @@ pub(crate) fn survey(disk: &dyn Disk, manner: Manner) -> Result<Survey, OpenErro
         cut_unproven(disk, &mut segments, &mut ends)?;
     }
     damage = first_damage(disk, &segments, ends, damage, &firsts, manner)?;
-    let mut behind = Vec::new();
-    if let Some(damage) = &damage {
+    if let Some(damage) = &mut damage {
         segments.retain(|segment| segment.header.first <= damage.position);
         // With a bad header the whole file is damage.
         segments.retain(|segment| segment.name != damage.file || damage.offset > 0);
         let from = firsts.iter().filter(|first| segment_name(**first) > damage.file);
-        behind.extend(from.map(|first| segment_name(*first)));
+        damage.behind = from.map(|first| segment_name(*first)).collect();
     }
-    Ok(Survey { segments, behind, spares, fillings, foreign, damage })
+    Ok(Survey { segments, spares, fillings, foreign, damage })
 }
 
 /// Opens a segment and reads its header.
@@ -147,7 +156,7 @@ fn head(
     let file_bytes = file.len().map_err(failed("measure"))?;
     let mut bytes = [0; SEGMENT_HEADER_BYTES];
     file.read_at(&mut bytes, 0).map_err(failed("read"))?;
-    let bad = |reason| Damage { file: name.clone(), offset: 0, position: first, reason };
+    let bad = |reason| Damage::new(&name, 0, first, reason);
     let header = match SegmentHeader::decode(&bytes) {
         Ok(header) => header,
         Err(BadHeader::Magic) => return Err(OpenError::WrongMagic { path: path(disk, &name) }),
@@ -244,9 +253,8 @@ fn first_damage(
             && manner.check_chain
             && before.last_crc != segment.header.prev_crc
         {
-            let (file, position) = (segment.name.clone(), segment.header.first);
             let reason = "the segment does not follow the one before it";
-            return Ok(Some(Damage { file, offset: 0, position, reason }));
+            return Ok(Some(Damage::new(&segment.name, 0, segment.header.first, reason)));
         }
         let Some(reason) = end else { continue };
         // A segment is synced before the next one gets its name.

@@ -8,13 +8,17 @@ use std::io;
 
 use crate::{
     contract::{Position, Stored},
-    disk::{Disk, DiskFile},
-    folder::{FileKind, OpenError, begin_segment, damaged_name, file_kind, zero_from},
+    disk::Disk,
+    folder::{
+        FileKind, OpenError, begin_segment, damaged_name, file_kind, is_zero, read_in_steps, zero,
+    },
     frame::{SEGMENT_HEADER_BYTES, SegmentHeader},
     parts::{PartsOf, no_parts},
     scan::{Expected, Frames, NoFrame},
-    survey::{Damage, Manner, Survey, Surveyed, survey},
+    survey::{Manner, Survey, Surveyed, survey},
 };
+
+pub use crate::survey::Damage;
 
 /// What is in a folder.
 #[derive(Debug, Default)]
@@ -31,13 +35,13 @@ pub struct VerifyReport {
     pub records: u64,
     /// How many bytes they take, framing included.
     pub bytes: u64,
-    /// Bytes behind the end, which a crash left and the next start removes. No harm.
-    pub tail: Option<TailReport>,
+    /// Where the log ends, if a crash left bytes behind it. The next start removes them: no harm.
+    pub tail: Option<Place>,
     /// The first record that should be there and is not.
-    pub damage: Option<DamageReport>,
+    pub damage: Option<Damage>,
     /// Records of which parts that carry their own checksum are damaged. They count as records: a
     /// server starts with them, and whoever wrote them knows what the damage comes to.
-    pub damaged_parts: Vec<DamagedRecord>,
+    pub damaged_parts: Vec<Place>,
     /// What the repair did.
     pub repair: Option<RepairReport>,
     /// Files that are not the log's.
@@ -61,38 +65,12 @@ pub struct SegmentReport {
     pub bytes: u64,
 }
 
-/// The torn tail.
+/// A place in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TailReport {
+pub struct Place {
     /// The file.
     pub file: String,
-    /// Where the last sound record ends in it.
-    pub offset: u64,
-    /// The position that the next record will have.
-    pub position: Position,
-}
-
-/// Where the log is damaged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DamageReport {
-    /// The file.
-    pub file: String,
-    /// Where the bad frame begins in it.
-    pub offset: u64,
-    /// The record that should be there.
-    pub position: Position,
-    /// What is wrong.
-    pub reason: &'static str,
-    /// Segments behind the damage. Their records can not follow the ones before it.
-    pub behind: Vec<String>,
-}
-
-/// A record of which only parts are damaged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DamagedRecord {
-    /// The file.
-    pub file: String,
-    /// Where its frame begins in it.
+    /// Where in the file: where the record's frame begins, or would begin.
     pub offset: u64,
     /// Which record.
     pub position: Position,
@@ -169,13 +147,7 @@ fn fill(
         hand_over(disk, &found, manner.parts_of, each)?;
     }
     if let Some(damage) = &found.damage {
-        report.damage = Some(DamageReport {
-            file: damage.file.clone(),
-            offset: damage.offset,
-            position: damage.position,
-            reason: damage.reason,
-            behind: found.behind.clone(),
-        });
+        report.damage = Some(damage.clone());
         if manner.write {
             report.repair = Some(cut(disk, &found, damage)?);
         }
@@ -192,7 +164,7 @@ fn describe(report: &mut VerifyReport, disk: &dyn Disk, found: &Survey) -> Resul
         report.segments.push(SegmentReport { file, first, records, bytes });
         report.records += records;
         report.bytes += bytes;
-        let damaged = segment.damaged.iter().map(|frame| DamagedRecord {
+        let damaged = segment.damaged.iter().map(|frame| Place {
             file: segment.name.clone(),
             offset: frame.offset,
             position: frame.position,
@@ -205,10 +177,10 @@ fn describe(report: &mut VerifyReport, disk: &dyn Disk, found: &Survey) -> Resul
     if found.damage.is_none()
         && let Some(last) = found.segments.last()
     {
-        let torn = !is_zero(&*last.file, last.end, last.file_bytes)
+        let torn = !is_zero(&*last.file, (last.end, last.file_bytes), |_, _| Ok(()))
             .map_err(OpenError::failed(disk, "read", &last.name))?;
         let (file, offset, position) = (last.name.clone(), last.end, last.next());
-        report.tail = torn.then_some(TailReport { file, offset, position });
+        report.tail = torn.then_some(Place { file, offset, position });
     }
     Ok(())
 }
@@ -241,38 +213,6 @@ fn hand_over(
     Ok(())
 }
 
-const STEP_BYTES: usize = 256 * 1024;
-
-fn is_zero(file: &dyn DiskFile, from: u64, len: u64) -> io::Result<bool> {
-    let zeros = vec![0; STEP_BYTES];
-    let mut zero = true;
-    copy(file, from, len, |bytes, _| {
-        zero &= *bytes == zeros[..bytes.len()];
-        Ok(())
-    })?;
-    Ok(zero)
-}
-
-fn copy(
-    file: &dyn DiskFile,
-    from: u64,
-    len: u64,
-    mut to: impl FnMut(&[u8], u64) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut buffer = vec![0; STEP_BYTES];
-    let mut offset = from;
-    while offset < len {
-        let step = (len - offset).min(STEP_BYTES as u64) as usize;
-        let read = file.read_at(&mut buffer[..step], offset)?;
-        if read == 0 {
-            break;
-        }
-        to(&buffer[..read], offset - from)?;
-        offset += read as u64;
-    }
-    Ok(())
-}
-
 /// Cuts the log before the damage. What is cut is saved before anything changes, and what proves
 /// the damage goes last: after a crash in between the log is still damaged at the same place, and
 /// can be repaired again.
@@ -283,12 +223,12 @@ fn cut(disk: &dyn Disk, found: &Survey, damage: &Damage) -> Result<RepairReport,
     if let Some(segment) = cut_inside {
         saved.push(save_end(disk, segment)?);
     }
-    for name in found.behind.iter().rev() {
+    for name in damage.behind.iter().rev() {
         saved.push(set_aside(disk, name)?);
     }
     if let Some(segment) = cut_inside {
         let failed = |operation| OpenError::failed(disk, operation, &segment.name);
-        zero_from(&*segment.file, segment.end, segment.file_bytes).map_err(failed("cut"))?;
+        zero(&*segment.file, (segment.end, segment.file_bytes)).map_err(failed("cut"))?;
         segment.file.sync().map_err(failed("sync"))?;
     } else {
         saved.push(set_aside(disk, &damage.file)?);
@@ -303,6 +243,7 @@ fn cut(disk: &dyn Disk, found: &Survey, damage: &Damage) -> Result<RepairReport,
     Ok(RepairReport { saved })
 }
 
+const COPY_BYTES: usize = 256 * 1024;
 /// Just long enough: the server moves on to a longer one.
 const EMPTY_SEGMENT_BYTES: u64 = 4096;
 
@@ -327,8 +268,9 @@ fn save_end(disk: &dyn Disk, segment: &Surveyed) -> Result<String, OpenError> {
     let aside = unused_name(disk, &segment.name)?;
     let failed = |operation| OpenError::failed(disk, operation, &aside);
     let file = disk.create(&aside).map_err(failed("create"))?;
-    let write = |bytes: &[u8], offset| file.write_at(bytes, offset);
-    copy(&*segment.file, segment.end, segment.file_bytes, write).map_err(failed("write"))?;
+    let range = (segment.end, segment.file_bytes);
+    let copy = |bytes: &[u8], offset| file.write_at(bytes, offset - segment.end);
+    read_in_steps(&*segment.file, range, COPY_BYTES, copy).map_err(failed("write"))?;
     file.sync().map_err(failed("sync"))?;
     disk.sync_folder().map_err(OpenError::failed(disk, "sync the folder", ""))?;
     Ok(aside)

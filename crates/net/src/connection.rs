@@ -61,7 +61,7 @@ pub(crate) struct Connection {
     _permit: Permit,
 }
 
-/// A session that has not since_read `on_closed`; counted among its door's connections.
+/// A session that has not got `on_closed`; counted among its door's connections.
 pub(crate) struct OpenSession {
     session: Box<dyn Session>,
     connections: Arc<AtomicUsize>,

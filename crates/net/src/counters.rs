@@ -15,7 +15,7 @@ pub struct NetCounters {
     pub open: AtomicUsize,
     /// Reads that brought bytes. Against requests, they show how well pipelining works.
     pub reads: AtomicU64,
-    /// Writes that since_write bytes. Against answers, they show how well batching works.
+    /// Writes that sent bytes. Against answers, they show how well batching works.
     pub writes: AtomicU64,
     /// Bytes read.
     pub bytes_in: AtomicU64,

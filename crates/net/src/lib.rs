@@ -5,8 +5,8 @@
 //! what no client may exceed: connections, silence in the middle of a request, answers that nobody
 //! reads. It knows no protocol and no queue.
 //!
-//! [`bind()`] claims the addresses, [`Server::start`] serves them, [`ServerHandle`] ends the server.
-//! No function of this crate is async.
+//! [`bind()`] claims the addresses, [`Server::start`] serves them, [`ServerHandle`] ends the
+//! server. No function of this crate is async.
 //!
 //! # How it runs
 //!

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line.
 //!
 //! - `client`: the commands that talk to a server: those of jobs and workers
 //! - `edit`: those that change waiting jobs
@@ -31,7 +31,7 @@ pub use self::{
     queue::*,
     reach::Reach,
     retries::RetryWait,
-    values::{JobName, Rate, Sort, SortKey},
+    values::{JobName, PayloadType, Rate, Sort, SortKey},
 };
 use crate::config::SettingFlags;
 

@@ -9,6 +9,8 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use comfy_table::{Table, presets::NOTHING};
 use serde_json::{Map, Value, json};
 
+use crate::exit::Code;
+
 /// Rows of a list. A table when standard output is a terminal; else a line for each row, without
 /// a heading, with tabs between the columns.
 pub struct Rows {
@@ -52,6 +54,27 @@ impl Rows {
 /// Prints one line.
 pub fn write_line(out: &mut impl Write, line: impl Display) -> io::Result<()> {
     writeln!(out, "{line}")
+}
+
+/// Prints something as one line of JSON.
+pub fn write_json(out: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()> {
+    let line = serde_json::to_string(value).map_err(io::Error::other)?;
+    write_line(out, line)
+}
+
+/// Prints what commands found: as JSON, a line for each item, or as `rows`.
+pub fn print_all<T: serde::Serialize>(
+    items: &[T],
+    as_json: bool,
+    rows: impl FnOnce() -> Rows,
+) -> anyhow::Result<Code> {
+    let mut out = io::stdout().lock();
+    if as_json {
+        items.iter().try_for_each(|item| write_json(&mut out, item))?;
+    } else {
+        rows().print(&mut out)?;
+    }
+    Ok(Code::Ok)
 }
 
 /// Prints bytes as they are; on a terminal the last line is ended.

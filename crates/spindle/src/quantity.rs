@@ -7,35 +7,19 @@ use std::{fmt, time::Duration};
 pub enum QuantityError {
     /// It does not begin with digits.
     #[error("it must begin with a whole number, such as {example}")]
-    NoNumber {
-        /// What would do.
-        example: &'static str,
-    },
+    NoNumber { example: &'static str },
     /// A duration without a unit.
     #[error("it needs a unit: {units}")]
-    NoUnit {
-        /// The units there are.
-        units: &'static str,
-    },
+    NoUnit { units: &'static str },
     /// A unit that is none.
     #[error("`{unit}` is no unit, use {units}")]
-    UnknownUnit {
-        /// What stood there.
-        unit: String,
-        /// The units there are.
-        units: &'static str,
-    },
+    UnknownUnit { unit: String, units: &'static str },
     /// More than 64 bits hold.
     #[error("it is too large")]
     TooLarge,
     /// Outside of what the option takes.
     #[error("it must be {min} to {max}")]
-    OutOfRange {
-        /// The smallest.
-        min: Written,
-        /// The largest.
-        max: Written,
-    },
+    OutOfRange { min: Written, max: Written },
 }
 
 const SIZE_UNITS: &str = "KiB, MiB, GiB or nothing for bytes";

@@ -46,36 +46,15 @@ enum Event {
     Closed,
 }
 
-/// Tells that the log failed. May be called from any thread.
-#[derive(Debug, Clone)]
-pub struct LogFailure(Sender<Event>);
-
-impl LogFailure {
-    /// The log failed for this reason: the server must end.
-    pub fn report(&self, reason: impl Into<String>) {
-        // Nobody listens when the server is ending anyway.
-        let _ = self.0.send(Event::LogFailed(reason.into()));
-    }
-}
-
-/// A running engine, as far as the server must know it.
-pub struct Started {
-    /// The doors that are on, and where they listen.
-    pub doors: Vec<(Arc<dyn Door>, SocketAddr)>,
-    /// The engine itself, for the HTTP door.
-    pub engine: Engine,
-    /// Gives out no more jobs.
-    pub stop_leasing: Box<dyn Fn() + Send + Sync>,
-    /// Ends the engine's threads once no door uses it. What was acknowledged is durable before.
-    pub close: Box<dyn FnOnce() + Send>,
-}
+/// The doors of sessions that are on, and where they listen.
+type SessionDoors = Vec<(Arc<dyn Door>, SocketAddr)>;
 
 /// Starts the engine on a log and makes the doors that are on.
 fn start_engine(
     log: Arc<dyn Log>,
     config: &Config,
-    failure: LogFailure,
-) -> anyhow::Result<Started> {
+    events: Sender<Event>,
+) -> anyhow::Result<(Engine, SessionDoors)> {
     let defaults = Options::default();
     // On a full disk a step of compaction has only what is left of one segment.
     let compaction_bytes = usize::try_from(config.segment_bytes / 8).unwrap_or(usize::MAX);
@@ -96,10 +75,12 @@ fn start_engine(
     };
     let engine = Engine::open(log, Arc::new(SystemClock::new()), options)
         .context("cannot start on this data folder")?;
-    engine
-        .spawn(move |reason| failure.report(reason.to_string()))
-        .context("cannot start threads")?;
-    let mut doors: Vec<(Arc<dyn Door>, SocketAddr)> = Vec::new();
+    let spawned = engine.spawn(move |failure| {
+        // Nobody listens when the server is ending anyway.
+        let _ = events.send(Event::LogFailed(failure.to_string()));
+    });
+    spawned.context("cannot start threads")?;
+    let mut doors = SessionDoors::new();
     if let Some(addr) = config.workq {
         let door = WorkqDoor::new(engine.clone(), spindle_workq::wire::Limits::default());
         doors.push((Arc::new(door), addr));
@@ -113,13 +94,7 @@ fn start_engine(
         };
         doors.push((Arc::new(GearmanDoor::new(engine.clone(), options)), addr));
     }
-    let stopping = engine.clone();
-    Ok(Started {
-        doors,
-        engine: engine.clone(),
-        stop_leasing: Box::new(move || stopping.stop_leasing()),
-        close: Box::new(move || engine.stop()),
-    })
+    Ok((engine, doors))
 }
 
 /// What stands in the handles of Gearman jobs.
@@ -150,18 +125,17 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     raise_file_limit(config.connections_max);
     let hooks = webhooks::prepare(config)?;
     let log = open_log(config)?;
-    let started = start_engine(log, config, LogFailure(events.clone()))?;
-    let Started { doors, engine, stop_leasing, close } = started;
+    let (engine, doors) = start_engine(log, config, events.clone())?;
     let hooks = hooks.map(|prepared| webhooks::start(&engine, config, prepared, host_name()));
     let hooks = hooks.transpose()?;
-    let server = open_doors(doors, engine, config)?;
+    let server = open_doors(doors, engine.clone(), config)?;
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
-    let outcome = wait_for_end(&server, config, &*stop_leasing, inbox, &events);
+    let outcome = wait_for_end(&server, config, &engine, inbox, &events);
     drop(server);
     drop(hooks);
     outcome?;
-    close();
+    engine.stop();
     tracing::info!("stopped");
     Ok(Code::Ok)
 }
@@ -186,7 +160,7 @@ fn watch_signals(events: &Sender<Event>) -> io::Result<()> {
     })
 }
 
-/// Each connection takes a file descriptor, and most systems start programs with 1,024.
+/// Raises the limit of open files: each connection takes one, and most systems start with 1,024.
 fn raise_file_limit(connections_max: usize) {
     let wanted = connections_max as u64 + FILES_BESIDE_CONNECTIONS;
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
@@ -262,11 +236,7 @@ impl Doors {
 /// Stands for a shutdown timeout beyond what the clock can tell.
 const FAR_AHEAD: Duration = Duration::from_secs(365 * 24 * 3600);
 
-fn open_doors(
-    doors: Vec<(Arc<dyn Door>, SocketAddr)>,
-    engine: Engine,
-    config: &Config,
-) -> anyhow::Result<Doors> {
+fn open_doors(doors: SessionDoors, engine: Engine, config: &Config) -> anyhow::Result<Doors> {
     let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
     let bound = doors
         .into_iter()
@@ -325,7 +295,7 @@ fn greeting(resolved: &Resolved, addrs: &[(&'static str, SocketAddr)]) -> String
 fn wait_for_end(
     server: &Doors,
     config: &Config,
-    stop_leasing: &(dyn Fn() + Send + Sync),
+    engine: &Engine,
     inbox: Receiver<Event>,
     events: &Sender<Event>,
 ) -> anyhow::Result<()> {
@@ -336,7 +306,7 @@ fn wait_for_end(
             let name = ending.name;
             tracing::info!("{name}: stopping, at most {most} for answers under way");
             notify(&[NotifyState::Stopping]);
-            stop_leasing();
+            engine.stop_leasing();
             close_connections(server, timeout, inbox, events)
         }
         Ok(Event::LogFailed(reason)) => {

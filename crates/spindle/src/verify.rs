@@ -12,11 +12,11 @@ use spindle_engine::{
 use spindle_log::{
     OpenError, Position, Stored,
     disk::RealDisk,
-    verify::{VerifyReport, verify_with},
+    verify::{Place, VerifyReport, verify_with},
 };
 
 use crate::{
-    cli::VerifyArgs,
+    cli::{JobStatus, VerifyArgs},
     exit::Code,
     output::{Rows, write_line},
 };
@@ -73,9 +73,6 @@ fn time(at_ms: Option<u64>) -> String {
     let at_ms = i64::try_from(at_ms.unwrap_or(0)).unwrap_or(i64::MAX);
     Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::MAX).to_string()
 }
-
-/// The statuses as they are written, in the order of their numbers.
-const STATUSES: [&str; 6] = ["scheduled", "ready", "leased", "parked", "done", "dead"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
@@ -155,7 +152,7 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
         row("oldest", time(counts.oldest_ms));
         row("newest", time(counts.newest_ms));
         row("queues", counts.queues.to_string());
-        for (status, jobs) in STATUSES.iter().zip(counts.jobs) {
+        for (status, jobs) in JobStatus::WORDS.iter().zip(counts.jobs) {
             row(status, jobs.to_string());
         }
         row("finished", counts.finished.to_string());
@@ -226,6 +223,10 @@ fn damaged_job(job: &DamagedJob) -> Value {
     json!({ "id": job.id.0, "finished": job.finished, "bytes": bytes })
 }
 
+fn place(place: &Place) -> Value {
+    json!({ "file": place.file, "offset": place.offset, "position": place.position.0 })
+}
+
 fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value {
     let segments: Vec<Value> = report
         .segments
@@ -239,9 +240,6 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
             })
         })
         .collect();
-    let tail = report.tail.as_ref().map(
-        |tail| json!({ "file": tail.file, "offset": tail.offset, "position": tail.position.0 }),
-    );
     let damage = report.damage.as_ref().map(|damage| {
         json!({
             "file": damage.file,
@@ -251,22 +249,17 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
             "behind": damage.behind,
         })
     });
-    let damaged_records: Vec<Value> = report
-        .damaged_parts
-        .iter()
-        .map(|record| {
-            let (file, offset, position) = (&record.file, record.offset, record.position.0);
-            json!({ "file": file, "offset": offset, "position": position })
-        })
-        .collect();
     let damaged_jobs: Vec<Value> = contents.survey.damaged().iter().map(damaged_job).collect();
     let unreadable = contents
         .unreadable
         .as_ref()
         .map(|(position, error)| json!({ "position": position.0, "reason": error.to_string() }));
     let counts = contents.counts().map(|counts| {
-        let jobs: Map<String, Value> =
-            STATUSES.iter().zip(counts.jobs).map(|(s, n)| ((*s).to_owned(), n.into())).collect();
+        let jobs: Map<String, Value> = JobStatus::WORDS
+            .iter()
+            .zip(counts.jobs)
+            .map(|(s, n)| ((*s).to_owned(), n.into()))
+            .collect();
         json!({
             "epoch": counts.epoch,
             "oldest_ms": counts.oldest_ms,
@@ -289,9 +282,9 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
         "bytes": report.bytes,
         "unreadable": unreadable,
         "contents": counts,
-        "tail": tail,
+        "tail": report.tail.as_ref().map(place),
         "damage": damage,
-        "damaged_records": damaged_records,
+        "damaged_records": report.damaged_parts.iter().map(place).collect::<Vec<_>>(),
         "damaged_jobs": damaged_jobs,
         "saved": report.repair.as_ref().map(|repair| &repair.saved),
         "saved_earlier": report.saved_earlier,

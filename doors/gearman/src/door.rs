@@ -1,16 +1,13 @@
 //! The door itself: opens a session for every connection.
 
-mod registry;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Gate, Mailbox, Outbox, Session};
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Gate, Mailbox, Session};
 
 use crate::session::Opening;
+use crate::shared::Common;
 use crate::wire::{HandlePrefix, Limits};
-pub(crate) use registry::Registry;
 
 /// Options of a Gearman door.
 #[derive(Clone, Debug)]
@@ -36,39 +33,6 @@ impl Default for Options {
     }
 }
 
-/// What all sessions of the door share.
-#[derive(Debug)]
-pub(crate) struct Common {
-    pub limits: Limits,
-    pub handles: HandlePrefix,
-    pub verbose: &'static str,
-    pub exceptions: bool,
-    /// Who is here, and which functions are known.
-    pub registry: Mutex<Registry>,
-}
-
-impl Common {
-    /// Larger payloads are passed over by this door's leases: its packets cannot carry them.
-    pub fn payload_bytes_max(&self) -> u32 {
-        let room = self.limits.packet_bytes_max.saturating_sub(ASSIGNMENT_BYTES_MAX);
-        u32::try_from(room).unwrap_or(u32::MAX)
-    }
-}
-
-/// Handle, function, unique and reducer of an assignment, with the NULs between them, take less.
-const ASSIGNMENT_BYTES_MAX: usize = 1024;
-
-/// Answers in the outbox above which further packets wait until the peer has read some.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// The same while answers wait for the log: a batch of them is to leave together.
-const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
-
-/// Whether further packets wait until the peer has read some of its answers.
-pub(crate) fn is_full(out: &Outbox) -> bool {
-    let max = if out.is_gated() { GATED_ANSWER_BYTES_MAX } else { ANSWER_BYTES_MAX };
-    out.pending_bytes() > max
-}
-
 /// Gearman's protocols over an engine.
 pub struct GearmanDoor {
     engine: Engine,
@@ -83,7 +47,7 @@ impl GearmanDoor {
             handles: HandlePrefix::of_host(&options.host),
             verbose: options.verbose,
             exceptions: options.exceptions,
-            registry: Mutex::default(),
+            registry: Default::default(),
         };
         GearmanDoor { engine, common: Arc::new(common) }
     }

@@ -29,7 +29,7 @@ use spindle_engine::{
     Answer, Caller, Engine, Flow, Gated, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
-use crate::door::{Common, is_full};
+use crate::shared::{Common, is_full};
 use crate::wire::draft::{Decoder, ErrorCode, Limits, Reply, Request};
 use application::SyncJob;
 use worker::AssignedJob;
@@ -77,7 +77,7 @@ impl DraftSession {
         }
     }
 
-    /// Works through what came until the log is behind, the outbox is full, or no more is there.
+    /// Handles the input until the log is behind, the outbox is full, or the input is used up.
     fn work(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
         loop {
             if self.room.is_some() {
@@ -104,7 +104,7 @@ impl DraftSession {
         }
     }
 
-    /// Answers what came, once the log has room for what it may change.
+    /// Handles a request, or keeps it until the log has room.
     fn take(&mut self, request: Request, out: &mut Outbox) -> Flow {
         if request.is_change()
             && let Some(ticket) = self.engine.wait_for_room(&self.caller)
@@ -152,13 +152,12 @@ impl Session for DraftSession {
     }
 
     fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
-        // What came in whole is still done and answered; who is gone waits for no job and holds
-        // none.
+        // Complete packets are still handled and answered.
         self.work(input, out)
     }
 
     fn on_shutdown(&mut self, last: bool, _out: &mut Outbox) -> Flow {
-        // Nothing more comes in, so no job that is waited for can end.
+        // No worker can finish a job any more, so nobody waits for one.
         if self.room.is_some() && !last { Flow::Wait } else { Flow::Close }
     }
 

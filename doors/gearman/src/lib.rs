@@ -10,11 +10,12 @@
 
 pub mod wire;
 
-mod admin;
 mod door;
 mod draft;
 mod policy;
+mod registry;
 mod session;
+mod shared;
 
 pub use door::{GearmanDoor, Options};
 pub use policy::policies;

@@ -22,6 +22,7 @@
 //! their reader has stopped reading.
 
 mod abilities;
+mod admin;
 mod naming;
 mod opening;
 mod status;
@@ -38,13 +39,12 @@ use spindle_engine::{
     Answer, Caller, Engine, Flow, Gated, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
-use crate::admin::{STEPS_PER_TURN, Walk};
-use crate::door::{Common, is_full};
+use crate::shared::{Common, is_full};
 use crate::wire::{
     Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, Request, Response, WireError,
 };
 use abilities::Abilities;
-pub(crate) use naming::shown_unique;
+use admin::{STEPS_PER_TURN, Walk};
 pub(crate) use opening::Opening;
 use work::GrabbedJob;
 
@@ -53,9 +53,9 @@ const CLIENT_ID_BYTES_MAX: usize = 127;
 
 /// One connection of this door.
 pub struct GearmanSession {
-    pub(crate) engine: Engine,
-    pub(crate) common: Arc<Common>,
-    pub(crate) caller: Caller,
+    engine: Engine,
+    common: Arc<Common>,
+    caller: Caller,
     /// Its number in the registry.
     number: u64,
     decoder: Decoder,
@@ -78,10 +78,10 @@ pub struct GearmanSession {
     /// The function its last submit named, which the registry knows.
     named: Bytes,
     /// Nothing goes on until the log has room, or others had a turn; then this is taken.
-    pub(crate) room: Option<(Ticket, Option<Box<Incoming>>)>,
-    /// A list under way, or a long deed; what came behind it waits.
-    pub(crate) walk: Option<Walk>,
-    /// A byte of ours stands in the input, so that the walk is gone on with.
+    room: Option<(Ticket, Option<Box<Incoming>>)>,
+    /// A list or a `drop function` in progress; later input waits for it.
+    walk: Option<Walk>,
+    /// The input begins with a byte of ours, so that the reactor continues the walk.
     marked: bool,
 }
 
@@ -116,7 +116,7 @@ impl GearmanSession {
         }
     }
 
-    /// Works through what came until the log is behind, the outbox is full, or no more is there.
+    /// Handles the input until the log is behind, the outbox is full, or the input is used up.
     fn work(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
         if self.room.is_some() {
             return Flow::Wait;
@@ -158,8 +158,8 @@ impl GearmanSession {
         }
     }
 
-    /// The reactor comes back only for a session that has left input: a walk under way leaves
-    /// a byte.
+    /// Leaves a byte in the input while a walk is in progress: the reactor calls a session again
+    /// only when it has left input.
     fn mark(&mut self, input: &mut BytesMut) {
         if self.walk.is_some() && input.is_empty() {
             input.extend_from_slice(b"\n");
@@ -182,8 +182,8 @@ impl GearmanSession {
         }
     }
 
-    /// A walk under way goes on as soon as others had a turn.
-    pub(crate) fn let_others_go_first(&mut self) {
+    /// Continues a walk as soon as others had a turn.
+    fn let_others_go_first(&mut self) {
         self.room = Some((self.engine.waits().after_others(&self.caller), None));
     }
 
@@ -222,7 +222,7 @@ impl GearmanSession {
     }
 }
 
-/// What came before is still answered; a peer that speaks something else is not.
+/// Earlier packets are still answered, unless the peer speaks another protocol.
 fn close_after(error: WireError) -> Flow {
     match error {
         WireError::WrongMagic => Flow::Abort,
@@ -264,14 +264,13 @@ impl Session for GearmanSession {
     }
 
     fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
-        // What came in whole is still done and answered, for clients that close their sending
-        // side only; who is gone waits for no job and holds none. A busy log or a full outbox only
-        // delays what is left.
+        // Complete packets are still handled and answered, for clients that close only their
+        // sending side. A busy log or a full outbox only delays them.
         self.work(input, out)
     }
 
     fn on_shutdown(&mut self, last: bool, _out: &mut Outbox) -> Flow {
-        // Nothing more comes in, so no job that is waited for can end.
+        // No worker can finish a job any more, so nobody waits for one.
         if self.room.is_some() && !last { Flow::Wait } else { Flow::Close }
     }
 

@@ -3,8 +3,9 @@
 //! A connection speaks the published protocol, in which binary packets and text lines may be
 //! mixed, or the draft; [`Protocol::of`] tells which. The server's half of the published protocol
 //! is [`Decoder`] (bytes to [`Request`] and [`AdminCommand`]), [`Response::encode`] and [`admin`]
-//! (answers to bytes). The client's half is [`Request::encode`] and [`decode_response`]. Everything here is
-//! total: no bytes of a peer make it panic, and the work done is linear in the bytes received.
+//! (answers to bytes). The client's half is [`Request::encode`] and [`decode_response`]. Everything
+//! here is total: no bytes of a peer make it panic, and the work done is linear in the bytes
+//! received.
 //!
 //! What was decoded are slices of the input's buffer: copy what outlives the request and is small
 //! (a name), or the whole buffer stays alive with it.

@@ -3,6 +3,7 @@
 use std::{
     io::{self, Read, Write},
     net::{TcpStream, ToSocketAddrs},
+    slice,
     time::Duration,
 };
 
@@ -15,6 +16,16 @@ use crate::wire::{
 
 /// How much is asked of the socket at once.
 const READ_BYTES: usize = 64 * 1024;
+
+/// What a reply of one kind holds; any other kind answers another question.
+macro_rules! expect {
+    ($kind:path, $reply:expr) => {
+        match $reply? {
+            $kind(found) => Ok(found),
+            _ => Err(UNEXPECTED),
+        }
+    };
+}
 
 /// Why a command did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +70,8 @@ impl From<ErrorText> for ClientError {
     }
 }
 
-/// One connection to a Workq server.
+/// One connection to a Workq server. A command fails with a [`ClientError`] when the server does
+/// not do what was asked; [`ClientError::is_answer`] says whether the connection can still be used.
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
@@ -113,117 +125,68 @@ impl Client {
         &self.stream
     }
 
-    /// Enqueues a job.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`]; a known id is `Client("Duplicate job")`.
+    /// Enqueues a job. A known id is `Client("Duplicate job")`.
     pub fn add(&mut self, job: &NewJob) -> Result<(), ClientError> {
         self.ask_ok(&Request::Add(job.clone()))
     }
 
-    /// Enqueues a job at `time_ms`, in milliseconds since 1970.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`]; a known id is `Client("Duplicate job")`.
+    /// Enqueues a job at `time_ms`, in milliseconds since 1970. A known id is `Client("Duplicate
+    /// job")`.
     pub fn schedule(&mut self, job: &NewJob, time_ms: u64) -> Result<(), ClientError> {
         self.ask_ok(&Request::Schedule { job: job.clone(), time_ms })
     }
 
-    /// Enqueues a job and waits for its result.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`]; `Timeout` when no worker came, or none finished within the TTR.
+    /// Enqueues a job and waits for its result. `Timeout` when no worker came, or none finished
+    /// within the TTR.
     pub fn run(&mut self, run: &Run) -> Result<JobResult, ClientError> {
         let wait_ms = u64::from(run.wait_timeout_ms) + u64::from(run.ttr_ms);
-        match self.ask(&Request::Run(run.clone()), wait_ms)? {
-            Reply::Result(result) => Ok(result),
-            _ => Err(UNEXPECTED),
-        }
+        expect!(Reply::Result, self.ask(&Request::Run(run.clone()), wait_ms))
     }
 
-    /// Waits for a job's result.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`]; `Timeout` while there is none.
+    /// Waits for a job's result. `Timeout` while there is none.
     pub fn result(&mut self, id: Uuid, wait_timeout_ms: u32) -> Result<JobResult, ClientError> {
-        match self.ask(&Request::Result { id, wait_timeout_ms }, wait_timeout_ms.into())? {
-            Reply::Result(result) => Ok(result),
-            _ => Err(UNEXPECTED),
-        }
+        let request = Request::Result { id, wait_timeout_ms };
+        expect!(Reply::Result, self.ask(&request, wait_timeout_ms.into()))
     }
 
-    /// Waits for a job of one of these queues.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`]; `Timeout` when there is none.
+    /// Waits for a job of one of these queues. `Timeout` when there is none.
     pub fn lease<N: AsRef<[u8]>>(
         &mut self,
         names: &[N],
         wait_timeout_ms: u32,
     ) -> Result<LeasedJob, ClientError> {
         let names = names.iter().map(|name| Bytes::copy_from_slice(name.as_ref())).collect();
-        match self.ask(&Request::Lease { names, wait_timeout_ms }, wait_timeout_ms.into())? {
-            Reply::Lease(job) => Ok(job),
-            _ => Err(UNEXPECTED),
-        }
+        let request = Request::Lease { names, wait_timeout_ms };
+        expect!(Reply::Lease, self.ask(&request, wait_timeout_ms.into()))
     }
 
-    /// Finishes a job.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`]; a finished job is `Client("Duplicate result")`.
+    /// Finishes a job. A finished job is `Client("Duplicate result")`.
     pub fn complete(&mut self, id: Uuid, result: impl Into<Bytes>) -> Result<(), ClientError> {
         self.ask_ok(&Request::Complete { id, result: result.into() })
     }
 
-    /// Fails a job.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`]; a finished job is `Client("Duplicate result")`.
+    /// Fails a job. A finished job is `Client("Duplicate result")`.
     pub fn fail(&mut self, id: Uuid, result: impl Into<Bytes>) -> Result<(), ClientError> {
         self.ask_ok(&Request::Fail { id, result: result.into() })
     }
 
     /// Deletes a job.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`].
     pub fn delete(&mut self, id: Uuid) -> Result<(), ClientError> {
         self.ask_ok(&Request::Delete { id })
     }
 
     /// Lets a leased job run for `ttr_ms` from now. Spindle's own command: another server says
     /// `Unknown command`.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`].
     pub fn extend(&mut self, id: Uuid, ttr_ms: u32) -> Result<(), ClientError> {
         self.ask_ok(&Request::Extend { id, ttr_ms })
     }
 
     /// Shows a job.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`].
     pub fn inspect_job(&mut self, id: Uuid) -> Result<JobInfo, ClientError> {
-        only(self.ask_jobs(&Request::InspectJob { id })?)
+        only(expect!(Reply::Jobs, self.ask(&Request::InspectJob { id }, 0))?)
     }
 
     /// Lists the ready jobs of a queue: at most 100 from `cursor_offset` on.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`].
     pub fn inspect_jobs(
         &mut self,
         name: impl AsRef<[u8]>,
@@ -231,14 +194,10 @@ impl Client {
         limit: u32,
     ) -> Result<Vec<JobInfo>, ClientError> {
         let name = Bytes::copy_from_slice(name.as_ref());
-        self.ask_jobs(&Request::InspectJobs { name, cursor_offset, limit })
+        expect!(Reply::Jobs, self.ask(&Request::InspectJobs { name, cursor_offset, limit }, 0))
     }
 
     /// Lists the scheduled jobs of a queue: at most 100 from `cursor_offset` on.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`].
     pub fn inspect_scheduled_jobs(
         &mut self,
         name: impl AsRef<[u8]>,
@@ -246,42 +205,28 @@ impl Client {
         limit: u32,
     ) -> Result<Vec<JobInfo>, ClientError> {
         let name = Bytes::copy_from_slice(name.as_ref());
-        self.ask_jobs(&Request::InspectScheduledJobs { name, cursor_offset, limit })
+        let request = Request::InspectScheduledJobs { name, cursor_offset, limit };
+        expect!(Reply::Jobs, self.ask(&request, 0))
     }
 
     /// Shows a queue.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`].
     pub fn inspect_queue(&mut self, name: impl AsRef<[u8]>) -> Result<QueueInfo, ClientError> {
         let name = Bytes::copy_from_slice(name.as_ref());
-        only(self.ask_queues(&Request::InspectQueue { name })?)
+        only(expect!(Reply::Queues, self.ask(&Request::InspectQueue { name }, 0))?)
     }
 
     /// Lists queues: at most 100 from `cursor_offset` on.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`].
     pub fn inspect_queues(
         &mut self,
         cursor_offset: u32,
         limit: u32,
     ) -> Result<Vec<QueueInfo>, ClientError> {
-        self.ask_queues(&Request::InspectQueues { cursor_offset, limit })
+        expect!(Reply::Queues, self.ask(&Request::InspectQueues { cursor_offset, limit }, 0))
     }
 
     /// Shows the server.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`].
     pub fn inspect_server(&mut self) -> Result<ServerInfo, ClientError> {
-        match self.ask(&Request::InspectServer, 0)? {
-            Reply::Server(server) => Ok(server),
-            _ => Err(UNEXPECTED),
-        }
+        expect!(Reply::Server, self.ask(&Request::InspectServer, 0))
     }
 
     /// Sends a request without waiting for its answer; [`Client::read_reply`] has it later.
@@ -368,20 +313,6 @@ impl Client {
         self.ask(request, 0).map(|_| ())
     }
 
-    fn ask_jobs(&mut self, request: &Request) -> Result<Vec<JobInfo>, ClientError> {
-        match self.ask(request, 0)? {
-            Reply::Jobs(jobs) => Ok(jobs),
-            _ => Err(UNEXPECTED),
-        }
-    }
-
-    fn ask_queues(&mut self, request: &Request) -> Result<Vec<QueueInfo>, ClientError> {
-        match self.ask(request, 0)? {
-            Reply::Queues(queues) => Ok(queues),
-            _ => Err(UNEXPECTED),
-        }
-    }
-
     fn check_step(&self) -> Result<(), ClientError> {
         if self.out_of_step {
             return Err(ClientError::Protocol("connection is of no use after an earlier failure"));
@@ -409,38 +340,35 @@ fn only<T>(items: Vec<T>) -> Result<T, ClientError> {
 /// that the server would not take off the wire.
 fn check_sendable(request: &Request) -> Result<(), ClientError> {
     let limits = Limits::default();
-    let name_ok = match request {
+    let names = match request {
         Request::Add(NewJob { name, .. })
         | Request::Schedule { job: NewJob { name, .. }, .. }
         | Request::Run(Run { name, .. })
         | Request::InspectJobs { name, .. }
         | Request::InspectScheduledJobs { name, .. }
-        | Request::InspectQueue { name } => is_name(name),
-        Request::Lease { names, .. } => {
-            if names.is_empty() || names.len() > limits.lease_names_max {
-                return Err(ErrorText::InvalidCommandArgs.into());
-            }
-            names.iter().all(|name| is_name(name))
+        | Request::InspectQueue { name } => slice::from_ref(name),
+        Request::Lease { names, .. } if (1..=limits.lease_names_max).contains(&names.len()) => {
+            names
         }
-        _ => true,
+        Request::Lease { .. } => return Err(ErrorText::InvalidCommandArgs.into()),
+        _ => &[],
     };
-    if !name_ok {
+    if !names.iter().all(|name| is_name(name)) {
         return Err(ErrorText::InvalidName.into());
     }
-    match request {
+    let (block, bytes_max, error) = match request {
         Request::Add(NewJob { payload, .. })
         | Request::Schedule { job: NewJob { payload, .. }, .. }
-        | Request::Run(Run { payload, .. })
-            if payload.len() > limits.payload_bytes_max =>
-        {
-            Err(ErrorText::InvalidPayloadSize.into())
+        | Request::Run(Run { payload, .. }) => {
+            (payload, limits.payload_bytes_max, ErrorText::InvalidPayloadSize)
         }
-        Request::Complete { result, .. } if result.len() > limits.result_bytes_max => {
-            Err(ErrorText::InvalidPayloadSize.into())
+        Request::Complete { result, .. } => {
+            (result, limits.result_bytes_max, ErrorText::InvalidPayloadSize)
         }
-        Request::Fail { result, .. } if result.len() > limits.result_bytes_max => {
-            Err(ErrorText::InvalidResultSize.into())
+        Request::Fail { result, .. } => {
+            (result, limits.result_bytes_max, ErrorText::InvalidResultSize)
         }
-        _ => Ok(()),
-    }
+        _ => return Ok(()),
+    };
+    if block.len() > bytes_max { Err(error.into()) } else { Ok(()) }
 }

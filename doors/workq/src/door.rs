@@ -6,16 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use spindle_engine::{Caller, ConnectionId, Door, Engine, Gate, Mailbox, Session};
 
-use crate::session::WorkqSession;
+use crate::session::{Common, WorkqSession};
 use crate::wire::Limits;
-
-/// What all sessions of the door share.
-#[derive(Debug)]
-pub(crate) struct Common {
-    pub limits: Limits,
-    pub started_ms: u64,
-    pub clients: AtomicU64,
-}
 
 /// Workq's protocol over an engine.
 pub struct WorkqDoor {

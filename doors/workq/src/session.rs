@@ -2,7 +2,7 @@
 //! one at a time, and holds no rule of the queue.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use rand::{RngCore, SeedableRng, rngs::SmallRng};
@@ -14,9 +14,8 @@ use spindle_engine::{
     Outbox, Payload, Refused, Session, Ticket, WorkResult,
 };
 
-use crate::door::Common;
-use crate::show::{self, Shown};
-use crate::wire::{self, Decoder, ErrorText, Reject, Request, Uuid, encode};
+use crate::show;
+use crate::wire::{self, Decoder, ErrorText, Limits, Reject, Request, Uuid, encode};
 
 /// Answers in the outbox above which further requests wait until the client has read some.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -26,6 +25,14 @@ const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 const SHOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Larger payloads are passed over by this door's leases: its clients cannot take them.
 const LEASED_BYTES_MAX: u32 = 1024 * 1024;
+
+/// What all sessions of the door share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub limits: Limits,
+    pub started_ms: u64,
+    pub clients: AtomicU64,
+}
 
 /// What the answer to a ticket will answer.
 #[derive(Debug)]
@@ -55,7 +62,7 @@ pub struct WorkqSession {
     decoder: Decoder,
     waiting: Option<(Ticket, Waiting)>,
     random: SmallRng,
-    /// The client sends no more: nothing waits any longer.
+    /// The client has closed its sending side: no request waits any longer.
     ended: bool,
 }
 
@@ -73,7 +80,7 @@ impl WorkqSession {
         }
     }
 
-    /// Works through complete requests until one waits, the outbox is full, or no more are there.
+    /// Handles complete requests until one waits, the outbox is full, or the input is used up.
     fn work(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
         loop {
             if self.waiting.is_some() {
@@ -346,7 +353,7 @@ impl WorkqSession {
         }
     }
 
-    fn shown(&self, image: &JobImage) -> Result<Shown, FetchError> {
+    fn shown(&self, image: &JobImage) -> Result<wire::JobInfo, FetchError> {
         let payload = match &image.payload {
             Some(place) => self.engine.jobs().payload(JobId(image.id), place)?,
             None => Bytes::new(),
@@ -419,13 +426,13 @@ impl Session for WorkqSession {
     }
 
     fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
-        // Who is gone waits for nothing; what came in whole is still done and answered, for
-        // clients that close their sending side only.
+        // A client that has closed its sending side waits for nothing. Its complete requests are
+        // still handled and answered: some clients close only that side.
         self.ended = true;
         let room = |(_, waiting): &mut (Ticket, Waiting)| !matches!(waiting, Waiting::Room { .. });
         if let Some((ticket, _)) = self.waiting.take_if(room) {
             self.engine.waits().cancel(&self.caller, ticket);
-            // As if the end had come before the request: each has its answer.
+            // Answered as if the end had come before the request: each request has its answer.
             out.put(encode::timeout);
         }
         // A busy log or a full outbox only delays what is left.

@@ -9,8 +9,6 @@ use spindle_engine::JobRef;
 
 use crate::wire::{JobInfo, JobState, QueueInfo, Uuid};
 
-pub(crate) type Shown = JobInfo;
-
 /// The job a UUID means; none if it lies in the range of other doors' jobs and can name none.
 pub(crate) fn job_ref(id: Uuid) -> Option<JobRef> {
     if address::is_foreign(id.as_bytes()) {

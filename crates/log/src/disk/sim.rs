@@ -167,37 +167,29 @@ impl Disk for SimDisk {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state.lock();
-        let boot = state.boot;
-        let fault = state.begin(Operation::Create, boot)?;
-        state.fail(fault)?;
+        state.attempt(Operation::Create)?;
         if state.names.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let id = state.add(name);
-        Ok(Arc::new(SimFile { state: self.state.clone(), id, boot }))
+        Ok(Arc::new(SimFile { state: self.state.clone(), id, boot: state.boot }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.state.lock();
-        let boot = state.boot;
-        let fault = state.begin(Operation::Rename, boot)?;
-        state.fail(fault)?;
+        state.attempt(Operation::Rename)?;
         state.rename(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.state.lock();
-        let boot = state.boot;
-        let fault = state.begin(Operation::Remove, boot)?;
-        state.fail(fault)?;
+        state.attempt(Operation::Remove)?;
         state.remove(name)
     }
 
     fn sync_folder(&self) -> io::Result<()> {
         let mut state = self.state.lock();
-        let boot = state.boot;
-        let fault = state.begin(Operation::SyncFolder, boot)?;
-        state.fail(fault)?;
+        state.attempt(Operation::SyncFolder)?;
         state.sync_names();
         Ok(())
     }

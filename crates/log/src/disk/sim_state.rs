@@ -119,6 +119,12 @@ impl State {
         Ok(if cut { Some(Fault::PowerCut) } else { fault })
     }
 
+    /// Counts an operation on the folder, which fails whole if a fault was planned for it.
+    pub(super) fn attempt(&mut self, operation: Operation) -> io::Result<()> {
+        let fault = self.begin(operation, self.boot)?;
+        self.fail(fault)
+    }
+
     /// Turns a planned fault into the error the caller sees.
     pub(super) fn fail(&mut self, fault: Option<Fault>) -> io::Result<()> {
         match fault {

@@ -5,21 +5,13 @@ use std::sync::{Arc, atomic::Ordering};
 use super::{
     SyncPolicy,
     segment::Segment,
-    shared::Shared,
+    shared::{Flush, Shared},
     tail::{Opening, Run},
 };
 use crate::{
     contract::{Ack, LogError, Position},
     folder::name_segment,
 };
-
-pub(super) struct Flush {
-    pub(super) open: Arc<Segment>,
-    /// The next record to acknowledge; those below the committed position can be at once.
-    pub(super) answered: Position,
-    /// Whether the open segment has bytes that were not synced here.
-    pub(super) unsynced: bool,
-}
 
 impl Shared {
     pub(super) fn next_ack(&self) -> Ack {

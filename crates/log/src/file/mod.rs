@@ -6,7 +6,7 @@
 //! with [`SyncPolicy::Interval`], one that syncs.
 //!
 //! - `open`: reads the folder, refuses damage, cuts the torn tail, makes what is kept durable
-//! - `tail`: where submitted records wait, encoded
+//! - `submit`: takes records; `tail`: where they wait, encoded
 //! - `flush`: writes and syncs them, moves on to the next segment, publishes positions
 //! - `segment`: the index of one segment, for readers
 //! - `spares`: prepares segments before they are needed
@@ -18,6 +18,7 @@ mod read;
 mod segment;
 mod shared;
 mod spares;
+mod submit;
 mod tail;
 mod trim;
 

@@ -10,16 +10,15 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{
     FileLogOptions,
-    flush::Flush,
     segment::Segment,
-    shared::{Positions, Shared},
+    shared::{Flush, Positions, Shared},
     spares::{Spare, Spares},
     tail::Tail,
 };
 use crate::{
     contract::Position,
     disk::{Disk, DiskFile},
-    folder::{FileKind, OpenError, begin_segment, file_kind, zero_from},
+    folder::{FileKind, OpenError, begin_segment, file_kind, read_in_steps, zero},
     frame::{FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, frame_bytes},
     survey::{DamagedFrame, Manner, Survey, Surveyed, survey},
 };
@@ -84,7 +83,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, options: FileLogOptions) -> Result<Share
     if found.segments.is_empty() {
         found.segments.push(first_segment(folder, &sizes)?);
     }
-    settle(folder, &found.segments, !options.fault_skip_tail_zeroing)?;
+    cut_tail_and_sync(folder, &found.segments, !options.fault_skip_tail_zeroing)?;
     let shared = assemble(disk, options, sizes, found, spares, lock);
     if !shared.options.background {
         shared.spares.prepare_if_short(&*shared.disk);
@@ -152,11 +151,15 @@ fn take_spares(
 /// come back when the log has grown up to it. Until the zeros are durable nothing is appended. And
 /// what was written but not synced when a process died is read now and told to clients, so a power
 /// cut must not take it back.
-fn settle(disk: &dyn Disk, segments: &[Surveyed], zero_tail: bool) -> Result<(), OpenError> {
+fn cut_tail_and_sync(
+    disk: &dyn Disk,
+    segments: &[Surveyed],
+    zero_tail: bool,
+) -> Result<(), OpenError> {
     if let Some(last) = segments.last()
         && zero_tail
     {
-        let cut = zero_from(&*last.file, last.end, last.file_bytes).map_err(OpenError::failed(
+        let cut = zero(&*last.file, (last.end, last.file_bytes)).map_err(OpenError::failed(
             disk,
             "cut the tail of",
             &last.name,
@@ -180,17 +183,11 @@ fn settle(disk: &dyn Disk, segments: &[Surveyed], zero_tail: bool) -> Result<(),
 }
 
 /// A process that ended because a sync failed leaves pages that the system calls clean and that are
-/// on no disk: what is read here is true only until the next power cut, and a sync saves nothing of it
-/// unless it is written again. All segments but the last were synced when they ended.
+/// on no disk: what is read here is true only until the next power cut, and a sync saves nothing of
+/// it unless it is written again. All segments but the last were synced when they ended.
 fn write_again(file: &dyn DiskFile, end: u64) -> io::Result<()> {
-    const STEP_BYTES: u64 = 1024 * 1024;
-    let mut buffer = vec![0; STEP_BYTES.min(end) as usize];
-    for offset in (0..end).step_by(STEP_BYTES as usize) {
-        let part = &mut buffer[..STEP_BYTES.min(end - offset) as usize];
-        let read = file.read_at(part, offset)?;
-        file.write_at(&part[..read], offset)?;
-    }
-    Ok(())
+    const STEP_BYTES: usize = 1024 * 1024;
+    read_in_steps(file, (0, end), STEP_BYTES, |bytes, offset| file.write_at(bytes, offset))
 }
 
 fn assemble(

@@ -12,9 +12,7 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 
-use super::{
-    FileLogOptions, SyncPolicy, flush::Flush, segment::Segment, spares::Spares, tail::Tail,
-};
+use super::{FileLogOptions, SyncPolicy, segment::Segment, spares::Spares, tail::Tail};
 use crate::{
     contract::{LogError, Position},
     disk::{Disk, FolderLock},
@@ -38,6 +36,15 @@ pub(super) struct Shared {
     pub(super) positions: Positions,
     pub(super) poisoned: OnceLock<LogError>,
     pub(super) _lock: FolderLock,
+}
+
+/// How far the flush is.
+pub(super) struct Flush {
+    pub(super) open: Arc<Segment>,
+    /// The next record to acknowledge; those below the committed position can be at once.
+    pub(super) answered: Position,
+    /// Whether the open segment has bytes that were not synced here.
+    pub(super) unsynced: bool,
 }
 
 /// Numbers that readers take without a lock.

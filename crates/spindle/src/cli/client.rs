@@ -6,18 +6,18 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use spindle_workq::wire::Uuid;
 
 use super::{
-    edit::{EditArgs, ParkArgs, ReleaseArgs},
+    edit::{EditArgs, ParkArgs},
     filter::{Filter, Selection},
     people::{
-        CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, MoveArgs, PauseArgs, PurgeArgs,
-        ResumeArgs, RetryArgs, StatusArgs, WhyArgs, WorkersArgs,
+        CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, MoveArgs, Native, PauseArgs, PurgeArgs,
+        ResumeArgs, RetryArgs, WhyArgs,
     },
     queue::QueueArgs,
     reach::Reach,
     retries::RetryWait,
     values::{
-        JobName, PRIORITY_MAX, PRIORITY_MIN, Sort, parse_interval, parse_queue, parse_ttl,
-        parse_ttr, parse_uuid, parse_wait,
+        JobName, PRIORITY_MAX, PRIORITY_MIN, PayloadType, Sort, parse_interval, parse_queue,
+        parse_ttl, parse_ttr, parse_uuid, parse_wait,
     },
 };
 use crate::queue_name::QueueName;
@@ -40,7 +40,7 @@ pub enum ClientCommand {
     /// List jobs
     Jobs(JobsArgs),
     /// List the queues
-    Queues(QueuesArgs),
+    Queues(Common),
     /// Show a queue, or change its settings
     Queue(QueueArgs),
     /// Delete jobs, whatever their state
@@ -58,7 +58,7 @@ pub enum ClientCommand {
     /// Keep waiting jobs aside until they are released
     Park(ParkArgs),
     /// Let parked jobs run
-    Release(ReleaseArgs),
+    Release(ParkArgs),
     /// Give out no more jobs of a queue; those that run go on
     Pause(PauseArgs),
     /// Give out a queue's jobs again
@@ -66,9 +66,10 @@ pub enum ClientCommand {
     /// Delete a queue's ready and scheduled jobs
     Purge(PurgeArgs),
     /// Say how the server is, on one screen
-    Status(StatusArgs),
+    #[command(after_help = "The exit code is 0 if the server takes jobs, 1 if not.")]
+    Status(Native),
     /// List the workers and what they hold
-    Workers(WorkersArgs),
+    Workers(Native),
     /// Limit how many jobs run, or how often
     Constraint(ConstraintArgs),
     /// Print what happens on the server
@@ -80,7 +81,6 @@ pub enum ClientCommand {
 /// What the commands share that any door can do.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Where its HTTP door is.
     #[command(flatten)]
     pub reach: Reach,
     /// Talk to the server's Workq door instead, at this address [env: SPINDLE_WORKQ]
@@ -89,17 +89,6 @@ pub struct Common {
     /// Print JSON: one object per line
     #[arg(long)]
     pub json: bool,
-}
-
-/// What the bytes of a payload are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PayloadType {
-    /// Any bytes
-    Bytes,
-    /// JSON
-    Json,
-    /// MessagePack
-    Msgpack,
 }
 
 /// What happens when another job has the unique key.
@@ -168,10 +157,8 @@ pub struct AddArgs {
     #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     #[arg(conflicts_with_all = ["payload", "id", "unique"])]
     pub lines: Option<PathBuf>,
-    /// How to treat the job.
     #[command(flatten)]
     pub options: JobOptions,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -202,7 +189,6 @@ pub struct RunArgs {
     /// With --workq: the job's id, a UUID [default: random]
     #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
     pub id: Option<Uuid>,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -219,10 +205,8 @@ pub struct ScheduleArgs {
     #[arg(value_name = "PAYLOAD|-|@FILE", default_value = "", allow_negative_numbers = true)]
     #[arg(hide_default_value = true)]
     pub payload: OsString,
-    /// How to treat the job; its TTL counts from TIME.
     #[command(flatten)]
     pub options: JobOptions,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -236,7 +220,6 @@ pub struct ResultArgs {
     /// How long to wait for the job to finish
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_wait)]
     pub wait: u32,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -274,7 +257,6 @@ pub struct WorkArgs {
     /// Let the command of such a job run to its end
     #[arg(long)]
     pub keep_running: bool,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -300,7 +282,6 @@ pub struct JobArgs {
     /// The job
     #[arg(value_name = "JOB")]
     pub id: JobName,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -311,7 +292,6 @@ pub struct JobsArgs {
     /// Only those of this queue (through Workq, which lists ready jobs, it must be given)
     #[arg(value_parser = parse_queue)]
     pub queue: Option<QueueName>,
-    /// What they must be like.
     #[command(flatten)]
     pub filter: Filter,
     /// The same as --status scheduled
@@ -324,23 +304,14 @@ pub struct JobsArgs {
     /// Pass over so many first
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub offset: u32,
-    /// Sort by id, queue, status, priority, attempts, fails or time; - before it: the largest first.
-    /// By id the server sorts; by anything else only those are sorted that are listed
+    /// Sort by id, queue, status, priority, attempts, fails or time; - before it: the largest
+    /// first. By id the server sorts; by anything else only those are sorted that are listed
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     pub sort: Option<Sort>,
     /// Show the list anew every 2 seconds, or every TIME, until Ctrl-C; needs a terminal
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "2s", value_parser = parse_interval, conflicts_with = "json")]
     pub watch: Option<u32>,
-    /// Which server, which form.
-    #[command(flatten)]
-    pub common: Common,
-}
-
-/// `spindle queues`.
-#[derive(Debug, Args)]
-pub struct QueuesArgs {
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }
@@ -348,10 +319,8 @@ pub struct QueuesArgs {
 /// `spindle delete`.
 #[derive(Debug, Args)]
 pub struct DeleteArgs {
-    /// Which jobs; all that match only through the native API.
     #[command(flatten)]
     pub selection: Selection,
-    /// Which server, which form.
     #[command(flatten)]
     pub common: Common,
 }

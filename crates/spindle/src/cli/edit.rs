@@ -17,30 +17,13 @@ pub struct AsRead {
     pub if_revision: Option<u32>,
 }
 
-/// `spindle park`.
+/// `spindle park` and `spindle release`.
 #[derive(Debug, Args)]
 pub struct ParkArgs {
-    /// Which jobs.
     #[command(flatten)]
     pub selection: Selection,
-    /// As they were read.
     #[command(flatten)]
     pub as_read: AsRead,
-    /// Which server, which form.
-    #[command(flatten)]
-    pub native: Native,
-}
-
-/// `spindle release`.
-#[derive(Debug, Args)]
-pub struct ReleaseArgs {
-    /// Which jobs.
-    #[command(flatten)]
-    pub selection: Selection,
-    /// As they were read.
-    #[command(flatten)]
-    pub as_read: AsRead,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -50,7 +33,6 @@ pub struct ReleaseArgs {
 #[command(group = ArgGroup::new("edits").args(["priority", "run_at", "to"]).required(true)
     .multiple(true))]
 pub struct EditArgs {
-    /// Which jobs.
     #[command(flatten)]
     pub selection: Selection,
     /// Another priority; higher goes first
@@ -63,10 +45,8 @@ pub struct EditArgs {
     /// Another queue
     #[arg(long, value_name = "QUEUE", value_parser = parse_queue)]
     pub to: Option<QueueName>,
-    /// As they were read.
     #[command(flatten)]
     pub as_read: AsRead,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }

@@ -23,16 +23,12 @@ pub enum JobStatus {
 }
 
 impl JobStatus {
+    /// All of them as the native API writes them, in the order of a job's life.
+    pub const WORDS: [&'static str; 6] = ["scheduled", "ready", "leased", "parked", "done", "dead"];
+
     /// As the native API writes it.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Ready => "ready",
-            Self::Leased => "leased",
-            Self::Parked => "parked",
-            Self::Done => "done",
-            Self::Dead => "dead",
-        }
+        Self::WORDS[self as usize]
     }
 }
 
@@ -85,6 +81,13 @@ pub struct Selection {
     /// The jobs
     #[arg(value_name = "JOB", required_unless_present = "all_matching")]
     pub ids: Vec<JobName>,
+    #[command(flatten)]
+    pub matching: Matching,
+}
+
+/// All jobs that a filter means, in a command whose argument `ids` names jobs.
+#[derive(Debug, Args)]
+pub struct Matching {
     /// All jobs that the filter means: at least one of --queue, --status, --door, --tag, --text,
     /// --since and --before
     #[arg(long, conflicts_with = "ids")]
@@ -92,7 +95,6 @@ pub struct Selection {
     /// Only those of this queue
     #[arg(long, requires = "all_matching", conflicts_with = "ids", value_parser = parse_queue)]
     pub queue: Option<QueueName>,
-    /// What they must be like.
     #[command(flatten)]
     pub filter: Filter,
     /// Only say how many there are

@@ -5,17 +5,15 @@ use std::ffi::OsString;
 use clap::{Args, Subcommand};
 
 use super::{
-    client::PayloadType,
-    filter::{Filter, Selection},
+    filter::{Matching, Selection},
     reach::Reach,
-    values::{JobName, Rate, parse_pattern, parse_queue, parse_wait},
+    values::{JobName, PayloadType, Rate, parse_pattern, parse_queue, parse_wait},
 };
 use crate::queue_name::QueueName;
 
 /// What the commands share that only the native API can do.
 #[derive(Debug, Args)]
 pub struct Native {
-    /// Where it is.
     #[command(flatten)]
     pub reach: Reach,
     /// Print JSON: one object per line
@@ -29,7 +27,6 @@ pub struct WhyArgs {
     /// The job
     #[arg(value_name = "JOB")]
     pub id: JobName,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -38,31 +35,16 @@ pub struct WhyArgs {
 #[derive(Debug, Args)]
 pub struct RetryArgs {
     /// The job
-    #[arg(value_name = "JOB", required_unless_present = "all_matching")]
+    #[arg(id = "ids", value_name = "JOB", required_unless_present = "all_matching")]
     pub id: Option<JobName>,
-    /// All jobs that the filter means: at least one of --queue, --status, --door, --tag, --text,
-    /// --since and --before
-    #[arg(long, conflicts_with = "id")]
-    pub all_matching: bool,
-    /// Only those of this queue
-    #[arg(long, requires = "all_matching", conflicts_with = "id", value_parser = parse_queue)]
-    pub queue: Option<QueueName>,
-    /// What they must be like.
     #[command(flatten)]
-    pub filter: Filter,
-    /// Only say how many there are
-    #[arg(long, requires = "all_matching", conflicts_with = "id")]
-    pub dry_run: bool,
-    /// With --all-matching: do not ask first, as is done on a terminal
-    #[arg(short = 'y', long)]
-    pub yes: bool,
+    pub matching: Matching,
     /// Another payload: a text, - for standard input, @FILE for a file's bytes
     #[arg(value_name = "PAYLOAD|-|@FILE", allow_negative_numbers = true)]
     pub payload: Option<OsString>,
     /// What that payload is [default: bytes]
     #[arg(long = "type", value_name = "TYPE", requires = "payload")]
     pub payload_type: Option<PayloadType>,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -70,10 +52,8 @@ pub struct RetryArgs {
 /// `spindle cancel`.
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// Which jobs.
     #[command(flatten)]
     pub selection: Selection,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -81,13 +61,11 @@ pub struct CancelArgs {
 /// `spindle move`.
 #[derive(Debug, Args)]
 pub struct MoveArgs {
-    /// Which jobs.
     #[command(flatten)]
     pub selection: Selection,
     /// The queue they go to
     #[arg(long, value_name = "QUEUE", value_parser = parse_queue)]
     pub to: QueueName,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -104,7 +82,6 @@ pub struct PauseArgs {
     /// Wait so long until no worker has a job of it any more [default: do not wait]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub drain: Option<u32>,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -115,7 +92,6 @@ pub struct ResumeArgs {
     /// The queue
     #[arg(value_parser = parse_queue)]
     pub queue: QueueName,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -132,24 +108,6 @@ pub struct PurgeArgs {
     /// Do not ask first, as is done on a terminal
     #[arg(short = 'y', long)]
     pub yes: bool,
-    /// Which server, which form.
-    #[command(flatten)]
-    pub native: Native,
-}
-
-/// `spindle workers`.
-#[derive(Debug, Args)]
-pub struct WorkersArgs {
-    /// Which server, which form.
-    #[command(flatten)]
-    pub native: Native,
-}
-
-/// `spindle status`.
-#[derive(Debug, Args)]
-#[command(after_help = "The exit code is 0 if the server takes jobs, 1 if not.")]
-pub struct StatusArgs {
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -167,7 +125,6 @@ pub struct ConstraintArgs {
 pub enum ConstraintCommand {
     /// List the constraints
     List {
-        /// Which server, which form.
         #[command(flatten)]
         native: Native,
     },
@@ -175,7 +132,6 @@ pub enum ConstraintCommand {
     Show {
         /// The constraint
         name: String,
-        /// Which server, which form.
         #[command(flatten)]
         native: Native,
     },
@@ -187,10 +143,8 @@ pub enum ConstraintCommand {
         #[arg(value_name = "JSON|-|@FILE", conflicts_with = "Limits")]
         #[arg(required_unless_present_any = ["running_max", "rate"])]
         rule: Option<OsString>,
-        /// The same in options.
         #[command(flatten)]
         limits: Limits,
-        /// Which server, which form.
         #[command(flatten)]
         native: Native,
     },
@@ -198,7 +152,6 @@ pub enum ConstraintCommand {
     Delete {
         /// The constraint
         name: String,
-        /// Which server, which form.
         #[command(flatten)]
         native: Native,
     },
@@ -236,7 +189,6 @@ pub struct EventsArgs {
     /// Begin behind this event, or at `oldest` [default: oldest; with --follow: now]
     #[arg(long, value_name = "ID")]
     pub after: Option<String>,
-    /// Which server, which form.
     #[command(flatten)]
     pub native: Native,
 }
@@ -247,7 +199,6 @@ pub struct ClockArgs {
     /// What to do.
     #[command(subcommand)]
     pub command: ClockCommand,
-    /// Where the server is.
     #[command(flatten)]
     pub reach: Reach,
 }

@@ -3,6 +3,8 @@
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{people::Native, retries::RetryWait, values::parse_queue};
 use crate::{quantity::parse_duration_ms, queue_name::QueueName};
@@ -18,13 +20,13 @@ pub struct QueueArgs {
 
 /// What `spindle queue` can do.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, made once")]
 pub enum QueueCommand {
     /// Show a queue: its jobs, who waits for them, its settings
     Show {
         /// The queue
         #[arg(value_parser = parse_queue)]
         name: QueueName,
-        /// Which server, which form.
         #[command(flatten)]
         native: Native,
     },
@@ -34,10 +36,8 @@ pub enum QueueCommand {
         /// The queue; one that is not there comes to be
         #[arg(value_parser = parse_queue)]
         name: QueueName,
-        /// What to set.
         #[command(flatten)]
         settings: QueueSettings,
-        /// Which server, which form.
         #[command(flatten)]
         native: Native,
     },
@@ -49,14 +49,9 @@ Each takes `default` too: nothing is set any more.
   spindle queue set mail --tries 3 --backoff '5s*2..10m'
   spindle queue set mail --backoff default --max-jobs 100000";
 
-/// A value, or none any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Setting<T> {
-    /// Nothing is set.
-    Default,
-    /// This is set.
-    To(T),
-}
+/// What is set, as the native API takes it; none: nothing is set any more.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting(pub Option<Value>);
 
 /// What can be set for a queue. What is not said stays.
 #[derive(Debug, Args)]
@@ -64,29 +59,29 @@ pub enum Setting<T> {
 pub struct QueueSettings {
     /// Jobs are dead when they failed so often; 0 is no limit
     #[arg(long, value_name = "COUNT", value_parser = count::<u32>)]
-    pub tries: Option<Setting<u32>>,
+    pub tries: Option<Setting>,
     /// Jobs are given out at most so often; 0 is no limit
     #[arg(long, value_name = "COUNT", value_parser = count::<u32>)]
-    pub max_attempts: Option<Setting<u32>>,
+    pub max_attempts: Option<Setting>,
     /// How long a failed job waits: none, 30s, 5s..1h (doubles), 5s*3..1h; ~0.2 behind it takes up
     /// to a fifth off
     #[arg(long, value_name = "WAIT", value_parser = wait)]
-    pub backoff: Option<Setting<RetryWait>>,
+    pub backoff: Option<Setting>,
     /// How long a worker may take for a job that came without a TTR
     #[arg(long, value_name = "TIME", value_parser = time_from_1ms)]
-    pub ttr: Option<Setting<u64>>,
+    pub ttr: Option<Setting>,
     /// How long done jobs and their results are kept
     #[arg(long, value_name = "TIME", value_parser = time)]
-    pub keep: Option<Setting<u64>>,
+    pub keep: Option<Setting>,
     /// How long dead jobs are kept
     #[arg(long, value_name = "TIME", value_parser = time)]
-    pub keep_dead: Option<Setting<u64>>,
+    pub keep_dead: Option<Setting>,
     /// Most unfinished jobs: one more is refused
     #[arg(long, value_name = "COUNT", value_parser = count::<u64>)]
-    pub max_jobs: Option<Setting<u64>>,
+    pub max_jobs: Option<Setting>,
     /// Most finished jobs kept: the oldest go first
     #[arg(long, value_name = "COUNT", value_parser = count::<u64>)]
-    pub max_finished: Option<Setting<u64>>,
+    pub max_finished: Option<Setting>,
     /// What payloads are that came as mere bytes through Workq and Gearman, for constraints
     #[arg(long, value_name = "TYPE", value_enum)]
     pub bytes_type: Option<BytesType>,
@@ -104,25 +99,31 @@ pub enum BytesType {
     None,
 }
 
-fn or_default<T, E>(text: &str, read: impl FnOnce(&str) -> Result<T, E>) -> Result<Setting<T>, E> {
-    if text == "default" { Ok(Setting::Default) } else { read(text).map(Setting::To) }
+fn or_default<T: Serialize>(
+    text: &str,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Setting, String> {
+    let value = if text == "default" { None } else { Some(json!(read(text)?)) };
+    Ok(Setting(value))
 }
 
-fn count<T: FromStr>(text: &str) -> Result<Setting<T>, String> {
-    or_default(text, |text| text.parse().map_err(|_| "write a whole number or default".to_owned()))
+fn count<T: FromStr + Serialize>(text: &str) -> Result<Setting, String> {
+    or_default(text, |text| {
+        text.parse::<T>().map_err(|_| "write a whole number or default".to_owned())
+    })
 }
 
-fn wait(text: &str) -> Result<Setting<RetryWait>, String> {
-    or_default(text, str::parse)
+fn wait(text: &str) -> Result<Setting, String> {
+    or_default(text, |text| text.parse().map(RetryWait::to_json))
 }
 
-fn time(text: &str) -> Result<Setting<u64>, String> {
+fn time(text: &str) -> Result<Setting, String> {
     or_default(text, |text| parse_duration_ms(text).map_err(|error| error.to_string()))
 }
 
-fn time_from_1ms(text: &str) -> Result<Setting<u64>, String> {
+fn time_from_1ms(text: &str) -> Result<Setting, String> {
     match time(text)? {
-        Setting::To(0) => Err("it must be at least 1ms".to_owned()),
+        Setting(Some(ms)) if ms == 0 => Err("it must be at least 1ms".to_owned()),
         other => Ok(other),
     }
 }

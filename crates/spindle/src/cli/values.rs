@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use clap::ValueEnum;
 use spindle_core::{JobId, address, queue::QUEUE_NAME_BYTES_MAX};
 use spindle_workq::wire::Uuid;
 
@@ -41,6 +42,17 @@ impl fmt::Display for JobName {
             Self::Uuid(uuid) => uuid.fmt(f),
         }
     }
+}
+
+/// What the bytes of a payload are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PayloadType {
+    /// Any bytes
+    Bytes,
+    /// JSON
+    Json,
+    /// MessagePack
+    Msgpack,
 }
 
 /// So many in a time.

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::{
-    lines::add_lines,
     payload,
     server::Server,
     session::NewJob,
@@ -19,11 +18,8 @@ use crate::{
     queue_name::QueueName,
 };
 
-/// Adds a job, or one per line, and prints each id.
+/// Adds a job and prints its id.
 pub fn add(args: &AddArgs) -> anyhow::Result<Code> {
-    if let Some(path) = &args.lines {
-        return add_lines(args, path);
-    }
     let server = Server::of(&args.common)?;
     let payload = payload::read(&args.payload, server.payload_bytes_max())?;
     add_one(&server, &args.common, new_job(&args.queue, &args.options, payload))

@@ -7,15 +7,13 @@ use serde_json::{Map, Value};
 
 use super::{
     confirm::{can_be_asked, is_meant},
-    inspect::write_json,
     native::Native,
-    web::Asking,
+    web::ApiRequest,
 };
 use crate::{
-    cli::{Filter, Selection},
+    cli::Matching,
     exit::{Code, Failure},
-    output::{jobs_counted, write_line},
-    queue_name::QueueName,
+    output::{jobs_counted, write_json, write_line},
 };
 
 /// What is done to jobs: the API's word for it, and people's before it and after it.
@@ -72,29 +70,20 @@ struct Done {
 }
 
 impl Bulk {
-    /// Refuses a filter beside jobs that are named: it would say nothing.
-    pub fn check(filter: &Filter, are_named: bool) -> anyhow::Result<()> {
-        if are_named && !filter.is_empty() {
+    /// An action on all jobs that a filter means; none where jobs are named instead.
+    ///
+    /// # Errors
+    ///
+    /// A filter beside jobs that are named is refused: it would say nothing.
+    pub fn of(matching: &Matching, action: Action) -> anyhow::Result<Option<Self>> {
+        let Matching { all_matching, queue, filter, dry_run, yes } = matching;
+        if !all_matching {
+            if filter.is_empty() {
+                return Ok(None);
+            }
             let message = "a filter goes with --all-matching, not with jobs that are named";
             return Err(Failure::with(Code::Usage, message));
         }
-        Ok(())
-    }
-
-    /// An action on a selection.
-    pub fn of(selection: &Selection, action: Action) -> Self {
-        let Selection { queue, filter, dry_run, yes, .. } = selection;
-        Self::new(queue.as_ref(), filter, *dry_run, *yes, action)
-    }
-
-    /// An action on the jobs of a queue, or of all, that a filter means.
-    pub fn new(
-        queue: Option<&QueueName>,
-        filter: &Filter,
-        dry_run: bool,
-        is_meant: bool,
-        action: Action,
-    ) -> Self {
         let mut fields = Map::new();
         if let Some(queue) = queue {
             queue.put(&mut fields, "queue");
@@ -109,7 +98,7 @@ impl Bulk {
         body.insert("filter".to_owned(), Value::Object(fields));
         let [word, ..] = action.words();
         body.insert("action".to_owned(), word.into());
-        Self { body, action, dry_run, is_meant }
+        Ok(Some(Self { body, action, dry_run: *dry_run, is_meant: *yes }))
     }
 
     /// With more fields.
@@ -143,7 +132,7 @@ impl Bulk {
         body.insert("dry_run".to_owned(), dry_run.into());
         let mut all = Done { dry_run, ..Done::default() };
         loop {
-            let asking = Asking::post("/api/v1/jobs/bulk").with(&body);
+            let asking = ApiRequest::post("/api/v1/jobs/bulk").with(&body);
             let done: Done = native.ask(asking, "jobs")?;
             all.matched += done.matched;
             all.changed += done.changed;

@@ -5,32 +5,32 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::{
     bulk::{Action, Bulk},
-    inspect::write_json,
     native::Native,
     payload,
     session::AskError,
     view::{Job, Queue},
-    web::{Asking, PayloadFields, payload_fields},
+    web::{ApiRequest, PayloadFields, payload_fields},
 };
 use crate::{
     cli::{self, CancelArgs, JobName, PauseArgs, PayloadType, ResumeArgs, RetryArgs},
     exit::{Code, Failure, code_of, whole},
+    output::write_json,
     queue_name::QueueName,
 };
 
 /// Lets a job run again, with another payload if one is given.
 pub fn retry(args: &RetryArgs) -> anyhow::Result<Code> {
-    Bulk::check(&args.filter, args.id.is_some())?;
+    let bulk = Bulk::of(&args.matching, Action::Retry)?;
     let native = Native::of(&args.native)?;
-    let Some(id) = args.id else {
-        let RetryArgs { queue, filter, dry_run, yes, .. } = args;
-        let bulk = Bulk::new(queue.as_ref(), filter, *dry_run, *yes, Action::Retry);
+    if let Some(bulk) = bulk {
         return bulk.run(&native, args.native.json);
-    };
+    }
+    let id = args.id.context("name a job, or use --all-matching")?;
     let about = format!("job {id}");
     let body = match &args.payload {
         None => PayloadFields::default(),
@@ -41,7 +41,7 @@ pub fn retry(args: &RetryArgs) -> anyhow::Result<Code> {
         }
     };
     let path = format!("/api/v1/jobs/{id}/retry");
-    let job: Job = native.ask(Asking::post(&path).with(&body), &about)?;
+    let job: Job = native.ask(ApiRequest::post(&path).with(&body), &about)?;
     if args.native.json {
         write_json(&mut io::stdout().lock(), &job.with_texts())?;
     }
@@ -50,14 +50,11 @@ pub fn retry(args: &RetryArgs) -> anyhow::Result<Code> {
 
 /// Ends jobs as dead.
 pub fn cancel(args: &CancelArgs) -> anyhow::Result<Code> {
-    let selection = &args.selection;
-    Bulk::check(&selection.filter, !selection.all_matching)?;
-    if selection.all_matching {
-        let native = Native::of(&args.native)?;
-        return Bulk::of(selection, Action::Cancel).run(&native, args.native.json);
+    if let Some(bulk) = Bulk::of(&args.selection.matching, Action::Cancel)? {
+        return bulk.run(&Native::of(&args.native)?, args.native.json);
     }
-    for_each(&args.native, &selection.ids, |native, id| {
-        native.http().ask(Asking::post(&format!("/api/v1/jobs/{id}/cancel")))
+    for_each(&args.native, &args.selection.ids, |native, id| {
+        native.http().ask(ApiRequest::post(&format!("/api/v1/jobs/{id}/cancel")))
     })
 }
 
@@ -106,7 +103,7 @@ pub fn pause(args: &PauseArgs) -> anyhow::Result<Code> {
         let left = until.saturating_duration_since(Instant::now());
         let wait_s = left.min(DRAIN_WAIT_MAX).as_millis().div_ceil(1000);
         let path = format!("{}/drain?create=false&wait_s={wait_s}", args.queue.path());
-        let asking = Asking::post(&path).waiting(left.min(DRAIN_WAIT_MAX));
+        let asking = ApiRequest::post(&path).waiting(left.min(DRAIN_WAIT_MAX));
         let drained: Drained = native.ask(asking, &format!("queue {}", args.queue))?;
         if drained.drained || Instant::now() >= until {
             break drained;
@@ -145,7 +142,7 @@ pub fn resume(args: &ResumeArgs) -> anyhow::Result<Code> {
 
 fn change_queue(native: &Native, name: &QueueName, how: &str, prints: bool) -> anyhow::Result<()> {
     let path = format!("{}/{how}", name.path());
-    let queue: Queue = native.ask(Asking::post(&path), &format!("queue {name}"))?;
+    let queue: Queue = native.ask(ApiRequest::post(&path), &format!("queue {name}"))?;
     if prints {
         write_json(&mut io::stdout().lock(), &queue)?;
     }

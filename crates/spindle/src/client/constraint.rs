@@ -6,16 +6,15 @@ use serde_json::{Value, json};
 use ureq::http::Method;
 
 use super::{
-    inspect::write_json,
     native::Native,
     payload,
     view::text_of,
-    web::{Asking, encoded},
+    web::{ApiRequest, encoded},
 };
 use crate::{
     cli::{ConstraintArgs, ConstraintCommand, Limits, Rate},
     exit::{Code, Failure},
-    output::Rows,
+    output::{Rows, print_all, write_json},
     queue_name::QueueName,
 };
 
@@ -25,24 +24,11 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
         ConstraintCommand::List { native } => {
             let asked = Native::of(native)?;
             let constraints = asked.list("/api/v1/constraints", "constraints")?;
-            let mut out = io::stdout().lock();
-            if native.json {
-                constraints.iter().try_for_each(|rule| write_json(&mut out, rule))?;
-                return Ok(Code::Ok);
-            }
-            let mut rows = Rows::new(&["name", "queue", "running-max", "rate", "per"]);
-            for rule in &constraints {
-                let field = |name: &str| rule.get(name).map(text_of).unwrap_or_default();
-                let queue = rule.get("queue").and_then(Value::as_str);
-                let queue = queue.map(|queue| QueueName::from_api(Some(queue), None).to_string());
-                let queue = queue.unwrap_or_else(|| field("queue_glob"));
-                rows.add([field("name"), queue, field("running_max"), rate(rule), field("per")]);
-            }
-            rows.print(&mut out)?;
+            print_all(&constraints, native.json, || rows(&constraints))?;
         }
         ConstraintCommand::Show { name, native } => {
             let asked = Native::of(native)?;
-            let rule: Value = asked.ask(Asking::get(&path(name)), &about(name))?;
+            let rule: Value = asked.ask(ApiRequest::get(&path(name)), &about(name))?;
             print(&rule, native.json)?;
             print_notes(&rule);
         }
@@ -58,7 +44,7 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
                 None => rule_of(limits)?,
             };
             let path = path(name);
-            let asking = Asking::of(Method::PUT, &path).with(&rule);
+            let asking = ApiRequest::of(Method::PUT, &path).with(&rule);
             let rule: Value = asked.ask(asking, &about(name))?;
             if native.json {
                 print(&rule, true)?;
@@ -67,10 +53,22 @@ pub fn constraint(args: &ConstraintArgs) -> anyhow::Result<Code> {
         }
         ConstraintCommand::Delete { name, native } => {
             let asked = Native::of(native)?;
-            asked.answer(Asking::of(Method::DELETE, &path(name)), &about(name))?;
+            asked.answer(ApiRequest::of(Method::DELETE, &path(name)), &about(name))?;
         }
     }
     Ok(Code::Ok)
+}
+
+fn rows(constraints: &[Value]) -> Rows {
+    let mut rows = Rows::new(&["name", "queue", "running-max", "rate", "per"]);
+    for rule in constraints {
+        let field = |name: &str| rule.get(name).map(text_of).unwrap_or_default();
+        let queue = rule.get("queue").and_then(Value::as_str);
+        let queue = queue.map(|queue| QueueName::from_api(Some(queue), None).to_string());
+        let queue = queue.unwrap_or_else(|| field("queue_glob"));
+        rows.add([field("name"), queue, field("running_max"), rate(rule), field("per")]);
+    }
+    rows
 }
 
 /// What the options say, as the API takes it. What is null there is not said.

@@ -1,7 +1,7 @@
 //! Which command does what.
 
 use super::{
-    add, change, clock, constraint, edit, events, inspect, job, jobs, purge, queue, results,
+    add, change, clock, constraint, edit, events, inspect, job, jobs, lines, purge, queue, results,
     status, why, work, workers,
 };
 use crate::{cli::ClientCommand, exit::Code};
@@ -9,7 +9,10 @@ use crate::{cli::ClientCommand, exit::Code};
 /// Runs a client command.
 pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
     match command {
-        ClientCommand::Add(args) => add::add(&args),
+        ClientCommand::Add(args) => match &args.lines {
+            Some(path) => lines::add_lines(&args, path),
+            None => add::add(&args),
+        },
         ClientCommand::Run(args) => results::run(&args),
         ClientCommand::Schedule(args) => add::schedule(&args),
         ClientCommand::Result(args) => results::result(&args),

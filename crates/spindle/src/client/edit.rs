@@ -8,11 +8,11 @@ use super::{
     change::for_each,
     native::Native,
     view::Job,
-    web::Asking,
+    web::ApiRequest,
     when::{now_ms, parse_when, rfc3339},
 };
 use crate::{
-    cli::{self, AsRead, EditArgs, MoveArgs, ParkArgs, ReleaseArgs, Selection},
+    cli::{self, AsRead, EditArgs, MoveArgs, ParkArgs, Selection},
     exit::{Code, Failure},
 };
 
@@ -22,7 +22,7 @@ pub fn park(args: &ParkArgs) -> anyhow::Result<Code> {
 }
 
 /// Lets parked jobs run.
-pub fn release(args: &ReleaseArgs) -> anyhow::Result<Code> {
+pub fn release(args: &ParkArgs) -> anyhow::Result<Code> {
     change(&args.native, &args.selection, &args.as_read, Action::Release, Map::new())
 }
 
@@ -64,10 +64,8 @@ fn change(
     action: Action,
     fields: Map<String, Value>,
 ) -> anyhow::Result<Code> {
-    Bulk::check(&selection.filter, !selection.all_matching)?;
-    if selection.all_matching {
-        let native = Native::of(named)?;
-        return Bulk::of(selection, action).with(fields).run(&native, named.json);
+    if let Some(bulk) = Bulk::of(&selection.matching, action)? {
+        return bulk.with(fields).run(&Native::of(named)?, named.json);
     }
     if as_read.if_revision.is_some() && selection.ids.len() > 1 {
         let message = "--if-revision goes with one job: each has a revision of its own";
@@ -80,9 +78,9 @@ fn change(
             _ => (format!("/api/v1/jobs/{id}"), true),
         };
         let mut asking = if patch {
-            Asking::of(Method::PATCH, &path).with(&fields)
+            ApiRequest::of(Method::PATCH, &path).with(&fields)
         } else {
-            Asking::post(&path)
+            ApiRequest::post(&path)
         };
         if let Some(revision) = as_read.if_revision {
             asking.headers.push(("If-Match", format!("\"{revision}\"")));

@@ -1,6 +1,6 @@
 //! `spindle queues` and `delete`.
 
-use std::io::{self, Write};
+use std::io;
 
 use serde_json::{Value, json};
 
@@ -9,28 +9,28 @@ use super::{
     native::Native,
     server::Server,
     session::AskError,
+    view::Queue,
 };
 use crate::{
-    cli::{DeleteArgs, QueuesArgs},
+    cli::{Common, DeleteArgs},
     exit::Code,
-    output::{Rows, write_line},
+    output::{Rows, print_all, write_line},
 };
 
 /// Lists the queues.
-pub fn queues(args: &QueuesArgs) -> anyhow::Result<Code> {
-    let server = Server::of(&args.common)?;
+pub fn queues(common: &Common) -> anyhow::Result<Code> {
+    let server = Server::of(common)?;
     let queues = server.open()?.queues().map_err(|error| server.explain(error, "queues"))?;
-    let mut out = io::stdout().lock();
-    if args.common.json {
-        queues.iter().try_for_each(|queue| write_json(&mut out, queue))?;
-        return Ok(Code::Ok);
-    }
-    // Workq tells of ready and scheduled jobs alone.
+    print_all(&queues, common.json, || rows(&queues))
+}
+
+fn rows(queues: &[Queue]) -> Rows {
+    // Workq shows ready and scheduled jobs alone.
     let has_all = queues.iter().any(|queue| queue.jobs.leased.is_some());
     let columns = ["queue", "ready", "scheduled", "leased", "parked", "done", "dead", "paused"];
     let shown = if has_all { columns.len() } else { 3 };
     let mut rows = Rows::new(columns.get(..shown).unwrap_or(&columns));
-    for queue in &queues {
+    for queue in queues {
         let jobs = &queue.jobs;
         let others = [jobs.leased, jobs.parked, jobs.done, jobs.dead];
         let others = others.map(|count| count.map(|count| count.to_string()).unwrap_or_default());
@@ -40,17 +40,14 @@ pub fn queues(args: &QueuesArgs) -> anyhow::Result<Code> {
         let all = first.into_iter().chain(others).chain([paused.to_owned()]);
         rows.add(all.take(shown));
     }
-    rows.print(&mut out)?;
-    Ok(Code::Ok)
+    rows
 }
 
 /// Deletes jobs. One that is not there does not keep the others from going.
 pub fn delete(args: &DeleteArgs) -> anyhow::Result<Code> {
     let selection = &args.selection;
-    Bulk::check(&selection.filter, !selection.all_matching)?;
-    if selection.all_matching {
-        let native = Native::among(&args.common)?;
-        return Bulk::of(selection, Action::Delete).run(&native, args.common.json);
+    if let Some(bulk) = Bulk::of(&selection.matching, Action::Delete)? {
+        return bulk.run(&Native::among(&args.common)?, args.common.json);
     }
     let server = Server::of(&args.common)?;
     let mut session = server.open()?;
@@ -72,10 +69,4 @@ pub fn delete(args: &DeleteArgs) -> anyhow::Result<Code> {
         }
     }
     Ok(code)
-}
-
-/// Prints something as one line of JSON.
-pub fn write_json(out: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()> {
-    let line = serde_json::to_string(value).map_err(io::Error::other)?;
-    write_line(out, line)
 }

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    inspect::write_json,
     server::Server,
     times::{between, of_field, with_distance},
     view::{Job, Outcome, text_of},
@@ -14,7 +13,7 @@ use super::{
 use crate::{
     cli::{JobArgs, RetryWait},
     exit::Code,
-    output::{Rows, preview},
+    output::{Rows, preview, write_json},
     quantity::Written,
 };
 

@@ -10,24 +10,21 @@ use console::{Term, truncate_str};
 use jiff::Timestamp;
 
 use super::{
-    inspect::write_json,
     server::Server,
-    session::{Listed, More, Wanted},
+    session::{JobQuery, Listed, More},
     times::{distance_of, plain},
     view::Job,
 };
 use crate::{
     cli::{JobStatus, JobsArgs, Sort, SortKey},
     exit::{Code, Failure, whole},
-    output::{Rows, grouped, preview},
+    output::{Rows, grouped, preview, write_json},
 };
 
 /// How much of a payload a list shows.
 const PREVIEW_LETTERS: usize = 40;
 /// As many bytes as so many letters may have, and one letter more, to see that something follows.
 const PREVIEW_BYTES: u32 = 4 * (PREVIEW_LETTERS as u32 + 1);
-/// The statuses in the order of a job's life.
-const STATUSES: [&str; 6] = ["scheduled", "ready", "leased", "parked", "done", "dead"];
 
 /// Lists jobs.
 pub fn jobs(args: &JobsArgs) -> anyhow::Result<Code> {
@@ -53,7 +50,7 @@ pub fn jobs(args: &JobsArgs) -> anyhow::Result<Code> {
 
 fn ask(args: &JobsArgs, server: &Server) -> anyhow::Result<Listed> {
     let scheduled = args.scheduled.then_some(JobStatus::Scheduled);
-    let wanted = Wanted {
+    let wanted = JobQuery {
         queue: args.queue.clone(),
         statuses: args.filter.status.iter().copied().chain(scheduled).collect(),
         filters: args.filter.fields(),
@@ -107,7 +104,7 @@ fn note(args: &JobsArgs, server: &Server, listed: &Listed) -> Option<String> {
 }
 
 fn sort_by(jobs: &mut [Job], sort: Sort) {
-    let status = |job: &Job| STATUSES.iter().position(|status| *status == job.status);
+    let status = |job: &Job| JobStatus::WORDS.iter().position(|status| *status == job.status);
     let time = |job: &Job| {
         let text = job.run_at.as_ref().unwrap_or(&job.created_at);
         text.parse::<Timestamp>().ok()

@@ -7,7 +7,7 @@ use super::{
     line::Line,
     server::Server,
     session::AskError,
-    web::{Asking, Http, encoded},
+    web::{ApiRequest, Http},
 };
 use crate::{
     cli,
@@ -48,30 +48,35 @@ impl Native {
     }
 
     /// Asks about something and reads the answer's JSON.
-    pub fn ask<T: DeserializeOwned>(&self, asking: Asking<'_>, about: &str) -> anyhow::Result<T> {
+    pub fn ask<T: DeserializeOwned>(
+        &self,
+        asking: ApiRequest<'_>,
+        about: &str,
+    ) -> anyhow::Result<T> {
         self.http.ask(asking).map_err(|error| self.explain(error, about))
     }
 
     /// Asks about something that answers without words.
-    pub fn answer(&self, asking: Asking<'_>, about: &str) -> anyhow::Result<()> {
+    pub fn answer(&self, asking: ApiRequest<'_>, about: &str) -> anyhow::Result<()> {
         self.http.answer(asking).map_err(|error| self.explain(error, about))?;
         Ok(())
     }
 
-    /// Everything of a list, page by page. `name` is the field that holds a page.
+    /// Reads a list, page by page. `name` is the field that holds a page, and what is asked for.
     pub fn list(&self, path: &str, name: &str) -> anyhow::Result<Vec<Value>> {
         let mut items = Vec::new();
-        let mut cursor = String::new();
-        loop {
-            let mut page: Value = self.ask(Asking::get(&format!("{path}{cursor}")), name)?;
-            if let Some(Value::Array(more)) = page.get_mut(name).map(Value::take) {
-                items.extend(more);
-            }
-            let Some(next) = page.get("next_cursor").and_then(Value::as_str) else {
-                return Ok(items);
-            };
-            cursor = format!("?cursor={}", encoded(next));
-        }
+        self.for_each(path, name, |item| items.push(item))?;
+        Ok(items)
+    }
+
+    /// The same, item by item.
+    pub fn for_each<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        name: &str,
+        take: impl FnMut(T),
+    ) -> anyhow::Result<()> {
+        self.http.for_each(path, name, take).map_err(|error| self.explain(error, name))
     }
 
     /// The most bytes of a payload that the server takes.

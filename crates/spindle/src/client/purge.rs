@@ -8,7 +8,7 @@ use super::{
     confirm::{can_be_asked, is_meant},
     native::Native,
     view::Queue,
-    web::Asking,
+    web::ApiRequest,
 };
 use crate::{
     cli::PurgeArgs,
@@ -22,7 +22,7 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<Code> {
     let about = format!("queue {}", args.queue);
     let path = args.queue.path();
     // A name that is mistyped is no queue without jobs.
-    let queue: Queue = native.ask(Asking::get(&path), &about)?;
+    let queue: Queue = native.ask(ApiRequest::get(&path), &about)?;
     let waiting = queue.jobs.ready + queue.jobs.scheduled;
     if args.dry_run {
         return print(args, "matching", waiting, "would be deleted");
@@ -33,7 +33,7 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<Code> {
             return Ok(Code::Error);
         }
     }
-    let answer: Value = native.ask(Asking::post(&format!("{path}/purge")), &about)?;
+    let answer: Value = native.ask(ApiRequest::post(&format!("{path}/purge")), &about)?;
     let deleted = answer.get("deleted").and_then(Value::as_u64).unwrap_or_default();
     print(args, "deleted", deleted, "deleted")
 }

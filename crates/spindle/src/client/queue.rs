@@ -1,28 +1,27 @@
 //! `spindle queue`: shows a queue and changes its settings.
 
-use std::io;
+use std::{io, slice};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use ureq::http::{Method, header};
 
 use super::{
-    inspect::write_json,
     native::Native,
     session::AskError,
     times::{lasting, with_distance},
     view::{Queue, text_of},
-    web::Asking,
+    web::ApiRequest,
 };
 use crate::{
     cli::{self, BytesType, QueueArgs, QueueCommand, QueueSettings, RetryWait, Setting},
     exit::Code,
-    output::Rows,
+    output::{Rows, print_all, write_json},
     quantity::Written,
     queue_name::QueueName,
 };
 
-/// So often somebody else may be faster.
+/// How often a change is tried again because somebody else changed the settings in between.
 const TRIES: usize = 20;
 
 /// Runs `spindle queue`.
@@ -35,12 +34,11 @@ pub fn queue(args: &QueueArgs) -> anyhow::Result<Code> {
 
 fn show(name: &QueueName, args: &cli::Native) -> anyhow::Result<Code> {
     let native = Native::of(args)?;
-    let queue: Queue = native.ask(Asking::get(&name.path()), &about(name))?;
-    let mut out = io::stdout().lock();
-    if args.json {
-        write_json(&mut out, &queue)?;
-        return Ok(Code::Ok);
-    }
+    let queue: Queue = native.ask(ApiRequest::get(&name.path()), &about(name))?;
+    print_all(slice::from_ref(&queue), args.json, || rows(&queue))
+}
+
+fn rows(queue: &Queue) -> Rows {
     let mut rows = Rows::new(&["field", "value"]);
     let mut add = |name: &str, value: String| rows.add([name.to_owned(), value]);
     add("queue", queue.queue_name().to_string());
@@ -61,8 +59,7 @@ fn show(name: &QueueName, args: &cli::Native) -> anyhow::Result<Code> {
         let value = settings.get(field).filter(|value| !value.is_null());
         add(name, value.map_or("default".to_owned(), written));
     }
-    rows.print(&mut out)?;
-    Ok(Code::Ok)
+    rows
 }
 
 /// What a setting is called here, what in the API, and how its value is written.
@@ -118,7 +115,7 @@ fn try_to_set(
     settings: &QueueSettings,
 ) -> Result<Queue, AskError> {
     let path = name.path();
-    let (mut wanted, condition) = match native.http().answer_in_full(Asking::get(&path)) {
+    let (mut wanted, condition) = match native.http().answer_in_full(ApiRequest::get(&path)) {
         Ok(answer) => {
             let mut queue: Map<String, Value> = answer.json()?;
             let wanted = match queue.remove("settings") {
@@ -138,50 +135,24 @@ fn try_to_set(
         };
     }
     let path = format!("{path}/settings");
-    let mut asking = Asking::of(Method::PUT, &path).with(&wanted);
+    let mut asking = ApiRequest::of(Method::PUT, &path).with(&wanted);
     asking.headers.extend(condition);
     native.http().ask(asking)
 }
 
 /// What is said, in the API's words. None: it is not set any more.
-fn changes(settings: &QueueSettings) -> Vec<(&'static str, Option<Value>)> {
-    let QueueSettings {
-        tries,
-        max_attempts,
-        backoff,
-        ttr,
-        keep,
-        keep_dead,
-        max_jobs,
-        max_finished,
-        bytes_type,
-    } = settings;
-    fn value<T: Copy>(
-        setting: Option<Setting<T>>,
-        spell: impl FnOnce(T) -> Value,
-    ) -> Option<Option<Value>> {
-        Some(match setting? {
-            Setting::Default => None,
-            Setting::To(value) => Some(spell(value)),
-        })
-    }
-    let bytes_type = bytes_type.map(|kind| match kind {
-        BytesType::Json => Some(json!("json")),
-        BytesType::Msgpack => Some(json!("msgpack")),
-        BytesType::None => None,
+fn changes(settings: &QueueSettings) -> impl Iterator<Item = (&'static str, Option<Value>)> {
+    let bytes_type = settings.bytes_type.map(|kind| match kind {
+        BytesType::Json => Setting(Some(json!("json"))),
+        BytesType::Msgpack => Setting(Some(json!("msgpack"))),
+        BytesType::None => Setting(None),
     });
-    let said = [
-        ("fails_max", value(*tries, |count| json!(count))),
-        ("attempts_max", value(*max_attempts, |count| json!(count))),
-        ("backoff", value(*backoff, RetryWait::to_json)),
-        ("ttr_default_ms", value(*ttr, |ms| json!(ms))),
-        ("keep_ms", value(*keep, |ms| json!(ms))),
-        ("keep_dead_ms", value(*keep_dead, |ms| json!(ms))),
-        ("jobs_max", value(*max_jobs, |count| json!(count))),
-        ("finished_max", value(*max_finished, |count| json!(count))),
-        ("bytes_type", bytes_type),
-    ];
-    said.into_iter().filter_map(|(field, value)| Some((field, value?))).collect()
+    let QueueSettings { tries, max_attempts, backoff, ttr, keep, keep_dead, .. } = settings;
+    let QueueSettings { max_jobs, max_finished, .. } = settings;
+    let said = [tries, max_attempts, backoff, ttr, keep, keep_dead, max_jobs, max_finished];
+    let said = said.map(Clone::clone).into_iter().chain([bytes_type]);
+    let named = SETTINGS.into_iter().zip(said);
+    named.filter_map(|((_, field, _), setting)| Some((field, setting?.0)))
 }
 
 fn about(name: &QueueName) -> String {

@@ -131,7 +131,7 @@ pub struct Report {
 
 /// Which jobs to list.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct JobQuery {
     /// Only those of this queue.
     pub queue: Option<QueueName>,
     /// Only those of these statuses; none is all.
@@ -197,7 +197,7 @@ pub trait Session {
     fn job(&mut self, job: JobName) -> Result<Job, AskError>;
 
     /// Some jobs.
-    fn jobs(&mut self, wanted: &Wanted) -> Result<Listed, AskError>;
+    fn jobs(&mut self, wanted: &JobQuery) -> Result<Listed, AskError>;
 
     /// All queues.
     fn queues(&mut self) -> Result<Vec<Queue>, AskError>;

@@ -7,16 +7,15 @@ use serde_json::{Map, Value, json};
 
 use super::{
     attention::{Attention, attentions},
-    inspect::write_json,
     native::Native,
     times::lasting,
     view::{Counts, Queue},
-    web::{Asking, encoded},
+    web::ApiRequest,
 };
 use crate::{
-    cli::StatusArgs,
+    cli,
     exit::Code,
-    output::{Rows, escape, grouped, write_line},
+    output::{Rows, escape, grouped, write_json, write_line},
 };
 
 /// Queues of one page of a list.
@@ -47,12 +46,6 @@ struct Door {
     connections: Option<u64>,
 }
 
-#[derive(Deserialize)]
-struct QueuePage {
-    queues: Vec<Queue>,
-    next_cursor: Option<String>,
-}
-
 /// Workers of the first page: more do not fit on a screen anyway.
 #[derive(Deserialize)]
 struct WorkerPage {
@@ -61,14 +54,14 @@ struct WorkerPage {
 }
 
 /// Says how the server is. The exit code says whether it takes jobs.
-pub fn status(args: &StatusArgs) -> anyhow::Result<Code> {
-    let native = Native::of(&args.native)?;
-    let whole: Value = native.ask(Asking::get("/api/v1/server"), "server")?;
+pub fn status(args: &cli::Native) -> anyhow::Result<Code> {
+    let native = Native::of(args)?;
+    let whole: Value = native.ask(ApiRequest::get("/api/v1/server"), "server")?;
     let server = Server { whole: whole.clone(), ..serde_json::from_value(whole)? };
     let (counts, attentions) = look_at_queues(&native)?;
-    let workers: WorkerPage = native.ask(Asking::get("/api/v1/workers"), "workers")?;
+    let workers: WorkerPage = native.ask(ApiRequest::get("/api/v1/workers"), "workers")?;
     let mut out = io::stdout().lock();
-    if args.native.json {
+    if args.json {
         write_json(&mut out, &object(&server, &counts, &workers, &attentions))?;
     } else {
         print(&server, &counts, &workers, &attentions, &mut out)?;
@@ -80,17 +73,11 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<Code> {
 fn look_at_queues(native: &Native) -> anyhow::Result<(Counts, Vec<Attention>)> {
     let mut sum = Counts::default();
     let mut found = Vec::new();
-    let mut cursor = String::new();
-    loop {
-        let path = format!("/api/v1/queues?limit={PAGE}{cursor}");
-        let page: QueuePage = native.ask(Asking::get(&path), "queues")?;
-        for queue in &page.queues {
-            sum.add(&queue.jobs);
-            found.extend(attentions(queue));
-        }
-        let Some(next) = page.next_cursor else { break };
-        cursor = format!("&cursor={}", encoded(&next));
-    }
+    let path = format!("/api/v1/queues?limit={PAGE}");
+    native.for_each(&path, "queues", |queue: Queue| {
+        sum.add(&queue.jobs);
+        found.extend(attentions(&queue));
+    })?;
     // What stands still goes before what is slow, and that before what has happened already.
     found.sort_by_key(|attention| attention.rank);
     Ok((sum, found))

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, value::RawValue};
 use crate::queue_name::QueueName;
 
 /// A job. What a door does not tell is left out.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Job {
     /// Its id: a number through the native API, a UUID through Workq.
     pub id: Value,
@@ -96,7 +96,7 @@ pub struct Outcome {
 }
 
 /// A queue's numbers.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Queue {
     /// Its name, where it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,25 +1,29 @@
 //! `spindle why`.
 
-use std::io::{self, IsTerminal};
+use std::{
+    io::{self, IsTerminal},
+    slice,
+};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{
-    inspect::write_json, native::Native, times::with_distance, view::text_of, web::Asking,
+use super::{native::Native, times::with_distance, view::text_of, web::ApiRequest};
+use crate::{
+    cli::WhyArgs,
+    exit::Code,
+    output::{Rows, print_all},
 };
-use crate::{cli::WhyArgs, exit::Code, output::Rows};
 
 /// Says why a job is not running.
 pub fn why(args: &WhyArgs) -> anyhow::Result<Code> {
     let native = Native::of(&args.native)?;
     let path = format!("/api/v1/jobs/{}/why", args.id);
-    let why: Value = native.ask(Asking::get(&path), &format!("job {}", args.id))?;
-    let mut out = io::stdout().lock();
-    if args.native.json {
-        write_json(&mut out, &why)?;
-        return Ok(Code::Ok);
-    }
+    let why: Value = native.ask(ApiRequest::get(&path), &format!("job {}", args.id))?;
+    print_all(slice::from_ref(&why), args.native.json, || rows(&why))
+}
+
+fn rows(why: &Value) -> Rows {
     let field = |value: &Value, name: &str| value.get(name).map(text_of).unwrap_or_default();
     let (now, for_eyes) = (Timestamp::now(), io::stdout().is_terminal());
     let mut rows = Rows::new(&["reason", "what is known", "until"]);
@@ -29,6 +33,5 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Code> {
         let until = if for_eyes { with_distance(&until, now) } else { until };
         rows.add([field(reason, "code"), field(reason, "text"), until]);
     }
-    rows.print(&mut out)?;
-    Ok(Code::Ok)
+    rows
 }

@@ -5,28 +5,31 @@ use std::io::{self, IsTerminal};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{inspect::write_json, native::Native, times::distance_of, view::text_of};
-use crate::{cli::WorkersArgs, exit::Code, output::Rows, queue_name::QueueName};
+use super::{native::Native, times::distance_of, view::text_of};
+use crate::{
+    cli,
+    exit::Code,
+    output::{Rows, print_all},
+    queue_name::QueueName,
+};
 
 /// Lists the workers and what they hold.
-pub fn workers(args: &WorkersArgs) -> anyhow::Result<Code> {
-    let native = Native::of(&args.native)?;
+pub fn workers(args: &cli::Native) -> anyhow::Result<Code> {
+    let native = Native::of(args)?;
     let workers = native.list("/api/v1/workers", "workers")?;
-    let mut out = io::stdout().lock();
-    if args.native.json {
-        workers.iter().try_for_each(|worker| write_json(&mut out, worker))?;
-        return Ok(Code::Ok);
-    }
+    print_all(&workers, args.json, || rows(&workers))
+}
+
+fn rows(workers: &[Value]) -> Rows {
     let (now, for_eyes) = (Timestamp::now(), io::stdout().is_terminal());
     let mut rows = Rows::new(&["worker", "door", "queues", "last-seen", "jobs"]);
-    for worker in &workers {
+    for worker in workers {
         let field = |name: &str| worker.get(name).map(words).unwrap_or_default();
         let seen = field("seen_at");
         let seen = if for_eyes { distance_of(&seen, now) } else { seen };
         rows.add([field("name"), field("door"), queues(worker), seen, field("jobs")]);
     }
-    rows.print(&mut out)?;
-    Ok(Code::Ok)
+    rows
 }
 
 /// The queues' names, each with a blank between.

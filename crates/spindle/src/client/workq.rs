@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::BytesMut;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use spindle_core::address;
 use spindle_workq::{
     client::{Client, ClientError},
@@ -14,7 +14,7 @@ use spindle_workq::{
 
 use super::{
     line::Line,
-    session::{AskError, Finished, Leased, Listed, Lost, More, NewJob, Report, Session, Wanted},
+    session::{AskError, Finished, JobQuery, Leased, Listed, Lost, More, NewJob, Report, Session},
     view::{Counts, Job, Queue},
     when::now_ms,
 };
@@ -48,7 +48,7 @@ impl WorkqSession {
         Ok(Self(client))
     }
 
-    fn jobs_page(&mut self, wanted: &Wanted, listed: u32) -> Result<Vec<JobInfo>, AskError> {
+    fn jobs_page(&mut self, wanted: &JobQuery, listed: u32) -> Result<Vec<JobInfo>, AskError> {
         let queue = wanted.queue.as_ref().ok_or_else(|| unable("lists jobs of one queue only"))?;
         check_name(queue)?;
         let offset = wanted.offset.saturating_add(listed);
@@ -63,7 +63,7 @@ impl WorkqSession {
 
 impl WorkqSession {
     /// How many jobs there are behind a full list, as far as the queue's numbers tell.
-    fn more(&mut self, wanted: &Wanted) -> More {
+    fn more(&mut self, wanted: &JobQuery) -> More {
         let numbers = wanted.queue.as_ref().map(|queue| self.0.inspect_queue(queue));
         // The list is there all the same.
         let Some(Ok(numbers)) = numbers else { return More::UNKNOWN };
@@ -136,7 +136,7 @@ impl Session for WorkqSession {
         Ok(shown(&self.0.inspect_job(uuid(job))?))
     }
 
-    fn jobs(&mut self, wanted: &Wanted) -> Result<Listed, AskError> {
+    fn jobs(&mut self, wanted: &JobQuery) -> Result<Listed, AskError> {
         if wanted.newest_first {
             return Err(unable("lists jobs in the order in which they are given out only"));
         }
@@ -293,10 +293,8 @@ fn finished(result: wire::JobResult) -> Finished {
 fn queue_shown(queue: QueueInfo) -> Queue {
     Queue {
         name: Some(String::from_utf8_lossy(&queue.name).into_owned()),
-        name_base64: None,
-        paused: None,
         jobs: Counts { ready: queue.ready, scheduled: queue.scheduled, ..Counts::default() },
-        more: Map::new(),
+        ..Queue::default()
     }
 }
 
@@ -304,7 +302,6 @@ fn shown(job: &JobInfo) -> Job {
     Job {
         id: json!(job.id.to_string()),
         queue: Some(String::from_utf8_lossy(&job.name).into_owned()),
-        queue_base64: None,
         status: status(job).to_owned(),
         priority: job.priority,
         created_at: time(job.created_ms),
@@ -317,11 +314,8 @@ fn shown(job: &JobInfo) -> Job {
         fails_max: Some(job.fails_max.max(1)),
         payload_type: "bytes".to_owned(),
         payload_bytes: job.payload.len() as u64,
-        payload: None,
         payload_base64: Some(BASE64_STANDARD.encode(&job.payload)),
-        payload_text: None,
-        result: None,
-        more: Map::new(),
+        ..Job::default()
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use toml::{Table, Value};
 
 use super::{
-    resolve::ConfigError,
+    error::ConfigError,
     table::{Setting, Shape, TABLE},
 };
 

@@ -4,6 +4,7 @@
 //! keys of the file, what `spindle config` prints and the page `docs/configuration.md`.
 
 mod address;
+mod error;
 mod file;
 mod parse;
 mod resolve;

@@ -1,85 +1,15 @@
 //! Puts the layers together: flags before environment before file before defaults.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt, io, path::Path};
+use std::{collections::BTreeMap, ffi::OsString, fmt, path::Path};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, builder::ValueHint};
 
 use super::{
     address::{Loopback, loopback},
+    error::ConfigError,
     file::read_file,
     table::{Config, ENVIRONMENT_PREFIX, Setting, Shape, TABLE},
 };
-
-/// Why there is no configuration.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read the configuration file {path}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The file is not TOML.
-    #[error("{path} is not TOML: {source}")]
-    NotToml {
-        /// The file.
-        path: String,
-        /// Where it is wrong.
-        source: Box<toml::de::Error>,
-    },
-    /// The file has a key that is none.
-    #[error("{path}: there is no setting `{key}`{hint}; `spindle config` lists all")]
-    UnknownKey {
-        /// The file.
-        path: String,
-        /// The key.
-        key: String,
-        /// What was probably meant.
-        hint: String,
-    },
-    /// The file gives a value of another type.
-    #[error("{path}: `{key}` must be {expected}")]
-    WrongType {
-        /// The file.
-        path: String,
-        /// The key.
-        key: String,
-        /// What it takes.
-        expected: &'static str,
-    },
-    /// A value is not what the setting takes.
-    #[error("{source_name}: `{value}` will not do: {reason}")]
-    BadValue {
-        /// The flag, environment name or file key that gave it.
-        source_name: String,
-        /// The value.
-        value: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The environment gives a value that is not text.
-    #[error("{name} in the environment is not valid UTF-8")]
-    NotText {
-        /// The name in the environment.
-        name: String,
-    },
-    /// A door would be open to other machines.
-    #[error(
-        "{door}: {address} is not a loopback address and this door asks nobody for a password; \
-         use 127.0.0.1, or --insecure {door} if the network itself keeps strangers out"
-    )]
-    NotLoopback {
-        /// The door.
-        door: &'static str,
-        /// Where it was to listen.
-        address: std::net::SocketAddr,
-    },
-    /// There would be nothing to serve.
-    #[error("every door is off: nobody could reach the server")]
-    NoDoor,
-}
 
 /// Where a value came from. The earlier wins.
 #[derive(Debug, Clone, PartialEq, Eq)]

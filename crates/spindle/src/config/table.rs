@@ -122,8 +122,8 @@ pub const TABLE: &[Setting] = &[
         .apply(|config, text| set(&mut config.file, Ok(Some(text.into())))),
     Setting::one("data", "DIR", "./spindle-data")
         .help(
-            "Keep the log in this folder, which is made when it is missing. A path in the file \
-             counts from where the server is started.",
+            "Keep the log in this folder, which is created if it is missing. A relative path in \
+             the file counts from the folder in which the server is started.",
         )
         .apply(|config, text| {
             if text.is_empty() {
@@ -134,67 +134,67 @@ pub const TABLE: &[Setting] = &[
         }),
     Setting::switch("memory")
         .help(
-            "Keep the log in memory: every job is gone when the server stops. The data folder \
-             is not touched.",
+            "Keep the log in memory: all jobs are lost when the server stops. The data folder is \
+             not touched.",
         )
         .apply(|config, text| set(&mut config.memory, parse_switch(text))),
     Setting::one("sync", "WHEN", "always")
         .help(
-            "When to make what was written durable: `always` (before it is acknowledged), \
-             `interval:MS` (that often; a power cut loses what came since) or `os` (when the \
-             operating system likes to).",
+            "When to make writes durable: `always` (before they are acknowledged), `interval:MS` \
+             (every MS milliseconds; a power cut loses what came since) or `os` (when the \
+             operating system writes them).",
         )
         .apply(|config, text| set(&mut config.sync, parse_sync(text))),
     Setting::one("segment-size", "SIZE", "64MiB")
         .help(
-            "How long one file of the log is, from 64KiB to 2GiB. Smaller ones give disk space \
-             back sooner and cost more syncs. One file's room is kept free for what must go on \
-             when the disk is full.",
+            "The size of one log file, from 64KiB to 2GiB. Smaller files free disk space sooner \
+             and cost more syncs. The space of one file stays reserved for what must go on when \
+             the disk is full.",
         )
         .apply(|config, text| {
             set(&mut config.segment_bytes, within(size(text), SEGMENT_BYTES, "use 64KiB to 2GiB"))
         }),
     Setting::one("payload-memory", "SIZE", "64MiB")
         .help(
-            "Keep at most this much of payloads and results in memory; the rest is read back \
-             from the log when it is needed. Takes KiB, MiB, GiB and plain bytes.",
+            "Keep at most this much of payloads and results in memory; the rest is read from the \
+             log when it is needed. Takes KiB, MiB, GiB and plain bytes.",
         )
         .apply(|config, text| set(&mut config.payload_memory_bytes, size(text))),
     Setting::one("finished-max", "COUNT", "5000000")
         .help(
-            "Keep at most so many finished jobs, done and dead ones together. The oldest go \
-             first, before their time; that is counted and logged once a minute. A queue can \
-             have a maximum of its own.",
+            "Keep at most this many finished jobs, done and dead ones together. The oldest are \
+             dropped first, before their time; that is counted and logged once a minute. A queue \
+             can have a maximum of its own.",
         )
         .apply(|config, text| set(&mut config.finished_max, parse_count(text))),
     Setting::one("finished-size-max", "SIZE", "8GiB")
         .help(
-            "Let finished jobs take at most this much of the disk with their payloads and \
-             results. The oldest go first, as with `finished-max`.",
+            "Let finished jobs with their payloads and results take at most this much disk space. \
+             The oldest are dropped first, as with `finished-max`.",
         )
         .apply(|config, text| set(&mut config.finished_bytes_max, size(text))),
     Setting::one("constraint-values-max", "COUNT", "65536")
         .help(
-            "How many values a constraint that counts by a payload's field tells apart at a \
-             time. A job that would bring one more is refused.",
+            "The most values at a time of a constraint with a limit for each value of a payload's \
+             field. A job that needs one more is refused.",
         )
         .apply(|config, text| set(&mut config.constraint_values_max, parse_count(text))),
     Setting::one("workq", "ADDR", "127.0.0.1:9922")
         .help(
-            "Where the Workq door listens, or `off`. Port 0 takes any free port; the log says \
-             which.",
+            "The address of the Workq door, or `off`. Port 0 takes any free port, which the log \
+             names.",
         )
         .apply(|config, text| set(&mut config.workq, parse_listen(text))),
     Setting::one("gearman", "ADDR", "127.0.0.1:4730")
         .help(
-            "Where the Gearman door listens, or `off`. Port 0 takes any free port; the log \
-             says which.",
+            "The address of the Gearman door, or `off`. Port 0 takes any free port, which the log \
+             names.",
         )
         .apply(|config, text| set(&mut config.gearman, parse_listen(text))),
     Setting::one("gearman-job-retries", "COUNT", "-1")
         .help(
-            "How often a Gearman job is given out before a lost worker or a passed timeout \
-             fails it: -1 is no limit, 0 and 1 are once.",
+            "How often a Gearman job is leased before a lost worker or a timeout fails it: -1 is \
+             no limit, 0 and 1 are once.",
         )
         .apply(|config, text| {
             config.gearman_attempts_max = match text.parse::<i64>() {
@@ -206,39 +206,39 @@ pub const TABLE: &[Setting] = &[
         }),
     Setting::switch("gearman-exceptions")
         .help(
-            "Send WORK_EXCEPTION to Gearman clients that have not asked for it with OPTION_REQ \
-             too. Without it they get WORK_FAIL.",
+            "Send WORK_EXCEPTION also to Gearman clients that have not asked for it with \
+             OPTION_REQ. Without it they get WORK_FAIL.",
         )
         .apply(|config, text| set(&mut config.gearman_exceptions, parse_switch(text))),
     Setting::one("http", "ADDR", "127.0.0.1:7420")
         .help(
-            "Where the HTTP door (native API, metrics, health) listens, or `off`. Port 0 takes \
-             any free port; the log says which.",
+            "The address of the HTTP door (native API, LightJQ, Jobq, metrics, health), or `off`. \
+             Port 0 takes any free port, which the log names.",
         )
         .apply(|config, text| set(&mut config.http, parse_listen(text))),
     Setting::many("http-host", "NAME")
         .help(
-            "A name the HTTP door answers to, besides its address and localhost: what clients \
-             or a proxy call it. `*` is every name: then any web page can use the server. May \
-             be given again.",
+            "A name that clients or a proxy use for the HTTP door, besides its address and \
+             localhost. `*` is every name: then any web page can use the server. May be \
+             repeated.",
         )
         .apply(|config, text| config.http_hosts.add(text).map_err(|error| error.to_string())),
     Setting::one("jobd-master", "ADDR", "127.0.0.1:7081")
         .help(
-            "Where the jobd master listens, at which jobd's workers register and which their \
-             clients poke, or `off`. Port 0 takes any free port; the log says which.",
+            "The address of the jobd master, where jobd's workers register and clients poke them, \
+             or `off`. Port 0 takes any free port, which the log names.",
         )
         .apply(|config, text| set(&mut config.jobd_master, parse_listen(text))),
     Setting::switch("lightjq-allow-urls")
         .help(
-            "Push jobs to whatever `url` a LightJQ worker gives, not only to the address it \
-             calls from: whoever reaches the HTTP door can then make this server call others.",
+            "Push jobs to any `url` that a LightJQ worker gives, not only to the address it calls \
+             from: everyone who reaches the HTTP door can then make this server call others.",
         )
         .apply(|config, text| set(&mut config.lightjq_allow_urls, parse_switch(text))),
     Setting::one("jobq-query-time", "TIME", "2s")
         .help(
-            "How long a query or a poll of Jobq may compute before it is refused, from 1ms to \
-             10m. Queries run one at a time: the others wait meanwhile.",
+            "How long a Jobq query or poll may compute before it is refused, from 1ms to 10m. \
+             Queries run one at a time: the others wait meanwhile.",
         )
         .apply(|config, text| {
             set(
@@ -248,8 +248,8 @@ pub const TABLE: &[Setting] = &[
         }),
     Setting::one("jobq-list-size", "SIZE", "64MiB")
         .help(
-            "How long the answer to a list of Jobq may be, from 1KiB to 1GiB; a longer one is \
-             refused. It is made in memory.",
+            "The largest answer to a Jobq list, from 1KiB to 1GiB; a larger one is refused. It is \
+             built in memory.",
         )
         .apply(|config, text| {
             let bytes = within(size(text), JOBQ_LIST_BYTES, "use 1KiB to 1GiB");
@@ -257,11 +257,11 @@ pub const TABLE: &[Setting] = &[
         }),
     Setting::many("webhook", "HOOK")
         .help(
-            "Tell this URL what happens: `http://HOST:PORT/PATH` or `https://HOST/PATH`, then \
-             words, all in one value: `dead` (a job failed for good; so too without a word), \
-             `older=TIME` (the next job of a queue waits longer), `no-worker=TIME` (nobody \
-               takes its jobs), `queue=PATTERN` (only these). May be given again. \
-               docs/webhooks.md tells what is sent.",
+            "Send events to this URL: `http://HOST:PORT/PATH` or `https://HOST/PATH`, then words, \
+             all in one value: `dead` (a job failed for good; the default), `older=TIME` (the \
+             next job of a queue waits longer), `no-worker=TIME` (no worker takes its jobs), \
+             `queue=PATTERN` (only these queues). May be repeated. docs/webhooks.md describes \
+             what is sent.",
         )
         .apply(|config, text| {
             config.webhooks.push(text.parse().map_err(|error: HookError| error.to_string())?);
@@ -269,20 +269,20 @@ pub const TABLE: &[Setting] = &[
         }),
     Setting::one("webhook-secret-file", "FILE", "")
         .help(
-            "The secret that webhooks are signed with, at least 16 bytes. Without it the one \
-               in SPINDLE_WEBHOOK_SECRET in the environment.",
+            "A file with the secret that signs webhooks, at least 16 bytes. Without it, \
+             SPINDLE_WEBHOOK_SECRET in the environment is the secret.",
         )
         .apply(|config, text| set(&mut config.webhook_secret_file, Ok(Some(text.into())))),
     Setting::one("webhook-ca-file", "FILE", "")
         .help(
-            "Certificates in PEM: receivers of webhooks over https must be vouched for by one \
-               of these, instead of by a public authority.",
+            "Certificates in PEM: one of these, instead of a public authority, must have signed \
+             the certificate of a webhook receiver over https.",
         )
         .apply(|config, text| set(&mut config.webhook_ca_file, Ok(Some(text.into())))),
     Setting::many("insecure", "DOOR")
         .help(
-            "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address \
-               that is not loopback: whoever reaches it can do everything. May be given again.",
+            "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address that \
+             is not loopback: everyone who reaches it can do everything. May be repeated.",
         )
         .apply(|config, text| {
             if !DOORS.contains(&text) {
@@ -293,21 +293,18 @@ pub const TABLE: &[Setting] = &[
         }),
     Setting::one("shutdown-timeout", "TIME", "10s")
         .help(
-            "How long answers under way may take once the server was told to stop. Takes ms, \
-               s, m, h and d.",
+            "How long answers under way may take when the server is asked to stop. Takes ms, s, \
+             m, h and d.",
         )
         .apply(|config, text| set(&mut config.shutdown_timeout, duration(text))),
     Setting::one("connections-max", "COUNT", "10000")
         .help(
-            "How many connections the other doors together hold, and how many the HTTP door. \
-               The excess is closed at once.",
+            "The most connections of the HTTP door, and of the other doors together. Further ones \
+             are closed at once.",
         )
         .apply(|config, text| set(&mut config.connections_max, parse_count(text))),
     Setting::one("log-level", "LEVEL", "info")
-        .help(
-            "What to log on standard error: `off`, `error`, `warn`, `info`, `debug` or \
-               `trace`.",
-        )
+        .help("What to log on standard error: `off`, `error`, `warn`, `info`, `debug` or `trace`.")
         .apply(|config, text| set(&mut config.log_level, parse_level(text))),
 ];
 

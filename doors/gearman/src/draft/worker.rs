@@ -59,7 +59,7 @@ impl DraftSession {
         drop(registry);
         self.names = names;
         if self.sleeps {
-            // A sleeper is called for what it can do now.
+            // Wake it for what it can do now.
             self.cancel_sleep();
             return self.sleep(out);
         }

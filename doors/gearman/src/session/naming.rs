@@ -64,7 +64,7 @@ fn key(name: BytesMut) -> Key {
 }
 
 /// The unique that a job was given; empty for none, and for jobs of other doors.
-pub(crate) fn shown_unique(keys: &[Key]) -> Bytes {
+pub(super) fn shown_unique(keys: &[Key]) -> Bytes {
     let ours = |key: &&Key| key.namespace == Origin::Gearman as i32;
     let Some(key) = keys.iter().find(ours) else { return Bytes::new() };
     match memchr::memchr(0, &key.name) {

@@ -1,5 +1,4 @@
-//! A connection before it has said what it speaks: the published protocol, the draft, or nothing
-//! of ours.
+//! A connection whose protocol is not known yet: the published one, the draft, or neither.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,8 +7,8 @@ use bytes::BytesMut;
 use spindle_engine::{Answer, Caller, Engine, Flow, Gated, LeaseRef, Outbox, Session, Ticket};
 
 use super::GearmanSession;
-use crate::door::Common;
 use crate::draft::DraftSession;
+use crate::shared::Common;
 use crate::wire::Protocol;
 
 /// One connection of this door. Its first bytes decide which session goes on with it.
@@ -28,7 +27,7 @@ impl Opening {
         Opening { engine, common, caller, number, session: None }
     }
 
-    /// The session for what the input begins with; none if more is needed, or it is a stranger.
+    /// The session of the protocol that the input begins with; `None` while more input is needed.
     fn begin(&mut self, input: &BytesMut) -> Result<Option<&mut Box<dyn Session>>, Stranger> {
         if self.session.is_none() {
             let (engine, common) = (self.engine.clone(), self.common.clone());

@@ -1,4 +1,4 @@
-//! What the client hears of the jobs it waits for.
+//! Answers about the jobs that a client waits for: their news and their ends.
 
 use spindle_core::JobId;
 use spindle_core::job::{JobImage, Outcome, Status};
@@ -95,13 +95,11 @@ impl GearmanSession {
             Ok(bytes) => {
                 let bytes = out.open(bytes);
                 let end = bytes.get(streamed_bytes..).unwrap_or_default();
-                reply(
-                    out,
-                    match succeeded {
-                        true => Response::WorkComplete { handle, result: end },
-                        false => Response::WorkException { handle, data: &bytes },
-                    },
-                );
+                let response = match succeeded {
+                    true => Response::WorkComplete { handle, result: end },
+                    false => Response::WorkException { handle, data: &bytes },
+                };
+                reply(out, response);
             }
             Err(error) => {
                 tracing::error!("the result of job {} cannot be read: {error}", image.id);

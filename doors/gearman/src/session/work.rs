@@ -17,7 +17,7 @@ use crate::wire::{Assignment, ErrorReply, GrabKind, Request, Response};
 
 /// A timeout below this counts as this (recorded).
 const TIMEOUT_MS_MIN: u64 = 1000;
-/// Jobs ended with WORK_EXCEPTION that a late WORK_FAIL is forgiven for.
+/// How many jobs ended with WORK_EXCEPTION are remembered, so that a late WORK_FAIL is no error.
 const EXCEPTED_MAX: usize = 16;
 
 /// A job this connection has grabbed.
@@ -50,7 +50,7 @@ impl GearmanSession {
         }
     }
 
-    /// A job of the function that is under way stays with the worker.
+    /// The worker keeps the jobs of the function that it has already grabbed.
     pub(super) fn cant_do(&mut self, function: &Bytes) {
         let Some(place) = self.abilities.remove(function) else { return };
         self.common.registry.lock().remove_ability(self.number, place);
@@ -104,7 +104,7 @@ impl GearmanSession {
         self.slept(slept, out);
     }
 
-    /// A sleeper can do one more function: it is called for that one too.
+    /// Lets one more function wake a sleeping worker.
     fn sleep_for(&mut self, function: Bytes, out: &mut Outbox) {
         match self.asleep {
             Some(ticket) => {
@@ -204,7 +204,8 @@ impl GearmanSession {
         true
     }
 
-    /// A worker whose functions have different timeouts learns only now which one counts.
+    /// Sets the timeout of a lease, where the worker's functions have different ones: only now it
+    /// is known which one counts.
     fn limit_lease(&self, job: &LeasedJob, held: GrabbedJob) {
         if self.abilities.common_timeout_ms().is_some() {
             return;
@@ -229,7 +230,7 @@ impl GearmanSession {
         self.held.get(&id).map(|held| (id, *held))
     }
 
-    /// This connection no longer holds a job.
+    /// Forgets a job that this connection held.
     fn let_go(&mut self, id: JobId) {
         self.held.remove(&id);
         self.timed.take_if(|timed| *timed == id);
@@ -332,7 +333,7 @@ impl GearmanSession {
         }
     }
 
-    /// A WORK_FAIL behind a WORK_EXCEPTION for the same job says nothing new.
+    /// Whether a WORK_FAIL only repeats a WORK_EXCEPTION for the same job.
     fn forgive(&mut self, handle: &[u8]) -> bool {
         let Some(id) = from_gearman_handle(handle) else { return false };
         let at = self.excepted.iter().position(|excepted| *excepted == id);

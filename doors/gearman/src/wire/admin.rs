@@ -1,7 +1,8 @@
 //! The text commands: one line each, answered by lines.
 //!
-//! OK and ERR end in CR LF, a value behind OK and all lines of lists in LF, as gearmand has it. Names
-//! are shown so that none can end its line or be interpreted by a terminal; commands read them as shown.
+//! OK and ERR end in CR LF, a value behind OK and all lines of lists in LF, as gearmand has it.
+//! Names are shown so that none can end its line or be interpreted by a terminal; commands read
+//! them as shown.
 
 use std::borrow::Cow;
 
@@ -25,6 +26,7 @@ pub struct QueueLimits {
 
 /// One line of a person or a monitoring tool.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the fields have the names of what they hold")]
 pub enum AdminCommand {
     /// Functions and their jobs; answered by [`status_line`]s and [`end`].
     Status,
@@ -43,27 +45,13 @@ pub enum AdminCommand {
     /// The uniques of all unfinished jobs; answered by [`unique_line`]s and [`end`].
     ShowUniqueJobs,
     /// Answered by [`ok`] or [`AdminError::UnknownJob`].
-    CancelJob {
-        /// The job.
-        handle: Bytes,
-    },
+    CancelJob { handle: Bytes },
     /// Answered by [`ok`].
-    CreateFunction {
-        /// The function.
-        name: Bytes,
-    },
+    CreateFunction { name: Bytes },
     /// Answered by [`ok`], [`AdminError::FunctionNotFound`] or [`AdminError::FunctionInUse`].
-    DropFunction {
-        /// The function.
-        name: Bytes,
-    },
-    /// Answered by [`ok`].
-    MaxQueue {
-        /// The function.
-        function: Bytes,
-        /// The new limits.
-        limits: QueueLimits,
-    },
+    DropFunction { name: Bytes },
+    /// Sets new limits; answered by [`ok`].
+    MaxQueue { function: Bytes, limits: QueueLimits },
 }
 
 /// The ERR lines.

@@ -127,26 +127,17 @@ pub enum GrabKind {
     All,
 }
 
-/// One packet of a client or worker.
+/// One packet of a client or worker. Functions have 1 to 512 bytes, uniques and handles up to 64.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the fields have the protocol's own names")]
 pub enum Request {
     /// The worker can do this function.
-    CanDo {
-        /// The function, 1 to 512 bytes.
-        function: Bytes,
-    },
-    /// The same, and a job of it takes at most this long.
-    CanDoTimeout {
-        /// The function, 1 to 512 bytes.
-        function: Bytes,
-        /// As sent: 0 (or no number) is no limit; what is below a second counts as a second.
-        timeout_ms: u64,
-    },
+    CanDo { function: Bytes },
+    /// The same, and a job of it takes at most this long. The time is as sent: 0 (or no number) is
+    /// no limit; what is below a second counts as a second.
+    CanDoTimeout { function: Bytes, timeout_ms: u64 },
     /// The worker no longer does this function.
-    CantDo {
-        /// The function, 1 to 512 bytes.
-        function: Bytes,
-    },
+    CantDo { function: Bytes },
     /// The worker does nothing for now.
     ResetAbilities,
     /// The worker wants a NOOP when there is work.
@@ -159,72 +150,28 @@ pub enum Request {
     Grab(GrabKind),
     /// How far the worker is. The numbers are the worker's text: clients get them as they are,
     /// and [`super::parse_number`] reads them.
-    WorkStatus {
-        /// The job.
-        handle: Bytes,
-        /// Done so far.
-        numerator: Bytes,
-        /// Of so much.
-        denominator: Bytes,
-    },
+    WorkStatus { handle: Bytes, numerator: Bytes, denominator: Bytes },
     /// A part of the result.
-    WorkData {
-        /// The job.
-        handle: Bytes,
-        /// The part.
-        data: Bytes,
-    },
+    WorkData { handle: Bytes, data: Bytes },
     /// The worker's warning to the clients.
-    WorkWarning {
-        /// The job.
-        handle: Bytes,
-        /// The warning.
-        data: Bytes,
-    },
-    /// Done.
-    WorkComplete {
-        /// The job.
-        handle: Bytes,
-        /// The result, or its last part.
-        result: Bytes,
-    },
+    WorkWarning { handle: Bytes, data: Bytes },
+    /// Done, with the result or its last part.
+    WorkComplete { handle: Bytes, result: Bytes },
     /// Failed without a word.
-    WorkFail {
-        /// The job.
-        handle: Bytes,
-    },
+    WorkFail { handle: Bytes },
     /// Failed, with an exception.
-    WorkException {
-        /// The job.
-        handle: Bytes,
-        /// The exception.
-        data: Bytes,
-    },
+    WorkException { handle: Bytes, data: Bytes },
     /// How far is this job?
-    GetStatus {
-        /// The job.
-        handle: Bytes,
-    },
+    GetStatus { handle: Bytes },
     /// How far is the job of this unique?
-    GetStatusUnique {
-        /// The unique, up to 64 bytes.
-        unique: Bytes,
-    },
-    /// Say this back.
-    Echo {
-        /// Anything.
-        data: Bytes,
-    },
-    /// The name of the connection in `workers`.
-    SetClientId {
-        /// Anything.
-        id: Bytes,
-    },
-    /// Switch something on; the one option known is `exceptions`.
-    Option {
-        /// As sent, for the answer.
-        name: Bytes,
-    },
+    GetStatusUnique { unique: Bytes },
+    /// Say this back, whatever it is.
+    Echo { data: Bytes },
+    /// The name of the connection in `workers`: any bytes.
+    SetClientId { id: Bytes },
+    /// Switch something on; the one option known is `exceptions`. The name is as sent, for the
+    /// answer.
+    Option { name: Bytes },
 }
 
 impl Request {

@@ -39,93 +39,39 @@ pub struct JobStatus {
 ///
 /// A handle is not checked: give the bytes of a [`super::Handle`], or the handle of the question.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the fields have the protocol's own names")]
 pub enum Response<B = Bytes> {
-    /// A submit was taken.
-    JobCreated {
-        /// The job.
-        handle: B,
-    },
+    /// A submit was taken (and is durable, unless it is of a foreground job).
+    JobCreated { handle: B },
     /// A grab got a job; the absent fields say which of the three packets it is.
     JobAssign(Assignment<B>),
     /// A grab got none.
     NoJob,
     /// There may be work: grab again.
     Noop,
-    /// How far the job is.
-    WorkStatus {
-        /// The job.
-        handle: B,
-        /// Done so far, as text.
-        numerator: B,
-        /// Of so much, as text.
-        denominator: B,
-    },
+    /// How far the job is, in the worker's own text.
+    WorkStatus { handle: B, numerator: B, denominator: B },
     /// A part of the result.
-    WorkData {
-        /// The job.
-        handle: B,
-        /// The part.
-        data: B,
-    },
+    WorkData { handle: B, data: B },
     /// A warning.
-    WorkWarning {
-        /// The job.
-        handle: B,
-        /// The warning.
-        data: B,
-    },
-    /// Done.
-    WorkComplete {
-        /// The job.
-        handle: B,
-        /// The result, or its last part.
-        result: B,
-    },
+    WorkWarning { handle: B, data: B },
+    /// Done, with the result or its last part.
+    WorkComplete { handle: B, result: B },
     /// Failed.
-    WorkFail {
-        /// The job.
-        handle: B,
-    },
-    /// Failed with an exception.
-    WorkException {
-        /// The job.
-        handle: B,
-        /// The exception.
-        data: B,
-    },
-    /// The answer to GET_STATUS.
-    Status {
-        /// The job, as asked for.
-        handle: B,
-        /// How far it is.
-        status: JobStatus,
-    },
-    /// The answer to GET_STATUS_UNIQUE.
-    StatusUnique {
-        /// The unique, as asked for.
-        unique: B,
-        /// How far its job is.
-        status: JobStatus,
-        /// How many clients wait for it.
-        clients: u64,
-    },
+    WorkFail { handle: B },
+    /// Failed with an exception, for clients that have asked for exceptions.
+    WorkException { handle: B, data: B },
+    /// The answer to GET_STATUS, with the handle of the question.
+    Status { handle: B, status: JobStatus },
+    /// The answer to GET_STATUS_UNIQUE, with the unique of the question and how many clients wait
+    /// for the job.
+    StatusUnique { unique: B, status: JobStatus, clients: u64 },
     /// What was to be said back.
-    Echo {
-        /// The same bytes.
-        data: B,
-    },
-    /// An option was switched on.
-    Option {
-        /// As sent.
-        name: B,
-    },
-    /// Something was refused.
-    Error {
-        /// The code.
-        code: B,
-        /// For people.
-        text: B,
-    },
+    Echo { data: B },
+    /// An option was switched on; its name as sent.
+    Option { name: B },
+    /// Something was refused. The text is for people.
+    Error { code: B, text: B },
 }
 
 /// Why bytes of a server are no answer.

@@ -1,5 +1,5 @@
-//! Names in text answers: bytes that could end a field or a line, or that a terminal would interpret,
-//! are written as `\xNN`, and commands read that again.
+//! Names in text answers: bytes that could end a field or a line, or that a terminal would
+//! interpret, are written as `\xNN`, and commands read that again.
 //!
 //! What is written this way: what is no UTF-8, control characters (C0, DEL, C1), the line and
 //! paragraph separators, and the characters that turn the direction of writing. A backslash stays a

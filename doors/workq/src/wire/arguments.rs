@@ -48,16 +48,20 @@ pub(super) struct Block {
 
 /// Reads a command line. An error is the answer to it; nothing behind the line is passed over.
 pub(super) fn parse(text: &[u8], limits: &Limits) -> Result<Asked, ErrorText> {
+    use ErrorText::{InvalidPayloadSize, InvalidResultSize};
     let line = &Line::parse(text)?;
+    let payload = (limits.payload_bytes_max, InvalidPayloadSize);
     match line.command() {
-        b"add" => block(line, 6, limits.payload_bytes_max, add),
-        b"complete" => block(line, 3, limits.result_bytes_max, |line| {
+        b"add" => block(line, 6, payload, add),
+        b"complete" => block(line, 3, (limits.result_bytes_max, InvalidPayloadSize), |line| {
             finish(line).map(|id| Request::Complete { id, result: Bytes::new() }.into())
         }),
-        b"fail" => fail(line, limits),
+        b"fail" => block(line, 3, (limits.result_bytes_max, InvalidResultSize), |line| {
+            finish(line).map(|id| Request::Fail { id, result: Bytes::new() }.into())
+        }),
         b"lease" => lease(line, limits),
-        b"schedule" => block(line, 7, limits.payload_bytes_max, schedule),
-        b"run" => block(line, 6, limits.payload_bytes_max, run),
+        b"schedule" => block(line, 7, payload, schedule),
+        b"run" => block(line, 6, payload, run),
         b"result" => result(line).map(Asked::from),
         b"delete" => delete(line).map(Asked::from),
         b"extend" => extend(line).map(Asked::from),
@@ -78,12 +82,13 @@ impl From<Request> for Asked {
     }
 }
 
-/// A command whose last word announces a block. Only a wrong number of words or a size that is
-/// none is answered at once; everything else has to wait until the block was passed over.
+/// A command whose last word announces a block. Only a wrong number of words, and a size that is
+/// none (`size_error`), are answered at once; everything else waits until the block was passed
+/// over.
 fn block(
     line: &Line<'_>,
     word_count: usize,
-    bytes_max: usize,
+    (bytes_max, size_error): (usize, ErrorText),
     parse: impl FnOnce(&Line<'_>) -> Result<Named, ErrorText>,
 ) -> Result<Asked, ErrorText> {
     if line.word_count != word_count {
@@ -92,23 +97,8 @@ fn block(
     let bytes = parse_signed(line.word(word_count - 1).text)
         .and_then(|bytes| usize::try_from(bytes).ok())
         .filter(|bytes| *bytes <= bytes_max)
-        .ok_or(ErrorText::InvalidPayloadSize)?;
-    let size_error = ErrorText::InvalidPayloadSize;
+        .ok_or(size_error)?;
     Ok(Asked::Block(Block { bytes, size_error, outcome: parse(line) }))
-}
-
-/// `fail` is `complete` with a word of its own for a wrong size.
-fn fail(line: &Line<'_>, limits: &Limits) -> Result<Asked, ErrorText> {
-    let asked = block(line, 3, limits.result_bytes_max, |line| {
-        finish(line).map(|id| Request::Fail { id, result: Bytes::new() }.into())
-    });
-    match asked {
-        Ok(Asked::Block(block)) => {
-            Ok(Asked::Block(Block { size_error: ErrorText::InvalidResultSize, ..block }))
-        }
-        Err(ErrorText::InvalidPayloadSize) => Err(ErrorText::InvalidResultSize),
-        other => other,
-    }
 }
 
 fn finish(line: &Line<'_>) -> Result<Uuid, ErrorText> {
@@ -117,30 +107,33 @@ fn finish(line: &Line<'_>) -> Result<Uuid, ErrorText> {
 }
 
 fn add(line: &Line<'_>) -> Result<Named, ErrorText> {
-    check_flags(line, 3)?;
-    let (id, ttr_ms) = (parse_uuid(line.word(1))?, parse_ttr(line.word(3))?);
-    let ttl_ms = parse_ttl(line.word(4))?;
-    let (attempts_max, fails_max) = parse_tries(line)?;
-    let priority = parse_priority(line, i32::MAX.into())?;
-    check_job(id, line.word(2), ttr_ms)?;
-    check_ttl(ttl_ms)?;
-    let (name, payload) = (Bytes::new(), Bytes::new());
-    let job = NewJob { id, name, ttr_ms, ttl_ms, priority, attempts_max, fails_max, payload };
+    let (job, ()) = new_job(line, i32::MAX.into(), || Ok(()))?;
     Ok(Named { request: Request::Add(job), name: line.word(2).range() })
 }
 
 fn schedule(line: &Line<'_>) -> Result<Named, ErrorText> {
+    let time = || parse_time(line.word(5).text).ok_or(ErrorText::InvalidTime);
+    let (job, time_ms) = new_job(line, u32::MAX.into(), time)?;
+    Ok(Named { request: Request::Schedule { job, time_ms }, name: line.word(2).range() })
+}
+
+/// The job of `add` and `schedule`, and what `time` reads between its words and its flags.
+fn new_job<T>(
+    line: &Line<'_>,
+    priority_max: i64,
+    time: impl FnOnce() -> Result<T, ErrorText>,
+) -> Result<(NewJob, T), ErrorText> {
     check_flags(line, 3)?;
     let (id, ttr_ms) = (parse_uuid(line.word(1))?, parse_ttr(line.word(3))?);
     let ttl_ms = parse_ttl(line.word(4))?;
-    let time_ms = parse_time(line.word(5).text).ok_or(ErrorText::InvalidTime)?;
+    let time = time()?;
     let (attempts_max, fails_max) = parse_tries(line)?;
-    let priority = parse_priority(line, u32::MAX.into())?;
+    let priority = parse_priority(line, priority_max)?;
     check_job(id, line.word(2), ttr_ms)?;
     check_ttl(ttl_ms)?;
     let (name, payload) = (Bytes::new(), Bytes::new());
     let job = NewJob { id, name, ttr_ms, ttl_ms, priority, attempts_max, fails_max, payload };
-    Ok(Named { request: Request::Schedule { job, time_ms }, name: line.word(2).range() })
+    Ok((job, time))
 }
 
 fn run(line: &Line<'_>) -> Result<Named, ErrorText> {
@@ -155,21 +148,18 @@ fn run(line: &Line<'_>) -> Result<Named, ErrorText> {
 }
 
 fn result(line: &Line<'_>) -> Result<Request, ErrorText> {
-    check_word_count(line, 3)?;
-    check_flags(line, 0)?;
+    check_plain(line, 3)?;
     let id = parse_id(line.word(1))?;
     Ok(Request::Result { id, wait_timeout_ms: parse_wait_timeout(line.word(2))? })
 }
 
 fn delete(line: &Line<'_>) -> Result<Request, ErrorText> {
-    check_word_count(line, 2)?;
-    check_flags(line, 0)?;
+    check_plain(line, 2)?;
     Ok(Request::Delete { id: parse_id(line.word(1))? })
 }
 
 fn extend(line: &Line<'_>) -> Result<Request, ErrorText> {
-    check_word_count(line, 3)?;
-    check_flags(line, 0)?;
+    check_plain(line, 3)?;
     let id = parse_id(line.word(1))?;
     let ttr_ms = parse_ttr(line.word(2))?;
     check_ttr(ttr_ms)?;
@@ -199,32 +189,27 @@ pub(super) fn lease_names<'a>(line: &Line<'a>) -> impl Iterator<Item = Word<'a>>
 }
 
 fn inspect(line: &Line<'_>) -> Result<Named, ErrorText> {
-    check_word_count_at_least(line, 2)?;
+    if line.word_count < 2 {
+        return Err(ErrorText::InvalidCommandArgs);
+    }
     match line.word(1).text {
         b"server" => {
-            check_inspect(line, 2)?;
+            check_plain(line, 2)?;
             Ok(Request::InspectServer.into())
         }
         b"job" => {
-            check_inspect(line, 3)?;
+            check_plain(line, 3)?;
             Ok(Request::InspectJob { id: parse_uuid(line.word(2))? }.into())
         }
-        b"jobs" => inspect_jobs(line, |name, cursor_offset, limit| Request::InspectJobs {
-            name,
-            cursor_offset,
-            limit,
-        }),
-        b"scheduled-jobs" => inspect_jobs(line, |name, cursor_offset, limit| {
-            Request::InspectScheduledJobs { name, cursor_offset, limit }
-        }),
+        b"jobs" | b"scheduled-jobs" => inspect_jobs(line),
         b"queue" => {
-            check_inspect(line, 3)?;
+            check_plain(line, 3)?;
             check_name(line.word(2))?;
             let request = Request::InspectQueue { name: Bytes::new() };
             Ok(Named { request, name: line.word(2).range() })
         }
         b"queues" => {
-            check_inspect(line, 4)?;
+            check_plain(line, 4)?;
             let (cursor_offset, limit) = parse_page(line.word(2), line.word(3))?;
             Ok(Request::InspectQueues { cursor_offset, limit }.into())
         }
@@ -232,14 +217,15 @@ fn inspect(line: &Line<'_>) -> Result<Named, ErrorText> {
     }
 }
 
-fn inspect_jobs(
-    line: &Line<'_>,
-    request: impl FnOnce(Bytes, u32, u32) -> Request,
-) -> Result<Named, ErrorText> {
-    check_inspect(line, 5)?;
+fn inspect_jobs(line: &Line<'_>) -> Result<Named, ErrorText> {
+    check_plain(line, 5)?;
     check_name(line.word(2))?;
     let (cursor_offset, limit) = parse_page(line.word(3), line.word(4))?;
-    let request = request(Bytes::new(), cursor_offset, limit);
+    let name = Bytes::new();
+    let request = match line.word(1).text {
+        b"jobs" => Request::InspectJobs { name, cursor_offset, limit },
+        _ => Request::InspectScheduledJobs { name, cursor_offset, limit },
+    };
     Ok(Named { request, name: line.word(2).range() })
 }
 
@@ -252,17 +238,13 @@ fn parse_page(cursor_offset: Word<'_>, limit: Word<'_>) -> Result<(u32, u32), Er
     Ok((cursor_offset, limit))
 }
 
-fn check_inspect(line: &Line<'_>, word_count: usize) -> Result<(), ErrorText> {
-    check_word_count(line, word_count)?;
-    check_flags(line, 0)
-}
-
-fn check_word_count(line: &Line<'_>, word_count: usize) -> Result<(), ErrorText> {
-    if line.word_count == word_count { Ok(()) } else { Err(ErrorText::InvalidCommandArgs) }
-}
-
-fn check_word_count_at_least(line: &Line<'_>, word_count: usize) -> Result<(), ErrorText> {
-    if line.word_count >= word_count { Ok(()) } else { Err(ErrorText::InvalidCommandArgs) }
+/// A command of this many words and no flag.
+fn check_plain(line: &Line<'_>, word_count: usize) -> Result<(), ErrorText> {
+    if line.word_count == word_count {
+        check_flags(line, 0)
+    } else {
+        Err(ErrorText::InvalidCommandArgs)
+    }
 }
 
 fn check_flags(line: &Line<'_>, flags_max: usize) -> Result<(), ErrorText> {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Uuid;
 
-/// Where a job stands, as this protocol numbers it.
+/// Where a job stands, in the order in which this protocol numbers it from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobState {
     /// Scheduled or ready, and never tried.
@@ -23,13 +23,7 @@ impl JobState {
     /// The number on the wire.
     #[must_use]
     pub fn number(self) -> u8 {
-        match self {
-            Self::New => 0,
-            Self::Completed => 1,
-            Self::Failed => 2,
-            Self::Pending => 3,
-            Self::Leased => 4,
-        }
+        self as u8
     }
 
     /// The state with this number.

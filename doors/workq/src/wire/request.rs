@@ -9,95 +9,41 @@ use super::{
 };
 
 /// One command of a client. From [`super::Decoder`] its values are within the protocol's limits.
+///
+/// A list passes over the first `cursor_offset` items and shows at most `limit`, which is 1 to 100.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields have the protocol's own names")]
 pub enum Request {
     /// Enqueue a job now.
     Add(NewJob),
-    /// Enqueue a job at a time.
-    Schedule {
-        /// The job; its TTL counts from `time_ms`.
-        job: NewJob,
-        /// When, in milliseconds since 1970. It may have passed: whether the TTL has passed too
-        /// (`Invalid Time` then) is for whoever has the clock.
-        time_ms: u64,
-    },
+    /// Enqueue a job at a time, in milliseconds since 1970; its TTL counts from there. The time may
+    /// have passed: whether the TTL has passed too (`Invalid Time` then) is for whoever has the
+    /// clock.
+    Schedule { job: NewJob, time_ms: u64 },
     /// Enqueue a job and wait for its result.
     Run(Run),
     /// Wait for a job's result.
-    Result {
-        /// The job.
-        id: Uuid,
-        /// How long to wait.
-        wait_timeout_ms: u32,
-    },
-    /// Wait for a job to work on.
-    Lease {
-        /// The queues to take it from: 1 to 1,024, possibly with repetitions.
-        names: Vec<Bytes>,
-        /// How long to wait.
-        wait_timeout_ms: u32,
-    },
+    Result { id: Uuid, wait_timeout_ms: u32 },
+    /// Wait for a job of these queues: 1 to 1,024 names, possibly with repetitions.
+    Lease { names: Vec<Bytes>, wait_timeout_ms: u32 },
     /// A job is done.
-    Complete {
-        /// The job.
-        id: Uuid,
-        /// What came out.
-        result: Bytes,
-    },
-    /// A job failed.
-    Fail {
-        /// The job.
-        id: Uuid,
-        /// Why.
-        result: Bytes,
-    },
+    Complete { id: Uuid, result: Bytes },
+    /// A job failed, and why.
+    Fail { id: Uuid, result: Bytes },
     /// Forget a job, whatever its state.
-    Delete {
-        /// The job.
-        id: Uuid,
-    },
+    Delete { id: Uuid },
     /// Let a leased job run for `ttr_ms` from now. An extension of ours.
-    Extend {
-        /// The job.
-        id: Uuid,
-        /// The new time to run.
-        ttr_ms: u32,
-    },
-    /// Show a job.
-    InspectJob {
-        /// The job. Any UUID, as in the original; even the nil one is only not found.
-        id: Uuid,
-    },
+    Extend { id: Uuid, ttr_ms: u32 },
+    /// Show a job. Any UUID, as in the original; even the nil one is only not found.
+    InspectJob { id: Uuid },
     /// List the ready jobs of a queue.
-    InspectJobs {
-        /// The queue.
-        name: Bytes,
-        /// How many to pass over.
-        cursor_offset: u32,
-        /// How many to show: 1 to 100.
-        limit: u32,
-    },
+    InspectJobs { name: Bytes, cursor_offset: u32, limit: u32 },
     /// List the scheduled jobs of a queue.
-    InspectScheduledJobs {
-        /// The queue.
-        name: Bytes,
-        /// How many to pass over.
-        cursor_offset: u32,
-        /// How many to show: 1 to 100.
-        limit: u32,
-    },
+    InspectScheduledJobs { name: Bytes, cursor_offset: u32, limit: u32 },
     /// Show a queue.
-    InspectQueue {
-        /// The queue.
-        name: Bytes,
-    },
+    InspectQueue { name: Bytes },
     /// List all queues in alphabetical order.
-    InspectQueues {
-        /// How many to pass over.
-        cursor_offset: u32,
-        /// How many to show: 1 to 100.
-        limit: u32,
-    },
+    InspectQueues { cursor_offset: u32, limit: u32 },
     /// Show the server.
     InspectServer,
 }

@@ -7,7 +7,7 @@ use std::{
 
 use ureq::BodyReader;
 
-use super::http::{Asking, Http};
+use super::http::{ApiRequest, Http};
 use crate::client::session::AskError;
 
 /// The server says something at least every quarter of a minute.
@@ -30,7 +30,7 @@ pub struct EventStream<R = BufReader<BodyReader<'static>>>(R);
 impl EventStream {
     /// Opens a stream at a path; behind the event `after`, if that is said.
     pub fn open(http: &Http, path: &str, after: Option<&str>) -> Result<Self, AskError> {
-        let mut asking = Asking::get(path);
+        let mut asking = ApiRequest::get(path);
         asking.headers.push(("Accept", "text/event-stream".to_owned()));
         asking.headers.extend(after.map(|id| ("Last-Event-ID", id.to_owned())));
         let body = http.stream(asking, SILENCE)?;

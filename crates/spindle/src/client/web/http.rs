@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use ureq::{
     Agent, Body,
     http::{HeaderMap, Method, Request, Response, StatusCode, header},
@@ -37,7 +39,7 @@ pub struct Answer {
 
 /// A request.
 #[derive(Debug)]
-pub struct Asking<'a> {
+pub struct ApiRequest<'a> {
     /// What is done.
     pub method: Method,
     /// Where, from the first slash, with what stands behind the question mark.
@@ -50,7 +52,7 @@ pub struct Asking<'a> {
     pub wait: Duration,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> ApiRequest<'a> {
     /// A request that reads.
     pub fn get(path: &'a str) -> Self {
         Self::of(Method::GET, path)
@@ -106,26 +108,47 @@ impl Http {
     }
 
     /// Asks and reads the answer's JSON.
-    pub fn ask<T: DeserializeOwned>(&self, asking: Asking<'_>) -> Result<T, AskError> {
+    pub fn ask<T: DeserializeOwned>(&self, asking: ApiRequest<'_>) -> Result<T, AskError> {
         self.answer_in_full(asking)?.json()
     }
 
     /// Asks and reads the answer's JSON; none if there is no content.
     pub fn ask_for_any<T: DeserializeOwned>(
         &self,
-        asking: Asking<'_>,
+        asking: ApiRequest<'_>,
     ) -> Result<Option<T>, AskError> {
         let answer = self.answer_in_full(asking)?;
         if answer.bytes.is_empty() { Ok(None) } else { answer.json().map(Some) }
     }
 
+    /// Reads a list, page by page, and gives each item to `take`. `name` is the field of a page
+    /// that holds its items.
+    pub fn for_each<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        name: &str,
+        mut take: impl FnMut(T),
+    ) -> Result<(), AskError> {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let mut cursor = String::new();
+        loop {
+            let answer = self.answer_in_full(ApiRequest::get(&format!("{path}{cursor}")))?;
+            let mut page: Map<String, Value> = answer.json()?;
+            let items = serde_json::from_value(page.remove(name).unwrap_or_default());
+            let items: Vec<T> = items.map_err(|error| trouble::no_json(&error, &answer.bytes))?;
+            items.into_iter().for_each(&mut take);
+            let Some(next) = page.get("next_cursor").and_then(Value::as_str) else { return Ok(()) };
+            cursor = format!("{mark}cursor={}", encoded(next));
+        }
+    }
+
     /// Asks, and reads the answer's bytes if all is well.
-    pub fn answer(&self, asking: Asking<'_>) -> Result<Vec<u8>, AskError> {
+    pub fn answer(&self, asking: ApiRequest<'_>) -> Result<Vec<u8>, AskError> {
         Ok(self.answer_in_full(asking)?.bytes)
     }
 
     /// Asks, and reads the answer if all is well.
-    pub fn answer_in_full(&self, asking: Asking<'_>) -> Result<Answer, AskError> {
+    pub fn answer_in_full(&self, asking: ApiRequest<'_>) -> Result<Answer, AskError> {
         let limit = asking.wait + ANSWER_WITHIN;
         let response = self.send(asking, Some(limit), None)?;
         let (head, mut body) = response.into_parts();
@@ -138,7 +161,7 @@ impl Http {
     }
 
     /// Asks for a body without end; each part of it comes within `silence`.
-    pub fn stream(&self, asking: Asking<'_>, silence: Duration) -> Result<Body, AskError> {
+    pub fn stream(&self, asking: ApiRequest<'_>, silence: Duration) -> Result<Body, AskError> {
         let response = self.send(asking, None, Some(silence))?;
         let (head, mut body) = response.into_parts();
         if head.status == StatusCode::OK {
@@ -151,7 +174,7 @@ impl Http {
 
     fn send(
         &self,
-        asking: Asking<'_>,
+        asking: ApiRequest<'_>,
         limit: Option<Duration>,
         silence: Option<Duration>,
     ) -> Result<Response<Body>, AskError> {
@@ -176,4 +199,9 @@ impl Http {
         };
         sent.map_err(|error| trouble::of(error, &self.base))
     }
+}
+
+/// A text within a path or behind its question mark.
+pub fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

@@ -17,6 +17,6 @@ mod trouble;
 pub use self::{
     base::BaseUrl,
     events::{Event, EventStream},
-    http::{Asking, Http},
-    session::{PayloadFields, WebSession, encoded, payload_fields},
+    http::{ApiRequest, Http, encoded},
+    session::{PayloadFields, WebSession, payload_fields},
 };

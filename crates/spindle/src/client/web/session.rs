@@ -4,20 +4,19 @@ use std::time::{Duration, Instant};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 use ureq::http::Method;
 
 use super::{
     base::BaseUrl,
-    http::{Asking, Http},
+    http::{ApiRequest, Http, encoded},
 };
 use crate::{
     cli::{IfTaken, JobName, PayloadType, RetryWait},
     client::{
         line::Line,
-        session::{AskError, Finished, Leased, Listed, More, NewJob, Report, Session, Wanted},
+        session::{AskError, Finished, JobQuery, Leased, Listed, More, NewJob, Report, Session},
         view::{Job, Queue, bytes_of, present},
         when::rfc3339,
     },
@@ -122,8 +121,8 @@ struct JobPage {
 
 #[derive(Deserialize)]
 struct QueuePage {
-    queues: Vec<Queue>,
-    next_cursor: Option<String>,
+    #[serde(rename = "queues")]
+    _queues: Vec<Queue>,
 }
 
 impl WebSession {
@@ -137,7 +136,7 @@ impl WebSession {
     /// How many jobs a filter means beyond those that were seen.
     fn more_than(&self, seen: u64, filter: &str) -> More {
         let path = format!("/api/v1/jobs?limit=1&count=true{filter}");
-        match self.http.ask::<JobPage>(Asking::get(&path)) {
+        match self.http.ask::<JobPage>(ApiRequest::get(&path)) {
             Ok(JobPage { total: Some(total), total_is_at_least, .. }) => {
                 More { count: total.saturating_sub(seen), is_at_least: total_is_at_least }
             }
@@ -153,7 +152,7 @@ impl WebSession {
             // Rounded up: the server counts whole seconds.
             let wait_s = left_ms.min(u128::from(WAIT_MS_MAX)).div_ceil(1000) as u64;
             let path = format!("/api/v1/jobs/{job}/wait?wait_s={wait_s}");
-            let asking = Asking::get(&path).waiting(Duration::from_secs(wait_s));
+            let asking = ApiRequest::get(&path).waiting(Duration::from_secs(wait_s));
             let job: Job = self.http.ask(asking)?;
             if is_finished(&job) || Instant::now() >= until {
                 return Ok(job);
@@ -181,12 +180,12 @@ impl WebSession {
 
 impl Session for WebSession {
     fn greet(&mut self) -> Result<(), AskError> {
-        let _: QueuePage = self.http.ask(Asking::get("/api/v1/queues?limit=1"))?;
+        let _: QueuePage = self.http.ask(ApiRequest::get("/api/v1/queues?limit=1"))?;
         Ok(())
     }
 
     fn add(&mut self, job: &NewJob) -> Result<String, AskError> {
-        let asking = Asking::post("/api/v1/jobs").with(&submit(job)?);
+        let asking = ApiRequest::post("/api/v1/jobs").with(&submit(job)?);
         let submitted: Submitted = self.http.ask(asking)?;
         Ok(submitted.id.to_string())
     }
@@ -195,7 +194,7 @@ impl Session for WebSession {
         let spelled: Result<Vec<Submit<'_>>, AskError> = jobs.iter().map(submit).collect();
         let asked = spelled.and_then(|jobs| {
             let body = json!({ "jobs": jobs });
-            self.http.ask::<Batch>(Asking::post("/api/v1/jobs/batch").with(&body))
+            self.http.ask::<Batch>(ApiRequest::post("/api/v1/jobs/batch").with(&body))
         });
         match asked {
             Ok(batch) => batch.answers.into_iter().map(batch_answer).collect(),
@@ -208,7 +207,8 @@ impl Session for WebSession {
         // It goes with its waiter: if this program is killed, by its time to live.
         spelled.ttl_ms = u64::from(wait_ms) + u64::from(job.ttr_ms) + KEEP_RUN_MS;
         (spelled.keep_ms, spelled.attempts_max) = (KEEP_RUN_MS, Some(1));
-        let submitted: Submitted = self.http.ask(Asking::post("/api/v1/jobs").with(&spelled))?;
+        let submitted: Submitted =
+            self.http.ask(ApiRequest::post("/api/v1/jobs").with(&spelled))?;
         let id = submitted.id.to_string();
         let begun = Instant::now();
         let taken_by = begun + Duration::from_millis(wait_ms.into());
@@ -219,7 +219,7 @@ impl Session for WebSession {
         }
         let is_over = is_finished(&job_now);
         let path = format!("/api/v1/jobs/{id}");
-        match self.http.answer(Asking::of(Method::DELETE, &path)) {
+        match self.http.answer(ApiRequest::of(Method::DELETE, &path)) {
             Ok(_) | Err(AskError::NotFound) => {}
             Err(error) => return Err(error),
         }
@@ -240,10 +240,10 @@ impl Session for WebSession {
     }
 
     fn job(&mut self, job: JobName) -> Result<Job, AskError> {
-        self.http.ask(Asking::get(&format!("/api/v1/jobs/{job}")))
+        self.http.ask(ApiRequest::get(&format!("/api/v1/jobs/{job}")))
     }
 
-    fn jobs(&mut self, wanted: &Wanted) -> Result<Listed, AskError> {
+    fn jobs(&mut self, wanted: &JobQuery) -> Result<Listed, AskError> {
         let filter = filter_of(wanted);
         let mut query = filter.clone();
         if wanted.newest_first {
@@ -258,7 +258,7 @@ impl Session for WebSession {
         let goes_on = loop {
             let left = most - jobs.len() as u32;
             let path = format!("/api/v1/jobs?limit={}{query}{cursor}", left.min(PAGE));
-            let page: JobPage = self.http.ask(Asking::get(&path))?;
+            let page: JobPage = self.http.ask(ApiRequest::get(&path))?;
             jobs.extend(page.jobs);
             match page.next_cursor {
                 Some(next) if jobs.len() < most as usize => {
@@ -275,22 +275,17 @@ impl Session for WebSession {
 
     fn queues(&mut self) -> Result<Vec<Queue>, AskError> {
         let mut queues = Vec::new();
-        let mut cursor = String::new();
-        loop {
-            let path = format!("/api/v1/queues?limit={PAGE}{cursor}");
-            let page: QueuePage = self.http.ask(Asking::get(&path))?;
-            queues.extend(page.queues);
-            let Some(next) = page.next_cursor else { return Ok(queues) };
-            cursor = format!("&cursor={}", encoded(&next));
-        }
+        let path = format!("/api/v1/queues?limit={PAGE}");
+        self.http.for_each(&path, "queues", |queue| queues.push(queue))?;
+        Ok(queues)
     }
 
     fn queue(&mut self, name: &QueueName) -> Result<Queue, AskError> {
-        self.http.ask(Asking::get(&name.path()))
+        self.http.ask(ApiRequest::get(&name.path()))
     }
 
     fn delete(&mut self, job: JobName) -> Result<(), AskError> {
-        self.http.answer(Asking::of(Method::DELETE, &format!("/api/v1/jobs/{job}")))?;
+        self.http.answer(ApiRequest::of(Method::DELETE, &format!("/api/v1/jobs/{job}")))?;
         Ok(())
     }
 
@@ -304,7 +299,7 @@ impl Session for WebSession {
         let body = json!({
             "queues": texts, "queues_base64": coded, "wait_s": wait, "worker": worker,
         });
-        let asking = Asking::post("/api/v1/lease").with(&body);
+        let asking = ApiRequest::post("/api/v1/lease").with(&body);
         let asking = asking.waiting(Duration::from_secs(wait_s.into()));
         let answer: Option<LeaseAnswer> = self.http.ask_for_any(asking)?;
         answer.map(|answer| self.leased(answer)).transpose()
@@ -312,7 +307,7 @@ impl Session for WebSession {
 
     fn extend(&mut self, job: &Leased, ttr_ms: u32) -> Result<(), AskError> {
         let path = format!("/api/v1/leases/{}/extend", job.claim);
-        self.http.answer(Asking::post(&path).with(&json!({ "ttr_ms": ttr_ms })))?;
+        self.http.answer(ApiRequest::post(&path).with(&json!({ "ttr_ms": ttr_ms })))?;
         Ok(())
     }
 
@@ -332,7 +327,7 @@ impl Session for WebSession {
             "fail"
         };
         let path = format!("/api/v1/leases/{}/{end}", job.claim);
-        self.http.answer(Asking::post(&path).with(&body))?;
+        self.http.answer(ApiRequest::post(&path).with(&body))?;
         Ok(())
     }
 }
@@ -345,7 +340,7 @@ impl Drop for WebSession {
 }
 
 /// Which jobs are wanted, as it stands behind the question mark.
-fn filter_of(wanted: &Wanted) -> String {
+fn filter_of(wanted: &JobQuery) -> String {
     let queue = wanted.queue.as_ref().map(QueueName::field);
     let statuses: Vec<&str> = wanted.statuses.iter().map(|status| status.word()).collect();
     let status = (!statuses.is_empty()).then(|| ("status", statuses.join(",")));
@@ -435,9 +430,4 @@ fn finished(job: &Job) -> Result<Finished, AskError> {
     let remarks = remarks.into_iter().filter(|(_, text)| !text.is_empty());
     let remarks = remarks.map(|(name, text)| (name, text.clone())).collect();
     Ok(Finished { id, success: job.status == "done", result, remarks })
-}
-
-/// A text within a path or behind its question mark.
-pub fn encoded(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

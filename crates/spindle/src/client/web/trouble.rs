@@ -11,7 +11,7 @@ use ureq::{
 use super::{base::BaseUrl, dial::NotHttp};
 use crate::client::session::{AskError, Lost};
 
-/// So much of an answer that is none of ours is shown.
+/// How much is shown of an answer that no Spindle gave, in letters.
 const SHOWN_LETTERS: usize = 80;
 
 /// An error's body, RFC 9457.

@@ -4,12 +4,12 @@
 //! - `orders`: what the workers share: whether to go on, who waits, what runs
 //! - `worker`: one worker: takes a job, has it run, delivers the result
 //! - `link`: its session, opened anew when the server was away; `outage` tells people of that
-//! - `heart`: keeps the lease, and notices when the job is lost
+//! - `heartbeat`: extends the lease, and notices when the job is lost
 //! - `process`: the command for one job, `output` what it prints
 //! - `report`: what became of a job
 
 mod crew;
-mod heart;
+mod heartbeat;
 mod link;
 mod orders;
 mod outage;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, io,
+    fmt, io, mem,
     process::Child,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -34,20 +34,11 @@ struct State {
     waiting: BTreeMap<usize, Line>,
     /// The process groups of commands that run.
     groups: BTreeSet<i32>,
-    counts: Counts,
-    fatal: Option<anyhow::Error>,
-}
-
-/// What became of jobs, in numbers.
-#[derive(Debug, Default, Clone, Copy)]
-struct Counts {
-    completed: u64,
-    failed: u64,
-    lost: u64,
+    summary: Summary,
 }
 
 /// What became of all jobs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Summary {
     /// Jobs whose command ended with exit code 0.
     pub completed: u64,
@@ -80,8 +71,9 @@ impl Orders {
         self.state().begun
     }
 
-    /// Asks for leave to take one more job; it must be used or given back.
-    pub fn take_leave(&self) -> bool {
+    /// Reserves one more job, if one may still be taken. The reservation must be used or given
+    /// back.
+    pub fn reserve_job(&self) -> bool {
         let mut state = self.state();
         if state.stop || self.jobs_max.is_some_and(|max| state.taken >= max) {
             return false;
@@ -90,8 +82,8 @@ impl Orders {
         true
     }
 
-    /// No job came of the leave.
-    pub fn give_leave_back(&self) {
+    /// No job came of a reservation.
+    pub fn give_back_job(&self) {
         self.state().taken -= 1;
         self.changed.notify_all();
     }
@@ -115,7 +107,7 @@ impl Orders {
     pub fn stop(&self) -> usize {
         let mut state = self.state();
         state.stop = true;
-        for line in std::mem::take(&mut state.waiting).into_values() {
+        for line in mem::take(&mut state.waiting).into_values() {
             line.hang_up();
         }
         self.changed.notify_all();
@@ -129,7 +121,7 @@ impl Orders {
 
     /// Stops because going on makes no sense.
     pub fn fail(&self, error: anyhow::Error) {
-        self.state().fatal.get_or_insert(error);
+        self.state().summary.fatal.get_or_insert(error);
         self.stop();
     }
 
@@ -174,7 +166,7 @@ impl Orders {
 
     /// A job is done with.
     pub fn count(&self, outcome: &Outcome) {
-        let counts = &mut self.state().counts;
+        let counts = &mut self.state().summary;
         match outcome {
             Outcome::Completed => counts.completed += 1,
             Outcome::Failed => counts.failed += 1,
@@ -184,9 +176,7 @@ impl Orders {
 
     /// What became of all jobs.
     pub fn sum_up(&self) -> Summary {
-        let mut state = self.state();
-        let Counts { completed, failed, lost } = state.counts;
-        Summary { completed, failed, lost, fatal: state.fatal.take() }
+        mem::take(&mut self.state().summary)
     }
 }
 
@@ -215,11 +205,11 @@ mod tests {
     #[test]
     fn leave_is_given_up_to_the_maximum_and_what_is_given_back_again() {
         let orders = Orders::new(Some(2));
-        assert!(orders.take_leave());
-        assert!(orders.take_leave());
-        assert!(!orders.take_leave());
-        orders.give_leave_back();
-        assert!(orders.take_leave());
+        assert!(orders.reserve_job());
+        assert!(orders.reserve_job());
+        assert!(!orders.reserve_job());
+        orders.give_back_job();
+        assert!(orders.reserve_job());
     }
 
     #[test]
@@ -239,7 +229,7 @@ mod tests {
     fn a_stop_ends_leave_and_pauses() {
         let orders = Orders::new(None);
         orders.stop();
-        assert!(!orders.take_leave());
+        assert!(!orders.reserve_job());
         orders.pause(Duration::from_secs(3600));
     }
 }

@@ -20,7 +20,7 @@ use crate::client::payload::block_bytes_max;
 /// the pipe open for ever.
 const OUTPUT_WITHIN: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 64 * 1024;
-/// So much of the end of standard error goes with a failure.
+/// How much of the end of standard error goes with a failure, in bytes.
 const TAIL_BYTES: usize = 4096;
 
 /// The pipes of a command that runs.

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{
-    heart::{Heart, Noticed},
+    heartbeat::{Heartbeat, Noticed},
     link::Link,
     orders::Orders,
     outage::Outage,
@@ -27,7 +27,7 @@ use crate::{
         server::Server,
         session::{AskError, Leased, Lost, Report},
     },
-    output::write_line,
+    output::{id_json, write_line},
     quantity::Written,
     queue_name::QueueName,
 };
@@ -64,7 +64,7 @@ impl Work<'_> {
     pub fn go(&self, worker: usize) {
         let mut link = Link::new(worker, self.server, self.orders);
         let mut backoff = Backoff::new();
-        while self.orders.take_leave() {
+        while self.orders.reserve_job() {
             let wait_timeout_ms = if self.drain { 0 } else { LEASE_WAIT_MS };
             let answer = link.lease(self.queues, wait_timeout_ms);
             if answer.is_ok() {
@@ -77,7 +77,7 @@ impl Work<'_> {
                     continue;
                 }
                 Ok(None) if self.drain => {
-                    self.orders.give_leave_back();
+                    self.orders.give_back_job();
                     return;
                 }
                 Ok(None) => {}
@@ -89,15 +89,15 @@ impl Work<'_> {
                     self.orders.pause(backoff.next());
                 }
             }
-            self.orders.give_leave_back();
+            self.orders.give_back_job();
         }
     }
 
     fn do_job(&self, link: &mut Link<'_>, job: &Leased) {
         let started = Instant::now();
-        let mut heart = Heart::of(job, self.keep_running);
-        let interval = heart.interval();
-        let beat = || heart.beat(link, job, |noticed| self.print_noticed(job, noticed));
+        let mut heartbeat = Heartbeat::of(job, self.keep_running);
+        let interval = heartbeat.interval();
+        let beat = || heartbeat.beat(link, job, |noticed| self.print_noticed(job, noticed));
         let ended = process::run(self.command, job, self.orders, self.kill_after, interval, beat);
         let ended_by_itself = ended.as_ref().is_ok_and(|ended| ended.status.code().is_some());
         if self.orders.is_killed() && !ended_by_itself {
@@ -110,7 +110,7 @@ impl Work<'_> {
             self.orders.fail(anyhow!(message));
         }
         let report = report_of(&ended);
-        let outcome = match heart.lost() {
+        let outcome = match heartbeat.lost() {
             Some(lost) if !self.keep_running => Outcome::Lost(lost),
             noticed => self.deliver(link, job, &report, noticed),
         };
@@ -121,7 +121,7 @@ impl Work<'_> {
             return;
         }
         let was_killed = ended.is_ok_and(|ended| ended.was_killed);
-        self.print_end(job, &outcome, &report, heart.lost(), was_killed);
+        self.print_end(job, &outcome, &report, heartbeat.lost(), was_killed);
     }
 
     fn print(&self, line: &Value) {
@@ -252,8 +252,7 @@ fn line(
     started: Instant,
 ) -> Value {
     let mut line = json!({
-        // A number through the native API, a UUID through Workq.
-        "id": job.id.parse::<u64>().map_or_else(|_| json!(job.id), Value::from),
+        "id": id_json(&job.id),
         "attempt": job.attempt,
         "outcome": outcome.word(),
         "reason": outcome.reason(),

@@ -26,39 +26,21 @@ pub enum ErrorCode {
 
 /// One packet of the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the fields have the draft's own names")]
 pub enum Reply {
     /// 0x00: wake up; and "no, sorry" to [`super::Request::JobAssign`].
     Noop,
     /// 0x05: the job is taken. The handle is empty unless the job's type is "handle".
-    JobCreated {
-        /// The job.
-        handle: Bytes,
-    },
+    JobCreated { handle: Bytes },
     /// 0x07: here is a job to do.
-    JobAssigned {
-        /// What to do.
-        name: Bytes,
-        /// With what.
-        payload: Bytes,
-    },
+    JobAssigned { name: Bytes, payload: Bytes },
     /// 0x0A: how far the job is.
     JobStatus(Progress),
-    /// 0x0D: whether the job is finished, and how.
-    JobComplete {
-        /// 0 is not yet; from 1 on it is the time in seconds that it took.
-        elapsed_s: u32,
-        /// 0 is success, 1 to 255 is the worker's own code of a failure.
-        code: u8,
-        /// The result.
-        result: Bytes,
-    },
-    /// 0x7F: refused.
-    Error {
-        /// An [`ErrorCode`].
-        code: u8,
-        /// For people.
-        text: Bytes,
-    },
+    /// 0x0D: whether the job is finished, and how. 0 seconds is not yet; from 1 on it is the time
+    /// that it took. Code 0 is success, 1 to 255 is the worker's own code of a failure.
+    JobComplete { elapsed_s: u32, code: u8, result: Bytes },
+    /// 0x7F: refused, with an [`ErrorCode`] and a text for people.
+    Error { code: u8, text: Bytes },
 }
 
 impl Reply {

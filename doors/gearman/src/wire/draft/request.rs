@@ -43,14 +43,13 @@ pub struct NewJob {
 
 /// One packet of a worker or an application.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the fields have the draft's own names")]
 pub enum Request {
     /// 0x00: nothing. The draft has it from the server only; from a client it is a sign of life.
     Noop,
-    /// 0x01: what the worker can do. A later one replaces it.
-    WorkerConnect {
-        /// Names of jobs, 1 to 512 bytes each.
-        names: Vec<Bytes>,
-    },
+    /// 0x01: the names of jobs that the worker can do, 1 to 512 bytes each. A later one replaces
+    /// it.
+    WorkerConnect { names: Vec<Bytes> },
     /// 0x02: goodbye.
     WorkerDisconnect,
     /// 0x03: the worker wants a noop when there is work.
@@ -62,22 +61,12 @@ pub enum Request {
     /// 0x08: how far the worker is with its job.
     JobStatusAnnounce(Progress),
     /// 0x09: how far is this job?
-    JobStatus {
-        /// The job.
-        handle: Bytes,
-    },
-    /// 0x0B: the worker has finished its job.
-    JobCompleteAnnounce {
-        /// 0 is success, 1 to 255 is the worker's own code of a failure.
-        code: u8,
-        /// The result.
-        result: Bytes,
-    },
+    JobStatus { handle: Bytes },
+    /// 0x0B: the worker has finished its job. Code 0 is success, 1 to 255 is the worker's own code
+    /// of a failure.
+    JobCompleteAnnounce { code: u8, result: Bytes },
     /// 0x0C: is this job finished?
-    JobComplete {
-        /// The job.
-        handle: Bytes,
-    },
+    JobComplete { handle: Bytes },
 }
 
 impl Request {
@@ -94,22 +83,13 @@ impl JobKind {
     /// The byte of this type.
     #[must_use]
     pub fn to_byte(self) -> u8 {
-        match self {
-            JobKind::Sync => 0,
-            JobKind::Handle => 1,
-            JobKind::ThrowAway => 2,
-        }
+        self as u8
     }
 
     /// The type of this byte.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<JobKind> {
-        match byte {
-            0 => Some(JobKind::Sync),
-            1 => Some(JobKind::Handle),
-            2 => Some(JobKind::ThrowAway),
-            _ => None,
-        }
+        [JobKind::Sync, JobKind::Handle, JobKind::ThrowAway].get(usize::from(byte)).copied()
     }
 }
 

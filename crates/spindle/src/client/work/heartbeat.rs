@@ -10,7 +10,7 @@ use crate::client::session::{AskError, Leased, Lost};
 const BEAT_MAX: Duration = Duration::from_secs(5);
 /// A heartbeat that failed is tried again after at most this.
 const BEAT_AGAIN: Duration = Duration::from_secs(1);
-/// Faster hearts help nobody.
+/// Beats are never closer than this.
 const BEAT_MIN: Duration = Duration::from_millis(20);
 /// A lease is extended by at most this: the most that servers take.
 const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;
@@ -23,22 +23,23 @@ pub enum Noticed {
     CannotExtend(String),
 }
 
-/// Keeps one lease.
-pub struct Heart {
+/// Extends one lease, beat by beat.
+pub struct Heartbeat {
     interval: Duration,
     ttr_ms: u32,
     keep_running: bool,
     /// There is nothing to keep, or the server does not know how.
-    is_still: bool,
+    is_stopped: bool,
     lost: Option<Lost>,
 }
 
-impl Heart {
-    /// A heart for this job. With `keep_running` its command runs on when the job is lost.
+impl Heartbeat {
+    /// The heartbeat of this job's lease. With `keep_running` its command runs on when the job is
+    /// lost.
     pub fn of(job: &Leased, keep_running: bool) -> Self {
         let ttr_ms = u32::try_from(job.ttr_ms.min(EXTEND_MS_MAX)).unwrap_or(u32::MAX);
         let interval = Duration::from_millis(job.ttr_ms / 3).clamp(BEAT_MIN, BEAT_MAX);
-        Self { interval, ttr_ms, keep_running, is_still: false, lost: None }
+        Self { interval, ttr_ms, keep_running, is_stopped: false, lost: None }
     }
 
     /// The time to the first beat.
@@ -58,13 +59,13 @@ impl Heart {
         job: &Leased,
         notice: impl FnOnce(&Noticed),
     ) -> Beat {
-        if self.is_still {
+        if self.is_stopped {
             return Beat::Again(self.interval);
         }
         match link.extend(job, self.ttr_ms) {
             Ok(()) => Beat::Again(self.interval),
             Err(AskError::Refused { text, .. } | AskError::Unable(text)) => {
-                self.is_still = true;
+                self.is_stopped = true;
                 notice(&Noticed::CannotExtend(text));
                 Beat::Again(self.interval)
             }
@@ -75,7 +76,7 @@ impl Heart {
     }
 
     fn lose(&mut self, lost: Lost, notice: impl FnOnce(&Noticed)) -> Beat {
-        self.is_still = true;
+        self.is_stopped = true;
         self.lost = Some(lost);
         notice(&Noticed::Lost(lost));
         if self.keep_running { Beat::Again(self.interval) } else { Beat::End }
@@ -88,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    fn of(ttr_ms: u64) -> Heart {
+    fn of(ttr_ms: u64) -> Heartbeat {
         let job = Leased {
             id: "7".to_owned(),
             queue: Bytes::from_static(b"q"),
@@ -97,7 +98,7 @@ mod tests {
             payload: Bytes::new(),
             claim: String::new(),
         };
-        Heart::of(&job, false)
+        Heartbeat::of(&job, false)
     }
 
     #[test]

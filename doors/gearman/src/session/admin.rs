@@ -1,10 +1,10 @@
 //! The text commands: lists for people and monitoring, and what people do to jobs and functions.
 //!
-//! A list is a walk in steps: each looks at a bounded number of jobs or queues in one short hold
-//! of the engine's lock, no step is taken while the reader has not read what is there, and after
-//! some steps others have a turn, be there anything to write or not. So `show jobs` of a million
-//! jobs costs neither memory nor anybody's time. What changes during a walk may be missed or listed
-//! twice.
+//! A list is produced in steps, which make a *walk*. Each step looks at a bounded number of jobs or
+//! queues in one short hold of the engine's lock. No step is taken while the client has not read
+//! what is there, and after some steps other connections have a turn, even if there was nothing to
+//! write. So `show jobs` of a million jobs needs little memory and delays nobody. Jobs and queues
+//! that change during a walk may be missed or listed twice.
 
 use std::vec::IntoIter;
 
@@ -13,7 +13,8 @@ use spindle_core::address::from_gearman_handle;
 use spindle_core::{Command, JobId, Rejection};
 use spindle_engine::{JobLine, Outbox, QueueLine, Refused};
 
-use crate::session::{GearmanSession, shown_unique};
+use super::GearmanSession;
+use super::naming::shown_unique;
 use crate::wire::{AdminCommand, AdminError, FUNCTION_BYTES_MAX, QueueLimits, admin};
 
 /// Functions in one step of a list.
@@ -21,14 +22,14 @@ const FUNCTIONS_PER_STEP: usize = 256;
 /// Functions in one step of `workers`.
 const ABILITIES_PER_STEP: usize = 256;
 /// Steps of a walk before others have a turn.
-pub(crate) const STEPS_PER_TURN: usize = 16;
+pub(super) const STEPS_PER_TURN: usize = 16;
 
 /// The version that clients get: that of the gearmand whose behaviour this is, then ours.
 const VERSION: &str = concat!("2.0.0-spindle-", env!("CARGO_PKG_VERSION"));
 
 /// A command that goes on over several steps.
 #[derive(Debug)]
-pub(crate) enum Walk {
+pub(super) enum Walk {
     /// `status` and `prioritystatus`, behind this function.
     Functions { after: Option<Bytes>, by_priority: bool },
     /// `workers`, behind this connection; or what is left of the line of that one.
@@ -42,7 +43,7 @@ pub(crate) enum Walk {
 }
 
 impl GearmanSession {
-    pub(crate) fn administer(&mut self, command: AdminCommand, out: &mut Outbox) {
+    pub(super) fn administer(&mut self, command: AdminCommand, out: &mut Outbox) {
         match command {
             AdminCommand::Status => {
                 self.walk = Some(Walk::Functions { after: None, by_priority: false });
@@ -116,7 +117,7 @@ impl GearmanSession {
     // ---- walks ----
 
     /// Goes one step on with the command under way.
-    pub(crate) fn walk_on(&mut self, out: &mut Outbox) {
+    pub(super) fn walk_on(&mut self, out: &mut Outbox) {
         self.walk = match self.walk.take() {
             Some(Walk::Functions { after, by_priority }) => {
                 self.list_functions(after, by_priority, out)
@@ -136,7 +137,7 @@ impl GearmanSession {
                 });
                 next.map(|from| Walk::Uniques { from })
             }
-            // It ends with a word of its own.
+            // It ends with its own answer.
             Some(Walk::Drop { name }) => return self.go_on_dropping(name, out),
             None => return,
         };

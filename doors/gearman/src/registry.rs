@@ -1,4 +1,4 @@
-//! Who is connected to this door and what they can do; volatile, and only for people to look at.
+//! The connections of this door and what their workers can do. Volatile, and only shown to people.
 //!
 //! Every connection may name 1,024 functions, so nothing here that a packet causes walks over
 //! names: one name costs a fixed number of look-ups, however many there are.
@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use function::{Function, Name};
 
-/// Functions remembered without a worker or a job; above it the one named longest ago goes.
+/// Most functions remembered without a worker; beyond that the one named longest ago is dropped.
 const IDLE_FUNCTIONS_MAX: usize = 10_000;
 
 /// One connection.
@@ -49,7 +49,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// A connection came. Returns its number.
+    /// Adds a connection and returns its number.
     pub fn connect(&mut self, address: IpAddr) -> u64 {
         self.last_number += 1;
         let peer = Peer { address, id: None, functions: BTreeMap::new() };
@@ -57,7 +57,7 @@ impl Registry {
         self.last_number
     }
 
-    /// A connection is gone.
+    /// Removes a connection.
     pub fn disconnect(&mut self, number: u64) {
         self.reset_abilities(number);
         self.peers.remove(&number);
@@ -69,7 +69,8 @@ impl Registry {
         }
     }
 
-    /// A worker can do a function from now on. It names the place, and a function only once.
+    /// Adds a function to what a worker can do. The worker's session chooses the place, and adds a
+    /// function only once.
     pub fn add_ability(&mut self, number: u64, place: u64, function: &Bytes) {
         let Some(peer) = self.peers.get_mut(&number) else { return };
         if peer.functions.insert(place, function.clone()).is_none() {
@@ -77,7 +78,7 @@ impl Registry {
         }
     }
 
-    /// A worker no longer can do what it named at this place.
+    /// Removes the function that a worker added at this place.
     pub fn remove_ability(&mut self, number: u64, place: u64) {
         let Some(peer) = self.peers.get_mut(&number) else { return };
         if let Some(function) = peer.functions.remove(&place) {
@@ -85,7 +86,7 @@ impl Registry {
         }
     }
 
-    /// A worker can do nothing any more.
+    /// Removes all functions of a worker.
     pub fn reset_abilities(&mut self, number: u64) {
         let Some(peer) = self.peers.get_mut(&number) else { return };
         for function in std::mem::take(&mut peer.functions).into_values() {
@@ -93,7 +94,7 @@ impl Registry {
         }
     }
 
-    /// A function was named: it is listed until somebody drops it, or until too many have been
+    /// Remembers a function: it is listed until somebody drops it, or until too many have been
     /// named after it.
     pub fn note_function(&mut self, function: &Bytes) {
         let name = Name::of(function);
@@ -126,12 +127,12 @@ impl Registry {
         }
     }
 
-    /// How many workers can do a function; none if nobody has named it.
+    /// How many workers can do a function; `None` if nobody has named it.
     pub fn workers(&self, function: &[u8]) -> Option<u64> {
         self.functions.get(function).map(Function::workers)
     }
 
-    /// A person drops a function nobody can do.
+    /// Forgets a function that no worker can do.
     pub fn forget_function(&mut self, function: &[u8]) {
         if self.workers(function) == Some(0)
             && let Some(known) = self.functions.remove(function)
@@ -141,7 +142,8 @@ impl Registry {
         }
     }
 
-    /// Known functions behind this one, with how many workers can do them.
+    /// At most `limit` known functions whose names come after this one, each with its number of
+    /// workers.
     pub fn functions_after(&self, after: Option<&[u8]>, limit: usize) -> Vec<(Bytes, u64)> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.functions
@@ -151,7 +153,7 @@ impl Registry {
             .collect()
     }
 
-    /// The connection that came next after this one.
+    /// The connection that came next after the one with this number.
     pub fn entry_after(&self, number: u64) -> Option<Listed> {
         let behind = (Bound::Excluded(number), Bound::Unbounded);
         let (number, peer) = self.peers.range(behind).next()?;
@@ -223,8 +225,8 @@ mod tests {
         assert_eq!(registry.workers(b"name"), Some(1));
     }
 
-    /// The last thousand of a hundred thousand names cost as much as the first, but for the depth of
-    /// a tree: coming and going.
+    /// The last thousand of a hundred thousand names cost as much as the first, but for the depth
+    /// of a tree: coming and going.
     #[test]
     fn what_a_name_costs_does_not_grow_with_the_names_there_are() {
         const WORKERS: u64 = 100;

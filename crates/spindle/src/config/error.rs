@@ -1,0 +1,35 @@
+//! Why there is no configuration.
+
+use std::{io, net::SocketAddr};
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {path}")]
+    Unreadable { path: String, source: io::Error },
+    /// The file is not TOML.
+    #[error("{path} is not TOML: {source}")]
+    NotToml { path: String, source: Box<toml::de::Error> },
+    /// The file has a key that is none.
+    #[error("{path}: there is no setting `{key}`{hint}; `spindle config` lists all")]
+    UnknownKey { path: String, key: String, hint: String },
+    /// The file gives a value of another type.
+    #[error("{path}: `{key}` must be {expected}")]
+    WrongType { path: String, key: String, expected: &'static str },
+    /// A value is not what the setting takes.
+    #[error("{source_name}: `{value}` will not do: {reason}")]
+    BadValue { source_name: String, value: String, reason: String },
+    /// The environment gives a value that is not text.
+    #[error("{name} in the environment is not valid UTF-8")]
+    NotText { name: String },
+    /// A door would be open to other machines.
+    #[error(
+        "{door}: {address} is not a loopback address and this door asks nobody for a password; \
+         use 127.0.0.1, or --insecure {door} if the network itself keeps strangers out"
+    )]
+    NotLoopback { door: &'static str, address: SocketAddr },
+    /// There would be nothing to serve.
+    #[error("every door is off: nobody could reach the server")]
+    NoDoor,
+}

@@ -1,0 +1,42 @@
+//! What all sessions of the door share.
+
+use parking_lot::Mutex;
+use spindle_engine::Outbox;
+
+use crate::registry::Registry;
+use crate::wire::{HandlePrefix, Limits};
+
+/// What all sessions of the door share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub limits: Limits,
+    pub handles: HandlePrefix,
+    pub verbose: &'static str,
+    pub exceptions: bool,
+    /// The connections, and the functions that are known.
+    pub registry: Mutex<Registry>,
+}
+
+impl Common {
+    /// The largest payload that fits into an assignment, in bytes. This door's leases pass over
+    /// larger ones.
+    pub fn payload_bytes_max(&self) -> u32 {
+        let room = self.limits.packet_bytes_max.saturating_sub(ASSIGNMENT_BYTES_MAX);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+}
+
+/// An upper bound of handle, function, unique and reducer of an assignment with the NULs between
+/// them.
+const ASSIGNMENT_BYTES_MAX: usize = 1024;
+
+/// Answers in the outbox above which further packets wait until the peer has read some.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// The same while answers wait for the log: a batch of them is to leave together.
+const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// Whether further packets wait until the peer has read some of its answers.
+pub(crate) fn is_full(out: &Outbox) -> bool {
+    let max = if out.is_gated() { GATED_ANSWER_BYTES_MAX } else { ANSWER_BYTES_MAX };
+    out.pending_bytes() > max
+}
