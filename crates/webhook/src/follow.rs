@@ -15,8 +15,8 @@ use ureq::Agent;
 
 use crate::{
     alert::Alert,
-    authorities::Authorities,
     hook::Hook,
+    options::Options,
     place::Place,
     queues::Queues,
     send::{Sender, Sent},
@@ -27,42 +27,6 @@ use crate::{
 const PAGE: usize = 128;
 /// Without deliveries the place is written so often, so that the log does not trim it away unseen.
 const REMEMBER_EVERY: Duration = Duration::from_secs(60);
-
-/// How hooks are served.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The server's name, told with each alert.
-    pub server: String,
-    /// Where places in the feed are remembered; none: a restart begins with what comes then.
-    pub folder: Option<PathBuf>,
-    /// Whose certificates receivers over TLS may have.
-    pub authorities: Authorities,
-    /// How often the feed is asked for something new.
-    pub poll_every: Duration,
-    /// How often queues are looked at.
-    pub look_every: Duration,
-    /// How long a receiver may take.
-    pub answer_within: Duration,
-    /// The first pause after a delivery that failed; it doubles.
-    pub pause_first: Duration,
-    /// The longest pause.
-    pub pause_max: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            server: "localhost".to_owned(),
-            folder: None,
-            authorities: Authorities::Public,
-            poll_every: Duration::from_millis(500),
-            look_every: Duration::from_secs(5),
-            answer_within: Duration::from_secs(10),
-            pause_first: Duration::from_secs(1),
-            pause_max: Duration::from_secs(60),
-        }
-    }
-}
 
 /// Why hooks cannot be served.
 #[derive(Debug, thiserror::Error)]

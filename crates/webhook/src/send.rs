@@ -5,8 +5,8 @@ use ureq::{Agent, http::header, tls::TlsConfig};
 
 use crate::{
     alert::Alert,
-    follow::Options,
     hook::Hook,
+    options::Options,
     sign::{SIGNATURE_HEADER, Secret},
 };
 

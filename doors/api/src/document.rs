@@ -65,10 +65,10 @@ mod tests {
     use utoipa::PartialSchema;
 
     use super::*;
-    use crate::api::described;
     use crate::backoff::{Backoff, FACTOR_MAX};
     use crate::filter::{JobFilter, TEXT_CHARS_MAX};
     use crate::keys::KEY_BYTES_MAX;
+    use crate::router::described;
     use crate::routes::bulk::BulkBody;
     use crate::routes::jobs::EditBody;
     use crate::routes::leases::{self, ExtendBody, FailBody, LeaseBody};

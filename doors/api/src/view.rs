@@ -5,8 +5,8 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use spindle_core::job::{Attempt, Cause, Lease, Origin, Outcome, Words};
-use spindle_core::{JobId, JobImage, Source, Status, Tries, Type, address};
-use spindle_engine::Engine;
+use spindle_core::{JobId, JobImage, Source, State, Status, Tries, Type, address};
+use spindle_engine::{Engine, HeldBack, held_back};
 use spindle_msgpack::to_json;
 use utoipa::ToSchema;
 
@@ -14,7 +14,6 @@ use crate::backoff::Backoff;
 use crate::instant;
 use crate::keys;
 use crate::naming;
-use crate::routes::constraints::HeldBy;
 use crate::typed::{self, Kind};
 
 /// A job. What a job does not have is left out.
@@ -123,6 +122,38 @@ pub(crate) struct Job {
     /// Its first and last attempts, at most 16 of each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     history: Vec<AttemptShown>,
+}
+
+/// A constraint that keeps a job from starting now.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct HeldBy {
+    /// Its name.
+    pub constraint: String,
+    /// So many of its jobs run, and no more may: it frees when one of them ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_max: Option<u64>,
+    /// It lets none of its jobs start, and whether this one is among them is still to be found out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unmatched: bool,
+    /// When it lets one start by time alone, as far as its rate goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frees_at: Option<String>,
+}
+
+impl HeldBy {
+    fn of(held: HeldBack) -> HeldBy {
+        let HeldBack { constraint, running_max, frees_ms, unmatched } = held;
+        HeldBy { constraint, running_max, unmatched, frees_at: frees_ms.map(instant::shown) }
+    }
+
+    /// What holds a job back that might start.
+    pub fn all(state: &State, image: &JobImage, now_ms: u64) -> Vec<HeldBy> {
+        let waits = matches!(image.status(), Status::Ready | Status::Scheduled | Status::Parked);
+        if !waits {
+            return Vec::new();
+        }
+        held_back(state, image, now_ms).into_iter().map(HeldBy::of).collect()
+    }
 }
 
 /// Who set each limit of a job's tries.

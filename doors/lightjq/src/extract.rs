@@ -13,7 +13,6 @@ use spindle_http::{Answered, Code, Problem, no_job, text_of};
 use utoipa::IntoParams;
 
 use crate::door::LightJq;
-use crate::take::no_worker;
 use crate::worker_id::WorkerId;
 
 /// How a worker says who it is.
@@ -124,6 +123,11 @@ pub(crate) fn worker_id(headers: &HeaderMap) -> Answered<Option<WorkerId>> {
     }
     let id = text_of(headers, &WORKER_ID).and_then(WorkerId::parse);
     id.map(Some).ok_or_else(no_worker)
+}
+
+/// There is no such worker, any more.
+pub(crate) fn no_worker() -> Problem {
+    Problem::new(Code::WorkerNotFound, "there is no such worker (any more): register again")
 }
 
 /// Whether a request asks on behalf of who runs it. A web page of somebody else can make a browser

@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use spindle_core::{Rejection, State as Core, Status};
-use spindle_engine::{BucketLine, ConstraintView, Expected, HeldBack, Refused, held_back};
+use spindle_core::Rejection;
+use spindle_engine::{BucketLine, ConstraintView, Expected, Refused};
 use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Problem};
 use utoipa::{IntoParams, ToSchema};
 
@@ -63,38 +63,6 @@ impl Bucket {
             admits: line.admits,
             frees_at: line.frees_ms.map(instant::shown),
         }
-    }
-}
-
-/// A constraint that keeps a job from starting now.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct HeldBy {
-    /// Its name.
-    pub constraint: String,
-    /// So many of its jobs run, and no more may: it frees when one of them ends.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub running_max: Option<u64>,
-    /// It lets none of its jobs start, and whether this one is among them is still to be found out.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub unmatched: bool,
-    /// When it lets one start by time alone, as far as its rate goes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub frees_at: Option<String>,
-}
-
-impl HeldBy {
-    fn of(held: HeldBack) -> HeldBy {
-        let HeldBack { constraint, running_max, frees_ms, unmatched } = held;
-        HeldBy { constraint, running_max, unmatched, frees_at: frees_ms.map(instant::shown) }
-    }
-
-    /// What holds a job back that might start.
-    pub fn all(state: &Core, image: &spindle_core::JobImage, now_ms: u64) -> Vec<HeldBy> {
-        let waits = matches!(image.status(), Status::Ready | Status::Scheduled | Status::Parked);
-        if !waits {
-            return Vec::new();
-        }
-        held_back(state, image, now_ms).into_iter().map(HeldBy::of).collect()
     }
 }
 

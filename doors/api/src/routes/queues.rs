@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::{Args, QueuePath};
-use crate::routes::settings::Settings;
+use crate::settings::Settings;
 use crate::{instant, naming};
 use spindle_http::{Answered, Code, Problem};
 
