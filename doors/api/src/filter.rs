@@ -147,14 +147,14 @@ fn read_statuses(words: &str) -> Answered<Vec<Status>> {
     words.split(',').map(read).collect::<Option<_>>().ok_or_else(|| {
         let detail = "status is scheduled, ready, leased, parked, done or dead, or some of them \
                       parted by commas";
-        Problem::new(Code::OutOfRange, detail)
+        Problem::out_of_range(detail)
     })
 }
 
 fn read_door(word: &str) -> Answered<Origin> {
     DOORS.into_iter().find(|door| door_word(*door) == word).ok_or_else(|| {
         let detail = "door is api, workq, gearman, gearman_draft, lightjq or jobq";
-        Problem::new(Code::OutOfRange, detail)
+        Problem::out_of_range(detail)
     })
 }
 
@@ -162,7 +162,7 @@ fn read_text(text: &str) -> Answered<Finder<'static>> {
     if (1..=TEXT_CHARS_MAX).contains(&text.chars().count()) {
         return Ok(Finder::new(text.as_bytes()).into_owned());
     }
-    Err(Problem::new(Code::OutOfRange, "text has 1 to 1024 characters"))
+    Err(Problem::out_of_range("text has 1 to 1024 characters"))
 }
 
 impl Filter {

@@ -1,15 +1,15 @@
 //! A queue's settings as clients read and replace them.
 
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use spindle_core::queue::QueueSettings;
-use spindle_http::{Answered, Code, Problem, whole_or_null};
+use spindle_http::{Answered, Problem, whole_or_null};
 use utoipa::ToSchema;
 
 use crate::backoff::Backoff;
 use crate::object;
-use crate::precondition::{if_match, if_none_match};
+use crate::precondition::Precondition;
 use crate::typed::Kind;
 
 /// What is set for a queue. What is left out is the protocol's default.
@@ -77,7 +77,7 @@ impl Settings {
     /// The core's words for them.
     pub fn read(self) -> Answered<QueueSettings> {
         if self.ttr_default_ms == Some(0) {
-            return Err(Problem::new(Code::OutOfRange, "ttr_default_ms is at least 1"));
+            return Err(Problem::out_of_range("ttr_default_ms is at least 1"));
         }
         Ok(QueueSettings {
             attempts_max: self.attempts_max,
@@ -103,37 +103,14 @@ pub(crate) fn replace(settings: &mut QueueSettings, wanted: &QueueSettings) {
     };
 }
 
-/// What has to be so for settings to be replaced.
-#[derive(Clone, Copy)]
-pub(crate) enum Expected<'a> {
-    Anything,
-    /// They are still what was read with this tag. A queue that went meanwhile has none of them
-    /// set, which a client may have read as well.
-    Tag(&'a str),
-    Queue,
-    NoQueue,
-    /// There cannot be one, and none.
-    Nothing,
-}
-
-impl Expected<'_> {
-    pub fn of(headers: &HeaderMap) -> Answered<Expected<'_>> {
-        Ok(match (if_match(headers)?, if_none_match(headers)?) {
-            (None, false) => Expected::Anything,
-            (None, true) => Expected::NoQueue,
-            (Some(_), true) => Expected::Nothing,
-            (Some("*"), false) => Expected::Queue,
-            (Some(tag), false) => Expected::Tag(tag),
-        })
-    }
-
-    pub fn is_so(self, is_there: bool, settings: &QueueSettings) -> bool {
-        match self {
-            Expected::Anything => true,
-            Expected::Tag(tag) => Settings::of(settings).tag() == tag,
-            Expected::Queue => is_there,
-            Expected::NoQueue => !is_there,
-            Expected::Nothing => false,
-        }
+/// Whether settings may be replaced. A queue that is not there has none of them set, which a client
+/// may have read as well.
+pub(crate) fn holds(wanted: Precondition<'_>, is_there: bool, settings: &QueueSettings) -> bool {
+    match wanted {
+        Precondition::None => true,
+        Precondition::Tag(tag) => Settings::of(settings).tag() == tag,
+        Precondition::Exists => is_there,
+        Precondition::Absent => !is_there,
+        Precondition::Never => false,
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use spindle_core::Rejection;
@@ -13,7 +13,8 @@ use utoipa::{IntoParams, ToSchema};
 use crate::api::Api;
 use crate::extract::{Args, ConstraintPath, JsonBody};
 use crate::instant;
-use crate::precondition::{if_match, if_none_match};
+use crate::numbers::{bad_cursor, bounded};
+use crate::precondition::{Precondition, revision_of, tag_of};
 
 const LIMIT: usize = 100;
 pub(crate) const LIMIT_MAX: usize = 512;
@@ -92,11 +93,7 @@ pub(crate) struct BucketPaging {
 }
 
 fn checked(limit: Option<usize>) -> Answered<usize> {
-    let limit = limit.unwrap_or(LIMIT);
-    if (1..=LIMIT_MAX).contains(&limit) {
-        return Ok(limit);
-    }
-    Err(Problem::new(Code::OutOfRange, "limit is 1 to 512"))
+    bounded("limit", limit.unwrap_or(LIMIT), 1..=LIMIT_MAX)
 }
 
 /// A page of constraints.
@@ -170,9 +167,7 @@ async fn shown(api: &Api, name: &str, status: StatusCode) -> Answered<Response> 
     let (view, gate) = api.engine().constraint(name);
     api.bridge().durable(gate).await;
     let view = view.ok_or_else(no_constraint)?;
-    let tag = format!("\"{}\"", view.revision);
-    let tag = HeaderValue::try_from(tag).expect("digits in quotes");
-    Ok((status, [(header::ETAG, tag)], Json(in_full(api, &view))).into_response())
+    Ok((status, tag_of(view.revision), Json(in_full(api, &view))).into_response())
 }
 
 fn no_constraint() -> Problem {
@@ -202,7 +197,7 @@ pub(crate) async fn put(
 ) -> Answered<Response> {
     let spec = value.into_spec()?;
     if !(1..=255).contains(&name.len()) {
-        return Err(Problem::new(Code::OutOfRange, "a constraint's name is 1 to 255 bytes"));
+        return Err(Problem::out_of_range("a constraint's name is 1 to 255 bytes"));
     }
     let expected = expected(&api, &name, &headers)?;
     let put = api.bridge().call(|engine| engine.put_constraint(&name, &spec, expected)).await;
@@ -236,23 +231,14 @@ pub(crate) async fn remove(
 
 /// What the request says must be there.
 fn expected(api: &Api, name: &str, headers: &HeaderMap) -> Answered<Expected> {
-    match (if_match(headers)?, if_none_match(headers)?) {
-        (None, false) => Ok(Expected::Any),
-        (None, true) => Ok(Expected::Nothing),
-        // There cannot be one, and none.
-        (Some(_), true) => Err(changed()),
-        (Some("*"), false) => {
-            let there = api.engine().constraint(name).0.map(|view| view.revision);
-            there.map(Expected::Revision).ok_or_else(changed)
-        }
-        (Some(tag), false) => {
-            let digits = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-            let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-            let revision = digits.and_then(|text| text.parse().ok());
-            // A tag that never was one of ours matches nothing.
-            revision.map(Expected::Revision).ok_or_else(changed)
-        }
-    }
+    let revision = match Precondition::of(headers)? {
+        Precondition::None => return Ok(Expected::Any),
+        Precondition::Absent => return Ok(Expected::Nothing),
+        Precondition::Never => None,
+        Precondition::Exists => api.engine().constraint(name).0.map(|view| view.revision),
+        Precondition::Tag(tag) => revision_of(tag),
+    };
+    revision.map(Expected::Revision).ok_or_else(changed)
 }
 
 fn changed() -> Problem {
@@ -292,8 +278,6 @@ pub(crate) async fn buckets(
 
 fn read_cursor(text: &str) -> Answered<u64> {
     let hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let value = if hex { u64::from_str_radix(text, 16).ok() } else { None };
-    value.ok_or_else(|| {
-        Problem::new(Code::OutOfRange, "cursor is the next_cursor of the page before")
-    })
+    let value = hex.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+    value.ok_or_else(bad_cursor)
 }

@@ -10,8 +10,9 @@ use spindle_http::{Answered, Code, Problem};
 
 use crate::api::Api;
 use crate::extract::{JsonBody, QueuePath};
+use crate::precondition::Precondition;
 use crate::routes::queues::{QueueInFull, Told, changed, no_queue};
-use crate::settings::{Expected, Settings, replace};
+use crate::settings::{Settings, holds, replace};
 
 /// A queue's settings, just as a request to replace them takes them.
 #[utoipa::path(get, path = "/api/v1/queues/{name}/settings",
@@ -53,21 +54,21 @@ pub(crate) async fn set(
     headers: HeaderMap,
     JsonBody { value, .. }: JsonBody<Settings>,
 ) -> Answered<Told> {
-    let wanted = value.read()?;
-    let expected = Expected::of(&headers)?;
+    let new = value.read()?;
+    let wanted = Precondition::of(&headers)?;
     let stale = AtomicBool::new(false);
     let change = |is_there: bool, settings: &mut QueueSettings| {
-        let is_so = expected.is_so(is_there, settings);
+        let is_so = holds(wanted, is_there, settings);
         stale.store(!is_so, Ordering::Relaxed);
         if is_so {
-            replace(settings, &wanted);
+            replace(settings, &new);
         }
     };
     api.bridge().change(|engine| engine.change_queue_seen(&name, change)).await?;
     if stale.load(Ordering::Relaxed) {
-        let detail = match expected {
-            Expected::Queue => "there is no such queue",
-            Expected::NoQueue => {
+        let detail = match wanted {
+            Precondition::Exists => "there is no such queue",
+            Precondition::Absent => {
                 "there is such a queue: read its settings, and send their ETag \
                                   as If-Match"
             }

@@ -10,12 +10,13 @@ use spindle_core::job::{Lease, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
 use spindle_engine::{Gate, ScannedJob, WorkerView};
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::Answered;
 use tokio::task::yield_now;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::Args;
+use crate::numbers::bad_cursor;
 use crate::view::door_word;
 use crate::{instant, naming};
 
@@ -131,8 +132,7 @@ impl Who {
 pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> Answered<Json<Page>> {
     let from = asked.cursor.unwrap_or(0);
     if from > u32::MAX as usize {
-        let detail = "cursor is the next_cursor of the page before";
-        return Err(Problem::new(Code::OutOfRange, detail));
+        return Err(bad_cursor());
     }
     let (seen, next) = api.engine().workers(from);
     let (mut held, gate, partial) = held(&api).await;

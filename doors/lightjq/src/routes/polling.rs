@@ -41,8 +41,7 @@ pub(crate) async fn polling(
         let (answer, gate) = door.bridge().wait(caller, ticket).answered().await;
         if matches!(answer, Answer::TimedOut) {
             door.bridge().durable(gate).await;
-            let detail = "the job is not over yet: ask again";
-            return Err(Problem::new(Code::PollTimeout, detail));
+            return Err(Problem::new(Code::PollTimeout, "the job is not over yet: ask again"));
         }
     }
 }
