@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use spindle_core::JobImage;
 use spindle_engine::{
-    Answer, Caller, ConnectionId, Delivery, Engine, Gate, LeaseRef, Mailbox, Refused, Ticket,
+    Answer, Caller, ConnectionId, Delivery, Engine, FetchError, Gate, JobRef, LeaseRef, Mailbox,
+    Refused, Ticket,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
@@ -21,6 +23,9 @@ use crate::mailbox::TicketMailbox;
 
 /// How long a request waits for room in the log before it is told to come again.
 const ROOM_WAIT: Duration = Duration::from_secs(20);
+
+/// How often a job is looked up whose bytes move while they are read.
+const LOOKS_MAX: u32 = 8;
 
 /// The connection of the next HTTP request that waits, far from those of the line doors. One count
 /// for the process: every door has a bridge of its own, and doors share the engine.
@@ -46,6 +51,26 @@ impl EngineBridge {
         &self.engine
     }
 
+    /// A job with what `read` reads of its bytes. Bytes may be carried to newer records meanwhile:
+    /// then the job is looked up again.
+    pub fn job_with<T>(
+        &self,
+        which: JobRef,
+        read: impl Fn(&JobImage) -> Result<T, FetchError>,
+    ) -> Result<(Option<(JobImage, T)>, Gate), FetchError> {
+        let mut looks_left = LOOKS_MAX;
+        loop {
+            looks_left -= 1;
+            let (image, gate) = self.engine.job(which)?;
+            let Some(image) = image else { return Ok((None, gate)) };
+            match read(&image) {
+                Ok(bytes) => return Ok((Some((image, bytes)), gate)),
+                Err(FetchError::Moved) if looks_left > 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Makes a call and ends its turn. While the log has no room, waits and makes it again. What is
     /// refused is refused for good: the refusal is durable when this returns.
     ///
@@ -58,14 +83,15 @@ impl EngineBridge {
         loop {
             let called = call(&self.engine);
             self.end_turn().await;
-            if let Some(told) = self.tried(called, deadline).await {
-                return told;
+            if let Some(answer) = self.tried(called, deadline).await {
+                return answer;
             }
         }
     }
 
-    /// As [`EngineBridge::call`], for calls that give something to hold on to, a lease or a ticket. Nothing
-    /// is awaited between the call and the return: whoever drops this has been given nothing.
+    /// As [`EngineBridge::call`], for calls that give something to hold on to, a lease or a ticket.
+    /// Nothing is awaited between the call and the return: whoever drops this has been given
+    /// nothing.
     pub async fn take<T>(
         &self,
         mut call: impl FnMut(&Engine) -> Result<T, Refused>,
@@ -74,8 +100,8 @@ impl EngineBridge {
         loop {
             let called = call(&self.engine);
             self.engine.end_turn();
-            if let Some(told) = self.tried(called, deadline).await {
-                return told;
+            if let Some(answer) = self.tried(called, deadline).await {
+                return answer;
             }
         }
     }

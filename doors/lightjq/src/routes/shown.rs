@@ -4,7 +4,7 @@ use bytes::Bytes;
 use spindle_core::job::Outcome;
 use spindle_core::payload::Type;
 use spindle_core::{Command, JobId, JobImage, Status};
-use spindle_engine::{FetchError, Gate, JobRef};
+use spindle_engine::{FetchError, JobRef};
 use spindle_http::{Answered, no_job};
 
 use crate::door::LightJq;
@@ -13,22 +13,16 @@ use crate::take::as_msgpack;
 use crate::wire::{JobShown, Pack, check};
 use crate::worker_id::WorkerId;
 
-/// A result may be carried to a newer record while it is read: then the job is looked up again.
-const TRIES: usize = 8;
-
 /// A job that was looked up: how it stands, and the body that tells it.
 pub(crate) struct Told {
     pub status: Status,
     pub packed: Vec<u8>,
 }
 
-/// A job, and its result in MessagePack if it has one.
-type Read = (JobImage, Option<Bytes>);
-
 impl LightJq {
     /// A job, once all that is told of it is durable. A result that is told counts as read.
     pub(crate) async fn told(&self, id: JobId, reads: &Reads) -> Answered<Told> {
-        let (read, gate) = self.look(id)?;
+        let (read, gate) = self.bridge().job_with(JobRef::Id(id), |image| self.result(image))?;
         self.bridge().durable(gate).await;
         let (image, result) = read.ok_or_else(no_job)?;
         if let Some(keep_read_ms) =
@@ -42,25 +36,13 @@ impl LightJq {
         Ok(Told { status, packed: shown(&image, result).encode() })
     }
 
-    fn look(&self, id: JobId) -> Answered<(Option<Read>, Gate)> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let (image, gate) = self.engine().job(JobRef::Id(id))?;
-            let Some(image) = image else { return Ok((None, gate)) };
-            let place = image.outcome.as_ref().filter(|outcome| outcome.success);
-            let Some(place) = place.and_then(|outcome| outcome.bytes.as_ref()) else {
-                return Ok((Some((image, None)), gate));
-            };
-            match self.engine().bytes(place) {
-                Ok(bytes) => {
-                    let result = as_msgpack(&bytes, place.kind());
-                    return Ok((Some((image, Some(result))), gate));
-                }
-                Err(FetchError::Moved) if tries < TRIES => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+    /// A job's result in MessagePack, if it has one.
+    fn result(&self, image: &JobImage) -> Result<Option<Bytes>, FetchError> {
+        let outcome = image.outcome.as_ref().filter(|outcome| outcome.success);
+        let Some(place) = outcome.and_then(|outcome| outcome.bytes.as_ref()) else {
+            return Ok(None);
+        };
+        Ok(Some(as_msgpack(&self.engine().bytes(place)?, place.kind())))
     }
 }
 
