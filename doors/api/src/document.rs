@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use spindle_http::document::Supplement;
+use spindle_http::{DOORS, door_word};
 use utoipa::openapi::OpenApi;
 
 use crate::links::link;
 use crate::together;
-use crate::view::{DOORS, door_word};
 
 /// A job by its number, its Gearman handle or its UUID.
 const JOB: &str = "^([1-9][0-9]{0,14}|H:[A-Za-z0-9._-]{1,64}:[1-9][0-9]{0,14}|\

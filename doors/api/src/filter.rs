@@ -11,12 +11,12 @@ use spindle_core::job::{Key, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
 use spindle_engine::{Engine, FetchError, Gate, JobRef, ScannedJob};
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::{Answered, Code, DOORS, Problem, door_word};
 use tokio::task::{spawn_blocking, yield_now};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
-use crate::view::{DOORS, door_word, status_word};
+use crate::view::status_word;
 use crate::{instant, keys, naming};
 
 /// Stretches of one request: each looks at up to 512 jobs.

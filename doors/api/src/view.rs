@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use spindle_core::job::{Attempt, Cause, Lease, Origin, Outcome, Words};
 use spindle_core::{JobId, JobImage, Source, State, Status, Tries, Type, address};
 use spindle_engine::{Engine, HeldBack, held_back};
+use spindle_http::door_word;
 use spindle_msgpack::to_json;
 use utoipa::ToSchema;
 
@@ -436,28 +437,6 @@ pub(crate) fn status_word(status: Status) -> &'static str {
         Status::Parked => "parked",
         Status::Done => "done",
         Status::Dead => "dead",
-    }
-}
-
-/// The doors that jobs come through.
-pub(crate) const DOORS: [Origin; 6] = [
-    Origin::Api,
-    Origin::Workq,
-    Origin::Gearman,
-    Origin::GearmanDraft,
-    Origin::Lightjq,
-    Origin::Jobq,
-];
-
-/// A door as the API writes it.
-pub(crate) fn door_word(door: Origin) -> &'static str {
-    match door {
-        Origin::Api => "api",
-        Origin::Workq => "workq",
-        Origin::Gearman => "gearman",
-        Origin::GearmanDraft => "gearman_draft",
-        Origin::Lightjq => "lightjq",
-        Origin::Jobq => "jobq",
     }
 }
 

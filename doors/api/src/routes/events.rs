@@ -23,8 +23,8 @@ use crate::api::Api;
 use crate::extract::Args;
 use crate::instant;
 use crate::naming;
-use crate::view::{cause_word, door_word, error_text, status_word, text};
-use spindle_http::{Answered, Problem};
+use crate::view::{cause_word, error_text, status_word, text};
+use spindle_http::{Answered, Problem, door_word};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Words of workers are told up to here; the job has them in full.
