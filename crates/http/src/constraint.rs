@@ -12,7 +12,7 @@ use spindle_engine::{
 };
 use utoipa::ToSchema;
 
-use crate::problem::{Answered, Code, Problem};
+use crate::problem::{Answered, Problem};
 use crate::whole::{whole, whole_or_null};
 
 /// A constraint to put. It needs a rate, `running_max`, or both.
@@ -136,8 +136,7 @@ impl ConstraintBody {
             (Some(name), None) => QueuePattern::Exact(name.into()),
             (None, Some(pattern)) => QueuePattern::Glob(pattern.into()),
             (Some(_), Some(_)) => {
-                let detail = "give either queue or queue_glob, not both";
-                return Err(Problem::new(Code::BadField, detail));
+                return Err(Problem::bad_field("give either queue or queue_glob, not both"));
             }
         };
         let conditions = self.conditions.into_iter().map(ConditionBody::into_condition);
@@ -149,14 +148,14 @@ impl ConstraintBody {
             burst: rate.burst.unwrap_or(rate.count),
         });
         let spec = ConstraintSpec { matcher, rate, running_max: self.running_max };
-        spec.check().map_err(|error| Problem::new(Code::OutOfRange, error.to_string()))?;
+        spec.check().map_err(|error| Problem::out_of_range(error.to_string()))?;
         Ok(spec)
     }
 }
 
 impl ConditionBody {
     fn into_condition(self) -> Answered<Condition> {
-        let wrong = |what: &str| Problem::new(Code::BadField, format!("where: {what}"));
+        let wrong = |what: &str| Problem::bad_field(format!("where: {what}"));
         let test = match (self.op, self.value, self.values) {
             (Op::In, None, Some(values)) => {
                 Test::In(values.into_iter().map(scalar).collect::<Result<_, _>>()?)
@@ -215,7 +214,7 @@ fn scalar(value: Value) -> Answered<Scalar> {
         },
         Value::Array(_) | Value::Object(_) => {
             let detail = "where: a value is a number, a text, true, false or null";
-            return Err(Problem::new(Code::BadField, detail));
+            return Err(Problem::bad_field(detail));
         }
     })
 }

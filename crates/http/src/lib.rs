@@ -22,6 +22,7 @@ mod names;
 mod problem;
 mod site;
 mod whole;
+mod words;
 mod write_timeout;
 
 pub use accept::{Preference, accept_of, preference};
@@ -32,3 +33,4 @@ pub use names::{HostName, HostNameError, HostNames, Names};
 pub use problem::{Answered, Code, Problem, ProblemBody, no_job};
 pub use site::site;
 pub use whole::{Integer, whole, whole_or_null};
+pub use words::{DOORS, door_word};

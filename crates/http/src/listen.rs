@@ -1,10 +1,12 @@
 //! The HTTP listener: one thread, bounded connections, an orderly end.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,12 +17,12 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::select;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tower::ServiceExt;
 
 use crate::write_timeout::WriteTimeout;
@@ -101,12 +103,13 @@ impl Bound {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         drop(inside);
         let (stage, stages) = watch::channel(Stage::Serving);
-        let ended = Arc::<Ended>::default();
+        let (ending, ended) = channel::<()>();
+        let ended = Mutex::new(ended);
         let server = Server { router, limits, connections, stages };
-        let ending = Arc::clone(&ended);
         let thread = std::thread::Builder::new().name("spindle-http".to_owned());
         let thread = thread.spawn(move || {
-            let _ending = Ending(ending);
+            // Nothing is sent: that it is dropped says that the thread has ended.
+            let _ending = ending;
             drive(&runtime, server, listener);
             // Dropping the runtime drops what is under way: its waits and leases go back.
         })?;
@@ -129,26 +132,11 @@ enum Stage {
     Aborted,
 }
 
-/// Whether the thread has ended.
-#[derive(Default)]
-struct Ended {
-    done: Mutex<bool>,
-    changed: Condvar,
-}
-
-struct Ending(Arc<Ended>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        *self.0.done.lock() = true;
-        self.0.changed.notify_all();
-    }
-}
-
 /// A listener at work. Dropping it aborts it.
 pub struct Handle {
     stage: watch::Sender<Stage>,
-    ended: Arc<Ended>,
+    /// Disconnected once the thread has ended.
+    ended: Mutex<Receiver<()>>,
     thread: Option<JoinHandle<()>>,
     local_addr: SocketAddr,
 }
@@ -175,10 +163,13 @@ impl Handle {
     /// was.
     pub fn finish(&self, deadline: Instant) -> bool {
         self.begin_shutdown();
-        let in_time = self.wait_until(Some(deadline));
+        let ended = self.ended.lock();
+        let left = deadline.saturating_duration_since(Instant::now());
+        let in_time = ended.recv_timeout(left) != Err(RecvTimeoutError::Timeout);
         if !in_time {
             self.abort();
-            self.wait_until(None);
+            // Nothing is ever sent: this returns when the thread ends.
+            let _ = ended.recv();
         }
         in_time
     }
@@ -186,21 +177,6 @@ impl Handle {
     /// Closes everything now, unanswered: for a log that failed. Does not wait.
     pub fn abort(&self) {
         self.stage.send_replace(Stage::Aborted);
-    }
-
-    fn wait_until(&self, deadline: Option<Instant>) -> bool {
-        let mut done = self.ended.done.lock();
-        while !*done {
-            match deadline {
-                None => self.ended.changed.wait(&mut done),
-                Some(deadline) => {
-                    if self.ended.changed.wait_until(&mut done, deadline).timed_out() {
-                        return *done;
-                    }
-                }
-            }
-        }
-        true
     }
 }
 
@@ -234,9 +210,10 @@ fn drive(runtime: &Runtime, server: Server, listener: tokio::net::TcpListener) {
 }
 
 impl Server {
-    /// Accepts until told to stop, then waits for the open connections.
+    /// Accepts until it is time to stop, then waits for the open connections.
     async fn serve(self, listener: tokio::net::TcpListener) {
-        let open = Arc::<Open>::default();
+        // Nothing is sent: each connection holds a sender until it ends.
+        let (open, mut all_ended) = mpsc::channel::<Infallible>(1);
         let mut stages = self.stages.clone();
         loop {
             let accepted = select! {
@@ -246,8 +223,8 @@ impl Server {
             match accepted {
                 Ok((stream, peer)) => {
                     if self.connections.load(Ordering::Relaxed) < self.limits.connections_max {
-                        let guest = Guest::new(&self.connections, &open);
-                        tokio::spawn(self.clone().converse(stream, peer, guest));
+                        let counted = OpenConnection::new(&self.connections, &open);
+                        tokio::spawn(self.clone().converse(stream, peer, counted));
                     }
                 }
                 Err(error) => {
@@ -256,13 +233,11 @@ impl Server {
                 }
             }
         }
-        drop(listener);
-        while open.count.load(Ordering::Acquire) > 0 {
-            open.left.notified().await;
-        }
+        drop((listener, open));
+        all_ended.recv().await;
     }
 
-    async fn converse(self, stream: TcpStream, peer: SocketAddr, guest: Guest) {
+    async fn converse(self, stream: TcpStream, peer: SocketAddr, counted: OpenConnection) {
         let mut stages = self.stages;
         let router = self.router;
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -286,35 +261,25 @@ impl Server {
         if let Err(error) = ended {
             tracing::debug!("http: a connection broke off: {error}");
         }
-        drop(guest);
+        drop(counted);
     }
-}
-
-/// The connections this listener has to wait for at its end.
-#[derive(Default)]
-struct Open {
-    count: AtomicUsize,
-    left: tokio::sync::Notify,
 }
 
 /// Counts one connection as open until it is dropped.
-struct Guest {
+struct OpenConnection {
     connections: Arc<AtomicUsize>,
-    open: Arc<Open>,
+    _open: mpsc::Sender<Infallible>,
 }
 
-impl Guest {
-    fn new(connections: &Arc<AtomicUsize>, open: &Arc<Open>) -> Guest {
+impl OpenConnection {
+    fn new(connections: &Arc<AtomicUsize>, open: &mpsc::Sender<Infallible>) -> OpenConnection {
         connections.fetch_add(1, Ordering::Relaxed);
-        open.count.fetch_add(1, Ordering::AcqRel);
-        Guest { connections: Arc::clone(connections), open: Arc::clone(open) }
+        OpenConnection { connections: Arc::clone(connections), _open: open.clone() }
     }
 }
 
-impl Drop for Guest {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
-        self.open.count.fetch_sub(1, Ordering::AcqRel);
-        self.open.left.notify_one();
     }
 }

@@ -110,7 +110,17 @@ impl Problem {
         Problem { code, detail: detail.into(), more: Map::new() }
     }
 
-    /// Tells one thing more, for programs.
+    /// A field that is not what it must be.
+    pub fn bad_field(detail: impl Into<String>) -> Problem {
+        Problem::new(Code::BadField, detail)
+    }
+
+    /// A value of the right type that is not one it may have.
+    pub fn out_of_range(detail: impl Into<String>) -> Problem {
+        Problem::new(Code::OutOfRange, detail)
+    }
+
+    /// Adds a field for programs.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Problem {
         self.more.insert(name.to_owned(), value.into());

@@ -52,3 +52,10 @@ pub enum WireError {
         wanted: &'static str,
     },
 }
+
+impl WireError {
+    /// A field of the right type with a value that it may not have.
+    pub fn out_of_range(field: &'static str, wanted: &'static str) -> WireError {
+        WireError::OutOfRange { field, wanted }
+    }
+}

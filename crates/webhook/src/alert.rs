@@ -1,7 +1,7 @@
 //! What is told: one JSON object.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use spindle_core::{JobImage, Status, event::Event, job::cut};
 use spindle_engine::{FeedEvent, FeedId};
 
@@ -16,16 +16,12 @@ pub struct Alert {
     /// What it is about: `job_dead`, `queue_older`, `queue_no_worker`, `gap`.
     pub event: &'static str,
     at_ms: u64,
-    more: Map<String, Value>,
+    more: Value,
 }
 
 impl Alert {
-    /// An alert; `more` are its other fields.
+    /// An alert; `more` is an object of its other fields.
     pub fn new(id: String, event: &'static str, at_ms: u64, more: Value) -> Alert {
-        let more = match more {
-            Value::Object(more) => more,
-            _ => Map::new(),
-        };
         Alert { id, event, at_ms, more }
     }
 
@@ -42,43 +38,43 @@ impl Alert {
 
     /// Events were trimmed before they were read: dead jobs may be missing.
     pub fn gap(at_ms: u64, first: FeedId) -> Alert {
-        Alert::new(format!("gap:{first}"), "gap", at_ms, Value::Null)
+        Alert::new(format!("gap:{first}"), "gap", at_ms, json!({}))
     }
 
     /// The body of its request.
     pub fn body(&self, server: &str) -> Vec<u8> {
         let mut body = self.more.clone();
-        body.insert("id".to_owned(), self.id.as_str().into());
-        body.insert("event".to_owned(), self.event.into());
-        body.insert("at".to_owned(), time(self.at_ms).into());
-        body.insert("server".to_owned(), server.into());
-        Value::Object(body).to_string().into_bytes()
+        body["id"] = self.id.as_str().into();
+        body["event"] = self.event.into();
+        body["at"] = time(self.at_ms).into();
+        body["server"] = server.into();
+        body.to_string().into_bytes()
     }
 }
 
 fn job(image: &JobImage) -> Value {
-    let mut job = Map::new();
-    job.insert("id".to_owned(), image.id.into());
+    let mut job = json!({
+        "id": image.id,
+        "attempts": image.attempts,
+        "fails": image.fails,
+        "created_at": time(image.created_ms),
+    });
     put_name(&mut job, &image.queue);
-    job.insert("attempts".to_owned(), image.attempts.into());
-    job.insert("fails".to_owned(), image.fails.into());
-    job.insert("created_at".to_owned(), time(image.created_ms).into());
     let end = image.outcome.iter();
     let texts =
         end.flat_map(|end| [("code", &end.code), ("message", &end.message), ("error", &end.error)]);
     for (name, bytes) in texts.filter(|(_, bytes)| !bytes.is_empty()) {
-        let shown = String::from_utf8_lossy(cut(bytes, TEXT_BYTES_MAX));
-        job.insert(name.to_owned(), shown.into());
+        job[name] = String::from_utf8_lossy(cut(bytes, TEXT_BYTES_MAX)).into();
     }
-    Value::Object(job)
+    job
 }
 
 /// A queue's name: as text where it is UTF-8, as bytes in numbers where it is not.
-pub fn put_name(object: &mut Map<String, Value>, name: &[u8]) {
+pub fn put_name(object: &mut Value, name: &[u8]) {
     match str::from_utf8(name) {
-        Ok(text) => object.insert("queue".to_owned(), text.into()),
-        Err(_) => object.insert("queue_bytes".to_owned(), name.into()),
-    };
+        Ok(text) => object["queue"] = text.into(),
+        Err(_) => object["queue_bytes"] = name.into(),
+    }
 }
 
 fn time(ms: u64) -> String {

@@ -1,10 +1,11 @@
 //! The thread of a hook: it follows the feed at its receiver's pace.
 
 use std::{
+    convert::Infallible,
     fmt::Write,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -15,11 +16,11 @@ use ureq::Agent;
 
 use crate::{
     alert::Alert,
-    authorities::Authorities,
     hook::Hook,
+    options::Options,
     place::Place,
     queues::Queues,
-    send::{Sender, Sent},
+    send::{AlertSender, Sent},
     sign::Secret,
 };
 
@@ -27,42 +28,6 @@ use crate::{
 const PAGE: usize = 128;
 /// Without deliveries the place is written so often, so that the log does not trim it away unseen.
 const REMEMBER_EVERY: Duration = Duration::from_secs(60);
-
-/// How hooks are served.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The server's name, told with each alert.
-    pub server: String,
-    /// Where places in the feed are remembered; none: a restart begins with what comes then.
-    pub folder: Option<PathBuf>,
-    /// Whose certificates receivers over TLS may have.
-    pub authorities: Authorities,
-    /// How often the feed is asked for something new.
-    pub poll_every: Duration,
-    /// How often queues are looked at.
-    pub look_every: Duration,
-    /// How long a receiver may take.
-    pub answer_within: Duration,
-    /// The first pause after a delivery that failed; it doubles.
-    pub pause_first: Duration,
-    /// The longest pause.
-    pub pause_max: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            server: "localhost".to_owned(),
-            folder: None,
-            authorities: Authorities::Public,
-            poll_every: Duration::from_millis(500),
-            look_every: Duration::from_secs(5),
-            answer_within: Duration::from_secs(10),
-            pause_first: Duration::from_secs(1),
-            pause_max: Duration::from_secs(60),
-        }
-    }
-}
 
 /// Why hooks cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -81,9 +46,10 @@ pub enum StartError {
 }
 
 /// Hooks at work. Dropping ends them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Webhooks {
-    stop: Arc<Stop>,
+    /// One for each thread, which ends when it is dropped.
+    stops: Vec<Sender<Infallible>>,
     agents: Vec<Agent>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -96,15 +62,16 @@ impl Webhooks {
         secret: &Secret,
         options: &Options,
     ) -> Result<Webhooks, StartError> {
-        let stop = Arc::<Stop>::default();
-        let mut webhooks = Webhooks { stop, agents: Vec::new(), threads: Vec::new() };
+        let mut webhooks = Webhooks::default();
         for hook in hooks {
             let path = options.folder.as_ref().map(|folder| place_of(&hook, folder));
             let place = Place::open(path.clone())
                 .map_err(|source| StartError::Place { path: path.unwrap_or_default(), source })?;
-            let sender = Sender::new(&hook, secret.clone(), options);
+            let sender = AlertSender::new(&hook, secret.clone(), options);
             webhooks.agents.push(sender.agent());
             let from = place.now().unwrap_or_else(|| end_of(engine));
+            let (stopping, stop) = channel();
+            webhooks.stops.push(stopping);
             let mut follower = Follower {
                 engine: engine.clone(),
                 hook,
@@ -112,7 +79,7 @@ impl Webhooks {
                 place,
                 from,
                 queues: Queues::default(),
-                stop: Arc::clone(&webhooks.stop),
+                stop,
                 options: options.clone(),
             };
             let thread = thread::Builder::new().name("webhook".to_owned());
@@ -125,7 +92,7 @@ impl Webhooks {
 
 impl Drop for Webhooks {
     fn drop(&mut self) {
-        self.stop.tell();
+        self.stops.clear();
         for agent in self.agents.drain(..) {
             agent.shutdown();
         }
@@ -152,37 +119,16 @@ fn end_of(engine: &Engine) -> FeedId {
     FeedId { position: engine.durable().0, index: 0 }
 }
 
-/// Says when it is time to end.
-#[derive(Debug, Default)]
-struct Stop {
-    is_stopping: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Stop {
-    fn tell(&self) {
-        *self.is_stopping.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits. True when it is time to end.
-    fn pause(&self, time: Duration) -> bool {
-        let is_stopping = self.is_stopping.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited =
-            self.changed.wait_timeout_while(is_stopping, time, |is_stopping| !*is_stopping);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-}
-
 struct Follower {
     engine: Engine,
     hook: Hook,
-    sender: Sender,
+    sender: AlertSender,
     place: Place,
     /// Everything up to here was looked at.
     from: FeedId,
     queues: Queues,
-    stop: Arc<Stop>,
+    /// Disconnected when it is time to end.
+    stop: Receiver<Infallible>,
     options: Options,
 }
 
@@ -194,7 +140,7 @@ impl Follower {
         let mut looked: Option<Instant> = None;
         let mut remembered = Instant::now();
         self.remember();
-        while !self.stop.pause(self.options.poll_every) {
+        while !self.pause(self.options.poll_every) {
             if self.hook.dead && self.tell_dead().is_err() {
                 break;
             }
@@ -249,7 +195,7 @@ impl Follower {
                 return Ok(());
             }
             self.from = page.next;
-            if self.stop.pause(Duration::ZERO) {
+            if self.pause(Duration::ZERO) {
                 return Err(Ended);
             }
         }
@@ -270,17 +216,22 @@ impl Follower {
                     return Ok(());
                 }
                 Sent::Again(why) => {
-                    if self.stop.pause(Duration::ZERO) {
+                    if self.pause(Duration::ZERO) {
                         return Err(Ended);
                     }
                     tracing::warn!("webhook {}: {why}; trying again in {pause:?}", self.hook);
-                    if self.stop.pause(pause) {
+                    if self.pause(pause) {
                         return Err(Ended);
                     }
                     pause = (pause * 2).min(self.options.pause_max);
                 }
             }
         }
+    }
+
+    /// Waits. True when it is time to end.
+    fn pause(&self, time: Duration) -> bool {
+        self.stop.recv_timeout(time) != Err(RecvTimeoutError::Timeout)
     }
 
     fn remember(&mut self) {

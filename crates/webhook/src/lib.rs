@@ -7,6 +7,7 @@
 //! - `hook`: what a hook is told to tell, as one line of text
 //! - `glob`: patterns of queue names
 //! - `follow`: the thread: dead jobs from the feed, queues by looking at them now and then
+//! - `options`: how hooks are served
 //! - `queues`: when a queue needs somebody
 //! - `alert`: what is told
 //! - `sign`, `send`: the signature; deliveries and their repetition
@@ -20,12 +21,14 @@ mod authorities;
 mod follow;
 mod glob;
 mod hook;
+mod options;
 mod place;
 mod queues;
 mod send;
 mod sign;
 
 pub use authorities::{Authorities, AuthoritiesError};
-pub use follow::{Options, StartError, Webhooks};
+pub use follow::{StartError, Webhooks};
 pub use hook::{Hook, HookError};
+pub use options::Options;
 pub use sign::{SIGNATURE_HEADER, Secret, SecretError};

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use spindle_core::Status;
 use spindle_engine::{Engine, QueueView};
 
@@ -142,14 +142,15 @@ fn alert(
         Turn::Begins => "begins",
         Turn::Ends => "ends",
     };
-    let mut more = Map::new();
+    let mut more = json!({
+        "state": state,
+        "ready": seen.ready,
+        "next_ready_age_ms": seen.next_age_ms,
+        "threshold_s": threshold.as_secs(),
+    });
     put_name(&mut more, name);
-    more.insert("state".to_owned(), state.into());
-    more.insert("ready".to_owned(), seen.ready.into());
-    more.insert("next_ready_age_ms".to_owned(), seen.next_age_ms.into());
-    more.insert("threshold_s".to_owned(), json!(threshold.as_secs()));
     let id = format!("{event}:{}:{state}:{now_ms}", String::from_utf8_lossy(name));
-    Alert::new(id, event, now_ms, Value::Object(more))
+    Alert::new(id, event, now_ms, more)
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use ureq::{Agent, http::header, tls::TlsConfig};
 
 use crate::{
     alert::Alert,
-    follow::Options,
     hook::Hook,
+    options::Options,
     sign::{SIGNATURE_HEADER, Secret},
 };
 
@@ -23,16 +23,16 @@ pub enum Sent {
 
 /// Sends to one receiver.
 #[derive(Debug)]
-pub struct Sender {
+pub struct AlertSender {
     agent: Agent,
     url: String,
     secret: Secret,
     server: String,
 }
 
-impl Sender {
+impl AlertSender {
     /// Sends what a hook tells; an answer comes within `answer_within` or counts as none.
-    pub fn new(hook: &Hook, secret: Secret, options: &Options) -> Sender {
+    pub fn new(hook: &Hook, secret: Secret, options: &Options) -> AlertSender {
         let tls = TlsConfig::builder().root_certs(options.authorities.roots()).build();
         let agent = Agent::config_builder()
             .http_status_as_error(false)
@@ -44,7 +44,7 @@ impl Sender {
             .user_agent(concat!("spindle/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
-        Sender { agent, url: hook.url.clone(), secret, server: options.server.clone() }
+        AlertSender { agent, url: hook.url.clone(), secret, server: options.server.clone() }
     }
 
     /// What ends a request under way, from another thread.

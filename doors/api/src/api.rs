@@ -1,27 +1,12 @@
-//! What all handlers share, and the table of routes.
+//! What all handlers share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use axum::Router;
-use axum::middleware::from_fn;
-use axum::routing::get;
 use spindle_engine::Engine;
-use spindle_http::{BodyLimits, EngineBridge, ProblemBody};
+use spindle_http::{BodyLimits, EngineBridge};
 use tokio::sync::watch;
-use utoipa::OpenApi;
-use utoipa::openapi::OpenApi as Description;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
-
-use crate::accept::accept;
-use crate::document::document;
-use crate::ended::LeaseEndedBody;
-use crate::routes::{
-    bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, server, settings,
-    submit, wait, why, workers,
-};
 
 /// What the API is told at its start.
 #[derive(Clone, Debug)]
@@ -63,46 +48,18 @@ struct Shared {
     page: String,
 }
 
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Spindle",
-        description = "Jobs, queues, leases and events of a Spindle server. Errors are \
-                       application/problem+json with a stable `code`.",
-        license(name = "MIT OR Apache-2.0")
-    ),
-    components(schemas(LeaseEndedBody, ProblemBody)),
-    tags(
-        (name = "jobs", description = "Submitting, reading and changing jobs"),
-        (name = "leases", description = "What workers do"),
-        (name = "constraints", description = "Limits on jobs, whichever door they came through"),
-        (name = "queues", description = "Queues and their settings"),
-        (name = "workers", description = "Who works, and on what"),
-        (name = "server", description = "Events, the clock, health and metrics"),
-    )
-)]
-struct Described;
-
 impl Api {
-    /// The API of an engine.
-    pub fn new(engine: Engine, options: Options) -> Api {
-        let description = described().split_for_parts().1;
-        let document = document(&description);
-        let (description, page) = (document.to_string(), docs::page(&document));
+    /// The API of an engine, with its description for programs and for people.
+    pub(crate) fn described(
+        engine: Engine,
+        options: Options,
+        description: String,
+        page: String,
+    ) -> Api {
         let (stopping, _) = watch::channel(false);
         let started_ms = engine.now_ms();
         let bridge = EngineBridge::new(engine);
         Api(Arc::new(Shared { bridge, options, started_ms, stopping, description, page }))
-    }
-
-    /// All routes, for `spindle_http::site`.
-    pub fn router(&self) -> Router {
-        let (router, _) = described().split_for_parts();
-        router
-            .route("/api/openapi.json", get(docs::openapi))
-            .route("/api/docs", get(docs::docs))
-            .layer(from_fn(accept))
-            .with_state(self.clone())
     }
 
     /// What the API offers, as an OpenAPI document in JSON.
@@ -139,43 +96,4 @@ impl Api {
     pub(crate) fn options(&self) -> &Options {
         &self.0.options
     }
-}
-
-/// The routes that the OpenAPI document tells of: it cannot leave one out.
-pub(crate) fn described() -> OpenApiRouter<Api> {
-    let described: Description = Described::openapi();
-    OpenApiRouter::with_openapi(described)
-        .routes(routes!(submit::submit, list::list))
-        .routes(routes!(submit::batch))
-        .routes(routes!(bulk::bulk))
-        .routes(routes!(jobs::show, jobs::edit, jobs::delete))
-        .routes(routes!(jobs::cancel))
-        .routes(routes!(jobs::retry))
-        .routes(routes!(leases::extend_for))
-        .routes(routes!(jobs::park))
-        .routes(routes!(jobs::release))
-        .routes(routes!(wait::wait))
-        .routes(routes!(why::why))
-        .routes(routes!(constraints::list))
-        .routes(routes!(constraints::show, constraints::put, constraints::remove))
-        .routes(routes!(constraints::buckets))
-        .routes(routes!(leases::lease))
-        .routes(routes!(leases::extend))
-        .routes(routes!(leases::complete))
-        .routes(routes!(leases::fail))
-        .routes(routes!(leases::release))
-        .routes(routes!(queues::list))
-        .routes(routes!(queues::show))
-        .routes(routes!(queues::pause))
-        .routes(routes!(queues::resume))
-        .routes(routes!(queues::drain))
-        .routes(routes!(queues::purge))
-        .routes(routes!(settings::show, settings::set))
-        .routes(routes!(workers::list))
-        .routes(routes!(events::events))
-        .routes(routes!(server::show))
-        .routes(routes!(clock::accept))
-        .routes(routes!(health::alive))
-        .routes(routes!(health::ready))
-        .routes(routes!(health::metrics))
 }

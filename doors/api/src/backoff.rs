@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use spindle_core::job;
 use utoipa::ToSchema;
 
-use spindle_http::{Answered, Code, Problem, whole};
+use spindle_http::{Answered, Problem, whole};
 
 /// Waits that grow more than a thousandfold at each failure are a slip of the fingers.
 pub(crate) const FACTOR_MAX: u32 = 1_000;
@@ -64,7 +64,7 @@ impl From<job::Backoff> for Backoff {
 impl Backoff {
     /// The core's words for it.
     pub fn read(self) -> Answered<job::Backoff> {
-        let wrong = |detail: &str| Problem::new(Code::OutOfRange, detail);
+        let wrong = |detail: &str| Problem::out_of_range(detail);
         let factor = self.factor.0.filter(|factor| (ONE..=FACTOR_MAX * ONE).contains(factor));
         let jitter = self.jitter.0.filter(|jitter| *jitter <= ONE);
         Ok(job::Backoff {

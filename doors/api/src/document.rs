@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use spindle_http::document::Supplement;
+use spindle_http::{DOORS, door_word};
 use utoipa::openapi::OpenApi;
 
 use crate::links::link;
 use crate::together;
-use crate::view::{DOORS, door_word};
 
 /// A job by its number, its Gearman handle or its UUID.
 const JOB: &str = "^([1-9][0-9]{0,14}|H:[A-Za-z0-9._-]{1,64}:[1-9][0-9]{0,14}|\
@@ -65,10 +65,11 @@ mod tests {
     use utoipa::PartialSchema;
 
     use super::*;
-    use crate::api::described;
     use crate::backoff::{Backoff, FACTOR_MAX};
     use crate::filter::{JobFilter, TEXT_CHARS_MAX};
     use crate::keys::KEY_BYTES_MAX;
+    use crate::numbers::WAIT_S_MAX;
+    use crate::router::described;
     use crate::routes::bulk::BulkBody;
     use crate::routes::jobs::EditBody;
     use crate::routes::leases::{self, ExtendBody, FailBody, LeaseBody};
@@ -101,7 +102,7 @@ mod tests {
         is_checked::<BatchBody>("jobs/maxItems", BATCH_MAX);
         is_checked::<LeaseBody>("queues/maxItems", leases::QUEUES_MAX);
         is_checked::<LeaseBody>("queues_base64/maxItems", leases::QUEUES_MAX);
-        is_checked::<LeaseBody>("wait_s/maximum", leases::WAIT_S_MAX);
+        is_checked::<LeaseBody>("wait_s/maximum", WAIT_S_MAX);
         is_checked::<LeaseBody>("worker/maxLength", leases::WORKER_CHARS_MAX);
         is_checked::<ExtendBody>("ttr_ms/maximum", leases::EXTEND_MS_MAX);
         is_checked::<FailBody>("message/maxLength", leases::MESSAGE_CHARS_MAX);
@@ -128,7 +129,7 @@ mod tests {
         let preview = parameter("/api/v1/jobs", "payload_preview");
         assert_eq!(preview["maximum"], list::PREVIEW_BYTES_MAX);
         let wait_s = parameter("/api/v1/jobs/{id}/wait", "wait_s");
-        assert_eq!(wait_s["maximum"], leases::WAIT_S_MAX);
+        assert_eq!(wait_s["maximum"], WAIT_S_MAX);
         let name = parameter("/api/v1/queues/{name}", "name");
         assert_eq!(name["maxLength"], QUEUE_NAME_BYTES_MAX);
         assert_eq!(parameter("/api/v1/jobs", "door")["enum"][0], "api");

@@ -89,7 +89,7 @@ const FORM: &str = "application/x-www-form-urlencoded";
 pub(crate) fn parse<'a, T: Deserialize<'a>>(raw: &'a [u8]) -> Answered<T> {
     if raw.trim_ascii_start().starts_with(b"[") {
         // A list of values would be taken for the fields in their order.
-        return Err(Problem::new(Code::BadField, "the body must be an object, not a list"));
+        return Err(Problem::bad_field("the body must be an object, not a list"));
     }
     serde_json::from_slice(raw).map_err(|error| {
         let code = if error.is_data() { Code::BadField } else { Code::BadJson };
@@ -111,7 +111,7 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Args<T> {
 /// What a query says.
 pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Answered<T> {
     let read = Query::try_from_uri(uri);
-    read.map(|Query(value)| value).map_err(|error| Problem::new(Code::BadField, error.body_text()))
+    read.map(|Query(value)| value).map_err(|error| Problem::bad_field(error.body_text()))
 }
 
 /// The job a path names.
@@ -163,8 +163,7 @@ impl FromRequestParts<Api> for ConstraintPath {
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
         let name = String::from_utf8(segment(parts, "/api/v1/constraints/"));
-        name.map(ConstraintPath)
-            .map_err(|_| Problem::new(Code::BadField, "a constraint's name is UTF-8"))
+        name.map(ConstraintPath).map_err(|_| Problem::bad_field("a constraint's name is UTF-8"))
     }
 }
 

@@ -11,12 +11,12 @@ use spindle_core::job::{Key, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
 use spindle_engine::{Engine, FetchError, Gated, JobRef, ScannedJob};
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::{Answered, Code, DOORS, Problem, door_word};
 use tokio::task::{spawn_blocking, yield_now};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
-use crate::view::{DOORS, door_word, status_word};
+use crate::view::status_word;
 use crate::{instant, keys, naming};
 
 /// Stretches of one request: each looks at up to 512 jobs.
@@ -153,14 +153,14 @@ fn read_statuses(words: &str) -> Answered<Vec<Status>> {
     words.split(',').map(read).collect::<Option<_>>().ok_or_else(|| {
         let detail = "status is scheduled, ready, leased, parked, done or dead, or some of them \
                       parted by commas";
-        Problem::new(Code::OutOfRange, detail)
+        Problem::out_of_range(detail)
     })
 }
 
 fn read_door(word: &str) -> Answered<Origin> {
     DOORS.into_iter().find(|door| door_word(*door) == word).ok_or_else(|| {
         let detail = "door is api, workq, gearman, gearman_draft, lightjq or jobq";
-        Problem::new(Code::OutOfRange, detail)
+        Problem::out_of_range(detail)
     })
 }
 
@@ -168,7 +168,7 @@ fn read_text(text: &str) -> Answered<Finder<'static>> {
     if (1..=TEXT_CHARS_MAX).contains(&text.chars().count()) {
         return Ok(Finder::new(text.as_bytes()).into_owned());
     }
-    Err(Problem::new(Code::OutOfRange, "text has 1 to 1024 characters"))
+    Err(Problem::out_of_range("text has 1 to 1024 characters"))
 }
 
 impl Filter {

@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, civil};
 
-use spindle_http::{Code, Problem};
+use spindle_http::Problem;
 
 /// What people and programs read: `2026-01-31T08:00:00.250Z`. Times after the year 9999, which no
 /// client could read, are told as its end.
@@ -20,7 +20,7 @@ pub(crate) fn read(field: &str, text: &str) -> Result<u64, Problem> {
     let ms = rfc3339_ms(text).ok_or_else(|| {
         let detail =
             format!("{field} must be a time such as 2030-01-31T08:00:00Z (RFC 3339), or now");
-        Problem::new(Code::OutOfRange, detail)
+        Problem::out_of_range(detail)
     })?;
     Ok(u64::try_from(ms).unwrap_or(0))
 }

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use spindle_core::JobImage;
 use spindle_core::job::{Key, Origin, Scope};
 
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::{Answered, Problem};
 
 /// Unique keys and idempotency keys have at most this many bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 255;
@@ -19,8 +19,7 @@ pub(crate) fn check(name: &str, key: &[u8]) -> Answered<()> {
     if (1..=KEY_BYTES_MAX).contains(&key.len()) {
         return Ok(());
     }
-    let detail = format!("{name} has 1 to {KEY_BYTES_MAX} bytes");
-    Err(Problem::new(Code::OutOfRange, detail))
+    Err(Problem::out_of_range(format!("{name} has 1 to {KEY_BYTES_MAX} bytes")))
 }
 
 /// A key that at most one unfinished job of a queue holds.

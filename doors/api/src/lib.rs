@@ -5,7 +5,7 @@
 //! a translation: it turns a request into calls of the engine, and tells the answer once what it
 //! reveals is on disk.
 //!
-//! Start with `api.rs` (the table of routes). What the routes do is in `routes/`, what clients read
+//! Start with `router.rs` (the table of routes). What the routes do is in `routes/`, what clients read
 //! of it in docs/api.md.
 
 mod accept;
@@ -22,11 +22,14 @@ mod keys;
 mod links;
 mod metrics;
 mod naming;
+mod numbers;
 mod object;
 mod policy;
 mod precondition;
 mod reading;
+mod router;
 mod routes;
+mod settings;
 mod submit;
 mod taking;
 mod together;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -23,25 +23,12 @@ const OTHERS: &str = "(others)";
 /// Queues looked at in one hold of the lock.
 const STEP_QUEUES: usize = 512;
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct JobLabels {
-    queue: String,
-    status: &'static str,
-}
+/// One label and its value.
+type Label<V = &'static str> = [(&'static str, V); 1];
+type ByQueue<M> = Family<Label<String>, M>;
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct QueueLabel {
-    queue: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct CapLabel {
-    cap: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct DoorLabel {
-    door: &'static str,
+fn of_queue(queue: &str) -> Label<String> {
+    [("queue", queue.to_owned())]
 }
 
 /// All numbers in OpenMetrics. `connections` are those open, by door.
@@ -74,13 +61,13 @@ fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str
         counter.inc_by(value);
         registry.register(name, format!("{help}, since the start"), counter);
     }
-    let dropped: Family<CapLabel, Counter> = Family::default();
+    let dropped: Family<Label, Counter> = Family::default();
     for (cap, count) in [
         ("queue", stats.finished_over_queue),
         ("count", stats.finished_over_count),
         ("bytes", stats.finished_over_bytes),
     ] {
-        dropped.get_or_create(&CapLabel { cap }).inc_by(count);
+        dropped.get_or_create(&[("cap", cap)]).inc_by(count);
     }
     let help = "Finished jobs dropped for a cap, since the start, by the cap";
     registry.register("finished_dropped", help, dropped);
@@ -108,9 +95,9 @@ fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str
     let help = "What done and dead jobs take, within an eighth";
     bytes(registry, "finished", help, now.finished_bytes);
     bytes(registry, "undurable", "Decided and not on disk yet", now.undurable_bytes as u64);
-    let open: Family<DoorLabel, Gauge> = Family::default();
+    let open: Family<Label, Gauge> = Family::default();
     for (door, count) in connections {
-        open.get_or_create(&DoorLabel { door }).set(signed(*count as u64));
+        open.get_or_create(&[("door", *door)]).set(signed(*count as u64));
     }
     registry.register("connections", "Open connections", open);
 }
@@ -160,13 +147,13 @@ impl EncodeMetric for Bars {
 
 async fn queues(registry: &mut Registry, engine: &Engine) {
     let (listed, others) = busiest(engine).await;
-    let jobs: Family<JobLabels, Gauge> = Family::default();
-    let next_ages: Family<QueueLabel, Gauge> = Family::default();
-    let oldest_ages: Family<QueueLabel, Gauge> = Family::default();
+    let jobs: Family<[(&str, String); 2], Gauge> = Family::default();
+    let next_ages: ByQueue<Gauge> = Family::default();
+    let oldest_ages: ByQueue<Gauge> = Family::default();
     let flows = Flows::default();
     let set = |queue: &str, counts: &[usize; Status::ALL.len()]| {
         for status in Status::ALL {
-            let labels = JobLabels { queue: queue.to_owned(), status: status_word(status) };
+            let labels = [("queue", queue.to_owned()), ("status", status_word(status).to_owned())];
             // Added up: names that differ only in bytes that are no UTF-8 are told as one.
             jobs.get_or_create(&labels).inc_by(signed(counts[status as usize] as u64));
         }
@@ -178,7 +165,7 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
         set(&name, &queue.counts);
         flows.set(&name, *tally);
         let next_ms = engine.queues().next_ready_ms(&queue.name);
-        let label = QueueLabel { queue: name };
+        let label = of_queue(&name);
         raise(&next_ages, &label, age(next_ms));
         let oldest_ms = next_ms.and_then(|_| oldest_ready_ms(engine, &queue.name)).or(next_ms);
         raise(&oldest_ages, &label, age(oldest_ms));
@@ -207,7 +194,7 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
 }
 
 /// Of queues that are told as one, the oldest job counts.
-fn raise(ages: &Family<QueueLabel, Gauge>, label: &QueueLabel, age: i64) {
+fn raise(ages: &ByQueue<Gauge>, label: &Label<String>, age: i64) {
     let gauge = ages.get_or_create(label);
     let kept = gauge.get();
     gauge.set(age.max(kept));
@@ -215,12 +202,12 @@ fn raise(ages: &Family<QueueLabel, Gauge>, label: &QueueLabel, age: i64) {
 
 /// Counters by queue.
 #[derive(Default)]
-struct Flows([Family<QueueLabel, Counter>; 5]);
+struct Flows([ByQueue<Counter>; 5]);
 
 impl Flows {
     fn set(&self, queue: &str, tally: Tally) {
         let Tally { submitted, leased, completed, requeued, died } = tally;
-        let label = QueueLabel { queue: queue.to_owned() };
+        let label = of_queue(queue);
         for (family, count) in self.0.iter().zip([submitted, leased, completed, requeued, died]) {
             family.get_or_create(&label).inc_by(count);
         }

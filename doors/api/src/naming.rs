@@ -8,7 +8,7 @@ use spindle_core::{JobId, address};
 use spindle_engine::JobRef;
 use uuid::Uuid;
 
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::{Answered, Problem};
 
 /// The job a text names: a number, any door's UUID, or a Gearman handle.
 pub(crate) fn job(text: &str) -> Answered<JobRef> {
@@ -20,7 +20,7 @@ pub(crate) fn job(text: &str) -> Answered<JobRef> {
     }
     let uuid = Uuid::try_parse(text).map_err(|_| {
         let detail = "a job is named by its number, its UUID or its Gearman handle";
-        Problem::new(Code::OutOfRange, detail)
+        Problem::out_of_range(detail)
     })?;
     let uuid = uuid.into_bytes();
     Ok(match address::foreign_job(&uuid) {
@@ -40,9 +40,9 @@ pub(crate) fn queue(name: Option<&str>, base64: Option<&str>) -> Answered<Bytes>
         (Some(name), None) => checked(Bytes::copy_from_slice(name.as_bytes())),
         (None, Some(text)) => checked(from_base64("queue_base64", text)?),
         (Some(_), Some(_)) => {
-            Err(Problem::new(Code::BadField, "give either queue or queue_base64, not both"))
+            Err(Problem::bad_field("give either queue or queue_base64, not both"))
         }
-        (None, None) => Err(Problem::new(Code::BadField, "queue is missing")),
+        (None, None) => Err(Problem::bad_field("queue is missing")),
     }
 }
 
@@ -51,14 +51,14 @@ pub(crate) fn checked(name: Bytes) -> Answered<Bytes> {
     if (1..=spindle_core::queue::QUEUE_NAME_BYTES_MAX).contains(&name.len()) {
         return Ok(name);
     }
-    Err(Problem::new(Code::OutOfRange, "a queue's name has 1 to 512 bytes"))
+    Err(Problem::out_of_range("a queue's name has 1 to 512 bytes"))
 }
 
 /// Standard base64, padded.
 pub(crate) fn from_base64(field: &str, text: &str) -> Answered<Bytes> {
-    let bytes = STANDARD.decode(text).map_err(|error| {
-        Problem::new(Code::OutOfRange, format!("{field} is not base64: {error}"))
-    })?;
+    let bytes = STANDARD
+        .decode(text)
+        .map_err(|error| Problem::out_of_range(format!("{field} is not base64: {error}")))?;
     Ok(Bytes::from(bytes))
 }
 
@@ -96,12 +96,14 @@ pub(crate) fn claim(token: &str) -> Answered<Claim> {
         Some(Claim::Token { id: JobId(number(0)?), epoch: number(8)?, attempt })
     };
     read().ok_or_else(|| {
-        Problem::new(Code::OutOfRange, "that is no lease token; it stands in the lease's answer")
+        Problem::out_of_range("that is no lease token; it stands in the lease's answer")
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use spindle_http::Code;
+
     use super::*;
 
     #[test]

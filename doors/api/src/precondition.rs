@@ -3,25 +3,67 @@
 //! A header that is no entity tag at all is a slip, and says so; a tag that is not the one of what
 //! is there now is a precondition that does not hold.
 
-use axum::http::{HeaderMap, HeaderName, header};
-use spindle_http::{Answered, Code, Problem};
+use std::fmt::Display;
+use std::str::FromStr;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use spindle_http::{Answered, Problem};
+
+use crate::numbers::digits;
+
+/// What both headers together say must be so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Precondition<'a> {
+    None,
+    /// It is there, whatever it is.
+    Exists,
+    /// It is still what was read with this entity tag.
+    Tag(&'a str),
+    /// It is not there.
+    Absent,
+    /// It is there, and not there.
+    Never,
+}
+
+impl Precondition<'_> {
+    pub fn of(headers: &HeaderMap) -> Answered<Precondition<'_>> {
+        Ok(match (if_match(headers)?, if_none_match(headers)?) {
+            (None, false) => Precondition::None,
+            (None, true) => Precondition::Absent,
+            (Some(_), true) => Precondition::Never,
+            (Some("*"), false) => Precondition::Exists,
+            (Some(tag), false) => Precondition::Tag(tag),
+        })
+    }
+}
+
+/// An entity tag of something with revisions.
+pub(crate) fn tag_of(revision: impl Display) -> [(HeaderName, HeaderValue); 1] {
+    let tag = HeaderValue::try_from(format!("\"{revision}\"")).expect("digits in quotes");
+    [(header::ETAG, tag)]
+}
+
+/// The revision in a tag. A tag that never was one of ours has none.
+pub(crate) fn revision_of<T: FromStr>(tag: &str) -> Option<T> {
+    tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).and_then(digits)
+}
 
 /// What `If-Match` says: one entity tag as it was told, or `*`. A weak tag is one like any other,
 /// and matches nothing, for no tag that is told is weak.
 pub(crate) fn if_match(headers: &HeaderMap) -> Answered<Option<&str>> {
     let Some(value) = one(headers, &header::IF_MATCH)? else { return Ok(None) };
     let text = value.filter(|text| *text == "*" || is_entity_tag(text)).ok_or_else(|| {
-        Problem::new(Code::BadField, "If-Match is the ETag as it was read, quotes included, or *")
+        Problem::bad_field("If-Match is the ETag as it was read, quotes included, or *")
     })?;
     Ok(Some(text))
 }
 
 /// Whether `If-None-Match` says that there must be none.
-pub(crate) fn if_none_match(headers: &HeaderMap) -> Answered<bool> {
+fn if_none_match(headers: &HeaderMap) -> Answered<bool> {
     match one(headers, &header::IF_NONE_MATCH)? {
         None => Ok(false),
         Some(Some("*")) => Ok(true),
-        Some(_) => Err(Problem::new(Code::BadField, "If-None-Match can only be *")),
+        Some(_) => Err(Problem::bad_field("If-None-Match can only be *")),
     }
 }
 
@@ -30,7 +72,7 @@ fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Answered<Option<Option<
     let mut values = headers.get_all(name).iter();
     let first = values.next().map(|value| value.to_str().ok().map(str::trim));
     if values.next().is_some() {
-        return Err(Problem::new(Code::BadField, format!("{name} is there twice")));
+        return Err(Problem::bad_field(format!("{name} is there twice")));
     }
     Ok(first)
 }
@@ -43,6 +85,8 @@ fn is_entity_tag(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use spindle_http::Code;
+
     use super::*;
 
     fn headers(name: HeaderName, values: &[&'static str]) -> HeaderMap {

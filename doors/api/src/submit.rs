@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use crate::backoff::Backoff;
 use crate::typed::{self, Kind, present};
 use crate::{instant, keys, naming, object};
-use spindle_http::{Answered, Code, Problem, whole, whole_or_null};
+use spindle_http::{Answered, Problem, whole, whole_or_null};
 
 /// Words to search by: so many, each so long.
 pub(crate) const TAGS_MAX: usize = 64;
@@ -141,5 +141,5 @@ fn check_tags(tags: &[String]) -> Answered<()> {
     }
     let detail =
         format!("a job has at most {TAGS_MAX} tags, each of 1 to {TAG_CHARS_MAX} characters");
-    Err(Problem::new(Code::OutOfRange, detail))
+    Err(Problem::out_of_range(detail))
 }

@@ -7,7 +7,7 @@ use spindle_core::Type;
 use utoipa::ToSchema;
 
 use crate::naming::{from_base64, to_base64};
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::{Answered, Problem};
 
 /// What bytes are. Set by who wrote them, never guessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
@@ -53,7 +53,7 @@ pub(crate) fn read(
     base64: Option<&str>,
     kind: Option<Kind>,
 ) -> Answered<(Bytes, Type)> {
-    let wrong = |detail: String| Err(Problem::new(Code::BadField, detail));
+    let wrong = |detail: String| Err(Problem::bad_field(detail));
     match (json, base64) {
         (Some(_), Some(_)) => wrong(format!("give either {name} or {name}_base64, not both")),
         (Some(json), None) => match kind {

@@ -6,7 +6,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use spindle_core::job::{Attempt, Cause, Lease, Origin, Outcome, Words};
 use spindle_core::{JobId, JobImage, Source, Status, Type, address};
-use spindle_engine::{Engine, JobNow};
+use spindle_engine::{Engine, HeldBack, JobNow};
+use spindle_http::door_word;
 use spindle_msgpack::to_json;
 use utoipa::ToSchema;
 
@@ -14,7 +15,6 @@ use crate::backoff::Backoff;
 use crate::instant;
 use crate::keys;
 use crate::naming;
-use crate::routes::constraints::HeldBy;
 use crate::typed::{self, Kind};
 
 /// A job. What a job does not have is left out.
@@ -123,6 +123,35 @@ pub(crate) struct Job {
     /// Its first and last attempts, at most 16 of each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     history: Vec<AttemptShown>,
+}
+
+/// A constraint that keeps a job from starting now.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct HeldBy {
+    /// Its name.
+    pub constraint: String,
+    /// So many of its jobs run, and no more may: it frees when one of them ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_max: Option<u64>,
+    /// It lets none of its jobs start, and whether this one is among them is still to be found out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unmatched: bool,
+    /// When it lets one start by time alone, as far as its rate goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frees_at: Option<String>,
+}
+
+impl HeldBy {
+    fn of(held: HeldBack) -> HeldBy {
+        let HeldBack { constraint, running_max, frees_ms, unmatched } = held;
+        HeldBy { constraint, running_max, unmatched, frees_at: frees_ms.map(instant::shown) }
+    }
+
+    /// What holds a job back that might start.
+    pub fn all(image: &JobImage, held_back: Vec<HeldBack>) -> Vec<HeldBy> {
+        let waits = matches!(image.status(), Status::Ready | Status::Scheduled | Status::Parked);
+        if waits { held_back.into_iter().map(HeldBy::of).collect() } else { Vec::new() }
+    }
 }
 
 /// Who set each limit of a job's tries.
@@ -397,28 +426,6 @@ pub(crate) fn status_word(status: Status) -> &'static str {
         Status::Parked => "parked",
         Status::Done => "done",
         Status::Dead => "dead",
-    }
-}
-
-/// The doors that jobs come through.
-pub(crate) const DOORS: [Origin; 6] = [
-    Origin::Api,
-    Origin::Workq,
-    Origin::Gearman,
-    Origin::GearmanDraft,
-    Origin::Lightjq,
-    Origin::Jobq,
-];
-
-/// A door as the API writes it.
-pub(crate) fn door_word(door: Origin) -> &'static str {
-    match door {
-        Origin::Api => "api",
-        Origin::Workq => "workq",
-        Origin::Gearman => "gearman",
-        Origin::GearmanDraft => "gearman_draft",
-        Origin::Lightjq => "lightjq",
-        Origin::Jobq => "jobq",
     }
 }
 

@@ -1,19 +1,14 @@
-//! What all handlers share, and the table of routes.
+//! What all handlers share.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::middleware::map_response;
-use axum::routing::{any, get, post};
 use spindle_engine::Engine;
 use spindle_http::{BodyLimits, EngineBridge};
 
 use crate::query_thread::QueryThread;
-use crate::refusal;
 use crate::replica::QueryLimits;
-use crate::routes;
 
 /// What the door is told at its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,10 +48,6 @@ pub(crate) enum Clients {
     Newest,
 }
 
-/// The addresses for one generation only: what its client is told to put before `/api/v0`.
-const FIRST: &str = "/jobq/first";
-const NEWEST: &str = "/jobq/newest";
-
 struct Shared {
     bridge: EngineBridge,
     query_thread: QueryThread,
@@ -79,32 +70,9 @@ impl Jobq {
         self.shared.query_thread.stop();
     }
 
-    /// All routes. What is not theirs below `/api/v0` is a 404 in the same form.
-    pub fn router(&self) -> Router {
-        let of = |clients| {
-            let routes = Jobq { shared: Arc::clone(&self.shared), clients }.routes();
-            routes.layer(map_response(refusal::in_text))
-        };
-        self.routes().nest(FIRST, of(Clients::First)).nest(NEWEST, of(Clients::Newest))
-    }
-
-    fn routes(&self) -> Router {
-        Router::new()
-            .route("/api/v0/job", get(routes::list).post(routes::query))
-            .route(
-                "/api/v0/job/create",
-                post(routes::create).get(routes::nothing_here).delete(routes::nothing_here),
-            )
-            .route(
-                "/api/v0/job/poll",
-                post(routes::poll).get(routes::nothing_here).delete(routes::nothing_here),
-            )
-            .route("/api/v0/job/{id}", get(routes::show).delete(routes::delete))
-            .route("/api/v0/job/{id}/state", post(routes::set_state))
-            .route("/api/v0/job/{id}/event", post(routes::add_event))
-            .route("/api/v0/{*rest}", any(routes::nothing_here))
-            .method_not_allowed_fallback(routes::wrong_method)
-            .with_state(self.clone())
+    /// The same door at the address of one generation of clients.
+    pub(crate) fn only_for(&self, clients: Clients) -> Jobq {
+        Jobq { shared: Arc::clone(&self.shared), clients }
     }
 
     pub(crate) fn clients(&self) -> Clients {

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use spindle_core::job::{Cause, Origin, Outcome, Words};
 use spindle_core::{JobImage, Status};
+use spindle_http::door_word;
 
 use crate::json::quoted;
 
@@ -203,7 +204,7 @@ fn scheduled(at_ms: u64) -> String {
 
 fn leased(door: Origin, worker: &[u8], attempt: u32, at_ms: u64) -> String {
     let worker = quoted(&String::from_utf8_lossy(worker));
-    let (door, since) = (door_name(door), at_ms / 1000);
+    let (door, since) = (door_word(door), at_ms / 1000);
     format!(
         "[\"LEASED\",{{\"attempt\":{attempt},\"door\":\"{door}\",\"since\":\"{since}\",\
          \"worker\":{worker}}}]"
@@ -227,17 +228,6 @@ fn facts(said: [(&str, &Bytes); 2]) -> String {
         facts.push_str(&format!(",\"{name}\":{text}"));
     }
     facts
-}
-
-fn door_name(door: Origin) -> &'static str {
-    match door {
-        Origin::Api => "api",
-        Origin::Workq => "workq",
-        Origin::Gearman => "gearman",
-        Origin::GearmanDraft => "gearman_draft",
-        Origin::Lightjq => "lightjq",
-        Origin::Jobq => "jobq",
-    }
 }
 
 #[cfg(test)]

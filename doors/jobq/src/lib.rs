@@ -8,7 +8,7 @@
 //! lock meanwhile. A poll advances its match by compare-and-set, so an old copy can cost a second
 //! try and nothing else.
 //!
-//! Start with `door.rs` (the table of routes). What clients read is in docs/jobq.md.
+//! Start with `router.rs` (the table of routes). What clients read is in docs/jobq.md.
 
 mod bodies;
 mod door;
@@ -21,6 +21,7 @@ mod query_path;
 mod query_thread;
 mod refusal;
 mod replica;
+mod router;
 mod routes;
 mod show;
 mod sqlite_workers;

@@ -1,26 +1,16 @@
-//! What all handlers share, and the table of routes.
+//! What all handlers share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use axum::Router;
-use axum::http::{HeaderValue, header};
-use axum::middleware::from_fn;
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use parking_lot::Mutex;
 use spindle_engine::Engine;
-use spindle_http::{BodyLimits, Code, EngineBridge, Problem, ProblemBody};
+use spindle_http::{BodyLimits, EngineBridge};
 use tokio::sync::watch;
-use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::names::JobNames;
-use crate::push::{Pusher, pusher};
+use crate::pusher::{Pusher, pusher};
 use crate::registry::{Registry, WorkerLine};
-use crate::routes::{constraints, done, jobs, polling, workers};
-use crate::{body, document};
 
 /// What the door is told at its start. Tests shorten the times.
 #[derive(Clone, Debug)]
@@ -69,31 +59,13 @@ pub(crate) struct Shared {
     pub names: JobNames,
     pub pusher: Pusher,
     stopping: watch::Sender<bool>,
-    is_swept: std::sync::Once,
+    pub is_swept: Once,
     description: String,
 }
 
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "LightJQ",
-        description = "Jobs for workers. Bodies are MessagePack (application/msgpack), or JSON \
-                       (application/json) where Content-Type or Accept say so.",
-        license(name = "MIT OR Apache-2.0")
-    ),
-    components(schemas(ProblemBody)),
-    tags(
-        (name = "pushers", description = "Submitting jobs and asking for results"),
-        (name = "workers", description = "Registering, taking jobs, telling how they went"),
-        (name = "constraints", description = "Limits on jobs that match"),
-    )
-)]
-struct Described;
-
 impl LightJq {
-    /// The door of an engine.
-    pub fn new(engine: Engine, options: Options) -> LightJq {
-        let description = described().split_for_parts().1;
+    /// The door of an engine, with its description.
+    pub(crate) fn described(engine: Engine, options: Options, description: String) -> LightJq {
         LightJq(Arc::new(Shared {
             bridge: EngineBridge::new(engine),
             options,
@@ -101,19 +73,9 @@ impl LightJq {
             names: JobNames::new(),
             pusher: pusher(),
             stopping: watch::Sender::new(false),
-            is_swept: std::sync::Once::new(),
-            description: document::json(&description),
+            is_swept: Once::new(),
+            description,
         }))
-    }
-
-    /// All routes.
-    pub fn router(&self) -> Router {
-        let (router, _) = described().split_for_parts();
-        router
-            .route("/lightjq/openapi.json", get(openapi))
-            .method_not_allowed_fallback(wrong_method)
-            .layer(from_fn(body::problems_as_asked))
-            .with_state(self.clone())
     }
 
     /// What the door offers, as an OpenAPI document in JSON.
@@ -151,30 +113,4 @@ impl LightJq {
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.0.stopping.subscribe()
     }
-
-    /// Begins to look after workers, with the first of them: then there is a runtime to do it in.
-    pub(crate) fn begin_sweeping(&self) {
-        self.0.is_swept.call_once(|| drop(tokio::spawn(self.clone().sweep())));
-    }
-}
-
-/// The routes that the OpenAPI document tells of: it cannot leave one out.
-fn described() -> OpenApiRouter<LightJq> {
-    OpenApiRouter::with_openapi(Described::openapi())
-        .routes(routes!(jobs::submit))
-        .routes(routes!(jobs::show, jobs::delete))
-        .routes(routes!(polling::polling))
-        .routes(routes!(workers::register, workers::leave))
-        .routes(routes!(workers::next_job))
-        .routes(routes!(done::done))
-        .routes(routes!(constraints::put, constraints::show, constraints::remove))
-}
-
-async fn openapi(axum::extract::State(door): axum::extract::State<LightJq>) -> Response {
-    let kind = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, kind)], door.openapi().to_owned()).into_response()
-}
-
-async fn wrong_method() -> Problem {
-    Problem::new(Code::MethodNotAllowed, "this path does not take that method; see Allow")
 }

@@ -13,7 +13,6 @@ use spindle_http::{Answered, Code, Problem, no_job, text_of};
 use utoipa::IntoParams;
 
 use crate::door::LightJq;
-use crate::take::no_worker;
 use crate::worker_id::WorkerId;
 
 /// How a worker says who it is.
@@ -46,11 +45,11 @@ impl FromRequestParts<LightJq> for PollTimeout {
 
     async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
         let Query(asked) = Query::<Asked>::try_from_uri(&parts.uri)
-            .map_err(|error| Problem::new(Code::BadField, error.body_text()))?;
+            .map_err(|error| Problem::bad_field(error.body_text()))?;
         let wait_s = asked.timeout.unwrap_or(WAIT_S);
         if !(0.0..=WAIT_S_MAX).contains(&wait_s) {
             let detail = "`timeout` must be a number of seconds from 0 to 300";
-            return Err(Problem::new(Code::OutOfRange, detail));
+            return Err(Problem::out_of_range(detail));
         }
         Ok(PollTimeout(Duration::from_secs_f64(wait_s)))
     }
@@ -94,7 +93,7 @@ impl FromRequestParts<LightJq> for NamePath {
         let name = name.filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()));
         name.map(|name| NamePath(name.into_owned())).ok_or_else(|| {
             let detail = "a constraint's name is UTF-8 of 1 to 255 bytes";
-            Problem::new(Code::OutOfRange, detail)
+            Problem::out_of_range(detail)
         })
     }
 }
@@ -124,6 +123,11 @@ pub(crate) fn worker_id(headers: &HeaderMap) -> Answered<Option<WorkerId>> {
     }
     let id = text_of(headers, &WORKER_ID).and_then(WorkerId::parse);
     id.map(Some).ok_or_else(no_worker)
+}
+
+/// There is no such worker, any more.
+pub(crate) fn no_worker() -> Problem {
+    Problem::new(Code::WorkerNotFound, "there is no such worker (any more): register again")
 }
 
 /// Whether a request asks on behalf of who runs it. A web page of somebody else can make a browser

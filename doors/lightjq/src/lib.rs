@@ -3,7 +3,7 @@
 //! Pushers submit jobs and ask for results; workers register and are pushed jobs to a server of
 //! their own, or ask for them by long poll. [`LightJq`] makes the routes for an engine.
 //!
-//! Start with `wire/` (the bytes, without sockets), then `door.rs` (the table of routes),
+//! Start with `wire/` (the bytes, without sockets), then `router.rs` (the table of routes),
 //! `registry.rs` (who is registered, and has which jobs), `take.rs` (how a worker comes by a job) and
 //! `push.rs` (how jobs are brought to workers). What clients read of it is docs/lightjq.md.
 
@@ -16,7 +16,9 @@ mod extract;
 mod names;
 mod policy;
 mod push;
+mod pusher;
 mod registry;
+mod router;
 mod routes;
 mod sweep;
 mod take;

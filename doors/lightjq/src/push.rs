@@ -5,9 +5,7 @@ use std::time::Duration;
 use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{Client, Error};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::client::legacy::Error;
 use spindle_core::command::Claim;
 use spindle_core::payload::Type;
 use spindle_engine::{Payload, WorkResult};
@@ -21,20 +19,8 @@ use crate::target::Target;
 use crate::wire::Format;
 use crate::worker_id::WorkerId;
 
-/// One client for all workers; it follows no redirects.
-pub(crate) type Pusher = Client<HttpConnector, Full<Bytes>>;
-
-/// A connection nothing was pushed over for so long is closed.
-const IDLE_TIME: Duration = Duration::from_secs(30);
 /// An answer's body is read only so that the connection can be used again.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-
-pub(crate) fn pusher() -> Pusher {
-    Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE_TIME)
-        .build(HttpConnector::new())
-}
 
 /// What became of a push.
 enum Pushed {

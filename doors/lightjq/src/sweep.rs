@@ -12,6 +12,11 @@ use crate::worker_id::WorkerId;
 const SLICE_JOBS: usize = 64;
 
 impl LightJq {
+    /// Begins to look after workers, with the first of them: then there is a runtime to do it in.
+    pub(crate) fn begin_sweeping(&self) {
+        self.shared().is_swept.call_once(|| drop(tokio::spawn(self.clone().sweep())));
+    }
+
     /// Looks again and again who is lost, until the server stops. Begins with what an earlier run
     /// of the server has left.
     pub(crate) async fn sweep(self) {

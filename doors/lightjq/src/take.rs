@@ -11,12 +11,13 @@ use spindle_core::command::{Lease, Select};
 use spindle_core::job::Origin;
 use spindle_core::payload::Type;
 use spindle_engine::LeasedJob;
-use spindle_http::{Answered, Code, LeaseGuard, Problem};
+use spindle_http::{Answered, LeaseGuard, Problem};
 use tokio::select;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::door::LightJq;
+use crate::extract::no_worker;
 use crate::registry::{FreeSlot, Registry};
 use crate::wire::{Order, Pack, check, from_json};
 use crate::worker_id::WorkerId;
@@ -109,11 +110,6 @@ impl WakeSources {
             () = late => {}
         }
     }
-}
-
-/// There is no such worker, any more.
-pub(crate) fn no_worker() -> Problem {
-    Problem::new(Code::WorkerNotFound, "there is no such worker (any more): register again")
 }
 
 impl LightJq {

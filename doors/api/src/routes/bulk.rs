@@ -16,7 +16,9 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::extract::JsonBody;
 use crate::filter::{JobFilter, Order, Walk};
-use crate::{instant, naming, object};
+use crate::numbers::digits;
+use crate::object;
+use crate::routes::jobs::EditBody;
 
 /// After this long a request answers with what it has done, and where to go on.
 const TIME_MAX: Duration = Duration::from_secs(2);
@@ -101,7 +103,7 @@ pub(crate) async fn bulk(
     let filter = value.filter.clone().unwrap_or_default();
     if filter == JobFilter::default() {
         let detail = "filter needs at least one field, so that a slip does not change all jobs";
-        return Err(Problem::new(Code::OutOfRange, detail));
+        return Err(Problem::out_of_range(detail));
     }
     let edit = edit(&value)?;
     let mut filter = filter.read(&api)?;
@@ -155,21 +157,16 @@ pub(crate) async fn bulk(
 }
 
 fn edit(body: &BulkBody) -> Answered<Edit> {
-    let queue = match (&body.queue, &body.queue_base64) {
-        (None, None) => None,
-        (name, base64) => Some(naming::queue(name.as_deref(), base64.as_deref())?),
-    };
-    let run_at_ms = body.run_at.as_deref().map(|text| instant::read("run_at", text)).transpose()?;
-    let edit = Edit { queue, priority: body.priority, run_at_ms, ..Edit::default() };
+    let (queue, queue_base64) = (body.queue.clone(), body.queue_base64.clone());
+    let run_at = body.run_at.clone();
+    let edit = EditBody { queue, queue_base64, priority: body.priority, run_at }.read()?;
     match (body.action, edit == Edit::default()) {
-        (Action::Edit, true) => {
-            Err(Problem::new(Code::BadField, "edit needs queue, priority or run_at"))
-        }
+        (Action::Edit, true) => Err(Problem::bad_field("edit needs queue, priority or run_at")),
         (Action::Edit, false) | (_, true) => Ok(edit),
         (_, false) => {
             let detail = "queue, priority and run_at go with the action edit; to choose jobs by \
                           their queue, put it into filter";
-            Err(Problem::new(Code::BadField, detail))
+            Err(Problem::bad_field(detail))
         }
     }
 }
@@ -206,12 +203,7 @@ fn act(engine: &Engine, id: JobId, action: Action, edit: &Edit) -> Gated<Result<
 }
 
 fn read_cursor(text: &str) -> Answered<(JobId, JobId)> {
-    let number = |text: &str| {
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse().ok().filter(|_| digits).map(JobId)
-    };
+    let number = |text: &str| digits(text).map(JobId);
     let read = text.split_once('-').and_then(|(from, until)| Some((number(from)?, number(until)?)));
-    read.ok_or_else(|| {
-        Problem::new(Code::OutOfRange, "cursor is the next_cursor of the request before")
-    })
+    read.ok_or_else(|| Problem::out_of_range("cursor is the next_cursor of the request before"))
 }

@@ -2,18 +2,19 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use spindle_core::{Rejection, Status};
-use spindle_engine::{BucketLine, ConstraintView, Expected, HeldBack, Refused};
+use spindle_core::Rejection;
+use spindle_engine::{BucketLine, ConstraintView, Expected, Refused};
 use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Problem};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::{Args, ConstraintPath, JsonBody};
 use crate::instant;
-use crate::precondition::{if_match, if_none_match};
+use crate::numbers::{bad_cursor, bounded};
+use crate::precondition::{Precondition, revision_of, tag_of};
 
 const LIMIT: usize = 100;
 pub(crate) const LIMIT_MAX: usize = 512;
@@ -66,35 +67,6 @@ impl Bucket {
     }
 }
 
-/// A constraint that keeps a job from starting now.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct HeldBy {
-    /// Its name.
-    pub constraint: String,
-    /// So many of its jobs run, and no more may: it frees when one of them ends.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub running_max: Option<u64>,
-    /// It lets none of its jobs start, and whether this one is among them is still to be found out.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub unmatched: bool,
-    /// When it lets one start by time alone, as far as its rate goes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub frees_at: Option<String>,
-}
-
-impl HeldBy {
-    fn of(held: HeldBack) -> HeldBy {
-        let HeldBack { constraint, running_max, frees_ms, unmatched } = held;
-        HeldBy { constraint, running_max, unmatched, frees_at: frees_ms.map(instant::shown) }
-    }
-
-    /// What holds a job back that might start.
-    pub fn all(image: &spindle_core::JobImage, held_back: Vec<HeldBack>) -> Vec<HeldBy> {
-        let waits = matches!(image.status(), Status::Ready | Status::Scheduled | Status::Parked);
-        if waits { held_back.into_iter().map(HeldBy::of).collect() } else { Vec::new() }
-    }
-}
-
 /// Which page of a list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -121,11 +93,7 @@ pub(crate) struct BucketPaging {
 }
 
 fn checked(limit: Option<usize>) -> Answered<usize> {
-    let limit = limit.unwrap_or(LIMIT);
-    if (1..=LIMIT_MAX).contains(&limit) {
-        return Ok(limit);
-    }
-    Err(Problem::new(Code::OutOfRange, "limit is 1 to 512"))
+    bounded("limit", limit.unwrap_or(LIMIT), 1..=LIMIT_MAX)
 }
 
 /// A page of constraints.
@@ -198,9 +166,7 @@ pub(crate) async fn show(
 async fn shown(api: &Api, name: &str, status: StatusCode) -> Answered<Response> {
     let view = api.engine().constraints().get(name);
     let view = api.bridge().durable(view).await.ok_or_else(no_constraint)?;
-    let tag = format!("\"{}\"", view.revision);
-    let tag = HeaderValue::try_from(tag).expect("digits in quotes");
-    Ok((status, [(header::ETAG, tag)], Json(in_full(api, &view))).into_response())
+    Ok((status, tag_of(view.revision), Json(in_full(api, &view))).into_response())
 }
 
 fn no_constraint() -> Problem {
@@ -230,7 +196,7 @@ pub(crate) async fn put(
 ) -> Answered<Response> {
     let spec = value.into_spec()?;
     if !(1..=255).contains(&name.len()) {
-        return Err(Problem::new(Code::OutOfRange, "a constraint's name is 1 to 255 bytes"));
+        return Err(Problem::out_of_range("a constraint's name is 1 to 255 bytes"));
     }
     let expected = expected(&api, &name, &headers).await?;
     let put = api.bridge().change(|engine| engine.constraints().put(&name, &spec, expected)).await;
@@ -263,23 +229,17 @@ pub(crate) async fn remove(
 
 /// What the request says must be there.
 async fn expected(api: &Api, name: &str, headers: &HeaderMap) -> Answered<Expected> {
-    match (if_match(headers)?, if_none_match(headers)?) {
-        (None, false) => Ok(Expected::Any),
-        (None, true) => Ok(Expected::Nothing),
-        // There cannot be one, and none.
-        (Some(_), true) => Err(changed()),
-        (Some("*"), false) => {
-            let there = api.bridge().durable(api.engine().constraints().get(name)).await;
-            there.map(|view| Expected::Revision(view.revision)).ok_or_else(changed)
+    let revision = match Precondition::of(headers)? {
+        Precondition::None => return Ok(Expected::Any),
+        Precondition::Absent => return Ok(Expected::Nothing),
+        Precondition::Never => None,
+        Precondition::Exists => {
+            let view = api.bridge().durable(api.engine().constraints().get(name)).await;
+            view.map(|view| view.revision)
         }
-        (Some(tag), false) => {
-            let digits = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-            let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-            let revision = digits.and_then(|text| text.parse().ok());
-            // A tag that never was one of ours matches nothing.
-            revision.map(Expected::Revision).ok_or_else(changed)
-        }
-    }
+        Precondition::Tag(tag) => revision_of(tag),
+    };
+    revision.map(Expected::Revision).ok_or_else(changed)
 }
 
 fn changed() -> Problem {
@@ -318,8 +278,6 @@ pub(crate) async fn buckets(
 
 fn read_cursor(text: &str) -> Answered<u64> {
     let hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let value = if hex { u64::from_str_radix(text, 16).ok() } else { None };
-    value.ok_or_else(|| {
-        Problem::new(Code::OutOfRange, "cursor is the next_cursor of the page before")
-    })
+    let value = hex.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+    value.ok_or_else(bad_cursor)
 }

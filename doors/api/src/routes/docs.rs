@@ -1,6 +1,6 @@
 //! The API's description: as OpenAPI, and as one page that needs no network and no script.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -28,32 +28,21 @@ pub(crate) async fn docs(State(api): State<Api>) -> Response {
 /// The document for people.
 pub(crate) fn page(document: &Value) -> String {
     let mut page = String::from(HEAD);
-    for (path, operations) in document["paths"].as_object().into_iter().flatten() {
-        for (method, operation) in operations.as_object().into_iter().flatten() {
-            put_operation(&mut page, path, method, operation);
+    for (path, operations) in members(&document["paths"]) {
+        for (method, operation) in members(operations) {
+            page += &operation_part(path, method, operation);
         }
     }
-    page.push_str("<h2>Types</h2>");
-    for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
-        put_schema(&mut page, name, schema);
+    page += "<h2>Types</h2>";
+    for (name, schema) in members(&document["components"]["schemas"]) {
+        page += &schema_part(name, schema);
     }
-    page.push_str("<h2>Problems</h2><table><tr><th>code<th>status<th>what it means</tr>");
+    page += "<h2>Problems</h2><table><tr><th>code<th>status<th>what it means</tr>";
     for code in Code::ALL {
-        put(
-            &mut page,
-            &[
-                "<tr><td><code>",
-                code.as_str(),
-                "</code><td>",
-                code.status().as_str(),
-                "<td>",
-                code.title(),
-                "</tr>",
-            ],
-        );
+        let (name, status, title) = (code.as_str(), code.status(), Text(code.title()));
+        page += &format!("<tr><td><code>{name}</code><td>{}<td>{title}</tr>", status.as_str());
     }
-    page.push_str("</table>");
-    page
+    page + "</table>"
 }
 
 const HEAD: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Spindle API</title>\
@@ -65,89 +54,59 @@ vertical-align:top;padding:.2rem 1rem .2rem 0}details{margin:.5rem 0}</style>\
 <h1>Spindle API</h1><p>The same as a document for programs: \
 <a href=/api/openapi.json>openapi.json</a>.";
 
-/// Puts texts that are markup and texts that are not in turns: the odd ones are escaped.
-fn put(page: &mut String, parts: &[&str]) {
-    for (at, part) in parts.iter().enumerate() {
-        if at % 2 == 0 {
-            page.push_str(part);
-        } else {
-            put_escaped(page, part);
-        }
+/// A text in a page, its markup escaped.
+struct Text<'a>(&'a str);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|letter| match letter {
+            '<' => f.write_str("&lt;"),
+            '>' => f.write_str("&gt;"),
+            '&' => f.write_str("&amp;"),
+            '"' => f.write_str("&quot;"),
+            other => f.write_char(other),
+        })
     }
 }
 
-fn put_escaped(page: &mut String, text: &str) {
-    for letter in text.chars() {
-        match letter {
-            '<' => page.push_str("&lt;"),
-            '>' => page.push_str("&gt;"),
-            '&' => page.push_str("&amp;"),
-            '"' => page.push_str("&quot;"),
-            other => page.push(other),
-        }
-    }
+fn text(value: &Value) -> Text<'_> {
+    Text(value.as_str().unwrap_or_default())
 }
 
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
+fn members(map: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    map.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
 }
 
-fn put_operation(page: &mut String, path: &str, method: &str, operation: &Value) {
-    put(
-        page,
-        &[
-            "<h3><b>",
-            method,
-            "</b> <code>",
-            path,
-            "</code></h3><p>",
-            text(&operation["summary"]),
-            " ",
-            text(&operation["description"]),
-            "</p>",
-        ],
-    );
-    let parameters = operation["parameters"].as_array();
-    if parameters.is_some_and(|all| !all.is_empty()) {
-        page.push_str("<table><tr><th>parameter<th>where<th></tr>");
-        for parameter in parameters.into_iter().flatten() {
-            put(
-                page,
-                &[
-                    "<tr><td><code>",
-                    text(&parameter["name"]),
-                    "</code><td>",
-                    text(&parameter["in"]),
-                    "<td>",
-                    text(&parameter["description"]),
-                    "</tr>",
-                ],
-            );
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+fn operation_part(path: &str, method: &str, operation: &Value) -> String {
+    let (summary, more) = (text(&operation["summary"]), text(&operation["description"]));
+    let (method, path) = (Text(method), Text(path));
+    let mut part = format!("<h3><b>{method}</b> <code>{path}</code></h3><p>{summary} {more}</p>");
+    if items(&operation["parameters"]).next().is_some() {
+        part += "<table><tr><th>parameter<th>where<th></tr>";
+        for parameter in items(&operation["parameters"]) {
+            let (name, place) = (text(&parameter["name"]), text(&parameter["in"]));
+            let description = text(&parameter["description"]);
+            part += &format!("<tr><td><code>{name}</code><td>{place}<td>{description}</tr>");
         }
-        page.push_str("</table>");
+        part += "</table>";
     }
     let body = &operation["requestBody"]["content"]["application/json"]["schema"];
     if let Some(name) = type_name(body) {
-        put(page, &["<p>Body: <code>", &name, "</code></p>"]);
+        part += &format!("<p>Body: <code>{}</code></p>", Text(&name));
     }
-    page.push_str("<table>");
-    for (status, response) in operation["responses"].as_object().into_iter().flatten() {
-        let schema = response["content"].as_object().and_then(|content| content.values().next());
-        let name = schema.and_then(|content| type_name(&content["schema"])).unwrap_or_default();
-        put(
-            page,
-            &[
-                "<tr><td>",
-                status,
-                "<td>",
-                text(&response["description"]),
-                "<td><code>",
-                &name,
-                "</code></tr>",
-            ],
-        );
+    part += "<table>";
+    for (status, response) in members(&operation["responses"]) {
+        let content = members(&response["content"]).next();
+        let name = content.and_then(|(_, content)| type_name(&content["schema"]));
+        let name = name.unwrap_or_default();
+        let (status, description) = (Text(status), text(&response["description"]));
+        part += &format!("<tr><td>{status}<td>{description}<td><code>{}</code></tr>", Text(&name));
     }
-    page.push_str("</table>");
+    part + "</table>"
 }
 
 /// The type of a value that may be anything.
@@ -170,8 +129,8 @@ fn type_name(schema: &Value) -> Option<String> {
     let name = match &schema["type"] {
         Value::String(name) => name.clone(),
         Value::Array(names) => {
-            let names: Vec<&str> = names.iter().map(text).filter(|name| *name != "null").collect();
-            names.join(" or ")
+            let names = names.iter().filter_map(Value::as_str).filter(|name| *name != "null");
+            names.collect::<Vec<_>>().join(" or ")
         }
         _ if schema.is_object() => ANY.to_owned(),
         _ => return None,
@@ -183,39 +142,19 @@ fn type_name(schema: &Value) -> Option<String> {
     Some(name)
 }
 
-fn put_schema(page: &mut String, name: &str, schema: &Value) {
-    put(
-        page,
-        &[
-            "<details><summary><code>",
-            name,
-            "</code> ",
-            text(&schema["description"]),
-            "</summary><table>",
-        ],
-    );
-    let parts = schema["allOf"].as_array().into_iter().flatten();
-    for part in parts.chain([schema]) {
-        for (field, of) in part["properties"].as_object().into_iter().flatten() {
-            let kind = type_name(of).unwrap_or_default();
-            put(
-                page,
-                &[
-                    "<tr><td><code>",
-                    field,
-                    "</code><td>",
-                    &kind,
-                    "<td>",
-                    text(&of["description"]),
-                    "</tr>",
-                ],
-            );
+fn schema_part(name: &str, schema: &Value) -> String {
+    let (name, description) = (Text(name), text(&schema["description"]));
+    let mut part = format!("<details><summary><code>{name}</code> {description}</summary><table>");
+    for of in items(&schema["allOf"]).chain([schema]) {
+        for (field, of) in members(&of["properties"]) {
+            let (kind, field) = (type_name(of).unwrap_or_default(), Text(field));
+            let (kind, description) = (Text(&kind), text(&of["description"]));
+            part += &format!("<tr><td><code>{field}</code><td>{kind}<td>{description}</tr>");
         }
     }
-    if let Some(values) = schema["enum"].as_array() {
-        let values: Vec<&str> = values.iter().map(text).collect();
-        let _ = write!(page, "<tr><td>");
-        put_escaped(page, &values.join(", "));
+    if schema["enum"].is_array() {
+        let values: Vec<&str> = items(&schema["enum"]).filter_map(Value::as_str).collect();
+        part += &format!("<tr><td>{}", Text(&values.join(", ")));
     }
-    page.push_str("</table></details>");
+    part + "</table></details>"
 }

@@ -23,8 +23,8 @@ use crate::api::Api;
 use crate::extract::Args;
 use crate::instant;
 use crate::naming;
-use crate::view::{cause_word, door_word, error_text, status_word, text};
-use spindle_http::{Answered, Code, Problem};
+use crate::view::{cause_word, error_text, status_word, text};
+use spindle_http::{Answered, Problem, door_word};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Words of workers are told up to here; the job has them in full.
@@ -103,9 +103,8 @@ pub(crate) async fn events(
 }
 
 fn read_id(text: &str) -> Answered<FeedId> {
-    text.parse().map_err(|error: spindle_engine::FeedIdError| {
-        Problem::new(Code::OutOfRange, error.to_string())
-    })
+    text.parse()
+        .map_err(|error: spindle_engine::FeedIdError| Problem::out_of_range(error.to_string()))
 }
 
 /// The place behind everything durable.

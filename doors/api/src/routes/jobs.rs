@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::extract::{JobPath, JsonBody, OptionalBody};
-use crate::precondition::if_match;
+use crate::precondition::{if_match, revision_of, tag_of};
 use crate::typed::{self, Kind, present};
 use crate::view::Job;
 use crate::{instant, naming, reading};
@@ -31,12 +31,7 @@ pub(crate) async fn show(State(api): State<Api>, JobPath(which): JobPath) -> Ans
 
 pub(super) async fn answer(api: &Api, which: JobRef) -> Answered<Response> {
     let (revision, job) = reading::job(api, which).await?;
-    let tag = HeaderValue::try_from(etag(revision)).expect("digits in quotes");
-    Ok(([(header::ETAG, tag)], Json(job)).into_response())
-}
-
-fn etag(revision: u32) -> String {
-    format!("\"{revision}\"")
+    Ok((tag_of(revision), Json(job)).into_response())
 }
 
 /// What may be changed while no worker has the job.
@@ -45,16 +40,28 @@ fn etag(revision: u32) -> String {
 pub(crate) struct EditBody {
     /// Another queue.
     #[schema(min_length = 1, max_length = 512)]
-    queue: Option<String>,
+    pub queue: Option<String>,
     /// Another queue, in base64.
     #[schema(format = "queue-base64")]
-    queue_base64: Option<String>,
+    pub queue_base64: Option<String>,
     /// Another priority.
     #[serde(default, deserialize_with = "whole_or_null")]
-    priority: Option<i64>,
+    pub priority: Option<i64>,
     /// Another time to run (RFC 3339), or `now`.
     #[schema(format = "time-or-now")]
-    run_at: Option<String>,
+    pub run_at: Option<String>,
+}
+
+impl EditBody {
+    pub fn read(&self) -> Answered<Edit> {
+        let queue = match (&self.queue, &self.queue_base64) {
+            (None, None) => None,
+            (name, base64) => Some(naming::queue(name.as_deref(), base64.as_deref())?),
+        };
+        let run_at_ms = self.run_at.as_deref().map(|text| instant::read("run_at", text));
+        let run_at_ms = run_at_ms.transpose()?;
+        Ok(Edit { queue, priority: self.priority, run_at_ms, ..Edit::default() })
+    }
 }
 
 /// Change a job that no worker has. With `If-Match` only if it is still what was read.
@@ -72,22 +79,14 @@ pub(crate) async fn edit(
     headers: HeaderMap,
     JsonBody { value, .. }: JsonBody<EditBody>,
 ) -> Answered<Response> {
-    let queue = match (&value.queue, &value.queue_base64) {
-        (None, None) => None,
-        (name, base64) => Some(naming::queue(name.as_deref(), base64.as_deref())?),
-    };
-    let run_at_ms = value.run_at.map(|text| instant::read("run_at", &text)).transpose()?;
-    let edit = Edit { queue, priority: value.priority, run_at_ms, ..Edit::default() };
-    change(&api, which, &headers, edit).await
+    change(&api, which, &headers, value.read()?).await
 }
 
 /// The revision a request insists on.
 fn revision_wanted(headers: &HeaderMap) -> Answered<Option<u32>> {
     let Some(tag) = if_match(headers)?.filter(|tag| *tag != "*") else { return Ok(None) };
-    let inside = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    let revision = inside.and_then(|text| text.parse().ok());
     // A tag that never was one of ours matches nothing.
-    revision.map(Some).ok_or_else(|| Rejection::Stale.into())
+    revision_of(tag).map(Some).ok_or_else(|| Rejection::Stale.into())
 }
 
 async fn change(api: &Api, which: JobRef, headers: &HeaderMap, edit: Edit) -> Answered<Response> {

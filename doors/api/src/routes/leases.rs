@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::ended::{LeaseRefusal, lease_ended};
 use crate::extract::{JobPath, JsonBody, LeasePath, OptionalBody};
+use crate::numbers::{bounded, wait_ms};
 use crate::routes::jobs;
 use crate::typed::{self, Kind, present};
 use crate::{instant, naming};
@@ -25,8 +26,6 @@ use spindle_http::{whole, whole_or_null};
 
 /// Queues one lease may name.
 pub(crate) const QUEUES_MAX: usize = 1024;
-/// The longest wait, in seconds: proxies and clients give up sooner.
-pub(crate) const WAIT_S_MAX: u64 = 300;
 /// A worker's name.
 pub(crate) const WORKER_CHARS_MAX: usize = 256;
 /// Texts that come with the end of an attempt.
@@ -111,7 +110,7 @@ pub(crate) async fn lease(
     State(api): State<Api>,
     JsonBody { value, .. }: JsonBody<LeaseBody>,
 ) -> Answered<Response> {
-    let wait_ms = value.wait_s.saturating_mul(1000);
+    let wait_ms = wait_ms(value.wait_s)?;
     let wanted = lease_of(value)?;
     let until_ms = api.engine().now_ms().saturating_add(wait_ms);
     loop {
@@ -128,18 +127,14 @@ pub(crate) async fn lease(
 }
 
 fn lease_of(body: LeaseBody) -> Answered<Lease> {
-    let out_of_range = |detail: &str| Err(Problem::new(Code::OutOfRange, detail));
+    let out_of_range = |detail: &str| Err(Problem::out_of_range(detail));
     let fits = match (body.queues.len(), body.queues_base64.len()) {
         (0, 0) => false,
         (one, 0) | (0, one) => one <= QUEUES_MAX,
         (one, other) => one.max(other) <= QUEUES_MAX / 2,
     };
     if !fits {
-        let detail = "a lease names 1 to 1024 queues, in two lists up to 512 each";
-        return out_of_range(detail);
-    }
-    if body.wait_s > WAIT_S_MAX {
-        return out_of_range("wait_s is at most 300");
+        return out_of_range("a lease names 1 to 1024 queues, in two lists up to 512 each");
     }
     if body.timeout_ms == Some(0) {
         return out_of_range("timeout_ms is at least 1");
@@ -220,11 +215,7 @@ pub(crate) async fn extend(
 }
 
 async fn extended(api: &Api, claim: Claim, body: ExtendBody) -> Answered<Json<Extended>> {
-    let ttr_ms = body.ttr_ms;
-    if !(1..=EXTEND_MS_MAX).contains(&ttr_ms) {
-        let detail = format!("ttr_ms is 1 to {EXTEND_MS_MAX}");
-        return Err(Problem::new(Code::OutOfRange, detail));
-    }
+    let ttr_ms = bounded("ttr_ms", body.ttr_ms, 1..=EXTEND_MS_MAX)?;
     let extend = Extend { claim, ttr_ms };
     if let Err(refused) = api.bridge().change(|engine| engine.leases().extend(extend)).await {
         return Err(lease_ended(api, claim, refused).await);
@@ -336,8 +327,7 @@ pub(crate) async fn fail(
         ("code", &body.code, CODE_CHARS_MAX),
     ];
     if let Some((name, _, max)) = texts.iter().find(|(_, text, max)| text.chars().count() > *max) {
-        let detail = format!("{name} has at most {max} characters");
-        return Err(Problem::new(Code::OutOfRange, detail));
+        return Err(Problem::out_of_range(format!("{name} has at most {max} characters")));
     }
     let result = WorkResult {
         retry: body.retry,

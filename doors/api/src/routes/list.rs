@@ -14,6 +14,7 @@ use crate::api::Api;
 use crate::count::Total;
 use crate::extract::query;
 use crate::filter::{JobFilter, Order, Walk};
+use crate::numbers::{bad_cursor, bounded, digits};
 use crate::view::{Bodies, Job};
 
 const LIMIT: usize = 50;
@@ -62,7 +63,7 @@ impl FromRequestParts<Api> for Asked {
         let (paging, filter): (Vec<&str>, Vec<&str>) = pairs.partition(is_paging);
         let part = |pairs: Vec<&str>| -> Answered<Uri> {
             let text = format!("/?{}", pairs.join("&"));
-            text.parse().map_err(|_| Problem::new(Code::BadField, "the query is malformed"))
+            text.parse().map_err(|_| Problem::bad_field("the query is malformed"))
         };
         Ok(Asked { filter: query(&part(filter)?)?, paging: query(&part(paging)?)? })
     }
@@ -97,15 +98,13 @@ pub(crate) struct Page {
         (status = 200, description = "A page of jobs", body = Page),
         (status = "4XX", description = "Refused")))]
 pub(crate) async fn list(State(api): State<Api>, asked: Asked) -> Answered<Json<Page>> {
-    let limit = asked.paging.limit.unwrap_or(LIMIT);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        return Err(Problem::new(Code::OutOfRange, "limit is 1 to 1000"));
-    }
+    let limit = bounded("limit", asked.paging.limit.unwrap_or(LIMIT), 1..=LIMIT_MAX)?;
     let preview = asked.paging.payload_preview;
-    if preview.is_some_and(|bytes| !(1..=PREVIEW_BYTES_MAX).contains(&bytes)) {
-        return Err(Problem::new(Code::OutOfRange, "payload_preview is 1 to 256"));
-    }
-    let cursor = asked.paging.cursor.as_deref().map(read_cursor).transpose()?;
+    let preview = preview
+        .map(|bytes| bounded("payload_preview", bytes, 1..=PREVIEW_BYTES_MAX))
+        .transpose()?;
+    let cursor = asked.paging.cursor.as_deref();
+    let cursor = cursor.map(|text| digits(text).map(JobId).ok_or_else(bad_cursor)).transpose()?;
     let filter = asked.filter.read(&api)?;
     let counted = match asked.paging.count {
         true => Some(filter.clone().count(&api).await?),
@@ -151,12 +150,5 @@ async fn shown(api: &Api, images: Vec<JobImage>, preview: Option<u32>) -> Answer
     });
     task.await.map_err(|_| {
         Problem::new(Code::Unreadable, "looking into payloads failed; see the server's log")
-    })
-}
-
-fn read_cursor(text: &str) -> Answered<JobId> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| digits).map(JobId).ok_or_else(|| {
-        Problem::new(Code::OutOfRange, "cursor is the next_cursor of the page before")
     })
 }

@@ -17,7 +17,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::{Args, QueuePath};
-use crate::routes::settings::Settings;
+use crate::numbers::{bounded, wait_ms};
+use crate::settings::Settings;
 use crate::{instant, naming};
 use spindle_http::{Answered, Code, Problem};
 
@@ -25,8 +26,6 @@ const LIMIT: usize = 100;
 pub(crate) const LIMIT_MAX: usize = 512;
 /// Stretches of a walk for a queue's oldest job.
 const OLDEST_STRETCHES_MAX: usize = 16;
-/// A drain is waited for so long at most, in seconds.
-const WAIT_S_MAX: u64 = 300;
 /// Foreground jobs end in no record: a drain looks for itself this often.
 const DRAIN_LOOK: Duration = Duration::from_millis(250);
 
@@ -141,10 +140,7 @@ pub(crate) struct Page {
         (status = 200, description = "A page of queues", body = Page),
         (status = "4XX", description = "Refused")))]
 pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> Answered<Json<Page>> {
-    let limit = asked.limit.unwrap_or(LIMIT);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        return Err(Problem::new(Code::OutOfRange, "limit is 1 to 512"));
-    }
+    let limit = bounded("limit", asked.limit.unwrap_or(LIMIT), 1..=LIMIT_MAX)?;
     let after = asked.cursor.map(|text| naming::from_base64("cursor", &text)).transpose()?;
     let mut views = api.engine().queues().views(after.as_deref(), limit + 1);
     let more = views.len() > limit;
@@ -325,11 +321,8 @@ pub(crate) async fn drain(
     QueuePath(name): QueuePath,
     Args(asked): Args<DrainAsked>,
 ) -> Answered<Json<Drained>> {
-    let wait_s = asked.wait_s.unwrap_or(0);
-    if wait_s > WAIT_S_MAX {
-        return Err(Problem::new(Code::OutOfRange, "wait_s is at most 300"));
-    }
-    let deadline = Instant::now() + Duration::from_secs(wait_s);
+    let wait_ms = wait_ms(asked.wait_s.unwrap_or(0))?;
+    let deadline = Instant::now() + Duration::from_millis(wait_ms);
     let (mut moves, mut stopping) = (api.bridge().moves(), api.stopping());
     let _: Told = pause_now(&api, &name, asked.create).await?;
     loop {

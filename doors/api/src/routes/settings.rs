@@ -1,149 +1,18 @@
-//! A queue's settings: reading and replacing them.
+//! The routes of a queue's settings.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use spindle_core::Rejection;
 use spindle_core::queue::QueueSettings;
 use spindle_engine::Refused;
-use utoipa::ToSchema;
+use spindle_http::{Answered, Code, Problem};
 
 use crate::api::Api;
-use crate::backoff::Backoff;
 use crate::extract::{JsonBody, QueuePath};
-use crate::object;
-use crate::precondition::{if_match, if_none_match};
+use crate::precondition::Precondition;
 use crate::routes::queues::{QueueInFull, Told, changed, no_queue};
-use crate::typed::Kind;
-use spindle_http::{Answered, Code, Problem, whole_or_null};
-
-/// What is set for a queue. What is left out is the protocol's default.
-#[derive(Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Settings {
-    /// Most leases of a job that says nothing itself; 0 is no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    attempts_max: Option<u32>,
-    /// Most failures of a job that says nothing itself; 0 is no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    fails_max: Option<u32>,
-    /// Wait between failures of a job that says nothing itself.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "object::optional"
-    )]
-    backoff: Option<Backoff>,
-    /// Lease length of a job without TTR, for workers that are not bound to a connection.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    #[schema(minimum = 1)]
-    ttr_default_ms: Option<u64>,
-    /// How long done jobs are kept that say nothing themselves.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    keep_ms: Option<u64>,
-    /// How long dead jobs are kept.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    keep_dead_ms: Option<u64>,
-    /// Most unfinished jobs; a submit above it is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    jobs_max: Option<u64>,
-    /// Most finished jobs kept; the oldest go first.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
-    finished_max: Option<u64>,
-    /// What payloads are that came as mere bytes (Workq, Gearman), for constraints that look into
-    /// them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    bytes_type: Option<Kind>,
-}
-
-impl Settings {
-    pub(super) fn of(settings: &QueueSettings) -> Settings {
-        Settings {
-            attempts_max: settings.attempts_max,
-            fails_max: settings.fails_max,
-            backoff: settings.backoff.map(Backoff::from),
-            ttr_default_ms: settings.ttr_default_ms,
-            keep_ms: settings.keep_ms,
-            keep_dead_ms: settings.keep_dead_ms,
-            jobs_max: settings.jobs_max,
-            finished_max: settings.finished_max,
-            bytes_type: settings.bytes_type.map(Kind::of),
-        }
-    }
-
-    /// What tells these settings from others.
-    pub(super) fn tag(&self) -> HeaderValue {
-        let text = serde_json::to_vec(self).expect("numbers and words are JSON");
-        let sum = Sha256::digest(&text);
-        let hex: String = sum[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        HeaderValue::try_from(format!("\"{hex}\"")).expect("digits in quotes")
-    }
-
-    /// The core's words for them.
-    fn read(self) -> Answered<QueueSettings> {
-        if self.ttr_default_ms == Some(0) {
-            return Err(Problem::new(Code::OutOfRange, "ttr_default_ms is at least 1"));
-        }
-        Ok(QueueSettings {
-            attempts_max: self.attempts_max,
-            fails_max: self.fails_max,
-            backoff: self.backoff.map(Backoff::read).transpose()?,
-            ttr_default_ms: self.ttr_default_ms,
-            keep_ms: self.keep_ms,
-            keep_dead_ms: self.keep_dead_ms,
-            jobs_max: self.jobs_max,
-            finished_max: self.finished_max,
-            bytes_type: self.bytes_type.map(|kind| kind.core() as i32),
-            ..QueueSettings::default()
-        })
-    }
-}
-
-/// Everything the API sets is replaced. The pause, and what other doors set, stays.
-fn replace(settings: &mut QueueSettings, wanted: &QueueSettings) {
-    *settings = QueueSettings {
-        paused: settings.paused,
-        jobs_max_by_class: std::mem::take(&mut settings.jobs_max_by_class),
-        ..wanted.clone()
-    };
-}
-
-/// What has to be so for settings to be replaced.
-#[derive(Clone, Copy)]
-enum Expected<'a> {
-    Anything,
-    /// They are still what was read with this tag. A queue that went meanwhile has none of them
-    /// set, which a client may have read as well.
-    Tag(&'a str),
-    Queue,
-    NoQueue,
-    /// There cannot be one, and none.
-    Nothing,
-}
-
-impl Expected<'_> {
-    fn of(headers: &HeaderMap) -> Answered<Expected<'_>> {
-        Ok(match (if_match(headers)?, if_none_match(headers)?) {
-            (None, false) => Expected::Anything,
-            (None, true) => Expected::NoQueue,
-            (Some(_), true) => Expected::Nothing,
-            (Some("*"), false) => Expected::Queue,
-            (Some(tag), false) => Expected::Tag(tag),
-        })
-    }
-
-    fn is_so(self, is_there: bool, settings: &QueueSettings) -> bool {
-        match self {
-            Expected::Anything => true,
-            Expected::Tag(tag) => Settings::of(settings).tag() == tag,
-            Expected::Queue => is_there,
-            Expected::NoQueue => !is_there,
-            Expected::Nothing => false,
-        }
-    }
-}
+use crate::settings::{Settings, holds, replace};
 
 /// A queue's settings, just as a request to replace them takes them.
 #[utoipa::path(get, path = "/api/v1/queues/{name}/settings",
@@ -180,20 +49,20 @@ pub(crate) async fn set(
     headers: HeaderMap,
     JsonBody { value, .. }: JsonBody<Settings>,
 ) -> Answered<Told> {
-    let wanted = value.read()?;
-    let expected = Expected::of(&headers)?;
+    let new = value.read()?;
+    let wanted = Precondition::of(&headers)?;
     let change = |is_there: bool, settings: &mut QueueSettings| {
-        if !expected.is_so(is_there, settings) {
+        if !holds(wanted, is_there, settings) {
             return Err(Rejection::Stale);
         }
-        replace(settings, &wanted);
+        replace(settings, &new);
         Ok(())
     };
     let set = api.bridge().change(|engine| engine.queues().change_seen(&name, change)).await;
     if let Err(Refused::Rejected(Rejection::Stale)) = set {
-        let detail = match expected {
-            Expected::Queue => "there is no such queue",
-            Expected::NoQueue => {
+        let detail = match wanted {
+            Precondition::Exists => "there is no such queue",
+            Precondition::Absent => {
                 "there is such a queue: read its settings, and send their ETag \
                                   as If-Match"
             }

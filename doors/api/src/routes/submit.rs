@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use spindle_core::address;
 use spindle_core::job::Key;
-use spindle_http::{Answered, Code, Problem, ProblemBody};
+use spindle_http::{Answered, Problem, ProblemBody};
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -78,7 +78,7 @@ fn once_key(headers: &HeaderMap) -> Answered<Option<&[u8]>> {
     let is_plain = key.iter().all(|byte| matches!(byte, b' '..=b'~'));
     if !is_plain || given.next().is_some() {
         let detail = "Idempotency-Key is there once, and is ASCII that can be printed";
-        return Err(Problem::new(Code::OutOfRange, detail));
+        return Err(Problem::out_of_range(detail));
     }
     keys::check("Idempotency-Key", key)?;
     Ok(Some(key))
@@ -137,7 +137,7 @@ pub(crate) async fn batch(
 ) -> Answered<Json<BatchAnswer>> {
     let BatchBody { jobs } = parse(&raw)?;
     if !(1..=BATCH_MAX).contains(&jobs.len()) {
-        return Err(Problem::new(Code::OutOfRange, "a batch has 1 to 1000 jobs"));
+        return Err(Problem::out_of_range("a batch has 1 to 1000 jobs"));
     }
     let once = once_key(&headers)?;
     let now_ms = api.engine().now_ms();

@@ -3,15 +3,13 @@
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::Answered;
 
 use super::jobs;
 use crate::api::Api;
 use crate::extract::{Args, JobPath};
+use crate::numbers::wait_ms;
 use crate::view::Job;
-
-/// The longest wait, in seconds: proxies and clients give up sooner.
-const WAIT_S_MAX: u64 = 300;
 
 /// How long to wait.
 #[derive(Deserialize)]
@@ -35,14 +33,12 @@ pub(crate) async fn wait(
     JobPath(which): JobPath,
     Args(asked): Args<Asked>,
 ) -> Answered<Response> {
-    if asked.wait_s > WAIT_S_MAX {
-        return Err(Problem::new(Code::OutOfRange, "wait_s is at most 300"));
-    }
+    let wait_ms = wait_ms(asked.wait_s)?;
     let id = jobs::find(&api, which).await?;
     let bridge = api.bridge();
-    if asked.wait_s > 0 {
+    if wait_ms > 0 {
         // What it came to is looked up, whatever the answer is.
-        bridge.result(id, asked.wait_s * 1000).await?;
+        bridge.result(id, wait_ms).await?;
     }
     jobs::answer(&api, which).await
 }

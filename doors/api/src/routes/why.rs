@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::extract::JobPath;
 use crate::instant;
-use crate::view::{door_word, error_text, status_word, text};
-use spindle_http::{Answered, no_job};
+use crate::view::{error_text, status_word, text};
+use spindle_http::{Answered, door_word, no_job};
 
 /// Jobs looked at in one hold of the lock, and how many holds there are.
 const STEP_JOBS: usize = 512;
@@ -35,7 +35,7 @@ pub(crate) struct Why {
 }
 
 /// One thing that is known.
-#[derive(Serialize, ToSchema)]
+#[derive(Default, Serialize, ToSchema)]
 pub(crate) struct Reason {
     /// For programs: `scheduled`, `backoff`, `parked`, `leased`, `done`, `dead`, `paused`,
     /// `constraint`, `position`, `nobody_waits`, `workers_wait`, `last_attempt`.
@@ -61,15 +61,7 @@ pub(crate) struct Reason {
 
 impl Reason {
     fn new(code: &'static str, text: impl Into<String>) -> Reason {
-        Reason {
-            code,
-            text: text.into(),
-            until: None,
-            before: None,
-            at_least: false,
-            constraint: None,
-            worker: None,
-        }
+        Reason { code, text: text.into(), ..Reason::default() }
     }
 
     fn until(mut self, ms: Option<u64>) -> Reason {

@@ -10,13 +10,13 @@ use spindle_core::job::{Lease, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
 use spindle_engine::{Gated, ScannedJob, WorkerView};
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::{Answered, door_word};
 use tokio::task::yield_now;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::Args;
-use crate::view::door_word;
+use crate::numbers::bad_cursor;
 use crate::{instant, naming};
 
 /// Leased jobs looked at for one request.
@@ -37,7 +37,7 @@ pub(crate) struct Asked {
 }
 
 /// A worker.
-#[derive(Serialize, ToSchema)]
+#[derive(Default, Serialize, ToSchema)]
 pub(crate) struct Worker {
     /// Its name, as far as it gave one. Workers of the API that give none are one.
     name: String,
@@ -131,8 +131,7 @@ impl Who {
 pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> Answered<Json<Page>> {
     let from = asked.cursor.unwrap_or(0);
     if from > u32::MAX as usize {
-        let detail = "cursor is the next_cursor of the page before";
-        return Err(Problem::new(Code::OutOfRange, detail));
+        return Err(bad_cursor());
     }
     let (seen, next) = api.engine().observe().workers(from);
     let (held, partial) = held(&api).await;
@@ -223,12 +222,7 @@ fn unseen((who, holding): (Who, Holding)) -> Worker {
         name: String::from_utf8_lossy(&holding.lease.worker).into_owned(),
         door: door_word(holding.lease.door()),
         connection: (who.holder != 0).then_some(who.holder),
-        first_seen_at: None,
-        seen_at: None,
-        queues: Vec::new(),
-        queues_base64: Vec::new(),
-        queues_count: 0,
-        waiting: 0,
         jobs: holding.jobs,
+        ..Worker::default()
     }
 }

@@ -31,10 +31,10 @@ pub(crate) async fn put(
 ) -> Answered<Response> {
     let told = to_json(&body).map_err(malformed)?;
     if !matches!(told, Value::Object(_)) {
-        return Err(Problem::new(Code::BadField, "the body must be a map"));
+        return Err(Problem::bad_field("the body must be a map"));
     }
     let spec = serde_json::from_value::<ConstraintBody>(told)
-        .map_err(|error| Problem::new(Code::BadField, error.to_string()))?
+        .map_err(|error| Problem::bad_field(error.to_string()))?
         .into_spec()?;
     let put = door.bridge().change(|engine| engine.constraints().put(&name, &spec, Expected::Any));
     let put = put.await?;

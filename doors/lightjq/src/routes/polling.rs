@@ -35,8 +35,7 @@ pub(crate) async fn polling(
         let left_ms = until_ms.saturating_sub(door.engine().now_ms());
         let ended = door.bridge().result(id, left_ms).await?;
         if matches!(ended, Some(Answer::TimedOut)) {
-            let detail = "the job is not over yet: ask again";
-            return Err(Problem::new(Code::PollTimeout, detail));
+            return Err(Problem::new(Code::PollTimeout, "the job is not over yet: ask again"));
         }
     }
 }

@@ -11,10 +11,9 @@ use tokio::time::Instant;
 
 use crate::body::{Body, Wanted, malformed};
 use crate::door::LightJq;
-use crate::extract::{Caller, PollTimeout, worker_id};
+use crate::extract::{Caller, PollTimeout, no_worker, worker_id};
 use crate::registry::Profile;
 use crate::routes::schema;
-use crate::take::no_worker;
 use crate::target::{Target, TargetError};
 use crate::wire::{Pack, Registration};
 use crate::worker_id::WorkerId;

@@ -47,18 +47,13 @@ impl NewJob {
         )?;
         let argument = fields.map("argument")?.ok_or(WireError::Missing("argument"))?;
         let priority = fields.int("priority")?.unwrap_or(0);
-        let priority = i32::try_from(priority).map_err(|_| WireError::OutOfRange {
-            field: "priority",
-            wanted: "an integer of 32 bits, signed",
-        })?;
+        let priority = i32::try_from(priority)
+            .map_err(|_| WireError::out_of_range("priority", "an integer of 32 bits, signed"))?;
         let max_retry = match fields.int("max_retry")? {
             None => None,
             // More than anybody can wait for.
             Some(count @ 0..) => Some(u32::try_from(count).unwrap_or(u32::MAX)),
-            Some(_) => {
-                let wanted = "0 or more";
-                return Err(WireError::OutOfRange { field: "max_retry", wanted });
-            }
+            Some(_) => return Err(WireError::out_of_range("max_retry", "0 or more")),
         };
         Ok(NewJob {
             name: job_name(fields.text("name")?.ok_or(WireError::Missing("name"))?, "name")?,
@@ -73,7 +68,7 @@ impl NewJob {
 
 fn job_name(name: &str, field: &'static str) -> Result<Bytes, WireError> {
     if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
-        return Err(WireError::OutOfRange { field, wanted: "names of 1 to 512 bytes" });
+        return Err(WireError::out_of_range(field, "names of 1 to 512 bytes"));
     }
     Ok(Bytes::copy_from_slice(name.as_bytes()))
 }
@@ -97,18 +92,16 @@ impl Registration {
         let fields = Fields::read(body, &["name", "max_jobs", "url", "names"])?;
         let name = fields.text("name")?.ok_or(WireError::Missing("name"))?;
         if !(1..=WORKER_BYTES_MAX).contains(&name.len()) {
-            let wanted = "a name of 1 to 200 bytes";
-            return Err(WireError::OutOfRange { field: "name", wanted });
+            return Err(WireError::out_of_range("name", "a name of 1 to 200 bytes"));
         }
         let max_jobs = fields.int("max_jobs")?.ok_or(WireError::Missing("max_jobs"))?;
         let max_jobs = u32::try_from(max_jobs)
             .ok()
             .filter(|count| (1..=JOBS_MAX).contains(&i128::from(*count)))
-            .ok_or(WireError::OutOfRange { field: "max_jobs", wanted: "1 to 10000" })?;
+            .ok_or(WireError::out_of_range("max_jobs", "1 to 10000"))?;
         let names = fields.texts("names")?;
         if names.as_ref().is_some_and(|names| !(1..=NAMES_MAX).contains(&names.len())) {
-            let wanted = "a list of 1 to 1024 names";
-            return Err(WireError::OutOfRange { field: "names", wanted });
+            return Err(WireError::out_of_range("names", "a list of 1 to 1024 names"));
         }
         let names = names.map(|names| names.iter().map(|name| job_name(name, "names")).collect());
         Ok(Registration {
@@ -176,24 +169,13 @@ const NIL: &[u8] = &[0xc0];
 impl Done {
     /// Reads the body, which is MessagePack.
     pub fn decode(body: &Bytes) -> Result<Done, WireError> {
-        let fields = Fields::read(
-            body,
-            &[
-                "job_id",
-                "type",
-                "finished_at",
-                "result",
-                "reason",
-                "should_retry",
-                "message",
-                "error",
-            ],
-        )?;
+        let of_all = ["job_id", "type", "finished_at", "result"];
+        let of_failures = ["reason", "should_retry", "message", "error"];
+        let fields = Fields::read(body, &[of_all, of_failures].concat())?;
         let job = fields.text("job_id")?.ok_or(WireError::Missing("job_id"))?;
         let finished_at = fields.text("finished_at")?.unwrap_or_default();
         if finished_at.chars().count() > TIME_CHARS_MAX {
-            let wanted = "a time in ISO 8601";
-            return Err(WireError::OutOfRange { field: "finished_at", wanted });
+            return Err(WireError::out_of_range("finished_at", "a time in ISO 8601"));
         }
         let outcome = match fields.text("type")?.ok_or(WireError::Missing("type"))? {
             "success" => {
@@ -201,10 +183,7 @@ impl Done {
                 Outcome::Success { result: result.unwrap_or(Bytes::from_static(NIL)) }
             }
             "failure" => failure(body, &fields)?,
-            _ => {
-                let wanted = "`success` or `failure`";
-                return Err(WireError::OutOfRange { field: "type", wanted });
-            }
+            _ => return Err(WireError::out_of_range("type", "`success` or `failure`")),
         };
         Ok(Done {
             job: address::from_decimal(job.as_bytes()),
@@ -218,16 +197,13 @@ fn failure(body: &Bytes, fields: &Fields<'_>) -> Result<Outcome, WireError> {
     let reason = match fields.text("reason")? {
         None | Some("other") => Reason::Other,
         Some("timeout") => Reason::Timeout,
-        Some(_) => {
-            let wanted = "`timeout` or `other`";
-            return Err(WireError::OutOfRange { field: "reason", wanted });
-        }
+        Some(_) => return Err(WireError::out_of_range("reason", "`timeout` or `other`")),
     };
     let message = fields.text("message")?.unwrap_or_default();
     let error = fields.raw("error").filter(|error| *error != NIL).unwrap_or_default();
     for (field, len) in [("message", message.len()), ("error", error.len())] {
         if len > TEXT_BYTES_MAX {
-            return Err(WireError::OutOfRange { field, wanted: "at most 64 KiB long" });
+            return Err(WireError::out_of_range(field, "at most 64 KiB long"));
         }
     }
     Ok(Outcome::Failure {

@@ -1,0 +1,25 @@
+//! Words that several doors write.
+
+use spindle_core::job::Origin;
+
+/// The doors that jobs come through.
+pub const DOORS: [Origin; 6] = [
+    Origin::Api,
+    Origin::Workq,
+    Origin::Gearman,
+    Origin::GearmanDraft,
+    Origin::Lightjq,
+    Origin::Jobq,
+];
+
+/// A door as the API and Jobq write it.
+pub fn door_word(door: Origin) -> &'static str {
+    match door {
+        Origin::Api => "api",
+        Origin::Workq => "workq",
+        Origin::Gearman => "gearman",
+        Origin::GearmanDraft => "gearman_draft",
+        Origin::Lightjq => "lightjq",
+        Origin::Jobq => "jobq",
+    }
+}

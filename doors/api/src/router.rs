@@ -1,0 +1,95 @@
+//! The table of routes.
+
+use axum::Router;
+use axum::middleware::from_fn;
+use axum::routing::get;
+use spindle_engine::Engine;
+use spindle_http::ProblemBody;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::accept::accept;
+use crate::api::{Api, Options};
+use crate::document::document;
+use crate::ended::LeaseEndedBody;
+use crate::routes::{
+    bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, server, settings,
+    submit, wait, why, workers,
+};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Spindle",
+        description = "Jobs, queues, leases and events of a Spindle server. Errors are \
+                       application/problem+json with a stable `code`.",
+        license(name = "MIT OR Apache-2.0")
+    ),
+    components(schemas(LeaseEndedBody, ProblemBody)),
+    tags(
+        (name = "jobs", description = "Submitting, reading and changing jobs"),
+        (name = "leases", description = "What workers do"),
+        (name = "constraints", description = "Limits on jobs, whichever door they came through"),
+        (name = "queues", description = "Queues and their settings"),
+        (name = "workers", description = "Who works, and on what"),
+        (name = "server", description = "Events, the clock, health and metrics"),
+    )
+)]
+struct Described;
+
+impl Api {
+    /// The API of an engine.
+    pub fn new(engine: Engine, options: Options) -> Api {
+        let document = document(&described().split_for_parts().1);
+        Api::described(engine, options, document.to_string(), docs::page(&document))
+    }
+
+    /// All routes, for `spindle_http::site`.
+    pub fn router(&self) -> Router {
+        let (router, _) = described().split_for_parts();
+        router
+            .route("/api/openapi.json", get(docs::openapi))
+            .route("/api/docs", get(docs::docs))
+            .layer(from_fn(accept))
+            .with_state(self.clone())
+    }
+}
+
+/// The routes that the OpenAPI document tells of: it cannot leave one out.
+pub(crate) fn described() -> OpenApiRouter<Api> {
+    OpenApiRouter::with_openapi(Described::openapi())
+        .routes(routes!(submit::submit, list::list))
+        .routes(routes!(submit::batch))
+        .routes(routes!(bulk::bulk))
+        .routes(routes!(jobs::show, jobs::edit, jobs::delete))
+        .routes(routes!(jobs::cancel))
+        .routes(routes!(jobs::retry))
+        .routes(routes!(leases::extend_for))
+        .routes(routes!(jobs::park))
+        .routes(routes!(jobs::release))
+        .routes(routes!(wait::wait))
+        .routes(routes!(why::why))
+        .routes(routes!(constraints::list))
+        .routes(routes!(constraints::show, constraints::put, constraints::remove))
+        .routes(routes!(constraints::buckets))
+        .routes(routes!(leases::lease))
+        .routes(routes!(leases::extend))
+        .routes(routes!(leases::complete))
+        .routes(routes!(leases::fail))
+        .routes(routes!(leases::release))
+        .routes(routes!(queues::list))
+        .routes(routes!(queues::show))
+        .routes(routes!(queues::pause))
+        .routes(routes!(queues::resume))
+        .routes(routes!(queues::drain))
+        .routes(routes!(queues::purge))
+        .routes(routes!(settings::show, settings::set))
+        .routes(routes!(workers::list))
+        .routes(routes!(events::events))
+        .routes(routes!(server::show))
+        .routes(routes!(clock::accept))
+        .routes(routes!(health::alive))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::metrics))
+}

@@ -1,0 +1,39 @@
+//! The table of routes.
+
+use axum::Router;
+use axum::middleware::map_response;
+use axum::routing::{any, get, post};
+
+use crate::door::{Clients, Jobq};
+use crate::{refusal, routes};
+
+/// The addresses for one generation only: what its client is told to put before `/api/v0`.
+const FIRST: &str = "/jobq/first";
+const NEWEST: &str = "/jobq/newest";
+
+impl Jobq {
+    /// All routes. What is not theirs below `/api/v0` is a 404 in the same form.
+    pub fn router(&self) -> Router {
+        let of = |clients| self.only_for(clients).routes().layer(map_response(refusal::in_text));
+        self.routes().nest(FIRST, of(Clients::First)).nest(NEWEST, of(Clients::Newest))
+    }
+
+    fn routes(&self) -> Router {
+        Router::new()
+            .route("/api/v0/job", get(routes::list).post(routes::query))
+            .route(
+                "/api/v0/job/create",
+                post(routes::create).get(routes::nothing_here).delete(routes::nothing_here),
+            )
+            .route(
+                "/api/v0/job/poll",
+                post(routes::poll).get(routes::nothing_here).delete(routes::nothing_here),
+            )
+            .route("/api/v0/job/{id}", get(routes::show).delete(routes::delete))
+            .route("/api/v0/job/{id}/state", post(routes::set_state))
+            .route("/api/v0/job/{id}/event", post(routes::add_event))
+            .route("/api/v0/{*rest}", any(routes::nothing_here))
+            .method_not_allowed_fallback(routes::wrong_method)
+            .with_state(self.clone())
+    }
+}
