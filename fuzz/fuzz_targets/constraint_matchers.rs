@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use spindle_core::Type;
-use spindle_engine::{Condition, MatchPath, Matcher, QueuePattern, Scalar, Test, decode_matcher};
+use spindle_matching::{Condition, MatchPath, Matcher, QueuePattern, Scalar, Test, decode_matcher};
 
 fn matcher(pointer: &str, queue: QueuePattern, test: Test) -> Matcher {
     let conditions = vec![Condition { pointer: pointer.to_owned(), test }];

@@ -163,7 +163,7 @@ pub enum Command {
         hold_expiry: bool,
     },
     /// An item's record is to be forgotten: tell it again in full.
-    Carry(Carry),
+    Compact(Compact),
     /// New kinds of events may be written from now on.
     RaiseFormat {
         /// The version of the format.
@@ -388,7 +388,7 @@ pub struct Edit {
 
 /// What to tell again.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Carry {
+pub enum Compact {
     /// A live job, its bytes copied to these places.
     Job {
         /// Which.

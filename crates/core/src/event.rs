@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use prost::{DecodeError, Message};
 
+use crate::fast_encode::Put;
 use crate::job::{JobImage, Label, Lease, Outcome};
 use crate::payload::BytesRef;
-use crate::put::Put;
 use crate::queue::{BucketImage, Constraint, QueueSettings};
 
 /// One event. In the log it is one byte that says which, then a protobuf message.
@@ -50,9 +50,9 @@ pub enum Event {
     /// Newer kinds of events may follow.
     FormatRaised(FormatRaised),
     /// A live or finished job, told again so that older records can go.
-    Carried(JobImage),
+    Compacted(JobImage),
     /// The server item, told again.
-    ServerCarried(ServerCarried),
+    ServerCompacted(ServerCompacted),
     /// A waiting job became ready by its time.
     Ready(Ready),
     /// A page of a job's events was copied, so that older records can go.
@@ -193,10 +193,10 @@ pub struct StateSet {
     /// When.
     #[prost(fixed64, tag = "4")]
     pub at_ms: u64,
-    /// The number of this change among all of the server's; see `touch` of
-    /// [`Rare`](crate::job::Rare).
+    /// The number of this change among all of the server's; see `update` of
+    /// [`JobOptions`](crate::job::JobOptions).
     #[prost(uint64, tag = "5")]
-    pub touch: u64,
+    pub update_seq: u64,
     /// All events before this one were moved here.
     #[prost(message, optional, tag = "6")]
     pub page: Option<BytesRef>,
@@ -301,9 +301,9 @@ pub struct FormatRaised {
     pub version: u32,
 }
 
-/// See [`Event::ServerCarried`].
+/// See [`Event::ServerCompacted`].
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct ServerCarried {
+pub struct ServerCompacted {
     /// Ids below this may be in use.
     #[prost(uint64, tag = "1")]
     pub ids_until: u64,
@@ -400,8 +400,8 @@ kinds! {
     17 Started(Started),
     18 IdsReserved(IdsReserved),
     19 FormatRaised(FormatRaised),
-    20 Carried(JobImage),
-    21 ServerCarried(ServerCarried),
+    20 Compacted(JobImage),
+    21 ServerCompacted(ServerCompacted),
     22 Ready(Ready),
     23 PageMoved(PageMoved),
 }
@@ -424,7 +424,7 @@ impl Event {
             | Event::Finished(image)
             | Event::Retried(image)
             | Event::Persisted(image)
-            | Event::Carried(image) => Some(image),
+            | Event::Compacted(image) => Some(image),
             _ => None,
         }
     }

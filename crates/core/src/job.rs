@@ -15,8 +15,8 @@
 
 use bytes::Bytes;
 
+pub use crate::failure_text::cut;
 use crate::payload::BytesRef;
-pub use crate::told::cut;
 
 /// The number of a job: below 2^53, never reused. Eight bits are kept for a shard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -369,9 +369,9 @@ pub struct JobImage {
     /// Exists only while somebody waits; never logged.
     #[prost(bool, tag = "16")]
     pub foreground: bool,
-    /// What few jobs have; see [`JobImage::rare`].
+    /// What few jobs have; see [`JobImage::options`].
     #[prost(message, optional, boxed, tag = "17")]
-    pub rare: Option<Box<Rare>>,
+    pub options: Option<Box<JobOptions>>,
     /// When its first attempt began.
     #[prost(fixed64, optional, tag = "18")]
     pub started_ms: Option<u64>,
@@ -394,7 +394,7 @@ pub struct JobImage {
 
 /// What only few jobs have.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Rare {
+pub struct JobOptions {
     /// When it may run, if that was asked for or a backoff says so.
     #[prost(fixed64, optional, tag = "1")]
     pub run_at_ms: Option<u64>,
@@ -436,19 +436,19 @@ pub struct Rare {
     pub drop_result: bool,
     /// When Jobq's state or events last changed; 0: not since the job was submitted.
     #[prost(fixed64, tag = "30")]
-    pub touched_ms: u64,
+    pub updated_ms: u64,
     /// Counts all such changes of the server: of two jobs, the one with the smaller number has been
     /// left alone for longer. 0 for a job that Jobq never touched.
     #[prost(uint64, tag = "31")]
-    pub touch: u64,
+    pub update_seq: u64,
     /// Where Jobq's older events are, a page of them each, oldest first.
     #[prost(message, repeated, tag = "32")]
     pub pages: Vec<BytesRef>,
 }
 
-impl Rare {
+impl JobOptions {
     /// What most jobs have.
-    pub const NONE: Rare = Rare {
+    pub const NONE: JobOptions = JobOptions {
         run_at_ms: None,
         scheduled_ms: None,
         attempts_max: None,
@@ -462,8 +462,8 @@ impl Rare {
         keep_ms: None,
         keep_read_ms: None,
         drop_result: false,
-        touched_ms: 0,
-        touch: 0,
+        updated_ms: 0,
+        update_seq: 0,
         pages: Vec::new(),
     };
 
@@ -482,12 +482,12 @@ impl Rare {
             && self.keep_ms.is_none()
             && self.keep_read_ms.is_none()
             && !self.drop_result
-            && self.touch == 0
+            && self.update_seq == 0
             && self.pages.is_empty()
     }
 
     /// What Jobq's state and events take, in memory and in pages.
-    pub fn touched_bytes(&self) -> u64 {
+    pub fn update_bytes(&self) -> u64 {
         let state = self.state.as_ref().map_or(0, Bytes::len);
         let events = self.events.iter().map(Bytes::len).sum::<usize>();
         let pages = self.pages.iter().map(|page| u64::from(page.len)).sum::<u64>();
@@ -500,7 +500,7 @@ impl Rare {
     }
 
     /// In a box of its own, if there is anything in it.
-    pub fn boxed(self) -> Option<Box<Rare>> {
+    pub fn boxed(self) -> Option<Box<JobOptions>> {
         (!self.is_none()).then(|| Box::new(self))
     }
 }
@@ -519,19 +519,19 @@ impl JobImage {
     }
 
     /// What few jobs have, whether this one has any of it or not.
-    pub fn rare(&self) -> &Rare {
-        static NONE: Rare = Rare::NONE;
-        self.rare.as_deref().unwrap_or(&NONE)
+    pub fn options(&self) -> &JobOptions {
+        static NONE: JobOptions = JobOptions::NONE;
+        self.options.as_deref().unwrap_or(&NONE)
     }
 
     /// What few jobs have, to be changed.
-    pub fn rare_mut(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
+    pub fn options_mut(&mut self) -> &mut JobOptions {
+        self.options.get_or_insert_default()
     }
 
     /// When the TTL ends.
     pub fn expires_ms(&self) -> Option<u64> {
-        let start_ms = self.rare().scheduled_ms.unwrap_or(self.created_ms);
+        let start_ms = self.options().scheduled_ms.unwrap_or(self.created_ms);
         ttl_end_ms(start_ms, self.ttl_ms)
     }
 
@@ -539,7 +539,7 @@ impl JobImage {
     pub fn needs(&self) -> Option<u64> {
         let payload = self.payload.as_ref().and_then(BytesRef::needs);
         let result = self.outcome.as_ref().and_then(|o| o.bytes.as_ref()).and_then(BytesRef::needs);
-        let pages = self.rare().pages_need();
+        let pages = self.options().pages_need();
         [payload, result, pages].into_iter().flatten().min()
     }
 }

@@ -17,10 +17,10 @@ pub mod queue;
 pub mod state;
 
 mod decide;
-mod put;
+mod failure_text;
+mod fast_encode;
 mod rejection;
 mod reservations;
-mod told;
 mod tries;
 
 pub use command::Command;

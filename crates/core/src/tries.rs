@@ -1,6 +1,6 @@
 //! How often a job is tried: its own limits, else its queue's, else its protocol's.
 
-use crate::job::{Backoff, JobImage, Origin, Rare};
+use crate::job::{Backoff, JobImage, JobOptions, Origin};
 use crate::queue::QueueSettings;
 use crate::state::{Policy, State};
 
@@ -46,7 +46,11 @@ pub struct Tries {
 }
 
 impl Tries {
-    fn resolve(own: Option<&Rare>, queue: Option<&QueueSettings>, protocol: &Policy) -> Tries {
+    fn resolve(
+        own: Option<&JobOptions>,
+        queue: Option<&QueueSettings>,
+        protocol: &Policy,
+    ) -> Tries {
         Tries {
             attempts_max: Limit::resolve(
                 own.and_then(|own| own.attempts_max),
@@ -84,13 +88,13 @@ impl State {
     pub(crate) fn tries(&self, number: u32) -> Tries {
         let slot = self.slot(number);
         let queue = self.queue_at(slot.queue).map(|queue| queue.settings());
-        Tries::resolve(slot.find_rare(), queue, self.policy(slot.origin()))
+        Tries::resolve(slot.find_options(), queue, self.policy(slot.origin()))
     }
 
     /// The limits that are in force now for a job, finished or not, as its image tells it.
     pub fn tries_of(&self, image: &JobImage) -> Tries {
         let queue = self.queue(&image.queue).map(|queue| queue.settings());
-        Tries::resolve(image.rare.as_deref(), queue, self.policy(image.origin()))
+        Tries::resolve(image.options.as_deref(), queue, self.policy(image.origin()))
     }
 
     fn policy(&self, origin: Origin) -> &Policy {

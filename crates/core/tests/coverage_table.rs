@@ -79,8 +79,8 @@ table! { COMMANDS of Command:
         "Command::ReturnIds {", "ids_until";
     Tick => "due_jobs_come_in_bounded_steps_and_in_the_order_of_their_time",
         "fn happen_what_is_due(", "tick";
-    Carry => "the_fold_is_the_same_after_old_records_were_carried_forward_and_dropped",
-        "fn carry(", "apply_carry";
+    Compact => "the_fold_is_the_same_after_old_records_were_carried_forward_and_dropped",
+        "fn compaction(", "apply_compaction";
     RaiseFormat => "formats_only_rise", "Command::RaiseFormat {", "compare_server";
 }
 
@@ -115,12 +115,12 @@ table! { EVENTS of Event:
     IdsReserved => "ids_come_from_the_reserved_block_and_are_not_used_twice",
         "Command::ReserveIds {", "ids_until";
     FormatRaised => "formats_only_rise", "Command::RaiseFormat {", "compare_server";
-    Carried => "a_carried_job_needs_only_its_new_record", "fn carry(", "fold_difference";
-    ServerCarried => "settings_limits_and_the_server_are_carried_whole", "fn carry(",
+    Compacted => "a_carried_job_needs_only_its_new_record", "fn compaction(", "fold_difference";
+    ServerCompacted => "settings_limits_and_the_server_are_carried_whole", "fn compaction(",
         "fold_difference";
     Ready => "nothing_is_leased_from_a_paused_queue_or_outside_its_time",
         "fn happen_what_is_due(", "next_due";
-    PageMoved => "a_page_of_events_moves_without_changing_its_job", "Carry::Page {", "apply_carry";
+    PageMoved => "a_page_of_events_moves_without_changing_its_job", "Compact::Page {", "apply_compaction";
 }
 
 /// All Rust sources below a folder of the repository, one after the other.

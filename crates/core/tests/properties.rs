@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use harness::{Server, Step, in_any_life, live_images, random_life};
-use spindle_core::command::{Carry, Claim, Lease, Select};
+use spindle_core::command::{Claim, Compact, Lease, Select};
 use spindle_core::job::{Cause, Label, Scope};
 use spindle_core::{Command, Event, Found, JobId, JobImage, Rejection, Status};
 
@@ -123,7 +123,7 @@ fn attempts_and_fails_never_pass_their_maximum() {
 /// What a lease has to give, by looking at every job.
 fn eligible<'a>(step: &'a Step<'_>, lease: &Lease) -> Vec<&'a JobImage> {
     let blocked = |job: &JobImage| {
-        job.rare().labels.iter().any(|label| {
+        job.options().labels.iter().any(|label| {
             let rule = step.server.state.constraints().find(|r| r.number == label.constraint);
             rule.is_some()
         })
@@ -186,7 +186,7 @@ fn nothing_is_leased_from_a_paused_queue_or_outside_its_time() {
             let job = step.before.iter().find(|job| job.id == leased.id).expect("it was there");
             let now_ms = step.server.now_ms;
             assert!(!step.paused.contains(&job.queue), "{job:?} is paused");
-            assert!(job.rare().run_at_ms.is_none_or(|at| at <= now_ms), "{job:?} early");
+            assert!(job.options().run_at_ms.is_none_or(|at| at <= now_ms), "{job:?} early");
             assert!(job.expires_ms().is_none_or(|at| at > now_ms), "{job:?} late");
         });
     });
@@ -285,7 +285,7 @@ fn limits_are_never_exceeded() {
         random_life(life, |step| {
             if let Some(leased) = leased_by(step.outcome) {
                 let job = step.before.iter().find(|job| job.id == leased.id).expect("there");
-                for label in &job.rare().labels {
+                for label in &job.options().labels {
                     starts.entry(*label).or_default().push(step.server.now_ms);
                 }
             }
@@ -319,13 +319,13 @@ fn running_jobs_stay_below_the_limit_when_they_start() {
         random_life(life, |step| {
             let Some(leased) = leased_by(step.outcome) else { return };
             let job = step.before.iter().find(|job| job.id == leased.id).expect("it was there");
-            for label in &job.rare().labels {
+            for label in &job.options().labels {
                 let rule = step.server.state.constraints().find(|r| r.number == label.constraint);
                 let Some(max) = rule.and_then(|rule| rule.running_max) else { continue };
                 let running = step
                     .before
                     .iter()
-                    .filter(|job| job.lease.is_some() && job.rare().labels.contains(label))
+                    .filter(|job| job.lease.is_some() && job.options().labels.contains(label))
                     .count() as u64;
                 assert!(running < max, "{running} ran when {leased:?}");
             }
@@ -339,7 +339,7 @@ fn a_key_in_scope_names_at_most_one_job() {
         random_life(life, |step| {
             let mut names = BTreeMap::new();
             for job in live_images(step.server) {
-                for key in job.rare().keys.clone() {
+                for key in job.options().keys.clone() {
                     let found = step.server.state.job_by_key(&key).map(|found| found.id());
                     assert_eq!(found, Some(JobId(job.id)), "{key:?}");
                     let other = names.insert((key.namespace, key.name.clone()), job.id);
@@ -377,13 +377,13 @@ fn the_fold_is_the_same_after_old_records_were_carried_forward_and_dropped() {
         let mut server = random_life(life, |_| {});
         server.tick();
         let below = server.position;
-        carry_all(&mut server, below);
+        compact_all(&mut server, below);
         let folded = server.folded(below);
         let now_ms = server.now_ms;
         let (was, is) = (server.state.dump(now_ms), folded.dump(now_ms));
         assert_eq!(text(&is), text(&was));
-        let oldest = folded.jobs_from(JobId(0)).filter_map(|job| job.home()).min();
-        assert!(oldest.is_none_or(|home| home >= below), "{oldest:?} < {below}");
+        let oldest = folded.jobs_from(JobId(0)).filter_map(|job| job.oldest_record()).min();
+        assert!(oldest.is_none_or(|oldest_record| oldest_record >= below), "{oldest:?} < {below}");
         assert!(folded.items_needing(below).is_empty());
     });
 }
@@ -393,28 +393,29 @@ fn text(dump: &[u8]) -> String {
 }
 
 /// Tells everything again that needs a record below a position.
-fn carry_all(server: &mut Server, below: u64) {
+fn compact_all(server: &mut Server, below: u64) {
     let mut items = server.state.items_needing(below);
-    let old = |job: &Found<'_>| job.home().is_some_and(|home| home < below);
+    let old =
+        |job: &Found<'_>| job.oldest_record().is_some_and(|oldest_record| oldest_record < below);
     for found in server.state.jobs_from(JobId(0)).filter(old) {
         let id = found.id();
         items.push(match found {
             Found::Live(job) => {
                 let mut payload = job.payload();
                 payload.position = server.position;
-                Carry::Job { id, revision: job.revision(), payload: Some(payload), result: None }
+                Compact::Job { id, revision: job.revision(), payload: Some(payload), result: None }
             }
             Found::Finished(_) => {
                 let mut image = server.finished(id.0);
                 if let Some(payload) = image.payload.as_mut() {
                     payload.position = server.position;
                 }
-                Carry::Finished(Box::new(image))
+                Compact::Finished(Box::new(image))
             }
         });
     }
     for item in items {
-        server.given(Command::Carry(item));
+        server.given(Command::Compact(item));
     }
 }
 

@@ -12,8 +12,8 @@ use spindle_core::command::{Lease, Select, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{
-    Caller, ConnectionId, Delivery, Engine, LeaseReply, Mailbox, NewJob, Options, SystemClock,
-    Which, WorkResult,
+    Caller, ConnectionId, Delivery, Engine, JobRef, LeaseReply, Mailbox, NewJob, Options,
+    SystemClock, WorkResult,
 };
 use spindle_log::MemoryLog;
 
@@ -117,7 +117,7 @@ fn main() {
     let mut calls = Calls::of("complete");
     for number in 0..jobs {
         let result = WorkResult { success: true, retry: true, ..WorkResult::default() };
-        let which = Which::Uuid(uuid(number));
+        let which = JobRef::Uuid(uuid(number));
         calls.timed(|| engine.finish_unfinished(which, result, Type::Bytes)).expect("is taken");
         if number % batch == 0 {
             engine.commit_once();

@@ -26,7 +26,7 @@ pub enum Answer {
         /// Its outcome is in here.
         image: Arc<JobImage>,
         /// The result begins with so many bytes that were told as [`News::Data`] before.
-        told_bytes: u32,
+        streamed_bytes: u32,
     },
     /// A sleeper is called: there may be something to lease.
     Called,

@@ -4,7 +4,7 @@
 //! damaged bytes are to whom, only the fold can tell: an unfinished job whose payload they are dies at the
 //! start, a finished one has lost its result.
 //!
-//! [`checked_parts`]: crate::record::checked_parts
+//! [`checked_parts`]: crate::commit::record::checked_parts
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,9 @@ use spindle_core::job::Outcome;
 use spindle_core::{BytesRef, Event, Found, JobId, JobImage, Place, State};
 use spindle_log::{CheckedPart, Stored};
 
-use crate::record::{ENTRY_HEADER_BYTES, HEADER_BYTES, Kind, checked_parts, read_entry_header};
+use crate::commit::record::{
+    ENTRY_HEADER_BYTES, HEADER_BYTES, Kind, checked_parts, read_entry_header,
+};
 
 /// What of a job is damaged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -89,7 +91,7 @@ impl DamageFinder {
         if self.damaged.is_empty() {
             return;
         }
-        if let Event::Finished(image) | Event::Carried(image) = event
+        if let Event::Finished(image) | Event::Compacted(image) = event
             && image.status().is_finished()
             && let Some(bytes) = self.damage_to(image)
         {

@@ -117,7 +117,7 @@ pub trait Door: Send + Sync + 'static {
     fn durable(&self) -> Gate;
     /// A reactor has let its sessions work on all that came in: what they decided may go to the
     /// log now, as one batch. Called once a turn, before answers are written.
-    fn turn_ended(&self);
+    fn end_turn(&self);
     /// A new connection was accepted; `mailbox` reaches the reactor that owns it.
     fn open(
         &self,

@@ -16,10 +16,10 @@ use crate::commit::Committed;
 use crate::door::{ConnectionId, Gate, LeaseRef, Mailbox, Ticket};
 use crate::inner::{Inner, Stats};
 use crate::options::Options;
-use crate::read::{FetchError, Which};
-use crate::sleep::Leave;
+use crate::read::{FetchError, JobRef};
 use crate::start::{StartError, start};
-use crate::waits::{Caller, Wait, Wish};
+use crate::wait::Spare;
+use crate::wait::{Caller, Wait, WaitFor};
 
 /// Why the engine can go on no more.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -134,19 +134,19 @@ pub(crate) struct Shared {
     pub mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
     /// Wakes the log thread, which sleeps only when nothing is to be written.
     pub work: Condvar,
-    pub timer: crate::threads::TimerBell,
+    pub timer: crate::commit::TimerBell,
     pub failure: Mutex<Option<Failure>>,
     pub on_failure: OnceLock<FailureReport>,
-    pub threads: Mutex<crate::threads::Threads>,
-    pub carry: Mutex<crate::carry::Carrier>,
+    pub threads: Mutex<crate::commit::Threads>,
+    pub compaction: Mutex<crate::compaction::Compactor>,
     /// Held by whoever commits: records go to the log in their order.
     pub committing: Mutex<()>,
     /// How long things take.
-    pub meters: Arc<crate::meters::Meters>,
+    pub meters: Arc<crate::observe::Meters>,
     /// The matchers of the constraints.
-    pub rules: crate::matched::Rules,
+    pub rules: crate::constraints::Rules,
     /// How far jobs that were there before the newest constraints have been matched.
-    pub relabelling: crate::relabel::Relabeller,
+    pub relabelling: crate::constraints::Relabeller,
 }
 
 /// A running queue. Clones are the same engine.
@@ -165,7 +165,7 @@ impl Engine {
     ) -> Result<Engine, StartError> {
         let inner = start(&log, clock.as_ref(), options)?;
         let durable = AtomicU64::new(log.next().0);
-        let rules = crate::matched::Rules::new(&inner.state);
+        let rules = crate::constraints::Rules::new(&inner.state);
         let meters = inner.meters.clone();
         let engine = Engine {
             shared: Arc::new(Shared {
@@ -175,15 +175,15 @@ impl Engine {
                 durable,
                 mailboxes: RwLock::default(),
                 work: Condvar::new(),
-                timer: crate::threads::TimerBell::default(),
+                timer: crate::commit::TimerBell::default(),
                 failure: Mutex::default(),
                 on_failure: OnceLock::new(),
                 threads: Mutex::default(),
-                carry: Mutex::default(),
+                compaction: Mutex::default(),
                 committing: Mutex::default(),
                 meters,
                 rules,
-                relabelling: crate::relabel::Relabeller::default(),
+                relabelling: crate::constraints::Relabeller::default(),
             }),
         };
         engine.flush()?;
@@ -262,8 +262,8 @@ impl Engine {
         let (id, _) = self.submit_locked(&mut inner, job, crc)?;
         let leased = inner.state.status(id) == Some(spindle_core::Status::Leased);
         let deadline_ms = Some(inner.now_ms.saturating_add(wait_ms));
-        let wish = Wish::Result { job: id, until_leased: true };
-        let ticket = inner.waits.add(Wait { caller: caller.clone(), wish, deadline_ms });
+        let request = WaitFor::Result { job: id, until_leased: true };
+        let ticket = inner.waits.add(Wait { caller: caller.clone(), request, deadline_ms });
         inner.waits.set_leased(id, leased);
         Ok(ticket)
     }
@@ -331,16 +331,21 @@ impl Engine {
     // ---- lease ----
 
     /// Leases a job, or waits for one up to `wait_ms`.
-    pub fn lease(&self, caller: &Caller, wish: Lease, wait_ms: u64) -> Result<LeaseReply, Refused> {
+    pub fn lease(
+        &self,
+        caller: &Caller,
+        request: Lease,
+        wait_ms: u64,
+    ) -> Result<LeaseReply, Refused> {
         let mut inner = self.enter();
         self.check_room(&inner)?;
         if inner.stopping {
             return Ok(LeaseReply::Nothing(inner.tail()));
         }
-        inner.note_worker(&wish);
+        inner.note_worker(&request);
         inner.note_came(caller.connection);
-        let leave = if wait_ms == 0 { Leave::Nothing } else { Leave::Reserved };
-        let leased = inner.lease_decided(&wish, leave);
+        let leave = if wait_ms == 0 { Spare::Nothing } else { Spare::Reserved };
+        let leased = inner.lease_decided(&request, leave);
         // What it was called for and did not take is for others.
         inner.dispatch();
         match leased {
@@ -351,9 +356,9 @@ impl Engine {
                     return Err(Refused::TooMany("waiting clients"));
                 }
                 let deadline_ms = Some(inner.now_ms.saturating_add(wait_ms));
-                inner.workers.begins_to_wait(&wish);
-                let wish = Wish::Lease(Arc::new(wish));
-                let wait = Wait { caller: caller.clone(), wish, deadline_ms };
+                inner.workers.begins_to_wait(&request);
+                let request = WaitFor::Lease(Arc::new(request));
+                let wait = Wait { caller: caller.clone(), request, deadline_ms };
                 Ok(LeaseReply::Waiting(inner.waits.add(wait)))
             }
             Err(rejection) => Err(self.refuse(&inner, rejection)),
@@ -378,7 +383,7 @@ impl Engine {
     /// Reports the end of any unfinished job, leased or not.
     pub fn finish_unfinished(
         &self,
-        which: Which,
+        which: JobRef,
         result: WorkResult,
         kind: Type,
     ) -> Result<Gate, Refused> {
@@ -437,7 +442,7 @@ impl Engine {
     }
 
     /// Deletes a job.
-    pub fn delete(&self, which: Which) -> Result<Gate, Refused> {
+    pub fn delete(&self, which: JobRef) -> Result<Gate, Refused> {
         let mut inner = self.enter();
         self.check_room(&inner)?;
         let Some(id) = inner.resolve(which) else {
@@ -482,7 +487,7 @@ impl Engine {
     ///
     /// A large turn is committed here and now, if the options say so: see
     /// [`Options::turn_entries_max`](crate::Options::turn_entries_max).
-    pub fn nudge(&self) {
+    pub fn end_turn(&self) {
         let inner = self.shared.inner.lock();
         if inner.batch.entries() <= inner.options.turn_entries_max {
             return self.leave(inner);
@@ -505,7 +510,7 @@ impl Engine {
     /// Waits for a refused call's room in the log.
     pub fn wait_for_room(&self, caller: &Caller) -> Ticket {
         let mut inner = self.shared.inner.lock();
-        let wait = Wait { caller: caller.clone(), wish: Wish::Room, deadline_ms: None };
+        let wait = Wait { caller: caller.clone(), request: WaitFor::Room, deadline_ms: None };
         let ticket = inner.waits.add(wait);
         // The room may have come before the wait.
         if inner.undurable_bytes * 2 < inner.options.undurable_bytes_max {
@@ -535,8 +540,8 @@ impl Engine {
         inner.abandoned.remove(&job);
         let leased = status == spindle_core::Status::Leased;
         let deadline_ms = Some(inner.now_ms.saturating_add(wait_ms));
-        let wish = Wish::Result { job, until_leased };
-        let ticket = inner.waits.add(Wait { caller: caller.clone(), wish, deadline_ms });
+        let request = WaitFor::Result { job, until_leased };
+        let ticket = inner.waits.add(Wait { caller: caller.clone(), request, deadline_ms });
         inner.waits.set_leased(job, leased);
         Ok(Some(ticket))
     }

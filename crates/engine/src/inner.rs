@@ -11,19 +11,19 @@ use spindle_core::{
 };
 
 use crate::answer::Answer;
-use crate::caps::DroppedNews;
+use crate::commit::Recent;
+use crate::commit::record::{ENTRY_HEADER_BYTES, HEADER_BYTES, RecordWriter};
 use crate::door::{ConnectionId, Delivery, Gate, LeaseRef, Ticket};
-use crate::feed::is_told;
-use crate::jobq::{JobqJobs, long_bytes};
-use crate::meters::Meters;
+use crate::observe::DroppedNews;
+use crate::observe::Meters;
+use crate::observe::Traffic;
+use crate::observe::Workers;
 use crate::options::Options;
-use crate::recent::Recent;
-use crate::record::{ENTRY_HEADER_BYTES, HEADER_BYTES, RecordWriter};
-use crate::sleep::Calls;
-use crate::traffic::Traffic;
-use crate::waits::Waits;
-use crate::watch::Reports;
-use crate::workers::Workers;
+use crate::read::is_in_feed;
+use crate::updates::{JobqChangeSet, long_bytes};
+use crate::wait::Calls;
+use crate::wait::Reports;
+use crate::wait::Waits;
 
 /// A record that is complete and waits to be written.
 #[derive(Debug, Clone)]
@@ -119,7 +119,7 @@ pub(crate) struct Inner {
     /// Who has asked for jobs.
     pub workers: Workers,
     /// Which jobs are Jobq's, and what of them is to be told to its door.
-    pub jobq: JobqJobs,
+    pub jobq: JobqChangeSet,
     /// Queues in which jobs became ready during the command under way.
     pub woken: BTreeSet<Bytes>,
     pub now_ms: u64,
@@ -162,7 +162,7 @@ impl Inner {
             meters: Arc::default(),
             traffic: Traffic::default(),
             workers: Workers::default(),
-            jobq: JobqJobs::default(),
+            jobq: JobqChangeSet::default(),
             woken: BTreeSet::new(),
             now_ms: 0,
             options,
@@ -259,16 +259,16 @@ impl Inner {
     pub fn tick(&mut self, now_ms: u64) -> bool {
         self.now_ms = self.now_ms.max(now_ms);
         let now_ms = self.now_ms;
-        let settles = self.state.is_settling();
-        if settles {
-            self.state.settle();
+        let rebases = self.state.is_rebasing();
+        if rebases {
+            self.state.rebase();
         }
         if self.state.has_surplus() {
             self.run(&Command::Tick { hold_expiry: self.hold_expiry }).ok();
         }
         if now_ms < self.state.due_hint_ms() {
             let more = self.state.has_surplus();
-            if settles && !more {
+            if rebases && !more {
                 self.dispatch_promoted();
             }
             return more;
@@ -320,7 +320,7 @@ impl Inner {
             let place = Place { position: self.open_position, offset: self.batch.next_offset() };
             let before = self.batch.len();
             self.batch.put_event(event);
-            self.told |= is_told(event);
+            self.told |= is_in_feed(event);
             self.undurable_bytes += self.batch.len() - before;
             place
         } else {
@@ -338,7 +338,7 @@ impl Inner {
         self.before_fold(event);
         self.state.evolve(event, place);
         if let Event::Requeued(requeued) = event {
-            self.live_bytes += self.told_bytes(JobId(requeued.id));
+            self.live_bytes += self.streamed_bytes(JobId(requeued.id));
         }
     }
 
@@ -364,7 +364,7 @@ impl Inner {
                 }
             }
             Event::Requeued(requeued) => {
-                let told = self.told_bytes(JobId(requeued.id));
+                let told = self.streamed_bytes(JobId(requeued.id));
                 self.live_bytes = self.live_bytes.saturating_sub(told);
             }
             Event::Persisted(image) => {
@@ -372,7 +372,7 @@ impl Inner {
                 self.foreground_bytes = self.foreground_bytes.saturating_sub(len);
                 self.live_bytes += live_cost(image);
             }
-            Event::Carried(image)
+            Event::Compacted(image)
                 if !image.status().is_finished()
                     && self.state.status(JobId(image.id)).is_none() =>
             {
@@ -416,12 +416,12 @@ impl Inner {
     /// A live job goes or ends: what it takes is no longer part of what lives.
     fn forget_live(&mut self, id: JobId) {
         let Some(Found::Live(job)) = self.state.job(id) else { return };
-        let cost = ITEM_BYTES + u64::from(job.payload().len) + job.touched_bytes();
-        self.live_bytes = self.live_bytes.saturating_sub(cost + self.told_bytes(id));
+        let cost = ITEM_BYTES + u64::from(job.payload().len) + job.update_bytes();
+        self.live_bytes = self.live_bytes.saturating_sub(cost + self.streamed_bytes(id));
     }
 
     /// What a live job's last result and the words of its workers take, if it is logged.
-    fn told_bytes(&self, id: JobId) -> u64 {
+    fn streamed_bytes(&self, id: JobId) -> u64 {
         match self.state.job(id) {
             Some(Found::Live(job)) if !job.is_foreground() => {
                 let result = job.outcome().and_then(|outcome| outcome.bytes.as_ref());
@@ -543,7 +543,7 @@ pub(crate) const ID_BLOCK: u64 = 1 << 16;
 pub(crate) const EVENT_ROOM_BYTES: usize = 16 * 1024;
 
 fn live_cost(image: &JobImage) -> u64 {
-    let touched = image.rare.as_ref().map_or(0, |rare| rare.touched_bytes());
+    let touched = image.options.as_ref().map_or(0, |options| options.update_bytes());
     let len = |place: Option<&BytesRef>| place.map_or(0, |place| u64::from(place.len));
     let result = image.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref());
     let bytes = len(image.payload.as_ref()) + len(result) + image.words_len() as u64;

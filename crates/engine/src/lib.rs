@@ -11,80 +11,46 @@
 //! runs the whole engine on one thread, with a clock it moves itself.
 
 pub mod door;
-pub mod record;
 
 mod answer;
-mod caps;
-mod carry;
+mod call;
 mod clock;
 mod commit;
+mod compaction;
 mod constraints;
 mod damage;
 mod engine;
-mod feed;
-mod gauges;
-mod handoff;
-mod held;
 mod inner;
-mod jobq;
-mod join;
-mod listing;
-mod many;
-mod matched;
-mod matching;
-mod meters;
+mod observe;
 mod options;
-mod preview;
 mod read;
-mod recent;
-mod relabel;
-mod retry;
-mod room;
-mod seek;
-mod sleep;
 mod start;
-mod survey;
-mod threading;
-mod threads;
-mod traffic;
-mod waits;
-mod watch;
-mod workers;
+mod updates;
+mod wait;
 
 pub use answer::{Answer, LeasedJob, News};
+pub use call::Taken;
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use commit::Committed;
+pub use commit::{Committed, Threading, record};
 pub use constraints::{
-    BucketLine, ConstraintView, Expected, Held, Opaque, PutConstraint, held_back,
+    BucketLine, ConstraintView, Expected, HeldBack, Opaque, PutConstraint, RelabelStep,
+    Relabelling, held_back,
 };
 pub use damage::{DamagedBytes, DamagedJob};
 pub use door::{
     ConnectionId, Delivery, Door, Flow, Gate, LeaseRef, Mailbox, Outbox, Session, Ticket,
 };
 pub use engine::{Engine, Failure, LeaseReply, NewJob, Refused, RetryError, WorkResult};
-pub use feed::{FeedError, FeedEvent, FeedId, FeedIdError, FeedPage};
-pub use gauges::Gauges;
 pub use inner::Stats;
-pub use jobq::{Before, JobqChange, JobqChanges, Touch, Touched};
-pub use join::Joined;
-pub use listing::{JobLine, QueueLine};
-pub use many::Taken;
-#[doc(hidden)]
-pub use matching::MatchPath;
-pub use matching::{
-    Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, UnreadableMatcher,
-    decode_matcher, encode_matcher,
-};
-pub use meters::{MeterReadings, Readings};
+pub use observe::{Gauges, MeterReadings, QueueTraffic, Readings, Tally, WorkerView};
 pub use options::{Faults, Options};
-pub use read::{FetchError, Which};
-pub use relabel::{Relabelling, Step as RelabelStep};
-pub use seek::{Sighted, Sightings};
-pub use sleep::Slept;
+pub use read::{
+    Counts, FeedError, FeedEvent, FeedId, FeedIdError, FeedPage, FetchError, JobLine, JobRef,
+    QueueLine, ScanPage, ScannedJob, Survey,
+};
+pub use spindle_matching::{
+    Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, UnreadableMatcher,
+};
 pub use start::{StartError, fold_state};
-pub use survey::{Counts, Survey};
-pub use threading::Threading;
-pub use traffic::{QueueTraffic, Tally};
-pub use waits::Caller;
-pub use watch::Standing;
-pub use workers::WorkerView;
+pub use updates::{Before, JobUpdate, JobqChange, JobqChanges, Updated};
+pub use wait::{Caller, JobProgress, Joined, Slept};

@@ -20,13 +20,13 @@ pub struct Options {
     pub foreground_bytes_max: usize,
     /// Bytes of pieces of results that workers have told and not finished yet, over all jobs;
     /// above it watchers still get them, but they are not kept for the result.
-    pub told_bytes_max: usize,
+    pub streamed_bytes_max: usize,
     /// Waits at once, over all connections.
     pub waits_max: usize,
     /// Unbound leases live at least this long after a start (at most the job's TTR).
     pub grace_ms: u64,
     /// Items told again in one step of carry-forward.
-    pub carry_bytes: usize,
+    pub compaction_bytes: usize,
     /// What protocols give jobs that say nothing themselves.
     pub defaults: Defaults,
     /// Keys the hashes of names from outside.
@@ -45,10 +45,10 @@ impl Default for Options {
             turn_entries_max: usize::MAX,
             payload_bytes_max: 64 * MIB,
             foreground_bytes_max: 256 * MIB,
-            told_bytes_max: 256 * MIB,
+            streamed_bytes_max: 256 * MIB,
             waits_max: 100_000,
             grace_ms: 30_000,
-            carry_bytes: 256 * 1024,
+            compaction_bytes: 256 * 1024,
             defaults: Defaults::default(),
             seed: 0,
             faults: Faults::default(),

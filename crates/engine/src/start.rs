@@ -7,10 +7,10 @@ use spindle_core::{Command, Event, JobId, Place, Rejection, State};
 use spindle_log::{Log, LogError, ReadError};
 
 use crate::clock::Clock;
+use crate::commit::record::{RecordError, RecordReader};
 use crate::damage::{DamageFinder, DamagedBytes, DamagedJob};
 use crate::inner::{Inner, Stats};
 use crate::options::Options;
-use crate::record::{RecordError, RecordReader};
 
 /// Why an engine does not start.
 #[derive(Debug, thiserror::Error)]

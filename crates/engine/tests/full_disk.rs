@@ -7,7 +7,7 @@ use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{
-    Committed, Engine, NewJob, Options, Refused, Touch, Touched, Which, WorkResult,
+    Committed, Engine, JobRef, JobUpdate, NewJob, Options, Refused, Updated, WorkResult,
 };
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, Space};
@@ -24,7 +24,7 @@ fn start(disk: &SimDisk) -> (Engine, Arc<FileLog>) {
     };
     let log = Arc::new(FileLog::open(Arc::new(disk.clone()), options).expect("a sound folder"));
     // One step must fit into a part of the reserve.
-    let options = Options { carry_bytes: 8 << 10, ..Options::default() };
+    let options = Options { compaction_bytes: 8 << 10, ..Options::default() };
     (ManualEngine::open(log.clone(), 1_000, options).engine, log)
 }
 
@@ -48,7 +48,7 @@ fn submit_sized(engine: &Engine, number: u64, bytes: usize) -> Result<(), Refuse
 
 fn finish(engine: &Engine, number: u64, bytes: usize) -> Result<(), Refused> {
     let done = WorkResult { bytes: vec![1; bytes].into(), success: true, ..Default::default() };
-    engine.finish_unfinished(Which::Uuid(uuid(number)), done, Type::Bytes).map(drop)
+    engine.finish_unfinished(JobRef::Uuid(uuid(number)), done, Type::Bytes).map(drop)
 }
 
 /// Submits jobs until the disk is full; returns how many were taken.
@@ -60,9 +60,9 @@ fn fill(engine: &Engine, log: &FileLog) -> u64 {
 }
 
 /// Lets carry-forward do what it wants to.
-fn carry(engine: &Engine) {
+fn compaction(engine: &Engine) {
     let mut steps = 0;
-    while engine.carry_step().expect("a log that works") {
+    while engine.compaction_step().expect("a log that works") {
         steps += 1;
         assert!(steps < 10_000, "carry-forward finds no end");
         commit_all(engine);
@@ -76,16 +76,16 @@ fn deleting_a_third_on_a_full_disk_makes_room_again() {
     disk.set_capacity(Some(disk.used() + 40 * SEGMENT_BYTES));
     let taken = fill(&engine, &log);
     for number in (0..taken).filter(|number| number.is_multiple_of(3)) {
-        engine.delete(Which::Uuid(uuid(number))).unwrap();
+        engine.delete(JobRef::Uuid(uuid(number))).unwrap();
         assert_eq!(engine.commit_once(), Committed::Some, "the reserve is gone at {number}");
-        carry(&engine);
+        compaction(&engine);
     }
     assert_eq!(log.space(), Space::Ample);
     submit(&engine, 20_000).unwrap();
     drop((engine, log));
     let (engine, _log) = start(&disk);
     for number in 0..taken {
-        let (found, _) = engine.find(Which::Uuid(uuid(number)));
+        let (found, _) = engine.find(JobRef::Uuid(uuid(number)));
         assert_eq!(found.is_none(), number.is_multiple_of(3), "{number}");
     }
 }
@@ -98,11 +98,11 @@ fn a_round_begun_with_room_is_cut_down_when_the_disk_is_full() {
     for number in 0..1_200 {
         submit(&engine, number).unwrap();
         if !number.is_multiple_of(3) {
-            engine.delete(Which::Uuid(uuid(number))).unwrap();
+            engine.delete(JobRef::Uuid(uuid(number))).unwrap();
         }
     }
     commit_all(&engine);
-    assert!(engine.carry_step().unwrap());
+    assert!(engine.compaction_step().unwrap());
     disk.set_capacity(Some(disk.used()));
     for number in 10_000.. {
         match submit(&engine, number) {
@@ -111,7 +111,7 @@ fn a_round_begun_with_room_is_cut_down_when_the_disk_is_full() {
             Err(refused) => panic!("{refused}"),
         }
     }
-    carry(&engine);
+    compaction(&engine);
     assert!(engine.trims() > 0);
     assert_eq!(engine.commit_once(), Committed::Nothing, "something waits for room for ever");
     submit(&engine, 30_000).unwrap();
@@ -130,12 +130,12 @@ fn carrying_leaves_room_for_the_deletes_that_make_it_needless() {
         assert_eq!(engine.commit_once(), Committed::Some);
         number += 1;
     }
-    carry(&engine);
+    compaction(&engine);
     assert!(log.room_bytes() > SEGMENT_BYTES / 8, "{} bytes are left", log.room_bytes());
     for number in 0..taken / 2 {
-        engine.delete(Which::Uuid(uuid(number))).unwrap();
+        engine.delete(JobRef::Uuid(uuid(number))).unwrap();
         assert_eq!(engine.commit_once(), Committed::Some, "the reserve is gone at {number}");
-        carry(&engine);
+        compaction(&engine);
     }
     submit(&engine, 20_000).unwrap();
 }
@@ -158,9 +158,9 @@ fn a_step_of_carrying_is_never_more_than_the_reserve_can_take() {
         assert_eq!(engine.commit_once(), Committed::Some);
         number += 1;
     }
-    carry(&engine);
+    compaction(&engine);
     assert_eq!(engine.commit_once(), Committed::Nothing, "something waits for room for ever");
-    engine.delete(Which::Uuid(uuid(taken - 1))).unwrap();
+    engine.delete(JobRef::Uuid(uuid(taken - 1))).unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
 }
 
@@ -176,30 +176,30 @@ fn a_result_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() {
     let words = vec![b'e'; room / 4 + 1];
     let failed =
         WorkResult { message: words.clone().into(), error: words.into(), ..WorkResult::default() };
-    let refused = engine.finish_unfinished(Which::Uuid(uuid(0)), failed, Type::Bytes);
+    let refused = engine.finish_unfinished(JobRef::Uuid(uuid(0)), failed, Type::Bytes);
     assert_eq!(refused.map(drop), Err(Refused::DiskFull));
     assert_eq!(engine.commit_once(), Committed::Nothing);
     finish(&engine, 0, room / 2).unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
     finish(&engine, 1, 4_096).unwrap();
-    engine.delete(Which::Uuid(uuid(2))).unwrap();
+    engine.delete(JobRef::Uuid(uuid(2))).unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
 }
 
 /// Sets the state of one of Jobq's jobs.
 fn set_state(engine: &Engine, id: JobId, bytes: usize) -> Result<(), Refused> {
     let text = Bytes::from(format!("\"{}\"", "s".repeat(bytes - 2)));
-    let touch = Touch { state: Some(text), event: Bytes::from_static(b"[]") };
-    match engine.touch(id, None, |_| Ok::<_, ()>(touch.clone()))? {
-        Touched::Done(..) => Ok(()),
-        Touched::Declined(..) => unreachable!("it always says yes"),
+    let update = JobUpdate { state: Some(text), event: Bytes::from_static(b"[]") };
+    match engine.update(id, None, |_| Ok::<_, ()>(update.clone()))? {
+        Updated::Done(..) => Ok(()),
+        Updated::Declined(..) => unreachable!("it always says yes"),
     }
 }
 
 /// Appends to the events of one of Jobq's jobs.
 fn append_event(engine: &Engine, id: JobId, bytes: usize) -> Result<(), Refused> {
-    let touch = Touch { state: None, event: Bytes::from(vec![b'1'; bytes]) };
-    engine.touch(id, None, |_| Ok::<_, ()>(touch.clone())).map(drop)
+    let update = JobUpdate { state: None, event: Bytes::from(vec![b'1'; bytes]) };
+    engine.update(id, None, |_| Ok::<_, ()>(update.clone())).map(drop)
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_state_or_event_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() 
     let (id, _) = engine.submit(jobq.clone()).unwrap();
     let (ended, _) = engine.submit(jobq).unwrap();
     let done = WorkResult { success: true, ..Default::default() };
-    engine.finish_unfinished(Which::Id(ended), done, Type::Bytes).unwrap();
+    engine.finish_unfinished(JobRef::Id(ended), done, Type::Bytes).unwrap();
     engine.commit_once();
     disk.set_capacity(Some(disk.used() + 10 * SEGMENT_BYTES));
     fill(&engine, &log);
@@ -233,6 +233,6 @@ fn a_state_or_event_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() 
     set_state(&engine, id, 4_000).unwrap();
     append_event(&engine, id, 4_096).unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
-    engine.delete(Which::Id(id)).unwrap();
+    engine.delete(JobRef::Id(id)).unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
 }

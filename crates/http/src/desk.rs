@@ -73,7 +73,7 @@ impl Desk {
         let deadline = Instant::now() + ROOM_WAIT;
         loop {
             let called = call(&self.engine);
-            self.engine.nudge();
+            self.engine.end_turn();
             if let Some(told) = self.tried(called, deadline).await {
                 return told;
             }
@@ -130,7 +130,7 @@ impl Desk {
         let mut moves = self.post.moves();
         if self.engine.durable() < gate {
             // What was looked at may have been due, and be in the open batch.
-            self.engine.nudge();
+            self.engine.end_turn();
         }
         while self.engine.durable() < gate {
             if self.engine.failure().is_some() {
@@ -172,7 +172,7 @@ struct EndOfTurn<'a>(&'a Engine);
 
 impl Drop for EndOfTurn<'_> {
     fn drop(&mut self) {
-        self.0.nudge();
+        self.0.end_turn();
     }
 }
 
@@ -205,7 +205,7 @@ impl Drop for Wait<'_> {
         if let Some(ticket) = self.ticket {
             self.desk.post.forget(ticket);
         }
-        self.desk.engine.nudge();
+        self.desk.engine.end_turn();
     }
 }
 
@@ -226,7 +226,7 @@ impl Drop for HandOut {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
             self.engine.undo_lease(lease);
-            self.engine.nudge();
+            self.engine.end_turn();
         }
     }
 }

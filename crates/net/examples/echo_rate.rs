@@ -33,7 +33,7 @@ impl Door for Fixed {
         "fixed"
     }
     fn attach(&self, _mailbox: &Arc<dyn Mailbox>) {}
-    fn turn_ended(&self) {}
+    fn end_turn(&self) {}
 
     fn durable(&self) -> Gate {
         Gate(u64::MAX)

@@ -155,7 +155,7 @@ impl Reactor {
 
     fn end_door_turns(&self) {
         for entry in &self.street.doors {
-            entry.door.turn_ended();
+            entry.door.end_turn();
         }
     }
 

@@ -76,7 +76,7 @@ fn start_engine(
 ) -> anyhow::Result<Started> {
     let defaults = Options::default();
     // On a full disk a step of carry-forward has only what is left of one segment.
-    let carry_bytes = usize::try_from(config.segment_bytes / 8).unwrap_or(usize::MAX);
+    let compaction_bytes = usize::try_from(config.segment_bytes / 8).unwrap_or(usize::MAX);
     let mut jobs = defaults.defaults.clone();
     for origin in [Origin::Gearman, Origin::GearmanDraft] {
         jobs.policies[origin as usize].attempts_max = config.gearman_attempts_max;
@@ -86,7 +86,7 @@ fn start_engine(
     jobs.values_max = config.constraint_values_max;
     let options = Options {
         defaults: jobs,
-        carry_bytes: carry_bytes.min(defaults.carry_bytes),
+        compaction_bytes: compaction_bytes.min(defaults.compaction_bytes),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
         turn_entries_max: Threading::here().turn_entries_max,
         seed: uuid::Uuid::new_v4().as_u64_pair().0,

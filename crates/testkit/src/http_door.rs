@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use serde_json::Value;
 use spindle_core::{JobId, Status};
-use spindle_engine::{Engine, ManualClock, Options, Which};
+use spindle_engine::{Engine, JobRef, ManualClock, Options};
 use spindle_http::{Names, site};
 use tower::ServiceExt;
 
@@ -55,7 +55,7 @@ impl HttpDoor {
     pub fn pass(&self, ms: u64) {
         self.clock.advance(ms);
         self.engine.tick_once();
-        self.engine.nudge();
+        self.engine.end_turn();
     }
 
     /// Sends a request; its answer, once all of its body is there.
@@ -82,7 +82,7 @@ impl HttpDoor {
     /// Waits until a job is ready for whoever comes.
     pub async fn ready(&self, id: u64) {
         wait_until_async(|| {
-            let (image, _) = self.engine.job(Which::Id(JobId(id))).unwrap();
+            let (image, _) = self.engine.job(JobRef::Id(JobId(id))).unwrap();
             image.is_some_and(|image| image.status() == Status::Ready)
         })
         .await;

@@ -155,20 +155,20 @@ fn end_of(engine: &Engine) -> FeedId {
 /// Says when it is time to end.
 #[derive(Debug, Default)]
 struct Stop {
-    is_told: Mutex<bool>,
+    is_in_feed: Mutex<bool>,
     told: Condvar,
 }
 
 impl Stop {
     fn tell(&self) {
-        *self.is_told.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.is_in_feed.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.told.notify_all();
     }
 
     /// Waits. True when it is time to end.
     fn pause(&self, time: Duration) -> bool {
-        let is_told = self.is_told.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.told.wait_timeout_while(is_told, time, |is_told| !*is_told);
+        let is_in_feed = self.is_in_feed.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.told.wait_timeout_while(is_in_feed, time, |is_in_feed| !*is_in_feed);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }

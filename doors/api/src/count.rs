@@ -41,12 +41,12 @@ impl Filter {
 
     async fn by_queues(&self, api: &Api) -> Total {
         let of = |queue: &QueueListing| -> usize {
-            let statuses = &self.sought.statuses;
+            let statuses = &self.scan.statuses;
             let is_meant = |status: &Status| statuses.is_empty() || statuses.contains(status);
             let meant = Status::ALL.into_iter().filter(is_meant);
             meant.map(|status| queue.counts[status as usize]).sum()
         };
-        if let Some(name) = &self.sought.queue {
+        if let Some(name) = &self.scan.queue {
             let (listing, _) = api.engine().queue(name);
             return Total { jobs: listing.as_ref().map_or(0, of), is_all: true };
         }

@@ -3,7 +3,7 @@
 use spindle_core::command::Claim;
 use spindle_core::job::{Attempt, Cause};
 use spindle_core::{JobImage, Rejection, Status};
-use spindle_engine::{Refused, Which};
+use spindle_engine::{JobRef, Refused};
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -98,7 +98,7 @@ pub(crate) async fn lease_ended(api: &Api, claim: Claim, refused: Refused) -> Pr
     if !is_over {
         return refused.into();
     }
-    let (image, gate) = match api.engine().job(Which::Id(id)) {
+    let (image, gate) = match api.engine().job(JobRef::Id(id)) {
         Ok(read) => read,
         Err(error) => return error.into(),
     };

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use spindle_engine::Which;
+use spindle_engine::JobRef;
 
 use crate::api::Api;
 use crate::naming;
@@ -113,7 +113,7 @@ pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Answered<T> {
 }
 
 /// The job a path names.
-pub(crate) struct JobPath(pub Which);
+pub(crate) struct JobPath(pub JobRef);
 
 impl FromRequestParts<Api> for JobPath {
     type Rejection = Problem;

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use memchr::memmem::Finder;
 use serde::Deserialize;
 use spindle_core::job::{Key, Origin};
-use spindle_core::state::Sought;
+use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
-use spindle_engine::{Engine, FetchError, Gate, Sighted, Which};
+use spindle_engine::{Engine, FetchError, Gate, JobRef, ScannedJob};
 use spindle_http::{Answered, Code, Problem};
 use tokio::task::{spawn_blocking, yield_now};
 use utoipa::{IntoParams, ToSchema};
@@ -61,7 +61,7 @@ pub(crate) struct JobFilter {
 /// A filter in the engine's words.
 #[derive(Clone)]
 pub(crate) struct Filter {
-    pub sought: Sought,
+    pub scan: ScanFilter,
     tag: Option<Bytes>,
     unique: Option<String>,
     text: Option<Finder<'static>>,
@@ -104,8 +104,8 @@ impl JobFilter {
         let is_of_any_time = from == JobId(0) && until == end;
         // With its queue it was found by its key already.
         let unique = self.unique_key.clone().filter(|_| queue.is_none());
-        let sought = Sought { statuses, door, queue };
-        Ok(Filter { sought, tag, unique, text, from, until, is_of_any_time })
+        let scan = ScanFilter { statuses, door, queue };
+        Ok(Filter { scan, tag, unique, text, from, until, is_of_any_time })
     }
 
     fn keys(&self, queue: Option<&[u8]>) -> Answered<Vec<Key>> {
@@ -163,7 +163,7 @@ impl Filter {
 
     /// Queue and status are all that it says: what the counts of queues tell.
     pub fn is_of_queue_and_status(&self) -> bool {
-        self.is_by_index() && self.sought.door.is_none() && self.is_of_any_time
+        self.is_by_index() && self.scan.door.is_none() && self.is_of_any_time
     }
 
     /// The walk itself finds nothing that is not meant, as far as unfinished jobs go.
@@ -173,8 +173,8 @@ impl Filter {
 
     /// As far as only the image of a finished job can say.
     fn takes(&self, image: &JobImage) -> bool {
-        let Sought { statuses, door, queue } = &self.sought;
-        let tag = self.tag.as_ref().is_none_or(|tag| image.rare().tags.contains(tag));
+        let ScanFilter { statuses, door, queue } = &self.scan;
+        let tag = self.tag.as_ref().is_none_or(|tag| image.options().tags.contains(tag));
         let holds_it = || keys::unique_of(image) == self.unique && !image.status().is_finished();
         let unique = self.unique.is_none() || holds_it();
         tag && unique
@@ -278,15 +278,15 @@ impl Walk {
         let engine = api.engine();
         // What is looked for among them makes fewer of many.
         let wanted = if self.filter.is_by_index() { limit } else { usize::MAX };
-        let sightings = match self.order {
-            Order::Asc => engine.seek(at, &self.filter.sought, wanted),
-            Order::Desc => engine.seek_back(at, &self.filter.sought, wanted),
+        let page = match self.order {
+            Order::Asc => engine.scan(at, &self.filter.scan, wanted),
+            Order::Desc => engine.scan_back(at, &self.filter.scan, wanted),
         };
-        self.gate = self.gate.max(sightings.gate);
-        self.go_on(sightings.next);
+        self.gate = self.gate.max(page.gate);
+        self.go_on(page.next);
         let mut images = Vec::new();
-        for sighted in sightings.found {
-            let id = sighted.id();
+        for scanned in page.found {
+            let id = scanned.id();
             if !(self.filter.from..self.filter.until).contains(&id) {
                 break;
             }
@@ -294,9 +294,9 @@ impl Walk {
                 self.leave(id);
                 break;
             }
-            let image = match sighted {
-                Sighted::Live(image) => Some(*image),
-                Sighted::Finished(id) => {
+            let image = match scanned {
+                ScannedJob::Live(image) => Some(*image),
+                ScannedJob::Finished(id) => {
                     self.reads += 1;
                     finished(engine, id)?
                 }
@@ -340,7 +340,7 @@ impl Walk {
                     with.push(image);
                 }
             }
-            engine.nudge();
+            engine.end_turn();
             (with, reads, before - bytes_left, cut)
         });
         let (with, reads, bytes, cut) = task.await.map_err(|_| {
@@ -365,7 +365,7 @@ fn has_text(engine: &Engine, image: &JobImage, text: &Finder<'_>) -> bool {
 }
 
 fn finished(engine: &Engine, id: JobId) -> Answered<Option<JobImage>> {
-    match engine.job(Which::Id(id)) {
+    match engine.job(JobRef::Id(id)) {
         Ok((image, _)) => Ok(image),
         Err(FetchError::Moved) => Ok(None),
         Err(error) => Err(error.into()),

@@ -32,7 +32,7 @@ pub(crate) fn unique(queue: &[u8], key: &[u8]) -> Key {
 
 /// The unique key a job holds.
 pub(crate) fn unique_of(image: &JobImage) -> Option<String> {
-    let key = image.rare().keys.iter().find_map(|key| {
+    let key = image.options().keys.iter().find_map(|key| {
         let rest = own(key)?.strip_prefix(UNIQUE)?;
         let (len, rest) = rest.split_first_chunk::<2>()?;
         rest.get(usize::from(u16::from_be_bytes(*len))..)
@@ -48,7 +48,7 @@ pub(crate) fn once(key: &[u8], request: &[u8]) -> [Key; 2] {
 
 /// Whether a job was submitted with this idempotency key, and if so, by the same request.
 pub(crate) fn is_same(image: &JobImage, [key, request]: &[Key; 2]) -> Option<bool> {
-    let has = |wanted: &Key| image.rare().keys.iter().any(|key| key.name == wanted.name);
+    let has = |wanted: &Key| image.options().keys.iter().any(|key| key.name == wanted.name);
     has(key).then(|| has(request))
 }
 
@@ -77,9 +77,9 @@ mod tests {
     fn a_job_tells_its_unique_key_whatever_its_queue() {
         let mut image = JobImage::default();
         assert_eq!(unique_of(&image), None);
-        image.rare_mut().keys = once(b"k", b"body").to_vec();
+        image.options_mut().keys = once(b"k", b"body").to_vec();
         assert_eq!(unique_of(&image), None);
-        image.rare_mut().keys.push(unique(&[0xff; 300], b"order 7"));
+        image.options_mut().keys.push(unique(&[0xff; 300], b"order 7"));
         assert_eq!(unique_of(&image).as_deref(), Some("order 7"));
         assert_eq!(is_same(&image, &once(b"k", b"body")), Some(true));
         assert_eq!(is_same(&image, &once(b"k", b"other")), Some(false));

@@ -5,18 +5,18 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use spindle_core::command::Claim;
 use spindle_core::{JobId, address};
-use spindle_engine::Which;
+use spindle_engine::JobRef;
 use uuid::Uuid;
 
 use spindle_http::{Answered, Code, Problem};
 
 /// The job a text names: a number, any door's UUID, or a Gearman handle.
-pub(crate) fn job(text: &str) -> Answered<Which> {
+pub(crate) fn job(text: &str) -> Answered<JobRef> {
     if let Some(id) = address::from_decimal(text.as_bytes()) {
-        return Ok(Which::Id(id));
+        return Ok(JobRef::Id(id));
     }
     if let Some(id) = address::from_gearman_handle(text.as_bytes()) {
-        return Ok(Which::Id(id));
+        return Ok(JobRef::Id(id));
     }
     let uuid = Uuid::try_parse(text).map_err(|_| {
         let detail = "a job is named by its number, its UUID or its Gearman handle";
@@ -24,8 +24,8 @@ pub(crate) fn job(text: &str) -> Answered<Which> {
     })?;
     let uuid = uuid.into_bytes();
     Ok(match address::foreign_job(&uuid) {
-        Some(id) => Which::ForeignId(id),
-        None => Which::Uuid(uuid),
+        Some(id) => JobRef::ForeignId(id),
+        None => JobRef::Uuid(uuid),
     })
 }
 
@@ -107,13 +107,13 @@ mod tests {
     #[test]
     fn jobs_go_by_the_names_of_every_door() {
         let uuid = "6ba7b810-9dad-11d1-80b4-00c04fd430c4";
-        let own = Which::Uuid(*Uuid::parse_str(uuid).unwrap().as_bytes());
+        let own = JobRef::Uuid(*Uuid::parse_str(uuid).unwrap().as_bytes());
         for text in [uuid, &uuid.to_uppercase(), &format!("{{{uuid}}}")] {
             assert_eq!(job(text), Ok(own), "{text}");
         }
-        assert_eq!(job("42"), Ok(Which::Id(JobId(42))));
-        assert_eq!(job("H:db1:42"), Ok(Which::Id(JobId(42))));
-        assert_eq!(job(&uuid_of(JobId(42), None)), Ok(Which::ForeignId(JobId(42))));
+        assert_eq!(job("42"), Ok(JobRef::Id(JobId(42))));
+        assert_eq!(job("H:db1:42"), Ok(JobRef::Id(JobId(42))));
+        assert_eq!(job(&uuid_of(JobId(42), None)), Ok(JobRef::ForeignId(JobId(42))));
         for text in ["", "0", "-1", "H:db1:", "9007199254740992", "x", "7370696e-646c"] {
             assert_eq!(job(text).unwrap_err().code, Code::OutOfRange, "{text}");
         }

@@ -1,7 +1,7 @@
 //! Reading a job with its bytes.
 
 use spindle_core::{JobId, JobImage};
-use spindle_engine::{FetchError, Gate, Which};
+use spindle_engine::{FetchError, Gate, JobRef};
 
 use crate::api::Api;
 use crate::view::{Bodies, Job};
@@ -11,7 +11,7 @@ use spindle_http::{Answered, no_job};
 const TRIES: usize = 8;
 
 /// A job in full, once all that is told of it is durable.
-pub(crate) async fn job(api: &Api, which: Which) -> Answered<(u32, Job)> {
+pub(crate) async fn job(api: &Api, which: JobRef) -> Answered<(u32, Job)> {
     let (read, gate) = look(api, which)?;
     api.desk().durable(gate).await;
     let (image, bodies) = read.ok_or_else(no_job)?;
@@ -21,7 +21,7 @@ pub(crate) async fn job(api: &Api, which: Which) -> Answered<(u32, Job)> {
 
 type Read = (JobImage, Bodies);
 
-fn look(api: &Api, which: Which) -> Answered<(Option<Read>, Gate)> {
+fn look(api: &Api, which: JobRef) -> Answered<(Option<Read>, Gate)> {
     let mut tries = 0;
     loop {
         tries += 1;
@@ -44,7 +44,7 @@ fn bodies(api: &Api, image: &JobImage) -> Result<Bodies, FetchError> {
             Ok(bytes) => bodies.payload = Some(bytes),
             Err(FetchError::Damaged(_)) => {
                 // The engine has just ended the job for it.
-                engine.nudge();
+                engine.end_turn();
                 bodies.payload_damaged = true;
             }
             Err(error) => return Err(error),

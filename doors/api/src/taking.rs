@@ -2,7 +2,7 @@
 
 use spindle_core::job::Key;
 use spindle_core::{JobId, Rejection};
-use spindle_engine::{Gate, NewJob, Refused, Which};
+use spindle_engine::{Gate, JobRef, NewJob, Refused};
 use spindle_http::{Answered, Code, Problem};
 
 use crate::api::Api;
@@ -65,7 +65,7 @@ impl Wanted {
         let Refused::Rejected(Rejection::KeyTaken(other), _) = refused else {
             return Err(refused.into());
         };
-        let (image, gate) = api.engine().job(Which::Id(other))?;
+        let (image, gate) = api.engine().job(JobRef::Id(other))?;
         let Some(image) = image else { return Ok(None) };
         let existing = Ok(Some((Taken { id: other, existing: true }, gate)));
         match self.once.as_ref().and_then(|once| keys::is_same(&image, once)) {

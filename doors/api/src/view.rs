@@ -246,7 +246,7 @@ impl Job {
     pub fn new(engine: &Engine, image: &JobImage, bodies: Bodies, host: &str) -> Job {
         let (tries, held_by) = now(engine, image);
         let id = JobId(image.id);
-        let rare = image.rare();
+        let options = image.options();
         let (queue, queue_base64) = naming::told(&image.queue);
         let time = |ms: Option<u64>| ms.map(instant::shown);
         let payload_kind = Kind::of(image.payload.as_ref().map_or(0, |payload| payload.kind));
@@ -263,7 +263,7 @@ impl Job {
             priority: image.priority,
             revision: image.revision,
             created_at: instant::shown(image.created_ms),
-            run_at: time(rare.run_at_ms),
+            run_at: time(options.run_at_ms),
             started_at: time(image.started_ms),
             finished_at: time(image.finished_ms),
             expires_at: time(image.expires_ms()),
@@ -280,8 +280,8 @@ impl Job {
                 fails_max: tries.fails_max.from.into(),
                 backoff: tries.backoff.from.into(),
             },
-            keep_ms: rare.keep_ms,
-            tags: rare.tags.iter().map(|tag| text(tag)).collect(),
+            keep_ms: options.keep_ms,
+            tags: options.tags.iter().map(|tag| text(tag)).collect(),
             unique_key: keys::unique_of(image),
             foreground: image.foreground,
             lease: image.lease.as_ref().map(|lease| lease_shown(lease, image.attempts)),

@@ -91,8 +91,8 @@ impl Door for GearmanDoor {
         self.engine.durable()
     }
 
-    fn turn_ended(&self) {
-        self.engine.nudge();
+    fn end_turn(&self) {
+        self.engine.end_turn();
     }
 
     fn open(

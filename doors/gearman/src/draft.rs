@@ -10,7 +10,7 @@
 //! | 0x04 create | `submit_or_join` | 0x05 | the job's record; sync: its ids |
 //! | 0x06 assign | `lease`, never waiting | 0x07 or noop | what the lease reveals; the tail |
 //! | 0x08 status announce | `report` | none, or error | |
-//! | 0x09 status | `standing` | 0x0A or error | the job's last event; the tail |
+//! | 0x09 status | `progress` | 0x0A or error | the job's last event; the tail |
 //! | 0x0B complete announce | `finish` | none, or error | |
 //! | 0x0C complete | `job` | 0x0D or error | the job's last event; the tail |
 //! | (sync job) | [`Answer::Told`] | 0x0A | none: volatile |

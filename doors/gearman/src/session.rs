@@ -9,8 +9,8 @@
 //! | GRAB_JOB* | `lease`, not waiting | JOB_ASSIGN*, NO_JOB | what it reveals; the tail |
 //! | PRE_SLEEP | `sleep`, `DropTimeout` | NOOP, when called | none: it promises nothing |
 //! | WORK_STATUS, -DATA, -WARNING | `report` | none, or ERROR | |
-//! | WORK_COMPLETE, -FAIL, -EXCEPTION | `finish`, `finish_told` | none, or ERROR | |
-//! | GET_STATUS* | `standing` | STATUS_RES* | the job's last event; the tail |
+//! | WORK_COMPLETE, -FAIL, -EXCEPTION | `finish`, `finish_streamed` | none, or ERROR | |
+//! | GET_STATUS* | `progress` | STATUS_RES* | the job's last event; the tail |
 //! | (watch) | [`Answer::Told`] | WORK_STATUS, -DATA, -WARNING | none: volatile |
 //! | (watch) | [`Answer::Ended`] | WORK_COMPLETE, -FAIL, -EXCEPTION | its record |
 //! | (watch) | [`Answer::Gone`] | WORK_FAIL | the tail |

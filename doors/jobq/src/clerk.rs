@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection};
 use spindle_engine::{
-    Engine, FetchError, Gate, JobqChange, JobqChanges, Refused, Touch, Touched, Which,
+    Engine, FetchError, Gate, JobRef, JobUpdate, JobqChange, JobqChanges, Refused, Updated,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -94,7 +94,7 @@ impl Clerk {
     pub fn start(engine: Engine, limits: QueryLimits) -> std::io::Result<Clerk> {
         let aside = Aside::start(limits)?;
         let budget = aside.budget();
-        engine.jobq_forget_told();
+        engine.jobq_restart_changes();
         let (requests, asked) = sync_channel(WAITING_MAX);
         let list_bytes_max = limits.answer_bytes_max;
         let work = Work { engine, aside, list_bytes_max, in_round: false, broken: false };
@@ -206,7 +206,7 @@ impl Work {
 
     /// A job of which the copy has a part only, as it is now. None: it is gone meanwhile.
     fn whole(&self, id: JobId, gate: &mut Gate) -> Answered<Option<String>> {
-        let (image, own) = self.engine.job(Which::Id(id))?;
+        let (image, own) = self.engine.job(JobRef::Id(id))?;
         *gate = own.max(*gate);
         match image {
             Some(image) => Ok(show::job(&self.engine, image, Modified::Shown)?),
@@ -233,7 +233,7 @@ impl Work {
                 }
                 let id = JobId(candidate.id);
                 let advanced = advance(&self.engine, id, candidate.revision, &state);
-                self.engine.nudge();
+                self.engine.end_turn();
                 if let Some((image, own)) = advanced? {
                     *gate = own.max(*gate);
                     // A job that is gone by now was polled all the same: by whoever deleted it.
@@ -305,7 +305,7 @@ impl Work {
 
     fn follow_slice(&mut self) -> Answered<Gate> {
         if std::mem::take(&mut self.broken) {
-            self.engine.jobq_forget_told();
+            self.engine.jobq_restart_changes();
         }
         let JobqChanges { restart, changes, more, gate } = self.engine.jobq_changes();
         self.in_round = more;
@@ -325,7 +325,7 @@ impl Work {
                     (JobId(image.id), self.row_with_payload(*image)?)
                 }
                 JobqChange::Finished(id) => {
-                    (id, self.engine.job(Which::Id(id))?.0.map(|image| row(&image, None)))
+                    (id, self.engine.job(JobRef::Id(id))?.0.map(|image| row(&image, None)))
                 }
             };
             match row {
@@ -336,7 +336,7 @@ impl Work {
         let unknown = self.ask(move |mirror| mirror.apply(&rows, &gone))?.map_err(unkept)?;
         let mut rows = Vec::with_capacity(unknown.len());
         for id in unknown {
-            if let (Some(image), _) = self.engine.job(Which::Id(JobId(id.cast_unsigned())))? {
+            if let (Some(image), _) = self.engine.job(JobRef::Id(JobId(id.cast_unsigned())))? {
                 rows.extend(self.row_with_payload(image)?);
             }
         }
@@ -366,7 +366,7 @@ impl Work {
                 Err(FetchError::Moved) => {}
                 Err(error) => return Err(error.into()),
             }
-            match self.engine.job(Which::Id(JobId(image.id)))? {
+            match self.engine.job(JobRef::Id(JobId(image.id)))? {
                 (Some(now), _) => place = now.payload.unwrap_or(BytesRef::NONE),
                 (None, _) => return Ok(None),
             }
@@ -380,13 +380,13 @@ fn unkept(error: rusqlite::Error) -> Refusal {
 
 fn row(image: &JobImage, payload: Option<Column>) -> Row {
     let id = image.id.cast_signed();
-    let rare = image.rare();
+    let options = image.options();
     let (events, are_all) = events_column(image);
     let state = column(&story::state_of(image));
     Row {
         id,
         // Jobs that Jobq never touched are no candidates; each gets a place of its own.
-        touch: if rare.touch == 0 { -id } else { rare.touch.cast_signed() },
+        touch: if options.update_seq == 0 { -id } else { options.update_seq.cast_signed() },
         revision: image.revision,
         fixed: !story::is_user_driven(image) || image.status().is_finished(),
         modified: (story::modified_ms(image) / 1000).cast_signed(),
@@ -414,7 +414,7 @@ fn events_column(image: &JobImage) -> (String, bool) {
         kept.push(event);
     }
     kept.reverse();
-    let are_all = kept.len() == all.len() && image.rare().pages.is_empty();
+    let are_all = kept.len() == all.len() && image.options().pages.is_empty();
     (format!("[{}]", kept.join(", ")), are_all)
 }
 
@@ -434,14 +434,14 @@ fn advance(
     revision: u32,
     state: &str,
 ) -> Answered<Option<(JobImage, Gate)>> {
-    let touched = engine.touch(id, Some(revision), |before| {
+    let touched = engine.update(id, Some(revision), |before| {
         let old = before.state.and_then(|old| std::str::from_utf8(old).ok()).ok_or(())?;
         let event = Entry::advanced(old, state, before.now_ms).encode();
-        Ok::<_, ()>(Touch { state: Some(Bytes::copy_from_slice(state.as_bytes())), event })
+        Ok::<_, ()>(JobUpdate { state: Some(Bytes::copy_from_slice(state.as_bytes())), event })
     });
     match touched {
-        Ok(Touched::Done(image, gate)) => Ok(Some((*image, gate))),
-        Ok(Touched::Declined((), _)) => Ok(None),
+        Ok(Updated::Done(image, gate)) => Ok(Some((*image, gate))),
+        Ok(Updated::Declined((), _)) => Ok(None),
         Err(Refused::Rejected(Rejection::Stale | Rejection::NotFound | Rejection::Finished, _)) => {
             Ok(None)
         }

@@ -9,7 +9,7 @@ use spindle_core::command::Submit;
 use spindle_core::job::{JOB_ID_END, Origin};
 use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection, Type};
-use spindle_engine::{Before, NewJob, Refused, Touch, Touched, Which};
+use spindle_engine::{Before, JobRef, JobUpdate, NewJob, Refused, Updated};
 use spindle_http::read_body;
 
 use crate::bodies::{ListBody, NewBody, PollBody, StateBody};
@@ -99,7 +99,7 @@ pub async fn create(
     // As it was created: others may have changed it by now.
     let state = if ready { story::ready() } else { state.to_owned() };
     let events = format!("[{}]", created.json);
-    let created_ms = match door.desk().engine().job(Which::Id(id))? {
+    let created_ms = match door.desk().engine().job(JobRef::Id(id))? {
         (Some(image), _) => image.created_ms,
         (None, _) => created.at_ms,
     };
@@ -117,7 +117,7 @@ fn job_id(path: &str) -> Answered<JobId> {
 
 /// `GET /api/v0/job/<id>`
 pub async fn show(State(door): State<Jobq>, Path(id): Path<String>) -> AnsweredText {
-    let (image, gate) = door.desk().engine().job(Which::Id(job_id(&id)?))?;
+    let (image, gate) = door.desk().engine().job(JobRef::Id(job_id(&id)?))?;
     door.desk().durable(gate).await;
     shown(&door, image.ok_or_else(Refusal::no_job)?, of_one(&door)).await
 }
@@ -134,7 +134,7 @@ fn of_one(door: &Jobq) -> Modified {
 /// A job in full, once what it reveals is durable.
 async fn shown(door: &Jobq, image: JobImage, modified: Modified) -> AnsweredText {
     let engine = door.desk().engine();
-    let shown = if image.rare().pages.is_empty() {
+    let shown = if image.options().pages.is_empty() {
         show::job(engine, image, modified)
     } else {
         // Pages are read from the log: long, and not on the thread that serves everybody.
@@ -169,12 +169,12 @@ pub async fn set_state(
     let mut same = expected.map(|text| Bytes::copy_from_slice(text.as_bytes()));
     loop {
         let compose = |before: &Before<'_>| advanced(before, same.as_ref(), new);
-        match door.desk().call(|engine| engine.touch(id, None, compose)).await {
-            Ok(Touched::Done(image, gate)) => {
+        match door.desk().call(|engine| engine.update(id, None, compose)).await {
+            Ok(Updated::Done(image, gate)) => {
                 door.desk().durable(gate).await;
                 return shown(&door, *image, of_one(&door)).await;
             }
-            Ok(Touched::Declined(declined, gate)) => {
+            Ok(Updated::Declined(declined, gate)) => {
                 door.desk().durable(gate).await;
                 let now = match declined {
                     Declined::Other(now) => now,
@@ -197,7 +197,7 @@ pub async fn set_state(
     }
 }
 
-fn advanced(before: &Before<'_>, same: Option<&Bytes>, new: &str) -> Result<Touch, Declined> {
+fn advanced(before: &Before<'_>, same: Option<&Bytes>, new: &str) -> Result<JobUpdate, Declined> {
     if before.origin != Origin::Jobq {
         return Err(Declined::Foreign);
     }
@@ -206,7 +206,7 @@ fn advanced(before: &Before<'_>, same: Option<&Bytes>, new: &str) -> Result<Touc
         return Err(Declined::Other(old.clone()));
     }
     let event = Entry::advanced(&String::from_utf8_lossy(old), new, before.now_ms).encode();
-    Ok(Touch { state: Some(Bytes::copy_from_slice(new.as_bytes())), event })
+    Ok(JobUpdate { state: Some(Bytes::copy_from_slice(new.as_bytes())), event })
 }
 
 fn foreign() -> Refusal {
@@ -230,16 +230,16 @@ pub async fn add_event(
     let event = json::read(&body)?.get();
     let compose = |before: &Before<'_>| {
         let event = Entry::noted(event, before.now_ms).encode();
-        Ok::<_, std::convert::Infallible>(Touch { state: None, event })
+        Ok::<_, std::convert::Infallible>(JobUpdate { state: None, event })
     };
     let desk = door.desk();
-    let (image, gate) = match desk.call(|engine| engine.touch(id, None, compose)).await {
-        Ok(Touched::Done(image, gate)) => (*image, gate),
-        Ok(Touched::Declined(never, _)) => match never {},
+    let (image, gate) = match desk.call(|engine| engine.update(id, None, compose)).await {
+        Ok(Updated::Done(image, gate)) => (*image, gate),
+        Ok(Updated::Declined(never, _)) => match never {},
         Err(Refused::Rejected(Rejection::Finished, _)) => {
             let event = Entry::noted(event, desk.engine().now_ms()).encode();
             let noted = desk.engine().add_event_to_finished(id, &event)?;
-            desk.engine().nudge();
+            desk.engine().end_turn();
             if let Err(Refused::Rejected(_, gate)) = &noted {
                 desk.durable(*gate).await;
             }
@@ -261,12 +261,12 @@ pub async fn add_event(
 pub async fn delete(State(door): State<Jobq>, Path(id): Path<String>) -> AnsweredText {
     let desk = door.desk();
     let id = job_id(&id)?;
-    let (image, gate) = desk.engine().job(Which::Id(id))?;
+    let (image, gate) = desk.engine().job(JobRef::Id(id))?;
     if image.is_some_and(|image| image.origin() != Origin::Jobq) {
         desk.durable(gate).await;
         return Err(foreign());
     }
-    match desk.change(|engine| engine.delete(Which::Id(id))).await {
+    match desk.change(|engine| engine.delete(JobRef::Id(id))).await {
         // It is as it should be.
         Ok(()) | Err(Refused::Rejected(Rejection::NotFound, _)) => Ok(answer("{}\n".to_owned())),
         Err(refused) => Err(refused.into()),

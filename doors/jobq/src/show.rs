@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use spindle_core::{BytesRef, JobId, JobImage, Type};
-use spindle_engine::{Engine, FetchError, Which};
+use spindle_engine::{Engine, FetchError, JobRef};
 
 use crate::json::quoted;
 use crate::story::{self, Entry, Form};
@@ -35,7 +35,7 @@ pub fn job(
             Err(error) => return Err(error),
         }
         // Carried meanwhile, or gone.
-        match engine.job(Which::Id(id))? {
+        match engine.job(JobRef::Id(id))? {
             (Some(now), _) => image = now,
             (None, _) => return Ok(None),
         }
@@ -48,7 +48,7 @@ pub fn job(
         events.push_str(comma);
         events.push_str(&entry.json);
     };
-    for index in 0..image.rare().pages.len() {
+    for index in 0..image.options().pages.len() {
         let Some(page) = engine.event_page(id, index)? else { return Ok(None) };
         page.iter().filter_map(|event| Entry::decode(event)).for_each(&mut list);
     }

@@ -87,12 +87,12 @@ impl Entry {
 
 /// Whether users drive the job's state. The engine drives that of all others.
 pub fn is_user_driven(image: &JobImage) -> bool {
-    image.origin() == Origin::Jobq && image.rare().state.is_some()
+    image.origin() == Origin::Jobq && image.options().state.is_some()
 }
 
 /// The job's state, as JSON.
 pub fn state_of(image: &JobImage) -> String {
-    match image.rare().state.as_deref().map(std::str::from_utf8) {
+    match image.options().state.as_deref().map(std::str::from_utf8) {
         Some(Ok(state)) if is_user_driven(image) => state.to_owned(),
         _ => engine_state(image),
     }
@@ -100,7 +100,7 @@ pub fn state_of(image: &JobImage) -> String {
 
 /// When the job changed last.
 pub fn modified_ms(image: &JobImage) -> u64 {
-    let touched = image.rare().touched_ms;
+    let touched = image.options().updated_ms;
     let times = [
         Some(image.created_ms),
         (touched > 0).then_some(touched),
@@ -115,7 +115,7 @@ pub fn modified_ms(image: &JobImage) -> u64 {
 
 /// The events of a job that are in memory, oldest first: all but those in pages.
 pub fn events_of(image: &JobImage) -> Vec<Entry> {
-    let kept = image.rare().events.iter().filter_map(|event| Entry::decode(event));
+    let kept = image.options().events.iter().filter_map(|event| Entry::decode(event));
     if is_user_driven(image) {
         return kept.collect();
     }
@@ -129,7 +129,7 @@ pub fn events_of(image: &JobImage) -> Vec<Entry> {
 /// What the engine makes of a job's status.
 fn engine_state(image: &JobImage) -> String {
     match image.status() {
-        Status::Scheduled => scheduled(image.rare().run_at_ms.unwrap_or_default()),
+        Status::Scheduled => scheduled(image.options().run_at_ms.unwrap_or_default()),
         Status::Ready => ready(),
         Status::Parked => "[\"PARKED\"]".to_owned(),
         Status::Leased => image.lease.as_ref().map_or_else(ready, |lease| {
@@ -142,8 +142,8 @@ fn engine_state(image: &JobImage) -> String {
 /// What the engine did to a job, as far as it remembers: the first attempts and the last.
 fn engine_events(image: &JobImage) -> Vec<Entry> {
     let mut told = vec![Entry::created(Form::Bare, image.created_ms)];
-    let rare = image.rare();
-    let waited_until = rare.scheduled_ms.filter(|at| *at > image.created_ms);
+    let options = image.options();
+    let waited_until = options.scheduled_ms.filter(|at| *at > image.created_ms);
     let mut state = match waited_until {
         Some(at_ms) => scheduled(at_ms),
         None if image.status() == Status::Parked && image.history.is_empty() => return told,

@@ -49,7 +49,7 @@ impl LightJq {
             self.let_go(id, *job);
         }
         // What became due when the engine was asked goes to the log.
-        self.engine().nudge();
+        self.engine().end_turn();
     }
 
     /// A worker is lost: its jobs go back.

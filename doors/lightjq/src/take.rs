@@ -203,7 +203,7 @@ impl LightJq {
             Err(error) => {
                 self.let_go(id, job.id);
                 // The engine has ended a job whose payload is damaged, and others may be gone.
-                self.engine().nudge();
+                self.engine().end_turn();
                 return match error {
                     FetchError::Damaged(_) | FetchError::Moved => Ok(None),
                     error => Err(error.into()),

@@ -50,8 +50,8 @@ impl Door for WorkqDoor {
         self.engine.durable()
     }
 
-    fn turn_ended(&self) {
-        self.engine.nudge();
+    fn end_turn(&self) {
+        self.engine.end_turn();
     }
 
     fn open(

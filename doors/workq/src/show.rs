@@ -5,18 +5,18 @@ use spindle_core::address::foreign_job;
 use spindle_core::job::{JobImage, Status};
 use spindle_core::state::QueueListing;
 use spindle_core::{JobId, address};
-use spindle_engine::Which;
+use spindle_engine::JobRef;
 
 use crate::wire::{JobInfo, JobState, QueueInfo, Uuid};
 
 pub(crate) type Shown = JobInfo;
 
 /// The job a UUID means; none if it lies in the range of other doors' jobs and can name none.
-pub(crate) fn which(id: Uuid) -> Option<Which> {
+pub(crate) fn which(id: Uuid) -> Option<JobRef> {
     if address::is_foreign(id.as_bytes()) {
-        return foreign_job(id.as_bytes()).map(Which::ForeignId);
+        return foreign_job(id.as_bytes()).map(JobRef::ForeignId);
     }
-    Some(Which::Uuid(*id.as_bytes()))
+    Some(JobRef::Uuid(*id.as_bytes()))
 }
 
 /// The UUID under which a job is shown.
@@ -34,14 +34,14 @@ pub(crate) fn job_info(image: &JobImage, payload: Bytes) -> JobInfo {
         ttr_ms: image.ttr_ms.unwrap_or(0),
         ttl_ms: image.ttl_ms.unwrap_or(0),
         payload,
-        attempts_max: limit(image.rare().attempts_max),
+        attempts_max: limit(image.options().attempts_max),
         attempts: u64::from(image.attempts),
-        fails_max: limit(image.rare().fails_max),
+        fails_max: limit(image.options().fails_max),
         fails: u64::from(image.fails),
         priority: image.priority,
         state: state_of(image),
         created_ms: image.created_ms,
-        time_ms: image.rare().scheduled_ms,
+        time_ms: image.options().scheduled_ms,
     }
 }
 

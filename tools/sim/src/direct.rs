@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spindle_core::command::Carry;
+use spindle_core::command::Compact;
 use spindle_core::state::Place;
 use spindle_core::{
     Command, Decision, Defaults, EVENTS_MAX, Event, Found, JobId, JobImage, Rejection, State,
@@ -179,7 +179,7 @@ impl Direct {
         for (offset, (event, logged)) in (0u32..).zip(events) {
             *self.told.entry(event.name()).or_default() += 1;
             let place = Place { position, offset };
-            if let Event::Finished(image) | Event::Carried(image) = &event
+            if let Event::Finished(image) | Event::Compacted(image) = &event
                 && image.status().is_finished()
             {
                 self.finished.insert(image.id, image.clone());
@@ -261,17 +261,17 @@ impl Direct {
         let jobs: Vec<JobId> = self
             .state
             .jobs_from(JobId(0))
-            .filter(|job| job.home().is_some_and(|home| home < below))
+            .filter(|job| job.oldest_record().is_some_and(|oldest_record| oldest_record < below))
             .map(|job| job.id())
             .collect();
         let mut items = self.state.items_needing(below);
         for id in jobs {
             items.extend(self.pages_of(id).into_iter().map(|old| {
                 let new = BytesAt(self.position).moved(old.clone());
-                Carry::Page { id, old, new }
+                Compact::Page { id, old, new }
             }));
             items.push(match self.state.job(id) {
-                Some(Found::Live(job)) => Carry::Job {
+                Some(Found::Live(job)) => Compact::Job {
                     id,
                     revision: job.revision(),
                     payload: Some(BytesAt(self.position).moved(job.payload())),
@@ -283,16 +283,18 @@ impl Direct {
                 Some(Found::Finished(_)) => {
                     let mut image = self.finished[&id.0].clone();
                     image.payload = image.payload.map(|bytes| BytesAt(self.position).moved(bytes));
-                    for page in image.rare.iter_mut().flat_map(|rare| rare.pages.iter_mut()) {
+                    for page in
+                        image.options.iter_mut().flat_map(|options| options.pages.iter_mut())
+                    {
                         *page = BytesAt(self.position).moved(page.clone());
                     }
-                    Carry::Finished(Box::new(image))
+                    Compact::Finished(Box::new(image))
                 }
                 None => continue,
             });
         }
         for item in items {
-            self.ask(&Command::Carry(item))?;
+            self.ask(&Command::Compact(item))?;
         }
         self.log.retain(|(place, _)| place.position >= below);
         let mut folded = State::new(1, self.defaults.clone());

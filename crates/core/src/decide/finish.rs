@@ -5,11 +5,11 @@ use bytes::Bytes;
 use crate::command::{Claim, Finish};
 use crate::decide::{Decision, EVENTS_MAX, claimed, is_logged, live};
 use crate::event::{Event, Requeued};
+use crate::failure_text::CANCELLED;
 use crate::job::{Cause, JobId, Origin, Outcome, Status};
 use crate::payload::Type;
 use crate::rejection::Rejection;
 use crate::state::{Slot, State};
-use crate::told::CANCELLED;
 
 pub(super) fn finish(
     state: &State,
@@ -131,7 +131,7 @@ fn requeue(
         at_ms: now_ms,
         parked: slot.status() == Status::Parked,
     };
-    out.tell(Event::Requeued(event), is_logged(slot));
+    out.emit(Event::Requeued(event), is_logged(slot));
 }
 
 fn later(a: Option<u64>, b: Option<u64>) -> Option<u64> {
@@ -156,19 +156,19 @@ fn end(
     if cause == Cause::Failed {
         image.fails = image.fails.saturating_add(1);
     }
-    if let Some(rare) = image.rare.as_mut() {
-        rare.run_at_ms = None;
+    if let Some(options) = image.options.as_mut() {
+        options.run_at_ms = None;
     }
     let mut outcome = outcome.unwrap_or_default();
     if status == Status::Dead && cause != Cause::Failed && outcome.code.is_empty() {
         outcome.code = code_of(cause);
     }
-    if image.rare().drop_result {
+    if image.options().drop_result {
         outcome.bytes = None;
     }
     image.outcome = Some(outcome);
     image.kept_until_ms = kept_until(state, number, status, now_ms);
-    out.tell(Event::Finished(image), is_logged(slot));
+    out.emit(Event::Finished(image), is_logged(slot));
 }
 
 fn kept_until(state: &State, number: u32, status: Status, now_ms: u64) -> Option<u64> {
@@ -178,8 +178,8 @@ fn kept_until(state: &State, number: u32, status: Status, now_ms: u64) -> Option
     let keep_ms = if status == Status::Dead {
         Some(settings.and_then(|s| s.keep_dead_ms).unwrap_or(defaults.keep_dead_ms))
     } else {
-        slot.find_rare()
-            .and_then(|rare| rare.keep_ms)
+        slot.find_options()
+            .and_then(|options| options.keep_ms)
             .or(settings.and_then(|settings| settings.keep_ms))
             .or(defaults.policy(slot.origin()).keep_ms)
     };

@@ -31,7 +31,7 @@ pub(super) fn retry(
     if image.payload.is_none() && payload.is_none() {
         return Err(Rejection::PayloadDamaged);
     }
-    if state.has_no_room_for(&image.rare().labels) {
+    if state.has_no_room_for(&image.options().labels) {
         return Err(Rejection::TooManyValues);
     }
     let mut retried = JobImage {
@@ -46,12 +46,12 @@ pub(super) fn retry(
         revision: image.revision.wrapping_add(1),
         ..image.clone()
     };
-    if let Some(rare) = retried.rare.as_mut() {
-        rare.run_at_ms = None;
+    if let Some(options) = retried.options.as_mut() {
+        options.run_at_ms = None;
         // A unique key may have been taken meanwhile by a younger job: then that one has it.
-        rare.keys.retain(|key| state.job_by_key(key).is_none_or(|holder| holder.id() == id));
+        options.keys.retain(|key| state.job_by_key(key).is_none_or(|holder| holder.id() == id));
     }
-    out.tell(Event::Retried(retried), true);
+    out.emit(Event::Retried(retried), true);
     Ok(())
 }
 
@@ -95,10 +95,10 @@ pub(super) fn edit(
         check_matched(state, matched)?;
     }
     let logged = is_logged(slot);
-    out.tell(Event::Edited(edited), logged);
+    out.emit(Event::Edited(edited), logged);
     if let Some(matched) = edit.matched.as_ref().filter(|new| slot.labels() != new.labels) {
         let relabelled = Relabelled { id: edit.id.0, labels: matched.labels.clone() };
-        out.tell(Event::Relabelled(relabelled), logged);
+        out.emit(Event::Relabelled(relabelled), logged);
     }
     Ok(())
 }
@@ -113,7 +113,7 @@ pub(super) fn delete(
     if state.handle(id).is_none() {
         return Err(Rejection::NotFound);
     }
-    out.tell(Event::Gone(Gone { ids: vec![id.0], cause: cause as i32 }), logged);
+    out.emit(Event::Gone(Gone { ids: vec![id.0], cause: cause as i32 }), logged);
     Ok(())
 }
 
@@ -133,7 +133,7 @@ pub(super) fn result_read(
     };
     let kept_until_ms = now_ms.saturating_add(keep_read_ms);
     if stub.kept_until_ms().is_none_or(|until| until > kept_until_ms) {
-        out.tell(Event::ResultRead(ResultRead { id: id.0, kept_until_ms }), true);
+        out.emit(Event::ResultRead(ResultRead { id: id.0, kept_until_ms }), true);
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ const RESERVED_GROUPS_MAX: usize = 64;
 
 /// A lease that leaves what is reserved.
 #[derive(Clone, Copy)]
-struct Wish<'a> {
+struct LeaseQuery<'a> {
     lease: &'a Lease,
     reserved: &'a Reservations,
 }
@@ -32,7 +32,7 @@ struct Candidate {
     /// Smaller is better: priority, then age.
     key: u128,
     slot: u32,
-    /// Its queue's place in the wish.
+    /// Its queue's place in the request.
     at: usize,
 }
 
@@ -44,15 +44,15 @@ impl Candidate {
 
 pub(super) fn lease(
     state: &State,
-    wish: &Lease,
+    request: &Lease,
     reserved: &Reservations,
     now_ms: u64,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
-    if wish.queues.len() > LEASE_QUEUES_MAX {
+    if request.queues.len() > LEASE_QUEUES_MAX {
         return Err(Rejection::OutOfRange("queues"));
     }
-    let chosen = select(state, Wish { lease: wish, reserved }, now_ms, out)
+    let chosen = select(state, LeaseQuery { lease: request, reserved }, now_ms, out)
         .ok_or(Rejection::NothingReady)?;
     let slot = state.slot(chosen.slot);
     let tries = state.tries(chosen.slot);
@@ -61,7 +61,7 @@ pub(super) fn lease(
         lose(state, chosen.slot, Cause::Limit, now_ms, out);
         return Ok(());
     }
-    let length_ms = match (ttr_ms(state, chosen.slot, wish.bound), wish.timeout_ms) {
+    let length_ms = match (ttr_ms(state, chosen.slot, request.bound), request.timeout_ms) {
         (Some(ttr), Some(timeout)) => Some(ttr.min(timeout)),
         (ttr, timeout) => ttr.or(timeout),
     };
@@ -79,20 +79,20 @@ pub(super) fn lease(
     if !logged {
         // A foreground job leaves no trace of its own, but what it took from a bucket must last.
         for image in &buckets {
-            out.tell(Event::BucketSet(*image), true);
+            out.emit(Event::BucketSet(*image), true);
         }
     }
     let lease = job::Lease {
         epoch: state.server().epoch,
-        holder: wish.holder,
-        bound: wish.bound,
+        holder: request.holder,
+        bound: request.bound,
         deadline_ms: length_ms.map(|length| now_ms.saturating_add(length)),
         started_ms: now_ms,
-        door: wish.door as i32,
-        worker: wish.worker.clone(),
+        door: request.door as i32,
+        worker: request.worker.clone(),
     };
     let attempts = slot.attempts.saturating_add(1);
-    out.tell(Event::Leased(Leased { id: slot.id.get(), attempts, lease, buckets }), logged);
+    out.emit(Event::Leased(Leased { id: slot.id.get(), attempts, lease, buckets }), logged);
     Ok(())
 }
 
@@ -105,24 +105,29 @@ fn ttr_ms(state: &State, number: u32, bound: bool) -> Option<u64> {
     })
 }
 
-fn select(state: &State, wish: Wish<'_>, now_ms: u64, out: &mut Decision) -> Option<Candidate> {
-    if let [only] = &wish.lease.queues[..] {
-        return best_of(state, only, 0, wish, now_ms, out);
+fn select(
+    state: &State,
+    request: LeaseQuery<'_>,
+    now_ms: u64,
+    out: &mut Decision,
+) -> Option<Candidate> {
+    if let [only] = &request.lease.queues[..] {
+        return best_of(state, only, 0, request, now_ms, out);
     }
-    match &wish.lease.select {
-        Select::ByPriority => candidates(state, wish, now_ms, out).min_by_key(|best| best.key),
+    match &request.lease.select {
+        Select::ByPriority => candidates(state, request, now_ms, out).min_by_key(|best| best.key),
         Select::RandomQueue { draw } => {
-            let all: Vec<Candidate> = candidates(state, wish, now_ms, out).collect();
+            let all: Vec<Candidate> = candidates(state, request, now_ms, out).collect();
             let at = (u128::from(*draw) * all.len() as u128) >> 64;
             all.get(at as usize).copied()
         }
         Select::RoundRobin { after } => {
             let cursor = after
                 .as_ref()
-                .and_then(|name| wish.lease.queues.iter().position(|queue| queue == name))
+                .and_then(|name| request.lease.queues.iter().position(|queue| queue == name))
                 .map_or(0, |at| at + 1);
-            let count = wish.lease.queues.len();
-            candidates(state, wish, now_ms, out)
+            let count = request.lease.queues.len();
+            candidates(state, request, now_ms, out)
                 .min_by_key(|best| (best.urgency(), (best.at + count - cursor) % count))
         }
     }
@@ -130,22 +135,23 @@ fn select(state: &State, wish: Wish<'_>, now_ms: u64, out: &mut Decision) -> Opt
 
 fn candidates<'a>(
     state: &'a State,
-    wish: Wish<'a>,
+    request: LeaseQuery<'a>,
     now_ms: u64,
     out: &'a mut Decision,
 ) -> impl Iterator<Item = Candidate> + 'a {
-    wish.lease
+    request
+        .lease
         .queues
         .iter()
         .enumerate()
-        .filter_map(move |(at, name)| best_of(state, name, at, wish, now_ms, out))
+        .filter_map(move |(at, name)| best_of(state, name, at, request, now_ms, out))
 }
 
 fn best_of(
     state: &State,
     name: &Bytes,
     at: usize,
-    wish: Wish<'_>,
+    request: LeaseQuery<'_>,
     now_ms: u64,
     out: &mut Decision,
 ) -> Option<Candidate> {
@@ -155,14 +161,14 @@ fn best_of(
         return None;
     }
     let line = Line { number, queue, unmatched: state.unmatched_in(name) };
-    let reserved = wish.reserved.of_queue(name);
+    let reserved = request.reserved.of_queue(name);
     if reserved > 0 && !has_more(state, &line, reserved, now_ms, out) {
         out.left.push(queue.name().clone());
         return None;
     }
-    let small = best_in_lane(state, &line, 0, wish, now_ms, out);
-    let large = (wish.lease.payload_bytes_max > LARGE_PAYLOAD_BYTES)
-        .then(|| best_in_lane(state, &line, 1, wish, now_ms, out))
+    let small = best_in_lane(state, &line, 0, request, now_ms, out);
+    let large = (request.lease.payload_bytes_max > LARGE_PAYLOAD_BYTES)
+        .then(|| best_in_lane(state, &line, 1, request, now_ms, out))
         .flatten();
     let (key, slot) = small.into_iter().chain(large).min()?;
     Some(Candidate { key, slot, at })
@@ -230,7 +236,7 @@ fn best_in_lane(
     state: &State,
     line: &Line<'_>,
     lane: usize,
-    wish: Wish<'_>,
+    request: LeaseQuery<'_>,
     now_ms: u64,
     out: &mut Decision,
 ) -> Option<(u128, u32)> {
@@ -241,7 +247,7 @@ fn best_in_lane(
             out.blocked.push(Blocked { queue: line.number, group: *group_number, by });
             continue;
         }
-        let is_reserved = |label: &Label| match wish.reserved.of_label(*label) {
+        let is_reserved = |label: &Label| match request.reserved.of_label(*label) {
             0 => false,
             reserved => headroom(state, *label, now_ms) <= reserved,
         };
@@ -256,7 +262,7 @@ fn best_in_lane(
             continue;
         }
         let slot = group.ready.first()?;
-        if state.slot(slot).payload_len <= wish.lease.payload_bytes_max {
+        if state.slot(slot).payload_len <= request.lease.payload_bytes_max {
             return Some((*key, slot));
         }
     }
@@ -275,7 +281,7 @@ pub(super) fn extend(
     let lease = lease.ok_or(Rejection::NotHeld)?;
     let deadline_ms = Some(now_ms.saturating_add(extend.ttr_ms));
     let event = Extended { id: slot.id.get(), deadline_ms, epoch: lease.epoch };
-    out.tell(Event::Extended(event), is_logged(slot));
+    out.emit(Event::Extended(event), is_logged(slot));
     Ok(())
 }
 
@@ -293,6 +299,6 @@ pub(super) fn drop_timeout(
     // It may have been extended meanwhile: nobody has less time than before.
     let deadline_ms = lease.deadline_ms.zip(full_ms).map(|(deadline, full)| deadline.max(full));
     let event = Extended { id: slot.id.get(), deadline_ms, epoch: lease.epoch };
-    out.tell(Event::Extended(event), is_logged(slot));
+    out.emit(Event::Extended(event), is_logged(slot));
     Ok(())
 }

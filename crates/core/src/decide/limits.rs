@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::command::Matched;
-use crate::decide::carry::server_carried;
+use crate::decide::compaction::server_compacted;
 use crate::decide::{Decision, is_logged, live};
 use crate::event::{ConstraintRemoved, ConstraintSet, Event, QueueSet, Relabelled};
 use crate::job::{JobId, LABELS_MAX};
@@ -40,7 +40,7 @@ pub(super) fn set_queue(
         settings: settings.clone(),
         constraints_revision: state.server().constraints_revision + step,
     };
-    out.tell(Event::QueueSet(set), true);
+    out.emit(Event::QueueSet(set), true);
     Ok(())
 }
 
@@ -75,7 +75,7 @@ pub(super) fn set_constraint(
     let unmatched_below = if stops { state.ids_end() } else { 0 };
     let set =
         ConstraintSet { constraint, revision, at_ms: now_ms, put_revision: 0, unmatched_below };
-    out.tell(Event::ConstraintSet(set), true);
+    out.emit(Event::ConstraintSet(set), true);
     Ok(())
 }
 
@@ -86,7 +86,7 @@ pub(super) fn remove_constraint(
 ) -> Result<(), Rejection> {
     state.constraint(number).ok_or(Rejection::NoConstraint)?;
     let revision = state.server().constraints_revision + 1;
-    out.tell(Event::ConstraintRemoved(ConstraintRemoved { number, revision }), true);
+    out.emit(Event::ConstraintRemoved(ConstraintRemoved { number, revision }), true);
     Ok(())
 }
 
@@ -104,7 +104,7 @@ pub(super) fn relabel(
     check_matched(state, matched)?;
     if slot.labels() != matched.labels {
         let relabelled = Relabelled { id: id.0, labels: matched.labels.clone() };
-        out.tell(Event::Relabelled(relabelled), is_logged(slot));
+        out.emit(Event::Relabelled(relabelled), is_logged(slot));
     }
     Ok(())
 }
@@ -134,9 +134,9 @@ pub(super) fn note_relabelled(
         return Err(Rejection::StaleConstraints);
     }
     if (revision, below.0) > (server.relabelled_revision, server.relabelled_below) {
-        let mut carried = server_carried(server);
+        let mut carried = server_compacted(server);
         (carried.relabelled_revision, carried.relabelled_below) = (revision, below.0);
-        out.tell(Event::ServerCarried(carried), true);
+        out.emit(Event::ServerCompacted(carried), true);
     }
     Ok(())
 }

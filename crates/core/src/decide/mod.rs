@@ -1,13 +1,13 @@
 //! What a command causes. Pure: reads the state, changes nothing, knows no clock.
 
-mod carry;
+mod compaction;
 mod finish;
 mod hold;
 mod lease;
 mod limits;
 mod submit;
 mod tick;
-pub(crate) mod touch;
+pub(crate) mod update;
 
 pub use limits::{CONSTRAINTS_MAX, RATE_MAX};
 
@@ -65,7 +65,7 @@ impl Decision {
     }
 
     #[inline]
-    fn tell(&mut self, event: Event, logged: bool) {
+    fn emit(&mut self, event: Event, logged: bool) {
         self.events.push((event, logged));
     }
 
@@ -91,7 +91,7 @@ pub fn decide(
         Command::Persist { id, payload, keep_ms } => {
             submit::persist(state, *id, payload, *keep_ms, out)
         }
-        Command::Lease(wish) => lease::lease(state, wish, &Reservations::NONE, now_ms, out),
+        Command::Lease(request) => lease::lease(state, request, &Reservations::NONE, now_ms, out),
         Command::Extend(extend) => lease::extend(state, extend, now_ms, out),
         Command::DropTimeout { claim } => lease::drop_timeout(state, *claim, out),
         Command::Finish(finish) => finish::finish(state, finish, now_ms, out),
@@ -106,12 +106,12 @@ pub fn decide(
             hold::result_read(state, *id, *keep_read_ms, now_ms, out)
         }
         Command::SetState { id, revision, state: value, event, page } => {
-            let change = touch::Change { state: Some(value), event, page: page.as_ref() };
-            touch::touch(state, *id, *revision, change, now_ms, out)
+            let change = update::Change { state: Some(value), event, page: page.as_ref() };
+            update::update(state, *id, *revision, change, now_ms, out)
         }
         Command::AddEvent { id, event, page } => {
-            let change = touch::Change { state: None, event, page: page.as_ref() };
-            touch::touch(state, *id, None, change, now_ms, out)
+            let change = update::Change { state: None, event, page: page.as_ref() };
+            update::update(state, *id, None, change, now_ms, out)
         }
         Command::SetQueue { name, settings } => limits::set_queue(state, name, settings, out),
         Command::SetConstraint(rule) => limits::set_constraint(state, rule, now_ms, out),
@@ -134,7 +134,7 @@ pub fn decide(
             Ok(())
         }
         Command::RaiseFormat { version } => tick::raise_format(state, *version, out),
-        Command::Carry(item) => carry::carry(state, item, now_ms, out),
+        Command::Compact(item) => compaction::compact(state, item, now_ms, out),
     }
 }
 
@@ -146,13 +146,13 @@ fn begin(state: &State, out: &mut Decision) {
 /// As [`decide`] for a [`Command::Lease`] that leaves what is reserved for others.
 pub fn decide_lease(
     state: &State,
-    wish: &Lease,
+    request: &Lease,
     reserved: &Reservations,
     now_ms: u64,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     begin(state, out);
-    lease::lease(state, wish, reserved, now_ms, out)
+    lease::lease(state, request, reserved, now_ms, out)
 }
 
 impl State {

@@ -2,9 +2,9 @@
 
 use crate::command::Submit;
 use crate::decide::Decision;
-use crate::decide::touch::{event_fits, state_fits};
+use crate::decide::update::{event_fits, state_fits};
 use crate::event::{Event, Gone};
-use crate::job::{Cause, JOB_ID_END, JobId, JobImage, LABELS_MAX, Rare, Scope, Status};
+use crate::job::{Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Scope, Status};
 use crate::payload::BytesRef;
 use crate::queue::QUEUE_NAME_BYTES_MAX;
 use crate::rejection::Rejection;
@@ -55,7 +55,7 @@ pub(super) fn submit(
     }
     if !replaced.is_empty() {
         // First: the keys must be free when the new job takes them.
-        out.tell(Event::Gone(Gone { ids: replaced, cause: Cause::Deleted as i32 }), true);
+        out.emit(Event::Gone(Gone { ids: replaced, cause: Cause::Deleted as i32 }), true);
     }
     let order = if status == Status::Ready { out.next_order() } else { 0 };
     let (uuid_high, uuid_low) = JobImage::uuid_halves(submit.uuid);
@@ -72,11 +72,11 @@ pub(super) fn submit(
         uuid_high,
         uuid_low,
         payload: Some(submit.payload.clone()),
-        rare: rare(state, submit, ahead),
+        options: options(state, submit, ahead),
         foreground: submit.foreground,
         ..JobImage::default()
     };
-    out.tell(Event::Submitted(image), !submit.foreground);
+    out.emit(Event::Submitted(image), !submit.foreground);
     Ok(())
 }
 
@@ -118,9 +118,9 @@ fn is_full_for(queue: &Queue, priority: i64, going: usize) -> bool {
 }
 
 /// What few submits ask for.
-fn rare(state: &State, submit: &Submit, ahead: bool) -> Option<Box<Rare>> {
-    let touched = submit.state.is_some() || submit.event.is_some();
-    let rare = Rare {
+fn options(state: &State, submit: &Submit, ahead: bool) -> Option<Box<JobOptions>> {
+    let updated = submit.state.is_some() || submit.event.is_some();
+    let options = JobOptions {
         run_at_ms: submit.run_at_ms.filter(|_| ahead),
         scheduled_ms: submit.run_at_ms,
         attempts_max: submit.attempts_max,
@@ -134,11 +134,11 @@ fn rare(state: &State, submit: &Submit, ahead: bool) -> Option<Box<Rare>> {
         keep_ms: submit.keep_ms,
         keep_read_ms: submit.keep_read_ms,
         drop_result: submit.drop_result,
-        touched_ms: 0,
-        touch: if touched { state.next_touch() } else { 0 },
+        updated_ms: 0,
+        update_seq: if updated { state.next_update() } else { 0 },
         pages: Vec::new(),
     };
-    rare.boxed()
+    options.boxed()
 }
 
 fn check_limits(submit: &Submit) -> Result<(), Rejection> {
@@ -175,9 +175,9 @@ pub(super) fn persist(
     }
     image.foreground = false;
     image.payload = Some(payload.clone());
-    image.rare_mut().keep_ms = keep_ms;
-    image.rare = image.rare.filter(|rare| !rare.is_none());
+    image.options_mut().keep_ms = keep_ms;
+    image.options = image.options.filter(|options| !options.is_none());
     image.revision = image.revision.wrapping_add(1);
-    out.tell(Event::Persisted(image), true);
+    out.emit(Event::Persisted(image), true);
     Ok(())
 }

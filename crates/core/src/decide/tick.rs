@@ -28,7 +28,7 @@ pub(super) fn tick(state: &State, hold_expiry: bool, now_ms: u64, out: &mut Deci
                 Status::Scheduled => {
                     let order = if slot.order == 0 { out.next_order() } else { slot.order };
                     let ready = Ready { id: slot.id.get(), order };
-                    out.tell(Event::Ready(ready), is_logged(slot));
+                    out.emit(Event::Ready(ready), is_logged(slot));
                 }
                 _ => {}
             }
@@ -37,7 +37,7 @@ pub(super) fn tick(state: &State, hold_expiry: bool, now_ms: u64, out: &mut Deci
     if gone.is_empty() {
         let ids = state.surplus(EVENTS_MAX / 2);
         if !ids.is_empty() {
-            out.tell(Event::Gone(Gone { ids, cause: Cause::Limit as i32 }), true);
+            out.emit(Event::Gone(Gone { ids, cause: Cause::Limit as i32 }), true);
         }
     }
 }
@@ -47,7 +47,7 @@ fn tell_gone(state: &State, gone: &BTreeSet<u64>, out: &mut Decision) {
         gone.iter().partition(|id| state.is_foreground(JobId(**id)));
     for (ids, logged) in [(memory, false), (logged, true)] {
         if !ids.is_empty() {
-            out.tell(Event::Gone(Gone { ids, cause: Cause::Expired as i32 }), logged);
+            out.emit(Event::Gone(Gone { ids, cause: Cause::Expired as i32 }), logged);
         }
     }
 }
@@ -56,7 +56,7 @@ pub(super) fn start(state: &State, epoch: u64, out: &mut Decision) -> Result<(),
     if epoch <= state.server().epoch {
         return Err(Rejection::OldEpoch);
     }
-    out.tell(Event::Started(Started { epoch }), true);
+    out.emit(Event::Started(Started { epoch }), true);
     Ok(())
 }
 
@@ -81,7 +81,7 @@ pub(super) fn recover(state: &State, from: JobId, grace_ms: u64, now_ms: u64, ou
         // The token's epoch stays: it is valid because the lease is in the folded log.
         let event = Extended { id: job.id().0, deadline_ms, epoch: lease.epoch };
         if deadline_ms != lease.deadline_ms {
-            out.tell(Event::Extended(event), true);
+            out.emit(Event::Extended(event), true);
         }
     }
 }
@@ -91,7 +91,7 @@ pub(super) fn reserve_ids(state: &State, until: u64, out: &mut Decision) -> Resu
         return Err(Rejection::OutOfRange("id"));
     }
     if until > state.server().ids_until {
-        out.tell(Event::IdsReserved(IdsReserved { until, returned: false }), true);
+        out.emit(Event::IdsReserved(IdsReserved { until, returned: false }), true);
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ pub(super) fn return_ids(state: &State, from: u64, out: &mut Decision) -> Result
         return Err(Rejection::IdInUse);
     }
     if from < until {
-        out.tell(Event::IdsReserved(IdsReserved { until: from, returned: true }), true);
+        out.emit(Event::IdsReserved(IdsReserved { until: from, returned: true }), true);
     }
     Ok(())
 }
@@ -116,7 +116,7 @@ pub(super) fn raise_format(
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     if version > state.server().format {
-        out.tell(Event::FormatRaised(FormatRaised { version }), true);
+        out.emit(Event::FormatRaised(FormatRaised { version }), true);
     }
     Ok(())
 }

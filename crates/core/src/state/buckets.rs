@@ -184,7 +184,7 @@ impl State {
         buckets.entry(label).or_insert_with(|| {
             *values.entry(label.constraint).or_default() += 1;
             let told = constraints.get(&label.constraint).map_or(0, |kept| kept.revision);
-            Bucket::told_under(told)
+            Bucket::rebased_under(told)
         })
     }
 

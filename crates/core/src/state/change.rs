@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::seek::marks_of;
+use super::scan::marks_of;
 use super::*;
 use crate::job::{JobId, Status};
 
@@ -72,7 +72,7 @@ impl State {
     pub(super) fn set_queue(&mut self, name: &Bytes, settings: QueueSettingsAt) {
         let number = self.queue_made(name);
         if let Some(queue) = self.queues[number as usize].as_mut() {
-            queue.settings_home = (!settings.settings.is_default()).then_some(settings.position);
+            queue.settings_record = (!settings.settings.is_default()).then_some(settings.position);
             queue.settings = settings.settings;
         }
         self.note_surplus(number);

@@ -14,8 +14,8 @@ impl State {
             Event::Submitted(image) | Event::Retried(image) | Event::Persisted(image) => {
                 self.put_live(image, at, true);
             }
-            Event::Carried(image) if image.status().is_finished() => self.insert_stub(image, at),
-            Event::Carried(image) => self.put_live(image, at, false),
+            Event::Compacted(image) if image.status().is_finished() => self.insert_stub(image, at),
+            Event::Compacted(image) => self.put_live(image, at, false),
             Event::Finished(image) if image.foreground => {
                 self.remove_job(JobId(image.id));
             }
@@ -56,10 +56,10 @@ impl State {
             Event::Started(_)
             | Event::IdsReserved(_)
             | Event::FormatRaised(_)
-            | Event::ServerCarried(_) => self.on_server(event, at),
+            | Event::ServerCompacted(_) => self.on_server(event, at),
         }
         self.note_order(event);
-        self.note_touch(event);
+        self.note_update(event);
     }
 
     /// Order numbers are given in `decide`; the next one follows the highest seen.
@@ -68,7 +68,7 @@ impl State {
             Event::Submitted(image)
             | Event::Retried(image)
             | Event::Persisted(image)
-            | Event::Carried(image) => image.order,
+            | Event::Compacted(image) => image.order,
             Event::Requeued(requeued) => requeued.order,
             Event::Ready(ready) => ready.order,
             Event::Edited(edited) => edited.order,
@@ -167,7 +167,7 @@ impl State {
         let id = JobId(relabelled.id);
         let Some(number) = self.live(id) else { return };
         let before = self.labels_of(number);
-        self.change(id, at, |slot| slot.rare().labels.clone_from(&relabelled.labels));
+        self.change(id, at, |slot| slot.options().labels.clone_from(&relabelled.labels));
         self.enter_labels(number);
         for label in before {
             self.bucket_made(label).job_went();
@@ -184,7 +184,7 @@ impl State {
                 server.ids_until = server.ids_until.max(reserved.until);
             }
             Event::FormatRaised(raised) => server.format = server.format.max(raised.version),
-            Event::ServerCarried(carried) => {
+            Event::ServerCompacted(carried) => {
                 server.ids_until = server.ids_until.max(carried.ids_until);
                 server.epoch = server.epoch.max(carried.epoch);
                 server.format = server.format.max(carried.format);
@@ -196,7 +196,7 @@ impl State {
                 if done > (server.relabelled_revision, server.relabelled_below) {
                     (server.relabelled_revision, server.relabelled_below) = done;
                 }
-                server.home = at.position;
+                server.oldest_record = at.position;
                 self.on_relabelled_further();
             }
             _ => {}

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use super::change::{id_of, uuid_of};
-use super::seek::marks_of;
+use super::scan::marks_of;
 use super::slot::StubParts;
 use super::*;
 use crate::job::{JobId, JobImage, Scope};
@@ -36,14 +36,14 @@ impl State {
             before = None;
         }
         let queue = self.queue_made(&image.queue);
-        let keys = &image.rare().keys;
+        let keys = &image.options().keys;
         let stub = Stub::new(StubParts {
             id,
             status: image.status(),
             uuid: image.uuid().or_else(|| keys.iter().find_map(as_uuid)),
             queue,
             image: at,
-            home: image.needs().map_or(at.position, |needs| needs.min(at.position)),
+            oldest_record: image.needs().map_or(at.position, |needs| needs.min(at.position)),
             finished_ms: image.finished_ms.unwrap_or(0),
             kept_until_ms: image.kept_until_ms,
             bytes: bytes_of(image),
@@ -242,7 +242,7 @@ impl State {
 fn bytes_of(image: &JobImage) -> u64 {
     let len = |place: Option<&BytesRef>| place.map_or(0, |place| u64::from(place.len));
     let outcome = image.outcome.as_deref();
-    let rare = image.rare.as_deref().map_or(0, prost::Message::encoded_len);
-    let image_bytes = IMAGE_BYTES + (image.queue.len() + rare + image.words_len()) as u64;
+    let options = image.options.as_deref().map_or(0, prost::Message::encoded_len);
+    let image_bytes = IMAGE_BYTES + (image.queue.len() + options + image.words_len()) as u64;
     image_bytes + len(image.payload.as_ref()) + len(outcome.and_then(|o| o.bytes.as_ref()))
 }

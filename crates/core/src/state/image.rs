@@ -63,7 +63,9 @@ impl State {
             uuid_high,
             uuid_low,
             foreground: slot.is_foreground(),
-            rare: extra.and_then(|extra| extra.rare.clone()).filter(|rare| !rare.is_none()),
+            options: extra
+                .and_then(|extra| extra.options.clone())
+                .filter(|options| !options.is_none()),
             started_ms: extra.and_then(|extra| extra.started_ms),
             ..JobImage::default()
         }
@@ -76,7 +78,7 @@ impl State {
         let kind = Type::try_from(payload.kind).unwrap_or(Type::Bytes);
         let id = NonZeroU64::new(image.id)?;
         let mut slot = Slot::new(id, image.status(), image.origin(), kind);
-        slot.home = image.needs().unwrap_or(position).min(position);
+        slot.oldest_record = image.needs().unwrap_or(position).min(position);
         slot.payload_offset = payload.offset;
         slot.payload_len = payload.len;
         slot.priority = image.priority;
@@ -111,11 +113,11 @@ impl State {
             extra.outcome = image.outcome.as_deref().map(|outcome| Box::new(owned(outcome)));
             extra.inline.clone_from(&payload.inline);
         }
-        if let Some(at) = payload.needs().filter(|at| *at != slot.home) {
+        if let Some(at) = payload.needs().filter(|at| *at != slot.oldest_record) {
             slot.extra().payload_position = Some(at);
         }
-        if let Some(rare) = image.rare.as_deref() {
-            fill_rare(&mut slot, rare);
+        if let Some(options) = image.options.as_deref() {
+            fill_options(&mut slot, options);
         }
         Some(slot)
     }
@@ -147,7 +149,7 @@ impl State {
             }
         }
         for (name, number) in &self.queue_names {
-            if let Some(queue) = self.queue_at(*number).filter(|q| q.settings_home.is_some()) {
+            if let Some(queue) = self.queue_at(*number).filter(|q| q.settings_record.is_some()) {
                 out.extend_from_slice(format!("{name:?} {:?}\n", queue.settings).as_bytes());
             }
         }
@@ -157,7 +159,7 @@ impl State {
             out.extend_from_slice(told.as_bytes());
         }
         for (label, bucket) in &self.buckets {
-            let level = self.settled(*label, bucket);
+            let level = self.rebased(*label, bucket);
             if let Some(kept) = self.constraints.get(&label.constraint)
                 && level.full_at(&kept.rule) > now_ms
             {
@@ -166,7 +168,7 @@ impl State {
             }
         }
         // Order numbers of foreground jobs leave no trace in the log.
-        let server = Server { home: 0, next_order: 0, ..self.server.clone() };
+        let server = Server { oldest_record: 0, next_order: 0, ..self.server.clone() };
         out.extend_from_slice(format!("{server:?}\n").as_bytes());
         out
     }
@@ -182,14 +184,14 @@ impl Slot {
         let position = match extra.and_then(|extra| extra.payload_position) {
             _ if self.payload_len == 0 => 0,
             Some(position) => position,
-            None => self.home,
+            None => self.oldest_record,
         };
         BytesRef::logged(position, self.payload_offset, self.payload_len, self.payload_kind())
     }
 }
 
-fn fill_rare(slot: &mut Slot, rare: &Rare) {
-    let mut kept = rare.clone();
+fn fill_options(slot: &mut Slot, options: &JobOptions) {
+    let mut kept = options.clone();
     kept.keys.retain(|key| match as_uuid(key) {
         Some(uuid) if !slot.has_uuid() => {
             slot.set_uuid(uuid);
@@ -206,7 +208,7 @@ fn fill_rare(slot: &mut Slot, rare: &Rare) {
     kept.tags.iter_mut().for_each(|tag| *tag = own(tag));
     kept.events.iter_mut().for_each(|event| *event = own(event));
     kept.state = kept.state.as_ref().map(own);
-    slot.extra().rare = Some(Box::new(kept));
+    slot.extra().options = Some(Box::new(kept));
 }
 
 /// Bytes in an event may be a slice of a record or of a network buffer, which must not stay in

@@ -19,7 +19,7 @@ pub(crate) struct Level {
 pub(crate) struct Bucket {
     pub(crate) level: Level,
     /// The revision of its constraint the level was told under. Under an older one than the
-    /// constraint has, the level is still to be settled: see `State::settled`.
+    /// constraint has, the level is still to be settled: see `State::rebased`.
     pub(crate) told: u64,
     running: u64,
     /// Unfinished jobs with its label.
@@ -143,7 +143,7 @@ impl Level {
 
 impl Bucket {
     /// A full one, by this revision of its constraint.
-    pub(crate) fn told_under(revision: u64) -> Bucket {
+    pub(crate) fn rebased_under(revision: u64) -> Bucket {
         Bucket { told: revision, ..Bucket::default() }
     }
 

@@ -11,12 +11,12 @@ mod list;
 mod prefix;
 mod read;
 mod ready;
-mod seek;
-mod settle;
+mod rebase;
+mod scan;
 mod slab;
 mod slot;
-mod touch;
 mod unmatched;
+mod update;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,10 +27,10 @@ use limits::Bucket;
 pub use limits::BucketView;
 pub use read::{Found, JobView, QueueListing};
 pub use ready::{Group, Queue};
-pub use seek::{Sought, Stretch};
+pub use scan::{ScanFilter, ScanStretch};
 pub(crate) use slot::{NO_TTL, NO_TTR, Slot, Stub, as_uuid};
 
-use crate::job::{Backoff, Key, Label, Origin, Rare};
+use crate::job::{Backoff, JobOptions, Key, Label, Origin};
 use crate::queue::Constraint;
 use keys::KeyIndex;
 use list::SlotList;
@@ -152,14 +152,14 @@ pub struct Server {
     /// ... as far as their number is below this; the highest number means all.
     pub relabelled_below: u64,
     /// The oldest record it needs.
-    pub home: u64,
+    pub oldest_record: u64,
 }
 
 /// A constraint with the record that told it.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct KeptConstraint {
     pub rule: Constraint,
-    pub home: u64,
+    pub oldest_record: u64,
     /// The revision it was put with, as it is now.
     pub revision: u64,
     /// While its buckets are being settled: what it was before, and when that ended.
@@ -215,7 +215,7 @@ pub struct State {
     /// Nothing is due before this: a lower bound of all deadlines.
     due_hint_ms: u64,
     /// The highest number of a change of a Jobq job.
-    last_touch: u64,
+    last_update: u64,
     server: Server,
     defaults: Defaults,
     faults: Faults,
@@ -264,7 +264,7 @@ impl State {
             unmatched: Unmatched::default(),
             promoted: BTreeSet::new(),
             due_hint_ms: u64::MAX,
-            last_touch: 0,
+            last_update: 0,
             server: Server { next_order: 1, next_constraint: 1, ids_until: 1, ..Server::default() },
             defaults,
             faults: Faults::default(),

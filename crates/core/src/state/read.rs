@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::failure_text::attempts_len;
 use crate::job::{JobId, Outcome, Status};
 use crate::payload::BytesRef;
-use crate::told::attempts_len;
 
 /// A job that was looked up.
 #[derive(Clone, Copy, Debug)]
@@ -56,10 +56,10 @@ impl Found<'_> {
     }
 
     /// The oldest record it needs; none for a job that is not logged.
-    pub fn home(&self) -> Option<u64> {
+    pub fn oldest_record(&self) -> Option<u64> {
         match self {
-            Found::Live(job) => (!job.is_foreground()).then(|| job.slot().home),
-            Found::Finished(stub) => Some(stub.stub.home()),
+            Found::Live(job) => (!job.is_foreground()).then(|| job.slot().oldest_record),
+            Found::Finished(stub) => Some(stub.stub.oldest_record()),
         }
     }
 
@@ -171,17 +171,17 @@ impl<'a> JobView<'a> {
 
     /// Most leases, as given.
     pub fn attempts_max(&self) -> Option<u32> {
-        self.slot().find_rare().and_then(|rare| rare.attempts_max)
+        self.slot().find_options().and_then(|options| options.attempts_max)
     }
 
     /// Most failures, as given.
     pub fn fails_max(&self) -> Option<u32> {
-        self.slot().find_rare().and_then(|rare| rare.fails_max)
+        self.slot().find_options().and_then(|options| options.fails_max)
     }
 
     /// The time asked for at submit.
     pub fn scheduled_ms(&self) -> Option<u64> {
-        self.slot().find_rare().and_then(|rare| rare.scheduled_ms)
+        self.slot().find_options().and_then(|options| options.scheduled_ms)
     }
 
     /// When it may run, while that lies ahead.
@@ -223,17 +223,17 @@ impl<'a> JobView<'a> {
 
     /// Jobq's state, as JSON text.
     pub fn state(&self) -> Option<&'a Bytes> {
-        self.slot().find_rare().and_then(|rare| rare.state.as_ref())
+        self.slot().find_options().and_then(|options| options.state.as_ref())
     }
 
     /// Where Jobq's older events are.
     pub fn pages(&self) -> &'a [BytesRef] {
-        self.slot().find_rare().map_or(&[], |rare| &rare.pages)
+        self.slot().find_options().map_or(&[], |options| &options.pages)
     }
 
     /// What Jobq's state and events take, in memory and in pages.
-    pub fn touched_bytes(&self) -> u64 {
-        self.slot().find_rare().map_or(0, Rare::touched_bytes)
+    pub fn update_bytes(&self) -> u64 {
+        self.slot().find_options().map_or(0, JobOptions::update_bytes)
     }
 
     /// Counts its events.
@@ -410,7 +410,7 @@ impl State {
     /// A bucket of a constraint; one that is not there is full, and nothing runs under it.
     pub fn bucket(&self, label: Label) -> Option<BucketView<'_>> {
         let bucket = self.buckets.get(&label)?;
-        Some(BucketView { bucket, level: self.settled(label, bucket) })
+        Some(BucketView { bucket, level: self.rebased(label, bucket) })
     }
 
     /// How many buckets a constraint has.
@@ -441,17 +441,17 @@ impl State {
     }
 
     /// Items besides jobs that need a record below this position.
-    pub fn items_needing(&self, below: u64) -> Vec<crate::command::Carry> {
-        use crate::command::Carry;
+    pub fn items_needing(&self, below: u64) -> Vec<crate::command::Compact> {
+        use crate::command::Compact;
         let queues = self.queue_names.values().filter_map(|number| self.queue_at(*number));
-        let mut items: Vec<Carry> = queues
-            .filter(|queue| queue.settings_home.is_some_and(|home| home < below))
-            .map(|queue| Carry::Queue(queue.name.clone()))
+        let mut items: Vec<Compact> = queues
+            .filter(|queue| queue.settings_record.is_some_and(|record| record < below))
+            .map(|queue| Compact::Queue(queue.name.clone()))
             .collect();
-        let rules = self.constraints.iter().filter(|(_, kept)| kept.home < below);
-        items.extend(rules.map(|(number, _)| Carry::Constraint { number: *number, from: 0 }));
-        if self.server.home < below {
-            items.push(Carry::Server);
+        let rules = self.constraints.iter().filter(|(_, kept)| kept.oldest_record < below);
+        items.extend(rules.map(|(number, _)| Compact::Constraint { number: *number, from: 0 }));
+        if self.server.oldest_record < below {
+            items.push(Compact::Server);
         }
         items
     }
@@ -504,7 +504,7 @@ impl State {
         let from = Label { constraint: number, value: from };
         let until = Label { constraint: number, value: u64::MAX };
         self.buckets.range(from..=until).map(|(label, bucket)| {
-            (*label, BucketView { bucket, level: self.settled(*label, bucket) })
+            (*label, BucketView { bucket, level: self.rebased(*label, bucket) })
         })
     }
 }

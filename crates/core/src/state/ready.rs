@@ -23,7 +23,7 @@ pub struct Queue {
     pub(crate) name: Bytes,
     pub(crate) settings: QueueSettings,
     /// Where the settings were told last.
-    pub(crate) settings_home: Option<u64>,
+    pub(crate) settings_record: Option<u64>,
     pub(crate) counts: [usize; Status::ALL.len()],
     /// Scheduled and ready jobs by [`priority_class`].
     pub(crate) waiting: [usize; 3],
@@ -61,7 +61,7 @@ impl Queue {
         Queue {
             name,
             settings: QueueSettings::default(),
-            settings_home: None,
+            settings_record: None,
             counts: [0; Status::ALL.len()],
             waiting: [0; 3],
             groups: vec![Some(Group::default()), Some(Group { large: true, ..Group::default() })],
@@ -114,7 +114,7 @@ impl Queue {
     }
 
     pub(crate) fn is_forgettable(&self) -> bool {
-        self.counts.iter().all(|count| *count == 0) && self.settings_home.is_none()
+        self.counts.iter().all(|count| *count == 0) && self.settings_record.is_none()
     }
 
     /// The group for these labels, made if it is not there.

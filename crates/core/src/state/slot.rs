@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use crate::job::{
-    Attempt, JobId, Key, Label, Lease, Origin, Outcome, Rare, Scope, Status, ttl_end_ms,
+    Attempt, JobId, JobOptions, Key, Label, Lease, Origin, Outcome, Scope, Status, ttl_end_ms,
 };
 use crate::payload::Type;
 
@@ -22,8 +22,8 @@ pub(crate) struct Slot {
     /// Workq's UUID, if `has_uuid`.
     pub uuid: [u8; 16],
     /// The oldest record the job needs: its payload's, or without one its image's.
-    pub home: u64,
-    /// The position of its last event is `home` + this; saturated means: not known, take the tail.
+    pub oldest_record: u64,
+    /// The position of its last event is `oldest_record` + this; saturated means: not known, take the tail.
     pub last_delta: u32,
     pub payload_offset: u32,
     pub payload_len: u32,
@@ -51,11 +51,11 @@ pub(crate) struct Extra {
     pub lease: Option<Lease>,
     pub history: Vec<Attempt>,
     pub outcome: Option<Box<Outcome>>,
-    /// Where the payload is, if that is not `home`: its last result lies before it.
+    /// Where the payload is, if that is not `oldest_record`: its last result lies before it.
     pub payload_position: Option<u64>,
     /// A foreground job's payload.
     pub inline: Option<Bytes>,
-    pub rare: Option<Box<Rare>>,
+    pub options: Option<Box<JobOptions>>,
 }
 
 impl Slot {
@@ -63,7 +63,7 @@ impl Slot {
         Slot {
             id,
             uuid: [0; 16],
-            home: 0,
+            oldest_record: 0,
             last_delta: 0,
             payload_offset: 0,
             payload_len: 0,
@@ -121,11 +121,12 @@ impl Slot {
     }
 
     pub fn last(&self) -> Option<u64> {
-        (self.last_delta != u32::MAX).then(|| self.home.saturating_add(u64::from(self.last_delta)))
+        (self.last_delta != u32::MAX)
+            .then(|| self.oldest_record.saturating_add(u64::from(self.last_delta)))
     }
 
     pub fn set_last(&mut self, position: u64) {
-        let delta = position.saturating_sub(self.home);
+        let delta = position.saturating_sub(self.oldest_record);
         self.last_delta = u32::try_from(delta).unwrap_or(u32::MAX);
     }
 
@@ -133,12 +134,12 @@ impl Slot {
         self.extra.get_or_insert_default()
     }
 
-    pub fn rare(&mut self) -> &mut Rare {
-        self.extra().rare.get_or_insert_default()
+    pub fn options(&mut self) -> &mut JobOptions {
+        self.extra().options.get_or_insert_default()
     }
 
-    pub fn find_rare(&self) -> Option<&Rare> {
-        self.extra.as_ref().and_then(|extra| extra.rare.as_deref())
+    pub fn find_options(&self) -> Option<&JobOptions> {
+        self.extra.as_ref().and_then(|extra| extra.options.as_deref())
     }
 
     pub fn lease(&self) -> Option<&Lease> {
@@ -150,16 +151,16 @@ impl Slot {
     }
 
     pub fn labels(&self) -> &[Label] {
-        self.find_rare().map_or(&[], |rare| &rare.labels)
+        self.find_options().map_or(&[], |options| &options.labels)
     }
 
     pub fn run_at_ms(&self) -> Option<u64> {
-        self.find_rare().and_then(|rare| rare.run_at_ms)
+        self.find_options().and_then(|options| options.run_at_ms)
     }
 
     pub fn set_run_at(&mut self, run_at_ms: Option<u64>) {
         if self.run_at_ms() != run_at_ms {
-            self.rare().run_at_ms = run_at_ms;
+            self.options().run_at_ms = run_at_ms;
         }
     }
 
@@ -169,7 +170,8 @@ impl Slot {
 
     /// When its TTL ends.
     pub fn expires_ms(&self) -> Option<u64> {
-        let start = self.find_rare().and_then(|rare| rare.scheduled_ms).unwrap_or(self.created_ms);
+        let start =
+            self.find_options().and_then(|options| options.scheduled_ms).unwrap_or(self.created_ms);
         ttl_end_ms(start, (self.ttl_ms != NO_TTL).then_some(self.ttl_ms))
     }
 
@@ -193,7 +195,7 @@ impl Slot {
 
     /// Keys besides the UUID.
     pub fn other_keys(&self) -> &[Key] {
-        self.find_rare().map_or(&[], |rare| &rare.keys)
+        self.find_options().map_or(&[], |options| &options.keys)
     }
 
     /// Smaller comes first: higher priority, then age.
@@ -210,8 +212,8 @@ impl Slot {
 /// A finished job: its name, where its image is, when it ended and when it goes. 48 bytes.
 ///
 /// ```text
-/// names    number 53 | ended how 2 | size 8        image    position 44 | home, low half 20
-/// record   offset 28 | home, high half 4 | ended at 32        goes    after 40 | queue 24
+/// names    number 53 | ended how 2 | size 8        image    position 44 | oldest record, low half 20
+/// record   offset 28 | oldest record, high half 4 | ended at 32        goes    after 40 | queue 24
 /// ```
 #[derive(Debug, Clone)]
 pub(crate) struct Stub {
@@ -230,7 +232,7 @@ pub(crate) struct StubParts {
     pub queue: u32,
     pub image: super::Place,
     /// The oldest record it needs.
-    pub home: u64,
+    pub oldest_record: u64,
     pub finished_ms: u64,
     pub kept_until_ms: Option<u64>,
     /// What it takes on disk.
@@ -243,7 +245,7 @@ const SIZE_SHIFT: u32 = 55;
 const POSITION_BITS: u32 = 44;
 const OFFSET_BITS: u32 = 28;
 const HOME_LOW_BITS: u32 = 20;
-/// A distance to its home that says: further than can be told, so take the very first record.
+/// The distance to its oldest record does not fit: take the very first record.
 const FAR: u64 = (1 << 24) - 1;
 const KEPT_BITS: u32 = 40;
 /// Kept until it is deleted. Also what is to be kept longer than 34 years.
@@ -255,10 +257,10 @@ const fn low(bits: u32) -> u64 {
 
 impl Stub {
     pub fn new(parts: StubParts) -> Stub {
-        let StubParts { id, status, uuid, queue, image, home, .. } = parts;
+        let StubParts { id, status, uuid, queue, image, oldest_record, .. } = parts;
         let kind = if status == Status::Dead { DEAD } else { 0 }
             | if uuid.is_some() { HAS_UUID } else { 0 };
-        let away = image.position.saturating_sub(home).min(FAR);
+        let away = image.position.saturating_sub(oldest_record).min(FAR);
         let ended_s = (parts.finished_ms / 1000).min(u64::from(u32::MAX));
         let offset = u64::from(image.offset) & low(OFFSET_BITS);
         let position = image.position & low(POSITION_BITS);
@@ -295,7 +297,7 @@ impl Stub {
     }
 
     /// The oldest record it needs.
-    pub fn home(&self) -> u64 {
+    pub fn oldest_record(&self) -> u64 {
         let high = (self.record >> OFFSET_BITS) & 0xf;
         let away = (self.image >> POSITION_BITS) | high << HOME_LOW_BITS;
         if away == FAR { 0 } else { (self.image & low(POSITION_BITS)).saturating_sub(away) }
@@ -371,7 +373,7 @@ mod tests {
             uuid: Some([7; 16]),
             queue: (1 << 24) - 1,
             image: crate::state::Place { position: (1 << 44) - 1, offset: (1 << 28) - 1 },
-            home: (1 << 44) - (1 << 24) + 1,
+            oldest_record: (1 << 44) - (1 << 24) + 1,
             finished_ms: 1_700_000_000_999,
             kept_until_ms: Some(1_700_000_000_999 + (1 << 39)),
             bytes: 1 << 26,
@@ -383,17 +385,17 @@ mod tests {
         let stub = Stub::new(parts());
         assert_eq!((stub.status(), stub.queue()), (Status::Dead, parts().queue));
         assert_eq!(stub.job_id(), JobId(parts().id.get()));
-        assert_eq!((stub.image(), stub.home()), (parts().image, parts().home));
+        assert_eq!((stub.image(), stub.oldest_record()), (parts().image, parts().oldest_record));
         assert_eq!((stub.uuid(), stub.kept_until_ms()), (Some(&[7; 16]), parts().kept_until_ms));
         assert_eq!(stub.bytes(), 1 << 26);
         let mut far = Stub::new(StubParts {
             status: Status::Done,
             uuid: None,
-            home: 0,
+            oldest_record: 0,
             kept_until_ms: None,
             ..parts()
         });
-        assert_eq!((far.home(), far.kept_until_ms(), far.uuid()), (0, None, None));
+        assert_eq!((far.oldest_record(), far.kept_until_ms(), far.uuid()), (0, None, None));
         assert_eq!((far.status(), far.queue()), (Status::Done, parts().queue));
         far.set_kept_until(Some(1_700_000_000_005));
         assert_eq!((far.kept_until_ms(), far.queue()), (Some(1_700_000_000_005), parts().queue));

@@ -2,7 +2,7 @@
 //! that do not depend on how far the steps have come.
 
 use bytes::Bytes;
-use spindle_core::command::{Carry, Claim, Edit, Matched};
+use spindle_core::command::{Claim, Compact, Edit, Matched};
 use spindle_core::job::{Cause, Label};
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{Command, Defaults, JobId, Rejection, Type};
@@ -51,8 +51,8 @@ fn many_empty_buckets() -> Server {
 
 fn steps(server: &mut Server) -> usize {
     let mut steps = 0;
-    while server.state.is_settling() {
-        server.state.settle();
+    while server.state.is_rebasing() {
+        server.state.rebase();
         steps += 1;
         assert!(steps < 100, "it does not come to an end");
     }
@@ -63,7 +63,7 @@ fn steps(server: &mut Server) -> usize {
 fn a_changed_constraint_of_many_values_is_settled_in_bounded_steps() {
     let mut server = many_empty_buckets();
     assert_eq!(server.then(rate(1, 1, 2)), ["ConstraintSet"]);
-    assert!(server.state.is_settling(), "one step is not enough");
+    assert!(server.state.is_rebasing(), "one step is not enough");
     assert_eq!(server.refused(rate(1, 1, 3)), Rejection::Settling);
     // A bucket and the line that waits at it: 256 of both a step.
     let steps = steps(&mut server);
@@ -90,26 +90,26 @@ fn a_looser_limit_lets_everything_start_that_waited_and_a_removed_one_too() {
 
 #[test]
 fn levels_do_not_depend_on_how_far_a_change_is_settled() {
-    let mut settled = many_empty_buckets();
+    let mut rebased = many_empty_buckets();
     // Half of a token comes back, then the rule changes: what was not full stays what it was.
-    settled.pass(500_000);
-    settled.given(rate(1, 2, 5));
-    let mut unsettled = Server::new();
-    unsettled.state = settled.state.clone();
-    unsettled.now_ms = settled.now_ms;
-    assert!(unsettled.state.is_settling());
-    steps(&mut settled);
+    rebased.pass(500_000);
+    rebased.given(rate(1, 2, 5));
+    let mut not_rebased = Server::new();
+    not_rebased.state = rebased.state.clone();
+    not_rebased.now_ms = rebased.now_ms;
+    assert!(not_rebased.state.is_rebasing());
+    steps(&mut rebased);
     for value in [1, 300, VALUES] {
         let of = |server: &Server| {
             let rule = server.state.constraint(1).expect("it is there").clone();
             let label = Label { constraint: 1, value };
             server.state.bucket(label).expect("jobs have it").level_at(&rule, server.now_ms)
         };
-        assert_eq!((of(&settled), of(&unsettled)), (500_000, 500_000), "value {value}");
+        assert_eq!((of(&rebased), of(&not_rebased)), (500_000, 500_000), "value {value}");
     }
-    let now_ms = settled.now_ms;
-    assert_eq!(settled.state.dump(now_ms), unsettled.state.dump(now_ms));
-    assert_eq!(settled.folded(0).dump(now_ms), settled.state.dump(now_ms));
+    let now_ms = rebased.now_ms;
+    assert_eq!(rebased.state.dump(now_ms), not_rebased.state.dump(now_ms));
+    assert_eq!(rebased.folded(0).dump(now_ms), rebased.state.dump(now_ms));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn buckets_that_were_full_when_the_rule_changed_are_full_before_their_turn_comes
     // Full again by time alone, which the waiting jobs keep from being forgotten.
     server.now_ms += 1_000_000;
     server.given(rate(1, 1, 3));
-    assert!(server.state.is_settling());
+    assert!(server.state.is_rebasing());
     let last = Label { constraint: 1, value: VALUES };
     let rule = server.state.constraint(1).expect("it is there").clone();
     let level = server.state.bucket(last).map(|bucket| bucket.level_at(&rule, server.now_ms));
@@ -264,7 +264,7 @@ fn how_far_jobs_are_relabelled_survives_a_restart() {
     server.given(running_max(0, 1));
     assert!(!server.state.is_relabelled());
     assert_eq!(server.refused(note(2, 5)), Rejection::StaleConstraints);
-    assert_eq!(server.then(note(1, 5)), ["ServerCarried"]);
+    assert_eq!(server.then(note(1, 5)), ["ServerCompacted"]);
     assert_eq!(server.then(note(1, 4)), [""; 0], "it never goes back");
     server.restart();
     assert_eq!(server.state.server().relabelled_below, 5);
@@ -293,7 +293,7 @@ fn a_constraint_told_again_keeps_the_revision_it_was_put_with() {
     server.given(running_max(0, 1));
     let carried = server.position;
     for item in server.state.items_needing(u64::MAX) {
-        server.given(Command::Carry(item));
+        server.given(Command::Compact(item));
     }
     let folded = server.folded(carried);
     assert_eq!((folded.constraint_revision(1), folded.constraint_revision(2)), (Some(1), Some(2)));
@@ -318,12 +318,12 @@ fn a_job_that_waits_at_a_bucket_is_heard_of_when_it_is_free_whatever_was_told_of
     let noted = Command::AddEvent { id: JobId(2), event, page: None };
     let carried = |server: &Server| {
         let revision = server.image(2).revision;
-        Command::Carry(Carry::Job { id: JobId(2), revision, payload: None, result: None })
+        Command::Compact(Compact::Job { id: JobId(2), revision, payload: None, result: None })
     };
     let (plain, _) = one_waits();
-    for touched in [None, Some(noted), Some(carried(&plain))] {
+    for updated in [None, Some(noted), Some(carried(&plain))] {
         let (mut server, claim) = one_waits();
-        let told = touched.iter().map(|command| server.then(command.clone())).collect::<Vec<_>>();
+        let told = updated.iter().map(|command| server.then(command.clone())).collect::<Vec<_>>();
         assert_eq!(server.state.take_promoted(), [""; 0], "{told:?}: it is as full as before");
         server.given(complete(claim));
         assert_eq!(server.state.take_promoted(), ["mail"], "{told:?}");

@@ -1,7 +1,7 @@
 //! Finish, release, holders that go, cancel, damaged payloads.
 
 use bytes::Bytes;
-use spindle_core::command::{Carry, Claim, Finish};
+use spindle_core::command::{Claim, Compact, Finish};
 use spindle_core::job::{Attempt, Backoff, Cause, Origin, Outcome, Words};
 use spindle_core::queue::QueueSettings;
 use spindle_core::{BytesRef, Command, Event, JobId, Limit, Rejection, Source, Status, Type};
@@ -132,7 +132,7 @@ fn a_job_of_the_api_has_five_tries_and_waits_longer_after_each() {
         if server.status(1) == Some(Status::Dead) {
             break;
         }
-        let run_at_ms = server.image(1).rare().run_at_ms.expect("it waits");
+        let run_at_ms = server.image(1).options().run_at_ms.expect("it waits");
         waits.push(run_at_ms - server.now_ms);
         server.pass(waits[waits.len() - 1]);
     }
@@ -401,9 +401,10 @@ fn a_job_with_many_attempts_remembers_a_bounded_part_of_what_was_said() {
     let bytes = prost::Message::encoded_len(&image);
     assert!(bytes <= 32 * (256 + 256 + 64 + 64) + 2 * 4096 + 256, "{bytes} bytes");
     // What is told again is what is there.
-    let carry = Carry::Job { id: JobId(1), revision: image.revision, payload: None, result: None };
+    let compaction =
+        Compact::Job { id: JobId(1), revision: image.revision, payload: None, result: None };
     let first = server.position;
-    server.given(Command::Carry(carry));
+    server.given(Command::Compact(compaction));
     assert_eq!(
         server.folded(first).image(JobId(1)).map(|image| image.history),
         Some(image.history)

@@ -108,8 +108,8 @@ fn a_retried_job_shows_its_old_result_until_its_new_end() {
         let image = server.image(1);
         assert_eq!(image.outcome.and_then(|outcome| outcome.bytes), Some(old.clone()));
         assert_eq!(image.payload, Some(new.clone()));
-        let home = server.state.job(JobId(1)).and_then(|job| job.home());
-        assert_eq!(home, Some(old.position));
+        let oldest_record = server.state.job(JobId(1)).and_then(|job| job.oldest_record());
+        assert_eq!(oldest_record, Some(old.position));
         server.restart();
     }
     let (_, claim) = server.lease("mail").expect("ready again");

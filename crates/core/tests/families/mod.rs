@@ -1,13 +1,13 @@
 //! Each family of commands by example: given events, when command, then events.
 
-mod carry;
+mod compaction;
 mod constraints;
 mod finish;
 mod hold;
 mod lease;
 mod limits;
-mod seek;
+mod scan;
 mod submit;
 mod tick;
-mod touch;
 mod unmatched;
+mod update;

@@ -1,7 +1,7 @@
 //! Submit, persist, reserve ids.
 
 use bytes::Bytes;
-use spindle_core::command::{Carry, Edit};
+use spindle_core::command::{Compact, Edit};
 use spindle_core::job::{Cause, Label, Origin, Scope};
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::QueueSettings;
@@ -85,7 +85,7 @@ fn ids_that_were_never_used_are_given_back_and_given_again() {
     assert_eq!(server.refused(submit(3, "mail", |_| {})), Rejection::IdNotReserved);
     // Told again and folded anew it stays so.
     let first = server.position;
-    server.given(Command::Carry(Carry::Server));
+    server.given(Command::Compact(Compact::Server));
     assert_eq!(server.folded(first).server().ids_until, 3);
     server.restart();
     assert_eq!(server.state.server().ids_until, 3);
@@ -171,7 +171,7 @@ fn a_persisted_foreground_job_survives_a_restart() {
     server.restart();
     assert_eq!(server.status(1), Some(Status::Ready));
     assert!(!server.image(1).foreground);
-    assert_eq!(server.image(1).rare().keep_ms, Some(1_000));
+    assert_eq!(server.image(1).options().keep_ms, Some(1_000));
 }
 
 #[test]

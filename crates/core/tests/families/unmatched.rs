@@ -124,8 +124,8 @@ fn a_constraint_that_goes_lets_everything_compete_in_bounded_steps() {
     assert_eq!(leased(&mut server, "mail"), None);
     server.given(Command::RemoveConstraint { number: 1 });
     let mut steps = 0;
-    while server.state.is_settling() {
-        server.state.settle();
+    while server.state.is_rebasing() {
+        server.state.rebase();
         steps += 1;
         assert!(steps < 100, "it does not come to an end");
     }
@@ -193,13 +193,13 @@ fn what_is_still_to_be_matched_outlives_a_restart_and_the_loss_of_older_records(
     assert_eq!(leased(&mut server, "mail"), None);
     let below = server.position;
     for item in server.state.items_needing(below) {
-        server.given(Command::Carry(item));
+        server.given(Command::Compact(item));
     }
     let folded = server.folded(below);
     assert_eq!((folded.unmatched_below(1), server.state.unmatched_below(1)), (4, 4));
     server.given(matched(&server, u64::MAX));
     for item in server.state.items_needing(server.position) {
-        server.given(Command::Carry(item));
+        server.given(Command::Compact(item));
     }
     assert!(!server.folded(below).has_unmatched());
     assert!(!server.folded(0).has_unmatched());

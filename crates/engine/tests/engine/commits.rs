@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spindle_core::{JobId, Rejection, Status};
-use spindle_engine::{Committed, Failure, Gate, LeaseReply, Options, Refused, Which};
+use spindle_engine::{Committed, Failure, Gate, JobRef, LeaseReply, Options, Refused};
 use spindle_log::MemoryLog;
 use spindle_log::disk::{Fault, Operation, SimDisk};
 
@@ -22,7 +22,7 @@ fn all_calls_between_two_commits_are_one_record() {
     for id in &jobs[..25] {
         bench.finish(*id, true, b"result").expect("unfinished");
     }
-    bench.engine.delete(Which::Id(jobs[99])).expect("there");
+    bench.engine.delete(JobRef::Id(jobs[99])).expect("there");
     assert_eq!(bench.log.next(), before, "nothing is written before the commit");
     assert_eq!(bench.engine.commit_once(), Committed::Some);
     assert_eq!(bench.log.next(), before.next());
@@ -37,11 +37,11 @@ fn a_turn_over_its_limit_is_committed_by_whoever_ends_it() {
     let bench = Bench::on(Arc::new(MemoryLog::new()), START_MS, options);
     let submit = || bench.engine.submit(new_job(plain("q"), b"x")).expect("taken").1;
     let (_, at_the_limit) = (submit(), submit());
-    bench.engine.nudge();
+    bench.engine.end_turn();
     assert!(!bench.is_durable(at_the_limit), "left to the log thread");
     let moves = bench.letters.durable_moves();
     let over_it = submit();
-    bench.engine.nudge();
+    bench.engine.end_turn();
     assert!(bench.is_durable(over_it), "all of the turn is one record");
     assert_eq!(bench.letters.durable_moves(), moves + 1);
     assert_eq!(bench.engine.commit_once(), Committed::Nothing);
@@ -52,7 +52,7 @@ fn a_turn_over_its_limit_is_committed_by_whoever_ends_it() {
 fn every_answer_waits_for_the_record_it_tells_of() {
     let bench = Bench::new();
     let (id, submitted) = bench.engine.submit(new_job(plain("q"), b"x")).expect("taken");
-    let (found, seen) = bench.engine.find(Which::Id(id));
+    let (found, seen) = bench.engine.find(JobRef::Id(id));
     assert_eq!(found, Some((id, Status::Ready)));
     let LeaseReply::Leased(_, leased) =
         bench.engine.lease(&bench.caller(1), wish("q"), 0).expect("no refusal")
@@ -70,14 +70,14 @@ fn every_answer_waits_for_the_record_it_tells_of() {
     let Err(Refused::Rejected(Rejection::Finished, again)) = bench.finish(id, true, b"") else {
         panic!("it is finished")
     };
-    let (image, told) = bench.engine.job(Which::Id(id)).expect("readable");
+    let (image, told) = bench.engine.job(JobRef::Id(id)).expect("readable");
     assert_eq!(image.map(|image| image.status()), Some(Status::Done));
     for gate in [finished, again, told] {
         assert!(!bench.is_durable(gate));
     }
     bench.commit();
-    let deleted = bench.engine.delete(Which::Id(id)).expect("there");
-    let (gone, denied) = bench.engine.find(Which::Id(id));
+    let deleted = bench.engine.delete(JobRef::Id(id)).expect("there");
+    let (gone, denied) = bench.engine.find(JobRef::Id(id));
     assert!(gone.is_none() && !bench.is_durable(deleted) && !bench.is_durable(denied));
     bench.commit();
     assert!(bench.is_durable(deleted) && bench.is_durable(denied));
@@ -89,7 +89,7 @@ fn what_is_durable_already_waits_for_nothing() {
     let id = bench.add("q", b"x");
     bench.commit();
     bench.add("other", b"x");
-    let (_, seen) = bench.engine.find(Which::Id(id));
+    let (_, seen) = bench.engine.find(JobRef::Id(id));
     assert!(bench.is_durable(seen), "another job's record is none of its business");
     let LeaseReply::Leased(_, leased) =
         bench.engine.lease(&bench.caller(1), wish("q"), 0).expect("no refusal")
@@ -184,7 +184,7 @@ fn a_failure_is_reported_once_whichever_threads_meet_it() {
     disk.fail(Operation::Sync, 0, Fault::InputOutput);
     let durable = bench.engine.durable();
     let (_, gate) = bench.engine.submit(new_job(plain("q"), b"lost")).expect("taken");
-    bench.engine.nudge();
+    bench.engine.end_turn();
     let deadline = Instant::now() + Duration::from_secs(20);
     while reports.load(Ordering::SeqCst) == 0 {
         assert!(Instant::now() < deadline, "the failure was never reported");
@@ -222,10 +222,10 @@ fn on_a_full_disk_submits_are_refused_and_what_frees_space_goes_on() {
         if at % 2 == 0 {
             bench.finish(*id, true, b"ok").expect("finishes go on");
         }
-        bench.engine.delete(Which::Id(*id)).expect("deletes go on");
+        bench.engine.delete(JobRef::Id(*id)).expect("deletes go on");
         assert_eq!(bench.engine.commit_once(), Committed::Some);
     }
-    bench.carry();
+    bench.compaction();
     disk.set_capacity(None);
     log.maintain();
     bench.add("q", b"room again");
@@ -238,7 +238,7 @@ fn a_gate_is_never_beyond_the_record_that_will_be_written() {
     for round in 0..50u64 {
         let (_, gate) = bench.engine.submit(new_job(plain("q"), &noise(round, 10))).expect("taken");
         assert_eq!(gate, Gate(bench.log.next().0 + 1));
-        let (_, nothing) = bench.engine.find(Which::Id(JobId(1 << 40)));
+        let (_, nothing) = bench.engine.find(JobRef::Id(JobId(1 << 40)));
         assert_eq!(nothing, gate);
         bench.commit();
         assert_eq!(bench.engine.durable(), gate);

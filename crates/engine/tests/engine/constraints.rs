@@ -7,8 +7,8 @@ use spindle_core::job::{Label, Origin};
 use spindle_core::queue::Rate;
 use spindle_core::{BytesRef, JobId, Rejection, Status, Type};
 use spindle_engine::{
-    Committed, Condition, ConstraintSpec, Expected, Matcher, NewJob, Options, QueuePattern,
-    Refused, RelabelStep, Scalar, Test, Which,
+    Committed, Condition, ConstraintSpec, Expected, JobRef, Matcher, NewJob, Options, QueuePattern,
+    Refused, RelabelStep, Scalar, Test,
 };
 use spindle_log::disk::SimDisk;
 
@@ -57,7 +57,7 @@ fn typed(bench: &Bench, queue: &str, payload: &[u8], kind: Type) -> JobId {
 }
 
 fn labels(bench: &Bench, id: JobId) -> Vec<Label> {
-    bench.image(id).rare().labels.clone()
+    bench.image(id).options().labels.clone()
 }
 
 pub fn numbers(bench: &Bench, id: JobId) -> Vec<u32> {
@@ -111,7 +111,7 @@ fn a_set_that_changed_behind_the_matchers_back_is_matched_again() {
     // Not by name: what the engine has made ready is an older set when the next submit comes.
     let rule = spindle_core::queue::Constraint {
         name: Bytes::from_static(b"raw"),
-        matcher: spindle_engine::encode_matcher(&in_queue("q")),
+        matcher: spindle_matching::encode_matcher(&in_queue("q")),
         running_max: Some(0),
         ..Default::default()
     };
@@ -242,19 +242,19 @@ fn a_retried_job_is_matched_anew_by_its_old_payload_or_its_new_one() {
     bench.finish(id, true, b"").expect("unfinished");
     put(&bench, "free", &few(free_plan(), 5));
     relabel(&bench);
-    bench.engine.retry(Which::Id(id), None).expect("it is done");
+    bench.engine.retry(JobRef::Id(id), None).expect("it is done");
     assert_eq!(numbers(&bench, id), [1]);
     bench.finish(id, true, b"").expect("unfinished");
     let paid = Some((Bytes::from_static(br#"{"plan":"paid"}"#), Type::Json));
-    bench.engine.retry(Which::Id(id), paid).expect("it is done");
+    bench.engine.retry(JobRef::Id(id), paid).expect("it is done");
     assert_eq!(numbers(&bench, id), [0; 0]);
     bench.finish(id, true, b"").expect("unfinished");
     let free = Some((Bytes::from_static(br#"{"plan":"free"}"#), Type::Json));
-    bench.engine.retry(Which::Id(id), free.clone()).expect("it is done");
+    bench.engine.retry(JobRef::Id(id), free.clone()).expect("it is done");
     assert_eq!(numbers(&bench, id), [1]);
     bench.finish(id, true, b"").expect("unfinished");
     bench.engine.remove_constraint("free", Expected::Any).expect("it is there");
-    bench.engine.retry(Which::Id(id), free).expect("it is done");
+    bench.engine.retry(JobRef::Id(id), free).expect("it is done");
     assert_eq!(numbers(&bench, id), [0; 0]);
     bench.check_fold();
 }
@@ -281,7 +281,7 @@ fn jobs_that_are_there_are_matched_in_slices_while_others_come() {
     let told = bench.engine.relabelling();
     assert_eq!((told.relabelled, told.remaining), (JOBS, 0));
     assert_eq!(std::iter::from_fn(|| bench.lease("q")).count(), 3);
-    bench.carry();
+    bench.compaction();
     bench.check_fold();
 }
 
@@ -412,14 +412,14 @@ fn a_constraint_of_many_values_changes_while_others_come_in_between() {
     put(&bench, "each", &few(per_user(), 1));
     // The next change waits until all buckets have heard of this one, in steps of the engine's.
     put(&bench, "each", &few(per_user(), 2));
-    while bench.engine.look(|state| state.is_settling()) {
+    while bench.engine.look(|state| state.is_rebasing()) {
         bench.engine.tick_once();
     }
     assert!(bench.handed().is_some_and(|(handed, _)| handed == ticket));
     assert_eq!(std::iter::from_fn(|| bench.lease("q")).count(), USERS - 1);
     bench.engine.remove_constraint("each", Expected::Any).expect("it is there");
     relabel(&bench);
-    let waits = bench.engine.look(|state| (state.is_settling(), state.buckets_count()));
+    let waits = bench.engine.look(|state| (state.is_rebasing(), state.buckets_count()));
     assert_eq!(waits, (false, 0), "nothing of it is left");
     bench.check_fold();
 }
@@ -429,7 +429,7 @@ fn a_job_that_ends_or_starts_while_it_is_matched_is_no_error() {
     let bench = Bench::new();
     let ids: Vec<JobId> = (0..10).map(|_| json(&bench, "q", r#"{"plan":"free"}"#)).collect();
     put(&bench, "free", &few(free_plan(), 3));
-    bench.engine.delete(Which::Id(ids[0])).expect("there");
+    bench.engine.delete(JobRef::Id(ids[0])).expect("there");
     bench.finish(ids[1], true, b"").expect("unfinished");
     assert_eq!(bench.lease("q").map(|job| job.id), Some(ids[2]));
     relabel(&bench);

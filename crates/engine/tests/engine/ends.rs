@@ -4,7 +4,7 @@ use bytes::Bytes;
 use spindle_core::command::{Command, Edit};
 use spindle_core::queue::QueueSettings;
 use spindle_core::{JobId, Rejection, Status};
-use spindle_engine::{Answer, Refused, RetryError, Which};
+use spindle_engine::{Answer, JobRef, Refused, RetryError};
 use spindle_log::disk::SimDisk;
 
 use crate::harness::{Bench, noise, plain};
@@ -19,7 +19,7 @@ fn kept(bench: &Bench) -> JobId {
 }
 
 fn read(bench: &Bench, id: JobId) {
-    let keep_read_ms = bench.image(id).rare().keep_read_ms.expect("as it was submitted");
+    let keep_read_ms = bench.image(id).options().keep_read_ms.expect("as it was submitted");
     bench.execute(Command::ResultRead { id, keep_read_ms });
 }
 
@@ -55,9 +55,9 @@ fn that_a_result_was_read_is_remembered_through_restarts_and_carrying() {
     let bench = bench.restart(&disk);
     for n in 0..400 {
         let id = bench.add("churn", &noise(n, 1000));
-        bench.engine.delete(Which::Id(id)).expect("there");
+        bench.engine.delete(JobRef::Id(id)).expect("there");
     }
-    bench.carry();
+    bench.compaction();
     assert!(bench.engine.trims() > 0);
     let bench = bench.restart(&disk);
     bench.pass(4_999);
@@ -72,7 +72,7 @@ fn a_dead_job_can_run_again_with_its_payload() {
     let bench = Bench::on_disk(&disk);
     let id = bench.add("q", &noise(1, 3000));
     bench.lease("q").expect("ready");
-    let again = |bench: &Bench| bench.engine.retry(Which::Id(id), None);
+    let again = |bench: &Bench| bench.engine.retry(JobRef::Id(id), None);
     let refused = again(&bench).map(|_| ());
     assert!(matches!(
         refused,

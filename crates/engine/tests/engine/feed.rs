@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spindle_core::{Event, JobId};
 use spindle_engine::{
-    Answer, Committed, Engine, FeedError, FeedId, FeedPage, Options, Refused, Which,
+    Answer, Committed, Engine, FeedError, FeedId, FeedPage, JobRef, Options, Refused,
 };
 use spindle_log::MemoryLog;
 use spindle_log::disk::{Fault, Operation, SimDisk};
@@ -53,7 +53,7 @@ fn a_jobs_life_is_told_in_order_with_the_time_of_its_records() {
     let (_, start) = read_all(&bench.engine, None, 100);
     let id = live(&bench);
     bench.pass(500);
-    bench.engine.delete(Which::Id(id)).expect("there");
+    bench.engine.delete(JobRef::Id(id)).expect("there");
     bench.commit();
     let page = bench.engine.feed(Some(start), 100).expect("readable");
     assert_eq!(names(&told(&page)), ["Submitted", "Leased", "Finished", "Gone"]);
@@ -143,10 +143,10 @@ fn check_gap(payload_memory_bytes: usize) {
     let (_, early) = read_all(&bench.engine, None, 100);
     for seed in 0..50 {
         let id = bench.add("q", &noise(seed, 10_000));
-        bench.engine.delete(Which::Id(id)).expect("there");
+        bench.engine.delete(JobRef::Id(id)).expect("there");
         bench.commit();
     }
-    bench.carry();
+    bench.compaction();
     let first = bench.log.first().0;
     assert!(first > early.position);
     for (after, gap) in [(early, true), (FeedId { position: first, index: 0 }, false)] {
@@ -157,7 +157,7 @@ fn check_gap(payload_memory_bytes: usize) {
     }
     // The kept job was told again meanwhile, which is no news.
     let (rest, end) = read_all(&bench.engine, None, 7);
-    assert!(rest.iter().all(|(id, name)| id.position >= first && *name != "Carried"));
+    assert!(rest.iter().all(|(id, name)| id.position >= first && *name != "Compacted"));
     bench.finish(kept, true, b"").expect("unfinished");
     bench.commit();
     assert_eq!(names(&read_all(&bench.engine, Some(end), 7).0), ["Finished"]);

@@ -9,8 +9,8 @@ use spindle_core::command::{Claim, Command, Lease, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{JobId, JobImage, Status, Type};
 use spindle_engine::{
-    Answer, Caller, ConnectionId, Engine, Gate, LeaseReply, LeasedJob, Mailbox, ManualClock,
-    Options, Refused, Ticket, Which, WorkResult, fold_state,
+    Answer, Caller, ConnectionId, Engine, Gate, JobRef, LeaseReply, LeasedJob, Mailbox,
+    ManualClock, Options, Refused, Ticket, WorkResult, fold_state,
 };
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
@@ -142,11 +142,11 @@ impl Bench {
     }
 
     pub fn status(&self, id: JobId) -> Option<Status> {
-        self.engine.find(Which::Id(id)).0.map(|(_, status)| status)
+        self.engine.find(JobRef::Id(id)).0.map(|(_, status)| status)
     }
 
     pub fn image(&self, id: JobId) -> JobImage {
-        self.engine.job(Which::Id(id)).unwrap().0.expect("the job is there")
+        self.engine.job(JobRef::Id(id)).unwrap().0.expect("the job is there")
     }
 
     pub fn payload(&self, id: JobId) -> Bytes {
@@ -179,10 +179,10 @@ impl Bench {
     /// Carries and trims until the log is as small as the engine wants it, and checks the fold
     /// around every trim.
     #[track_caller]
-    pub fn carry(&self) {
+    pub fn compaction(&self) {
         let mut trims = self.engine.trims();
         self.check_fold();
-        while self.engine.carry_step().unwrap() {
+        while self.engine.compaction_step().unwrap() {
             self.commit();
             if self.engine.trims() > trims {
                 trims = self.engine.trims();

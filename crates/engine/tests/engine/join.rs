@@ -6,7 +6,7 @@ use bytes::Bytes;
 use spindle_core::command::{Claim, Command, Submit};
 use spindle_core::job::{Key, Origin, Scope};
 use spindle_core::{JobId, Rejection, Status};
-use spindle_engine::{ConnectionId, Gate, Joined, Refused, Which};
+use spindle_engine::{ConnectionId, Gate, JobRef, Joined, Refused};
 use spindle_log::disk::SimDisk;
 
 use crate::harness::{Bench, new_job, plain};
@@ -96,7 +96,7 @@ fn a_foreground_submit_watches_the_job_it_joins() {
     let joined = ask(&bench, 2, named("k", true), b"second");
     assert_eq!(joined.job, first.job);
     assert!(joined.watch.is_some() && joined.gate != Gate::OPEN);
-    assert_eq!(bench.engine.standing(Which::Id(first.job)).0.unwrap().waiting, 1);
+    assert_eq!(bench.engine.progress(JobRef::Id(first.job)).0.unwrap().waiting, 1);
     // It does not go with its watcher: it was a background job before.
     bench.engine.connection_gone(ConnectionId(2), None);
     assert_eq!(bench.status(first.job), Some(Status::Ready));

@@ -159,9 +159,9 @@ fn many_values_under_a_rate_are_carried_and_none_starts_twice() {
     assert_eq!(started, VALUES);
     for n in 0..400 {
         let id = bench.add("churn", &noise(n, 1000));
-        bench.engine.delete(spindle_engine::Which::Id(id)).expect("there");
+        bench.engine.delete(spindle_engine::JobRef::Id(id)).expect("there");
     }
-    bench.carry();
+    bench.compaction();
     assert!(bench.engine.trims() > 0);
     let bench = bench.restart(&disk);
     assert!(bench.lease("q").is_none(), "every bucket is as empty as it was");

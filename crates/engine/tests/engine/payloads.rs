@@ -1,7 +1,7 @@
 //! Bytes of payloads and results: in memory, in the log, in chunks, damaged.
 
 use spindle_core::{Event, JobId, Status};
-use spindle_engine::{FetchError, Options, Refused, Which};
+use spindle_engine::{FetchError, JobRef, Options, Refused};
 use spindle_log::disk::SimDisk;
 
 use crate::harness::{Bench, RECORD_BYTES_MAX, START_MS, file_log, new_job, noise, plain};
@@ -96,10 +96,10 @@ fn a_damaged_payload_does_not_stop_the_log_from_getting_smaller() {
     churn(&bench, 300);
     // The log as a whole can be read again when the damaged records have gone.
     while bench.engine.trims() == 0 {
-        assert!(bench.engine.carry_step().expect("the disk works"), "carrying gave up");
+        assert!(bench.engine.compaction_step().expect("the disk works"), "carrying gave up");
         bench.commit();
     }
-    bench.carry();
+    bench.compaction();
     assert_eq!(bench.status(damaged), Some(Status::Dead));
     // A finished job whose result is damaged cannot be told again: it goes.
     assert_eq!(bench.status(done), None);
@@ -177,7 +177,7 @@ fn churn(bench: &Bench, jobs: u64) {
     for n in 0..jobs {
         let id = bench.add("churn", &noise(n + 50_000, 1000));
         bench.commit();
-        bench.engine.delete(Which::Id(id)).expect("there");
+        bench.engine.delete(JobRef::Id(id)).expect("there");
     }
     bench.commit();
 }
@@ -224,10 +224,10 @@ fn what_is_larger_than_a_record_goes_in_chunks_and_comes_back_whole() {
     let first = bench.log.first();
     while bench.log.first() == first {
         churn(&bench, 200);
-        bench.carry();
+        bench.compaction();
     }
     churn(&bench, 2000);
-    bench.carry();
+    bench.compaction();
     check(&bench);
     let bench = bench.restart(&disk);
     check(&bench);

@@ -5,7 +5,7 @@ use spindle_core::command::{Claim, Command};
 use spindle_core::job::{Backoff, Label};
 use spindle_core::queue::{Constraint, QueueSettings};
 use spindle_core::{JobId, Status, Type};
-use spindle_engine::{Which, WorkResult};
+use spindle_engine::{JobRef, WorkResult};
 use spindle_log::disk::SimDisk;
 
 use crate::harness::{Bench, SEGMENT_BYTES, noise, plain};
@@ -25,12 +25,12 @@ fn the_log_stays_small_under_churn_and_all_that_lives_is_carried() {
                 live_bytes += 1000 + 128;
             } else if n % 2 == 0 {
                 bench.finish(id, true, b"done").expect("unfinished");
-                bench.engine.delete(Which::Id(id)).expect("there");
+                bench.engine.delete(JobRef::Id(id)).expect("there");
             } else {
-                bench.engine.delete(Which::Id(id)).expect("there");
+                bench.engine.delete(JobRef::Id(id)).expect("there");
             }
         }
-        bench.carry();
+        bench.compaction();
         let most = 3 * live_bytes + 4 * SEGMENT_BYTES;
         let kept_bytes = bench.log.bytes_on_disk();
         assert!(kept_bytes <= most, "{kept_bytes} bytes in round {round}, {live_bytes} live");
@@ -58,12 +58,12 @@ fn disk_and_memory_come_back_after_a_drain() {
     assert!(full > 2_000_000, "{full}");
     for id in jobs {
         bench.finish(id, true, b"").expect("unfinished");
-        bench.engine.delete(Which::Id(id)).expect("there");
+        bench.engine.delete(JobRef::Id(id)).expect("there");
     }
-    bench.carry();
+    bench.compaction();
     // Checked when idle too: a little more, now that all of it is closed segments.
     bench.add("q", b"");
-    bench.carry();
+    bench.compaction();
     let left = bench.log.bytes_on_disk();
     assert!(left <= 4 * SEGMENT_BYTES, "{left} of {full} bytes are left");
     assert_eq!(bench.engine.look(|state| (state.jobs_count(), state.queues_count())), (1, 1));
@@ -136,9 +136,9 @@ fn every_kind_of_item_survives_being_carried_many_times() {
         let trims = bench.engine.trims();
         for n in 0..400 {
             let id = bench.add("churn", &noise(n, 1000));
-            bench.engine.delete(Which::Id(id)).expect("there");
+            bench.engine.delete(JobRef::Id(id)).expect("there");
         }
-        bench.carry();
+        bench.compaction();
         assert!(bench.engine.trims() > trims, "round {round}");
         for (id, status) in &furniture {
             assert_eq!(bench.status(*id), Some(*status), "job {id} in round {round}");
@@ -171,13 +171,13 @@ fn a_crash_at_any_step_of_carrying_loses_nothing() {
         let furniture = furnish(&bench);
         for n in 0..300 {
             let id = bench.add("churn", &noise(n, 1000));
-            bench.engine.delete(Which::Id(id)).expect("there");
+            bench.engine.delete(JobRef::Id(id)).expect("there");
         }
         bench.check_fold();
         disk.cut_power_after(cut_after);
         let mut more = true;
         while more && disk.is_powered() {
-            more = bench.engine.carry_step().unwrap_or(false);
+            more = bench.engine.compaction_step().unwrap_or(false);
             bench.engine.commit_once();
         }
         let is_complete = disk.is_powered();
@@ -205,17 +205,17 @@ fn nothing_is_trimmed_before_what_replaces_it_is_durable() {
     let furniture = furnish(&bench);
     for n in 0..300 {
         let id = bench.add("churn", &noise(n, 1000));
-        bench.engine.delete(Which::Id(id)).expect("there");
+        bench.engine.delete(JobRef::Id(id)).expect("there");
     }
     bench.commit();
     let first = bench.log.first();
     for _ in 0..1000 {
-        assert!(bench.engine.carry_step().expect("a sound disk"), "it waits for the commit");
+        assert!(bench.engine.compaction_step().expect("a sound disk"), "it waits for the commit");
     }
     assert_eq!((bench.engine.trims(), bench.log.first()), (0, first));
     bench.commit();
     while bench.engine.trims() == 0 {
-        assert!(bench.engine.carry_step().expect("a sound disk"));
+        assert!(bench.engine.compaction_step().expect("a sound disk"));
     }
     assert!(bench.log.first() > first);
     disk.crash();
@@ -232,18 +232,18 @@ fn jobs_that_change_while_they_are_carried_are_carried_as_they_are() {
     let mut jobs: Vec<JobId> = (0..40).map(|n| bench.add("q", &noise(n, 1000))).collect();
     for n in 0..600 {
         let id = bench.add("churn", &noise(n, 1000));
-        bench.engine.delete(Which::Id(id)).expect("there");
+        bench.engine.delete(JobRef::Id(id)).expect("there");
     }
     bench.commit();
     // Between any two steps something happens to the jobs under way.
     let mut turn = 0;
-    while bench.engine.carry_step().expect("a sound disk") {
+    while bench.engine.compaction_step().expect("a sound disk") {
         turn += 1;
         match turn % 4 {
             0 => drop(bench.lease("q")),
             1 if jobs.len() > 5 => {
                 let id = jobs.remove(turn % jobs.len());
-                bench.engine.delete(Which::Id(id)).expect("there");
+                bench.engine.delete(JobRef::Id(id)).expect("there");
             }
             2 => {
                 let id = jobs[turn % jobs.len()];
@@ -294,19 +294,19 @@ fn what_workers_said_of_jobs_that_go_on_is_part_of_what_lives() {
     // Jobs that take far more by what was said of them than by their payloads.
     let jobs: Vec<JobId> = (0..40).map(|n| fail_often(&bench, &format!("q{n}"), 20)).collect();
     let mut steps = 0;
-    while bench.engine.carry_step().expect("no failure") {
+    while bench.engine.compaction_step().expect("no failure") {
         bench.commit();
         steps += 1;
         assert!(steps < 2_000, "all of it lives, and it is carried again and again");
     }
     for id in jobs {
-        bench.engine.delete(Which::Id(id)).expect("there");
+        bench.engine.delete(JobRef::Id(id)).expect("there");
     }
     // Closes the segment.
     for n in 0..100 {
         bench.add("q", &noise(n, 1000));
     }
-    bench.carry();
+    bench.compaction();
     let left = bench.log.bytes_on_disk();
     assert!(left <= 2 * 100 * 1200 + 3 * SEGMENT_BYTES, "{left} bytes are left");
     bench.check_fold();

@@ -2,7 +2,7 @@
 
 use spindle_core::Status;
 use spindle_core::command::{Claim, Command, Extend};
-use spindle_engine::{Answer, ConnectionId, LeaseReply, Refused, Which};
+use spindle_engine::{Answer, ConnectionId, JobRef, LeaseReply, Refused};
 
 use crate::harness::{Bench, START_MS, new_job, plain, wish};
 
@@ -166,7 +166,7 @@ fn a_wait_for_a_start_counts_again_when_the_lease_is_undone() {
     bench.engine.tick_once();
     let answers = bench.answers();
     assert!(matches!(&answers[..], [(told, Answer::TimedOut)] if *told == ticket), "{answers:?}");
-    assert_eq!(bench.engine.find(Which::Id(leased.id)).0, None);
+    assert_eq!(bench.engine.find(JobRef::Id(leased.id)).0, None);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn the_end_of_a_foreground_job_waits_for_no_record() {
         let gate = if ending == "finish" {
             bench.finish(leased.id, true, b"").expect("leased")
         } else {
-            bench.engine.delete(Which::Id(leased.id)).expect("there")
+            bench.engine.delete(JobRef::Id(leased.id)).expect("there")
         };
         assert!(bench.is_durable(gate), "{ending}");
         for gate in bench.gates() {

@@ -88,7 +88,7 @@ fn a_restart_in_the_middle_of_matching_lets_nobody_slip_through() {
     drain();
     assert_eq!(leased.len() as u64, JOBS / 3);
     assert!(leased.iter().all(|id| is_paid(&ids, *id)));
-    bench.carry();
+    bench.compaction();
     bench.check_fold();
 }
 
@@ -141,10 +141,10 @@ fn a_stop_put_again_over_jobs_that_are_matched_holds_nobody_else_up() {
 
 #[test]
 fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_left() {
-    for carry_bytes in [1 << 10, 64 << 10] {
+    for compaction_bytes in [1 << 10, 64 << 10] {
         let disk = SimDisk::new(5);
         let log = file_log(&disk);
-        let options = Options { carry_bytes, ..Options::default() };
+        let options = Options { compaction_bytes, ..Options::default() };
         let bench = Bench::on(log.clone(), START_MS, options);
         fill(&bench, "q");
         bench.commit();
@@ -164,7 +164,7 @@ fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_lef
         put(&bench, "free", &no_free(QueuePattern::Exact(Bytes::from_static(b"q"))));
         bench.commit();
         assert!(bench.lease("q").is_none());
-        let has_room = carry_bytes == 1 << 10;
+        let has_room = compaction_bytes == 1 << 10;
         let expected = if has_room { RelabelStep::More } else { RelabelStep::Later };
         assert_eq!(bench.engine.relabel_step(), expected, "{} bytes left", log.room_bytes());
         bench.commit();

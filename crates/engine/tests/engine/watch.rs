@@ -7,8 +7,8 @@ use spindle_core::command::{Claim, Command};
 use spindle_core::job::{Cause, Origin};
 use spindle_core::{JobId, Rejection, Status, Type};
 use spindle_engine::{
-    Answer, ConnectionId, Gate, Joined, LeaseReply, LeasedJob, News, Options, Refused, Ticket,
-    Which, WorkResult,
+    Answer, ConnectionId, Gate, JobRef, Joined, LeaseReply, LeasedJob, News, Options, Refused,
+    Ticket, WorkResult,
 };
 
 use crate::harness::{Bench, new_job, plain, wish};
@@ -64,10 +64,10 @@ fn news(bench: &Bench) -> Vec<(Ticket, News)> {
 /// The end of a watched job: status, whole result, and how much of it was told.
 fn end(bench: &Bench) -> Vec<(Ticket, Status, Bytes, u32)> {
     let told = |answer| match answer {
-        Answer::Ended { image, told_bytes } => {
+        Answer::Ended { image, streamed_bytes } => {
             let place = image.outcome.as_ref().and_then(|outcome| outcome.bytes.clone());
             let bytes = place.map(|place| bench.engine.bytes(&place).unwrap());
-            (image.status(), bytes.unwrap_or_default(), told_bytes)
+            (image.status(), bytes.unwrap_or_default(), streamed_bytes)
         }
         other => panic!("expected an end and got {other:?}"),
     };
@@ -110,9 +110,9 @@ fn only_the_live_lease_may_tell_something() {
         assert!(matches!(told, Err(Refused::Rejected(..))), "{told:?}");
     }
     assert!(bench.answers().is_empty());
-    let (standing, _) = bench.engine.standing(Which::Id(joined.job));
-    let standing = standing.unwrap();
-    assert_eq!((standing.status, &standing.numerator[..]), (Status::Leased, &b""[..]));
+    let (progress, _) = bench.engine.progress(JobRef::Id(joined.job));
+    let progress = progress.unwrap();
+    assert_eq!((progress.status, &progress.numerator[..]), (Status::Leased, &b""[..]));
 }
 
 #[test]
@@ -121,12 +121,12 @@ fn progress_stands_until_the_lease_ends() {
     let joined = foreground(&bench, 1, "q", b"work");
     let job = grab(&bench, 9, "q").unwrap();
     bench.engine.report(claim(&job), progress("3", "7")).unwrap();
-    let standing = bench.engine.standing(Which::Id(joined.job)).0.unwrap();
-    assert_eq!((&standing.numerator[..], &standing.denominator[..]), (&b"3"[..], &b"7"[..]));
-    assert_eq!(standing.waiting, 1);
+    let progress = bench.engine.progress(JobRef::Id(joined.job)).0.unwrap();
+    assert_eq!((&progress.numerator[..], &progress.denominator[..]), (&b"3"[..], &b"7"[..]));
+    assert_eq!(progress.waiting, 1);
     bench.engine.connection_gone(ConnectionId(9), None);
-    let standing = bench.engine.standing(Which::Id(joined.job)).0.unwrap();
-    assert_eq!((standing.status, &standing.numerator[..]), (Status::Ready, &b""[..]));
+    let progress = bench.engine.progress(JobRef::Id(joined.job)).0.unwrap();
+    assert_eq!((progress.status, &progress.numerator[..]), (Status::Ready, &b""[..]));
     let too_long = News::Progress {
         numerator: vec![b'1'; 65].into(),
         denominator: Bytes::new(),
@@ -146,9 +146,9 @@ fn pieces_of_a_result_stand_before_its_end_for_those_who_read_it_later() {
     bench.engine.report(claim(&job), data(b"one ")).unwrap();
     bench.engine.report(claim(&job), data(b"two ")).unwrap();
     assert_eq!(news(&bench), [(watch, data(b"one ")), (watch, data(b"two "))]);
-    bench.engine.finish_told(claim(&job), done(b"three"), Type::Bytes).unwrap();
+    bench.engine.finish_streamed(claim(&job), done(b"three"), Type::Bytes).unwrap();
     match &bench.answers()[..] {
-        [(a, Answer::Ended { image, told_bytes: 8 }), (b, Answer::Finished(same))] => {
+        [(a, Answer::Ended { image, streamed_bytes: 8 }), (b, Answer::Finished(same))] => {
             assert_eq!((*a, *b, image.id), (watch, result, same.id));
         }
         other => panic!("expected the end of both waits and got {other:?}"),
@@ -165,7 +165,7 @@ fn pieces_of_an_attempt_that_was_lost_are_not_in_the_result_of_the_next() {
     bench.engine.report(claim(&job), data(b"lost ")).unwrap();
     bench.engine.connection_gone(ConnectionId(9), None);
     let job = grab(&bench, 8, "q").unwrap();
-    bench.engine.finish_told(claim(&job), done(b"whole"), Type::Bytes).unwrap();
+    bench.engine.finish_streamed(claim(&job), done(b"whole"), Type::Bytes).unwrap();
     assert_eq!(bench.result(id), "whole");
 }
 
@@ -180,7 +180,7 @@ fn pieces_over_the_limit_are_told_but_not_kept() {
         bench.engine.report(claim(&job), News::Data(Bytes::from_static(piece))).unwrap();
     }
     assert_eq!(news(&bench).len(), 3);
-    bench.engine.finish_told(claim(&job), done(b"END"), Type::Bytes).unwrap();
+    bench.engine.finish_streamed(claim(&job), done(b"END"), Type::Bytes).unwrap();
     // What was left out stays out, also what would have had room behind it.
     assert_eq!(bench.result(id), "12345678EN");
 }

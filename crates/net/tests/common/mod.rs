@@ -89,7 +89,7 @@ impl Door for ToyDoor {
     fn attach(&self, mailbox: &Arc<dyn Mailbox>) {
         self.0.note(|seen| seen.mailboxes.push(Arc::clone(mailbox)));
     }
-    fn turn_ended(&self) {}
+    fn end_turn(&self) {}
 
     fn durable(&self) -> Gate {
         Gate(self.0.durable.load(Ordering::SeqCst))

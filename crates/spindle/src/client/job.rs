@@ -54,7 +54,7 @@ fn fields(job: &Job, now: Timestamp) -> anyhow::Result<Rows> {
     job.ttl_ms.into_iter().for_each(|ms| add("ttl", length(ms)));
     add("created", with_distance(&job.created_at, now));
     job.run_at.iter().for_each(|time| add("time", with_distance(time, now)));
-    for (name, value) in job.more.iter().filter(|(name, value)| is_told(name, value)) {
+    for (name, value) in job.more.iter().filter(|(name, value)| is_in_feed(name, value)) {
         let label = name.strip_suffix("_ms").unwrap_or(name).replace('_', "-");
         add(&label, shown(name, value, now));
     }
@@ -80,7 +80,7 @@ fn told_of(outcome: &Outcome) -> anyhow::Result<Vec<(&'static str, String)>> {
 }
 
 /// What says something only where it is, and not by being there. The history has a table.
-fn is_told(name: &str, value: &Value) -> bool {
+fn is_in_feed(name: &str, value: &Value) -> bool {
     name != "history" && !value.is_null() && !value.as_array().is_some_and(Vec::is_empty)
 }
 

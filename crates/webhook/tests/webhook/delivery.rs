@@ -47,7 +47,7 @@ fn a_job_that_loses_its_workers_is_told_with_why_it_is_dead() {
     submit(&engine, "mail");
     let claim = lease(&engine, "mail");
     engine.execute(&Release { claim, cause: Cause::HolderGone }).unwrap();
-    engine.nudge();
+    engine.end_turn();
     let job = receiver.next().json()["job"].clone();
     assert_eq!((&job["code"], &job["fails"]), (&json!("worker_lost"), &json!(0)));
     assert_eq!(job["message"], "1 of 1 attempts: the last worker was lost");
@@ -69,7 +69,7 @@ fn what_a_worker_says_is_cut_between_letters_and_told_whatever_its_code() {
         ..WorkResult::default()
     };
     engine.finish(claim, result, Type::Bytes).unwrap();
-    engine.nudge();
+    engine.end_turn();
     let job = receiver.next().json()["job"].clone();
     assert_eq!((&job["code"], &job["error"]), (&json!("cancelled"), &json!(error[..1023])));
     drop(hooks);

@@ -168,7 +168,7 @@ pub fn memory() -> Engine {
 
 pub fn submit(engine: &Engine, queue: &str) -> JobId {
     let (id, _) = engine.submit(new_job(submit_to(queue, Origin::Api), b"")).unwrap();
-    engine.nudge();
+    engine.end_turn();
     id
 }
 
@@ -182,7 +182,7 @@ pub fn dead(engine: &Engine, queue: &str, message: &str) -> JobId {
         ..WorkResult::default()
     };
     let gate = engine.finish(claim, result, Type::Bytes).unwrap();
-    engine.nudge();
+    engine.end_turn();
     wait_until("the job's end on disk", || engine.durable() >= gate);
     id
 }
@@ -194,7 +194,7 @@ pub fn lease(engine: &Engine, queue: &str) -> Claim {
 pub fn cancelled(engine: &Engine, queue: &str) {
     let id = submit(engine, queue);
     engine.execute(&Command::Cancel { id }).unwrap();
-    engine.nudge();
+    engine.end_turn();
 }
 
 /// Fast enough for tests.

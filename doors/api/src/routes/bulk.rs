@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use spindle_core::command::{Command, Edit};
 use spindle_core::job::Cause;
 use spindle_core::{JobId, Status};
-use spindle_engine::{Engine, Gate, Refused, RetryError, Which};
+use spindle_engine::{Engine, Gate, JobRef, Refused, RetryError};
 use spindle_http::{Answered, Code, Problem, ProblemBody, whole_or_null};
 use utoipa::ToSchema;
 
@@ -135,12 +135,12 @@ pub(crate) async fn bulk(
                 }
                 // Not for this job's sake: what is done so far is told by the next request's count.
                 Err(problem) => {
-                    api.engine().nudge();
+                    api.engine().end_turn();
                     return Err(problem);
                 }
             }
         }
-        api.engine().nudge();
+        api.engine().end_turn();
     }
     api.desk().durable(gate.max(walk.gate())).await;
     answer.next_cursor = walk.next().map(|next| format!("{}-{}", next.0, walk.until().0));
@@ -199,7 +199,7 @@ async fn act(api: &Api, id: JobId, action: Action, edit: &Edit) -> Answered<Gate
 
 fn call(engine: &Engine, id: JobId, action: Action, edit: &Edit) -> Result<Gate, RetryError> {
     let parked = match action {
-        Action::Retry => return engine.retry(Which::Id(id), None),
+        Action::Retry => return engine.retry(JobRef::Id(id), None),
         Action::Delete => {
             let command = Command::Delete { id, cause: Cause::Deleted };
             return Ok(engine.execute(&command)?);

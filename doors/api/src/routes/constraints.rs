@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use spindle_core::{Rejection, State as Core, Status};
-use spindle_engine::{BucketLine, ConstraintView, Expected, Held, Refused, held_back};
+use spindle_engine::{BucketLine, ConstraintView, Expected, HeldBack, Refused, held_back};
 use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Problem, ProblemBody};
 use utoipa::{IntoParams, ToSchema};
 
@@ -83,8 +83,8 @@ pub(crate) struct HeldBy {
 }
 
 impl HeldBy {
-    fn of(held: Held) -> HeldBy {
-        let Held { constraint, running_max, frees_ms, unmatched } = held;
+    fn of(held: HeldBack) -> HeldBy {
+        let HeldBack { constraint, running_max, frees_ms, unmatched } = held;
         HeldBy { constraint, running_max, unmatched, frees_at: frees_ms.map(instant::shown) }
     }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use spindle_core::command::{Command, Edit};
 use spindle_core::{JobId, Rejection};
-use spindle_engine::{RetryError, Which};
+use spindle_engine::{JobRef, RetryError};
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -30,7 +30,7 @@ pub(crate) async fn show(State(api): State<Api>, JobPath(which): JobPath) -> Ans
     told(&api, which).await
 }
 
-pub(super) async fn told(api: &Api, which: Which) -> Answered<Response> {
+pub(super) async fn told(api: &Api, which: JobRef) -> Answered<Response> {
     let (revision, job) = reading::job(api, which).await?;
     let tag = HeaderValue::try_from(etag(revision)).expect("digits in quotes");
     Ok(([(header::ETAG, tag)], Json(job)).into_response())
@@ -90,15 +90,15 @@ fn revision_wanted(headers: &HeaderMap) -> Answered<Option<u32>> {
     revision.map(Some).ok_or_else(|| Rejection::Stale.into())
 }
 
-async fn change(api: &Api, which: Which, headers: &HeaderMap, edit: Edit) -> Answered<Response> {
+async fn change(api: &Api, which: JobRef, headers: &HeaderMap, edit: Edit) -> Answered<Response> {
     let revision = revision_wanted(headers)?;
     let id = find(api, which).await?;
     let command = Command::Edit(Box::new(Edit { id, revision, ..edit }));
     api.desk().change(|engine| engine.execute(&command)).await?;
-    told(api, Which::Id(id)).await
+    told(api, JobRef::Id(id)).await
 }
 
-pub(super) async fn find(api: &Api, which: Which) -> Answered<JobId> {
+pub(super) async fn find(api: &Api, which: JobRef) -> Answered<JobId> {
     let (found, gate) = api.engine().find(which);
     match found {
         Some((id, _)) => Ok(id),
@@ -134,7 +134,7 @@ pub(crate) async fn delete(
 pub(crate) async fn cancel(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Response> {
     let id = find(&api, which).await?;
     api.desk().change(|engine| engine.execute(&Command::Cancel { id })).await?;
-    told(&api, Which::Id(id)).await
+    told(&api, JobRef::Id(id)).await
 }
 
 /// A new payload for a retry.
@@ -171,14 +171,14 @@ pub(crate) async fn retry(
     let id = find(&api, which).await?;
     let retried = api
         .desk()
-        .call(|engine| match engine.retry(Which::Id(id), payload.clone()) {
+        .call(|engine| match engine.retry(JobRef::Id(id), payload.clone()) {
             Ok(gate) => Ok(Ok(gate)),
             Err(RetryError::Refused(refused)) => Err(refused),
             Err(RetryError::Fetch(error)) => Ok(Err(error)),
         })
         .await?;
     api.desk().durable(retried?).await;
-    told(&api, Which::Id(id)).await
+    told(&api, JobRef::Id(id)).await
 }
 
 /// Keep a waiting job aside until it is released.

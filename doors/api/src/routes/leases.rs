@@ -122,7 +122,7 @@ pub(crate) async fn lease(
                 return Ok(handed_out(&api, &job, payload, hand_out));
             }
             // The engine has ended the job, or it went: the next one.
-            Err(FetchError::Damaged(_) | FetchError::Moved) => api.engine().nudge(),
+            Err(FetchError::Damaged(_) | FetchError::Moved) => api.engine().end_turn(),
             Err(error) => return Err(error.into()),
         }
     }

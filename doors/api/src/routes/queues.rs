@@ -8,9 +8,9 @@ use axum::http::{HeaderName, HeaderValue, header};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spindle_core::queue::QueueSettings;
-use spindle_core::state::{QueueListing, Sought};
+use spindle_core::state::{QueueListing, ScanFilter};
 use spindle_core::{JobId, Rejection, State as Core, Status};
-use spindle_engine::{Engine, QueueTraffic, Refused, Sighted, Tally, Which};
+use spindle_engine::{Engine, JobRef, QueueTraffic, Refused, ScannedJob, Tally};
 use tokio::select;
 use tokio::time::{Instant, sleep_until};
 use utoipa::{IntoParams, ToSchema};
@@ -201,15 +201,18 @@ fn note_traffic(engine: &Engine, name: &Bytes, queue: &mut Queue) -> QueueTraffi
 /// When the oldest ready job of a queue was submitted. None if there is none, or if it is not
 /// found without a long walk.
 pub(crate) fn oldest_ready_ms(engine: &Engine, queue: &Bytes) -> Option<u64> {
-    let sought =
-        Sought { statuses: vec![Status::Ready], queue: Some(queue.clone()), ..Sought::default() };
+    let filter = ScanFilter {
+        statuses: vec![Status::Ready],
+        queue: Some(queue.clone()),
+        ..ScanFilter::default()
+    };
     let mut from = Some(JobId(0));
     for _ in 0..OLDEST_STRETCHES_MAX {
-        let sightings = engine.seek(from?, &sought, 1);
-        if let Some(Sighted::Live(image)) = sightings.found.first() {
+        let page = engine.scan(from?, &filter, 1);
+        if let Some(ScannedJob::Live(image)) = page.found.first() {
             return Some(image.created_ms);
         }
-        from = sightings.next;
+        from = page.next;
     }
     None
 }
@@ -416,7 +419,7 @@ pub(crate) async fn purge(
     QueuePath(name): QueuePath,
 ) -> Answered<Json<Purged>> {
     // Only what is there now: with producers at work it would never end.
-    let (_, gate) = api.engine().find(Which::Id(JobId(0)));
+    let (_, gate) = api.engine().find(JobRef::Id(JobId(0)));
     api.desk().durable(gate).await;
     let most = api.engine().queue(&name).0.map_or(0, |queue| {
         queue.counts[Status::Ready as usize] + queue.counts[Status::Scheduled as usize]

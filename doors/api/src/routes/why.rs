@@ -5,7 +5,7 @@ use axum::extract::State;
 use serde::Serialize;
 use spindle_core::job::{Attempt, Cause, Outcome, cut};
 use spindle_core::{JobId, JobImage, State as Core, Status, Tries};
-use spindle_engine::{Held, held_back};
+use spindle_engine::{HeldBack, held_back};
 use tokio::task::yield_now;
 use utoipa::ToSchema;
 
@@ -111,16 +111,16 @@ pub(crate) async fn why(State(api): State<Api>, JobPath(which): JobPath) -> Answ
 }
 
 fn of_status(image: &JobImage, tries: &Tries) -> Option<Reason> {
-    let rare = image.rare();
+    let options = image.options();
     match image.status() {
         Status::Ready => None,
         Status::Scheduled if image.fails > 0 || image.attempts > 0 => {
             let text =
                 format!("it waits until its backoff is over, for {}", next_try(image, tries));
-            Some(Reason::new("backoff", text).until(rare.run_at_ms))
+            Some(Reason::new("backoff", text).until(options.run_at_ms))
         }
         Status::Scheduled => {
-            Some(Reason::new("scheduled", "its time has not come").until(rare.run_at_ms))
+            Some(Reason::new("scheduled", "its time has not come").until(options.run_at_ms))
         }
         Status::Parked => Some(Reason::new("parked", "it is kept aside until it is released")),
         Status::Leased => Some(leased(image)),
@@ -215,7 +215,7 @@ fn holding(state: &Core, image: &JobImage, now_ms: u64) -> Vec<Reason> {
 }
 
 /// A constraint lets no job with its label start now.
-fn constrained(held: Held) -> Reason {
+fn constrained(held: HeldBack) -> Reason {
     let name = held.constraint;
     let text = match held.running_max {
         _ if held.unmatched => format!(

@@ -7,9 +7,9 @@ use axum::extract::State;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spindle_core::job::{Lease, Origin};
-use spindle_core::state::Sought;
+use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
-use spindle_engine::{Gate, Sighted, WorkerView};
+use spindle_engine::{Gate, ScannedJob, WorkerView};
 use spindle_http::{Answered, Code, Problem, ProblemBody};
 use tokio::task::yield_now;
 use utoipa::{IntoParams, ToSchema};
@@ -161,17 +161,17 @@ struct Holding {
 /// All leased jobs by who has them, what must be durable before they are told, and whether there
 /// are more.
 async fn held(api: &Api) -> (HashMap<Who, Holding>, Gate, bool) {
-    let sought = Sought { statuses: vec![Status::Leased], ..Sought::default() };
+    let filter = ScanFilter { statuses: vec![Status::Leased], ..ScanFilter::default() };
     let (mut by_who, mut gate, mut from): (HashMap<Who, Holding>, _, _) =
         (HashMap::new(), Gate::OPEN, Some(JobId(0)));
     let mut count = 0;
     for _ in 0..STRETCHES_MAX {
         let Some(start) = from.filter(|_| count < HELD_MAX) else { break };
-        let sightings = api.engine().seek(start, &sought, STRETCH_JOBS);
-        gate = gate.max(sightings.gate);
-        from = sightings.next;
-        for sighted in sightings.found {
-            let Sighted::Live(image) = sighted else { continue };
+        let page = api.engine().scan(start, &filter, STRETCH_JOBS);
+        gate = gate.max(page.gate);
+        from = page.next;
+        for scanned in page.found {
+            let ScannedJob::Live(image) = scanned else { continue };
             let Some(lease) = &image.lease else { continue };
             let who = Who::new(lease.door(), lease.holder, &lease.worker);
             let holding = by_who

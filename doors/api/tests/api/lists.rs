@@ -84,7 +84,7 @@ async fn one_among_many_is_found_at_once_by_what_is_indexed_and_step_by_step_by_
     // More than a request looks through for a tag.
     submit(27_000, b"q");
     submit(1, b"rare");
-    bench.engine.nudge();
+    bench.engine.end_turn();
     bench.call(Method::POST, "/api/v1/jobs/27001/park").await;
     assert_eq!(ids(&bench, "?queue=rare").await, [27_001]);
     assert_eq!(ids(&bench, "?status=parked").await, [27_001]);
@@ -127,7 +127,7 @@ async fn jobs_are_listed_by_door_time_and_key() {
     let own = Submit::new(JobId(0), "a".into(), Origin::Workq, BytesRef::empty(Type::Bytes));
     let foreign = NewJob { submit: own, payload: "x".into(), kind: Type::Bytes };
     bench.engine.submit(foreign).unwrap();
-    bench.engine.nudge();
+    bench.engine.end_turn();
     bench.pass(60_000);
     bench.submit(json!({ "queue": "a" })).await;
     bench.call(Method::POST, "/api/v1/jobs/3/cancel").await;
@@ -331,7 +331,7 @@ async fn what_one_request_cannot_count_is_told_as_at_least() {
         submit.tags = vec!["odd".into()];
         bench.engine.submit(NewJob { submit, payload: "".into(), kind: Type::Bytes }).unwrap();
     }
-    bench.engine.nudge();
+    bench.engine.end_turn();
     assert_eq!(total(&bench, "&queue=q").await, (json!(30_000), Value::Null));
     let (count, is_at_least) = total(&bench, "&tag=odd").await;
     assert_eq!(is_at_least, true);

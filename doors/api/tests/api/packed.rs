@@ -15,7 +15,7 @@ async fn ended(bench: &Bench, door: Origin, end: WorkResult) -> Value {
     let id = bench.submit(json!({ "queue": "q" })).await;
     let claim = take(&bench.engine, Lease { worker: "w".into(), ..lease_from("q", door) });
     bench.engine.finish(claim, end, Type::Msgpack).unwrap();
-    bench.engine.nudge();
+    bench.engine.end_turn();
     bench.get(&format!("/api/v1/jobs/{id}")).await.json()["result"].clone()
 }
 

@@ -51,12 +51,12 @@ async fn a_worker_of_another_door_is_known_by_its_connection_and_goes_with_it() 
     let worker = "perl".into();
     let lease = Lease { holder: 77, bound: true, worker, ..lease_from("a", Origin::Gearman) };
     take(&bench.engine, lease);
-    bench.engine.nudge();
+    bench.engine.end_turn();
     let told = workers(&bench).await;
     assert_eq!((&told[0]["door"], &told[0]["connection"]), (&json!("gearman"), &json!(77)));
     assert_eq!((&told[0]["name"], &told[0]["jobs"][0]["id"]), (&json!("perl"), &json!(1)));
     bench.engine.connection_gone(ConnectionId(77), None);
-    bench.engine.nudge();
+    bench.engine.end_turn();
     assert_eq!(workers(&bench).await, [Value::Null; 0]);
 }
 

@@ -6,7 +6,7 @@ use spindle_core::command;
 use spindle_core::job::{JobImage, Key, Origin, Outcome, Scope, Status};
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{
-    Answer, FetchError, Gate, NewJob as EngineJob, News, Outbox, Refused, Ticket, Which,
+    Answer, FetchError, Gate, JobRef, NewJob as EngineJob, News, Outbox, Refused, Ticket,
 };
 
 use super::worker::FAILED_CODE;
@@ -65,16 +65,16 @@ impl DraftSession {
 
     pub(super) fn status(&self, handle: &Bytes, out: &mut Outbox) -> Done {
         let Some(id) = self.asked(handle, out) else { return Done::Yes };
-        let (standing, gate) = self.engine.standing(Which::Id(id));
-        if let Some(standing) = standing {
+        let (progress, gate) = self.engine.progress(JobRef::Id(id));
+        if let Some(progress) = progress {
             let [numerator, denominator] =
-                [&standing.numerator, &standing.denominator].map(|text| number(text));
-            let remaining_s = standing.remaining_s;
+                [&progress.numerator, &progress.denominator].map(|text| number(text));
+            let remaining_s = progress.remaining_s;
             let progress = Progress { numerator, denominator, remaining_s };
             reply(out, gate, &Reply::JobStatus(progress));
             return Done::Yes;
         }
-        match self.engine.find(Which::Id(id)) {
+        match self.engine.find(JobRef::Id(id)) {
             (Some(_), gate) => reply(out, gate, &Reply::JobStatus(OVER)),
             (None, gate) => error(out, gate, ErrorCode::UnknownJob),
         }
@@ -83,7 +83,7 @@ impl DraftSession {
 
     pub(super) fn completion(&self, handle: &Bytes, out: &mut Outbox) -> Done {
         let Some(id) = self.asked(handle, out) else { return Done::Yes };
-        match self.engine.job(Which::Id(id)) {
+        match self.engine.job(JobRef::Id(id)) {
             Ok((Some(image), gate)) if image.status().is_finished() => {
                 self.tell_end(&image, image.created_ms, gate, out);
             }
@@ -168,7 +168,7 @@ impl DraftSession {
         match self.engine.bytes(outcome.bytes.as_ref().unwrap_or(&empty)) {
             // Carried to a newer record since the job ended: that place is in its image now.
             Err(FetchError::Moved) => {
-                let (found, gate) = self.engine.job(Which::Id(JobId(image.id)))?;
+                let (found, gate) = self.engine.job(JobRef::Id(JobId(image.id)))?;
                 let newer = found.and_then(|image| image.outcome).ok_or(FetchError::Moved)?;
                 let bytes = self.engine.bytes(newer.bytes.as_ref().unwrap_or(&empty))?;
                 Ok((bytes, gate))

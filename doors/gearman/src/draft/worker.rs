@@ -7,7 +7,7 @@ use spindle_core::command::{Claim, Lease, Select};
 use spindle_core::job::{Origin, Status};
 use spindle_core::{BytesRef, JobId, Rejection, Type};
 use spindle_engine::{
-    FetchError, Gate, LeaseRef, LeaseReply, LeasedJob, News, Outbox, Refused, Slept, Which,
+    FetchError, Gate, JobRef, LeaseRef, LeaseReply, LeasedJob, News, Outbox, Refused, Slept,
     WorkResult,
 };
 
@@ -184,7 +184,7 @@ impl DraftSession {
     /// its time may have run out.
     fn still_held(&mut self) -> Option<Held> {
         let held = self.held.take()?;
-        let (image, _) = self.engine.job(Which::Id(held.id)).ok()?;
+        let (image, _) = self.engine.job(JobRef::Id(held.id)).ok()?;
         let image = image?;
         let is_live = image.status() == Status::Leased
             && image.attempts == held.attempt

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spindle_core::job::{JobImage, Outcome, Status};
 use spindle_core::{JobId, Type};
-use spindle_engine::{Answer, FetchError, Flow, Gate, News, Outbox, Ticket, Which};
+use spindle_engine::{Answer, FetchError, Flow, Gate, JobRef, News, Outbox, Ticket};
 
 use super::GearmanSession;
 use crate::wire::encode;
@@ -50,9 +50,9 @@ impl GearmanSession {
     ) -> Flow {
         match answer {
             Answer::Told { job, news } => return self.tell_news(job, &news, gate, out),
-            Answer::Ended { image, told_bytes } => {
+            Answer::Ended { image, streamed_bytes } => {
                 self.watches.remove(&ticket);
-                self.tell_end(&image, told_bytes as usize, gate, out);
+                self.tell_end(&image, streamed_bytes as usize, gate, out);
             }
             Answer::Gone(job) => {
                 self.watches.remove(&ticket);
@@ -84,7 +84,7 @@ impl GearmanSession {
         Flow::Continue
     }
 
-    fn tell_end(&self, image: &JobImage, told_bytes: usize, gate: Gate, out: &mut Outbox) {
+    fn tell_end(&self, image: &JobImage, streamed_bytes: usize, gate: Gate, out: &mut Outbox) {
         let handle = self.common.handles.handle(image.id);
         let handle = handle.as_bytes();
         let outcome = image.outcome.clone().unwrap_or_default();
@@ -97,7 +97,7 @@ impl GearmanSession {
         match self.result(image, &outcome) {
             Ok((bytes, gate_then)) => {
                 let gate = gate.max(gate_then);
-                let end = bytes.get(told_bytes..).unwrap_or_default();
+                let end = bytes.get(streamed_bytes..).unwrap_or_default();
                 out.put(gate, |out| match succeeded {
                     true => encode::work_complete(out, handle, end),
                     false => encode::work_exception(out, handle, &bytes),
@@ -116,7 +116,7 @@ impl GearmanSession {
         match self.engine.bytes(outcome.bytes.as_ref().unwrap_or(&empty)) {
             // Carried to a newer record since the job ended: that place is in its image now.
             Err(FetchError::Moved) => {
-                let (found, gate) = self.engine.job(Which::Id(JobId(image.id)))?;
+                let (found, gate) = self.engine.job(JobRef::Id(JobId(image.id)))?;
                 let newer = found.and_then(|image| image.outcome).ok_or(FetchError::Moved)?;
                 let bytes = self.engine.bytes(newer.bytes.as_ref().unwrap_or(&empty))?;
                 Ok((bytes, gate))

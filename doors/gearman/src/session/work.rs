@@ -6,7 +6,7 @@ use spindle_core::command::{Claim, Command, Extend, Lease, Select};
 use spindle_core::job::Origin;
 use spindle_core::{JobId, Rejection, Type};
 use spindle_engine::{
-    FetchError, Gate, LeaseRef, LeaseReply, LeasedJob, News, Outbox, Refused, Slept, Which,
+    FetchError, Gate, JobRef, LeaseRef, LeaseReply, LeasedJob, News, Outbox, Refused, Slept,
     WorkResult,
 };
 
@@ -248,8 +248,8 @@ impl GearmanSession {
     }
 
     fn reducer_of(&self, id: JobId) -> Option<Bytes> {
-        let (image, _) = self.engine.job(Which::Id(id)).ok()?;
-        reducer_of(&image?.rare().tags)
+        let (image, _) = self.engine.job(JobRef::Id(id)).ok()?;
+        reducer_of(&image?.options().tags)
     }
 
     // ---- reports and ends ----
@@ -343,7 +343,7 @@ impl GearmanSession {
         let claim = held.claim(id);
         let told = |result| {
             if held.told {
-                self.engine.finish_told(claim, result, Type::Bytes)
+                self.engine.finish_streamed(claim, result, Type::Bytes)
             } else {
                 self.engine.finish(claim, result, Type::Bytes)
             }

@@ -11,8 +11,8 @@ use spindle_core::command::{Claim, Command, Lease, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{JobId, Type};
 use spindle_engine::{
-    Answer, ConnectionId, Delivery, Flow, LeaseReply, LeasedJob, Mailbox, ManualClock, Outbox,
-    Session, Which, WorkResult,
+    Answer, ConnectionId, Delivery, Flow, JobRef, LeaseReply, LeasedJob, Mailbox, ManualClock,
+    Outbox, Session, WorkResult,
 };
 use spindle_gearman::wire::{
     Assignment, GrabKind, JobStatus, Priority, Request, Response, SubmitKind, decode_response,
@@ -138,7 +138,7 @@ impl Bench {
     /// The result that is kept of a job, whoever reads it.
     pub fn kept_result(&self, handle: &Bytes) -> Option<Bytes> {
         let id = id_of(handle);
-        let image = self.engine.job(Which::Id(id)).unwrap().0?;
+        let image = self.engine.job(JobRef::Id(id)).unwrap().0?;
         let place = image.outcome?.bytes?;
         Some(self.engine.bytes(&place).unwrap())
     }

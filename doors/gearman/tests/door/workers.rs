@@ -434,7 +434,7 @@ fn what_a_worker_calls_itself_stands_in_the_history_of_its_jobs() {
     worker.take();
     worker.complete(&handle, "");
     bench.commit();
-    let which = spindle_engine::Which::Id(crate::harness::id_of(&handle));
+    let which = spindle_engine::JobRef::Id(crate::harness::id_of(&handle));
     let image = bench.engine.job(which).ok().and_then(|(image, _)| image);
     let history = image.map(|image| image.history).unwrap_or_default();
     assert_eq!(history.iter().map(|tried| &tried.worker[..]).collect::<Vec<_>>(), [b"cook 1"]);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use spindle_core::Status;
 use spindle_core::address::from_gearman_handle;
 use spindle_core::job::Origin;
-use spindle_engine::{Engine, Options, Which};
+use spindle_engine::{Engine, JobRef, Options};
 use spindle_gearman::wire::draft::{ErrorCode, JobKind, Progress, Reply, Request};
 use spindle_gearman::wire::{self, Response, Submit, SubmitKind};
 
@@ -49,8 +49,8 @@ fn a_worker_whose_job_was_deleted_gets_another_and_cannot_finish_the_old_one() {
     let mut worker = server.worker(&["mail"]);
     worker.takes("mail", "one");
     let id = from_gearman_handle(&handle).unwrap();
-    server.engine.delete(Which::Id(id)).unwrap();
-    server.engine.nudge();
+    server.engine.delete(JobRef::Id(id)).unwrap();
+    server.engine.end_turn();
     worker.announce(1, 2, 0);
     worker.hears_error(ErrorCode::NoJobHeld);
     worker.takes("mail", "two");
@@ -209,8 +209,8 @@ fn a_sync_job_that_is_deleted_ends_as_failed() {
     application.create(JobKind::Sync, "mail", "", "x");
     let id = server.engine.look(|state| state.ready_jobs(b"mail", 0).next().unwrap().id());
     server.pass(5_500);
-    server.engine.delete(Which::Id(id)).unwrap();
-    server.engine.nudge();
+    server.engine.delete(JobRef::Id(id)).unwrap();
+    server.engine.end_turn();
     assert_eq!(application.hears_completion(), (5, 255, String::new()));
 }
 
@@ -304,7 +304,7 @@ fn every_code_of_a_worker_is_kept_and_told() {
         worker.hears_nothing();
         assert_eq!(application.completion(&handle), completed(code, "said"));
         let (image, _) =
-            server.engine.job(Which::Id(from_gearman_handle(&handle).unwrap())).unwrap();
+            server.engine.job(JobRef::Id(from_gearman_handle(&handle).unwrap())).unwrap();
         let image = image.unwrap();
         let kept = if code == 0 { String::new() } else { code.to_string() };
         assert_eq!(image.outcome.unwrap().code, kept);

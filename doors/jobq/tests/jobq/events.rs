@@ -59,8 +59,9 @@ async fn the_log_is_complete_and_in_order_beyond_a_page_and_after_a_restart() {
         assert_eq!(job["state"], json!(["X"]));
     };
     check(bench.job(1).await);
-    let in_memory =
-        bench.engine.look(|state| state.image(spindle_core::JobId(1)).unwrap().rare().events.len());
+    let in_memory = bench
+        .engine
+        .look(|state| state.image(spindle_core::JobId(1)).unwrap().options().events.len());
     assert!(in_memory <= 1_000, "{in_memory} events in memory");
     let bench = bench.restarted();
     check(bench.job(1).await);
@@ -123,9 +124,9 @@ fn add(engine: &spindle_engine::Engine, n: u64) {
     let json = format!("[\"user_event\",{{\"event\":{n},\"timestamp\":\"{START_S}\"}}]");
     event.extend_from_slice(json.as_bytes());
     let event = bytes::Bytes::from(event);
-    let touch = spindle_engine::Touch { state: None, event };
-    let touched = engine.touch(spindle_core::JobId(1), None, |_| Ok::<_, ()>(touch.clone()));
-    assert!(matches!(touched, Ok(spindle_engine::Touched::Done(..))), "{touched:?}");
+    let touch = spindle_engine::JobUpdate { state: None, event };
+    let touched = engine.update(spindle_core::JobId(1), None, |_| Ok::<_, ()>(touch.clone()));
+    assert!(matches!(touched, Ok(spindle_engine::Updated::Done(..))), "{touched:?}");
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ fn submit_as(
     let mut submit = Submit { payload: BytesRef::empty(kind), ..submit_to("mail", door) };
     say(&mut submit);
     let (id, _) = bench.engine.submit(NewJob { kind, ..new_job(submit, payload) }).unwrap();
-    bench.engine.nudge();
+    bench.engine.end_turn();
     id.0
 }
 
@@ -36,7 +36,7 @@ pub fn lease(bench: &Bench, queue: &str) -> Claim {
     let worker = Bytes::from_static(b"w");
     let lease = Lease { holder: 7, worker, ..lease_from(queue, Origin::Workq) };
     let claim = take(&bench.engine, lease);
-    bench.engine.nudge();
+    bench.engine.end_turn();
     claim
 }
 
@@ -49,7 +49,7 @@ pub fn complete(bench: &Bench, queue: &'static str) {
 fn finish(bench: &Bench, claim: Claim, success: bool) {
     let result = WorkResult { success, retry: true, ..WorkResult::default() };
     bench.engine.finish(claim, result, Type::Bytes).unwrap();
-    bench.engine.nudge();
+    bench.engine.end_turn();
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn the_end_of_a_failed_attempt_is_told_with_what_its_worker_said() {
             ..WorkResult::default()
         };
         bench.engine.finish(claim, result, Type::Bytes).unwrap();
-        bench.engine.nudge();
+        bench.engine.end_turn();
         bench.pass(1_000);
     }
     let events = bench.job(id).await["events"].clone();

@@ -30,9 +30,9 @@ async fn no_answer_tells_of_what_is_not_on_disk() {
         bench.log.hold(true);
         // Something that is decided, and not on disk: what a negative answer waits for as well.
         let touch =
-            spindle_engine::Touch { state: None, event: b"\0\0\0\0\0\0\0\0null"[..].into() };
+            spindle_engine::JobUpdate { state: None, event: b"\0\0\0\0\0\0\0\0null"[..].into() };
         let job = spindle_core::JobId(1);
-        bench.engine.touch(job, None, |_| Ok::<_, ()>(touch.clone())).unwrap();
+        bench.engine.update(job, None, |_| Ok::<_, ()>(touch.clone())).unwrap();
         let mut asked = pin!(bench.post(path, body));
         let early = tokio::time::timeout(A_WHILE, asked.as_mut()).await;
         assert!(early.is_err(), "{path} {body}: {early:?}");

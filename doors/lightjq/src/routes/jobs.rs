@@ -8,7 +8,7 @@ use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::payload::Type;
 use spindle_core::{BytesRef, JobId};
-use spindle_engine::{NewJob, Which};
+use spindle_engine::{JobRef, NewJob};
 use spindle_http::{Answered, ProblemBody};
 
 use crate::body::{Body, Wanted, malformed};
@@ -107,6 +107,6 @@ pub(crate) async fn delete(
     State(door): State<LightJq>,
     JobPath(id): JobPath,
 ) -> Answered<StatusCode> {
-    door.desk().change(|engine| engine.delete_waiting(Which::Id(id))).await?;
+    door.desk().change(|engine| engine.delete_waiting(JobRef::Id(id))).await?;
     Ok(StatusCode::NO_CONTENT)
 }

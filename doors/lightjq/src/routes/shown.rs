@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use spindle_core::job::Outcome;
 use spindle_core::payload::Type;
 use spindle_core::{Command, JobId, JobImage, Status, address};
-use spindle_engine::{FetchError, Gate, Which};
+use spindle_engine::{FetchError, Gate, JobRef};
 use spindle_http::{Answered, Problem, no_job};
 
 use crate::door::LightJq;
@@ -67,7 +67,7 @@ impl LightJq {
         self.desk().durable(gate).await;
         let (image, result) = read.ok_or_else(no_job)?;
         if let Some(keep_read_ms) =
-            image.rare().keep_read_ms.filter(|_| reads.0 && result.is_some())
+            image.options().keep_read_ms.filter(|_| reads.0 && result.is_some())
         {
             let command = Command::ResultRead { id, keep_read_ms };
             // It may be gone by now, or be told again by somebody else: nothing is lost by that.
@@ -81,7 +81,7 @@ impl LightJq {
         let mut tries = 0;
         loop {
             tries += 1;
-            let (image, gate) = self.engine().job(Which::Id(id))?;
+            let (image, gate) = self.engine().job(JobRef::Id(id))?;
             let Some(image) = image else { return Ok((None, gate)) };
             let place = image.outcome.as_ref().filter(|outcome| outcome.success);
             let Some(place) = place.and_then(|outcome| outcome.bytes.as_ref()) else {

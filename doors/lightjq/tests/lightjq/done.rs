@@ -4,7 +4,7 @@ use serde_json::json;
 use spindle_core::JobId;
 use spindle_core::job::Origin;
 use spindle_core::payload::Type;
-use spindle_engine::{NewJob, Which, WorkResult};
+use spindle_engine::{JobRef, NewJob, WorkResult};
 
 use crate::harness::{Bench, ask, by, packed, with};
 
@@ -35,7 +35,7 @@ async fn a_failure_is_told_and_tried_again_after_its_wait_until_no_tries_are_lef
     }
     bench.pass(3_600_000);
     bench.next(&worker, "0").await.is(204);
-    let image = bench.engine.job(Which::Id(JobId(id.parse().unwrap()))).unwrap().0.unwrap();
+    let image = bench.engine.job(JobRef::Id(JobId(id.parse().unwrap()))).unwrap().0.unwrap();
     let outcome = image.outcome.unwrap();
     assert_eq!(&outcome.worker_finished_at[..], b"2026-01-02T03:04:05Z");
     assert_eq!(&outcome.code[..], b"other");
@@ -162,7 +162,7 @@ async fn jobs_and_ends_of_other_doors_are_told_in_this_ones_words() {
         );
         let job = NewJob { submit, payload: payload.into(), kind };
         let (id, _) = bench.engine.submit(job).unwrap();
-        bench.engine.nudge();
+        bench.engine.end_turn();
         id
     };
     let id = submit("j", br#"{"a": [1, -1, 0.5]}"#, Type::Json);
@@ -185,9 +185,9 @@ async fn jobs_and_ends_of_other_doors_are_told_in_this_ones_words() {
     // An end that comes through another door.
     let id = bench.submit(json!({"name": "x", "argument": {}, "max_retry": 0})).await;
     let failed = WorkResult { message: "m".into(), error: "plain".into(), ..Default::default() };
-    let which = Which::Id(JobId(id.parse().unwrap()));
+    let which = JobRef::Id(JobId(id.parse().unwrap()));
     bench.engine.finish_unfinished(which, failed, Type::Bytes).unwrap();
-    bench.engine.nudge();
+    bench.engine.end_turn();
     let job = bench.job(&id).await;
     assert_eq!((&job["error"], &job["message"]), (&json!("plain"), &json!("m")));
     assert_eq!((&job["status"], &job["worker_id"]), (&json!("error"), &json!(null)));

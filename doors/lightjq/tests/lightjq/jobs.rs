@@ -155,17 +155,17 @@ async fn a_jobs_own_settings_stand_in_it_and_what_it_does_not_say_is_left_to_its
     let id = bench.submit(said).await;
     let image = image(&bench, &id);
     assert_eq!((image.priority, image.ttr_ms, image.created_ms), (7, Some(2_500), START_MS));
-    let rare = image.rare();
-    assert_eq!((rare.attempts_max, rare.fails_max), (Some(4), Some(4)));
-    assert_eq!((rare.keep_ms, rare.keep_read_ms), (Some(86_400_000), Some(300_000)));
-    assert!(!rare.drop_result);
+    let options = image.options();
+    assert_eq!((options.attempts_max, options.fails_max), (Some(4), Some(4)));
+    assert_eq!((options.keep_ms, options.keep_read_ms), (Some(86_400_000), Some(300_000)));
+    assert!(!options.drop_result);
     let id = bench.submit_plain("n").await;
     let image = self::image(&bench, &id);
-    assert_eq!((image.rare().attempts_max, image.rare().fails_max), (None, None));
-    assert_eq!((image.ttr_ms, image.rare().drop_result), (Some(30_000), true));
+    assert_eq!((image.options().attempts_max, image.options().fails_max), (None, None));
+    assert_eq!((image.ttr_ms, image.options().drop_result), (Some(30_000), true));
 }
 
 fn image(bench: &Bench, id: &str) -> spindle_core::JobImage {
     let id = spindle_core::JobId(id.parse().unwrap());
-    bench.engine.job(spindle_engine::Which::Id(id)).unwrap().0.unwrap()
+    bench.engine.job(spindle_engine::JobRef::Id(id)).unwrap().0.unwrap()
 }

@@ -300,9 +300,9 @@ async fn a_worker_may_ask_for_jobs_as_well_and_who_leaves_is_pushed_to_no_more()
 }
 
 fn status(bench: &Bench, id: &str) -> spindle_core::Status {
-    bench.engine.nudge();
+    bench.engine.end_turn();
     let id = spindle_core::JobId(id.parse().unwrap());
-    bench.engine.find(spindle_engine::Which::Id(id)).0.unwrap().1
+    bench.engine.find(spindle_engine::JobRef::Id(id)).0.unwrap().1
 }
 
 #[tokio::test]

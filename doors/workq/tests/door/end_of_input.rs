@@ -57,7 +57,7 @@ fn answers_that_wait_for_the_disk_still_reach_a_client_that_sends_no_more() {
     client.send(with_ids("add #1 q 1000 60000 1\r\na\r\nlease q 0\r\n"));
     client.end_sending();
     server.until("both are decided", |server| {
-        let which = spindle_engine::Which::Uuid(crate::harness::id_bytes(1));
+        let which = spindle_engine::JobRef::Uuid(crate::harness::id_bytes(1));
         matches!(server.engine.find(which).0, Some((_, spindle_core::Status::Leased)))
     });
     server.engine.commit_once();

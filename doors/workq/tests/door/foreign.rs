@@ -5,7 +5,7 @@ use spindle_core::address::foreign_uuid;
 use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Status, Type};
-use spindle_engine::{Engine, NewJob, Which};
+use spindle_engine::{Engine, JobRef, NewJob};
 use spindle_workq::wire::Uuid;
 
 use crate::harness::{START, TestServer};
@@ -15,7 +15,7 @@ fn submit(engine: &Engine, queue: &'static [u8], payload: Bytes, origin: Origin)
     let empty = BytesRef::empty(Type::Json);
     let submit = Submit::new(JobId(0), Bytes::from_static(queue), origin, empty);
     let (id, _) = engine.submit(NewJob { submit, payload, kind: Type::Json }).expect("taken");
-    engine.nudge();
+    engine.end_turn();
     (id, Uuid::from_bytes(foreign_uuid(id)))
 }
 
@@ -43,7 +43,7 @@ fn a_foreign_job_is_leased_inspected_and_completed_by_its_foreign_uuid() {
     client.ask(format!("complete {uuid} 2\r\nok\r\n"), "+OK\r\n");
     client.ask(format!("result {uuid} 0\r\n"), format!("+OK 1\r\n{uuid} 1 2\r\nok\r\n"));
     client.ask(format!("complete {uuid} 2\r\nok\r\n"), "-CLIENT-ERROR Duplicate result\r\n");
-    assert_eq!(server.engine.find(Which::Id(id)).0, Some((id, Status::Done)));
+    assert_eq!(server.engine.find(JobRef::Id(id)).0, Some((id, Status::Done)));
     client.ask(format!("delete {uuid}\r\n"), "+OK\r\n");
     client.ask(format!("delete {uuid}\r\n"), "-NOT-FOUND\r\n");
     client.finish();
@@ -70,7 +70,7 @@ fn a_job_of_this_door_has_only_the_name_it_was_given() {
          > a
          < +OK",
     );
-    let which = Which::Uuid(crate::harness::id_bytes(1));
+    let which = JobRef::Uuid(crate::harness::id_bytes(1));
     let (id, _) = server.engine.find(which).0.expect("it is there");
     let other_name = Uuid::from_bytes(foreign_uuid(id));
     for request in ["inspect job ID", "result ID 0", "delete ID", "extend ID 10"] {
@@ -99,7 +99,7 @@ fn payloads_this_door_cannot_carry_are_passed_over() {
     let payload = "y".repeat(MIB);
     waiting.expect(format!("+OK 1\r\n{uuid} mail 60000 {MIB}\r\n{payload}\r\n"));
     client.ask("lease mail 0\r\n", "-TIMEOUT\r\n");
-    assert_eq!(server.engine.find(Which::Id(large)).0, Some((large, Status::Ready)));
+    assert_eq!(server.engine.find(JobRef::Id(large)).0, Some((large, Status::Ready)));
     client.finish();
     waiting.finish();
 }

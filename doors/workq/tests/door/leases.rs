@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spindle_engine::Which;
+use spindle_engine::JobRef;
 
 use crate::harness::{Job, TestServer, id_bytes, job, with_ids};
 
@@ -240,7 +240,7 @@ fn a_lease_whose_bytes_never_left_is_undone() {
     let mut client = server.client();
     client.send(with_ids("add #1 q 60000 60000 1 -max-attempts=1\r\na\r\n"));
     let attempts = |server: &TestServer| {
-        let (image, _) = server.engine.job(Which::Uuid(id_bytes(1))).ok()?;
+        let (image, _) = server.engine.job(JobRef::Uuid(id_bytes(1))).ok()?;
         image.map(|image| image.attempts)
     };
     server.until("the job is there", |server| attempts(server) == Some(0));

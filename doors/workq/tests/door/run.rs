@@ -303,7 +303,7 @@ fn when_a_worker_breaks_off_before_the_job_left_the_server_the_wait_goes_on() {
     );
     worker.send(crate::harness::with_ids("add #2 other 1000 60000 1\r\na\r\nlease rn 0\r\n"));
     let attempts = |server: &TestServer| {
-        let which = spindle_engine::Which::Uuid(crate::harness::id_bytes(1));
+        let which = spindle_engine::JobRef::Uuid(crate::harness::id_bytes(1));
         server.engine.job(which).ok().and_then(|(image, _)| image).map(|image| image.attempts)
     };
     server.until("the job is leased", |server| attempts(server) == Some(1));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use spindle_core::Status;
 use spindle_engine::{
-    Committed, ConnectionId, Delivery, Door, Flow, ManualClock, Options, Outbox, Session, Which,
+    Committed, ConnectionId, Delivery, Door, Flow, JobRef, ManualClock, Options, Outbox, Session,
 };
 use spindle_log::MemoryLog;
 use spindle_testkit::{ManualEngine, Sessions};
@@ -68,7 +68,7 @@ impl Bench {
     }
 
     fn status(&self, number: u64) -> Option<Status> {
-        self.engine.find(Which::Uuid(id_bytes(number))).0.map(|(_, status)| status)
+        self.engine.find(JobRef::Uuid(id_bytes(number))).0.map(|(_, status)| status)
     }
 }
 
@@ -318,7 +318,7 @@ fn a_job_handed_to_a_session_that_waits_no_longer_is_given_back() {
             worker.end();
         }
         assert_eq!(bench.status(1), Some(Status::Ready), "{ending}");
-        let image = bench.engine.job(Which::Uuid(id_bytes(1))).unwrap().0.unwrap();
+        let image = bench.engine.job(JobRef::Uuid(id_bytes(1))).unwrap().0.unwrap();
         assert_eq!(image.attempts, 0, "{ending}");
     }
 }

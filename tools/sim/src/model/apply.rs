@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use spindle_core::command::{Carry, Claim, Edit, Extend, Lease, Submit};
-use spindle_core::job::{Cause, Label, Origin, Rare};
+use spindle_core::command::{Claim, Compact, Edit, Extend, Lease, Submit};
+use spindle_core::job::{Cause, JobOptions, Label, Origin};
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::Constraint;
 use spindle_core::{Command, JobId, JobImage, Status};
@@ -27,9 +27,9 @@ impl Model {
             Command::HolderGone { holder } => self.apply_holder_gone(*holder, now_ms),
             Command::Retry { image, payload } => {
                 // Matched anew, and its pages are where the image was carried to.
-                let rare = self.change(image.id).rare_mut();
-                rare.labels.clone_from(&image.rare().labels);
-                rare.pages.clone_from(&image.rare().pages);
+                let options = self.change(image.id).options_mut();
+                options.labels.clone_from(&image.options().labels);
+                options.pages.clone_from(&image.options().pages);
                 self.apply_retry(JobId(image.id), payload.as_ref(), now_ms);
             }
             Command::Edit(edit) => self.apply_edit(edit, now_ms),
@@ -48,10 +48,10 @@ impl Model {
                 self.apply_persist(*id, payload, *keep_ms);
             }
             Command::SetState { id, state, event, page, .. } => {
-                self.apply_touch(*id, Some(state), event, page.as_ref());
+                self.apply_update(*id, Some(state), event, page.as_ref());
             }
             Command::AddEvent { id, event, page } => {
-                self.apply_touch(*id, None, event, page.as_ref());
+                self.apply_update(*id, None, event, page.as_ref());
             }
             Command::SetQueue { name, settings } => {
                 let typed_anew = self.settings(name).bytes_type != settings.bytes_type;
@@ -77,27 +77,27 @@ impl Model {
             }
             Command::ReturnIds { from } => self.ids_until = self.ids_until.map(|_| *from),
             Command::Tick { hold_expiry } => self.tick(now_ms, *hold_expiry),
-            Command::Carry(item) => self.apply_carry(item),
+            Command::Compact(item) => self.apply_compaction(item),
             Command::RaiseFormat { version } => self.format = self.format.max(*version),
         }
     }
 
-    fn apply_touch(
+    fn apply_update(
         &mut self,
         id: JobId,
         state: Option<&Bytes>,
         event: &Bytes,
         page: Option<&BytesRef>,
     ) {
-        let rare = self.change(id.0).rare_mut();
+        let options = self.change(id.0).options_mut();
         if let Some(state) = state {
-            rare.state = Some(state.clone());
+            options.state = Some(state.clone());
         }
         if let Some(page) = page {
-            rare.events.clear();
-            rare.pages.push(page.clone());
+            options.events.clear();
+            options.pages.push(page.clone());
         }
-        rare.events.push(event.clone());
+        options.events.push(event.clone());
         self.count_change(id.0);
     }
 
@@ -108,7 +108,7 @@ impl Model {
             (false, true) => Status::Scheduled,
             (false, false) => Status::Ready,
         };
-        let rare = Rare {
+        let options = JobOptions {
             run_at_ms: submit.run_at_ms,
             scheduled_ms: submit.run_at_ms,
             attempts_max: submit.attempts_max,
@@ -122,7 +122,7 @@ impl Model {
             keep_ms: submit.keep_ms,
             keep_read_ms: submit.keep_read_ms,
             drop_result: submit.drop_result,
-            ..Rare::NONE
+            ..JobOptions::NONE
         };
         let job = JobImage {
             id: submit.id.0,
@@ -135,7 +135,7 @@ impl Model {
             ttl_ms: submit.ttl_ms,
             ttr_ms: submit.ttr_ms,
             payload: Some(submit.payload.clone()),
-            rare: Some(Box::new(rare)),
+            options: Some(Box::new(options)),
             foreground: submit.foreground,
             revision: 1,
             ..JobImage::default()
@@ -154,21 +154,21 @@ impl Model {
             let job = self.change(id.0);
             job.foreground = false;
             job.payload = Some(payload.clone());
-            job.rare_mut().keep_ms = keep_ms;
+            job.options_mut().keep_ms = keep_ms;
             self.count_change(id.0);
         }
     }
 
     pub(crate) fn apply_relabel(&mut self, id: JobId, labels: &[Label]) {
-        if self.jobs[&id.0].rare().labels != labels {
-            self.change(id.0).rare_mut().labels = labels.to_vec();
+        if self.jobs[&id.0].options().labels != labels {
+            self.change(id.0).options_mut().labels = labels.to_vec();
             self.count_change(id.0);
         }
     }
 
     fn apply_lease(&mut self, lease: &Lease, id: JobId, now_ms: u64) {
         let epoch = self.epoch;
-        let labels = self.jobs[&id.0].rare().labels.clone();
+        let labels = self.jobs[&id.0].options().labels.clone();
         self.take_tokens(&labels, now_ms);
         let ttr_ms = self.lease_ms(&self.jobs[&id.0], lease.bound);
         let lasts_ms = match (ttr_ms, lease.timeout_ms) {
@@ -251,15 +251,15 @@ impl Model {
     fn apply_retry(&mut self, id: JobId, payload: Option<&BytesRef>, _now_ms: u64) {
         let order = self.take_order();
         // A name that a younger job has taken meanwhile stays with that one.
-        let mut keys = self.jobs[&id.0].rare().keys.clone();
+        let mut keys = self.jobs[&id.0].options().keys.clone();
         keys.retain(|key| self.key_holder(key).is_none_or(|holder| holder == id));
         let job = self.change(id.0);
-        job.rare_mut().keys = keys;
+        job.options_mut().keys = keys;
         job.status = Status::Ready as i32;
         job.attempts = 0;
         job.fails = 0;
         job.order = order;
-        job.rare_mut().run_at_ms = None;
+        job.options_mut().run_at_ms = None;
         job.finished_ms = None;
         job.kept_until_ms = None;
         if let Some(payload) = payload {
@@ -275,12 +275,12 @@ impl Model {
         }
         job.priority = edit.priority.unwrap_or(job.priority);
         match edit.run_at_ms {
-            Some(run_at) if run_at > now_ms => job.rare_mut().run_at_ms = Some(run_at),
-            Some(_) => job.rare_mut().run_at_ms = None,
+            Some(run_at) if run_at > now_ms => job.options_mut().run_at_ms = Some(run_at),
+            Some(_) => job.options_mut().run_at_ms = None,
             None => {}
         }
         let parked = edit.parked.unwrap_or(job.status() == Status::Parked);
-        let later = job.rare().run_at_ms.is_some_and(|run_at| run_at > now_ms);
+        let later = job.options().run_at_ms.is_some_and(|run_at| run_at > now_ms);
         let status = match (parked, later) {
             (true, _) => Status::Parked,
             (false, true) => Status::Scheduled,
@@ -344,13 +344,13 @@ impl Model {
     }
 
     /// Telling something again changes nothing but places.
-    fn apply_carry(&mut self, item: &Carry) {
-        if let Carry::Page { id, old, new } = item {
-            let pages = &mut self.change(id.0).rare_mut().pages;
+    fn apply_compaction(&mut self, item: &Compact) {
+        if let Compact::Page { id, old, new } = item {
+            let pages = &mut self.change(id.0).options_mut().pages;
             *pages.iter_mut().find(|page| *page == old).expect("it is one of the job's") =
                 new.clone();
         }
-        let Carry::Job { id, payload, result, .. } = item else { return };
+        let Compact::Job { id, payload, result, .. } = item else { return };
         let job = Rc::make_mut(self.jobs.get_mut(&id.0).expect("an accepted carry names a job"));
         if payload.is_some() {
             job.payload.clone_from(payload);

@@ -56,7 +56,7 @@ impl Model {
         let stuck: Vec<&JobImage> =
             ready.iter().copied().filter(|job| self.is_unmatched(job)).collect();
         let alike = |one: &JobImage, other: &JobImage| {
-            one.rare().labels == other.rare().labels && is_large(one) == is_large(other)
+            one.options().labels == other.options().labels && is_large(one) == is_large(other)
         };
         let candidate = |job| {
             let before = || stuck.iter().filter(|other| alike(other, job));

@@ -55,7 +55,7 @@ impl Model {
 
     fn compare_keys(&self, state: &State) -> Result<(), String> {
         let keys: BTreeSet<_> =
-            self.jobs().flat_map(|job| job.rare().keys.iter().cloned()).collect();
+            self.jobs().flat_map(|job| job.options().keys.iter().cloned()).collect();
         for key in keys {
             let found = state.job_by_key(&key).map(|found| found.id());
             let holder = self.key_holder(&key);
@@ -114,7 +114,7 @@ impl Model {
             return Err(format!("constraints should be {:?} and are {rules:?}", self.rules));
         }
         let labels: BTreeSet<_> =
-            self.jobs().flat_map(|job| job.rare().labels.iter().copied()).collect();
+            self.jobs().flat_map(|job| job.options().labels.iter().copied()).collect();
         for label in labels.iter().filter(|label| self.rules.contains_key(&label.constraint)) {
             let running = state.bucket(*label).map_or(0, |bucket| bucket.running());
             same(0, "running", &(label, self.running(*label)), &(label, running))?;
@@ -133,28 +133,33 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
     same(id, "fails", &job.fails, &image.fails)?;
     same(id, "lease", &job.lease, &image.lease)?;
     same(id, "expires_ms", &job.expires_ms(), &image.expires_ms())?;
-    let (rare, told) = (job.rare(), image.rare());
-    same(id, "tries", &(rare.attempts_max, rare.fails_max), &(told.attempts_max, told.fails_max))?;
-    same(id, "backoff", &rare.backoff, &told.backoff)?;
+    let (options, told) = (job.options(), image.options());
+    same(
+        id,
+        "tries",
+        &(options.attempts_max, options.fails_max),
+        &(told.attempts_max, told.fails_max),
+    )?;
+    same(id, "backoff", &options.backoff, &told.backoff)?;
     same(id, "times", &(job.created_ms, job.ttr_ms), &(image.created_ms, image.ttr_ms))?;
-    same(id, "labels", &rare.labels, &told.labels)?;
-    same(id, "state", &rare.state, &told.state)?;
-    same(id, "events", &rare.events, &told.events)?;
-    same(id, "pages", &rare.pages.len(), &told.pages.len())?;
+    same(id, "labels", &options.labels, &told.labels)?;
+    same(id, "state", &options.state, &told.state)?;
+    same(id, "events", &options.events, &told.events)?;
+    same(id, "pages", &options.pages.len(), &told.pages.len())?;
     same(id, "foreground", &job.foreground, &image.foreground)?;
     same(id, "revision", &job.revision, &image.revision)?;
-    same(id, "keep_ms", &rare.keep_ms, &told.keep_ms)?;
+    same(id, "keep_ms", &options.keep_ms, &told.keep_ms)?;
     same(id, "outcome", &outcome_of(job), &outcome_of(image))?;
     same(id, "history", &history_of(job), &image.history.iter().collect())?;
     let keys = |image: &JobImage| {
         let uuid = image.uuid().map(uuid_key);
-        uuid.into_iter().chain(image.rare().keys.iter().cloned()).collect::<BTreeSet<_>>()
+        uuid.into_iter().chain(image.options().keys.iter().cloned()).collect::<BTreeSet<_>>()
     };
     same(id, "keys", &keys(job), &keys(image))?;
     let bytes = |image: &JobImage| image.payload.as_ref().map_or(0, |payload| payload.len);
     same(id, "payload", &bytes(job), &bytes(image))?;
     if job.status() == Status::Scheduled {
-        same(id, "run_at_ms", &rare.run_at_ms, &told.run_at_ms)?;
+        same(id, "run_at_ms", &options.run_at_ms, &told.run_at_ms)?;
     }
     Ok(())
 }

@@ -48,9 +48,9 @@ impl Model {
         let job = self.change(id);
         job.order = order;
         let backoff_ends_ms = (wait_ms > 0).then(|| now_ms.saturating_add(wait_ms));
-        let asked_for_ms = job.rare().run_at_ms.filter(|at| *at > now_ms);
+        let asked_for_ms = job.options().run_at_ms.filter(|at| *at > now_ms);
         let run_at_ms = backoff_ends_ms.max(asked_for_ms);
-        job.rare_mut().run_at_ms = run_at_ms;
+        job.options_mut().run_at_ms = run_at_ms;
         let status = match (job.status(), run_at_ms) {
             (Status::Parked, _) => Status::Parked,
             (_, Some(_)) => Status::Scheduled,
@@ -134,7 +134,7 @@ impl Model {
         let job = &self.jobs[&id];
         let queue = self.settings(&job.queue);
         let keep_ms = if status == Status::Done {
-            job.rare().keep_ms.or(queue.keep_ms).or(self.defaults.policy(job.origin()).keep_ms)
+            job.options().keep_ms.or(queue.keep_ms).or(self.defaults.policy(job.origin()).keep_ms)
         } else {
             Some(queue.keep_dead_ms.unwrap_or(self.defaults.keep_dead_ms))
         };
@@ -150,7 +150,7 @@ impl Model {
         // second in which it ended is all that is remembered of that.
         job.kept_until_ms = until_ms.map(|until| until.max(now_ms / 1000 * 1000));
         job.outcome = outcome.map(Box::new);
-        if job.rare().drop_result
+        if job.options().drop_result
             && let Some(outcome) = &mut job.outcome
         {
             outcome.bytes = None;

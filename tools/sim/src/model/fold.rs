@@ -8,7 +8,7 @@ use spindle_core::{Found, JobId, State};
 
 /// Names the first difference in what is logged: jobs, buckets, queues, the server.
 pub fn fold_difference(was: &State, is: &State, now_ms: u64) -> Result<(), String> {
-    let logged = |found: &Found<'_>| found.home().is_some();
+    let logged = |found: &Found<'_>| found.oldest_record().is_some();
     let ids = |state: &State| {
         state.jobs_from(JobId(0)).filter(logged).map(|job| job.id()).collect::<Vec<_>>()
     };
@@ -18,12 +18,12 @@ pub fn fold_difference(was: &State, is: &State, now_ms: u64) -> Result<(), Strin
     let mut labels = BTreeSet::new();
     for id in ids(was) {
         let (before, after) = (was.job(id), is.job(id));
-        let told = |found: Option<Found<'_>>| found.map(|job| (job.home(), job.last()));
+        let told = |found: Option<Found<'_>>| found.map(|job| (job.oldest_record(), job.last()));
         let (old, new) = (was.image(id), is.image(id));
         if old != new || told(before) != told(after) {
             return Err(format!("the fold gives {after:?}, {new:?} for {before:?}, {old:?}"));
         }
-        labels.extend(old.iter().flat_map(|image| image.rare().labels.iter().copied()));
+        labels.extend(old.iter().flat_map(|image| image.options().labels.iter().copied()));
     }
     compare_buckets(was, is, &labels, now_ms)?;
     let rules = |state: &State| state.constraints().cloned().collect::<Vec<_>>();
@@ -38,7 +38,8 @@ pub fn fold_difference(was: &State, is: &State, now_ms: u64) -> Result<(), Strin
         return Err(format!("the fold has {:?} unmatched for {:?}", unmatched(is), unmatched(was)));
     }
     // Foreground jobs take order numbers too, and leave no trace.
-    let server = |state: &State| Server { home: 0, next_order: 0, ..state.server().clone() };
+    let server =
+        |state: &State| Server { oldest_record: 0, next_order: 0, ..state.server().clone() };
     if server(was) != server(is) {
         return Err(format!("the fold gives {:?} for {:?}", is.server(), was.server()));
     }

@@ -25,8 +25,9 @@ impl Tokens {
 impl Model {
     /// Leased jobs that fall under a constraint's value.
     pub fn running(&self, label: Label) -> u64 {
-        let runs =
-            |job: &&JobImage| job.status() == Status::Leased && job.rare().labels.contains(&label);
+        let runs = |job: &&JobImage| {
+            job.status() == Status::Leased && job.options().labels.contains(&label)
+        };
         self.jobs().filter(runs).count() as u64
     }
 
@@ -39,7 +40,7 @@ impl Model {
 
     /// Whether constraints let a job start now.
     pub fn is_admitted(&self, job: &JobImage, now_ms: u64) -> bool {
-        job.rare().labels.iter().all(|label| {
+        job.options().labels.iter().all(|label| {
             let Some(rule) = self.rules.get(&label.constraint) else { return true };
             let runs = rule.running_max.is_none_or(|max| self.running(*label) < max);
             let starts = rule.rate.as_ref().is_none_or(|rate| {
@@ -68,7 +69,7 @@ impl Model {
             return (false, false);
         }
         let labels = self.jobs().filter(|job| !job.status().is_finished());
-        let labels = labels.flat_map(|job| job.rare().labels.iter().copied());
+        let labels = labels.flat_map(|job| job.options().labels.iter().copied());
         let of_this = |other: &Label| other.constraint == label.constraint;
         let sure: BTreeSet<Label> = labels.filter(of_this).collect();
         let taken = self.tokens.keys().chain(&self.filled).copied().filter(of_this);

@@ -3,7 +3,7 @@
 
 use spindle_core::JobImage;
 use spindle_core::job::{LABELS_MAX, Label};
-use spindle_engine::{QueuePattern, decode_matcher};
+use spindle_matching::{QueuePattern, decode_matcher};
 
 use super::Model;
 

@@ -145,19 +145,19 @@ impl Model {
         let policy = *self.defaults.policy(job.origin());
         Tries {
             attempts_max: job
-                .rare()
+                .options()
                 .attempts_max
                 .or(queue.attempts_max)
                 .unwrap_or(policy.attempts_max),
-            fails_max: job.rare().fails_max.or(queue.fails_max).unwrap_or(policy.fails_max),
-            backoff: job.rare().backoff.or(queue.backoff).unwrap_or(policy.backoff),
+            fails_max: job.options().fails_max.or(queue.fails_max).unwrap_or(policy.fails_max),
+            backoff: job.options().backoff.or(queue.backoff).unwrap_or(policy.backoff),
         }
     }
 
     /// Who has a key, if it is taken.
     pub fn key_holder(&self, key: &Key) -> Option<JobId> {
         let holds = |job: &&JobImage| {
-            job.rare().keys.iter().any(|other| {
+            job.options().keys.iter().any(|other| {
                 let in_scope = other.scope() == Scope::WhileKept || !job.status().is_finished();
                 other.namespace == key.namespace && other.name == key.name && in_scope
             })

@@ -1,6 +1,6 @@
 //! Why a command may be refused.
 
-use spindle_core::command::{Carry, Claim, Edit, Lease, Matched, Submit};
+use spindle_core::command::{Claim, Compact, Edit, Lease, Matched, Submit};
 use spindle_core::job::{LABELS_MAX, Label};
 use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
 use spindle_core::{Command, JobId, JobImage, Rejection, Status};
@@ -112,7 +112,7 @@ impl Model {
                 reasons.add(*epoch <= self.epoch, Rejection::OldEpoch);
                 reasons
             }
-            Command::Carry(item) => self.refuse_carry(item),
+            Command::Compact(item) => self.refuse_compaction(item),
             Command::ReturnIds { from } => {
                 let mut reasons = Refusals::default();
                 let reserved = 1..=self.ids_until();
@@ -220,7 +220,7 @@ impl Model {
         reasons.add(!job.status().is_finished(), Rejection::NotFinished);
         let damaged = job.payload.is_none() && !has_new_payload;
         reasons.add(damaged && reasons.is_empty(), Rejection::PayloadDamaged);
-        self.refuse_values(&image.rare().labels, &mut reasons);
+        self.refuse_values(&image.options().labels, &mut reasons);
         reasons
     }
 
@@ -260,22 +260,22 @@ impl Model {
         reasons
     }
 
-    fn refuse_carry(&self, item: &Carry) -> Refusals {
+    fn refuse_compaction(&self, item: &Compact) -> Refusals {
         match item {
-            Carry::Job { id, revision, .. } => {
+            Compact::Job { id, revision, .. } => {
                 let mut reasons = self.refuse_finished(*id);
                 let Some(job) = self.job(*id) else { return reasons };
                 reasons.add(job.revision != *revision, Rejection::Stale);
                 reasons.add(job.foreground, Rejection::Foreground);
                 reasons
             }
-            Carry::Page { id, old, .. } => {
+            Compact::Page { id, old, .. } => {
                 let mut reasons = self.refuse_finished(*id);
                 let Some(job) = self.job(*id) else { return reasons };
-                reasons.add(!job.rare().pages.contains(old), Rejection::Stale);
+                reasons.add(!job.options().pages.contains(old), Rejection::Stale);
                 reasons
             }
-            Carry::Finished(image) => match self.job(JobId(image.id)) {
+            Compact::Finished(image) => match self.job(JobId(image.id)) {
                 None => Refusals::one(Rejection::NotFound),
                 Some(job) if !job.status().is_finished() => Refusals {
                     must: vec![Rejection::NotFinished, Rejection::Stale],
@@ -283,19 +283,19 @@ impl Model {
                 },
                 Some(_) => Refusals::default(),
             },
-            Carry::Queue(name) => {
+            Compact::Queue(name) => {
                 let mut reasons = Refusals::default();
                 let used = self.jobs().any(|job| job.queue == *name);
                 let known = used || self.queues.contains_key(name);
                 reasons.add(!known, Rejection::NotFound);
                 reasons
             }
-            Carry::Constraint { number, .. } => {
+            Compact::Constraint { number, .. } => {
                 let mut reasons = Refusals::default();
                 reasons.add(!self.rules.contains_key(number), Rejection::NoConstraint);
                 reasons
             }
-            Carry::Server => Refusals::default(),
+            Compact::Server => Refusals::default(),
         }
     }
 }

@@ -73,7 +73,7 @@ impl Model {
     /// The lease or schedule that is due first.
     fn next_due(&self, now_ms: u64) -> Option<(u64, u64)> {
         let due = |job: &JobImage| match job.status() {
-            Status::Scheduled => job.rare().run_at_ms,
+            Status::Scheduled => job.options().run_at_ms,
             Status::Leased => job.lease.as_ref().and_then(|lease| lease.deadline_ms),
             _ => None,
         };

@@ -6,17 +6,17 @@ use spindle_core::command::{Claim, Finish, Lease, Submit};
 use spindle_core::job::{Cause, Origin};
 use spindle_core::{BytesRef, Command, JobId, JobImage, Rejection, Status, Type};
 use spindle_engine::{
-    ConnectionId, Gate, LeaseRef, LeaseReply, Refused, RetryError, Which, WorkResult,
+    ConnectionId, Gate, JobRef, LeaseRef, LeaseReply, Refused, RetryError, WorkResult,
 };
 
-use super::waits::{Wait, Wish};
+use super::waits::{Wait, WaitFor};
 use super::{Judged, Run};
 
 impl Run {
     pub(super) fn ask(&mut self, command: &Command) -> Judged {
         match command {
             // The engine does these itself.
-            Command::Carry(_)
+            Command::Compact(_)
             | Command::SetState { page: Some(_), .. }
             | Command::AddEvent { page: Some(_), .. }
             | Command::Persist { .. }
@@ -44,7 +44,7 @@ impl Run {
             Command::HolderGone { holder } => self.connection_gone(*holder)?,
             Command::Retry { image, .. } => self.retry(JobId(image.id))?,
             Command::Delete { id, cause: Cause::Deleted } => {
-                let reply = self.server.engine().delete(Which::Id(*id));
+                let reply = self.server.engine().delete(JobRef::Id(*id));
                 self.judge(command, reply)?;
             }
             Command::Release {
@@ -147,8 +147,8 @@ impl Run {
         let made = self.judge_new(submit, reply, (salt, len), last)?;
         if let (Some(job), Some(ticket)) = (made, ticket) {
             let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
-            let wish = Wish::Result { job, until_leased: true };
-            self.waits.add(ticket, Wait { connection, wish, deadline_ms });
+            let request = WaitFor::Result { job, until_leased: true };
+            self.waits.add(ticket, Wait { connection, request, deadline_ms });
         }
         Ok(())
     }
@@ -219,8 +219,8 @@ impl Run {
             Ok(LeaseReply::Waiting(ticket)) if wait_ms > 0 => {
                 self.judge_nothing(lease)?;
                 let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
-                let wish = Wish::Lease(Box::new(lease.clone()));
-                self.waits.add(ticket, Wait { connection: lease.holder, wish, deadline_ms });
+                let request = WaitFor::Lease(Box::new(lease.clone()));
+                self.waits.add(ticket, Wait { connection: lease.holder, request, deadline_ms });
                 Ok(())
             }
             Ok(other) => Err(format!("answered {other:?} to a wait of {wait_ms}")),
@@ -268,7 +268,7 @@ impl Run {
         }
         let job = self.model.job(given.id).expect("it was one of the choices");
         let attempts_max = self.model.tries(job).attempts_max;
-        let own = (attempts_max > 0 && !job.foreground) || !job.rare().labels.is_empty();
+        let own = (attempts_max > 0 && !job.foreground) || !job.options().labels.is_empty();
         let made_ready = self.history.last_change(given.id.0);
         let command = Command::Lease(lease.clone());
         let leased = Some(given.id);
@@ -330,7 +330,7 @@ impl Run {
         let engine = self.server.engine();
         let reply = match finish.claim {
             Claim::Unfinished { id } => {
-                engine.finish_unfinished(Which::Id(id), result, Type::Bytes)
+                engine.finish_unfinished(JobRef::Id(id), result, Type::Bytes)
             }
             claim => engine.finish(claim, result, Type::Bytes),
         };
@@ -364,8 +364,8 @@ impl Run {
     fn retry(&mut self, id: JobId) -> Judged {
         let mut image = self.model.job(id).cloned().unwrap_or_default();
         let labels = self.model.labels_for(&image.queue, &[]);
-        if labels != image.rare().labels {
-            image.rare_mut().labels = labels;
+        if labels != image.options().labels {
+            image.options_mut().labels = labels;
         }
         let mut payload = None;
         if self.rng.random_ratio(1, 4) {
@@ -377,7 +377,7 @@ impl Run {
         let command =
             Command::Retry { image: Box::new(JobImage { id: id.0, ..image }), payload: place };
         let full = self.server.is_full() && bytes.is_some();
-        let reply = match self.server.engine().retry(Which::Id(id), bytes) {
+        let reply = match self.server.engine().retry(JobRef::Id(id), bytes) {
             Ok(gate) => Ok(gate),
             Err(RetryError::Refused(Refused::DiskFull)) if full => return self.judge_full(),
             Err(RetryError::Refused(refused)) => Err(refused),

@@ -3,7 +3,7 @@
 use spindle_core::JobId;
 use spindle_engine::{Answer, Delivery};
 
-use super::waits::Wish;
+use super::waits::WaitFor;
 use super::{Judged, Run};
 
 impl Run {
@@ -19,7 +19,7 @@ impl Run {
         self.check_ends_told()?;
         let now_ms = self.server.now_ms();
         for (ticket, wait) in self.waits.iter() {
-            if let Wish::Lease(lease) = &wait.wish {
+            if let WaitFor::Lease(lease) = &wait.request {
                 let (choices, certain) = self.model.lease_choices(lease, now_ms);
                 if certain && choices.iter().any(|id| !self.model.is_spent(*id)) {
                     return Err(format!("{ticket:?} waits while {choices:?} are ready"));
@@ -33,26 +33,26 @@ impl Run {
         let (ticket, gate) = (delivery.ticket, delivery.gate);
         let wait = self.waits.find(ticket).cloned();
         let wait = wait.ok_or_else(|| format!("{delivery:?} to nobody"))?;
-        match (&delivery.answer, &wait.wish) {
+        match (&delivery.answer, &wait.request) {
             (Answer::TimedOut, _) => {
                 if !wait.is_over(&self.model, self.server.now_ms()) {
                     return Err(format!("{ticket:?} timed out too early: {wait:?}"));
                 }
                 self.stop_waiting(ticket)
             }
-            (Answer::Leased(job), Wish::Lease(lease)) => {
+            (Answer::Leased(job), WaitFor::Lease(lease)) => {
                 self.judge_turn(ticket, job.id)?;
                 self.waits.remove(ticket);
                 self.judge_lease(lease, job, gate)
             }
-            (Answer::Finished(image), Wish::Result { job, .. })
-            | (Answer::Ended { image, .. }, Wish::Watch { job })
+            (Answer::Finished(image), WaitFor::Result { job, .. })
+            | (Answer::Ended { image, .. }, WaitFor::Watch { job })
                 if image.id == job.0 =>
             {
                 // It may have ended because a lease met it without tries left.
                 self.end_spent()?;
                 self.waits.remove(ticket);
-                self.counts.ends += u64::from(matches!(wait.wish, Wish::Watch { .. }));
+                self.counts.ends += u64::from(matches!(wait.request, WaitFor::Watch { .. }));
                 let known = self.model.job(*job);
                 if known.is_some_and(|known| known.status() != image.status()) {
                     return Err(format!("{image:?} was told of {known:?}"));
@@ -61,9 +61,11 @@ impl Run {
                 self.history.tell(gate.0, needs, || format!("the end of job {job}"));
                 Ok(())
             }
-            (Answer::Gone(id), Wish::Result { job, .. } | Wish::Watch { job }) if id == job => {
+            (Answer::Gone(id), WaitFor::Result { job, .. } | WaitFor::Watch { job })
+                if id == job =>
+            {
                 self.waits.remove(ticket);
-                self.counts.ends += u64::from(matches!(wait.wish, Wish::Watch { .. }));
+                self.counts.ends += u64::from(matches!(wait.request, WaitFor::Watch { .. }));
                 if self.model.job(*id).is_some() {
                     return Err(format!("job {id} was told gone, and is there"));
                 }
@@ -80,7 +82,7 @@ impl Run {
         let now_ms = self.server.now_ms();
         let earlier = self.waits.iter().take_while(|(other, _)| *other < ticket);
         for (other, wait) in earlier {
-            if let Wish::Lease(lease) = &wait.wish
+            if let WaitFor::Lease(lease) = &wait.request
                 && self.model.lease_choices(lease, now_ms).0.contains(&id)
             {
                 return Err(format!("{ticket:?} got job {id} before {other:?}, {wait:?}"));

@@ -7,7 +7,7 @@ use spindle_core::{Command, JobId, Status};
 use spindle_engine::{Answer, Gate, Joined, News, Refused, Ticket};
 
 use super::asks::last_job;
-use super::waits::{Wait, Wish};
+use super::waits::{Wait, WaitFor};
 use super::{Judged, Run};
 
 /// Most who watch at once.
@@ -58,8 +58,8 @@ impl Run {
             Some(id) => self.judge_joined(id, submit, joined, in_memory)?,
         }
         if let Some(ticket) = joined.watch {
-            let wish = Wish::Watch { job: joined.job };
-            self.waits.add(ticket, Wait { connection, wish, deadline_ms: u64::MAX });
+            let request = WaitFor::Watch { job: joined.job };
+            self.waits.add(ticket, Wait { connection, request, deadline_ms: u64::MAX });
         }
         Ok(())
     }
@@ -70,7 +70,7 @@ impl Run {
             .model
             .jobs()
             .filter(|job| !job.status().is_finished() && job.origin() == submit.origin)
-            .filter_map(|job| Some((job.queue.clone(), job.rare().keys.first()?.clone())))
+            .filter_map(|job| Some((job.queue.clone(), job.options().keys.first()?.clone())))
             .collect();
         if let Some((queue, key)) = named.choose(&mut self.rng).cloned() {
             submit.queue = queue;
@@ -156,14 +156,16 @@ impl Run {
     }
 
     fn watchers(&self, id: JobId) -> Vec<Ticket> {
-        let watches = |wait: &Wait| matches!(wait.wish, Wish::Watch { job } if job == id);
+        let watches = |wait: &Wait| matches!(wait.request, WaitFor::Watch { job } if job == id);
         self.waits.iter().filter(|(_, wait)| watches(wait)).map(|(ticket, _)| ticket).collect()
     }
 
     /// Nobody waits for the end of a job that has ended.
     pub(super) fn check_ends_told(&self) -> Judged {
         for (ticket, wait) in self.waits.iter() {
-            let (Wish::Result { job, .. } | Wish::Watch { job }) = wait.wish else { continue };
+            let (WaitFor::Result { job, .. } | WaitFor::Watch { job }) = wait.request else {
+                continue;
+            };
             if self.model.job(job).is_none_or(|job| job.status().is_finished()) {
                 return Err(format!("{ticket:?} was not told that job {job} has ended"));
             }

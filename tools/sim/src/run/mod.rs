@@ -187,7 +187,7 @@ impl Run {
         match step {
             Step::Advance(ms) => self.server.clock.advance(*ms),
             Step::Restart => return self.plan_crash(),
-            Step::Trim => self.carry(40)?,
+            Step::Trim => self.compaction(40)?,
             Step::Ask(command) => {
                 self.ask(command)?;
                 self.take_deliveries()?;
@@ -201,7 +201,7 @@ impl Run {
             self.commit()?;
         }
         if self.rng.random_ratio(1, 4) {
-            self.carry(1)?;
+            self.compaction(1)?;
         }
         if self.rng.random_ratio(1, 6) && !self.server.is_dead() {
             self.relabel()?;
@@ -251,10 +251,10 @@ impl Run {
     }
 
     /// Steps of carry-forward; after a trim the fold of what is left is the state.
-    fn carry(&mut self, steps: u32) -> Judged {
+    fn compaction(&mut self, steps: u32) -> Judged {
         for _ in 0..steps {
             let full = self.server.is_full();
-            let more = self.server.engine().carry_step().unwrap_or(false);
+            let more = self.server.engine().compaction_step().unwrap_or(false);
             self.take_deliveries()?;
             if steps > 1 && self.rng.random_ratio(1, 2) {
                 self.commit()?;

@@ -3,10 +3,10 @@
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use spindle_core::{JobId, JobImage};
-use spindle_engine::{Ticket, Which};
+use spindle_engine::{JobRef, Ticket};
 
 use super::asks::result_of;
-use super::waits::{Wait, Wish};
+use super::waits::{Wait, WaitFor};
 use super::{Judged, Run};
 
 impl Run {
@@ -23,7 +23,7 @@ impl Run {
     }
 
     pub(super) fn read_job(&mut self, id: JobId) -> Judged {
-        let (image, gate) = match self.server.engine().job(Which::Id(id)) {
+        let (image, gate) = match self.server.engine().job(JobRef::Id(id)) {
             Ok((Some(image), gate)) => (image, gate),
             Ok((None, _)) => return Err(format!("job {id} cannot be found")),
             Err(_) if self.server.is_dead() => return Ok(()),
@@ -64,8 +64,8 @@ impl Run {
             Ok(None) if finished => Ok(()),
             Ok(Some(ticket)) if !finished => {
                 let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
-                let wish = Wish::Result { job: id, until_leased: false };
-                self.waits.add(ticket, Wait { connection, wish, deadline_ms });
+                let request = WaitFor::Result { job: id, until_leased: false };
+                self.waits.add(ticket, Wait { connection, request, deadline_ms });
                 Ok(())
             }
             other => Err(format!("waiting for job {id} (finished: {finished}) gave {other:?}")),

@@ -15,7 +15,7 @@ impl Run {
             return command.clone();
         };
         let matched = Matched {
-            labels: self.model.labels_for(queue, &job.rare().labels),
+            labels: self.model.labels_for(queue, &job.options().labels),
             constraints_revision: self.model.constraints_revision(),
         };
         Command::Edit(Box::new(Edit { matched: Some(matched), ..(**edit).clone() }))
@@ -42,10 +42,10 @@ impl Run {
         let mut changed = Vec::new();
         for job in self.model.jobs().filter(|job| !job.status().is_finished()) {
             let id = JobId(job.id);
-            let current = &job.rare().labels;
+            let current = &job.options().labels;
             let expected = self.model.labels_for(&job.queue, current);
             let image = self.server.engine().look(|state| state.image(id));
-            let labels = image.map(|image| image.rare().labels.clone()).unwrap_or_default();
+            let labels = image.map(|image| image.options().labels.clone()).unwrap_or_default();
             let right = labels.len() == expected.len()
                 && labels.iter().zip(&expected).all(|(is, should)| {
                     let shared = Label { value: Label::OVERFLOW, ..*should };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use spindle_core::{Defaults, JobId, State};
 use spindle_engine::{
-    Caller, Clock, ConnectionId, Delivery, Engine, Mailbox, ManualClock, Options, Which, fold_state,
+    Caller, Clock, ConnectionId, Delivery, Engine, JobRef, Mailbox, ManualClock, Options,
+    fold_state,
 };
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, Space, SyncPolicy};
@@ -117,7 +118,7 @@ impl Server {
 
     /// All that was decided so far stands below this.
     pub fn tail(&self) -> u64 {
-        self.engine().find(Which::Id(JobId(0))).1.0
+        self.engine().find(JobRef::Id(JobId(0))).1.0
     }
 
     /// The log has failed, or there is no power.

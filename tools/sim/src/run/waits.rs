@@ -10,7 +10,7 @@ use crate::model::Model;
 
 /// What a ticket is for.
 #[derive(Clone, Debug)]
-pub enum Wish {
+pub enum WaitFor {
     /// A job.
     Lease(Box<Lease>),
     /// A job's end.
@@ -23,15 +23,15 @@ pub enum Wish {
 #[derive(Clone, Debug)]
 pub struct Wait {
     pub connection: u64,
-    pub wish: Wish,
+    pub request: WaitFor,
     pub deadline_ms: u64,
 }
 
 impl Wait {
     /// Its time has passed. While a job is leased, who waits for that has all the time there is.
     pub fn is_over(&self, model: &Model, now_ms: u64) -> bool {
-        let counts = match self.wish {
-            Wish::Result { job, until_leased: true } => {
+        let counts = match self.request {
+            WaitFor::Result { job, until_leased: true } => {
                 model.job(job).is_none_or(|job| job.status() != Status::Leased)
             }
             _ => true,
@@ -49,7 +49,7 @@ pub struct Waits {
 
 impl Waits {
     pub fn add(&mut self, ticket: Ticket, wait: Wait) {
-        if let Wish::Result { job, .. } | Wish::Watch { job } = wait.wish {
+        if let WaitFor::Result { job, .. } | WaitFor::Watch { job } = wait.request {
             self.keep(job);
         }
         self.waits.insert(ticket, wait);
@@ -85,16 +85,16 @@ impl Waits {
     }
 
     fn waits_for(&self, id: JobId) -> bool {
-        self.waits.values().any(|wait| match wait.wish {
-            Wish::Result { job, .. } | Wish::Watch { job } => job == id,
-            Wish::Lease(_) => false,
+        self.waits.values().any(|wait| match wait.request {
+            WaitFor::Result { job, .. } | WaitFor::Watch { job } => job == id,
+            WaitFor::Lease(_) => false,
         })
     }
 
     /// Somebody stopped waiting: an unstarted foreground job goes with the last one. Says whether
     /// the job is to go.
     pub fn stopped(&mut self, wait: &Wait, model: &Model) -> Option<JobId> {
-        let (Wish::Result { job: id, .. } | Wish::Watch { job: id }) = wait.wish else {
+        let (WaitFor::Result { job: id, .. } | WaitFor::Watch { job: id }) = wait.request else {
             return None;
         };
         let job = model.job(id).filter(|job| job.foreground)?;

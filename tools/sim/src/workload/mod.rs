@@ -89,8 +89,8 @@ impl Workload {
     /// What happens next.
     pub fn step(&mut self, view: View<'_>) -> Step {
         let mix = self.mix;
-        let rare = 3;
-        let all = mix.submits + mix.leases + mix.finishes + mix.people + mix.advances + rare;
+        let options = 3;
+        let all = mix.submits + mix.leases + mix.finishes + mix.people + mix.advances + options;
         let mut draw = self.rng.random_range(0..all);
         let mut falls = |weight: u32| {
             let hit = draw < weight;
@@ -140,7 +140,7 @@ impl Workload {
             .jobs()
             .flat_map(|job| {
                 let lease = job.lease.as_ref().and_then(|lease| lease.deadline_ms);
-                [job.rare().run_at_ms, job.expires_ms(), job.kept_until_ms, lease]
+                [job.options().run_at_ms, job.expires_ms(), job.kept_until_ms, lease]
             })
             .flatten()
             .filter(|at| *at > view.now_ms && *at < view.now_ms + 400_000_000)

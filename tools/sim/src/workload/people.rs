@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use rand::Rng;
 use rand::seq::IndexedRandom;
-use spindle_core::command::{Carry, Edit, Matched};
+use spindle_core::command::{Compact, Edit, Matched};
 use spindle_core::job::{Backoff, Cause};
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{BytesRef, Command, JobId, Status, Type};
 
-use spindle_engine::{Matcher, QueuePattern, encode_matcher};
+use spindle_matching::{Matcher, QueuePattern, encode_matcher};
 
 use super::{View, Workload};
 
@@ -38,7 +38,7 @@ impl Workload {
             18 if self.one_in(3) => Command::PayloadDamaged { id: self.any_job(view, |_| true) },
             18 | 19 => self.set_state(view),
             20 => Command::AddEvent {
-                id: self.any_job(view, |job| job.rare().state.is_some()),
+                id: self.any_job(view, |job| job.options().state.is_some()),
                 event: Bytes::from_static(b"[\"noted\"]"),
                 page: self.page(),
             },
@@ -46,7 +46,7 @@ impl Workload {
             24 => self.set_constraint(view),
             25 => Command::RemoveConstraint { number: self.constraint(view) },
             26 | 27 => self.relabel(view),
-            _ => Command::Carry(self.carry(view)),
+            _ => Command::Compact(self.compaction(view)),
         }
     }
 
@@ -105,7 +105,7 @@ impl Workload {
     }
 
     fn set_state(&mut self, view: View<'_>) -> Command {
-        let id = self.any_job(view, |job| job.rare().state.is_some());
+        let id = self.any_job(view, |job| job.options().state.is_some());
         let revision = view.model.job(id).map_or(0, |job| job.revision);
         let wrong = u32::from(self.one_in(4));
         Command::SetState {
@@ -184,27 +184,27 @@ impl Workload {
         numbers.choose(&mut self.rng).copied().unwrap_or(77)
     }
 
-    fn carry(&mut self, view: View<'_>) -> Carry {
+    fn compaction(&mut self, view: View<'_>) -> Compact {
         let id = self.any_job(view, |_| true);
         match (self.rng.random_range(0..6), view.model.job(id), view.finished_image(id)) {
-            (0, ..) => Carry::Queue(self.queue()),
-            (1, ..) => Carry::Constraint { number: self.constraint(view), from: 0 },
-            (2, ..) => Carry::Server,
+            (0, ..) => Compact::Queue(self.queue()),
+            (1, ..) => Compact::Constraint { number: self.constraint(view), from: 0 },
+            (2, ..) => Compact::Server,
             (_, Some(job), Some(image)) if job.status().is_finished() => {
-                Carry::Finished(Box::new(image.clone()))
+                Compact::Finished(Box::new(image.clone()))
             }
-            (3, Some(job), _) if !job.rare().pages.is_empty() => {
-                let old = job.rare().pages[0].clone();
+            (3, Some(job), _) if !job.options().pages.is_empty() => {
+                let old = job.options().pages[0].clone();
                 let new = BytesRef { offset: self.rng.random_range(64..99), ..old.clone() };
-                Carry::Page { id, old, new }
+                Compact::Page { id, old, new }
             }
-            (_, Some(job), _) => Carry::Job {
+            (_, Some(job), _) => Compact::Job {
                 id,
                 revision: job.revision.wrapping_sub(u32::from(self.one_in(5))),
                 payload: job.payload.clone(),
                 result: job.outcome.as_ref().and_then(|outcome| outcome.bytes.clone()),
             },
-            _ => Carry::Server,
+            _ => Compact::Server,
         }
     }
 }

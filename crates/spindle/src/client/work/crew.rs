@@ -56,8 +56,8 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
     let summary = orders.sum_up();
     let is_bounded = args.drain || jobs_max.is_some();
     // One job that did not end well has been told of already.
-    let is_told = args.common.json || (args.once && summary.has_bad_end());
-    if !is_told {
+    let is_in_feed = args.common.json || (args.once && summary.has_bad_end());
+    if !is_in_feed {
         eprintln!("{summary}");
     }
     match summary.fatal {
@@ -70,7 +70,7 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
 /// The first session. A server that is not there yet is waited for; what will never do is an error.
 fn first_session(server: &Server, orders: &Orders) -> anyhow::Result<Box<dyn Session>> {
     let mut backoff = Backoff::new();
-    let mut is_told = false;
+    let mut is_in_feed = false;
     loop {
         let greeted = server.try_open(&Line::default()).and_then(|mut session| {
             session.greet()?;
@@ -78,18 +78,18 @@ fn first_session(server: &Server, orders: &Orders) -> anyhow::Result<Box<dyn Ses
         });
         match greeted {
             Ok(session) => {
-                if is_told {
+                if is_in_feed {
                     eprintln!("{server} answers");
                 }
                 orders.begin();
                 return Ok(session);
             }
             Err(error) if error.may_pass() => {
-                if !is_told {
+                if !is_in_feed {
                     let told = whole(&server.told(error, "server"));
                     eprintln!("{told}; waiting until it answers");
                 }
-                is_told = true;
+                is_in_feed = true;
                 thread::sleep(backoff.next());
             }
             Err(error) => return Err(server.told(error, "server")),

@@ -1,0 +1,226 @@
+//! Finding jobs by status, door and queue, in the order of their numbers.
+//!
+//! The list of all jobs by number lies in chunks of up to 128. Each chunk is marked with what may be
+//! in it: a bit for each pair of status and door, and one for the queue, by its number. A walk that
+//! is after few among many passes over the chunks that cannot have them, so it costs no memory per
+//! job and, in a list of a million, a few microseconds. Marks are set as jobs come and change; they
+//! are taken away when a walk looks at all of a chunk and finds that they are no longer true.
+
+use bytes::Bytes;
+
+use super::*;
+use crate::job::{JobId, Status};
+
+const DOORS: usize = 6;
+const CLASSES: usize = Status::ALL.len() * DOORS;
+/// Queues share bits when there are more of them than this.
+const QUEUE_BITS: usize = 128 - CLASSES;
+/// Passing over a chunk costs about this share of looking at a job.
+const PASSED_PER_JOB: usize = 4;
+
+/// The marks a job leaves at its chunk.
+pub(crate) fn marks_of(status: Status, door: Origin, queue: u32) -> u128 {
+    (1 << class_bit(status, door)) | queue_mark(queue)
+}
+
+fn class_bit(status: Status, door: Origin) -> usize {
+    status as usize * DOORS + door as usize
+}
+
+fn queue_mark(queue: u32) -> u128 {
+    1 << (CLASSES + queue as usize % QUEUE_BITS)
+}
+
+/// All doors' marks of a status.
+fn status_marks(status: Status) -> u128 {
+    ((1 << DOORS) - 1) << (status as usize * DOORS)
+}
+
+/// What a walk is after. What is not said is not asked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ScanFilter {
+    /// One of these statuses; none means any.
+    pub statuses: Vec<Status>,
+    /// The door it came through. Of a finished job only its image knows that: those that may have
+    /// come through it are found, and it is for the caller to look.
+    pub door: Option<Origin>,
+    /// Its queue.
+    pub queue: Option<Bytes>,
+}
+
+/// Jobs found on a stretch of the way.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ScanStretch {
+    /// In the order of the walk.
+    pub found: Vec<JobId>,
+    /// Where the next stretch begins; none at the end of the list.
+    pub next: Option<JobId>,
+}
+
+/// [`ScanFilter`] in the words of the marks.
+struct Sieve {
+    statuses: [bool; Status::ALL.len()],
+    door: Option<Origin>,
+    queue: Option<u32>,
+    classes: u128,
+}
+
+impl Sieve {
+    fn is_idle(&self, marks: u128) -> bool {
+        marks & self.classes == 0 || self.queue.is_some_and(|queue| marks & queue_mark(queue) == 0)
+    }
+}
+
+/// Which way a walk goes, and from where.
+#[derive(Clone, Copy)]
+enum Way {
+    /// To higher numbers, from this one on.
+    Up(JobId),
+    /// To lower numbers, from below this one.
+    Down(JobId),
+}
+
+impl Way {
+    fn is_passed_by(self, id: JobId) -> bool {
+        match self {
+            Way::Up(from) => id < from,
+            Way::Down(below) => id >= below,
+        }
+    }
+
+    /// What the next stretch is asked with so that it begins at a job.
+    fn again_at(self, id: JobId) -> JobId {
+        match self {
+            Way::Up(_) => id,
+            Way::Down(_) => JobId(id.0 + 1),
+        }
+    }
+
+    fn next_of<T>(self, mut entries: impl DoubleEndedIterator<Item = T>) -> Option<T> {
+        match self {
+            Way::Up(_) => entries.next(),
+            Way::Down(_) => entries.next_back(),
+        }
+    }
+}
+
+impl State {
+    /// Looks for jobs from a number on. Ends with the list, with `limit` jobs found, or when it has
+    /// looked at `jobs_max` jobs, so that nobody has to wait long for it.
+    pub fn scan(
+        &mut self,
+        from: JobId,
+        sought: &ScanFilter,
+        limit: usize,
+        jobs_max: usize,
+    ) -> ScanStretch {
+        self.walk(Way::Up(from), sought, limit, jobs_max)
+    }
+
+    /// Looks for jobs below a number, the highest first, and ends as [`State::scan`] does. What is
+    /// next is the number below which the next stretch looks.
+    pub fn scan_back(
+        &mut self,
+        below: JobId,
+        sought: &ScanFilter,
+        limit: usize,
+        jobs_max: usize,
+    ) -> ScanStretch {
+        self.walk(Way::Down(below), sought, limit, jobs_max)
+    }
+
+    fn walk(
+        &mut self,
+        way: Way,
+        sought: &ScanFilter,
+        limit: usize,
+        jobs_max: usize,
+    ) -> ScanStretch {
+        let mut stretch = ScanStretch::default();
+        let Some(sieve) = self.sieve(sought) else { return stretch };
+        let mut at = Some(self.by_id.walk_from(match way {
+            Way::Up(from) => from.0,
+            Way::Down(below) => below.0.saturating_sub(1),
+        }));
+        let (mut looked_at, mut passed) = (0, 0);
+        while let Some((here, (marks, slots))) = at.and_then(|at| Some((at, self.by_id.chunk(at)?)))
+        {
+            if looked_at + passed / PASSED_PER_JOB >= jobs_max {
+                // Only here: a job's number is far away in memory, its chunk's marks are not.
+                let first = way.next_of(slots.iter());
+                stretch.next = first.map(|handle| way.again_at(JobId(self.id_of(*handle))));
+                return stretch;
+            }
+            if sieve.is_idle(marks) {
+                passed += 1;
+            } else {
+                let (mut exact, mut slots_left) = (0, slots.iter());
+                while let Some(handle) = way.next_of(slots_left.by_ref()) {
+                    let id = JobId(self.id_of(*handle));
+                    let (own, fits) = self.sift(&sieve, *handle, marks);
+                    exact |= own;
+                    if !fits || way.is_passed_by(id) {
+                        continue;
+                    }
+                    if stretch.found.len() == limit {
+                        stretch.next = Some(way.again_at(id));
+                        return stretch;
+                    }
+                    stretch.found.push(id);
+                }
+                looked_at += slots.len();
+                self.by_id.set_marks(here, exact);
+            }
+            at = match way {
+                Way::Up(_) => Some(self.by_id.after(here)),
+                Way::Down(_) => self.by_id.before(here),
+            };
+        }
+        stretch
+    }
+
+    /// None: nothing can be found.
+    fn sieve(&self, sought: &ScanFilter) -> Option<Sieve> {
+        let queue = match &sought.queue {
+            Some(name) => Some(self.queue_number(name)?),
+            None => None,
+        };
+        let asked =
+            |status: &Status| sought.statuses.is_empty() || sought.statuses.contains(status);
+        let mut classes = 0;
+        for status in Status::ALL.iter().filter(|status| asked(status)) {
+            classes |= match sought.door {
+                Some(door) => 1 << class_bit(*status, door),
+                None => status_marks(*status),
+            };
+        }
+        let statuses = Status::ALL.map(|status| asked(&status));
+        Some(Sieve { statuses, door: sought.door, queue, classes })
+    }
+
+    /// The marks of a job, given those of its chunk, and whether it passes.
+    fn sift(&self, sieve: &Sieve, handle: u32, marks: u128) -> (u128, bool) {
+        let (status, door, queue) = if handle & STUB == 0 {
+            let slot = &self.slots[handle];
+            (slot.status(), Some(slot.origin()), slot.queue)
+        } else {
+            let stub = &self.stubs[handle & !STUB];
+            (stub.status(), None, stub.queue())
+        };
+        let own = match door {
+            Some(door) => marks_of(status, door, queue),
+            // A stub does not know its door: it may be any that the chunk is marked with.
+            None => (marks & status_marks(status)) | queue_mark(queue),
+        };
+        let fits = sieve.statuses[status as usize]
+            && sieve.queue.is_none_or(|wanted| wanted == queue)
+            && own & sieve.classes != 0
+            && sieve.door.is_none_or(|wanted| door.is_none_or(|door| door == wanted));
+        (own, fits)
+    }
+
+    /// The first job from a number on.
+    pub fn first_from(&self, id: JobId) -> Option<JobId> {
+        self.jobs_from(id).next().map(|found| found.id())
+    }
+}

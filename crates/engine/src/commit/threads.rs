@@ -1,0 +1,217 @@
+//! The engine's three threads: one commits, one keeps time, one keeps the log small. Each is a loop
+//! around a step that the simulator calls by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::commit::Committed;
+use crate::constraints::RelabelStep;
+use crate::engine::{Engine, Failure};
+
+/// The body of a thread: returns when told to stop.
+type Loop = fn(&Engine, &AtomicBool);
+
+/// Running threads, and the word that stops them.
+#[derive(Default)]
+pub(crate) struct Threads {
+    handles: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// Wakes the timer thread, but only for something due earlier than what it sleeps for.
+#[derive(Debug, Default)]
+pub(crate) struct TimerBell {
+    armed_ms: AtomicU64,
+    rung: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl TimerBell {
+    pub fn ring_if_before(&self, deadline_ms: Option<u64>) {
+        if let Some(deadline_ms) = deadline_ms
+            && deadline_ms < self.armed_ms.load(Ordering::Acquire)
+        {
+            self.armed_ms.store(deadline_ms, Ordering::Release);
+            self.ring();
+        }
+    }
+
+    pub fn ring(&self) {
+        *self.rung.lock() = true;
+        self.bell.notify_one();
+    }
+
+    /// To be called with the engine locked, so that no deadline comes in between.
+    pub fn arm(&self, deadline_ms: Option<u64>) {
+        self.armed_ms.store(deadline_ms.unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    pub fn sleep(&self, time: Duration) {
+        let mut rung = self.rung.lock();
+        if !*rung {
+            self.bell.wait_for(&mut rung, time);
+        }
+        *rung = false;
+    }
+}
+
+/// Without anything due the timer looks at the clock this often all the same.
+const IDLE: Duration = Duration::from_secs(60);
+/// How often the log's size is looked at.
+const CARRY_PAUSE: Duration = Duration::from_millis(100);
+/// How long a full disk is left alone before the next try.
+const FULL_PAUSE: Duration = Duration::from_millis(100);
+/// Waits ended in one hold of the lock.
+const WAITS_PER_STEP: usize = 256;
+/// The clocks may differ by this much before deletions by TTL are held.
+const CLOCK_DIFFERENCE_MAX_MS: u64 = 5 * 60_000;
+
+impl Engine {
+    /// Starts the threads. `on_failure` is called once, from any of them, when the log has failed;
+    /// memory is ahead of the disk then, and the process must end.
+    pub fn spawn(
+        &self,
+        on_failure: impl Fn(Failure) + Send + Sync + 'static,
+    ) -> std::io::Result<()> {
+        self.shared.on_failure.set(Box::new(on_failure)).ok();
+        let mut threads = self.shared.threads.lock();
+        let loops: [(&str, Loop); 4] = [
+            ("spindle-log", Engine::run_log),
+            ("spindle-timer", Engine::run_timer),
+            ("spindle-carry", Engine::run_compaction),
+            ("spindle-relabel", Engine::run_relabel),
+        ];
+        for (name, body) in loops {
+            let (engine, stop) = (self.clone(), threads.stop.clone());
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            threads.handles.push(thread.spawn(move || body(&engine, &stop))?);
+        }
+        Ok(())
+    }
+
+    /// Ends the threads, gives back the ids that were reserved and not used, and commits what is
+    /// left.
+    pub fn stop(&self) {
+        let threads = std::mem::take(&mut *self.shared.threads.lock());
+        threads.stop.store(true, Ordering::Release);
+        self.shared.timer.ring();
+        while threads.handles.iter().any(|thread| !thread.is_finished()) {
+            // The log thread may be just about to sleep: ring until it has heard.
+            self.shared.work.notify_all();
+            self.shared.relabelling.wake();
+            std::thread::yield_now();
+        }
+        // What is decided on a log that has failed is decided for nobody.
+        if self.failure().is_none() {
+            self.shared.inner.lock().return_ids();
+        }
+        self.flush().ok();
+    }
+
+    fn run_log(&self, stop: &AtomicBool) {
+        loop {
+            match self.commit_once() {
+                Committed::Some => {}
+                Committed::Failed => return,
+                Committed::Full => std::thread::park_timeout(FULL_PAUSE),
+                Committed::Nothing => {
+                    if stop.load(Ordering::Acquire) {
+                        return;
+                    }
+                    let mut inner = self.shared.inner.lock();
+                    if inner.batch.is_empty() && inner.sealed.is_empty() {
+                        self.shared.work.wait_for(&mut inner, IDLE);
+                    }
+                }
+            }
+        }
+    }
+
+    fn run_timer(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Acquire) {
+            self.watch_clock();
+            let wait_ms = self.tick_once();
+            let wait = wait_ms.map_or(IDLE, |ms| Duration::from_millis(ms.max(1)).min(IDLE));
+            self.shared.timer.sleep(wait);
+        }
+    }
+
+    /// Does what is due now. Returns in how many milliseconds something is due next.
+    pub fn tick_once(&self) -> Option<u64> {
+        let mut inner = self.enter();
+        let now_ms = inner.now_ms;
+        inner.expire_waits(now_ms, WAITS_PER_STEP);
+        inner.end_due_calls(now_ms);
+        inner.tell_dropped();
+        let deadline_ms = inner.next_deadline();
+        self.shared.timer.arm(deadline_ms);
+        self.leave(inner);
+        deadline_ms.map(|deadline| deadline.saturating_sub(now_ms))
+    }
+
+    fn watch_clock(&self) {
+        let ahead_ms = self.shared.clock.wall_ahead_ms();
+        if ahead_ms.unsigned_abs() <= CLOCK_DIFFERENCE_MAX_MS {
+            return;
+        }
+        let mut inner = self.shared.inner.lock();
+        if !inner.hold_expiry {
+            inner.hold_expiry = true;
+            tracing::warn!(
+                "the wall clock differs from the log's time by {} s: nothing is deleted for its \
+                 TTL until the clock is accepted or agrees again",
+                ahead_ms / 1000
+            );
+        }
+    }
+
+    /// A person says the wall clock is right: time goes on from it, and TTLs count again.
+    pub fn accept_clock(&self) {
+        self.shared.clock.accept_wall();
+        self.shared.inner.lock().hold_expiry = false;
+        self.shared.timer.ring();
+    }
+
+    fn run_compaction(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Acquire) {
+            match self.compaction_step() {
+                Ok(true) => self.await_durable(stop),
+                Ok(false) => std::thread::park_timeout(CARRY_PAUSE),
+                Err(error) => {
+                    self.fail(Failure::Log(error));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn run_relabel(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Acquire) && self.failure().is_none() {
+            match self.relabel_step() {
+                RelabelStep::More => self.end_turn(),
+                RelabelStep::Later => {
+                    self.end_turn();
+                    self.shared.relabelling.sleep(FULL_PAUSE);
+                }
+                RelabelStep::Done => self.shared.relabelling.sleep(IDLE),
+            }
+        }
+    }
+
+    /// One step of carry-forward at a time is under way: the next one begins when it is durable.
+    fn await_durable(&self, stop: &AtomicBool) {
+        let tail = {
+            let inner = self.shared.inner.lock();
+            let tail = inner.tail();
+            self.leave(inner);
+            tail
+        };
+        while self.durable() < tail && !stop.load(Ordering::Acquire) && self.failure().is_none() {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+}

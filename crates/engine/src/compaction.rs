@@ -1,0 +1,479 @@
+//! Carry-forward: what still lives in the oldest part of the log is told again at its end, then the
+//! old part goes. No snapshots: the log never holds much more than twice what lives in it.
+
+use bytes::Bytes;
+use spindle_core::command::Compact;
+use spindle_core::job::Cause;
+use spindle_core::{BytesRef, Command, Found, JobId, JobImage, Place, Rejection, Type};
+use spindle_log::{LogError, Position, Space};
+
+use crate::door::Gate;
+use crate::engine::Engine;
+use crate::inner::Inner;
+use crate::read::FetchError;
+
+/// Jobs looked at in one hold of the lock.
+const LOOKED_AT_MAX: usize = 512;
+/// What a job takes besides its payload when it is told again, with room to spare.
+const IMAGE_BYTES: usize = 320;
+/// The payload and result of a finished job, whose sizes only its image knows: roughly.
+const FINISHED_BYTES: usize = 704;
+/// Below this much overhead a log is not worth rewriting, in segments.
+const SLACK_SEGMENTS: u64 = 2;
+
+/// Where a round of carry-forward stands.
+#[derive(Debug, Default)]
+pub(crate) struct Compactor {
+    round: Option<Round>,
+    weighed: Weighed,
+    /// Rounds that ended with a trim, for people and tests.
+    trims: u64,
+}
+
+/// What was last found to need the oldest part of the log. To weigh it is a walk over all jobs, and
+/// on a full disk every step asks: so an answer counts for as many steps as the walk was long.
+#[derive(Debug, Default)]
+struct Weighed {
+    target: u64,
+    bytes: usize,
+    steps_left: usize,
+}
+
+/// So many jobs may be walked over for each step of carry-forward.
+const JOBS_PER_STEP: usize = 50_000;
+
+#[derive(Debug)]
+struct Round {
+    /// Everything that needs a record below this is told again.
+    target: u64,
+    /// Jobs below this number are done.
+    from: JobId,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Jobs,
+    Items(Vec<Compact>),
+    /// All is told; the target is trimmed to once this is durable.
+    Trim(Gate),
+}
+
+/// A job to be told again, and where its bytes are now.
+enum Old {
+    Live {
+        id: JobId,
+        revision: u32,
+        payload: Option<BytesRef>,
+        result: Option<BytesRef>,
+        /// What its workers said, which is in its image.
+        words: usize,
+    },
+    Finished {
+        id: JobId,
+        image: Place,
+    },
+    /// A page of a live job's events, which goes before the job itself.
+    Page {
+        id: JobId,
+        place: BytesRef,
+    },
+}
+
+/// The same with its bytes in hand.
+enum Fetched {
+    Live {
+        id: JobId,
+        revision: u32,
+        payload: Option<(Bytes, Type)>,
+        result: Option<(Bytes, Type)>,
+        words: usize,
+    },
+    Finished {
+        place: Place,
+        image: Box<JobImage>,
+        payload: Option<(Bytes, Type)>,
+        result: Option<(Bytes, Type)>,
+        pages: Vec<(Bytes, Type)>,
+    },
+    Page {
+        id: JobId,
+        place: BytesRef,
+        bytes: Bytes,
+    },
+}
+
+impl Fetched {
+    /// About what it takes in the log.
+    fn bytes(&self) -> usize {
+        let (payload, result, more) = match self {
+            Fetched::Live { payload, result, words, .. } => (payload, result, *words),
+            Fetched::Finished { image, payload, result, pages, .. } => {
+                let pages = pages.iter().map(|(bytes, _)| bytes.len()).sum::<usize>();
+                (payload, result, pages + image.words_len())
+            }
+            Fetched::Page { bytes, .. } => return IMAGE_BYTES + bytes.len(),
+        };
+        let bytes = [payload, result].into_iter().flatten().map(|(bytes, _)| bytes.len());
+        IMAGE_BYTES + bytes.sum::<usize>() + more
+    }
+}
+
+/// How the walk over the jobs stands after a step.
+enum Walk {
+    Goes,
+    Ends,
+    /// There is no room to carry what comes next.
+    Blocked,
+}
+
+impl Engine {
+    /// Does one bounded step. Returns whether there is more to do at once.
+    pub fn compaction_step(&self) -> Result<bool, LogError> {
+        let mut compactor = self.shared.compaction.lock();
+        let compactor = &mut *compactor;
+        let Some(round) = compactor.round.as_mut() else {
+            compactor.round = self.begin_round(&mut compactor.weighed);
+            return Ok(compactor.round.is_some());
+        };
+        if self.outgrows_reserve(round) {
+            compactor.round = None;
+            return Ok(true);
+        }
+        match &mut round.stage {
+            Stage::Jobs => match self.compact_jobs(round, &mut compactor.weighed) {
+                Walk::Goes => {}
+                // Deletes make it shorter: what was to be carried is looked at anew.
+                Walk::Blocked => return Ok(false),
+                Walk::Ends => {
+                    let items = self.shared.inner.lock().state.items_needing(round.target);
+                    round.stage = Stage::Items(items);
+                }
+            },
+            Stage::Items(items) => {
+                let next = items.pop();
+                let gate = self.compact_item(next.as_ref(), items);
+                if items.is_empty() {
+                    round.stage = Stage::Trim(gate);
+                }
+            }
+            Stage::Trim(gate) => {
+                let early = self.shared.inner.lock().options.faults.trim_before_commit;
+                if self.durable() >= *gate || early {
+                    self.shared.log.trim_before(Position(round.target))?;
+                    compactor.trims += 1;
+                    compactor.round = None;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Trims done since the start.
+    pub fn trims(&self) -> u64 {
+        self.shared.compaction.lock().trims
+    }
+
+    /// A round that began while there was room may need more of it than the reserve has: on a full
+    /// disk one segment at a time is carried.
+    fn outgrows_reserve(&self, round: &Round) -> bool {
+        let log = &self.shared.log;
+        let one = log.segment_end_before(log.first());
+        !matches!(round.stage, Stage::Trim(_))
+            && one.is_some_and(|one| round.target > one.0)
+            && log.space() == Space::ReserveOnly
+    }
+
+    /// Starts a round when the log is over twice what lives in it. On a full disk a segment that is
+    /// worth it and fits into the reserve is enough: what is dead is then the only room there is,
+    /// and deleting must give it back before the reserve has gone on recording the deletes.
+    fn begin_round(&self, weighed: &mut Weighed) -> Option<Round> {
+        let log = &self.shared.log;
+        let first = log.first();
+        let segment_end = log.segment_end_before(first)?;
+        let segment_bytes = log.bytes_between(first, segment_end);
+        let live = {
+            let inner = self.shared.inner.lock();
+            inner.live_bytes + inner.state.finished_bytes()
+        };
+        let kept = log.bytes_on_disk();
+        if log.space() == Space::ReserveOnly {
+            let needed = self.bytes_below(segment_end, weighed);
+            let pays =
+                needed as u64 <= segment_bytes / 4 * 3 || kept > live + live / 8 + segment_bytes;
+            let round = Round { target: segment_end.0, from: JobId(0), stage: Stage::Jobs };
+            return (pays && self.has_room_for(needed, || needed)).then_some(round);
+        }
+        if kept <= 2 * live + SLACK_SEGMENTS * segment_bytes {
+            return None;
+        }
+        // Far enough that the round pays: down to about one and a half times what lives.
+        let excess = kept - live - live / 2;
+        let mut target = segment_end;
+        while log.bytes_between(first, target) < excess {
+            match log.segment_end_before(target) {
+                Some(next) if next > target => target = next,
+                _ => break,
+            }
+        }
+        // Without the lock on the batch a payload could be promised below the target: the target
+        // lies in closed segments, behind which the open batch is.
+        Some(Round { target: target.0, from: JobId(0), stage: Stage::Jobs })
+    }
+
+    /// About how many bytes must be told again to drop what is below a position.
+    fn bytes_below(&self, target: Position, weighed: &mut Weighed) -> usize {
+        if weighed.target == target.0 && weighed.steps_left > 0 {
+            weighed.steps_left -= 1;
+            return weighed.bytes;
+        }
+        let mut bytes = 0;
+        let mut from = Some(JobId(0));
+        while let Some(id) = from {
+            let (old, next) = self.shared.inner.lock().old_jobs(id, target.0);
+            bytes += old.iter().map(Old::bytes).sum::<usize>();
+            from = next;
+        }
+        let steps_left = self.look(|state| state.jobs_count()) / JOBS_PER_STEP;
+        *weighed = Weighed { target: target.0, bytes, steps_left };
+        bytes
+    }
+
+    /// Whether the rest of what must be told again may be, `bytes` of it now. On a full disk the
+    /// last eighth of the reserve is for clients, who can free what carry-forward can not; only
+    /// when half of what is left does for all of the rest, it is better spent on that.
+    fn has_room_for(&self, bytes: usize, rest: impl FnOnce() -> usize) -> bool {
+        let log = &self.shared.log;
+        if log.space() != Space::ReserveOnly {
+            return true;
+        }
+        let first = log.first();
+        let segment_end = log.segment_end_before(first).unwrap_or(first);
+        let kept_back = log.bytes_between(first, segment_end) / 8;
+        let undurable = self.shared.inner.lock().undurable_bytes as u64;
+        let room = log.room_bytes().saturating_sub(undurable);
+        // How much is left is an estimate, what comes now is not.
+        bytes as u64 + kept_back <= room || (rest().max(bytes) as u64) <= room / 2
+    }
+
+    /// Carries the next few jobs.
+    fn compact_jobs(&self, round: &mut Round, weighed: &mut Weighed) -> Walk {
+        let (old, next) = {
+            let inner = self.shared.inner.lock();
+            inner.old_jobs(round.from, round.target)
+        };
+        let mut again = None;
+        let mut fetched = Vec::with_capacity(old.len());
+        for job in &old {
+            match self.fetch(job) {
+                Ok(job) => fetched.push(job),
+                // It moved or went meanwhile: look again.
+                Err(FetchError::Moved) => {
+                    again = again.or(Some(job.id()));
+                }
+                Err(error) => self.give_up(job.id(), &error),
+            }
+        }
+        let bytes = fetched.iter().map(Fetched::bytes).sum();
+        let target = Position(round.target);
+        if bytes > 0 && !self.has_room_for(bytes, || self.bytes_below(target, weighed)) {
+            return Walk::Blocked;
+        }
+        let mut inner = self.enter();
+        for job in fetched {
+            if let Some(id) = inner.compact_one(job) {
+                again = Some(again.map_or(id, |other: JobId| other.min(id)));
+            }
+        }
+        self.leave(inner);
+        match again.or(next) {
+            Some(from) => {
+                round.from = from;
+                Walk::Goes
+            }
+            None => Walk::Ends,
+        }
+    }
+
+    fn fetch(&self, old: &Old) -> Result<Fetched, FetchError> {
+        let bytes = |place: &Option<BytesRef>| match place {
+            Some(place) if place.needs().is_some() => Ok(Some((self.bytes(place)?, place.kind()))),
+            _ => Ok::<_, FetchError>(None),
+        };
+        match old {
+            Old::Live { id, revision, payload, result, words } => Ok(Fetched::Live {
+                id: *id,
+                revision: *revision,
+                payload: bytes(payload)?,
+                result: bytes(result)?,
+                words: *words,
+            }),
+            Old::Finished { image: place, .. } => {
+                let image = self.finished_image(*place)?;
+                let payload = bytes(&image.payload)?;
+                let result = bytes(&image.outcome.as_ref().and_then(|o| o.bytes.clone()))?;
+                let pages = image.options().pages.iter();
+                let pages = pages.map(|page| Ok((self.bytes(page)?, page.kind())));
+                let pages = pages.collect::<Result<_, FetchError>>()?;
+                let image = Box::new(image);
+                Ok(Fetched::Finished { place: *place, image, payload, result, pages })
+            }
+            Old::Page { id, place } => {
+                Ok(Fetched::Page { id: *id, place: place.clone(), bytes: self.bytes(place)? })
+            }
+        }
+    }
+
+    /// A job whose bytes are damaged cannot be carried: an unfinished one is dead, a finished one
+    /// goes, and both are said aloud.
+    fn give_up(&self, id: JobId, error: &FetchError) {
+        tracing::error!("job {id} cannot be carried forward: {error}");
+        let mut inner = self.enter();
+        inner.stats.payloads_damaged += 1;
+        if inner.run(&Command::PayloadDamaged { id }).is_err() {
+            inner.run(&Command::Delete { id, cause: Cause::Damaged }).ok();
+        }
+        self.leave(inner);
+    }
+
+    /// Carries one item that is not a job. Returns what its record waits for.
+    fn compact_item(&self, item: Option<&Compact>, items: &mut Vec<Compact>) -> Gate {
+        let mut inner = self.enter();
+        if let Some(item) = item
+            && inner.run(&Command::Compact(item.clone())).is_ok()
+            && let Compact::Constraint { number, .. } = item
+        {
+            items.extend(inner.next_buckets(*number));
+        }
+        let gate = inner.tail();
+        self.leave(inner);
+        gate
+    }
+}
+
+impl Old {
+    fn id(&self) -> JobId {
+        match self {
+            Old::Live { id, .. } | Old::Finished { id, .. } | Old::Page { id, .. } => *id,
+        }
+    }
+
+    /// About what it will take in the log.
+    fn bytes(&self) -> usize {
+        match self {
+            Old::Live { payload, result, words, .. } => {
+                let bytes = payload.iter().chain(result).map(|place| place.len as usize);
+                IMAGE_BYTES + words + bytes.sum::<usize>()
+            }
+            Old::Finished { .. } => IMAGE_BYTES + FINISHED_BYTES,
+            Old::Page { place, .. } => IMAGE_BYTES + place.len as usize,
+        }
+    }
+}
+
+impl Inner {
+    /// Jobs from a number on that need a record below `target`, as many as one step may carry, and
+    /// where to go on.
+    fn old_jobs(&self, from: JobId, target: u64) -> (Vec<Old>, Option<JobId>) {
+        let mut old = Vec::new();
+        let mut bytes = 0;
+        for (looked_at, found) in self.state.jobs_from(from).enumerate() {
+            if looked_at >= LOOKED_AT_MAX || bytes >= self.options.compaction_bytes {
+                return (old, Some(found.id()));
+            }
+            if found.oldest_record().is_none_or(|oldest_record| oldest_record >= target) {
+                continue;
+            }
+            let job = match found {
+                Found::Live(job) => {
+                    let pages = job.pages().iter();
+                    for place in pages.filter(|page| page.needs().is_some_and(|at| at < target)) {
+                        if bytes >= self.options.compaction_bytes {
+                            return (old, Some(found.id()));
+                        }
+                        bytes += IMAGE_BYTES + place.len as usize;
+                        old.push(Old::Page { id: job.id(), place: place.clone() });
+                    }
+                    let payload = Some(job.payload());
+                    let result = job.outcome().and_then(|outcome| outcome.bytes.clone());
+                    let (revision, words) = (job.revision(), job.words_len());
+                    Old::Live { id: job.id(), revision, payload, result, words }
+                }
+                Found::Finished(stub) => Old::Finished { id: stub.id(), image: stub.image() },
+            };
+            bytes += job.bytes();
+            old.push(job);
+        }
+        (old, None)
+    }
+
+    /// Tells one job again. Returns its number if it changed meanwhile and must be looked at anew.
+    fn compact_one(&mut self, job: Fetched) -> Option<JobId> {
+        match job {
+            Fetched::Live { id, revision, payload, result, .. } => {
+                let unchanged = match self.state.job(id) {
+                    Some(Found::Live(job)) => job.revision() == revision,
+                    _ => false,
+                };
+                if !unchanged {
+                    // Changed, or ended: its new image may still need the bytes of the old one.
+                    return self.state.status(id).map(|_| id);
+                }
+                let payload = self.compaction_bytes(payload);
+                let result = self.compaction_bytes(result);
+                let command = Command::Compact(Compact::Job { id, revision, payload, result });
+                match self.run(&command) {
+                    Err(Rejection::Stale) => Some(id),
+                    _ => None,
+                }
+            }
+            Fetched::Page { id, place, bytes } => {
+                self.compact_page(id, place, &bytes);
+                None
+            }
+            Fetched::Finished { place, mut image, payload, result, pages } => {
+                let id = JobId(image.id);
+                // Retried meanwhile, and perhaps finished anew: then this image is an old one.
+                match self.state.job(id) {
+                    Some(Found::Finished(stub)) if stub.image() == place => {}
+                    Some(_) => return Some(id),
+                    None => return None,
+                }
+                if let Some(place) = self.compaction_bytes(payload) {
+                    image.payload = Some(place);
+                }
+                if let (Some(place), Some(outcome)) =
+                    (self.compaction_bytes(result), image.outcome.as_mut())
+                {
+                    outcome.bytes = Some(place);
+                }
+                let pages = pages.into_iter().filter_map(|page| self.compaction_bytes(Some(page)));
+                let pages: Vec<BytesRef> = pages.collect();
+                if !pages.is_empty() {
+                    image.options_mut().pages = pages;
+                }
+                self.run(&Command::Compact(Compact::Finished(image))).ok();
+                None
+            }
+        }
+    }
+
+    fn compaction_bytes(&mut self, bytes: Option<(Bytes, Type)>) -> Option<BytesRef> {
+        let (bytes, kind) = bytes?;
+        let place = self.place_for(bytes.len(), kind);
+        self.put_bytes(&bytes, crc32c::crc32c(&bytes));
+        Some(place)
+    }
+
+    /// What of a constraint's buckets did not fit into the last step.
+    fn next_buckets(&self, number: u32) -> Option<Compact> {
+        use spindle_core::Event;
+        let told = self.decision.events.len();
+        let last = self.decision.events.iter().rev().find_map(|(event, _)| match event {
+            Event::BucketSet(image) => Some(image.label.value),
+            _ => None,
+        })?;
+        (told >= spindle_core::EVENTS_MAX && last < u64::MAX)
+            .then(|| Compact::Constraint { number, from: last + 1 })
+    }
+}

@@ -1,0 +1,311 @@
+//! Putting, looking at and removing constraints, by the names people give them.
+
+use bytes::Bytes;
+use parking_lot::MutexGuard;
+use spindle_core::job::{JobId, Label};
+use spindle_core::queue::{Constraint, Rate};
+use spindle_core::{Command, JobImage, Rejection, State, Type};
+
+use super::labelling::bytes_type;
+use crate::door::Gate;
+use crate::engine::{Engine, Refused};
+use crate::inner::Inner;
+use spindle_matching::{
+    ConstraintSpec, Matcher, QueuePattern, UnreadableMatcher, check_name, decode_matcher,
+    encode_matcher,
+};
+
+/// What has to be there for a put or a removal to happen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expected {
+    /// Whatever is there.
+    Any,
+    /// A constraint with this revision.
+    Revision(u64),
+    /// None of that name.
+    Nothing,
+}
+
+/// A constraint that was put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PutConstraint {
+    /// It is new.
+    pub created: bool,
+    /// Its revision now.
+    pub revision: u64,
+    /// What the answer must wait for.
+    pub gate: Gate,
+}
+
+/// A constraint, as it is shown.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ConstraintView {
+    /// Its number, which labels name.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// Changes with every put.
+    pub revision: u64,
+    /// What was put; or why that cannot be read.
+    pub spec: Result<ConstraintSpec, UnreadableMatcher>,
+    /// So many values have a bucket: unfinished jobs, or tokens that are not back yet.
+    pub buckets: usize,
+    /// So often since the start a job fell under it that had as many labels as a job may have.
+    pub left_out: u64,
+    /// It asks for fields of payloads, and these payloads have none that anybody could read.
+    pub opaque: Option<Opaque>,
+}
+
+/// Payloads that are mere bytes, with nobody to say what they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Opaque {
+    /// Those of this queue.
+    Queue(Bytes),
+    /// Those of all queues the constraint takes, as far as the queues say nothing themselves.
+    Queues,
+}
+
+/// A bucket, as it is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BucketLine {
+    /// The hash of its value; 0 for a constraint without `per`.
+    pub value: u64,
+    /// Jobs leased.
+    pub running: u64,
+    /// Unfinished jobs.
+    pub jobs: u64,
+    /// Whole tokens, if the constraint has a rate.
+    pub tokens: Option<u64>,
+    /// Whether one more job may start now.
+    pub admits: bool,
+    /// When time alone lets one start; none if one may now, or if a job has to end first.
+    pub frees_ms: Option<u64>,
+}
+
+/// A constraint that keeps a job from starting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeldBack {
+    /// Its name.
+    pub constraint: String,
+    /// So many of its jobs run, and no more may.
+    pub running_max: Option<u64>,
+    /// When a token comes, if it is tokens that are missing.
+    pub frees_ms: Option<u64>,
+    /// It lets none of its jobs start, and whether this one is among them is still to be found out.
+    pub unmatched: bool,
+}
+
+impl Engine {
+    /// Puts a constraint, new or changed. Jobs that come from now on fall under it; those that are
+    /// there are matched one after the other, see [`Engine::relabelling`]. Putting what is there
+    /// already changes nothing.
+    pub fn put_constraint(
+        &self,
+        name: &str,
+        spec: &ConstraintSpec,
+        expected: Expected,
+    ) -> Result<PutConstraint, Refused> {
+        if check_name(name).and_then(|()| spec.check()).is_err() {
+            let rejection = Rejection::OutOfRange("the constraint");
+            return Err(Refused::Rejected(rejection, Gate::OPEN));
+        }
+        let matcher = encode_matcher(&spec.matcher);
+        let put = loop {
+            let mut inner = self.enter();
+            self.check_room(&inner)?;
+            let before = inner.constraint_named(name).cloned();
+            if let Err(rejection) = inner.check_expected(before.as_ref(), expected) {
+                return Err(self.refuse(&inner, rejection));
+            }
+            let rule = Constraint {
+                number: before.as_ref().map_or(0, |rule| rule.number),
+                name: Bytes::copy_from_slice(name.as_bytes()),
+                matcher: matcher.clone(),
+                rate: spec.rate,
+                running_max: spec.running_max,
+            };
+            if before.as_ref() == Some(&rule) {
+                let revision = inner.state.constraint_revision(rule.number).unwrap_or_default();
+                return Ok(PutConstraint { created: false, revision, gate: inner.tail() });
+            }
+            match inner.set_constraint(rule, before.as_ref()) {
+                Ok(revision) => {
+                    let gate = inner.own_gate();
+                    break PutConstraint { created: before.is_none(), revision, gate };
+                }
+                // Every entry settles some of it: others come in between.
+                Err(Rejection::Settling) => MutexGuard::unlock_fair(inner),
+                Err(rejection) => return Err(self.refuse(&inner, rejection)),
+            }
+        };
+        self.refresh_rules();
+        self.shared.relabelling.wake();
+        Ok(put)
+    }
+
+    /// Removes a constraint. Jobs it held back start; their labels go one after the other.
+    pub fn remove_constraint(&self, name: &str, expected: Expected) -> Result<Gate, Refused> {
+        let gate = {
+            let mut inner = self.enter();
+            self.check_room(&inner)?;
+            let before = inner.constraint_named(name).cloned();
+            let checked = inner.check_expected(before.as_ref(), expected);
+            let number = checked.and_then(|()| {
+                before.as_ref().map(|rule| rule.number).ok_or(Rejection::NoConstraint)
+            });
+            let removed =
+                number.and_then(|number| inner.run(&Command::RemoveConstraint { number }));
+            match removed {
+                Ok(()) => inner.own_gate(),
+                Err(rejection) => return Err(self.refuse(&inner, rejection)),
+            }
+        };
+        self.refresh_rules();
+        self.shared.relabelling.wake();
+        Ok(gate)
+    }
+
+    /// One constraint.
+    pub fn constraint(&self, name: &str) -> (Option<ConstraintView>, Gate) {
+        let inner = self.enter();
+        let found = inner.constraint_named(name).map(|rule| self.view(&inner.state, rule));
+        (found, inner.tail())
+    }
+
+    /// Constraints in the order of their names, those behind `after`.
+    pub fn constraints(&self, after: Option<&str>, limit: usize) -> (Vec<ConstraintView>, Gate) {
+        let inner = self.enter();
+        let state = &inner.state;
+        let after = after.map(str::as_bytes);
+        let mut rules: Vec<&Constraint> =
+            state.constraints().filter(|rule| Some(rule.name.as_ref()) > after).collect();
+        rules.sort_by_key(|rule| &rule.name);
+        let views = rules.into_iter().take(limit).map(|rule| self.view(state, rule)).collect();
+        (views, inner.tail())
+    }
+
+    /// Buckets of a constraint by value, from this one on, and where to go on. A list for people:
+    /// it may be a moment ahead of the disk.
+    pub fn buckets(&self, name: &str, from: u64, limit: usize) -> (Vec<BucketLine>, Option<u64>) {
+        let inner = self.enter();
+        let Some(rule) = inner.constraint_named(name) else { return (Vec::new(), None) };
+        let now_ms = inner.now_ms;
+        let mut listed = inner.state.buckets_of(rule.number, from);
+        let lines = listed.by_ref().take(limit).map(|(label, bucket)| BucketLine {
+            value: label.value,
+            running: bucket.running(),
+            jobs: bucket.jobs(),
+            tokens: rule.rate.map(|rate| whole_tokens(bucket.level_at(rule, now_ms), rate)),
+            admits: bucket.admits(rule, now_ms),
+            frees_ms: bucket.admits_at(rule, now_ms),
+        });
+        let lines = lines.collect();
+        let next = listed.next().map(|(label, _)| label.value);
+        (lines, next)
+    }
+
+    fn view(&self, state: &State, rule: &Constraint) -> ConstraintView {
+        let spec = decode_matcher(&rule.matcher).map(|matcher| ConstraintSpec {
+            matcher,
+            rate: rule.rate,
+            running_max: rule.running_max,
+        });
+        let opaque = spec.as_ref().ok().and_then(|spec| opaque(state, &spec.matcher));
+        ConstraintView {
+            opaque,
+            number: rule.number,
+            name: String::from_utf8_lossy(&rule.name).into_owned(),
+            revision: state.constraint_revision(rule.number).unwrap_or_default(),
+            spec,
+            buckets: state.buckets_count_of(rule.number),
+            left_out: self.rules().left_out(rule.number),
+        }
+    }
+}
+
+/// What a matcher cannot read. Queues are not looked through: there may be very many.
+fn opaque(state: &State, matcher: &Matcher) -> Option<Opaque> {
+    if !matcher.asks_for_fields() {
+        return None;
+    }
+    match &matcher.queue {
+        QueuePattern::Exact(name) => {
+            let is_opaque = bytes_type(state, name) == Type::Bytes;
+            is_opaque.then(|| Opaque::Queue(name.clone()))
+        }
+        QueuePattern::Any | QueuePattern::Glob(_) => Some(Opaque::Queues),
+    }
+}
+
+fn whole_tokens(level: u128, rate: Rate) -> u64 {
+    u64::try_from(level / u128::from(rate.per_ms.max(1))).unwrap_or(u64::MAX)
+}
+
+/// Which constraints would keep a job from starting now.
+#[must_use]
+pub fn held_back(state: &State, image: &JobImage, now_ms: u64) -> Vec<HeldBack> {
+    let name = |rule: &Constraint| String::from_utf8_lossy(&rule.name).into_owned();
+    let labels = &image.options().labels;
+    let held = |label: &Label| {
+        let rule = state.constraint(label.constraint)?;
+        let bucket = state.bucket(*label)?;
+        if bucket.admits(rule, now_ms) {
+            return None;
+        }
+        Some(HeldBack {
+            constraint: name(rule),
+            running_max: rule.running_max.filter(|max| bucket.running() >= *max),
+            frees_ms: bucket.admits_at(rule, now_ms),
+            unmatched: false,
+        })
+    };
+    let labelled = |rule: &Constraint| labels.iter().any(|label| label.constraint == rule.number);
+    let unmatched = state.unmatched_by(&image.queue, JobId(image.id));
+    let unmatched = unmatched.filter(|rule| !labelled(rule)).map(|rule| HeldBack {
+        constraint: name(rule),
+        running_max: rule.running_max,
+        frees_ms: None,
+        unmatched: true,
+    });
+    labels.iter().filter_map(held).chain(unmatched).collect()
+}
+
+impl Inner {
+    fn constraint_named(&self, name: &str) -> Option<&Constraint> {
+        self.state.constraints().find(|rule| rule.name == name.as_bytes())
+    }
+
+    fn check_expected(
+        &self,
+        found: Option<&Constraint>,
+        expected: Expected,
+    ) -> Result<(), Rejection> {
+        match (expected, found) {
+            (Expected::Any, _) | (Expected::Nothing, None) => Ok(()),
+            (Expected::Nothing, Some(_)) => Err(Rejection::Stale),
+            (Expected::Revision(_), None) => Err(Rejection::NoConstraint),
+            (Expected::Revision(wanted), Some(rule)) => {
+                let is = self.state.constraint_revision(rule.number);
+                if is == Some(wanted) { Ok(()) } else { Err(Rejection::Stale) }
+            }
+        }
+    }
+
+    /// Returns the constraint's revision. One that matches as before needs nobody matched again, and
+    /// so does one that nobody was there before.
+    fn set_constraint(
+        &mut self,
+        rule: Constraint,
+        before: Option<&Constraint>,
+    ) -> Result<u64, Rejection> {
+        let matches_as_before = before.is_some_and(|before| before.matcher == rule.matcher);
+        let was_done = self.state.is_relabelled();
+        self.run(&Command::SetConstraint(rule))?;
+        let revision = self.state.server().constraints_revision;
+        let nobody = self.state.jobs_count() == self.state.finished_count();
+        if (matches_as_before && was_done) || nobody {
+            self.run(&Command::NoteRelabelled { revision, below: JobId(u64::MAX) }).ok();
+        }
+        Ok(revision)
+    }
+}

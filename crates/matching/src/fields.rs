@@ -1,0 +1,140 @@
+//! Fields of payloads by JSON Pointers. All pointers of a set of matchers are looked for in one pass
+//! over a payload; what none of them leads to is passed over, however deep it is nested.
+
+use crate::value::Field;
+
+const POINTER_BYTES_MAX: usize = 256;
+const STEPS_MAX: usize = 32;
+
+/// A JSON Pointer (RFC 6901), taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pointer {
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Step {
+    key: String,
+    /// The same as the place in an array.
+    index: Option<u64>,
+}
+
+impl Pointer {
+    pub fn read(text: &str) -> Option<Pointer> {
+        if text.len() > POINTER_BYTES_MAX {
+            return None;
+        }
+        let Some(rest) = text.strip_prefix('/') else {
+            return text.is_empty().then(|| Pointer { steps: Vec::new() });
+        };
+        let steps: Vec<Step> = rest.split('/').map(Step::read).collect::<Option<_>>()?;
+        (steps.len() <= STEPS_MAX).then_some(Pointer { steps })
+    }
+}
+
+impl Step {
+    fn read(escaped: &str) -> Option<Step> {
+        let mut key = String::with_capacity(escaped.len());
+        let mut letters = escaped.chars();
+        while let Some(letter) = letters.next() {
+            key.push(match letter {
+                '~' => match letters.next()? {
+                    '0' => '~',
+                    '1' => '/',
+                    _ => return None,
+                },
+                other => other,
+            });
+        }
+        let digits = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_digit());
+        let plain = digits && (key == "0" || !key.starts_with('0'));
+        let index = if plain { key.parse().ok() } else { None };
+        Some(Step { key, index })
+    }
+}
+
+/// Pointers as a tree, so that a payload is walked once.
+#[derive(Clone, Debug)]
+pub(super) struct Paths {
+    nodes: Vec<Node>,
+    fields: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    children: Vec<(Step, usize)>,
+    field: Option<usize>,
+}
+
+impl Default for Paths {
+    fn default() -> Paths {
+        Paths { nodes: vec![Node::default()], fields: 0 }
+    }
+}
+
+impl Paths {
+    /// Where the walk begins.
+    pub const ROOT: usize = 0;
+
+    /// The number of the field a pointer leads to.
+    pub fn add(&mut self, pointer: &Pointer) -> usize {
+        let mut at = Paths::ROOT;
+        for step in &pointer.steps {
+            let known = self.nodes[at].children.iter().find(|(other, _)| other == step);
+            at = match known {
+                Some((_, child)) => *child,
+                None => {
+                    let child = self.nodes.len();
+                    self.nodes.push(Node::default());
+                    self.nodes[at].children.push((step.clone(), child));
+                    child
+                }
+            };
+        }
+        let next = &mut self.fields;
+        *self.nodes[at].field.get_or_insert_with(|| {
+            *next += 1;
+            *next - 1
+        })
+    }
+
+    /// The child a member of an object is.
+    pub fn member(&self, node: usize, key: &str) -> Option<usize> {
+        self.nodes[node].children.iter().find(|(step, _)| step.key == key).map(|(_, child)| *child)
+    }
+
+    /// The child a place in an array is.
+    pub fn element(&self, node: usize, index: u64) -> Option<usize> {
+        let mut children = self.nodes[node].children.iter();
+        children.find(|(step, _)| step.index == Some(index)).map(|(_, child)| *child)
+    }
+}
+
+/// What a walk has found, by the number of the field.
+#[derive(Debug)]
+pub(super) struct Found<'p, 'a> {
+    pub paths: &'p Paths,
+    pub fields: Vec<Field<'a>>,
+}
+
+impl<'p, 'a> Found<'p, 'a> {
+    /// Nothing yet.
+    pub fn nothing(paths: &'p Paths) -> Found<'p, 'a> {
+        Found { paths, fields: vec![Field::Absent; paths.fields] }
+    }
+
+    /// Something stands at a node.
+    pub fn set(&mut self, node: usize, field: Field<'a>) {
+        if let Some(number) = self.paths.nodes[node].field {
+            self.fields[number] = field;
+        }
+    }
+
+    /// A key stands twice in its object: of what it was before nothing counts.
+    pub fn forget(&mut self, node: usize) {
+        self.set(node, Field::Absent);
+        for (_, child) in &self.paths.nodes[node].children {
+            self.forget(*child);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Values of fields: how they compare with what a matcher says, and how they are told apart.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use sha2::{Digest, Sha256};
+use spindle_core::job::Label;
+
+use crate::spec::{Scalar, Test};
+
+/// What was found at a place in a payload.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub(super) enum Field<'a> {
+    /// Nothing is there.
+    #[default]
+    Absent,
+    Null,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Text(Cow<'a, str>),
+    Bin(&'a [u8]),
+    /// MessagePack's own types.
+    Ext,
+    Array,
+    Object,
+}
+
+impl Field<'_> {
+    pub fn passes(&self, test: &Test) -> bool {
+        if matches!(self, Field::Absent) {
+            return *test == Test::Absent;
+        }
+        match test {
+            Test::Eq(value) => self.is(value),
+            Test::Ne(value) => !self.is(value),
+            Test::Lt(value) => self.order(value) == Some(Ordering::Less),
+            Test::Le(value) => self.order(value).is_some_and(Ordering::is_le),
+            Test::Gt(value) => self.order(value) == Some(Ordering::Greater),
+            Test::Ge(value) => self.order(value).is_some_and(Ordering::is_ge),
+            Test::In(values) => values.iter().any(|value| self.is(value)),
+            Test::Glob(pattern) => match self {
+                Field::Text(text) => spindle_core::glob::fits(pattern.as_bytes(), text.as_bytes()),
+                _ => false,
+            },
+            Test::Exists => true,
+            Test::Absent => false,
+        }
+    }
+
+    fn is(&self, value: &Scalar) -> bool {
+        match (self, value) {
+            (Field::Null, Scalar::Null) => true,
+            (Field::Bool(a), Scalar::Bool(b)) => a == b,
+            (Field::Bin(a), Scalar::Bin(b)) => *a == b.as_ref(),
+            _ => self.order(value) == Some(Ordering::Equal),
+        }
+    }
+
+    /// Numbers and texts have an order.
+    fn order(&self, value: &Scalar) -> Option<Ordering> {
+        if let (Field::Text(a), Scalar::Text(b)) = (self, value) {
+            return Some(a.as_ref().cmp(b.as_str()));
+        }
+        let own = match self {
+            Field::Int(number) => Number::Int(*number),
+            Field::Float(number) => Number::Float(*number),
+            _ => return None,
+        };
+        let other = match value {
+            Scalar::Int(number) => Number::Int(i128::from(*number)),
+            Scalar::Uint(number) => Number::Int(i128::from(*number)),
+            Scalar::Float(number) => Number::Float(*number),
+            _ => return None,
+        };
+        own.order(other)
+    }
+
+    /// What tells values apart under `per`: 64 bits that stay the same for ever, since levels of
+    /// buckets are kept by them. Of a cryptographic hash, so that nobody can make up a value that
+    /// shares another's limit. All objects are one value, and all arrays.
+    pub fn label_value(&self) -> u64 {
+        let mut hash = Sha256::new();
+        match self {
+            Field::Absent => hash.update(b"-"),
+            Field::Null => hash.update(b"n"),
+            Field::Bool(value) => hash.update([b'b', u8::from(*value)]),
+            Field::Int(number) => hash.update(format!("i{number}")),
+            Field::Float(number) => match whole(*number) {
+                Some(number) => hash.update(format!("i{number}")),
+                None if number.is_nan() => hash.update(b"f-"),
+                None => hash.update(format!("f{:x}", number.to_bits())),
+            },
+            Field::Text(text) => {
+                hash.update(b"t");
+                hash.update(text.as_bytes());
+            }
+            Field::Bin(bytes) => {
+                hash.update(b"y");
+                hash.update(bytes);
+            }
+            Field::Ext => hash.update(b"x"),
+            Field::Array => hash.update(b"a"),
+            Field::Object => hash.update(b"o"),
+        }
+        let digest: [u8; 32] = hash.finalize().into();
+        let (first, _) = digest.split_first_chunk().expect("32 bytes begin with 8");
+        // 0 is for constraints without `per`, and the highest for what has no room.
+        u64::from_be_bytes(*first).clamp(1, Label::OVERFLOW - 1)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Number {
+    Int(i128),
+    Float(f64),
+}
+
+impl Number {
+    /// Exact: no whole number is rounded to be compared.
+    fn order(self, other: Number) -> Option<Ordering> {
+        match (self, other) {
+            (Number::Int(a), Number::Int(b)) => Some(a.cmp(&b)),
+            (Number::Float(a), Number::Float(b)) => a.partial_cmp(&b),
+            (Number::Int(a), Number::Float(b)) => int_to_float(a, b),
+            (Number::Float(a), Number::Int(b)) => int_to_float(b, a).map(Ordering::reverse),
+        }
+    }
+}
+
+fn int_to_float(a: i128, b: f64) -> Option<Ordering> {
+    const END: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
+    if b.is_nan() {
+        return None;
+    }
+    if b >= END {
+        return Some(Ordering::Less);
+    }
+    if b < -END {
+        return Some(Ordering::Greater);
+    }
+    let fraction = b.fract().partial_cmp(&0.0)?;
+    Some(a.cmp(&(b.trunc() as i128)).then(fraction.reverse()))
+}
+
+/// The whole number a fraction is, if it is one.
+fn whole(number: f64) -> Option<i128> {
+    const EXACT: f64 = 1e30;
+    (number.fract() == 0.0 && number.abs() < EXACT).then_some(number as i128)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_compare_exactly_whatever_their_form() {
+        let passes = |field: Field<'_>, test| field.passes(&test);
+        let big = 9_007_199_254_740_993_i64; // 2^53 + 1, which no fraction is
+        assert!(passes(Field::Int(1), Test::Eq(Scalar::Float(1.0))));
+        assert!(passes(Field::Float(1.0), Test::Eq(Scalar::Uint(1))));
+        assert!(!passes(Field::Int(i128::from(big)), Test::Eq(Scalar::Float(big as f64))));
+        assert!(passes(Field::Int(i128::from(big)), Test::Gt(Scalar::Float(big as f64))));
+        assert!(passes(Field::Float(-0.5), Test::Lt(Scalar::Int(0))));
+        assert!(passes(Field::Float(-0.5), Test::Gt(Scalar::Int(-1))));
+        assert!(passes(Field::Int(3), Test::Lt(Scalar::Float(f64::INFINITY))));
+        assert!(passes(Field::Int(3), Test::Ge(Scalar::Float(f64::NEG_INFINITY))));
+        assert!(!passes(Field::Float(f64::NAN), Test::Le(Scalar::Int(0))));
+        assert!(passes(Field::Int(u64::MAX.into()), Test::Eq(Scalar::Uint(u64::MAX))));
+    }
+
+    #[test]
+    fn kinds_are_told_apart_and_only_absent_needs_no_field() {
+        let text = || Field::Text("1".into());
+        assert!(!text().passes(&Test::Eq(Scalar::Int(1))));
+        assert!(text().passes(&Test::Ne(Scalar::Int(1))));
+        assert!(!text().passes(&Test::Lt(Scalar::Int(5))));
+        assert!(text().passes(&Test::Lt(Scalar::Text("2".to_owned()))));
+        assert!(!Field::Bin(b"1").passes(&Test::Eq(Scalar::Text("1".to_owned()))));
+        for test in [Test::Ne(Scalar::Null), Test::Exists, Test::Glob("*".to_owned())] {
+            assert!(!Field::Absent.passes(&test), "{test:?}");
+        }
+        assert!(Field::Absent.passes(&Test::Absent) && !Field::Null.passes(&Test::Absent));
+        assert!(
+            Field::Object.passes(&Test::Exists) && !Field::Object.passes(&Test::Eq(Scalar::Null))
+        );
+    }
+
+    #[test]
+    fn values_keep_their_labels_for_ever() {
+        // Levels of buckets are in logs under these numbers.
+        let text = Field::Text("alice".into()).label_value();
+        assert_eq!(text, Field::Text("alice".into()).label_value());
+        assert_eq!(text, first_eight(b"talice"));
+        assert_eq!(Field::Int(7).label_value(), first_eight(b"i7"));
+        assert_eq!(Field::Float(7.0).label_value(), Field::Int(7).label_value());
+        assert_eq!(Field::Float(-0.0).label_value(), Field::Int(0).label_value());
+        assert_ne!(Field::Text("7".into()).label_value(), Field::Int(7).label_value());
+        assert_ne!(Field::Absent.label_value(), Field::Null.label_value());
+    }
+
+    fn first_eight(bytes: &[u8]) -> u64 {
+        let digest: [u8; 32] = Sha256::digest(bytes).into();
+        u64::from_be_bytes(digest[..8].try_into().expect("eight bytes"))
+    }
+}
