@@ -28,7 +28,8 @@ impl HttpRequest {
         let length = body.len();
         write!(
             stream,
-            "{head} HTTP/1.1\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            "{head} HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\
+             Connection: close\r\n\r\n{body}"
         )
         .unwrap();
         HttpRequest(stream)
