@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use spindle_core::command::Submit;
 use spindle_core::job::{Key, Origin, Scope};
 use spindle_core::{BytesRef, JobId, Type};
-use spindle_engine::NewJob;
+use spindle_testkit::{new_job, opened};
 
 use crate::harness::{Bench, Reply, json as json_request, request};
 
@@ -244,8 +244,7 @@ async fn a_job_is_found_by_every_doors_name_for_it() {
     let empty = BytesRef::empty(Type::Bytes);
     let mut submit = Submit::new(JobId(0), b"q"[..].into(), Origin::Workq, empty);
     submit.uuid = Some(uuid);
-    let job = NewJob { submit, payload: b"x"[..].into(), kind: Type::Bytes };
-    bench.engine.jobs().submit(job).unwrap();
+    opened(bench.engine.jobs().submit(new_job(submit, b"x"))).unwrap();
     for name in ["1", "H:other:1", "7370696E-646C-8000-8000-000000000001"] {
         let told = bench.get(&format!("/api/v1/jobs/{name}")).await;
         assert_eq!((told.status, &told.json()["id"]), (StatusCode::OK, &json!(1)), "{name}");
@@ -451,8 +450,7 @@ async fn jobs_of_other_doors_keep_their_keys_to_themselves() {
     let mut submit = Submit::new(JobId(0), b"q"[..].into(), Origin::Gearman, empty);
     let (namespace, scope) = (Origin::Gearman as i32, Scope::WhileUnfinished as i32);
     submit.keys = vec![Key { namespace, name: b"u\0\0\x01qk"[..].into(), scope }];
-    let job = NewJob { submit, payload: b""[..].into(), kind: Type::Bytes };
-    bench.engine.jobs().submit(job).unwrap();
+    opened(bench.engine.jobs().submit(new_job(submit, b""))).unwrap();
     let told = bench.get("/api/v1/jobs/1").await.json();
     assert_eq!((&told["origin"], &told["unique_key"]), (&json!("gearman"), &Value::Null));
     bench.submit(json!({ "queue": "q", "unique": { "key": "k" } })).await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
-use spindle_engine::NewJob;
+use spindle_testkit::{new_job, opened};
 
 use crate::harness::Bench;
 
@@ -78,11 +78,7 @@ async fn one_among_many_is_found_at_once_by_what_is_indexed_and_step_by_step_by_
             let empty = BytesRef::empty(Type::Bytes);
             let mut submit = Submit::new(JobId(0), queue.into(), Origin::Workq, empty);
             submit.tags = if queue == b"rare" { vec!["odd".into()] } else { Vec::new() };
-            bench
-                .engine
-                .jobs()
-                .submit(NewJob { submit, payload: "".into(), kind: Type::Bytes })
-                .unwrap();
+            opened(bench.engine.jobs().submit(new_job(submit, b""))).unwrap();
         }
     };
     // More than a request looks through for a tag.
@@ -129,8 +125,7 @@ async fn jobs_are_listed_by_door_time_and_key() {
     let key = json!({ "queue": "a", "unique": { "key": "k" } });
     bench.submit(key).await;
     let own = Submit::new(JobId(0), "a".into(), Origin::Workq, BytesRef::empty(Type::Bytes));
-    let foreign = NewJob { submit: own, payload: "x".into(), kind: Type::Bytes };
-    bench.engine.jobs().submit(foreign).unwrap();
+    opened(bench.engine.jobs().submit(new_job(own, b"x"))).unwrap();
     drop(bench.engine.turn());
     bench.pass(60_000);
     bench.submit(json!({ "queue": "a" })).await;
@@ -285,8 +280,7 @@ async fn a_list_waits_for_what_it_tells_and_not_for_what_it_does_not() {
     bench.submit(json!({ "queue": "a" })).await;
     bench.log.hold(true);
     let own = Submit::new(JobId(0), "b".into(), Origin::Api, BytesRef::empty(Type::Bytes));
-    let undurable = NewJob { submit: own, payload: "x".into(), kind: Type::Bytes };
-    bench.engine.jobs().submit(undurable).unwrap();
+    opened(bench.engine.jobs().submit(new_job(own, b"x"))).unwrap();
     assert_eq!(ids(&bench, "?queue=a").await, [1]);
     let asked = ids(&bench, "?queue=b");
     let mut asked = std::pin::pin!(asked);
@@ -333,11 +327,7 @@ async fn what_one_request_cannot_count_is_told_as_at_least() {
         let empty = BytesRef::empty(Type::Bytes);
         let mut submit = Submit::new(JobId(0), "q".into(), Origin::Workq, empty);
         submit.tags = vec!["odd".into()];
-        bench
-            .engine
-            .jobs()
-            .submit(NewJob { submit, payload: "".into(), kind: Type::Bytes })
-            .unwrap();
+        opened(bench.engine.jobs().submit(new_job(submit, b""))).unwrap();
     }
     drop(bench.engine.turn());
     assert_eq!(total(&bench, "&queue=q").await, (json!(30_000), Value::Null));

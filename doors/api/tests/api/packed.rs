@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use spindle_core::Type;
 use spindle_core::command::Lease;
 use spindle_core::job::Origin;
-use spindle_engine::WorkResult;
-use spindle_http::msgpack::from_json;
-use spindle_testkit::{lease_from, take};
+use spindle_engine::{Payload, WorkResult};
+use spindle_msgpack::from_json;
+use spindle_testkit::{lease_from, opened, take};
 
 use crate::harness::Bench;
 
@@ -14,7 +14,7 @@ use crate::harness::Bench;
 async fn ended(bench: &Bench, door: Origin, end: WorkResult) -> Value {
     let id = bench.submit(json!({ "queue": "q" })).await;
     let claim = take(&bench.engine, Lease { worker: "w".into(), ..lease_from("q", door) });
-    bench.engine.leases().finish(claim, end, Type::Msgpack).unwrap();
+    opened(bench.engine.leases().finish(claim, end)).unwrap();
     drop(bench.engine.turn());
     bench.get(&format!("/api/v1/jobs/{id}")).await.json()["result"].clone()
 }
@@ -23,19 +23,25 @@ fn packed(value: &Value) -> bytes::Bytes {
     from_json(value.to_string().as_bytes()).unwrap().into()
 }
 
+/// The result that a worker has come to.
+fn result_of(bytes: impl Into<bytes::Bytes>) -> Payload {
+    Payload::new(bytes, Type::Msgpack)
+}
+
 fn failure(error: bytes::Bytes) -> WorkResult {
-    WorkResult { error, ..WorkResult::default() }
+    WorkResult { error, result: result_of(""), ..WorkResult::default() }
 }
 
 #[tokio::test]
 async fn a_result_is_told_exactly_and_as_what_it_says() {
     let bench = Bench::new();
-    let bytes = packed(&json!({ "bytes": 4711 }));
-    let end = WorkResult { success: true, bytes, ..WorkResult::default() };
+    let result = result_of(packed(&json!({ "bytes": 4711 })));
+    let end = WorkResult { success: true, result, ..WorkResult::default() };
     let told = ended(&bench, Origin::Lightjq, end).await;
     assert_eq!((&told["type"], &told["base64"]), (&json!("msgpack"), &json!("gaVieXRlc80SZw==")));
     assert_eq!((&told["as_json"], &told["value"]), (&json!({ "bytes": 4711 }), &Value::Null));
-    let broken = WorkResult { success: true, bytes: "\u{1}\u{2}".into(), ..WorkResult::default() };
+    let result = result_of("\u{1}\u{2}");
+    let broken = WorkResult { success: true, result, ..WorkResult::default() };
     let told = ended(&bench, Origin::Lightjq, broken).await;
     assert_eq!((&told["base64"], told.get("as_json")), (&json!("AQI="), None));
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use spindle_testkit::opened;
 
 use crate::harness::{Bench, START_S};
 
@@ -125,8 +126,8 @@ fn add(engine: &spindle_engine::Engine, n: u64) {
     event.extend_from_slice(json.as_bytes());
     let event = bytes::Bytes::from(event);
     let update = spindle_engine::JobUpdate { state: None, event };
-    let updated =
-        engine.jobs().update(spindle_core::JobId(1), None, |_| Ok::<_, ()>(update.clone()));
+    let job = spindle_core::JobId(1);
+    let updated = opened(engine.jobs().update(job, None, |_| Ok::<_, ()>(update.clone())));
     assert!(matches!(updated, Ok(spindle_engine::Updated::Done(..))), "{updated:?}");
 }
 

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use spindle_core::command::{Claim, Lease, Submit};
 use spindle_core::job::{Backoff, Origin};
 use spindle_core::{BytesRef, Type};
-use spindle_engine::{NewJob, WorkResult};
-use spindle_testkit::{lease_from, new_job, submit_to, take};
+use spindle_engine::{NewJob, Payload, WorkResult};
+use spindle_testkit::{lease_from, opened, submit_to, take};
 
 use crate::harness::{Bench, START_S};
 
@@ -26,7 +26,8 @@ fn submit_as(
 ) -> u64 {
     let mut submit = Submit { payload: BytesRef::empty(kind), ..submit_to("mail", door) };
     say(&mut submit);
-    let (id, _) = bench.engine.jobs().submit(NewJob { kind, ..new_job(submit, payload) }).unwrap();
+    let job = NewJob { submit, payload: Payload::new(payload, kind) };
+    let id = opened(bench.engine.jobs().submit(job)).unwrap();
     drop(bench.engine.turn());
     id.0
 }
@@ -48,7 +49,7 @@ pub fn complete(bench: &Bench, queue: &'static str) {
 
 fn finish(bench: &Bench, claim: Claim, success: bool) {
     let result = WorkResult { success, retry: true, ..WorkResult::default() };
-    bench.engine.leases().finish(claim, result, Type::Bytes).unwrap();
+    opened(bench.engine.leases().finish(claim, result)).unwrap();
     drop(bench.engine.turn());
 }
 
@@ -148,7 +149,7 @@ async fn the_end_of_a_failed_attempt_is_told_with_what_its_worker_said() {
             code: Bytes::from_static(b"E\"1"),
             ..WorkResult::default()
         };
-        bench.engine.leases().finish(claim, result, Type::Bytes).unwrap();
+        opened(bench.engine.leases().finish(claim, result)).unwrap();
         drop(bench.engine.turn());
         bench.pass(1_000);
     }
@@ -235,7 +236,7 @@ async fn a_parked_job_of_jobqs_is_leased_by_nobody() {
     }
     let path = format!("/api/v0/job/create?queue={}", "x".repeat(513));
     bench.post(&path, "{}").await.is_refused(400, "bad_body");
-    let ready =
-        bench.engine.queues().get(b"jobq").0.unwrap().counts[spindle_core::Status::Ready as usize];
+    let listing = opened(bench.engine.queues().get(b"jobq")).unwrap();
+    let ready = listing.counts[spindle_core::Status::Ready as usize];
     assert_eq!(ready, 0);
 }

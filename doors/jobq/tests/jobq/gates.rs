@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::json;
+use spindle_testkit::opened;
 
 use crate::harness::Bench;
 
@@ -32,7 +33,7 @@ async fn no_answer_tells_of_what_is_not_on_disk() {
         let update =
             spindle_engine::JobUpdate { state: None, event: b"\0\0\0\0\0\0\0\0null"[..].into() };
         let job = spindle_core::JobId(1);
-        bench.engine.jobs().update(job, None, |_| Ok::<_, ()>(update.clone())).unwrap();
+        opened(bench.engine.jobs().update(job, None, |_| Ok::<_, ()>(update.clone()))).unwrap();
         let mut asked = pin!(bench.post(path, body));
         let early = tokio::time::timeout(A_WHILE, asked.as_mut()).await;
         assert!(early.is_err(), "{path} {body}: {early:?}");

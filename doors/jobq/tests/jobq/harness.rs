@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
 use serde_json::Value;
+use spindle_core::job::Origin;
 use spindle_jobq::{Jobq, Options};
 use spindle_testkit::{HeldLog, HttpDoor};
 
@@ -44,7 +45,9 @@ impl Bench {
             let routes = door.router();
             (door, routes)
         };
-        let (http, door) = HttpDoor::open(log, now_ms, Default::default(), open);
+        let engine_options =
+            spindle_engine::Options { copied: Some(Origin::Jobq), ..Default::default() };
+        let (http, door) = HttpDoor::open(log, now_ms, engine_options, open);
         Bench { door, http }
     }
 

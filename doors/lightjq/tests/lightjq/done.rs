@@ -4,7 +4,8 @@ use serde_json::json;
 use spindle_core::JobId;
 use spindle_core::job::Origin;
 use spindle_core::payload::Type;
-use spindle_engine::{JobRef, NewJob, WorkResult};
+use spindle_engine::{JobRef, NewJob, Payload, WorkResult};
+use spindle_testkit::opened;
 
 use crate::harness::{Bench, ask, by, packed, with};
 
@@ -35,7 +36,8 @@ async fn a_failure_is_told_and_tried_again_after_its_wait_until_no_tries_are_lef
     }
     bench.pass(3_600_000);
     bench.next(&worker, "0").await.is(204);
-    let image = bench.engine.jobs().get(JobRef::Id(JobId(id.parse().unwrap()))).unwrap().0.unwrap();
+    let which = JobRef::Id(JobId(id.parse().unwrap()));
+    let image = opened(bench.engine.jobs().get(which).unwrap()).unwrap();
     let outcome = image.outcome.unwrap();
     assert_eq!(&outcome.worker_finished_at[..], b"2026-01-02T03:04:05Z");
     assert_eq!(&outcome.code[..], b"other");
@@ -160,8 +162,8 @@ async fn jobs_and_ends_of_other_doors_are_told_in_this_ones_words() {
             Origin::Api,
             spindle_core::BytesRef::NONE,
         );
-        let job = NewJob { submit, payload: payload.into(), kind };
-        let (id, _) = bench.engine.jobs().submit(job).unwrap();
+        let job = NewJob { submit, payload: Payload::new(payload, kind) };
+        let id = opened(bench.engine.jobs().submit(job)).unwrap();
         drop(bench.engine.turn());
         id
     };
@@ -186,7 +188,7 @@ async fn jobs_and_ends_of_other_doors_are_told_in_this_ones_words() {
     let id = bench.submit(json!({"name": "x", "argument": {}, "max_retry": 0})).await;
     let failed = WorkResult { message: "m".into(), error: "plain".into(), ..Default::default() };
     let which = JobRef::Id(JobId(id.parse().unwrap()));
-    bench.engine.jobs().finish_unfinished(which, failed, Type::Bytes).unwrap();
+    opened(bench.engine.jobs().finish_unfinished(which, failed)).unwrap();
     drop(bench.engine.turn());
     let job = bench.job(&id).await;
     assert_eq!((&job["error"], &job["message"]), (&json!("plain"), &json!("m")));

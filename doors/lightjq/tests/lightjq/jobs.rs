@@ -2,6 +2,7 @@
 
 use axum::http::header;
 use serde_json::json;
+use spindle_testkit::opened;
 
 use crate::harness::{Bench, START_MS, ask, by, with};
 
@@ -167,5 +168,5 @@ async fn a_jobs_own_settings_stand_in_it_and_what_it_does_not_say_is_left_to_its
 
 fn image(bench: &Bench, id: &str) -> spindle_core::JobImage {
     let id = spindle_core::JobId(id.parse().unwrap());
-    bench.engine.jobs().get(spindle_engine::JobRef::Id(id)).unwrap().0.unwrap()
+    opened(bench.engine.jobs().get(spindle_engine::JobRef::Id(id)).unwrap()).unwrap()
 }

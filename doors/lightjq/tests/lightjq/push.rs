@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use spindle_lightjq::wire::to_json;
+use spindle_testkit::opened;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::harness::{Bench, PATIENCE, by, packed, until};
@@ -302,7 +303,7 @@ async fn a_worker_may_ask_for_jobs_as_well_and_who_leaves_is_pushed_to_no_more()
 fn status(bench: &Bench, id: &str) -> spindle_core::Status {
     drop(bench.engine.turn());
     let id = spindle_core::JobId(id.parse().unwrap());
-    bench.engine.jobs().find(spindle_engine::JobRef::Id(id)).0.unwrap().1
+    opened(bench.engine.jobs().find(spindle_engine::JobRef::Id(id))).unwrap().1
 }
 
 #[tokio::test]
