@@ -14,9 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use spindle_engine::Answer;
-use spindle_engine::door::{
-    ConnectionId, Door, Flow, Gate, LeaseRef, Mailbox, Outbox, Session, Ticket,
+use spindle_engine::{
+    Answer, ConnectionId, Door, Flow, Gate, Gated, LeaseRef, Mailbox, Outbox, Session, Ticket,
 };
 use spindle_net::{NetConfig, Server, bind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -49,11 +48,11 @@ impl Session for FixedSession {
     fn on_bytes(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
         while input.len() >= REQUEST_BYTES {
             input.advance(REQUEST_BYTES);
-            out.put(Gate::OPEN, |bytes| bytes.extend_from_slice(ANSWER));
+            out.put(|bytes| bytes.extend_from_slice(ANSWER));
         }
         Flow::Continue
     }
-    fn on_answer(&mut self, _: Ticket, _: Answer, _: Gate, _: &mut Outbox) -> Flow {
+    fn on_answer(&mut self, _: Ticket, _: Gated<Answer>, _: &mut Outbox) -> Flow {
         Flow::Continue
     }
     fn on_end_of_input(&mut self, _: &mut BytesMut, _: &mut Outbox) -> Flow {
