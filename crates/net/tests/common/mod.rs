@@ -15,9 +15,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use bytes::BytesMut;
 use spindle_core::JobId;
-use spindle_engine::Answer;
-use spindle_engine::door::{
-    ConnectionId, Delivery, Door, Flow, Gate, LeaseRef, Mailbox, Outbox, Session, Ticket,
+use spindle_engine::{
+    Answer, ConnectionId, Delivery, Door, Flow, Gate, Gated, LeaseRef, Mailbox, Outbox, Session,
+    Ticket,
 };
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
 use spindle_testkit::PATIENCE;
@@ -74,8 +74,8 @@ impl Toy {
     /// Answers the oldest wait.
     pub fn answer(&self, gate: u64) {
         let (connection, ticket, mailbox) = self.seen().waits.remove(0);
-        let gate = Gate(gate);
-        mailbox.deliver(Delivery { connection, ticket, answer: Answer::TimedOut, gate });
+        let answer = Gated::new(Answer::TimedOut, Gate(gate));
+        mailbox.deliver(Delivery { connection, ticket, answer });
     }
 }
 
@@ -129,7 +129,8 @@ impl ToySession {
         let words: Vec<&str> = line.trim_end().splitn(3, ' ').collect();
         let number = || words[1].parse::<u64>().unwrap();
         let mut say = |gate: u64, text: &str| {
-            out.put(Gate(gate), |bytes| bytes.extend_from_slice(format!("{text}\n").as_bytes()));
+            out.open(Gated::new((), Gate(gate)));
+            out.put(|bytes| bytes.extend_from_slice(format!("{text}\n").as_bytes()));
         };
         match words[0] {
             "echo" => say(0, words[1]),
@@ -137,8 +138,9 @@ impl ToySession {
             "big" => say(0, &"x".repeat(number() as usize - 1)),
             "lease" => {
                 let job = JobId(words[2].parse().unwrap());
-                let lease = LeaseRef { job, attempt: 1 };
-                out.put_lease(Gate(number()), lease, |bytes| bytes.extend_from_slice(b"job\n"));
+                let lease = Gated::new(LeaseRef { job, attempt: 1 }, Gate(number()));
+                let lease = out.open(lease);
+                out.put_lease(lease, |bytes| bytes.extend_from_slice(b"job\n"));
             }
             "wait" | "run" => {
                 self.tickets += 1;
@@ -153,8 +155,7 @@ impl ToySession {
                 self.mailbox.deliver(Delivery {
                     connection: self.connection,
                     ticket: Ticket(77),
-                    answer: Answer::TimedOut,
-                    gate: Gate::OPEN,
+                    answer: Gated::open(Answer::TimedOut),
                 });
                 return Flow::Abort;
             }
@@ -190,15 +191,17 @@ impl Session for ToySession {
         flow
     }
 
-    fn on_answer(&mut self, ticket: Ticket, _: Answer, gate: Gate, out: &mut Outbox) -> Flow {
+    fn on_answer(&mut self, ticket: Ticket, answer: Gated<Answer>, out: &mut Outbox) -> Flow {
         assert!(!self.closed);
         match self.waits.take() {
             Some((waits_for, "lease")) if waits_for == ticket => {
+                out.open(answer);
                 let lease = LeaseRef { job: JobId(77), attempt: 1 };
-                out.put_lease(gate, lease, |bytes| bytes.extend_from_slice(b"job\n"));
+                out.put_lease(lease, |bytes| bytes.extend_from_slice(b"job\n"));
             }
             Some((waits_for, _)) if waits_for == ticket => {
-                out.put(gate, |bytes| bytes.extend_from_slice(b"answered\n"));
+                out.open(answer);
+                out.put(|bytes| bytes.extend_from_slice(b"answered\n"));
             }
             waits => self.waits = waits,
         }
@@ -218,7 +221,7 @@ impl Session for ToySession {
             Some((_, "run")) if !last => Flow::Wait,
             Some(_) => {
                 self.waits = None;
-                out.put(Gate::OPEN, |bytes| bytes.extend_from_slice(b"timeout\n"));
+                out.put(|bytes| bytes.extend_from_slice(b"timeout\n"));
                 Flow::Close
             }
             None => Flow::Continue,

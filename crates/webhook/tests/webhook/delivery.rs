@@ -7,8 +7,9 @@ use std::{
 
 use bytes::Bytes;
 use serde_json::json;
-use spindle_core::{Type, command::Command::Release, job::Cause};
+use spindle_core::{command::Command::Release, job::Cause};
 use spindle_engine::WorkResult;
+use spindle_testkit::opened;
 use spindle_webhook::{Authorities, Options, SIGNATURE_HEADER};
 
 use crate::receiver::{
@@ -43,10 +44,11 @@ fn a_job_that_loses_its_workers_is_told_with_why_it_is_dead() {
     let engine = memory();
     let receiver = Receiver::start(|_| 204);
     let hooks = start(&engine, &receiver, "dead", &options());
-    engine.queues().change(&"mail".into(), |queue| queue.attempts_max = Some(1)).unwrap();
+    let mail = Bytes::from_static(b"mail");
+    opened(engine.queues().change(&mail, |queue| queue.attempts_max = Some(1))).unwrap();
     submit(&engine, "mail");
     let claim = lease(&engine, "mail");
-    engine.jobs().execute(&Release { claim, cause: Cause::HolderGone }).unwrap();
+    opened(engine.jobs().execute(&Release { claim, cause: Cause::HolderGone })).unwrap();
     drop(engine.turn());
     let job = receiver.next().json()["job"].clone();
     assert_eq!((&job["code"], &job["fails"]), (&json!("worker_lost"), &json!(0)));
@@ -68,7 +70,7 @@ fn what_a_worker_says_is_cut_between_letters_and_told_whatever_its_code() {
         error: Bytes::from(error.clone()),
         ..WorkResult::default()
     };
-    engine.leases().finish(claim, result, Type::Bytes).unwrap();
+    opened(engine.leases().finish(claim, result)).unwrap();
     drop(engine.turn());
     let job = receiver.next().json()["job"].clone();
     assert_eq!((&job["code"], &job["error"]), (&json!("cancelled"), &json!(error[..1023])));
@@ -221,7 +223,7 @@ fn a_queue_that_needs_somebody_is_told_once_and_so_is_its_end() {
     let ends = [receiver.next().json(), receiver.next().json()];
     assert!(ends.iter().all(|told| told["state"] == "ends"), "{ends:?}");
     let done = WorkResult { success: true, ..WorkResult::default() };
-    engine.leases().finish(claim, done, Type::Bytes).unwrap();
+    opened(engine.leases().finish(claim, done)).unwrap();
     assert!(receiver.is_quiet());
     drop(hooks);
     engine.stop();

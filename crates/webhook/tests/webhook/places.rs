@@ -1,8 +1,10 @@
 //! Where a restart goes on.
 
-use std::sync::Arc;
+use std::{fs, sync::Arc};
 
+use spindle_engine::FeedId;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
+use spindle_testkit::wait_until;
 use spindle_webhook::Options;
 use tempfile::TempDir;
 
@@ -21,6 +23,15 @@ fn remembering(folder: &TempDir) -> Options {
     Options { folder: Some(folder.path().to_path_buf()), ..options() }
 }
 
+/// Whether the one hook of a folder has written down that it has told of something: its place is
+/// behind an event then, and not before a record.
+fn has_told(folder: &TempDir) -> bool {
+    let mut files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let place = files.find(|path| path.extension().is_some_and(|kind| kind == "place"));
+    let text = place.map(|path| fs::read_to_string(path).unwrap()).unwrap_or_default();
+    text.trim_end().parse().is_ok_and(|place: FeedId| place.index > 0)
+}
+
 #[test]
 fn what_happened_while_the_hook_was_away_is_told_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
@@ -31,6 +42,8 @@ fn what_happened_while_the_hook_was_away_is_told_after_a_restart() {
     let hooks = start(&first, &receiver, "dead", &options);
     dead(&first, "q", "told");
     assert_eq!(receiver.next().json()["job"]["message"], "told");
+    // The receiver has heard it, but until its answer is read it would be told again.
+    wait_until("the hook has heard that it was taken", || has_told(&folder));
     drop(hooks);
     dead(&first, "q", "while it was away");
     first.stop();

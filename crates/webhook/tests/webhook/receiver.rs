@@ -18,13 +18,13 @@ use rustls::{
 };
 use serde_json::Value;
 use spindle_core::{
-    JobId, Type,
+    JobId,
     command::{Claim, Command},
     job::Origin,
 };
 use spindle_engine::{Engine, Options as EngineOptions, SystemClock, WorkResult};
 use spindle_log::{Log, MemoryLog};
-use spindle_testkit::{PATIENCE, lease_from, new_job, spawn, submit_to, take, wait_until};
+use spindle_testkit::{PATIENCE, lease_from, new_job, opened, spawn, submit_to, take, wait_until};
 use spindle_webhook::{Hook, Options, Secret, Webhooks};
 
 pub const SECRET: &[u8] = b"a secret of the tests";
@@ -167,7 +167,8 @@ pub fn memory() -> Engine {
 }
 
 pub fn submit(engine: &Engine, queue: &str) -> JobId {
-    let (id, _) = engine.jobs().submit(new_job(submit_to(queue, Origin::Api), b"")).unwrap();
+    let job = new_job(submit_to(queue, Origin::Api), b"");
+    let id = opened(engine.jobs().submit(job)).unwrap();
     drop(engine.turn());
     id
 }
@@ -181,7 +182,9 @@ pub fn dead(engine: &Engine, queue: &str, message: &str) -> JobId {
         code: Bytes::from_static(b"E42"),
         ..WorkResult::default()
     };
-    let gate = engine.leases().finish(claim, result, Type::Bytes).unwrap();
+    let finished = engine.leases().finish(claim, result);
+    let gate = finished.gate();
+    opened(finished).unwrap();
     drop(engine.turn());
     wait_until("the job's end on disk", || engine.durable() >= gate);
     id
@@ -193,7 +196,7 @@ pub fn lease(engine: &Engine, queue: &str) -> Claim {
 
 pub fn cancelled(engine: &Engine, queue: &str) {
     let id = submit(engine, queue);
-    engine.jobs().execute(&Command::Cancel { id }).unwrap();
+    opened(engine.jobs().execute(&Command::Cancel { id })).unwrap();
     drop(engine.turn());
 }
 

@@ -1,5 +1,7 @@
 //! Clients that close their sending side and go on reading, as `printf ... | nc` does.
 
+use spindle_testkit::opened;
+
 use crate::harness::{TestServer, with_ids};
 
 #[test]
@@ -58,7 +60,7 @@ fn answers_that_wait_for_the_disk_still_reach_a_client_that_sends_no_more() {
     client.end_sending();
     server.until("both are decided", |server| {
         let which = spindle_engine::JobRef::Uuid(crate::harness::id_bytes(1));
-        matches!(server.engine.jobs().find(which).0, Some((_, spindle_core::Status::Leased)))
+        matches!(opened(server.engine.jobs().find(which)), Some((_, spindle_core::Status::Leased)))
     });
     server.engine.commit_once();
     client.expect(with_ids("+OK\r\n+OK 1\r\n#1 q 1000 1\r\na\r\n"));

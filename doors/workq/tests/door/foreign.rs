@@ -5,7 +5,8 @@ use spindle_core::address::foreign_uuid;
 use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Status, Type};
-use spindle_engine::{Engine, JobRef, NewJob};
+use spindle_engine::{Engine, JobRef, NewJob, Payload};
+use spindle_testkit::opened;
 use spindle_workq::wire::Uuid;
 
 use crate::harness::{START, TestServer};
@@ -14,8 +15,8 @@ use crate::harness::{START, TestServer};
 fn submit(engine: &Engine, queue: &'static [u8], payload: Bytes, origin: Origin) -> (JobId, Uuid) {
     let empty = BytesRef::empty(Type::Json);
     let submit = Submit::new(JobId(0), Bytes::from_static(queue), origin, empty);
-    let (id, _) =
-        engine.jobs().submit(NewJob { submit, payload, kind: Type::Json }).expect("taken");
+    let job = NewJob { submit, payload: Payload::new(payload, Type::Json) };
+    let id = opened(engine.jobs().submit(job)).expect("taken");
     drop(engine.turn());
     (id, Uuid::from_bytes(foreign_uuid(id)))
 }
@@ -44,7 +45,7 @@ fn a_foreign_job_is_leased_inspected_and_completed_by_its_foreign_uuid() {
     client.ask(format!("complete {uuid} 2\r\nok\r\n"), "+OK\r\n");
     client.ask(format!("result {uuid} 0\r\n"), format!("+OK 1\r\n{uuid} 1 2\r\nok\r\n"));
     client.ask(format!("complete {uuid} 2\r\nok\r\n"), "-CLIENT-ERROR Duplicate result\r\n");
-    assert_eq!(server.engine.jobs().find(JobRef::Id(id)).0, Some((id, Status::Done)));
+    assert_eq!(opened(server.engine.jobs().find(JobRef::Id(id))), Some((id, Status::Done)));
     client.ask(format!("delete {uuid}\r\n"), "+OK\r\n");
     client.ask(format!("delete {uuid}\r\n"), "-NOT-FOUND\r\n");
     client.finish();
@@ -72,7 +73,7 @@ fn a_job_of_this_door_has_only_the_name_it_was_given() {
          < +OK",
     );
     let which = JobRef::Uuid(crate::harness::id_bytes(1));
-    let (id, _) = server.engine.jobs().find(which).0.expect("it is there");
+    let (id, _) = opened(server.engine.jobs().find(which)).expect("it is there");
     let other_name = Uuid::from_bytes(foreign_uuid(id));
     for request in ["inspect job ID", "result ID 0", "delete ID", "extend ID 10"] {
         client.ask(request.replace("ID", &other_name.to_string()) + "\r\n", "-NOT-FOUND\r\n");
@@ -100,7 +101,7 @@ fn payloads_this_door_cannot_carry_are_passed_over() {
     let payload = "y".repeat(MIB);
     waiting.expect(format!("+OK 1\r\n{uuid} mail 60000 {MIB}\r\n{payload}\r\n"));
     client.ask("lease mail 0\r\n", "-TIMEOUT\r\n");
-    assert_eq!(server.engine.jobs().find(JobRef::Id(large)).0, Some((large, Status::Ready)));
+    assert_eq!(opened(server.engine.jobs().find(JobRef::Id(large))), Some((large, Status::Ready)));
     client.finish();
     waiting.finish();
 }

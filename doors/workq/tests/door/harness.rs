@@ -9,6 +9,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_core::Policy;
+use spindle_core::job::Origin;
 use spindle_engine::{Engine, ManualClock, Options, SystemClock};
 use spindle_log::{Log, MemoryLog};
 use spindle_testkit::{ManualEngine, TcpServer, spawn, wait_until};
@@ -19,6 +21,14 @@ use spindle_workq::wire::Limits;
 pub const START_MS: u64 = 1_471_830_651_000;
 /// The same as `inspect` prints it.
 pub const START: &str = "2016-08-22T01:50:51Z";
+
+/// The engine's options, with jobs of another door that are tried once.
+fn options() -> Options {
+    let mut options = Options::default();
+    let policies = [spindle_workq::policy(), (Origin::Jobq, Policy::ONCE)];
+    options.defaults.policies = policies.into_iter().collect();
+    options
+}
 
 /// A server with this one door.
 pub struct TestServer {
@@ -42,7 +52,7 @@ impl TestServer {
 
     /// On this log, from this time on.
     pub fn on(log: Arc<dyn Log>, now_ms: u64) -> TestServer {
-        let ManualEngine { engine, clock } = ManualEngine::open(log, now_ms, Options::default());
+        let ManualEngine { engine, clock } = ManualEngine::open(log, now_ms, options());
         spawn(&engine);
         TestServer::start(&engine, clock)
     }
@@ -51,14 +61,14 @@ impl TestServer {
     /// does the engine's steps.
     pub fn stepped() -> TestServer {
         let log = Arc::new(MemoryLog::new());
-        let ManualEngine { engine, clock } = ManualEngine::open(log, START_MS, Options::default());
+        let ManualEngine { engine, clock } = ManualEngine::open(log, START_MS, options());
         TestServer::start(&engine, clock)
     }
 
     /// With the time of the machine.
     pub fn with_real_time() -> TestServer {
         let (log, clock) = (Arc::new(MemoryLog::new()), Arc::new(SystemClock::new()));
-        let engine = Engine::open(log, clock, Options::default()).unwrap();
+        let engine = Engine::open(log, clock, options()).unwrap();
         spawn(&engine);
         TestServer::start(&engine, Arc::default())
     }

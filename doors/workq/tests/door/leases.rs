@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use spindle_engine::JobRef;
+use spindle_testkit::opened;
 
 use crate::harness::{Job, TestServer, id_bytes, job, with_ids};
 
@@ -165,7 +166,8 @@ fn a_leaser_that_went_away_swallows_nothing() {
         } else {
             drop(ghost);
         }
-        server.until("it has gone", |server| server.engine.queues().get(b"ghost").0.is_none());
+        server
+            .until("it has gone", |server| opened(server.engine.queues().get(b"ghost")).is_none());
         client.talk(&format!(
             "> add #{number} ghost 60000 60000 1
              > a
@@ -240,8 +242,8 @@ fn a_lease_whose_bytes_never_left_is_undone() {
     let mut client = server.client();
     client.send(with_ids("add #1 q 60000 60000 1 -max-attempts=1\r\na\r\n"));
     let attempts = |server: &TestServer| {
-        let (image, _) = server.engine.jobs().get(JobRef::Uuid(id_bytes(1))).ok()?;
-        image.map(|image| image.attempts)
+        let image = server.engine.jobs().get(JobRef::Uuid(id_bytes(1))).ok()?;
+        opened(image).map(|image| image.attempts)
     };
     server.until("the job is there", |server| attempts(server) == Some(0));
     server.engine.commit_once();
@@ -294,7 +296,7 @@ fn of_several_queues_with_jobs_one_is_drawn_at_random() {
 
 fn counts(server: &TestServer) -> [usize; 3] {
     [&b"mul-a"[..], b"mul-b", b"mul-c"].map(|name| {
-        let listing = server.engine.queues().get(name).0.expect("it has jobs");
+        let listing = opened(server.engine.queues().get(name)).expect("it has jobs");
         listing.counts[spindle_core::Status::Ready as usize]
     })
 }

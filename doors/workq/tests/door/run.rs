@@ -1,5 +1,7 @@
 //! `run` in all its endings.
 
+use spindle_testkit::opened;
+
 use crate::harness::{Job, TestServer, job};
 
 const NO_QUEUES: &str = "> inspect queues 0 10
@@ -207,7 +209,8 @@ fn a_client_that_goes_takes_an_unstarted_job_with_it() {
     );
     other.inspect(&Job { ttl: 0, payload: "ping", ..job(1, "gone") });
     client.reset();
-    server.until("the job has gone", |server| server.engine.queues().get(b"gone").0.is_none());
+    server
+        .until("the job has gone", |server| opened(server.engine.queues().get(b"gone")).is_none());
     other.talk(
         "> inspect job #1
          < -NOT-FOUND
@@ -304,13 +307,8 @@ fn when_a_worker_breaks_off_before_the_job_left_the_server_the_wait_goes_on() {
     worker.send(crate::harness::with_ids("add #2 other 1000 60000 1\r\na\r\nlease rn 0\r\n"));
     let attempts = |server: &TestServer| {
         let which = spindle_engine::JobRef::Uuid(crate::harness::id_bytes(1));
-        server
-            .engine
-            .jobs()
-            .get(which)
-            .ok()
-            .and_then(|(image, _)| image)
-            .map(|image| image.attempts)
+        let image = server.engine.jobs().get(which).ok().and_then(opened);
+        image.map(|image| image.attempts)
     };
     server.until("the job is leased", |server| attempts(server) == Some(1));
     worker.reset();

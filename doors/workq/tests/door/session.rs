@@ -11,7 +11,7 @@ use spindle_engine::{
     Committed, ConnectionId, Delivery, Door, Flow, JobRef, ManualClock, Options, Outbox, Session,
 };
 use spindle_log::MemoryLog;
-use spindle_testkit::{ManualEngine, Sessions};
+use spindle_testkit::{ManualEngine, Sessions, opened};
 use spindle_workq::WorkqDoor;
 use spindle_workq::wire::Limits;
 
@@ -35,7 +35,8 @@ impl Bench {
         Bench::with(Options::default())
     }
 
-    fn with(options: Options) -> Bench {
+    fn with(mut options: Options) -> Bench {
+        options.defaults.policies = [spindle_workq::policy()].into_iter().collect();
         let log = Arc::new(MemoryLog::new());
         let ManualEngine { engine, clock } = ManualEngine::open(log, START_MS, options);
         let door = WorkqDoor::new(engine.clone(), Limits::default());
@@ -58,8 +59,8 @@ impl Bench {
     /// Hands the line what was delivered for it, as a reactor does.
     fn hand_over(&self, line: &mut Line) -> Flow {
         let mut flow = Flow::Wait;
-        for Delivery { ticket, answer, gate, .. } in self.letters.take_for(line.id) {
-            flow = line.session.on_answer(ticket, answer, gate, &mut line.out);
+        for Delivery { ticket, answer, .. } in self.letters.take_for(line.id) {
+            flow = line.session.on_answer(ticket, answer, &mut line.out);
             if flow == Flow::Continue && !line.input.is_empty() {
                 flow = line.session.on_bytes(&mut line.input, &mut line.out);
             }
@@ -68,7 +69,7 @@ impl Bench {
     }
 
     fn status(&self, number: u64) -> Option<Status> {
-        self.engine.jobs().find(JobRef::Uuid(id_bytes(number))).0.map(|(_, status)| status)
+        opened(self.engine.jobs().find(JobRef::Uuid(id_bytes(number)))).map(|(_, status)| status)
     }
 }
 
@@ -318,7 +319,7 @@ fn a_job_handed_to_a_session_that_waits_no_longer_is_given_back() {
             worker.end();
         }
         assert_eq!(bench.status(1), Some(Status::Ready), "{ending}");
-        let image = bench.engine.jobs().get(JobRef::Uuid(id_bytes(1))).unwrap().0.unwrap();
+        let image = opened(bench.engine.jobs().get(JobRef::Uuid(id_bytes(1))).unwrap()).unwrap();
         assert_eq!(image.attempts, 0, "{ending}");
     }
 }

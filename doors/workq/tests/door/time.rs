@@ -1,6 +1,7 @@
 //! What time does to jobs and to those who wait: TTR, TTL, schedules, tries, waiting results.
 
 use spindle_engine::JobRef;
+use spindle_testkit::opened;
 
 use crate::harness::{Job, START_MS, TestServer, id_bytes, job};
 
@@ -316,7 +317,7 @@ fn a_scheduled_job_goes_to_a_waiting_worker_when_its_time_comes() {
     client.inspect(&Job { attempts: 1, state: 4, ..scheduled });
     // Its TTL counts from its time.
     server.pass(499);
-    assert!(server.engine.jobs().find(JobRef::Uuid(id_bytes(1))).0.is_some());
+    assert!(opened(server.engine.jobs().find(JobRef::Uuid(id_bytes(1)))).is_some());
     server.pass(1);
     client.talk(
         "> inspect job #1
