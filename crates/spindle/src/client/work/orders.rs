@@ -176,7 +176,8 @@ impl Orders {
 
     /// What became of all jobs.
     pub fn sum_up(&self) -> Summary {
-        mem::take(&mut self.state().summary)
+        let summary = &mut self.state().summary;
+        Summary { fatal: summary.fatal.take(), ..*summary }
     }
 }
 

@@ -278,12 +278,14 @@ mod tests {
     }
 
     const SOON: Duration = Duration::from_millis(300);
+    /// Starts nothing that can outlive a signal which comes just before it starts.
+    const BUSY: &str = "while :; do sleep 0.05; done";
     const STUBBORN: &str = "trap '' TERM; while :; do sleep 1; done";
 
     #[test]
     fn what_is_ended_may_clean_up() {
-        let script = "trap 'echo cleaned; exit 4' TERM; echo begun; UP; sleep 600 & wait";
-        let ended = end_once_up(script, NEVER);
+        let script = format!("trap 'echo cleaned; exit 4' TERM; echo begun; UP; {BUSY}");
+        let ended = end_once_up(&script, NEVER);
         assert_eq!(ended.printed.output, "begun\ncleaned\n");
         assert_eq!((ended.status.code(), ended.was_killed), (Some(4), false));
     }
@@ -300,7 +302,7 @@ mod tests {
 
     #[test]
     fn what_a_command_started_has_its_time_to_end_too_and_no_more() {
-        let late = "trap 'sleep 0.1; echo late; exit' TERM; UP; sleep 600 & wait";
+        let late = format!("trap 'sleep 0.1; echo late; exit' TERM; UP; {BUSY}");
         let ended = end_once_up(&format!("({late}) & wait"), NEVER);
         assert_eq!((ended.status.signal(), ended.was_killed), (Some(15), false));
         assert_eq!(ended.printed.output, "late\n");
