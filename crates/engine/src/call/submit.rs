@@ -51,8 +51,9 @@ impl Jobs<'_> {
     pub fn submit_batch(&self, jobs: &mut VecDeque<NewJob>) -> Vec<Gated<Result<JobId, Refused>>> {
         let mut answers = Vec::with_capacity(jobs.len());
         while !jobs.is_empty() && (answers.is_empty() || self.0.has_room()) {
-            let mut part: Vec<NewJob> =
-                jobs.drain(..part_of(jobs)).map(NewJob::with_checksum).collect();
+            let count = if self.0.has_room() { part_of(jobs) } else { 1 };
+            let part = jobs.drain(..count).map(NewJob::with_checksum);
+            let mut part: Vec<NewJob> = part.collect();
             let mut inner = self.0.enter_all_matched(&mut part);
             answers.extend(part.into_iter().map(|job| inner.submit(self.0, job)));
         }

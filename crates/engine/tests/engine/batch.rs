@@ -1,5 +1,7 @@
 //! Many submits in one call.
 
+use std::collections::VecDeque;
+
 use spindle_core::command::Submit;
 use spindle_core::job::{Key, Origin, Scope};
 use spindle_core::{JobId, Rejection, Status};
@@ -19,7 +21,9 @@ fn jobs(count: usize, payload: &[u8]) -> Vec<NewJob> {
 
 /// Submits as many as there is room for.
 fn submit_all(bench: &Bench, wanted: Vec<NewJob>) -> Vec<Result<(JobId, Gate), Refused>> {
-    bench.engine.jobs().submit_batch(wanted).into_iter().map(TakeApartResult::split).collect()
+    let mut wanted = VecDeque::from(wanted);
+    let answers = bench.engine.jobs().submit_batch(&mut wanted);
+    answers.into_iter().map(TakeApartResult::split).collect()
 }
 
 #[test]

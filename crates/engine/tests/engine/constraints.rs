@@ -1,6 +1,8 @@
 //! Constraints put by name: who falls under them, whichever way a job comes, and how those that are
 //! there already are matched.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use spindle_core::command::{Command, Edit, Submit};
 use spindle_core::job::{Label, Origin};
@@ -82,8 +84,8 @@ fn jobs_fall_under_a_constraint_whichever_call_they_come_by() {
         .value()
         .expect("taken")
         .job;
-    let many = vec![job(Origin::Api, false), job(Origin::Jobq, false)];
-    let many = bench.engine.jobs().submit_batch(many).into_iter();
+    let mut many = VecDeque::from([job(Origin::Api, false), job(Origin::Jobq, false)]);
+    let many = bench.engine.jobs().submit_batch(&mut many).into_iter();
     let many = many.map(|taken| taken.value().expect("taken"));
     let caller = bench.caller(4);
     bench
@@ -131,7 +133,8 @@ fn a_set_that_changed_behind_the_matchers_back_is_matched_again() {
     let one = bench.add("q", b"");
     assert_eq!(numbers(&bench, one), [1]);
     bench.execute(Command::SetConstraint(rule));
-    let mut taken = bench.engine.jobs().submit_batch(vec![new_job(plain("q"), b"")]);
+    let mut one = VecDeque::from([new_job(plain("q"), b"")]);
+    let mut taken = bench.engine.jobs().submit_batch(&mut one);
     let two = taken.remove(0).value().expect("taken");
     assert_eq!(numbers(&bench, two), [1, 2]);
     bench.execute(Command::RemoveConstraint { number: 1 });

@@ -164,6 +164,11 @@ impl Bench {
         }
     }
 
+    /// The payload of a job that was leased, which is sound.
+    pub fn leased_payload(&self, job: &LeasedJob) -> Bytes {
+        self.engine.leases().payload(job).expect("readable").expect("sound")
+    }
+
     /// Leases a job that is there. Returns what the answer waits for.
     #[track_caller]
     pub fn gate_of_lease(&self, queue: &str) -> Gate {

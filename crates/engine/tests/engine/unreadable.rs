@@ -1,4 +1,4 @@
-//! Payloads of leases that cannot be had: the worker gets none, and the job is dead or given back.
+//! Payloads of leases that cannot be had: the worker gets none, and the lease is undone.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
 use spindle_core::{JobId, Status};
-use spindle_engine::Options;
+use spindle_engine::{FetchError, Options};
 use spindle_log::{
     Ack, Log, LogError, MemoryLog, Position, ReadError, Record, Space, StoredRecords, SubmitError,
 };
@@ -96,36 +96,43 @@ fn start(log: &Arc<Unreadable>) -> Bench {
     Bench::on(log.clone(), START_MS, options)
 }
 
-/// Leases a job, and fetches its payload when reading goes like this.
-fn lease_unreadable(reads: u8) -> (Bench, JobId) {
+/// Leases a job, and fetches its payload when reading goes like this: the worker is given none. Returns
+/// whether it may ask for the next job.
+fn lease_unreadable(reads: u8) -> (Bench, JobId, bool) {
     let log = Arc::<Unreadable>::default();
     let bench = start(&log);
     let id = bench.add("q", &noise(1, 3000));
     bench.commit();
     let leased = bench.lease("q").expect("it is ready");
     log.reads.store(reads, Ordering::SeqCst);
-    assert_eq!(bench.engine.leases().payload(&leased), None);
+    let is_next_asked_for = match bench.engine.leases().payload(&leased) {
+        Ok(none) => none.is_none(),
+        Err(FetchError::Read(_)) => false,
+        Err(error) => panic!("{error}"),
+    };
     log.reads.store(SOUND, Ordering::SeqCst);
     bench.check_fold();
-    (bench, id)
+    (bench, id, is_next_asked_for)
 }
 
 #[test]
-fn a_job_whose_payload_cannot_be_read_is_dead() {
-    let (bench, id) = lease_unreadable(BROKEN);
-    assert_eq!(bench.status(id), Some(Status::Dead));
-    assert_eq!(bench.image(id).outcome.expect("dead").code, "payload damaged");
-    assert_eq!(bench.engine.observe().stats().payloads_damaged, 1);
-    assert!(bench.lease("q").is_none());
+fn a_lease_whose_payload_cannot_be_read_now_is_undone_and_the_worker_gets_no_other_job() {
+    let (bench, id, is_next_asked_for) = lease_unreadable(BROKEN);
+    assert!(!is_next_asked_for, "it would be the same job again");
+    assert_eq!((bench.status(id), bench.image(id).attempts), (Some(Status::Ready), 0));
+    assert_eq!(bench.engine.observe().stats().payloads_damaged, 0);
+    let again = bench.lease("q").expect("it is ready again");
+    assert_eq!(bench.leased_payload(&again), noise(1, 3000));
 }
 
 #[test]
 fn a_lease_whose_payload_is_never_where_it_was_is_undone_and_costs_no_attempt() {
-    let (bench, id) = lease_unreadable(MOVING);
+    let (bench, id, is_next_asked_for) = lease_unreadable(MOVING);
+    assert!(is_next_asked_for);
     assert_eq!((bench.status(id), bench.image(id).attempts), (Some(Status::Ready), 0));
     assert_eq!(bench.engine.observe().stats().payloads_damaged, 0);
     let again = bench.lease("q").expect("it is ready again");
-    assert_eq!(bench.engine.leases().payload(&again).expect("sound"), noise(1, 3000));
+    assert_eq!(bench.leased_payload(&again), noise(1, 3000));
 }
 
 #[test]
@@ -139,7 +146,7 @@ fn a_lease_of_a_job_that_went_meanwhile_has_no_payload_and_costs_no_other_job() 
     assert_eq!(leased.id, id);
     bench.delete(id);
     log.reads.store(MOVING, Ordering::SeqCst);
-    assert_eq!(bench.engine.leases().payload(&leased), None);
+    assert!(matches!(bench.engine.leases().payload(&leased), Ok(None)));
     assert_eq!((bench.status(id), bench.status(other)), (None, Some(Status::Ready)));
     assert_eq!(bench.engine.observe().stats().payloads_damaged, 0);
 }
