@@ -88,7 +88,7 @@ impl State {
         Tries::resolve(job.find_options(), queue, self.policy(job.origin()))
     }
 
-    /// The limits that are in force now for a job, finished or not, as its image tells it.
+    /// The limits that are in force now for a job, finished or not, by its image.
     pub fn tries_of(&self, image: &JobImage) -> Tries {
         let queue = self.queue(&image.queue).map(|queue| queue.settings());
         Tries::resolve(image.options.as_deref(), queue, self.policy(image.origin()))

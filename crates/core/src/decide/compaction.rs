@@ -1,11 +1,11 @@
-//! Telling items again, so that the records that told them before can go.
+//! Appending items again, so that the records that had them before can be dropped.
 
 use crate::command::Compact;
 use crate::decide::{Context, Decided, EVENTS_MAX};
-use crate::event::{ConstraintSet, Event, PageMoved, QueueSet, ServerCompacted};
+use crate::event::{ConstraintSet, Event, PageMoved, QueueSet};
 use crate::job::JobId;
 use crate::rejection::Rejection;
-use crate::state::{Found, Server};
+use crate::state::Found;
 
 pub(super) fn compact(cx: &mut Context<'_>, item: &Compact) -> Decided {
     match item {
@@ -71,22 +71,8 @@ pub(super) fn compact(cx: &mut Context<'_>, item: &Compact) -> Decided {
             cx.out.events.insert(0, (Event::ConstraintSet(set), true));
         }
         Compact::Server => {
-            cx.emit(Event::ServerCompacted(server_compacted(cx.state.server())), true);
+            cx.emit(Event::ServerCompacted(cx.state.server().clone()), true);
         }
     }
     Ok(())
-}
-
-/// The whole server item, as it is told again.
-pub(super) fn server_compacted(server: &Server) -> ServerCompacted {
-    ServerCompacted {
-        ids_until: server.ids_until,
-        epoch: server.epoch,
-        format: server.format,
-        next_order: server.next_order,
-        next_constraint: server.next_constraint,
-        constraints_revision: server.constraints_revision,
-        relabelled_revision: server.relabelled_revision,
-        relabelled_below: server.relabelled_below,
-    }
 }

@@ -1,5 +1,5 @@
-//! Jobq's states and events. A user's state is data to the core: it changes nothing about when a
-//! job runs.
+//! The states that users set, and the jobs' own events. They are data to the core: they change
+//! nothing about when a job runs.
 
 use bytes::Bytes;
 

@@ -46,8 +46,8 @@ type Block<K> = Vec<Chunk<K>>;
 /// The number of a block, and of a chunk in it.
 pub type ChunkAt = (usize, usize);
 
-/// Entries in the order of a key that `key_of` tells for each of them. The caller MUST remove an entry
-/// under its old key before that key changes.
+/// Entries in the order of the keys that `key_of` returns. The caller MUST remove an entry before
+/// its key changes.
 #[derive(Debug, Clone)]
 pub struct OrderedList<K = u128> {
     blocks: Vec<Block<K>>,

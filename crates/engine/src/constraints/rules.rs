@@ -134,7 +134,7 @@ impl Engine {
                     break PutConstraint { created: before.is_none(), revision, gate };
                 }
                 // Every entry settles some of it: others come in between.
-                Err(Rejection::Settling) => MutexGuard::unlock_fair(inner),
+                Err(Rejection::Rebasing) => MutexGuard::unlock_fair(inner),
                 Err(rejection) => return Err(self.refuse(&inner, rejection)),
             }
         };

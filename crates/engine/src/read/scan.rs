@@ -1,6 +1,6 @@
 //! Finding jobs: stretches of a walk over all of them, each a short hold of the lock.
 
-use spindle_core::state::{ScanFilter, ScanStretch};
+use spindle_core::state::{ScanFilter, ScanStretch, Walk};
 use spindle_core::{Found, JobId, JobImage};
 
 use super::jobs::{FetchError, JobRef};
@@ -72,7 +72,7 @@ impl Engine {
     pub fn scan(&self, from: JobId, filter: &ScanFilter, limit: usize) -> ScanPage {
         let mut inner = self.enter();
         let limit = limit.clamp(1, IMAGES_PER_HOLD);
-        let stretch = inner.state.scan(from, filter, limit, JOBS_PER_HOLD);
+        let stretch = inner.state.scan(Walk::Up(from), filter, limit, JOBS_PER_HOLD);
         ScanPage::of(&inner, stretch)
     }
 
@@ -81,7 +81,7 @@ impl Engine {
     pub fn scan_back(&self, below: JobId, filter: &ScanFilter, limit: usize) -> ScanPage {
         let mut inner = self.enter();
         let limit = limit.clamp(1, IMAGES_PER_HOLD);
-        let stretch = inner.state.scan_back(below, filter, limit, JOBS_PER_HOLD);
+        let stretch = inner.state.scan(Walk::Down(below), filter, limit, JOBS_PER_HOLD);
         ScanPage::of(&inner, stretch)
     }
 
