@@ -407,11 +407,6 @@ impl Event {
             _ => None,
         }
     }
-
-    /// Where the payload of its job is, if the event brings a job's image.
-    pub fn payload(&self) -> Option<&BytesRef> {
-        self.image().and_then(|image| image.payload.as_ref())
-    }
 }
 
 #[cfg(test)]

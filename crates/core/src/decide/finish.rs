@@ -160,8 +160,8 @@ fn kept_until(state: &State, number: u32, status: Status, now_ms: u64) -> Option
     let keep_ms = if status == Status::Dead {
         Some(settings.and_then(|s| s.keep_dead_ms).unwrap_or(defaults.keep_dead_ms))
     } else {
-        job.find_options()
-            .and_then(|options| options.keep_ms)
+        job.options()
+            .keep_ms
             .or(settings.and_then(|settings| settings.keep_ms))
             .or(state.policy(job.origin()).keep_ms)
     };

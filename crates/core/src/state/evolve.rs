@@ -161,7 +161,7 @@ impl State {
         let id = JobId(relabelled.id);
         let Some(number) = self.find_live(id) else { return };
         let before = self.labels_of(number);
-        self.change(id, at, |job| job.options().labels.clone_from(&relabelled.labels));
+        self.change(id, at, |job| job.options_mut().labels.clone_from(&relabelled.labels));
         self.enter_labels(number);
         for label in before {
             self.bucket_made(label).job_went();

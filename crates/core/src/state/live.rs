@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use crate::job::{
-    Attempt, JobId, JobOptions, Key, Label, Lease, Origin, Outcome, Scope, Status, UUID_NAMESPACE,
-    ttl_end_ms,
+    Attempt, JobId, JobOptions, Key, Label, Lease, NO_OPTIONS, Origin, Outcome, Scope, Status,
+    UUID_NAMESPACE, ttl_end_ms,
 };
 use crate::payload::Type;
 
@@ -140,12 +140,13 @@ impl LiveJob {
         self.extra.get_or_insert_default()
     }
 
-    pub fn options(&mut self) -> &mut JobOptions {
-        self.extra().options.get_or_insert_default()
+    pub fn options(&self) -> &JobOptions {
+        let options = self.extra.as_ref().and_then(|extra| extra.options.as_deref());
+        options.unwrap_or(&NO_OPTIONS)
     }
 
-    pub fn find_options(&self) -> Option<&JobOptions> {
-        self.extra.as_ref().and_then(|extra| extra.options.as_deref())
+    pub fn options_mut(&mut self) -> &mut JobOptions {
+        self.extra().options.get_or_insert_default()
     }
 
     pub fn lease(&self) -> Option<&Lease> {
@@ -162,16 +163,16 @@ impl LiveJob {
     }
 
     pub fn labels(&self) -> &[Label] {
-        self.find_options().map_or(&[], |options| &options.labels)
+        &self.options().labels
     }
 
     pub fn run_at_ms(&self) -> Option<u64> {
-        self.find_options().and_then(|options| options.run_at_ms)
+        self.options().run_at_ms
     }
 
     pub fn set_run_at(&mut self, run_at_ms: Option<u64>) {
         if self.run_at_ms() != run_at_ms {
-            self.options().run_at_ms = run_at_ms;
+            self.options_mut().run_at_ms = run_at_ms;
         }
     }
 
@@ -181,8 +182,7 @@ impl LiveJob {
 
     /// When its TTL ends.
     pub fn expires_ms(&self) -> Option<u64> {
-        let start =
-            self.find_options().and_then(|options| options.scheduled_ms).unwrap_or(self.created_ms);
+        let start = self.options().scheduled_ms.unwrap_or(self.created_ms);
         ttl_end_ms(start, (self.ttl_ms != NO_TTL).then_some(self.ttl_ms))
     }
 
@@ -206,7 +206,7 @@ impl LiveJob {
 
     /// Keys besides the UUID.
     pub fn other_keys(&self) -> &[Key] {
-        self.find_options().map_or(&[], |options| &options.keys)
+        &self.options().keys
     }
 
     /// Smaller comes first: higher priority, then age.

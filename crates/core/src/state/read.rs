@@ -1,10 +1,9 @@
 //! Reading: what doors and lists show.
 
-use std::collections::BTreeSet;
-
+use super::ordered_list::merged;
 use super::*;
 use crate::failure_text::attempts_len;
-use crate::job::{JobId, NO_OPTIONS, Outcome, Status};
+use crate::job::{JobId, Outcome, Status};
 use crate::payload::BytesRef;
 
 /// A job that was looked up.
@@ -171,7 +170,7 @@ impl<'a> JobView<'a> {
 
     /// What few jobs have, whether this one has any of it or not.
     pub fn options(&self) -> &'a JobOptions {
-        self.live().find_options().unwrap_or(&NO_OPTIONS)
+        self.live().options()
     }
 
     /// When it may run, while that lies ahead.
@@ -327,16 +326,8 @@ impl State {
         if let [group] = full[..] {
             return Box::new(group.ready.iter_after(skip).map(view));
         }
-        let mut lines: Vec<_> = full.iter().map(|group| group.ready.iter_after(0)).collect();
-        let mut heads: BTreeSet<(u128, usize, u32)> = BTreeSet::new();
-        for (at, line) in lines.iter_mut().enumerate() {
-            heads.extend(line.next().map(|job| (self.jobs.live[job].ready_key(), at, job)));
-        }
-        let merged = std::iter::from_fn(move || {
-            let (_, at, job) = heads.pop_first()?;
-            heads.extend(lines[at].next().map(|next| (self.jobs.live[next].ready_key(), at, next)));
-            Some(job)
-        });
+        let lists = full.into_iter().map(|group| group.ready.iter_after(0));
+        let merged = merged(lists, |number| self.jobs.live[number].ready_key());
         Box::new(merged.skip(skip).map(view))
     }
 

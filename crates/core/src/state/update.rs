@@ -42,8 +42,8 @@ impl State {
 
     /// The events of a job, if they are to go to the log as a page before the next one comes.
     pub fn full_page(&self, id: JobId) -> Option<&[Bytes]> {
-        let options = self.live_job(self.find_live(id)?).find_options()?;
-        is_full(&options.events).then_some(&options.events)
+        let events = &self.live_job(self.find_live(id)?).options().events;
+        is_full(events).then_some(events)
     }
 
     /// Numbers are given in `decide`; the next one follows the highest seen.
@@ -57,7 +57,7 @@ impl State {
 
     pub(super) fn on_state_set(&mut self, set: &StateSet, at: Place) {
         self.change(JobId(set.id), at, |job| {
-            let options = job.options();
+            let options = job.options_mut();
             if let Some(state) = &set.state {
                 options.state = Some(Bytes::copy_from_slice(state));
             }

@@ -30,7 +30,7 @@ pub use refuse::Refusals;
 
 /// The state of the server, as far as clients can see it. Cloning is cheap: jobs are shared until
 /// they change.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Model {
     pub(crate) jobs: BTreeMap<u64, Rc<JobImage>>,
     pub(crate) queues: BTreeMap<Bytes, QueueSettings>,
@@ -79,20 +79,11 @@ impl Model {
     /// A server that never ran.
     pub fn new(defaults: Defaults) -> Model {
         Model {
-            jobs: BTreeMap::new(),
-            queues: BTreeMap::new(),
-            rules: BTreeMap::new(),
-            tokens: BTreeMap::new(),
-            filled: BTreeSet::new(),
-            epoch: 0,
             ids_until: Some(1),
             next_constraint: 1,
-            constraints_revision: 0,
-            relabelled: (0, 0),
-            stops: BTreeMap::new(),
-            format: 0,
-            defaults,
             next_order: 1,
+            defaults,
+            ..Model::default()
         }
     }
 
