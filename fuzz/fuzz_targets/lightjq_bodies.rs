@@ -1,5 +1,5 @@
 //! Any bytes to the LightJQ door's readers: no panic and no deep stack; what is one value to the
-//! scanner can be told as JSON; and what JSON says comes back from MessagePack.
+//! scanner has a JSON form; and a JSON value comes back from MessagePack.
 
 #![no_main]
 
@@ -12,8 +12,8 @@ use spindle_lightjq::wire::{
 fuzz_target!(|data: &[u8]| {
     let body = Bytes::copy_from_slice(data);
     let whole = check(&body);
-    let told = to_json(&body);
-    assert_eq!(whole.as_ref().err(), told.as_ref().err());
+    let json = to_json(&body);
+    assert_eq!(whole.as_ref().err(), json.as_ref().err());
     if let Ok(job) = NewJob::decode(&body) {
         assert_eq!(check(&job.argument), Ok(()));
         let order = Order {

@@ -1,4 +1,4 @@
-//! How each door names jobs, its own and those of other doors (one name, one job).
+//! The names of jobs at each door: every job has one name there, whichever door it came through.
 
 use crate::job::{JOB_ID_END, JobId};
 
@@ -13,7 +13,7 @@ pub fn foreign_uuid(id: JobId) -> [u8; 16] {
     (FOREIGN_UUID | u128::from(id.0)).to_be_bytes()
 }
 
-/// The job a UUID of this form names. Such UUIDs are never names of Workq's own jobs.
+/// The job a UUID of this form names. No client may give a job such a UUID.
 pub fn foreign_job(uuid: &[u8; 16]) -> Option<JobId> {
     let value = u128::from_be_bytes(*uuid);
     if value & !FOREIGN_NUMBER != FOREIGN_UUID {

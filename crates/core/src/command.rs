@@ -7,7 +7,7 @@ use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, Origin};
 use crate::payload::BytesRef;
 use crate::queue::{Constraint, QueueSettings};
 
-/// One wish. Each variant says why it exists.
+/// One request. Each variant says why it exists.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Command {
     /// A job comes in.
@@ -16,22 +16,23 @@ pub enum Command {
     Lease(Lease),
     /// A holder needs more time, or a person gives it.
     Extend(Extend),
-    /// A holder's own time limit no longer counts; the job's TTR still does, from the lease's start.
+    /// A holder's own time limit no longer counts; the job's TTR still does, from the lease's
+    /// start.
     DropTimeout {
         /// Which lease.
         claim: Claim,
     },
     /// An attempt ended with a result.
     Finish(Box<Finish>),
-    /// A holder gives its job back without having tried it; the attempt counts all the same. Or the
-    /// lease never left the server (`cause` Undone): then the attempt never happened.
+    /// A holder gives its job back untried; the attempt counts all the same. With `cause` Undone
+    /// the lease never left the server, and the attempt never happened.
     Release {
         /// Which lease.
         claim: Claim,
         /// Released, Undone or HolderGone.
         cause: Cause,
     },
-    /// A connection went: the leases bound to it end. At most 256 at a time; ask again while the
+    /// A connection closed: the leases bound to it end, at most 256 at a time. Ask again while the
     /// decision is not empty.
     HolderGone {
         /// The connection.
@@ -39,14 +40,14 @@ pub enum Command {
     },
     /// A dead or done job is to run again. Its image was read from the log by the caller.
     Retry {
-        /// The image as last carried or finished.
+        /// The image as the log has it.
         image: Box<JobImage>,
         /// A new payload instead of the old one.
         payload: Option<BytesRef>,
     },
     /// A person changes a waiting job.
     Edit(Box<Edit>),
-    /// Ends a job as dead with code `cancelled`; those who wait for it are told.
+    /// Ends a job as dead with code `cancelled`; whoever waits for it gets its end.
     Cancel {
         /// Which job.
         id: JobId,
@@ -74,12 +75,12 @@ pub enum Command {
         /// What the background submit asked for.
         keep_ms: Option<u64>,
     },
-    /// A payload failed its checksum when it was to be handed out.
+    /// A payload failed its checksum when it was read for a worker.
     PayloadDamaged {
         /// Which job.
         id: JobId,
     },
-    /// A user sets a Jobq job's state.
+    /// A user sets the state of a job, and an event says so.
     SetState {
         /// Which job.
         id: JobId,
@@ -109,7 +110,7 @@ pub enum Command {
         /// All its settings.
         settings: QueueSettings,
     },
-    /// A person puts a constraint, new or changed. Existing jobs are relabelled afterwards.
+    /// A person sets a constraint, new or changed. Existing jobs are relabelled afterwards.
     SetConstraint(Constraint),
     /// A person removes a constraint.
     RemoveConstraint {
@@ -125,8 +126,8 @@ pub enum Command {
         /// Its labels now, and what they were made by.
         matched: Matched,
     },
-    /// The engine has matched the jobs that were there before a revision of the constraints, up to
-    /// a number: a restart goes on from there.
+    /// The engine has matched existing jobs against a revision of the constraints, up to a number:
+    /// a restart goes on from there.
     NoteRelabelled {
         /// The revision.
         revision: u64,
@@ -151,18 +152,18 @@ pub enum Command {
         /// All ids below this may be used.
         until: u64,
     },
-    /// The server stops in order: the rest of the reserved block was never used, and is given back,
-    /// so that the next server goes on with the next id.
+    /// The server stops in order and gives back the rest of its reserved block, which was never
+    /// used, so that the next server goes on with the next id.
     ReturnIds {
         /// No id from this on was ever given to a job.
         from: u64,
     },
-    /// What became due by now happens, at most 256 events at a time.
+    /// Everything that is due by now happens, at most 256 events at a time.
     Tick {
         /// Wall clock and log disagree: nothing is deleted for its TTL.
         hold_expiry: bool,
     },
-    /// An item's record is to be forgotten: tell it again in full.
+    /// Appends an item in full again, so that its record can be dropped.
     Compact(Compact),
     /// New kinds of events may be written from now on.
     RaiseFormat {
@@ -197,12 +198,13 @@ pub struct Submit {
     pub backoff: Option<Backoff>,
     /// Where the payload is.
     pub payload: BytesRef,
-    /// Workq's name for it; a taken one refuses the submit and names who has it.
+    /// A UUID from outside; a taken one refuses the submit, and the refusal names the job that has
+    /// it.
     pub uuid: Option<[u8; 16]>,
     /// Other names from outside, by the same rule.
     pub keys: Vec<Key>,
-    /// A waiting job that holds one of `keys` while it is unfinished goes in the same step, deleted:
-    /// the newest wish counts. One that a worker has refuses the submit all the same.
+    /// A waiting job that holds one of `keys` while it is unfinished is deleted in the same step:
+    /// the newest submit counts. A job that a worker has refuses the submit all the same.
     pub replaces: bool,
     /// Which constraint values it falls under, sorted.
     pub labels: Vec<Label>,
@@ -210,7 +212,7 @@ pub struct Submit {
     pub constraints_revision: u64,
     /// Words to search by.
     pub tags: Vec<Bytes>,
-    /// Kept aside until released.
+    /// Not leased until somebody releases it.
     pub parked: bool,
     /// Never logged; lives while somebody waits.
     pub foreground: bool,
@@ -220,9 +222,9 @@ pub struct Submit {
     pub keep_read_ms: Option<u64>,
     /// The result is dropped when it finishes.
     pub drop_result: bool,
-    /// Jobq's state, as JSON text.
+    /// The state that users set, as JSON text.
     pub state: Option<Bytes>,
-    /// Jobq's first event, as the door writes it.
+    /// The first of the job's own events, as the door writes it.
     pub event: Option<Bytes>,
 }
 
@@ -246,22 +248,22 @@ impl Submit {
 /// How a lease selects among the queues it names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Select {
-    /// Highest priority, then age, over all of them (LightJQ, API).
+    /// Highest priority, then age, over all of them.
     ByPriority,
     /// Highest priority first; among queues of equal priority the next one after this name, in the
-    /// order the lease names them (Gearman).
+    /// order the lease names them.
     RoundRobin {
         /// The queue the holder's last job came from.
         after: Option<Bytes>,
     },
-    /// A queue drawn among those with work, by this random number (Workq).
+    /// A queue drawn among those with work, by this random number.
     RandomQueue {
         /// Uniform random bits.
         draw: u64,
     },
 }
 
-/// A worker's wish for one job.
+/// A worker's request for one job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Lease {
     /// Where from; at most 1,024.
@@ -278,11 +280,11 @@ pub struct Lease {
     pub door: Origin,
     /// The worker's name.
     pub worker: Bytes,
-    /// Payloads above this are passed over: the door cannot carry them.
+    /// Jobs with longer payloads are passed over: the door cannot send them.
     pub payload_bytes_max: u32,
 }
 
-/// Which job an end of an attempt means, and by what right.
+/// Which job somebody ends an attempt of, and by what right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
     /// The live lease with this token only.
@@ -294,7 +296,7 @@ pub enum Claim {
         /// The attempt it is.
         attempt: u32,
     },
-    /// Any unfinished job, leased or not: Workq's document allows it.
+    /// Any unfinished job, leased or not, for protocols without tokens.
     Unfinished {
         /// Which job.
         id: JobId,
@@ -368,7 +370,7 @@ pub struct Edit {
     pub parked: Option<bool>,
 }
 
-/// What to tell again.
+/// An item to append again.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Compact {
     /// A live job, its bytes copied to these places.

@@ -74,7 +74,7 @@ events! {
     3 Extended(Extended),
     /// A lease ended, or a try failed, and the job goes on.
     4 Requeued(Requeued),
-    /// A job is done or dead: its whole image, so that a stub in memory can name it.
+    /// A job is done or dead: its whole image, which memory only names from then on.
     5 Finished(JobImage),
     /// Jobs are gone.
     6 Gone(Gone),
@@ -86,17 +86,17 @@ events! {
     9 ResultRead(ResultRead),
     /// A foreground job is logged from now on.
     10 Persisted(JobImage),
-    /// Jobq's state or events grew.
+    /// A user set a job's state, or appended an event to the job.
     11 StateSet(StateSet),
     /// A queue was set.
     12 QueueSet(QueueSet),
-    /// A constraint was put.
+    /// A constraint was set.
     13 ConstraintSet(ConstraintSet),
     /// A constraint was removed.
     14 ConstraintRemoved(ConstraintRemoved),
     /// A job falls under other constraints.
     15 Relabelled(Relabelled),
-    /// A bucket's level, told by itself: carried, or taken from by a foreground job.
+    /// A bucket's level by itself: compacted, or after the start of a foreground job.
     16 BucketSet(BucketImage),
     /// A server began.
     17 Started(Started),
@@ -104,13 +104,13 @@ events! {
     18 IdsReserved(IdsReserved),
     /// Newer kinds of events may follow.
     19 FormatRaised(FormatRaised),
-    /// A live or finished job, told again so that older records can go.
+    /// A live or finished job, appended again so that older records can be dropped.
     20 Compacted(JobImage),
-    /// The server item, told again.
-    21 ServerCompacted(ServerCompacted),
+    /// The server item, appended again.
+    21 ServerCompacted(Server),
     /// A waiting job became ready by its time.
     22 Ready(Ready),
-    /// A page of a job's events was copied, so that older records can go.
+    /// A page of a job's events was copied, so that older records can be dropped.
     23 PageMoved(PageMoved),
 }
 
@@ -140,7 +140,7 @@ pub struct Extended {
     /// When it runs out now.
     #[prost(uint64, optional, tag = "2")]
     pub deadline_ms: Option<u64>,
-    /// The epoch that vouches for it now.
+    /// The epoch of its token.
     #[prost(uint64, tag = "3")]
     pub epoch: u64,
 }
@@ -297,7 +297,7 @@ pub struct ConstraintSet {
     /// When. What was full then is full by the new rule.
     #[prost(uint64, tag = "3")]
     pub at_ms: u64,
-    /// The revision it was put with, when it is told again; 0 says it is put now.
+    /// The revision it was set with, when it is compacted; 0 says that it is set now.
     #[prost(uint64, tag = "4")]
     pub put_revision: u64,
     /// It lets none of its jobs start (`running_max` 0), and jobs numbered below this are still to
@@ -356,13 +356,13 @@ pub struct FormatRaised {
     pub version: u32,
 }
 
-/// See [`Event::ServerCompacted`].
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct ServerCompacted {
-    /// Ids below this may be in use.
+/// The server item; see [`Event::ServerCompacted`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Server {
+    /// All ids below this may be in use.
     #[prost(uint64, tag = "1")]
     pub ids_until: u64,
-    /// The epoch.
+    /// The epoch of the server that wrote last.
     #[prost(uint64, tag = "2")]
     pub epoch: u64,
     /// The format's version.
@@ -374,7 +374,7 @@ pub struct ServerCompacted {
     /// The next constraint's number.
     #[prost(uint32, tag = "5")]
     pub next_constraint: u32,
-    /// The revision of the set of constraints.
+    /// Counts changes of what jobs are labelled by.
     #[prost(uint64, tag = "6")]
     pub constraints_revision: u64,
     /// Jobs that were there before were labelled anew for this revision ...
@@ -406,11 +406,6 @@ impl Event {
             | Event::Compacted(image) => Some(image),
             _ => None,
         }
-    }
-
-    /// The bytes an event refers to move with it: where its payload is, if it names one.
-    pub fn payload(&self) -> Option<&BytesRef> {
-        self.image().and_then(|image| image.payload.as_ref())
     }
 }
 

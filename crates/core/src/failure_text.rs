@@ -1,4 +1,4 @@
-//! What the words of a failure are, and how much of them is kept.
+//! The texts of a failure, and how much of them is kept.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ use crate::payload::Type;
 /// The code of a job that somebody cancelled.
 pub(crate) const CANCELLED: &[u8] = b"cancelled";
 
-/// The beginning of what may be a text, at most so many bytes of it. A letter is not cut in two.
+/// The first `bytes_max` bytes of what may be a text, or fewer, so that no letter is cut in two.
 pub fn cut(text: &[u8], bytes_max: usize) -> &[u8] {
     let Some(short) = text.get(..bytes_max).filter(|short| short.len() < text.len()) else {
         return text;
@@ -24,7 +24,7 @@ pub fn cut(text: &[u8], bytes_max: usize) -> &[u8] {
 }
 
 impl Words {
-    /// What is remembered of what a worker said; none if it said nothing.
+    /// The texts of an outcome, cut to what is kept; none if there are none.
     pub(crate) fn of(outcome: &Outcome) -> Option<Box<Words>> {
         let short = |text: &Bytes, max: usize| text.slice(..cut(text, max).len());
         let is_packed = outcome.error_kind() == Type::Msgpack;
@@ -46,14 +46,14 @@ impl Words {
     }
 }
 
-/// What past attempts take in an image.
+/// How many bytes past attempts take in an image.
 pub(crate) fn attempts_len(history: &[Attempt]) -> usize {
     let words = |attempt: &Attempt| attempt.words.as_deref().map_or(0, |words| 12 + words.len());
     history.iter().map(|attempt| 32 + attempt.worker.len() + words(attempt)).sum()
 }
 
 impl Outcome {
-    /// What was said takes so many bytes.
+    /// How many bytes its texts take.
     pub fn words_len(&self) -> usize {
         let Outcome { message, error, code, worker_finished_at, .. } = self;
         message.len() + error.len() + code.len() + worker_finished_at.len()
@@ -61,13 +61,15 @@ impl Outcome {
 }
 
 impl JobImage {
-    /// What workers said, now and in past attempts, and who they were takes so many bytes.
+    /// How many bytes the texts of its outcome and of past attempts and the names of workers take.
     pub fn words_len(&self) -> usize {
         self.outcome.as_deref().map_or(0, Outcome::words_len) + attempts_len(&self.history)
     }
 
-    /// What the bytes of the last failure's `error` are. The outcome says so; that of an older
-    /// server does not, and then the door of the worker that failed does.
+    /// What the bytes of the last failure's `error` are. The outcome says so. One that an older
+    /// server wrote does not: then only LightJQ's workers reported MessagePack. That is a fact
+    /// about old records, not a rule: today the door's [`Policy`](crate::Policy) says it when an
+    /// attempt ends.
     pub fn error_type(&self) -> Type {
         let said = self.outcome.as_ref().map_or(Type::Bytes, |outcome| outcome.error_kind());
         if said != Type::Bytes {
@@ -80,7 +82,7 @@ impl JobImage {
         }
     }
 
-    /// Whether somebody cancelled it. A worker may fail a job with the same code.
+    /// Whether somebody cancelled it; a worker may fail a job with the same code.
     pub fn is_cancelled(&self) -> bool {
         let says_so = self.outcome.as_ref().is_some_and(|end| end.code == CANCELLED);
         let by_worker = self.history.last().is_some_and(|last| {
@@ -119,7 +121,7 @@ mod tests {
         assert_eq!(image.error_type(), Type::Bytes);
         image.history.push(attempt(Origin::Api, Cause::Failed));
         image.history.push(attempt(Origin::Lightjq, Cause::Timeout));
-        assert_eq!(image.error_type(), Type::Bytes, "a timeout tells no error");
+        assert_eq!(image.error_type(), Type::Bytes, "a timeout has no error");
         image.history.push(attempt(Origin::Lightjq, Cause::Failed));
         image.history.push(attempt(Origin::Api, Cause::Released));
         assert_eq!(image.error_type(), Type::Msgpack);

@@ -3,8 +3,8 @@
 /// Longer texts fit no pattern: the time a match may take grows with both lengths.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// Whether a text fits a pattern. `*` is any number of bytes, `?` one character (or one byte that is
-/// part of none), `\` takes what follows as it is.
+/// Whether a text fits a pattern. `*` is any number of bytes, `?` one character (or one byte that
+/// is part of none), `\` takes what follows as it is.
 pub fn fits(pattern: &[u8], text: &[u8]) -> bool {
     if text.len() > TEXT_BYTES_MAX {
         return false;

@@ -1,4 +1,4 @@
-//! A job, as it is told in events: the vocabulary of its parts.
+//! A job, as events have it: the vocabulary of its parts.
 //!
 //! ```text
 //!                run_at later                  run_at reached
@@ -8,7 +8,7 @@
 //!                                                    v                        | holder gone,
 //!                                                  leased --------------------+ or failed (then
 //!                                      complete |        | no tries left, or  through scheduled,
-//!                                               v        v told not to retry  after its backoff)
+//!                                               v        v not to be retried  after its backoff)
 //!                                             done      dead -- retry --> ready
 //!   any status -- TTL passes, deleted, result consumed, retention or a named limit --> gone
 //! ```
@@ -44,7 +44,7 @@ pub enum Status {
     Ready = 1,
     /// Held by a worker.
     Leased = 2,
-    /// Kept aside until released by hand.
+    /// Not leased until somebody releases it.
     Parked = 3,
     /// Completed.
     Done = 4,
@@ -113,9 +113,9 @@ impl Origin {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, prost::Enumeration)]
 #[repr(i32)]
 pub enum Scope {
-    /// As long as anything of the job is kept (Workq's ids, the API's idempotency keys).
+    /// As long as anything of the job is kept (UUIDs, idempotency keys).
     WhileKept = 0,
-    /// Until the job is done or dead (Gearman's unique).
+    /// Until the job is done or dead (unique keys).
     WhileUnfinished = 1,
 }
 
@@ -125,7 +125,7 @@ pub struct Key {
     /// The door whose namespace it is.
     #[prost(enumeration = "Origin", tag = "1")]
     pub namespace: i32,
-    /// The name; Workq's are the 16 bytes of its UUID, Gearman's carry the function as well.
+    /// The name, as its door writes it.
     #[prost(bytes = "bytes", tag = "2")]
     pub name: Bytes,
     /// How long it holds.
@@ -185,7 +185,7 @@ fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What a worker said at the end of an attempt, or the server said for it.
+/// What a worker reported at the end of an attempt, or the server for it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Outcome {
     /// Completed or failed.
@@ -194,20 +194,19 @@ pub struct Outcome {
     /// The result's bytes.
     #[prost(message, optional, tag = "2")]
     pub bytes: Option<BytesRef>,
-    /// LightJQ's message for people.
+    /// A message for people.
     #[prost(bytes = "bytes", tag = "3")]
     pub message: Bytes,
-    /// LightJQ's error value, as it came.
+    /// The error, as the worker's door received it.
     #[prost(bytes = "bytes", tag = "4")]
     pub error: Bytes,
-    /// The draft's result code, or a code of ours (`cancelled`, `ttr`, `holder_gone`, ...).
+    /// A code from the worker, or from the server (`cancelled`, `timeout`, `worker_lost`, ...).
     #[prost(bytes = "bytes", tag = "5")]
     pub code: Bytes,
-    /// The worker's own finished_at, as it came.
+    /// When the worker says that it finished, as its door received it.
     #[prost(bytes = "bytes", tag = "6")]
     pub worker_finished_at: Bytes,
-    /// What `error` is: LightJQ's workers tell a MessagePack value, all others a text. Older events
-    /// do not say it; see [`JobImage::error_type`].
+    /// What the bytes of `error` are. Older events do not say it; see [`JobImage::error_type`].
     #[prost(enumeration = "crate::payload::Type", tag = "7")]
     pub error_kind: i32,
 }
@@ -229,7 +228,7 @@ impl Label {
     pub const OVERFLOW: u64 = u64::MAX;
 }
 
-/// A job carries at most this many labels.
+/// A job has at most this many labels.
 pub const LABELS_MAX: usize = 8;
 
 /// A live lease.
@@ -279,13 +278,13 @@ pub struct Attempt {
     /// The worker's name.
     #[prost(bytes = "bytes", tag = "6")]
     pub worker: Bytes,
-    /// What its worker said when it failed.
+    /// What its worker reported when it failed.
     #[prost(message, optional, boxed, tag = "7")]
     pub words: Option<Box<Words>>,
 }
 
-/// What the worker of a failed attempt said, cut short: a job remembers up to 32 attempts, in
-/// memory and in each of its images. The job's outcome has the words of the last failure in full.
+/// The texts of a failed attempt, cut short: a job has up to 32 attempts in memory and in each of
+/// its images. The job's outcome has the texts of the last failure in full.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Words {
     /// The beginning of the message.
@@ -299,17 +298,17 @@ pub struct Words {
     pub code: Bytes,
 }
 
-/// So many bytes of a failed attempt's message are remembered.
+/// How many bytes of a failed attempt's message are kept.
 pub const MESSAGE_BYTES_KEPT: usize = 256;
-/// So many bytes of a failed attempt's error are remembered.
+/// How many bytes of a failed attempt's error are kept.
 pub const ERROR_BYTES_KEPT: usize = 256;
-/// So many bytes of a failed attempt's code are remembered.
+/// How many bytes of a failed attempt's code are kept.
 pub const CODE_BYTES_KEPT: usize = 64;
 
-/// Attempts remembered: the first and the last of this many.
+/// A job keeps this many of its first attempts, and as many of its last.
 pub const ATTEMPTS_KEPT: usize = 16;
 
-/// Why a lease ended or a job went.
+/// Why a lease ended, or why a job is gone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, prost::Enumeration)]
 #[repr(i32)]
 pub enum Cause {
@@ -319,11 +318,11 @@ pub enum Cause {
     Failed = 1,
     /// The lease's deadline passed.
     Timeout = 2,
-    /// The holder's connection went.
+    /// The holder's connection closed.
     HolderGone = 3,
     /// The worker gave it back unasked.
     Released = 4,
-    /// The lease's bytes never left the server: the attempt is given back.
+    /// The lease never left the server: the attempt is given back.
     Undone = 5,
     /// The server restarted.
     Restarted = 6,
@@ -343,8 +342,8 @@ pub enum Cause {
     Damaged = 13,
 }
 
-/// Everything about a job, as events carry it. What few jobs have is behind pointers, since images
-/// are moved about with every submit and every end.
+/// Everything about a job, as events have it. What few jobs have is behind pointers, since images
+/// are moved with every submit and every end.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct JobImage {
     /// Its number.
@@ -377,7 +376,7 @@ pub struct JobImage {
     /// Leases given.
     #[prost(uint32, tag = "10")]
     pub attempts: u32,
-    /// Failures told by workers.
+    /// Failures that workers reported.
     #[prost(uint32, tag = "11")]
     pub fails: u32,
     /// Counts its events; edits and polls compare it.
@@ -386,10 +385,10 @@ pub struct JobImage {
     /// The payload.
     #[prost(message, optional, tag = "13")]
     pub payload: Option<BytesRef>,
-    /// High half of Workq's UUID; both halves are zero for a job that has none.
+    /// High half of the UUID; both halves are zero for a job that has none.
     #[prost(fixed64, tag = "14")]
     pub uuid_high: u64,
-    /// Low half of Workq's UUID.
+    /// Low half of the UUID.
     #[prost(fixed64, tag = "15")]
     pub uuid_low: u64,
     /// Exists only while somebody waits; never logged.
@@ -436,7 +435,7 @@ pub struct JobOptions {
     /// Wait between failures, as given.
     #[prost(message, optional, tag = "5")]
     pub backoff: Option<Backoff>,
-    /// Names from outside.
+    /// Names from outside, besides the UUID.
     #[prost(message, repeated, tag = "6")]
     pub keys: Vec<Key>,
     /// Which constraint values it falls under.
@@ -445,10 +444,11 @@ pub struct JobOptions {
     /// Words to search by.
     #[prost(bytes = "bytes", repeated, tag = "8")]
     pub tags: Vec<Bytes>,
-    /// Jobq's state, as JSON text.
+    /// The state that users set, as JSON text.
     #[prost(bytes = "bytes", optional, tag = "9")]
     pub state: Option<Bytes>,
-    /// Jobq's newest events, each as the door wrote it, oldest first. Older ones are in `pages`.
+    /// The job's own newest events, each as its door wrote it, oldest first. Older ones are in
+    /// `pages`.
     #[prost(bytes = "bytes", repeated, tag = "10")]
     pub events: Vec<Bytes>,
     /// Retention once finished; absent means until the TTL.
@@ -460,14 +460,14 @@ pub struct JobOptions {
     /// The result's bytes are dropped when it finishes.
     #[prost(bool, tag = "13")]
     pub drop_result: bool,
-    /// When Jobq's state or events last changed; 0: not since the job was submitted.
+    /// When `state` or `events` last changed; 0: not since the job was submitted.
     #[prost(fixed64, tag = "30")]
     pub updated_ms: u64,
     /// Counts all such changes of the server: of two jobs, the one with the smaller number has been
-    /// left alone for longer. 0 for a job that Jobq never touched.
+    /// left alone for longer. 0 for a job that has neither state nor events.
     #[prost(uint64, tag = "31")]
     pub update_seq: u64,
-    /// Where Jobq's older events are, a page of them each, oldest first.
+    /// Where older events are, a page of them each, oldest first.
     #[prost(message, repeated, tag = "32")]
     pub pages: Vec<BytesRef>,
 }
@@ -501,7 +501,7 @@ impl JobOptions {
         *self == NO_OPTIONS
     }
 
-    /// What Jobq's state and events take, in memory and in pages.
+    /// How many bytes `state` and `events` take, in memory and in pages.
     pub fn update_bytes(&self) -> u64 {
         let state = self.state.as_ref().map_or(0, Bytes::len);
         let events = self.events.iter().map(Bytes::len).sum::<usize>();
@@ -521,13 +521,13 @@ impl JobOptions {
 }
 
 impl JobImage {
-    /// Workq's name for the job.
+    /// The UUID that somebody outside named the job by.
     pub fn uuid(&self) -> Option<[u8; 16]> {
         let value = (u128::from(self.uuid_high) << 64) | u128::from(self.uuid_low);
         (value != 0).then(|| value.to_be_bytes())
     }
 
-    /// Workq's name for a job as images carry it: `uuid_high` and `uuid_low`.
+    /// A UUID as images have it: `uuid_high` and `uuid_low`.
     pub fn uuid_halves(uuid: Option<[u8; 16]>) -> (u64, u64) {
         let value = uuid.map_or(0, u128::from_be_bytes);
         ((value >> 64) as u64, value as u64)

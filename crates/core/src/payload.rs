@@ -6,11 +6,11 @@ use bytes::Bytes;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, prost::Enumeration)]
 #[repr(i32)]
 pub enum Type {
-    /// Opaque bytes (Workq, Gearman).
+    /// Opaque bytes.
     Bytes = 0,
-    /// UTF-8 JSON (Jobq, the API).
+    /// UTF-8 JSON.
     Json = 1,
-    /// MessagePack (LightJQ).
+    /// MessagePack.
     Msgpack = 2,
 }
 

@@ -1,4 +1,4 @@
-//! Queues and constraints, as they are told in events.
+//! Queues and constraints, as events have them.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -42,15 +42,15 @@ pub struct QueueSettings {
     /// What the queue's `bytes` payloads are, for matchers.
     #[prost(enumeration = "crate::payload::Type", optional, tag = "10")]
     pub bytes_type: Option<i32>,
-    /// Gearman's maxqueue by priority: high (above 0), normal, low; absent or 0 means no limit. A
+    /// Most unfinished jobs by priority: high (above 0), normal, low; absent or 0 means no limit. A
     /// submit of the class is refused while the queue has that many unfinished jobs, whatever
-    /// their class.
+    /// their class (as gearmand's `maxqueue`).
     #[prost(uint64, repeated, tag = "11")]
     pub jobs_max_by_class: Vec<u64>,
 }
 
 impl QueueSettings {
-    /// Nothing set: the queue need not be remembered for it.
+    /// Whether nothing is set.
     pub fn is_default(&self) -> bool {
         *self == QueueSettings::default()
     }

@@ -59,7 +59,7 @@ pub enum Rejection {
     /// No such constraint.
     #[error("no such constraint")]
     NoConstraint,
-    /// The buckets of the constraint have not all heard of its last change yet: ask again.
+    /// Not all buckets of the constraint follow its last change yet: ask again.
     #[error("the last change of the constraint is still under way")]
-    Settling,
+    Rebasing,
 }

@@ -1,4 +1,4 @@
-//! Jobs that somebody was told to come for: what others leave when they take theirs.
+//! Jobs reserved for workers that were woken: other leases leave them.
 
 use std::collections::BTreeMap;
 

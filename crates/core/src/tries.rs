@@ -47,23 +47,14 @@ pub struct Tries {
 }
 
 impl Tries {
-    fn resolve(own: Option<&JobOptions>, queue: Option<&QueueSettings>, policy: &Policy) -> Tries {
+    fn resolve(own: &JobOptions, queue: Option<&QueueSettings>, policy: &Policy) -> Tries {
+        let (attempts_max, fails_max, backoff) = queue
+            .map(|queue| (queue.attempts_max, queue.fails_max, queue.backoff))
+            .unwrap_or_default();
         Tries {
-            attempts_max: Limit::resolve(
-                own.and_then(|own| own.attempts_max),
-                queue.and_then(|queue| queue.attempts_max),
-                policy.attempts_max,
-            ),
-            fails_max: Limit::resolve(
-                own.and_then(|own| own.fails_max),
-                queue.and_then(|queue| queue.fails_max),
-                policy.fails_max,
-            ),
-            backoff: Limit::resolve(
-                own.and_then(|own| own.backoff),
-                queue.and_then(|queue| queue.backoff),
-                policy.backoff,
-            ),
+            attempts_max: Limit::resolve(own.attempts_max, attempts_max, policy.attempts_max),
+            fails_max: Limit::resolve(own.fails_max, fails_max, policy.fails_max),
+            backoff: Limit::resolve(own.backoff, backoff, policy.backoff),
         }
     }
 
@@ -85,13 +76,13 @@ impl State {
     pub(crate) fn tries(&self, number: u32) -> Tries {
         let job = self.live_job(number);
         let queue = self.queue_at(job.queue).map(|queue| queue.settings());
-        Tries::resolve(job.find_options(), queue, self.policy(job.origin()))
+        Tries::resolve(job.options(), queue, self.policy(job.origin()))
     }
 
-    /// The limits that are in force now for a job, finished or not, as its image tells it.
+    /// The limits that are in force now for a job, finished or not, by its image.
     pub fn tries_of(&self, image: &JobImage) -> Tries {
         let queue = self.queue(&image.queue).map(|queue| queue.settings());
-        Tries::resolve(image.options.as_deref(), queue, self.policy(image.origin()))
+        Tries::resolve(image.options(), queue, self.policy(image.origin()))
     }
 
     /// The policy of a door.

@@ -59,9 +59,9 @@ table! { COMMANDS of Command:
         "apply_persist";
     PayloadDamaged => "a_damaged_payload_makes_its_job_dead", "Command::PayloadDamaged {", "kill";
     SetState => "a_state_advances_by_compare_and_set_and_events_add_up", "fn set_state(",
-        "refuse_state";
+        "refuse_changed";
     AddEvent => "a_state_advances_by_compare_and_set_and_events_add_up", "Command::AddEvent {",
-        "refuse_state";
+        "refuse_changed";
     SetQueue => "settings_are_remembered_and_default_ones_forgotten", "Command::SetQueue {",
         "settings";
     SetConstraint => "limits_are_never_exceeded", "fn set_constraint(", "apply_constraint";
@@ -101,7 +101,7 @@ table! { EVENTS of Event:
     Persisted => "a_persisted_foreground_job_survives_a_restart", "Command::Persist {",
         "apply_persist";
     StateSet => "a_state_advances_by_compare_and_set_and_events_add_up", "fn set_state(",
-        "refuse_state";
+        "refuse_changed";
     QueueSet => "a_paused_queue_gives_nothing_until_resumed", "Command::SetQueue {", "settings";
     ConstraintSet => "a_changed_constraint_keeps_its_number_and_raises_the_revision",
         "fn set_constraint(", "apply_constraint";

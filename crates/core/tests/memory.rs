@@ -41,8 +41,8 @@ const NOW_MS: u64 = 1_700_000_000_000;
 const PAYLOAD_BYTES: u32 = 256;
 /// What a step may ask for at once: moving this takes well under a millisecond.
 const ONE_REQUEST_MAX: usize = 64 * 1024;
-/// What a finished job may cost. The design wants 48 bytes for the stub; the rest is its place in
-/// the indices.
+/// What a finished job may cost. The design wants 48 bytes for the job itself; the rest is its
+/// place in the indices.
 const FINISHED_BYTES_MAX: f64 = 75.0;
 
 struct Filling {

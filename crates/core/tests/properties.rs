@@ -200,7 +200,7 @@ fn nothing_outlives_its_ttl_or_its_retention() {
             for found in step.server.state.jobs_from(JobId(0)) {
                 let ends_ms = match found {
                     Found::Live(job) => job.expires_ms(),
-                    Found::Finished(stub) => stub.kept_until_ms(),
+                    Found::Finished(finished) => finished.kept_until_ms(),
                 };
                 // What a command ended at once goes with the next tick.
                 let overdue = ends_ms.is_some_and(|at| at < now_ms);

@@ -185,7 +185,7 @@ impl From<Rejection> for Problem {
             Rejection::OutOfRange(_) => Problem::new(Code::OutOfRange, detail),
             Rejection::NotFound => Problem::new(Code::JobNotFound, detail),
             Rejection::NoConstraint => Problem::new(Code::ConstraintNotFound, detail),
-            Rejection::StaleConstraints | Rejection::Settling => Problem::new(Code::Busy, detail),
+            Rejection::StaleConstraints | Rejection::Rebasing => Problem::new(Code::Busy, detail),
             Rejection::PayloadDamaged => Problem::new(
                 Code::Unreadable,
                 "the payload failed its checksum; give another one to run the job again",

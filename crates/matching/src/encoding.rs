@@ -1,4 +1,4 @@
-//! How a matcher is kept in its constraint: protobuf, so that later versions can add to it.
+//! The bytes of a matcher in its constraint: protobuf, so that later versions can add to it.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -29,7 +29,7 @@ struct KeptCondition {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, prost::Enumeration)]
 #[repr(i32)]
 enum Operator {
-    /// Absent in what was written: no operator at all.
+    /// Absent in the bytes.
     None = 0,
     Eq = 1,
     Ne = 2,
@@ -67,7 +67,7 @@ enum KeptValue {
     Bin(Bytes),
 }
 
-/// The bytes a constraint keeps its matcher in.
+/// The bytes of a matcher in its constraint.
 #[must_use]
 pub fn encode_matcher(matcher: &Matcher) -> Bytes {
     let mut bytes = Vec::new();
@@ -77,7 +77,7 @@ pub fn encode_matcher(matcher: &Matcher) -> Bytes {
     bytes.into()
 }
 
-/// Reads them back.
+/// Reads a matcher back.
 pub fn decode_matcher(bytes: &Bytes) -> Result<Matcher, UnreadableMatcher> {
     let queue = QueuePattern::decode(bytes)?;
     let kept = KeptMatcher::decode(bytes.clone()).map_err(|_| UnreadableMatcher::Damaged)?;

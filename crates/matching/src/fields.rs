@@ -1,5 +1,5 @@
-//! Fields of payloads by JSON Pointers. All pointers of a set of matchers are looked for in one pass
-//! over a payload; what none of them leads to is passed over, however deep it is nested.
+//! Fields of payloads by JSON Pointers. One pass over a payload finds the fields of all pointers of
+//! a set of matchers, and skips everything else, however deep it is nested.
 
 use crate::value::Field;
 
@@ -130,7 +130,7 @@ impl<'p, 'a> Found<'p, 'a> {
         }
     }
 
-    /// A key stands twice in its object: of what it was before nothing counts.
+    /// A key stands twice in its object: only its last value counts.
     pub fn forget(&mut self, node: usize) {
         self.set(node, Field::Absent);
         for (_, child) in &self.paths.nodes[node].children {

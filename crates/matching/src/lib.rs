@@ -1,8 +1,9 @@
-//! What a constraint's matcher says, and which constraints a job falls under.
+//! Matchers of constraints: which constraints a job falls under.
 //!
-//! [`spec`] is the vocabulary, [`encoding`] how it is kept, [`rules`] a set of matchers made ready.
-//! [`fields`] finds what matchers ask for in a payload, with [`json`] and [`msgpack`] as readers.
-//! None of it knows the engine: it is a function from a queue's name and a payload to labels.
+//! [`spec`] is the vocabulary, [`encoding`] its bytes in a constraint, [`rules`] a compiled set of
+//! matchers. [`fields`] finds the fields that matchers test in a payload, with [`json`] and
+//! [`msgpack`] as readers. The crate is a function from a queue's name and a payload to labels, and
+//! knows no engine.
 
 mod encoding;
 mod fields;

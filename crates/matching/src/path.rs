@@ -1,5 +1,4 @@
-//! The way of a payload past matchers, without an engine: for the fuzzer, and for tests that ask
-//! very often.
+//! Matchers and payloads without an engine: for the fuzzer, and for tests that match very often.
 
 use bytes::Bytes;
 use spindle_core::Type;
@@ -15,7 +14,7 @@ pub struct MatchPath {
 }
 
 impl MatchPath {
-    /// Matchers that are taken as those of constraints are, kept as those are, and made ready.
+    /// Checks matchers, encodes them and compiles them, as those of constraints are.
     pub fn new(matchers: &[Matcher]) -> Result<MatchPath, SpecError> {
         let mut constraints = Vec::with_capacity(matchers.len());
         for (number, matcher) in (1..).zip(matchers) {

@@ -1,4 +1,4 @@
-//! A set of matchers made ready: from a queue's name and a payload to labels.
+//! A compiled set of matchers: from a queue's name and a payload to labels.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::fields::{Found, Paths, Pointer};
 use crate::spec::{Matcher, Test};
 use crate::{json, msgpack};
 
-/// Larger payloads are not looked into: none of their fields are there.
+/// Larger payloads are not read: none of their fields are there.
 const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
 /// A payload, as matchers see it. Types are declared, never guessed.
@@ -48,7 +48,7 @@ struct Rule {
     /// Numbers of fields, and what must hold of them.
     tests: Vec<(usize, Test)>,
     per: Option<usize>,
-    /// It cannot be followed: jobs keep its label if they have it, and get no new one.
+    /// It cannot be read: jobs keep its label if they have it, and no job gets it.
     unreadable: bool,
     left_out: Arc<AtomicU64>,
 }
@@ -63,7 +63,7 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Makes matchers ready; `before` is the set they follow.
+    /// Compiles the matchers of constraints. Counts of jobs left out go on from the set `before`.
     pub fn new(revision: u64, constraints: &[Constraint], before: Option<&RuleSet>) -> RuleSet {
         let mut paths = Paths::default();
         let rules = constraints.iter().map(|constraint| {
@@ -92,7 +92,7 @@ impl RuleSet {
         self.revision
     }
 
-    /// Nothing is constrained.
+    /// Whether there are no constraints.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -104,7 +104,7 @@ impl RuleSet {
     }
 
     /// Which constraint values a job falls under, sorted. At most [`LABELS_MAX`]: the constraints
-    /// that are there longest; the others count the job as left out. `current` are the labels the
+    /// that exist longest; the others count the job as left out. `current` are the labels the
     /// job has, of which those of constraints that cannot be read stay.
     pub fn labels(&self, queue: &[u8], document: Document<'_>, current: &[Label]) -> Vec<Label> {
         let mut labels = Vec::new();

@@ -1,4 +1,4 @@
-//! The vocabulary of constraints: what doors say, and what of it is taken.
+//! The vocabulary of constraints, and their limits.
 
 use bytes::Bytes;
 use spindle_core::queue::{QUEUE_NAME_BYTES_MAX, QueuePattern, Rate};
@@ -14,7 +14,7 @@ const VALUES_MAX: usize = 64;
 /// Bytes of one value or text pattern.
 const VALUE_BYTES_MAX: usize = 1024;
 
-/// A constraint, as a person puts it: which jobs, and how many of them at once or in time.
+/// A constraint, as a person sets it: which jobs, and how many of them at once or in time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConstraintSpec {
     /// Which jobs.
@@ -25,12 +25,12 @@ pub struct ConstraintSpec {
     pub running_max: Option<u64>,
 }
 
-/// Which jobs a constraint is for, and how they are told apart.
+/// Which jobs a constraint is for, and which of them share a limit.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Matcher {
     /// In which queues.
     pub queue: QueuePattern,
-    /// What their payloads say; all of it must hold.
+    /// Tests of their payloads; all must hold.
     pub conditions: Vec<Condition>,
     /// A JSON Pointer (RFC 6901): every value of that field has limits of its own.
     pub per: Option<String>,
@@ -44,7 +44,7 @@ impl Matcher {
     }
 }
 
-/// One thing a payload must say.
+/// One test of a payload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     /// A JSON Pointer (RFC 6901) to a field.
@@ -81,7 +81,7 @@ pub enum Test {
 /// A value a field is held against. Whole numbers and fractions compare as numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
-    /// Nothing, said so.
+    /// Null.
     Null,
     /// True or false.
     Bool(bool),
@@ -97,7 +97,7 @@ pub enum Scalar {
     Bin(Bytes),
 }
 
-/// Why a constraint is not taken.
+/// Why a constraint is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// The name is too short or too long.
@@ -130,7 +130,7 @@ pub enum SpecError {
 }
 
 impl ConstraintSpec {
-    /// Whether it is one the engine takes.
+    /// Checks all limits of a constraint.
     pub fn check(&self) -> Result<(), SpecError> {
         use spindle_core::RATE_MAX;
         if self.rate.is_none() && self.running_max.is_none() {

@@ -1,4 +1,4 @@
-//! Values of fields: how they compare with what a matcher says, and how they are told apart.
+//! Values of fields: how they compare with those of a matcher, and what distinguishes them.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -76,7 +76,7 @@ impl Field<'_> {
         own.order(other)
     }
 
-    /// What tells values apart under `per`: 64 bits that stay the same for ever, since levels of
+    /// What distinguishes values under `per`: 64 bits that stay the same for ever, since levels of
     /// buckets are kept by them. Of a cryptographic hash, so that nobody can make up a value that
     /// shares another's limit. All objects are one value, and all arrays.
     pub fn label_value(&self) -> u64 {

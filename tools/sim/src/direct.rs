@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use spindle_core::command::Compact;
 use spindle_core::state::Place;
 use spindle_core::{
-    Command, Decision, Defaults, EVENTS_MAX, Event, Found, JobId, JobImage, Rejection, State,
-    decide,
+    BytesRef, Command, Decision, Defaults, EVENTS_MAX, Event, Found, JobId, JobImage, Rejection,
+    State, decide,
 };
 
 use crate::defaults::defaults;
@@ -27,8 +27,8 @@ pub struct Direct {
     position: u64,
     finished: BTreeMap<u64, JobImage>,
     decision: Decision,
-    /// Counts of commands and events that happened, by name.
-    pub told: BTreeMap<&'static str, u64>,
+    /// Counts of events, by name.
+    pub events: BTreeMap<&'static str, u64>,
     /// Prints every step.
     pub trace: bool,
 }
@@ -57,7 +57,7 @@ impl Direct {
             position: 1,
             finished: BTreeMap::new(),
             decision: Decision::default(),
-            told: BTreeMap::new(),
+            events: BTreeMap::new(),
             trace: false,
         }
     }
@@ -148,7 +148,7 @@ impl Direct {
         }
     }
 
-    /// Images that finishing events brought are what the model says of those jobs.
+    /// Checks the images of finished jobs against the model.
     fn judge_finished(&mut self) -> Judged<()> {
         self.finished.retain(|id, _| self.state.job(JobId(*id)).is_some());
         for (id, image) in &self.finished {
@@ -178,7 +178,7 @@ impl Direct {
         let position = self.position;
         self.position += u64::from(!events.is_empty());
         for (offset, (event, logged)) in (0u32..).zip(events) {
-            *self.told.entry(event.name()).or_default() += 1;
+            *self.events.entry(event.name()).or_default() += 1;
             let place = Place { position, offset };
             if let Event::Finished(image) | Event::Compacted(image) = &event
                 && image.status().is_finished()
@@ -218,11 +218,11 @@ impl Direct {
         self.judge_finished()
     }
 
-    /// The fold of what was logged is the state, and the next server starts on it.
+    /// The fold of the log is the state, and the next server starts on it.
     fn restart(&mut self) -> Judged<()> {
-        self.refold()?;
+        self.state = self.refold()?;
         self.model.lose_memory();
-        let epoch = self.model.epoch() + 1;
+        let epoch = self.model.epoch + 1;
         self.ask(&Command::Start { epoch })?;
         let mut from = JobId(0);
         loop {
@@ -238,86 +238,51 @@ impl Direct {
         Ok(())
     }
 
-    fn refold(&mut self) -> Judged<()> {
+    /// The fold of the log, which must be the same as the state.
+    fn refold(&self) -> Judged<State> {
         let mut folded = State::new(self.position, self.defaults.clone());
         for (place, event) in &self.log {
             folded.evolve(event, *place);
         }
         fold_difference(&self.state, &folded, self.now_ms)?;
-        self.state = folded;
-        Ok(())
+        Ok(folded)
     }
 
-    /// The pages of events of a live job.
-    fn pages_of(&self, id: JobId) -> Vec<spindle_core::BytesRef> {
-        match self.state.job(id) {
-            Some(Found::Live(job)) => job.options().pages.clone(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Carries everything that needs an old record, then drops those records.
+    /// Compacts everything that needs an old record, then drops those records.
     fn trim(&mut self) -> Judged<()> {
         let below = self.position;
-        let jobs: Vec<JobId> = self
-            .state
-            .jobs_from(JobId(0))
-            .filter(|job| job.oldest_record().is_some_and(|oldest_record| oldest_record < below))
-            .map(|job| job.id())
-            .collect();
+        let moved = |bytes: &BytesRef| BytesRef { position: below, ..bytes.clone() };
         let mut items = self.state.items_needing(below);
-        for id in jobs {
-            items.extend(self.pages_of(id).into_iter().map(|old| {
-                let new = BytesAt(self.position).moved(old.clone());
+        let needs_old = |job: &Found<'_>| job.oldest_record().is_some_and(|oldest| oldest < below);
+        for found in self.state.jobs_from(JobId(0)).filter(needs_old) {
+            let id = found.id();
+            let Found::Live(job) = found else {
+                let mut image = self.finished[&id.0].clone();
+                image.payload = image.payload.as_ref().map(moved);
+                let pages = image.options.iter_mut().flat_map(|options| options.pages.iter_mut());
+                pages.for_each(|page| *page = moved(page));
+                items.push(Compact::Finished(Box::new(image)));
+                continue;
+            };
+            items.extend(job.options().pages.iter().map(|page| {
+                let (old, new) = (page.clone(), moved(page));
                 Compact::Page { id, old, new }
             }));
-            items.push(match self.state.job(id) {
-                Some(Found::Live(job)) => Compact::Job {
-                    id,
-                    revision: job.revision(),
-                    payload: Some(BytesAt(self.position).moved(job.payload())),
-                    result: job
-                        .outcome()
-                        .and_then(|outcome| outcome.bytes.clone())
-                        .map(|bytes| BytesAt(self.position).moved(bytes)),
-                },
-                Some(Found::Finished(_)) => {
-                    let mut image = self.finished[&id.0].clone();
-                    image.payload = image.payload.map(|bytes| BytesAt(self.position).moved(bytes));
-                    for page in
-                        image.options.iter_mut().flat_map(|options| options.pages.iter_mut())
-                    {
-                        *page = BytesAt(self.position).moved(page.clone());
-                    }
-                    Compact::Finished(Box::new(image))
-                }
-                None => continue,
-            });
+            let result = job.outcome().and_then(|outcome| outcome.bytes.as_ref()).map(moved);
+            let payload = Some(moved(&job.payload()));
+            items.push(Compact::Job { id, revision: job.revision(), payload, result });
         }
         for item in items {
             self.ask(&Command::Compact(item))?;
         }
         self.log.retain(|(place, _)| place.position >= below);
-        let mut folded = State::new(1, self.defaults.clone());
-        for (place, event) in &self.log {
-            folded.evolve(event, *place);
-        }
-        fold_difference(&self.state, &folded, self.now_ms)
-            .map_err(|why| format!("after a trim below {below}, {why}"))
+        self.refold().map_err(|why| format!("after a trim below {below}, {why}"))?;
+        Ok(())
     }
 }
 
 impl Default for Direct {
     fn default() -> Self {
         Direct::new()
-    }
-}
-
-/// Where carried bytes go.
-struct BytesAt(u64);
-
-impl BytesAt {
-    fn moved(&self, bytes: spindle_core::BytesRef) -> spindle_core::BytesRef {
-        spindle_core::BytesRef { position: self.0, ..bytes }
     }
 }

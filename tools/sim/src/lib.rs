@@ -1,12 +1,14 @@
 //! The simulator: random work against the server's own parts, judged by a model.
 //!
-//! [`model`] says what has to happen, [`workload`] thinks of things to ask, [`direct`] asks the
-//! core alone and compares after every command, [`run`] asks the whole engine over a log on a disk
-//! that crashes, [`log_alone`] only the log. Everything comes out of one seed: the same seed is
-//! the same run.
+//! [`model`] says what has to happen, [`workload`] makes up commands, [`direct`] gives them to the
+//! core alone and compares after every command, [`run`] gives them to the whole engine over a log
+//! on a disk that crashes, [`log_alone`] tests only the log. Everything comes out of one seed: the
+//! same seed is the same run.
 
+pub mod counts;
 mod defaults;
 pub mod direct;
+pub mod faults;
 pub mod log_alone;
 pub mod model;
 pub mod run;

@@ -12,7 +12,8 @@ use rand_chacha::ChaCha8Rng;
 use spindle_log::disk::SimDisk;
 use spindle_log::{Ack, FileLog, FileLogOptions, Log, Position, Record, SyncPolicy};
 
-use crate::run::{Counts, Planted};
+use crate::counts::Counts;
+use crate::faults::Planted;
 
 /// Batches of one seed.
 const BATCHES: u32 = 60;

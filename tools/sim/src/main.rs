@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
 use parking_lot::Mutex;
+use spindle_sim::counts::Counts;
 use spindle_sim::direct::Direct;
-use spindle_sim::run::{COMMANDS_MIN, Counts, FaultName, Planted, Run};
+use spindle_sim::faults::{FaultName, Planted};
+use spindle_sim::run::{COMMANDS_MIN, Run};
 
 /// Simulates the server: core, engine and log, with crashes, judged by a model.
 #[derive(Parser)]
@@ -40,13 +42,13 @@ fn main() -> ExitCode {
     };
     match search(from, count, &arguments) {
         Ok(counts) => {
-            let told: Vec<String> = counts
+            let counted: Vec<String> = counts
                 .named()
                 .iter()
                 .filter(|(_, count)| !arguments.core || *count > 0)
                 .map(|(name, count)| format!("{count} {name}"))
                 .collect();
-            println!("sim: {count} seeds, {}: all hold", told.join(", "));
+            println!("sim: {count} seeds, {}: all hold", counted.join(", "));
             ExitCode::SUCCESS
         }
         Err((seed, why)) => {
@@ -57,8 +59,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs seeds on all processors; each is deterministic, whoever runs beside it. Of several that
-/// fail the smallest is told.
+/// Runs seeds on all processors; each is deterministic, whatever runs beside it. Of several that
+/// fail the smallest is reported.
 fn search(from: u64, count: u64, arguments: &Arguments) -> Result<Counts, (u64, String)> {
     let next = AtomicU64::new(from);
     let end = from.saturating_add(count);

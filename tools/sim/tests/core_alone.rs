@@ -14,13 +14,13 @@ fn the_core_does_what_the_model_says() {
 
 #[test]
 fn a_few_seeds_cause_every_kind_of_event() {
-    let mut told = std::collections::BTreeMap::new();
+    let mut events = std::collections::BTreeMap::new();
     for seed in 100..112 {
         let mut direct = Direct::new();
         direct.run(seed, 1_000).unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
-        for (name, count) in &direct.told {
-            *told.entry(*name).or_insert(0) += count;
+        for (name, count) in &direct.events {
+            *events.entry(*name).or_insert(0) += count;
         }
     }
-    assert_eq!(told.len(), 23, "{told:?}");
+    assert_eq!(events.len(), 23, "{events:?}");
 }

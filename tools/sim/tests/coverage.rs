@@ -1,6 +1,8 @@
 //! Seeds do all that the simulator counts: what it does no more, it checks no more.
 
-use spindle_sim::run::{Counts, Planted, Run};
+use spindle_sim::counts::Counts;
+use spindle_sim::faults::Planted;
+use spindle_sim::run::Run;
 
 const SEEDS: u64 = 16;
 

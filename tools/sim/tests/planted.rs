@@ -1,7 +1,9 @@
 //! Each planted fault is found, and without one nothing is: a checker that cannot fail proves
 //! nothing.
 
-use spindle_sim::run::{Counts, FaultName, Planted, Run};
+use spindle_sim::counts::Counts;
+use spindle_sim::faults::{FaultName, Planted};
+use spindle_sim::run::Run;
 
 /// A fault has to be found within so many seeds.
 const SEEDS_MAX: u64 = 40;

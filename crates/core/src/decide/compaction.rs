@@ -1,22 +1,18 @@
-//! Telling items again, so that the records that told them before can go.
+//! Appending items again, so that the records that had them before can be dropped.
 
 use crate::command::Compact;
-use crate::decide::{Context, Decided, EVENTS_MAX};
-use crate::event::{ConstraintSet, Event, PageMoved, QueueSet, ServerCompacted};
+use crate::decide::{Context, Decided, EVENTS_MAX, refuse_if};
+use crate::event::{ConstraintSet, Event, PageMoved, QueueSet};
 use crate::job::JobId;
 use crate::rejection::Rejection;
-use crate::state::{Found, Server};
+use crate::state::Found;
 
 pub(super) fn compact(cx: &mut Context<'_>, item: &Compact) -> Decided {
     match item {
         Compact::Job { id, revision, payload, result } => {
             let mut image = cx.state.image(*id).ok_or(Rejection::NotFound)?;
-            if image.revision != *revision {
-                return Err(Rejection::Stale);
-            }
-            if image.foreground {
-                return Err(Rejection::Foreground);
-            }
+            refuse_if(image.revision != *revision, Rejection::Stale)?;
+            refuse_if(image.foreground, Rejection::Foreground)?;
             if let Some(payload) = payload {
                 image.payload = Some(payload.clone());
             }
@@ -27,11 +23,8 @@ pub(super) fn compact(cx: &mut Context<'_>, item: &Compact) -> Decided {
         }
         Compact::Page { id, old, new } => {
             let number = cx.live(*id)?;
-            let pages =
-                cx.state.live_job(number).find_options().map_or(&[][..], |options| &options.pages);
-            if !pages.contains(old) {
-                return Err(Rejection::Stale);
-            }
+            let pages = &cx.state.live_job(number).options().pages;
+            refuse_if(!pages.contains(old), Rejection::Stale)?;
             let moved = PageMoved { id: id.0, old: old.clone(), new: new.clone() };
             cx.emit(Event::PageMoved(moved), true);
         }
@@ -71,22 +64,8 @@ pub(super) fn compact(cx: &mut Context<'_>, item: &Compact) -> Decided {
             cx.out.events.insert(0, (Event::ConstraintSet(set), true));
         }
         Compact::Server => {
-            cx.emit(Event::ServerCompacted(server_compacted(cx.state.server())), true);
+            cx.emit(Event::ServerCompacted(cx.state.server().clone()), true);
         }
     }
     Ok(())
-}
-
-/// The whole server item, as it is told again.
-pub(super) fn server_compacted(server: &Server) -> ServerCompacted {
-    ServerCompacted {
-        ids_until: server.ids_until,
-        epoch: server.epoch,
-        format: server.format,
-        next_order: server.next_order,
-        next_constraint: server.next_constraint,
-        constraints_revision: server.constraints_revision,
-        relabelled_revision: server.relabelled_revision,
-        relabelled_below: server.relabelled_below,
-    }
 }

@@ -44,7 +44,7 @@ fn fail(cx: &mut Context<'_>, number: u32, retry: bool, outcome: Box<Outcome>) {
     }
 }
 
-/// An attempt ended without a word of the worker: tries left, or dead with its last result.
+/// An attempt ended without a report: the job is tried again, or is dead with its last result.
 pub(super) fn lose(cx: &mut Context<'_>, number: u32, cause: Cause) {
     let job = cx.state.live_job(number);
     let tries = cx.state.tries(number);
@@ -58,8 +58,8 @@ pub(super) fn lose(cx: &mut Context<'_>, number: u32, cause: Cause) {
     }
 }
 
-/// What is told of a job whose attempts ran out: the server's words, beside the last result that a
-/// worker gave.
+/// The outcome of a job whose attempts ran out: the server's message, and the last result that a
+/// worker reported.
 fn ran_out(job: &LiveJob, attempts_max: u32, cause: Cause) -> Box<Outcome> {
     let attempts = job.attempts;
     let message = match cause {
@@ -89,7 +89,7 @@ fn requeue(
     outcome: Option<Box<Outcome>>,
 ) {
     let job = cx.state.live_job(number);
-    // Only an attempt nobody ever heard of is given back: its token is nobody's.
+    // Only an attempt whose token nobody has seen is given back: the next lease has the same token.
     let given_back = cause == Cause::Undone;
     let is_lost = matches!(cause, Cause::Timeout | Cause::HolderGone | Cause::Restarted);
     let goes_to_tail = |door| cx.state.policy(door).on_lost_lease == Requeue::ToTail;
@@ -160,8 +160,8 @@ fn kept_until(state: &State, number: u32, status: Status, now_ms: u64) -> Option
     let keep_ms = if status == Status::Dead {
         Some(settings.and_then(|s| s.keep_dead_ms).unwrap_or(defaults.keep_dead_ms))
     } else {
-        job.find_options()
-            .and_then(|options| options.keep_ms)
+        job.options()
+            .keep_ms
             .or(settings.and_then(|settings| settings.keep_ms))
             .or(state.policy(job.origin()).keep_ms)
     };
@@ -172,7 +172,7 @@ fn kept_until(state: &State, number: u32, status: Status, now_ms: u64) -> Option
     }
 }
 
-/// The code a dead job's outcome carries when no worker gave one.
+/// The code of a dead job's outcome when no worker gave one.
 fn code_of(cause: Cause) -> Bytes {
     Bytes::from_static(match cause {
         Cause::Timeout => b"timeout",

@@ -29,7 +29,7 @@ pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<Byt
     };
     if let Some(options) = retried.options.as_mut() {
         options.run_at_ms = None;
-        // A unique key may have been taken meanwhile by a younger job: then that one has it.
+        // A younger job may have taken a unique key meanwhile, and keeps it.
         options.keys.retain(|key| cx.state.job_by_key(key).is_none_or(|holder| holder.id() == id));
     }
     cx.emit(Event::Retried(retried), true);

@@ -26,7 +26,7 @@ struct LeaseQuery<'a> {
     reserved: &'a Reservations,
 }
 
-/// The best job of one queue that the holder can carry.
+/// The best job of one queue whose payload the holder's door can send.
 #[derive(Clone, Copy)]
 struct Candidate {
     /// Smaller is better: priority, then age.
@@ -88,7 +88,8 @@ pub(super) fn lease(cx: &mut Context<'_>, request: &Lease, reserved: &Reservatio
     Ok(())
 }
 
-/// How long a job may be held. Bound holders may hold one without TTR as long as they are there.
+/// How long a lease of a job lasts. A bound holder has a job without TTR as long as it is
+/// connected.
 fn ttr_ms(state: &State, number: u32, bound: bool) -> Option<u64> {
     state.view(number).ttr_ms().or_else(|| {
         let queue = state.queue_at(state.live_job(number).queue);

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 
 use crate::command::Matched;
-use crate::decide::compaction::server_compacted;
 use crate::decide::{Context, Decided, check_queue_name, refuse_if};
 use crate::event::{ConstraintRemoved, ConstraintSet, Event, QueueSet, Relabelled};
 use crate::job::{JobId, LABELS_MAX};
@@ -24,7 +23,7 @@ pub(super) fn set_queue(cx: &mut Context<'_>, name: &Bytes, settings: &QueueSett
     check_queue_name(name)?;
     let classes = settings.jobs_max_by_class.len();
     refuse_if(classes > PRIORITY_CLASSES, Rejection::OutOfRange("priority classes"))?;
-    // What the queue's bytes are decides what its jobs fall under: they are matched again.
+    // The type of the queue's payloads decides what its jobs fall under: they are matched again.
     let kind = cx.state.queue(name).and_then(|queue| queue.settings().bytes_type);
     let step = u64::from(kind != settings.bytes_type && cx.state.constraints_count() > 0);
     let set = QueueSet {
@@ -42,15 +41,15 @@ pub(super) fn set_constraint(cx: &mut Context<'_>, rule: &Constraint) -> Decided
     refuse_if(is_unknown, Rejection::NoConstraint)?;
     let is_too_many = rule.number == 0 && cx.state.constraints_count() >= CONSTRAINTS_MAX;
     refuse_if(is_too_many, Rejection::OutOfRange("the number of constraints"))?;
-    refuse_if(cx.state.is_settling_constraint(rule.number), Rejection::Settling)?;
+    refuse_if(cx.state.is_rebasing_constraint(rule.number), Rejection::Rebasing)?;
     let in_range = |value: u64| (1..=RATE_MAX).contains(&value);
     let fits = |rate: &Rate| [rate.count, rate.per_ms, rate.burst].into_iter().all(in_range);
     refuse_if(!rule.rate.as_ref().is_none_or(fits), Rejection::OutOfRange("rate"))?;
     let number = if rule.number == 0 { cx.state.server().next_constraint } else { rule.number };
     let constraint = Constraint { number, ..rule.clone() };
     let revision = cx.state.server().constraints_revision + 1;
-    // What jobs that are there fall under is found out later: until then none may start that may
-    // fall under a constraint that lets none start.
+    // Existing jobs are matched later: until then, none may start that may fall under a constraint
+    // that lets none start.
     let stops = constraint.running_max == Some(0);
     let unmatched_below = if stops { cx.state.ids_end() } else { 0 };
     let set =
@@ -97,7 +96,7 @@ pub(super) fn note_relabelled(cx: &mut Context<'_>, revision: u64, below: JobId)
     let server = cx.state.server();
     refuse_if(revision != server.constraints_revision, Rejection::StaleConstraints)?;
     if (revision, below.0) > (server.relabelled_revision, server.relabelled_below) {
-        let mut compacted = server_compacted(server);
+        let mut compacted = server.clone();
         (compacted.relabelled_revision, compacted.relabelled_below) = (revision, below.0);
         cx.emit(Event::ServerCompacted(compacted), true);
     }

@@ -24,7 +24,7 @@ use crate::state::State;
 /// No command causes more events than this.
 pub const EVENTS_MAX: usize = 256;
 
-/// A group of ready jobs found blocked: to be put aside by [`State::apply_hints`].
+/// A group of ready jobs found blocked: [`State::apply_hints`] takes it out of the contest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocked {
     pub(crate) queue: u32,
@@ -210,7 +210,7 @@ impl State {
         for Blocked { queue, group, by } in &decision.blocked {
             match by {
                 Hold::Bucket(label) => self.hold_back(*queue, *group, *label, now_ms),
-                Hold::Unmatched => self.put_aside(*queue, *group),
+                Hold::Unmatched => self.hold_unmatched(*queue, *group),
             }
         }
     }

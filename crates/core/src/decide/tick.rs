@@ -9,8 +9,8 @@ use crate::job::{Cause, JOB_ID_SEQUENCE_END, JobId, Status};
 use crate::rejection::Rejection;
 use crate::state::Found;
 
-/// At most [`EVENTS_MAX`] items that are due: expired ones first, so that none of them is handed
-/// out or told to run again.
+/// At most [`EVENTS_MAX`] items that are due: expired ones first, so that none of them is
+/// leased or becomes ready.
 pub(super) fn tick(cx: &mut Context<'_>, hold_expiry: bool) -> Decided {
     let mut gone: BTreeSet<u64> = BTreeSet::new();
     if !hold_expiry {
@@ -60,7 +60,7 @@ pub(super) fn start(cx: &mut Context<'_>, epoch: u64) -> Decided {
 }
 
 /// Leases of older epochs: bound ones end, the others keep going with a deadline that leaves their
-/// holders time to come back. Ask again from behind the last job told while there are any.
+/// holders time to come back. Ask again from behind the last job of the events while there are any.
 pub(super) fn recover(cx: &mut Context<'_>, from: JobId, grace_ms: u64) -> Decided {
     let epoch = cx.state.server().epoch;
     for found in cx.state.jobs_from(from) {

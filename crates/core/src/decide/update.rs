@@ -1,5 +1,5 @@
-//! Jobq's states and events. A user's state is data to the core: it changes nothing about when a
-//! job runs.
+//! The states that users set, and the jobs' own events. They are data to the core: they change
+//! nothing about when a job runs.
 
 use bytes::Bytes;
 
@@ -26,12 +26,10 @@ pub(super) fn update(
     let job = cx.state.live_job(cx.unchanged(id, revision)?);
     refuse_if(!state_fits(change.state), Rejection::OutOfRange("state"))?;
     refuse_if(!event_fits(Some(change.event)), Rejection::OutOfRange("event"))?;
-    if let Some(options) = job.find_options() {
-        let is_last = change.page.is_some() && options.pages.len() >= PAGES_MAX;
-        refuse_if(is_last, Rejection::OutOfRange("number of events"))?;
-        let is_missing = change.page.is_none() && is_full(&options.events);
-        refuse_if(is_missing, Rejection::OutOfRange("page of events"))?;
-    }
+    let is_last = change.page.is_some() && job.options().pages.len() >= PAGES_MAX;
+    refuse_if(is_last, Rejection::OutOfRange("number of events"))?;
+    let is_missing = change.page.is_none() && is_full(&job.options().events);
+    refuse_if(is_missing, Rejection::OutOfRange("page of events"))?;
     let set = StateSet {
         id: id.0,
         state: change.state.cloned(),

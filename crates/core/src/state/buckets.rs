@@ -70,15 +70,15 @@ impl State {
         Some(self.bucket(label)?.admits_at(rule, now_ms))
     }
 
-    /// A group was found blocked by this bucket: it waits there from now on. An index only, nothing
-    /// that is told in the log.
+    /// A group was found blocked by this bucket: it waits there from now on. The log has nothing of
+    /// it.
     pub(crate) fn hold_back(&mut self, queue_number: u32, number: u32, label: Label, now_ms: u64) {
         let Some(wake) = self.wake_of(label, now_ms) else { return };
         let State { queues, buckets, bucket_wakes, .. } = self;
         let Some(bucket) = buckets.get_mut(&label) else { return };
         let Some(queue) = queues.find_mut(queue_number) else { return };
         let Some((group, lane)) = queue.group_and_lane(number) else { return };
-        let competes = group.blocked_by.is_none() && group.aside.is_none();
+        let competes = group.blocked_by.is_none() && group.unmatched_head.is_none();
         let Some(head) = group.head.filter(|_| competes) else { return };
         lane.remove(&(head, number));
         group.blocked_by = Some(label);
@@ -102,7 +102,7 @@ impl State {
     }
 
     /// A ready job that was taken out of the indices and put back goes on waiting at its bucket:
-    /// were it alone in its group, nobody would hear when the bucket is free. One that has come
+    /// were it alone in its group, nothing else would wait for the bucket. One that has come
     /// forward by the change may be better than the group that tries the bucket for all.
     pub(super) fn hold_again(&mut self, number: u32, waited: Option<Waits>) {
         let Some(Waits { queue: queue_number, label, head: before }) = waited else { return };
@@ -145,7 +145,7 @@ impl State {
     }
 
     /// Buckets that time has freed let their groups compete again, and some of those that are full
-    /// and that no job has to do with are forgotten. Indices only.
+    /// and that no job has to do with are forgotten. The log has nothing of it.
     pub fn wake_buckets(&mut self, now_ms: u64) {
         for _ in 0..WOKEN_AT_ONCE {
             match self.bucket_wakes.first().copied() {
@@ -174,8 +174,8 @@ impl State {
         let State { buckets, values, constraints, .. } = self;
         buckets.entry(label).or_insert_with(|| {
             *values.entry(label.constraint).or_default() += 1;
-            let told = constraints.get(&label.constraint).map_or(0, |kept| kept.revision);
-            Bucket::rebased_under(told)
+            let revision = constraints.get(&label.constraint).map_or(0, |kept| kept.revision);
+            Bucket::rebased_under(revision)
         })
     }
 

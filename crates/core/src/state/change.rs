@@ -6,6 +6,7 @@ use bytes::Bytes;
 use super::scan::marks_of;
 use super::*;
 use crate::job::{JobId, Status};
+use crate::queue::QueueSettings;
 
 impl State {
     // ---- handles ----
@@ -63,11 +64,11 @@ impl State {
         }
     }
 
-    pub(super) fn set_queue(&mut self, name: &Bytes, settings: QueueSettingsAt) {
+    pub(super) fn set_queue(&mut self, name: &Bytes, settings: &QueueSettings, at: Place) {
         let number = self.queue_made(name);
         if let Some(queue) = self.queues.find_mut(number) {
-            queue.settings_record = (!settings.settings.is_default()).then_some(settings.position);
-            queue.settings = settings.settings;
+            queue.settings_record = (!settings.is_default()).then_some(at.position);
+            queue.settings = settings.clone();
         }
         self.note_surplus(number);
         self.forget_queue_if_unused(number);
@@ -212,9 +213,9 @@ impl State {
             contest.insert((new, number));
         }
         group.head = head;
-        // Whatever comes first now has to be looked at.
-        if let Some(id) = group.aside.take() {
-            unmatched.no_longer(id);
+        // A lease has to look at the job that comes first now.
+        if let Some(id) = group.unmatched_head.take() {
+            unmatched.forget_group(id);
         }
         let waits_at = group.blocked_by;
         let probed = group.probes.take();
@@ -343,10 +344,4 @@ impl State {
         }
         true
     }
-}
-
-/// Settings and the record that told them.
-pub(super) struct QueueSettingsAt {
-    pub settings: crate::queue::QueueSettings,
-    pub position: u64,
 }

@@ -1,14 +1,13 @@
 //! Folding events. Total: an event for an absent item changes nothing.
 
-use super::change::QueueSettingsAt;
 use super::image::{ended_attempt, owned, owned_attempt, owned_lease};
 use super::*;
 use crate::event::{Edited, Event, Extended, Leased, Relabelled, Requeued};
 use crate::job::{ATTEMPTS_KEPT, Attempt, JobId, JobImage, Status};
 
 impl State {
-    /// Folds one event, told at this place of the log. What is not logged (a foreground job's) is
-    /// told at the place where the next event will be.
+    /// Folds one event that stands at this place of the log. For one that is not logged (a
+    /// foreground job's) that is the place of the next event.
     pub fn evolve(&mut self, event: &Event, at: Place) {
         match event {
             Event::Submitted(image) | Event::Retried(image) | Event::Persisted(image) => {
@@ -47,10 +46,7 @@ impl State {
             Event::QueueSet(set) => {
                 let revision = &mut self.server.constraints_revision;
                 *revision = set.constraints_revision.max(*revision);
-                self.set_queue(
-                    &set.name,
-                    QueueSettingsAt { settings: set.settings.clone(), position: at.position },
-                );
+                self.set_queue(&set.name, &set.settings, at);
             }
             Event::ConstraintSet(set) => self.on_constraint_set(set, at),
             Event::ConstraintRemoved(removed) => self.on_constraint_removed(removed),
@@ -165,7 +161,7 @@ impl State {
         let id = JobId(relabelled.id);
         let Some(number) = self.find_live(id) else { return };
         let before = self.labels_of(number);
-        self.change(id, at, |job| job.options().labels.clone_from(&relabelled.labels));
+        self.change(id, at, |job| job.options_mut().labels.clone_from(&relabelled.labels));
         self.enter_labels(number);
         for label in before {
             self.bucket_made(label).job_went();
@@ -182,19 +178,19 @@ impl State {
                 server.ids_until = server.ids_until.max(reserved.until);
             }
             Event::FormatRaised(raised) => server.format = server.format.max(raised.version),
-            Event::ServerCompacted(carried) => {
-                server.ids_until = server.ids_until.max(carried.ids_until);
-                server.epoch = server.epoch.max(carried.epoch);
-                server.format = server.format.max(carried.format);
-                server.next_order = server.next_order.max(carried.next_order);
-                server.next_constraint = server.next_constraint.max(carried.next_constraint);
+            Event::ServerCompacted(compacted) => {
+                server.ids_until = server.ids_until.max(compacted.ids_until);
+                server.epoch = server.epoch.max(compacted.epoch);
+                server.format = server.format.max(compacted.format);
+                server.next_order = server.next_order.max(compacted.next_order);
+                server.next_constraint = server.next_constraint.max(compacted.next_constraint);
                 server.constraints_revision =
-                    server.constraints_revision.max(carried.constraints_revision);
-                let done = (carried.relabelled_revision, carried.relabelled_below);
+                    server.constraints_revision.max(compacted.constraints_revision);
+                let done = (compacted.relabelled_revision, compacted.relabelled_below);
                 if done > (server.relabelled_revision, server.relabelled_below) {
                     (server.relabelled_revision, server.relabelled_below) = done;
                 }
-                server.oldest_record = at.position;
+                self.server_record = at.position;
                 self.on_relabelled_further();
             }
             _ => {}

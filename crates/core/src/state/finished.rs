@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use super::live::FinishedParts;
+use super::ordered_list::merged;
 use super::scan::marks_of;
 use super::*;
 use crate::job::{JobId, JobImage, Scope};
@@ -215,29 +216,18 @@ impl State {
         }
         let mut count = self.jobs.finished.len().saturating_sub(self.defaults.finished_max);
         let mut bytes = self.finished_bytes.saturating_sub(self.defaults.finished_bytes_max);
-        // The oldest of each queue, with what follows it there.
-        let mut heads = BTreeSet::new();
-        let lines = self.oldest.iter().take(limit);
-        let mut lines: Vec<_> = lines
+        let queues = self.oldest.iter().take(limit);
+        let lists = queues
             .filter_map(|(_, number)| self.queue_at(*number))
-            .map(|queue| queue.finished.iter_after(0))
-            .collect();
-        for (at, line) in lines.iter_mut().enumerate() {
-            heads.extend(
-                line.next().map(|number| (self.jobs.finished[number].age_key(), at, number)),
-            );
-        }
-        let mut going = Vec::new();
-        while going.len() < limit && (count > 0 || bytes > 0) {
-            let Some((_, at, number)) = heads.pop_first() else { break };
-            going.push(id(number));
+            .map(|queue| queue.finished.iter_after(0));
+        let oldest = merged(lists, |number| self.jobs.finished[number].age_key());
+        let is_over = |number: &u32| {
+            let is_over = count > 0 || bytes > 0;
             count = count.saturating_sub(1);
-            bytes = bytes.saturating_sub(self.jobs.finished[number].bytes());
-            heads.extend(
-                lines[at].next().map(|next| (self.jobs.finished[next].age_key(), at, next)),
-            );
-        }
-        going
+            bytes = bytes.saturating_sub(self.jobs.finished[*number].bytes());
+            is_over
+        };
+        oldest.take(limit).take_while(is_over).map(id).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A job in memory, told in full, and back.
+//! From a live job to its image, and back.
 
 use std::num::NonZeroU64;
 
@@ -19,8 +19,8 @@ impl State {
         image
     }
 
-    /// A live job's image as it stands when an attempt ends: its lease taken off and remembered,
-    /// with its last outcome or without.
+    /// A live job's image as it stands when an attempt ends: its lease is an attempt of its
+    /// history, and its outcome is left to the caller.
     pub(crate) fn ended_image(
         &self,
         number: u32,
@@ -122,8 +122,8 @@ impl State {
         Some(job)
     }
 
-    /// Everything that is logged, told in full and in a fixed order: two states are equal exactly
-    /// if these bytes are. Buckets that would be full at `now_ms` are as good as forgotten.
+    /// Everything that is logged, in full and in a fixed order: two states are equal exactly if
+    /// these bytes are. Buckets that would be full at `now_ms` are as good as forgotten.
     pub fn dump(&self, now_ms: u64) -> Vec<u8> {
         use prost::Message;
         let mut out = Vec::new();
@@ -135,7 +135,7 @@ impl State {
                 }
             } else {
                 let finished = &self.jobs.finished[handle & !FINISHED];
-                let told = format!(
+                let line = format!(
                     "{:?} {:?} {:?} {:?} {:?} {:?} {:?}\n",
                     finished.job_id(),
                     finished.status(),
@@ -145,7 +145,7 @@ impl State {
                     finished.kept_until_ms(),
                     self.jobs.finished_keys.get(&handle),
                 );
-                out.extend_from_slice(told.as_bytes());
+                out.extend_from_slice(line.as_bytes());
             }
         }
         for (name, number) in &self.queue_names {
@@ -155,8 +155,8 @@ impl State {
         }
         for (number, kept) in &self.constraints {
             let unmatched = self.unmatched_below(*number);
-            let told = format!("{number} {} {:?} {unmatched}\n", kept.revision, kept.rule);
-            out.extend_from_slice(told.as_bytes());
+            let line = format!("{number} {} {:?} {unmatched}\n", kept.revision, kept.rule);
+            out.extend_from_slice(line.as_bytes());
         }
         for (label, bucket) in &self.buckets {
             let level = self.rebased(*label, bucket);
@@ -168,7 +168,7 @@ impl State {
             }
         }
         // Order numbers of foreground jobs leave no trace in the log.
-        let server = Server { oldest_record: 0, next_order: 0, ..self.server.clone() };
+        let server = Server { next_order: 0, ..self.server.clone() };
         out.extend_from_slice(format!("{server:?}\n").as_bytes());
         out
     }
@@ -211,8 +211,8 @@ fn fill_options(job: &mut LiveJob, options: &JobOptions) {
     job.extra().options = Some(Box::new(kept));
 }
 
-/// Bytes in an event may be a slice of a record or of a network buffer, which must not stay in
-/// memory for their sake: the bytes themselves, and nothing else.
+/// A copy of some bytes. Bytes in an event may be a slice of a record or of a network buffer, which
+/// must not stay in memory for them.
 fn own(bytes: &Bytes) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }
@@ -221,8 +221,7 @@ pub(super) fn owned_lease(lease: &Lease) -> Lease {
     Lease { worker: own(&lease.worker), ..*lease }
 }
 
-/// What fails mostly fails the same way each time: bytes that the attempt before has as well are
-/// shared with it.
+/// Jobs mostly fail the same way each time: an attempt shares equal bytes with the one before.
 pub(super) fn owned_attempt(attempt: &Attempt, before: Option<&Attempt>) -> Attempt {
     let shared = |bytes: &Bytes, theirs: Option<&Bytes>| match theirs {
         Some(theirs) if theirs == bytes => theirs.clone(),
@@ -252,7 +251,7 @@ pub(super) fn owned(outcome: &Outcome) -> Outcome {
     }
 }
 
-/// What is remembered of an attempt once its lease has ended. `outcome` is what its worker said.
+/// What is kept of an attempt once its lease has ended. `outcome` is what its worker reported.
 pub(super) fn ended_attempt(
     lease: &Lease,
     attempt: u32,
@@ -273,7 +272,7 @@ pub(super) fn ended_attempt(
 }
 
 impl State {
-    /// The image of a live job, as it is told to others.
+    /// The image of a live job.
     pub fn image(&self, id: JobId) -> Option<JobImage> {
         self.find_live(id).map(|number| self.image_of(number))
     }

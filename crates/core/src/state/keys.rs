@@ -127,8 +127,8 @@ impl KeyIndex {
     }
 }
 
-/// Where the entries with this tag begin. Tags are evenly spread, so the place is near where its size
-/// says: that is one stretch of memory to look at, not a search from end to end.
+/// Where the entries with this tag begin. Tags are evenly spread, so the place is near where its
+/// size says: that is one stretch of memory to look at, not a search from end to end.
 fn first_not_below(table: &[Entry], tag: u16) -> usize {
     let len = table.len();
     let guess = (usize::from(tag) * len) >> u16::BITS;

@@ -18,9 +18,9 @@ pub(crate) struct Level {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bucket {
     pub(crate) level: Level,
-    /// The revision of its constraint the level was told under. Under an older one than the
-    /// constraint has, the level is still to be settled: see `State::rebased`.
-    pub(crate) told: u64,
+    /// The revision of its constraint that the level follows. If the constraint has a newer one,
+    /// the level is still to be rebased: see `State::rebased`.
+    pub(crate) revision: u64,
     running: u64,
     /// Unfinished jobs with its label.
     jobs: u64,
@@ -144,7 +144,7 @@ impl Level {
 impl Bucket {
     /// A full one, by this revision of its constraint.
     pub(crate) fn rebased_under(revision: u64) -> Bucket {
-        Bucket { told: revision, ..Bucket::default() }
+        Bucket { revision, ..Bucket::default() }
     }
 
     pub(crate) fn started(&mut self) {

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use crate::job::{
-    Attempt, JobId, JobOptions, Key, Label, Lease, Origin, Outcome, Scope, Status, UUID_NAMESPACE,
-    ttl_end_ms,
+    Attempt, JobId, JobOptions, Key, Label, Lease, NO_OPTIONS, Origin, Outcome, Scope, Status,
+    UUID_NAMESPACE, ttl_end_ms,
 };
 use crate::payload::Type;
 
@@ -20,11 +20,12 @@ pub(crate) const NO_TTR: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 pub(crate) struct LiveJob {
     pub id: NonZeroU64,
-    /// Workq's UUID, if `has_uuid`.
+    /// Its UUID, if `has_uuid`.
     pub uuid: [u8; 16],
     /// The oldest record the job needs: its payload's, or without one its image's.
     pub oldest_record: u64,
-    /// The position of its last event is `oldest_record` + this; saturated means: not known, take the tail.
+    /// The position of its last event is `oldest_record` + this; saturated means: not known, take
+    /// the tail.
     pub last_delta: u32,
     pub payload_offset: u32,
     pub payload_len: u32,
@@ -139,12 +140,13 @@ impl LiveJob {
         self.extra.get_or_insert_default()
     }
 
-    pub fn options(&mut self) -> &mut JobOptions {
-        self.extra().options.get_or_insert_default()
+    pub fn options(&self) -> &JobOptions {
+        let options = self.extra.as_ref().and_then(|extra| extra.options.as_deref());
+        options.unwrap_or(&NO_OPTIONS)
     }
 
-    pub fn find_options(&self) -> Option<&JobOptions> {
-        self.extra.as_ref().and_then(|extra| extra.options.as_deref())
+    pub fn options_mut(&mut self) -> &mut JobOptions {
+        self.extra().options.get_or_insert_default()
     }
 
     pub fn lease(&self) -> Option<&Lease> {
@@ -161,16 +163,16 @@ impl LiveJob {
     }
 
     pub fn labels(&self) -> &[Label] {
-        self.find_options().map_or(&[], |options| &options.labels)
+        &self.options().labels
     }
 
     pub fn run_at_ms(&self) -> Option<u64> {
-        self.find_options().and_then(|options| options.run_at_ms)
+        self.options().run_at_ms
     }
 
     pub fn set_run_at(&mut self, run_at_ms: Option<u64>) {
         if self.run_at_ms() != run_at_ms {
-            self.options().run_at_ms = run_at_ms;
+            self.options_mut().run_at_ms = run_at_ms;
         }
     }
 
@@ -180,8 +182,7 @@ impl LiveJob {
 
     /// When its TTL ends.
     pub fn expires_ms(&self) -> Option<u64> {
-        let start =
-            self.find_options().and_then(|options| options.scheduled_ms).unwrap_or(self.created_ms);
+        let start = self.options().scheduled_ms.unwrap_or(self.created_ms);
         ttl_end_ms(start, (self.ttl_ms != NO_TTL).then_some(self.ttl_ms))
     }
 
@@ -205,7 +206,7 @@ impl LiveJob {
 
     /// Keys besides the UUID.
     pub fn other_keys(&self) -> &[Key] {
-        self.find_options().map_or(&[], |options| &options.keys)
+        &self.options().keys
     }
 
     /// Smaller comes first: higher priority, then age.
@@ -254,7 +255,7 @@ const HAS_UUID: u64 = 1 << 54;
 const SIZE_SHIFT: u32 = 55;
 const POSITION_BITS: u32 = 44;
 const OFFSET_BITS: u32 = 28;
-const HOME_LOW_BITS: u32 = 20;
+const AWAY_LOW_BITS: u32 = 20;
 /// The distance to its oldest record does not fit: take the very first record.
 const FAR: u64 = (1 << 24) - 1;
 const KEPT_BITS: u32 = 40;
@@ -277,8 +278,8 @@ impl FinishedJob {
         let mut finished = FinishedJob {
             uuid: uuid.unwrap_or_default(),
             names: id | kind | (u64::from(size_class(parts.bytes)) << SIZE_SHIFT),
-            image: position | (away & low(HOME_LOW_BITS)) << POSITION_BITS,
-            record: offset | (away >> HOME_LOW_BITS) << OFFSET_BITS | ended_s << 32,
+            image: position | (away & low(AWAY_LOW_BITS)) << POSITION_BITS,
+            record: offset | (away >> AWAY_LOW_BITS) << OFFSET_BITS | ended_s << 32,
             goes: u64::from(queue) << KEPT_BITS,
         };
         finished.set_kept_until(parts.kept_until_ms);
@@ -309,7 +310,7 @@ impl FinishedJob {
     /// The oldest record it needs.
     pub fn oldest_record(&self) -> u64 {
         let high = (self.record >> OFFSET_BITS) & 0xf;
-        let away = (self.image >> POSITION_BITS) | high << HOME_LOW_BITS;
+        let away = (self.image >> POSITION_BITS) | high << AWAY_LOW_BITS;
         if away == FAR { 0 } else { (self.image & low(POSITION_BITS)).saturating_sub(away) }
     }
 

@@ -1,4 +1,4 @@
-//! Everything that is so by now: the fold of the log, in memory.
+//! The fold of the log, in memory.
 
 mod buckets;
 mod change;
@@ -29,9 +29,10 @@ pub use limits::BucketView;
 pub(crate) use live::{FinishedJob, LiveJob, NO_TTL, NO_TTR, as_uuid};
 pub use read::{Found, JobView, QueueListing};
 pub use ready::{Group, Queue};
-pub use scan::{ScanFilter, ScanStretch};
+pub use scan::{ScanFilter, ScanStretch, Walk};
 pub(crate) use update::{PAGES_MAX, event_fits, is_full, state_fits};
 
+pub use crate::event::Server;
 use crate::job::{JobOptions, Key, Label, Origin};
 use crate::policy::Defaults;
 use crate::queue::Constraint;
@@ -42,10 +43,10 @@ use ordered_list::OrderedList;
 use slab::Slab;
 use unmatched::Unmatched;
 
-/// Payloads above this cannot be carried by every door, so their jobs are grouped apart.
+/// Not every door can send payloads above this, so their jobs are grouped apart.
 pub const LARGE_PAYLOAD_BYTES: u32 = 1024 * 1024;
 
-/// Where in the log something was told: a record, and the byte offset of the entry in it.
+/// Where in the log an event stands: a record, and the byte offset of the entry in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Place {
     /// The record.
@@ -54,37 +55,14 @@ pub struct Place {
     pub offset: u32,
 }
 
-/// The server item.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Server {
-    /// All ids below this may be in use.
-    pub ids_until: u64,
-    /// The epoch of the server that wrote last.
-    pub epoch: u64,
-    /// The format's version.
-    pub format: u32,
-    /// The next order number.
-    pub next_order: u64,
-    /// The next constraint's number.
-    pub next_constraint: u32,
-    /// Counts changes of what jobs are labelled by.
-    pub constraints_revision: u64,
-    /// Jobs that were there before were labelled anew for this revision ...
-    pub relabelled_revision: u64,
-    /// ... as far as their number is below this; the highest number means all.
-    pub relabelled_below: u64,
-    /// The oldest record it needs.
-    pub oldest_record: u64,
-}
-
-/// A constraint with the record that told it.
+/// A constraint, and the record that has it.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct KeptConstraint {
     pub rule: Constraint,
     pub oldest_record: u64,
-    /// The revision it was put with, as it is now.
+    /// The revision it was set with, as it is now.
     pub revision: u64,
-    /// While its buckets are being settled: what it was before, and when that ended.
+    /// While its buckets are being rebased: what it was before, and when that ended.
     pub before: Option<(Box<Constraint>, u64)>,
 }
 
@@ -104,7 +82,7 @@ pub struct State {
     expiry: OrderedList,
     /// When finished jobs go.
     finished_expiry: OrderedList,
-    /// The finished job of each queue that ended first.
+    /// Queues by the finished job that ended first.
     oldest: BTreeSet<(u128, u32)>,
     /// Queues that keep more finished jobs than they may.
     surplus: BTreeSet<u32>,
@@ -118,20 +96,22 @@ pub struct State {
     values: BTreeMap<u32, usize>,
     /// When time alone frees a bucket that groups wait at.
     bucket_wakes: BTreeSet<(u64, Label)>,
-    /// When buckets that no job has to do with are full again, and can be forgotten.
+    /// When buckets that no job needs are full again, and can be forgotten.
     bucket_ends: BTreeSet<(u64, Label)>,
-    /// Constraints that were changed or removed and whose buckets have not all heard of it: the
-    /// value and the queue to go on from.
-    settling: BTreeMap<u32, (u64, u32)>,
+    /// Constraints that were changed or removed and whose buckets do not all follow yet: the value
+    /// and the queue to go on from.
+    rebasing: BTreeMap<u32, (u64, u32)>,
     /// What is kept from starting because it is still to be matched.
     unmatched: Unmatched,
     /// Queues in which a group competes again since the engine last asked.
     promoted: BTreeSet<u32>,
     /// Nothing is due before this: a lower bound of all deadlines.
     due_hint_ms: u64,
-    /// The highest number of a change of a Jobq job.
+    /// The highest number of a change of a job's state or events.
     last_update: u64,
     server: Server,
+    /// The oldest record the server item needs.
+    server_record: u64,
     defaults: Defaults,
     faults: Faults,
 }
@@ -172,11 +152,12 @@ impl State {
             values: BTreeMap::new(),
             bucket_wakes: BTreeSet::new(),
             bucket_ends: BTreeSet::new(),
-            settling: BTreeMap::new(),
+            rebasing: BTreeMap::new(),
             unmatched: Unmatched::default(),
             promoted: BTreeSet::new(),
             due_hint_ms: u64::MAX,
             last_update: 0,
+            server_record: 0,
             server: Server { next_order: 1, next_constraint: 1, ids_until: 1, ..Server::default() },
             defaults,
             faults: Faults::default(),

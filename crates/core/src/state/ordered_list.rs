@@ -5,6 +5,8 @@
 //! taking the first is cheap, and no single step moves more than one chunk or one block: a million
 //! entries never cause a pause.
 
+use std::collections::BTreeSet;
+
 /// What a list is ordered by: whole numbers, one for each entry.
 pub trait OrderKey: Copy + Ord {
     /// How far it is from one that is not above it, as far as that can be counted.
@@ -46,8 +48,8 @@ type Block<K> = Vec<Chunk<K>>;
 /// The number of a block, and of a chunk in it.
 pub type ChunkAt = (usize, usize);
 
-/// Entries in the order of a key that `key_of` tells for each of them. The caller MUST remove an entry
-/// under its old key before that key changes.
+/// Entries in the order of the keys that `key_of` returns. The caller MUST remove an entry before
+/// its key changes.
 #[derive(Debug, Clone)]
 pub struct OrderedList<K = u128> {
     blocks: Vec<Block<K>>,
@@ -347,6 +349,22 @@ impl<K: OrderKey> OrderedList<K> {
     }
 }
 
+/// The entries of several lists as one, in the order of their keys.
+pub fn merged<I: Iterator<Item = u32>>(
+    lists: impl Iterator<Item = I>,
+    key_of: impl Fn(u32) -> u128,
+) -> impl Iterator<Item = u32> {
+    let mut lists: Vec<I> = lists.collect();
+    let first = |(at, list): (usize, &mut I)| list.next().map(|entry| (key_of(entry), at, entry));
+    let mut heads: BTreeSet<(u128, usize, u32)> =
+        lists.iter_mut().enumerate().filter_map(first).collect();
+    std::iter::from_fn(move || {
+        let (_, at, entry) = heads.pop_first()?;
+        heads.extend(lists[at].next().map(|next| (key_of(next), at, next)));
+        Some(entry)
+    })
+}
+
 /// Doubles small chunks as a vector would, but never beyond one chunk.
 fn grow(chunk: &mut Vec<u32>) {
     if chunk.len() == chunk.capacity() {
@@ -356,8 +374,6 @@ fn grow(chunk: &mut Vec<u32>) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     /// Chunks that were joined have any capacity.

@@ -1,10 +1,9 @@
-//! Looking without changing: what doors and lists show.
+//! Reading: what doors and lists show.
 
-use std::collections::BTreeSet;
-
+use super::ordered_list::merged;
 use super::*;
 use crate::failure_text::attempts_len;
-use crate::job::{JobId, NO_OPTIONS, Outcome, Status};
+use crate::job::{JobId, Outcome, Status};
 use crate::payload::BytesRef;
 
 /// A job that was looked up.
@@ -92,7 +91,7 @@ impl FinishedView<'_> {
         self.job.kept_until_ms()
     }
 
-    /// Workq's name for it.
+    /// Its UUID.
     pub fn uuid(&self) -> Option<[u8; 16]> {
         self.job.uuid().copied()
     }
@@ -124,7 +123,7 @@ impl<'a> JobView<'a> {
         self.state.queue_at(self.live().queue).map_or(&NONE, |queue| &queue.name)
     }
 
-    /// Workq's name for it.
+    /// Its UUID.
     pub fn uuid(&self) -> Option<[u8; 16]> {
         self.live().has_uuid().then(|| self.live().uuid)
     }
@@ -164,14 +163,14 @@ impl<'a> JobView<'a> {
         self.live().attempts
     }
 
-    /// Failures told.
+    /// Failures that workers reported.
     pub fn fails(&self) -> u32 {
         self.live().fails()
     }
 
     /// What few jobs have, whether this one has any of it or not.
     pub fn options(&self) -> &'a JobOptions {
-        self.live().find_options().unwrap_or(&NO_OPTIONS)
+        self.live().options()
     }
 
     /// When it may run, while that lies ahead.
@@ -189,8 +188,8 @@ impl<'a> JobView<'a> {
         self.live().outcome()
     }
 
-    /// What workers said, now and in past attempts, and who they were takes so many bytes in its
-    /// image; see [`JobImage::words_len`](crate::JobImage::words_len).
+    /// How many bytes texts of workers take in its image; see
+    /// [`JobImage::words_len`](crate::JobImage::words_len).
     pub fn words_len(&self) -> usize {
         let Some(extra) = self.live().extra.as_deref() else { return 0 };
         extra.outcome.as_deref().map_or(0, Outcome::words_len) + attempts_len(&extra.history)
@@ -206,7 +205,7 @@ impl<'a> JobView<'a> {
         self.live().labels()
     }
 
-    /// Its names besides Workq's.
+    /// Its names besides the UUID.
     pub fn keys(&self) -> &'a [Key] {
         self.live().other_keys()
     }
@@ -327,16 +326,8 @@ impl State {
         if let [group] = full[..] {
             return Box::new(group.ready.iter_after(skip).map(view));
         }
-        let mut lines: Vec<_> = full.iter().map(|group| group.ready.iter_after(0)).collect();
-        let mut heads: BTreeSet<(u128, usize, u32)> = BTreeSet::new();
-        for (at, line) in lines.iter_mut().enumerate() {
-            heads.extend(line.next().map(|job| (self.jobs.live[job].ready_key(), at, job)));
-        }
-        let merged = std::iter::from_fn(move || {
-            let (_, at, job) = heads.pop_first()?;
-            heads.extend(lines[at].next().map(|next| (self.jobs.live[next].ready_key(), at, next)));
-            Some(job)
-        });
+        let lists = full.into_iter().map(|group| group.ready.iter_after(0));
+        let merged = merged(lists, |number| self.jobs.live[number].ready_key());
         Box::new(merged.skip(skip).map(view))
     }
 
@@ -354,7 +345,7 @@ impl State {
         self.due_hint_ms
     }
 
-    /// Makes the hint exact again. An index only.
+    /// Makes the hint exact again. The log has nothing of it.
     pub fn renew_due_hint(&mut self, hold_expiry: bool) {
         self.due_hint_ms = self.next_deadline(hold_expiry).unwrap_or(u64::MAX);
     }
@@ -387,7 +378,7 @@ impl State {
         &self.server
     }
 
-    /// What protocols give jobs that say nothing themselves.
+    /// What jobs get that say nothing themselves.
     pub fn defaults(&self) -> &Defaults {
         &self.defaults
     }
@@ -440,7 +431,7 @@ impl State {
             .collect();
         let rules = self.constraints.iter().filter(|(_, kept)| kept.oldest_record < below);
         items.extend(rules.map(|(number, _)| Compact::Constraint { number: *number, from: 0 }));
-        if self.server.oldest_record < below {
+        if self.server_record < below {
             items.push(Compact::Server);
         }
         items

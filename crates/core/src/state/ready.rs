@@ -26,7 +26,7 @@ pub(crate) type Heads = BTreeSet<(u128, u32)>;
 pub struct Queue {
     pub(crate) name: Bytes,
     pub(crate) settings: QueueSettings,
-    /// Where the settings were told last.
+    /// The record that has the settings.
     pub(crate) settings_record: Option<u64>,
     pub(crate) counts: [usize; Status::ALL.len()],
     /// Scheduled and ready jobs by [`priority_class`].
@@ -42,7 +42,7 @@ pub struct Queue {
     pub(crate) finished: OrderedList,
 }
 
-/// Ready jobs that stand and fall together.
+/// Ready jobs of equal labels and size class, of which the first competes for all.
 #[derive(Debug, Clone, Default)]
 pub struct Group {
     pub(crate) labels: Vec<Label>,
@@ -54,9 +54,8 @@ pub struct Group {
     pub(crate) blocked_by: Option<Label>,
     /// It competes on behalf of all groups that wait at this bucket.
     pub(crate) probes: Option<Label>,
-    /// The number of its first job, while that is still to be matched and the group does not
-    /// compete.
-    pub(crate) aside: Option<u64>,
+    /// The number of its first job, while that is still to be matched: the group does not compete.
+    pub(crate) unmatched_head: Option<u64>,
 }
 
 impl Queue {

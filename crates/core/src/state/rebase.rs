@@ -1,26 +1,26 @@
-//! Constraints come, change and go. What that means for their buckets is settled in bounded steps:
-//! until a bucket's turn comes, its level is worked out when it is asked for. So a constraint of
-//! many thousand values changes as fast as one of one value, and outcomes do not depend on how far
-//! the steps have come.
+//! Constraints are set, changed and removed. Their buckets are rebased on the new rule in bounded
+//! steps: until a bucket's turn comes, its level is computed when it is asked for. So a constraint
+//! of many thousand values changes as fast as one of one value, and outcomes do not depend on how
+//! far the steps have come.
 
 use super::limits::Level;
 use super::*;
 use crate::event::{ConstraintRemoved, ConstraintSet};
 use crate::queue::BucketImage;
 
-/// Buckets, and lines of groups waiting at them, that are settled in one step.
-const SETTLED_AT_ONCE: usize = 256;
+/// Buckets, and lines of groups waiting at them, that are rebased in one step.
+const REBASED_AT_ONCE: usize = 256;
 
 impl State {
     pub(super) fn on_constraint_set(&mut self, set: &ConstraintSet, at: Place) {
         let number = set.constraint.number;
-        // A change tells the rule anew, but not the levels of its buckets: those stand where they
-        // stood. Told again for carrying, the levels follow.
+        // A change brings the rule, and not the levels of its buckets: their record stays.
+        // Compaction appends the levels behind the rule.
         let changed = set.revision > self.server.constraints_revision;
         let known = self.constraints.contains_key(&number);
         if changed && known {
             // Only a fold can be ahead of the steps: `decide` lets one change follow another only
-            // when the first is settled.
+            // when all buckets follow the first.
             self.rebase_whole(number);
         }
         let revision = if set.put_revision == 0 { set.revision } else { set.put_revision };
@@ -59,10 +59,10 @@ impl State {
 
     pub(super) fn on_bucket_set(&mut self, image: &BucketImage) {
         let Some(kept) = self.constraints.get(&image.label.constraint) else { return };
-        let told = kept.revision;
+        let revision = kept.revision;
         let bucket = self.bucket_made(image.label);
         bucket.level = Level::of(image);
-        bucket.told = told;
+        bucket.revision = revision;
         self.forget_bucket_when_full(image.label);
     }
 
@@ -71,7 +71,7 @@ impl State {
     pub(super) fn rebased(&self, label: Label, bucket: &Bucket) -> Level {
         let Some(kept) = self.constraints.get(&label.constraint) else { return Level::FULL };
         match &kept.before {
-            Some((before, until_ms)) if bucket.told < kept.revision => {
+            Some((before, until_ms)) if bucket.revision < kept.revision => {
                 bucket.level.under(before, &kept.rule, *until_ms)
             }
             _ => bucket.level,
@@ -79,27 +79,27 @@ impl State {
     }
 
     fn begin_rebase(&mut self, number: u32) {
-        self.settling.insert(number, (0, 0));
+        self.rebasing.insert(number, (0, 0));
         self.rebase();
     }
 
-    /// Whether some buckets have not heard yet that their constraint changed, or some groups that
-    /// they need no longer be kept aside.
+    /// Whether some buckets do not follow the last change of their constraint yet, or some groups
+    /// that were held for a constraint are to compete again.
     pub fn is_rebasing(&self) -> bool {
-        !self.settling.is_empty() || self.frees_aside()
+        !self.rebasing.is_empty() || self.releases_groups()
     }
 
-    /// Whether buckets of this constraint have not heard yet that it changed.
-    pub(crate) fn is_settling_constraint(&self, number: u32) -> bool {
-        self.settling.contains_key(&number)
+    /// Whether some buckets of this constraint do not follow its last change yet.
+    pub(crate) fn is_rebasing_constraint(&self, number: u32) -> bool {
+        self.rebasing.contains_key(&number)
     }
 
-    /// Settles some of the buckets whose constraints changed, and lets some groups compete again.
-    /// An index only: call it again while [`State::is_rebasing`].
+    /// Rebases some of the buckets whose constraints changed, and lets some groups compete again.
+    /// The log has nothing of it. Call it again while [`State::is_rebasing`].
     pub fn rebase(&mut self) {
-        self.free_aside();
-        let mut budget = SETTLED_AT_ONCE;
-        while let Some((number, from)) = self.settling.first_key_value().map(|(n, at)| (*n, *at)) {
+        self.release_groups();
+        let mut budget = REBASED_AT_ONCE;
+        while let Some((number, from)) = self.rebasing.first_key_value().map(|(n, at)| (*n, *at)) {
             self.rebase_some(number, from, &mut budget);
             if budget == 0 {
                 return;
@@ -109,7 +109,7 @@ impl State {
 
     fn rebase_whole(&mut self, number: u32) {
         let mut unbounded = usize::MAX;
-        if let Some(from) = self.settling.get(&number).copied() {
+        if let Some(from) = self.rebasing.get(&number).copied() {
             self.rebase_some(number, from, &mut unbounded);
         }
     }
@@ -127,7 +127,7 @@ impl State {
                 (value, queue) = (label.value, 0);
             }
             if *budget == 0 {
-                self.settling.insert(number, (value, queue));
+                self.rebasing.insert(number, (value, queue));
                 return;
             }
             *budget -= 1;
@@ -138,7 +138,7 @@ impl State {
                 None => (value, queue) = (value + 1, 0),
             }
         }
-        self.settling.remove(&number);
+        self.rebasing.remove(&number);
         if let Some(kept) = self.constraints.get_mut(&number) {
             kept.before = None;
         }
@@ -148,10 +148,11 @@ impl State {
     /// it start, and the others follow it. Returns the queue to go on from, if others wait.
     fn rebase_bucket(&mut self, label: Label, queue: u32) -> Option<u32> {
         let level = self.buckets.get(&label).map(|bucket| self.rebased(label, bucket))?;
-        let told = self.constraints.get(&label.constraint).map_or(u64::MAX, |kept| kept.revision);
+        let revision =
+            self.constraints.get(&label.constraint).map_or(u64::MAX, |kept| kept.revision);
         let bucket = self.buckets.get_mut(&label)?;
         bucket.level = level;
-        bucket.told = told;
+        bucket.revision = revision;
         if let Some(waiting) = bucket.waiting.range(queue..).next().map(|(queue, _)| *queue) {
             self.promote(label, waiting);
             return waiting.checked_add(1);

@@ -1,10 +1,10 @@
 //! Finding jobs by status, door and queue, in the order of their numbers.
 //!
-//! The list of all jobs by number lies in chunks of up to 128. Each chunk is marked with what may be
-//! in it: a bit for each pair of status and door, and one for the queue, by its number. A walk that
-//! is after few among many passes over the chunks that cannot have them, so it costs no memory per
-//! job and, in a list of a million, a few microseconds. Marks are set as jobs come and change; they
-//! are taken away when a walk looks at all of a chunk and finds that they are no longer true.
+//! The list of all jobs by number lies in chunks of up to 128. Each chunk is marked with what may
+//! be in it: a bit for each pair of status and door, and one for the queue, by its number. A walk
+//! that is after few among many passes over the chunks that cannot have them, so it costs no memory
+//! per job and, in a list of a million, a few microseconds. Marks are set as jobs come and change;
+//! they are taken away when a walk looks at all of a chunk and finds that they are no longer true.
 
 use bytes::Bytes;
 
@@ -48,12 +48,12 @@ pub struct ScanFilter {
     pub queue: Option<Bytes>,
 }
 
-/// Jobs found on a stretch of the way.
+/// Jobs found on a stretch of the walk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScanStretch {
     /// In the order of the walk.
     pub found: Vec<JobId>,
-    /// Where the next stretch begins; none at the end of the list.
+    /// Where the next stretch begins: on the way down, below this one. None at the end of the list.
     pub next: Option<JobId>,
 }
 
@@ -71,99 +71,77 @@ impl Sieve {
     }
 }
 
-/// Which way a walk goes, and from where.
-#[derive(Clone, Copy)]
-enum Way {
+/// Which way a scan goes, and from where.
+#[derive(Clone, Copy, Debug)]
+pub enum Walk {
     /// To higher numbers, from this one on.
     Up(JobId),
     /// To lower numbers, from below this one.
     Down(JobId),
 }
 
-impl Way {
+impl Walk {
     fn is_passed_by(self, id: JobId) -> bool {
         match self {
-            Way::Up(from) => id < from,
-            Way::Down(below) => id >= below,
+            Walk::Up(from) => id < from,
+            Walk::Down(below) => id >= below,
         }
     }
 
     /// What the next stretch is asked with so that it begins at a job.
     fn again_at(self, id: JobId) -> JobId {
         match self {
-            Way::Up(_) => id,
-            Way::Down(_) => JobId(id.0 + 1),
+            Walk::Up(_) => id,
+            Walk::Down(_) => JobId(id.0 + 1),
         }
     }
 
     fn next_of<T>(self, mut entries: impl DoubleEndedIterator<Item = T>) -> Option<T> {
         match self {
-            Way::Up(_) => entries.next(),
-            Way::Down(_) => entries.next_back(),
+            Walk::Up(_) => entries.next(),
+            Walk::Down(_) => entries.next_back(),
         }
     }
 }
 
 impl State {
-    /// Looks for jobs from a number on. Ends with the list, with `limit` jobs found, or when it has
-    /// looked at `jobs_max` jobs, so that nobody has to wait long for it.
+    /// Looks for jobs. Ends with the list, with `limit` jobs found, or when it has looked at
+    /// `jobs_max` jobs, so that nobody has to wait long for it.
     pub fn scan(
         &mut self,
-        from: JobId,
-        sought: &ScanFilter,
-        limit: usize,
-        jobs_max: usize,
-    ) -> ScanStretch {
-        self.walk(Way::Up(from), sought, limit, jobs_max)
-    }
-
-    /// Looks for jobs below a number, the highest first, and ends as [`State::scan`] does. What is
-    /// next is the number below which the next stretch looks.
-    pub fn scan_back(
-        &mut self,
-        below: JobId,
-        sought: &ScanFilter,
-        limit: usize,
-        jobs_max: usize,
-    ) -> ScanStretch {
-        self.walk(Way::Down(below), sought, limit, jobs_max)
-    }
-
-    fn walk(
-        &mut self,
-        way: Way,
-        sought: &ScanFilter,
+        walk: Walk,
+        filter: &ScanFilter,
         limit: usize,
         jobs_max: usize,
     ) -> ScanStretch {
         let mut stretch = ScanStretch::default();
-        let Some(sieve) = self.sieve(sought) else { return stretch };
-        let mut at = Some(self.by_id.walk_from(match way {
-            Way::Up(from) => from.0,
-            Way::Down(below) => below.0.saturating_sub(1),
+        let Some(sieve) = self.sieve(filter) else { return stretch };
+        let mut at = Some(self.by_id.walk_from(match walk {
+            Walk::Up(from) => from.0,
+            Walk::Down(below) => below.0.saturating_sub(1),
         }));
         let (mut looked_at, mut passed) = (0, 0);
         while let Some((here, (marks, live))) = at.and_then(|at| Some((at, self.by_id.chunk(at)?)))
         {
             if looked_at + passed / PASSED_PER_JOB >= jobs_max {
                 // Only here: a job's number is far away in memory, its chunk's marks are not.
-                let first = way.next_of(live.iter());
-                stretch.next = first.map(|handle| way.again_at(JobId(self.id_of(*handle))));
+                let first = walk.next_of(live.iter());
+                stretch.next = first.map(|handle| walk.again_at(JobId(self.id_of(*handle))));
                 return stretch;
             }
             if sieve.is_idle(marks) {
                 passed += 1;
             } else {
                 let (mut exact, mut slots_left) = (0, live.iter());
-                while let Some(handle) = way.next_of(slots_left.by_ref()) {
+                while let Some(handle) = walk.next_of(slots_left.by_ref()) {
                     let id = JobId(self.id_of(*handle));
                     let (own, fits) = self.sift(&sieve, *handle, marks);
                     exact |= own;
-                    if !fits || way.is_passed_by(id) {
+                    if !fits || walk.is_passed_by(id) {
                         continue;
                     }
                     if stretch.found.len() == limit {
-                        stretch.next = Some(way.again_at(id));
+                        stretch.next = Some(walk.again_at(id));
                         return stretch;
                     }
                     stretch.found.push(id);
@@ -171,31 +149,31 @@ impl State {
                 looked_at += live.len();
                 self.by_id.set_marks(here, exact);
             }
-            at = match way {
-                Way::Up(_) => Some(self.by_id.after(here)),
-                Way::Down(_) => self.by_id.before(here),
+            at = match walk {
+                Walk::Up(_) => Some(self.by_id.after(here)),
+                Walk::Down(_) => self.by_id.before(here),
             };
         }
         stretch
     }
 
     /// None: nothing can be found.
-    fn sieve(&self, sought: &ScanFilter) -> Option<Sieve> {
-        let queue = match &sought.queue {
+    fn sieve(&self, filter: &ScanFilter) -> Option<Sieve> {
+        let queue = match &filter.queue {
             Some(name) => Some(self.queue_number(name)?),
             None => None,
         };
         let asked =
-            |status: &Status| sought.statuses.is_empty() || sought.statuses.contains(status);
+            |status: &Status| filter.statuses.is_empty() || filter.statuses.contains(status);
         let mut classes = 0;
         for status in Status::ALL.iter().filter(|status| asked(status)) {
-            classes |= match sought.door {
+            classes |= match filter.door {
                 Some(door) => 1 << class_bit(*status, door),
                 None => status_marks(*status),
             };
         }
         let statuses = Status::ALL.map(|status| asked(&status));
-        Some(Sieve { statuses, door: sought.door, queue, classes })
+        Some(Sieve { statuses, door: filter.door, queue, classes })
     }
 
     /// The marks of a job, given those of its chunk, and whether it passes.

@@ -1,7 +1,7 @@
-//! A constraint that lets none of its jobs start (`running_max` 0) holds from the moment it is put.
-//! Jobs that come later are matched before they are taken; those that are there are matched one
-//! after the other, in the order of their numbers. Until its turn comes, a job of a queue that the
-//! constraint may take does not start: whether it falls under it nobody knows yet.
+//! A constraint that lets none of its jobs start (`running_max` 0) holds from the moment it is set.
+//! New jobs are matched before they are accepted; existing jobs are matched one after the other, in
+//! the order of their numbers. Until its turn comes, a job of a queue that the constraint takes
+//! does not start: it is not known yet whether it falls under the constraint.
 //!
 //! Other limits do not need this: until all jobs are matched, more may run than they allow.
 
@@ -16,12 +16,12 @@ use crate::queue::QueuePattern;
 /// Groups that compete again in one step; as many jobs as are matched in one.
 const FREED_AT_ONCE: usize = 512;
 
-/// A constraint that lets none start, while jobs that were there are still to be matched.
+/// A constraint that lets none start, while existing jobs are still to be matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stop {
-    /// Jobs that were there have numbers below this.
+    /// Jobs that existed before have numbers below this.
     below: u64,
-    /// The revision it was put with.
+    /// The revision it was set with.
     revision: u64,
     /// None if its matcher cannot be read: then it takes no queue.
     queues: Option<QueuePattern>,
@@ -33,22 +33,22 @@ impl Stop {
     }
 }
 
-/// What is kept from starting because it is still to be matched.
+/// What may not start because it is still to be matched.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unmatched {
     /// By the constraint's number.
     stops: BTreeMap<u32, Stop>,
-    /// Groups that do not compete, by the number of their first job: queue and group. An index:
-    /// groups come here when a lease meets them.
-    aside: BTreeMap<u64, (u32, u32)>,
+    /// Groups that do not compete, by the number of their first job: queue and group. A group is
+    /// entered when a lease meets it.
+    groups: BTreeMap<u64, (u32, u32)>,
     /// Of these, groups of jobs with numbers below this are to compete again.
     freed_below: u64,
 }
 
 impl Unmatched {
-    /// The first job of a group that is aside is another one now.
-    pub(crate) fn no_longer(&mut self, id: u64) {
-        self.aside.remove(&id);
+    /// A held group has another first job now.
+    pub(crate) fn forget_group(&mut self, id: u64) {
+        self.groups.remove(&id);
     }
 }
 
@@ -91,7 +91,7 @@ impl State {
 
     // ---- how it begins and ends ----
 
-    /// A constraint was put, or is told again.
+    /// A constraint was set, or compacted.
     pub(super) fn note_stop(&mut self, set: &ConstraintSet, revision: u64, changed: bool) {
         let number = set.constraint.number;
         if !changed {
@@ -105,58 +105,58 @@ impl State {
         }
     }
 
-    /// The constraint is another one, or gone: what it kept aside competes again.
+    /// The constraint is another one, or gone: the groups it held compete again.
     pub(super) fn forget_stop(&mut self, number: u32) {
         if self.unmatched.stops.remove(&number).is_some() {
             self.unmatched.freed_below = u64::MAX;
         }
     }
 
-    /// More of the jobs that were there are matched.
+    /// More of the existing jobs are matched.
     pub(super) fn on_relabelled_further(&mut self) {
         let (revision, below) = (self.server.relabelled_revision, self.server.relabelled_below);
-        let Unmatched { stops, aside, freed_below } = &mut self.unmatched;
-        if stops.is_empty() && aside.is_empty() {
+        let Unmatched { stops, groups, freed_below } = &mut self.unmatched;
+        if stops.is_empty() && groups.is_empty() {
             return;
         }
         if below == u64::MAX {
             stops.retain(|_, stop| stop.revision > revision);
         }
         *freed_below = below.max(*freed_below);
-        self.free_aside();
+        self.release_groups();
     }
 
-    // ---- groups that are aside ----
+    // ---- held groups ----
 
     /// The first job of a group is still to be matched: the group does not compete until it is, or
-    /// until another job comes first. An index only, nothing that is told in the log.
-    pub(crate) fn put_aside(&mut self, queue_number: u32, number: u32) {
+    /// until another job comes first. The log has nothing of it.
+    pub(crate) fn hold_unmatched(&mut self, queue_number: u32, number: u32) {
         let State { jobs, queues, unmatched, .. } = self;
         let Some(queue) = queues.find_mut(queue_number) else { return };
         let Some((group, lane)) = queue.group_and_lane(number) else { return };
         let Some((head, first)) = group.head.zip(group.ready.first()) else { return };
         lane.remove(&(head, number));
         let id = jobs.live[first].id.get();
-        group.aside = Some(id);
-        unmatched.aside.insert(id, (queue_number, number));
+        group.unmatched_head = Some(id);
+        unmatched.groups.insert(id, (queue_number, number));
         // Others wait for what it finds out about its bucket.
         if let Some(label) = group.probes.take() {
             self.promote(label, queue_number);
         }
     }
 
-    /// Whether groups that are aside are to compete again.
-    pub(super) fn frees_aside(&self) -> bool {
+    /// Whether held groups are to compete again.
+    pub(super) fn releases_groups(&self) -> bool {
         self.unmatched.freed_below > 0
     }
 
-    /// Some groups compete again. Those whose first job still may not start are put aside anew by
-    /// the next lease.
-    pub(super) fn free_aside(&mut self) {
+    /// Some groups compete again. The next lease holds those anew whose first job still may not
+    /// start.
+    pub(super) fn release_groups(&mut self) {
         for _ in 0..FREED_AT_ONCE {
-            match self.unmatched.aside.first_key_value().map(|(id, at)| (*id, *at)) {
+            match self.unmatched.groups.first_key_value().map(|(id, at)| (*id, *at)) {
                 Some((id, at)) if id < self.unmatched.freed_below => {
-                    self.unmatched.aside.remove(&id);
+                    self.unmatched.groups.remove(&id);
                     self.compete_again(at);
                 }
                 _ => {
@@ -171,7 +171,7 @@ impl State {
         let State { queues, promoted, .. } = self;
         let Some(queue) = queues.find_mut(queue_number) else { return };
         let Some((group, lane)) = queue.group_and_lane(number) else { return };
-        group.aside = None;
+        group.unmatched_head = None;
         if let Some(head) = group.head {
             lane.insert((head, number));
             promoted.insert(queue_number);

@@ -1,4 +1,4 @@
-//! Jobq's states and events, folded and looked at.
+//! The states that users set, and the jobs' own events: their limits, and their fold.
 
 use bytes::Bytes;
 
@@ -9,16 +9,16 @@ use crate::job::JobId;
 /// The longest state: it is kept in memory.
 const STATE_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest event: one that tells the old and the new state always fits.
+/// The longest event: one that has the old and the new state always fits.
 const EVENT_BYTES_MAX: usize = 256 * 1024;
 
-/// So many events of a job are kept in memory; then they go to the log as a page.
+/// How many events of a job are kept in memory; then they go to the log as a page.
 const PAGE_EVENTS: usize = 1_000;
 
-/// So many bytes of events of a job are kept in memory.
+/// How many bytes of events of a job are kept in memory.
 const PAGE_BYTES: usize = 256 * 1024;
 
-/// So many pages a job may have: a hundred thousand events, if they are short.
+/// How many pages a job may have: a hundred thousand events, if they are short.
 pub(crate) const PAGES_MAX: usize = 100;
 
 pub(crate) fn state_fits(state: Option<&Bytes>) -> bool {
@@ -35,15 +35,15 @@ pub(crate) fn is_full(events: &[Bytes]) -> bool {
 }
 
 impl State {
-    /// The number the next change of a Jobq job gets.
+    /// The number that the next change of a job's state or events gets.
     pub(crate) fn next_update(&self) -> u64 {
         self.last_update + 1
     }
 
     /// The events of a job, if they are to go to the log as a page before the next one comes.
     pub fn full_page(&self, id: JobId) -> Option<&[Bytes]> {
-        let options = self.live_job(self.find_live(id)?).find_options()?;
-        is_full(&options.events).then_some(&options.events)
+        let events = &self.live_job(self.find_live(id)?).options().events;
+        is_full(events).then_some(events)
     }
 
     /// Numbers are given in `decide`; the next one follows the highest seen.
@@ -57,7 +57,7 @@ impl State {
 
     pub(super) fn on_state_set(&mut self, set: &StateSet, at: Place) {
         self.change(JobId(set.id), at, |job| {
-            let options = job.options();
+            let options = job.options_mut();
             if let Some(state) = &set.state {
                 options.state = Some(Bytes::copy_from_slice(state));
             }
@@ -73,7 +73,7 @@ impl State {
         });
     }
 
-    /// What a page says is as before: the job's revision stays.
+    /// The page's contents are as before: the job's revision stays.
     pub(super) fn on_page_moved(&mut self, moved: &PageMoved) {
         let Some(number) = self.find_live(JobId(moved.id)) else { return };
         let job = &mut self.jobs.live[number];

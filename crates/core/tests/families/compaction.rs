@@ -28,7 +28,7 @@ fn a_carried_job_needs_only_its_new_record() {
     assert_eq!(server.then(compaction(revision, below)), ["Compacted"]);
     let job = server.state.job(JobId(1)).expect("there");
     assert_eq!(job.oldest_record(), Some(below));
-    assert_eq!(server.image(1).revision, revision, "telling is no change");
+    assert_eq!(server.image(1).revision, revision, "compaction is no change");
 }
 
 #[test]
@@ -67,10 +67,10 @@ fn settings_limits_and_the_server_are_carried_whole() {
     let below = server.position;
     let items = server.state.items_needing(below);
     assert_eq!(items.len(), 3);
-    let told: Vec<Vec<&str>> =
+    let events: Vec<Vec<&str>> =
         items.into_iter().map(|item| server.then(Command::Compact(item))).collect();
     let limit = ["ConstraintSet", "BucketSet", "BucketSet", "BucketSet"];
-    assert_eq!(told, [&["QueueSet"][..], &limit, &["ServerCompacted"]]);
+    assert_eq!(events, [&["QueueSet"][..], &limit, &["ServerCompacted"]]);
     assert!(server.state.items_needing(below).is_empty());
     let folded = server.folded(below);
     assert_eq!(folded.dump(server.now_ms), server.state.dump(server.now_ms));
@@ -88,7 +88,7 @@ fn a_level_survives_a_change_of_its_constraint_and_the_loss_of_older_records() {
     }));
     let (_, claim) = server.lease("bill").expect("the bucket is full");
     server.given(complete(claim));
-    // The token was taken in a record that is dropped; the constraint was told again since.
+    // The token was taken in a record that is dropped; the constraint was compacted since.
     let below = server.position;
     rule.number = 1;
     rule.name = Bytes::from_static(b"renamed");

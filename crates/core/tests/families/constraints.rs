@@ -1,4 +1,4 @@
-//! Constraints that change under the jobs that are there: settled in bounded steps, with outcomes
+//! Constraints that change under existing jobs: rebased in bounded steps, with outcomes
 //! that do not depend on how far the steps have come.
 
 use bytes::Bytes;
@@ -64,7 +64,7 @@ fn a_changed_constraint_of_many_values_is_settled_in_bounded_steps() {
     let mut server = many_empty_buckets();
     assert_eq!(server.then(rate(1, 1, 2)), ["ConstraintSet"]);
     assert!(server.state.is_rebasing(), "one step is not enough");
-    assert_eq!(server.refused(rate(1, 1, 3)), Rejection::Settling);
+    assert_eq!(server.refused(rate(1, 1, 3)), Rejection::Rebasing);
     // A bucket and the line that waits at it: 256 of both a step.
     let steps = steps(&mut server);
     assert!((3..=5).contains(&steps), "{steps} steps");
@@ -291,11 +291,11 @@ fn a_constraint_told_again_keeps_the_revision_it_was_put_with() {
     let mut server = Server::new();
     server.given(running_max(0, 1));
     server.given(running_max(0, 1));
-    let carried = server.position;
+    let compacted = server.position;
     for item in server.state.items_needing(u64::MAX) {
         server.given(Command::Compact(item));
     }
-    let folded = server.folded(carried);
+    let folded = server.folded(compacted);
     assert_eq!((folded.constraint_revision(1), folded.constraint_revision(2)), (Some(1), Some(2)));
     assert_eq!(folded.dump(server.now_ms), server.state.dump(server.now_ms));
 }
@@ -316,18 +316,18 @@ fn one_waits() -> (Server, Claim) {
 fn a_job_that_waits_at_a_bucket_is_heard_of_when_it_is_free_whatever_was_told_of_it_since() {
     let event = Bytes::from_static(b"[]");
     let noted = Command::AddEvent { id: JobId(2), event, page: None };
-    let carried = |server: &Server| {
+    let compacted = |server: &Server| {
         let revision = server.image(2).revision;
         Command::Compact(Compact::Job { id: JobId(2), revision, payload: None, result: None })
     };
     let (plain, _) = one_waits();
-    for updated in [None, Some(noted), Some(carried(&plain))] {
+    for updated in [None, Some(noted), Some(compacted(&plain))] {
         let (mut server, claim) = one_waits();
-        let told = updated.iter().map(|command| server.then(command.clone())).collect::<Vec<_>>();
-        assert_eq!(server.state.take_promoted(), [""; 0], "{told:?}: it is as full as before");
+        let events = updated.iter().map(|command| server.then(command.clone())).collect::<Vec<_>>();
+        assert_eq!(server.state.take_promoted(), [""; 0], "{events:?}: it is as full as before");
         server.given(complete(claim));
-        assert_eq!(server.state.take_promoted(), ["mail"], "{told:?}");
-        assert_eq!(server.lease("mail").map(|(id, _)| id), Some(2), "{told:?}");
+        assert_eq!(server.state.take_promoted(), ["mail"], "{events:?}");
+        assert_eq!(server.lease("mail").map(|(id, _)| id), Some(2), "{events:?}");
     }
 }
 

@@ -240,7 +240,7 @@ fn a_cancelled_job_is_dead_with_that_code_even_while_leased() {
     server.given(submit(1, "mail", |_| {}));
     let (_, claim) = server.lease("mail").expect("ready");
     assert_eq!(server.then(Command::Cancel { id: JobId(1) }), ["Finished"]);
-    assert_eq!(server.finished(1).outcome.expect("told").code, "cancelled");
+    assert_eq!(server.finished(1).outcome.expect("it has one").code, "cancelled");
     let refused = server.refused(complete(claim));
     assert!(matches!(refused, Rejection::NotHeld | Rejection::Finished));
     assert_eq!(server.refused(Command::Cancel { id: JobId(1) }), Rejection::Finished);
@@ -251,7 +251,7 @@ fn a_damaged_payload_makes_its_job_dead() {
     let mut server = Server::new();
     server.given(submit(1, "mail", |_| {}));
     assert_eq!(server.then(Command::PayloadDamaged { id: JobId(1) }), ["Finished"]);
-    assert_eq!(server.finished(1).outcome.expect("told").code, "payload damaged");
+    assert_eq!(server.finished(1).outcome.expect("it has one").code, "payload damaged");
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn a_job_with_many_attempts_remembers_a_bounded_part_of_what_was_said() {
     assert_eq!(attempts, (1..=16).chain(25..=40).collect::<Vec<u32>>());
     let bytes = prost::Message::encoded_len(&image);
     assert!(bytes <= 32 * (256 + 256 + 64 + 64) + 2 * 4096 + 256, "{bytes} bytes");
-    // What is told again is what is there.
+    // Compaction changes nothing of it.
     let compaction =
         Compact::Job { id: JobId(1), revision: image.revision, payload: None, result: None };
     let first = server.position;

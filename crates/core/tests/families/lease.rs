@@ -150,9 +150,9 @@ fn a_holder_that_drops_its_timeout_has_the_jobs_own_time() {
     ] {
         let mut server = Server::new();
         server.given(submit(1, "mail", |job| job.ttr_ms = ttr_ms));
-        let lease = lease_with(&["mail"], |wish| {
-            wish.bound = bound;
-            wish.timeout_ms = Some(10);
+        let lease = lease_with(&["mail"], |lease| {
+            lease.bound = bound;
+            lease.timeout_ms = Some(10);
         });
         server.given(lease);
         server.pass(5);
@@ -180,7 +180,7 @@ fn a_dropped_timeout_takes_no_time_that_was_given() {
     assert_eq!(server.pass(1), ["Requeued"]);
 }
 
-/// The reservations of one who was told to come for the oldest job of a queue.
+/// The reservations for a worker that was woken for the oldest job of a queue.
 fn left_for_one(server: &Server, queue: &'static str, id: u64) -> Reservations {
     let Some(Found::Live(job)) = server.state.job(JobId(id)) else { panic!("job {id} waits") };
     let mut reserved = Reservations::NONE;
@@ -190,9 +190,9 @@ fn left_for_one(server: &Server, queue: &'static str, id: u64) -> Reservations {
 
 /// What a lease takes that leaves these.
 fn taken_beside(server: &Server, queue: &str, reserved: &Reservations) -> Option<u64> {
-    let Command::Lease(wish) = lease_of(&[queue]) else { unreachable!("it is a lease") };
+    let Command::Lease(request) = lease_of(&[queue]) else { unreachable!("it is a lease") };
     let mut out = Decision::default();
-    let decided = decide_lease(&server.state, &wish, reserved, server.now_ms, &mut out);
+    let decided = decide_lease(&server.state, &request, reserved, server.now_ms, &mut out);
     let leased = out.events.iter().find_map(|(event, _)| match event {
         Event::Leased(leased) => Some(leased.id),
         _ => None,

@@ -169,9 +169,9 @@ fn a_queue_keeps_the_finished_jobs_that_ended_last() {
     assert_eq!(server.pass(1_000), [""; 0]);
     end(&mut server, 2);
     assert_eq!(server.pass(0), ["Gone"]);
-    let told = server.log.last().map(|(_, event)| event.clone());
+    let last = server.log.last().map(|(_, event)| event.clone());
     let gone = Gone { ids: vec![3], cause: Cause::Limit as i32 };
-    assert_eq!(told, Some(Event::Gone(gone)), "the first of the queue to end");
+    assert_eq!(last, Some(Event::Gone(gone)), "the first of the queue to end");
     server.restart();
     server.now_ms += 1_000;
     end(&mut server, 4);

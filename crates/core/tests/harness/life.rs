@@ -54,7 +54,7 @@ pub fn in_any_life(property: impl Fn(&[Move])) {
     });
     match outcome {
         Ok(()) => {}
-        Err(TestError::Fail(why, life)) => panic!("{why} in this life:\n{}", told(&life)),
+        Err(TestError::Fail(why, life)) => panic!("{why} in this life:\n{}", described(&life)),
         Err(error) => panic!("{error}"),
     }
 }
@@ -81,17 +81,17 @@ fn quietly<T>(run: impl FnOnce() -> T) -> T {
 }
 
 /// The commands of a life, one a line, with what became of them.
-fn told(life: &[Move]) -> String {
-    let mut told = String::new();
+fn described(life: &[Move]) -> String {
+    let mut text = String::new();
     random_life(life, |step| {
         let (now_ms, command) = (step.server.now_ms, step.command);
         let outcome = match step.outcome {
             Ok(events) => format!("{events:?}"),
             Err(rejection) => format!("refused: {rejection}"),
         };
-        told += &format!("{now_ms} {command:?}\n    {outcome}\n");
+        text += &format!("{now_ms} {command:?}\n    {outcome}\n");
     });
-    told
+    text
 }
 
 /// Lives a life, with restarts, and shows every step of it to a check.

@@ -137,7 +137,7 @@ impl Constraints<'_> {
             let mut inner = self.0.enter();
             match inner.put_constraint(name, &matcher, spec, expected) {
                 // Every entry rebases some of it: others come in between.
-                Err(Rejection::Settling) => MutexGuard::unlock_fair(inner),
+                Err(Rejection::Rebasing) => MutexGuard::unlock_fair(inner),
                 put => break inner.changed(put.map_err(Refused::from)),
             }
         };

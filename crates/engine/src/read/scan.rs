@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use spindle_core::job::{Key, Origin, Status};
-use spindle_core::state::{JobView, ScanFilter, ScanStretch};
+use spindle_core::state::{JobView, ScanFilter, ScanStretch, Walk};
 use spindle_core::{Found, JobId, JobImage};
 
 use super::bytes::FetchError;
@@ -72,7 +72,7 @@ impl Jobs<'_> {
     pub fn scan(&self, from: JobId, filter: &ScanFilter, limit: usize) -> Gated<ScanPage> {
         let mut inner = self.0.enter();
         let limit = limit.clamp(1, IMAGES_PER_HOLD);
-        let stretch = inner.state.scan(from, filter, limit, JOBS_PER_HOLD);
+        let stretch = inner.state.scan(Walk::Up(from), filter, limit, JOBS_PER_HOLD);
         inner.page_of(stretch)
     }
 
@@ -81,7 +81,7 @@ impl Jobs<'_> {
     pub fn scan_back(&self, below: JobId, filter: &ScanFilter, limit: usize) -> Gated<ScanPage> {
         let mut inner = self.0.enter();
         let limit = limit.clamp(1, IMAGES_PER_HOLD);
-        let stretch = inner.state.scan_back(below, filter, limit, JOBS_PER_HOLD);
+        let stretch = inner.state.scan(Walk::Down(below), filter, limit, JOBS_PER_HOLD);
         inner.page_of(stretch)
     }
 

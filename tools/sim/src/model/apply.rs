@@ -9,7 +9,7 @@ use spindle_core::payload::BytesRef;
 use spindle_core::queue::Constraint;
 use spindle_core::{Command, JobId, JobImage, Status};
 
-use super::{Model, names};
+use super::{Model, names, waiting};
 
 impl Model {
     /// What an accepted command changes. `leased` says which of its choices a lease was given.
@@ -26,11 +26,11 @@ impl Model {
             Command::Release { claim, cause } => self.apply_release(*claim, *cause, now_ms),
             Command::HolderGone { holder } => self.apply_holder_gone(*holder, now_ms),
             Command::Retry { image, payload } => {
-                // Matched anew, and its pages are where the image was carried to.
+                // The image was matched again, and its pages may have been compacted.
                 let options = self.change(image.id).options_mut();
                 options.labels.clone_from(&image.options().labels);
                 options.pages.clone_from(&image.options().pages);
-                self.apply_retry(JobId(image.id), payload.as_ref(), now_ms);
+                self.apply_retry(JobId(image.id), payload.as_ref());
             }
             Command::Edit(edit) => self.apply_edit(edit, now_ms),
             Command::Cancel { id } => self.kill(id.0, Cause::Cancelled, now_ms),
@@ -89,7 +89,7 @@ impl Model {
         event: &Bytes,
         page: Option<&BytesRef>,
     ) {
-        let options = self.change(id.0).options_mut();
+        let options = self.revise(id.0).options_mut();
         if let Some(state) = state {
             options.state = Some(state.clone());
         }
@@ -98,16 +98,11 @@ impl Model {
             options.pages.push(page.clone());
         }
         options.events.push(event.clone());
-        self.count_change(id.0);
     }
 
     fn apply_submit(&mut self, submit: &Submit, now_ms: u64) {
         let later = submit.run_at_ms.is_some_and(|run_at| run_at > now_ms);
-        let status = match (submit.parked, later) {
-            (true, _) => Status::Parked,
-            (false, true) => Status::Scheduled,
-            (false, false) => Status::Ready,
-        };
+        let status = waiting(submit.parked, later);
         let options = JobOptions {
             run_at_ms: submit.run_at_ms,
             scheduled_ms: submit.run_at_ms,
@@ -151,18 +146,16 @@ impl Model {
 
     fn apply_persist(&mut self, id: JobId, payload: &BytesRef, keep_ms: Option<u64>) {
         if self.jobs[&id.0].foreground {
-            let job = self.change(id.0);
+            let job = self.revise(id.0);
             job.foreground = false;
             job.payload = Some(payload.clone());
             job.options_mut().keep_ms = keep_ms;
-            self.count_change(id.0);
         }
     }
 
     pub(crate) fn apply_relabel(&mut self, id: JobId, labels: &[Label]) {
         if self.jobs[&id.0].options().labels != labels {
-            self.change(id.0).options_mut().labels = labels.to_vec();
-            self.count_change(id.0);
+            self.revise(id.0).options_mut().labels = labels.to_vec();
         }
     }
 
@@ -175,7 +168,7 @@ impl Model {
             (Some(ttr), Some(timeout)) => Some(ttr.min(timeout)),
             (ttr, timeout) => ttr.or(timeout),
         };
-        let job = self.change(id.0);
+        let job = self.revise(id.0);
         job.status = Status::Leased as i32;
         job.attempts += 1;
         job.started_ms = job.started_ms.or(Some(now_ms));
@@ -188,7 +181,6 @@ impl Model {
             door: lease.door as i32,
             worker: lease.worker.clone(),
         }));
-        self.count_change(id.0);
     }
 
     /// How long a lease of this job lasts if its worker sets no limit of its own.
@@ -199,10 +191,9 @@ impl Model {
     }
 
     fn apply_extend(&mut self, extend: &Extend, now_ms: u64) {
-        let job = self.change(extend.claim.id().0);
+        let job = self.revise(extend.claim.id().0);
         let lease = job.lease.as_mut().expect("only leased jobs are extended");
         lease.deadline_ms = Some(now_ms.saturating_add(extend.ttr_ms));
-        self.count_change(extend.claim.id().0);
     }
 
     fn apply_drop_timeout(&mut self, id: JobId) {
@@ -213,19 +204,17 @@ impl Model {
             (Some(deadline_ms), Some(full_ms)) => Some(deadline_ms.max(full_ms)),
             _ => None,
         };
-        self.change(id.0).lease.as_mut().expect("seen above").deadline_ms = deadline_ms;
-        self.count_change(id.0);
+        self.revise(id.0).lease.as_mut().expect("seen above").deadline_ms = deadline_ms;
     }
 
     fn apply_release(&mut self, claim: Claim, cause: Cause, now_ms: u64) {
         let id = claim.id().0;
         if cause == Cause::Undone {
-            // It never happened: nothing of it is remembered.
-            let job = self.change(id);
+            // It never happened: its history has nothing of it.
+            let job = self.revise(id);
             job.lease = None;
             job.attempts -= 1;
             job.status = Status::Ready as i32;
-            self.count_change(id);
         } else {
             self.give_back(id, cause, now_ms);
         }
@@ -248,12 +237,12 @@ impl Model {
         }
     }
 
-    fn apply_retry(&mut self, id: JobId, payload: Option<&BytesRef>, _now_ms: u64) {
+    fn apply_retry(&mut self, id: JobId, payload: Option<&BytesRef>) {
         let order = self.take_order();
-        // A name that a younger job has taken meanwhile stays with that one.
+        // A younger job keeps a name that it has taken meanwhile.
         let mut keys = self.jobs[&id.0].options().keys.clone();
         keys.retain(|key| self.key_holder(key).is_none_or(|holder| holder == id));
-        let job = self.change(id.0);
+        let job = self.revise(id.0);
         job.options_mut().keys = keys;
         job.status = Status::Ready as i32;
         job.attempts = 0;
@@ -265,11 +254,10 @@ impl Model {
         if let Some(payload) = payload {
             job.payload = Some(payload.clone());
         }
-        self.count_change(id.0);
     }
 
     fn apply_edit(&mut self, edit: &Edit, now_ms: u64) {
-        let job = self.change(edit.id.0);
+        let job = self.revise(edit.id.0);
         if let Some(queue) = &edit.queue {
             job.queue = queue.clone();
         }
@@ -281,18 +269,13 @@ impl Model {
         }
         let parked = edit.parked.unwrap_or(job.status() == Status::Parked);
         let later = job.options().run_at_ms.is_some_and(|run_at| run_at > now_ms);
-        let status = match (parked, later) {
-            (true, _) => Status::Parked,
-            (false, true) => Status::Scheduled,
-            (false, false) => Status::Ready,
-        };
+        let status = waiting(parked, later);
         job.status = status as i32;
         let first_time = status == Status::Ready && job.order == 0;
         if first_time {
             let order = self.take_order();
             self.change(edit.id.0).order = order;
         }
-        self.count_change(edit.id.0);
         if let Some(matched) = &edit.matched {
             self.apply_relabel(edit.id, &matched.labels);
         }
@@ -336,14 +319,13 @@ impl Model {
             let grace_ms = self.jobs[&id].ttr_ms.map_or(grace_ms, |ttr| ttr.min(grace_ms));
             let until = now_ms.saturating_add(grace_ms);
             if lease.deadline_ms.is_some_and(|deadline| deadline < until) {
-                let lease = self.change(id).lease.as_mut().expect("it was there above");
+                let lease = self.revise(id).lease.as_mut().expect("it was there above");
                 lease.deadline_ms = Some(until);
-                self.count_change(id);
             }
         }
     }
 
-    /// Telling something again changes nothing but places.
+    /// Compaction changes nothing but places.
     fn apply_compaction(&mut self, item: &Compact) {
         if let Compact::Page { id, old, new } = item {
             let pages = &mut self.change(id.0).options_mut().pages;
@@ -351,7 +333,8 @@ impl Model {
                 new.clone();
         }
         let Compact::Job { id, payload, result, .. } = item else { return };
-        let job = Rc::make_mut(self.jobs.get_mut(&id.0).expect("an accepted carry names a job"));
+        let job =
+            Rc::make_mut(self.jobs.get_mut(&id.0).expect("an accepted compaction names a job"));
         if payload.is_some() {
             job.payload.clone_from(payload);
         }

@@ -48,8 +48,8 @@ impl Model {
         (chosen.into_iter().map(|candidate| JobId(candidate.job.id)).collect(), certain)
     }
 
-    /// Ready jobs of a queue that are matched, as far as no job that is not comes before them: those
-    /// of equal labels and size class keep their order.
+    /// Ready jobs of a queue that are matched, as far as no job that is not comes before them:
+    /// those of equal labels and size class keep their order.
     fn not_behind_unmatched(&self, queue: &[u8]) -> Vec<Candidate<'_>> {
         let ready = |job: &&JobImage| job.queue == queue && job.status() == Status::Ready;
         let ready: Vec<&JobImage> = self.jobs().filter(ready).collect();

@@ -8,6 +8,18 @@ use spindle_core::{Found, JobId, JobImage, State, Status};
 
 use super::{Model, uuid_key};
 
+/// Compares fields of two values, and what their methods say.
+macro_rules! same_fields {
+    ($id:expr => $model:ident, $core:ident; $($field:ident $(.$more:ident)? $(($($none:tt)?))?),*) => {
+        $(same(
+            $id,
+            stringify!($field),
+            &$model.$field $(.$more)? $(($($none)?))?,
+            &$core.$field $(.$more)? $(($($none)?))?,
+        )?;)*
+    };
+}
+
 impl Model {
     /// Names the first difference between this and a state of the core.
     pub fn compare(&self, state: &State) -> Result<(), String> {
@@ -23,9 +35,9 @@ impl Model {
                     let image = state.image(id).ok_or("a live job has no image")?;
                     compare_live(job, &image)?;
                 }
-                Found::Finished(stub) => {
-                    same(id.0, "status", &job.status(), &stub.status())?;
-                    same(id.0, "kept_until_ms", &job.kept_until_ms, &stub.kept_until_ms())?;
+                Found::Finished(finished) => {
+                    same(id.0, "status", &job.status(), &finished.status())?;
+                    same(id.0, "kept_until_ms", &job.kept_until_ms, &finished.kept_until_ms())?;
                 }
             }
         }
@@ -44,13 +56,8 @@ impl Model {
         if !job.status().is_finished() {
             return compare_live(job, image);
         }
-        same(id.0, "status", &job.status(), &image.status())?;
-        same(id.0, "kept_until_ms", &job.kept_until_ms, &image.kept_until_ms)?;
-        same(id.0, "attempts", &job.attempts, &image.attempts)?;
-        same(id.0, "fails", &job.fails, &image.fails)?;
-        same(id.0, "outcome", &outcome_of(job), &outcome_of(image))?;
-        same(id.0, "history", &history_of(job), &image.history.iter().collect())?;
-        same(id.0, "queue", &job.queue, &image.queue)
+        same_fields!(id.0 => job, image; status(), queue, attempts, fails, kept_until_ms);
+        compare_ends(job, image)
     }
 
     fn compare_keys(&self, state: &State) -> Result<(), String> {
@@ -96,14 +103,11 @@ impl Model {
 
     fn compare_server(&self, state: &State) -> Result<(), String> {
         let server = state.server();
-        same(0, "epoch", &self.epoch, &server.epoch)?;
-        let ids_until = self.ids_until.unwrap_or(server.ids_until);
-        same(0, "ids_until", &ids_until, &server.ids_until)?;
-        same(0, "next_constraint", &self.next_constraint, &server.next_constraint)?;
-        same(0, "constraints_revision", &self.constraints_revision, &server.constraints_revision)?;
         let relabelled = (server.relabelled_revision, server.relabelled_below);
         same(0, "relabelled", &self.relabelled, &relabelled)?;
-        same(0, "format", &self.format, &server.format)?;
+        let ids_until = self.ids_until.unwrap_or(server.ids_until);
+        same(0, "ids_until", &ids_until, &server.ids_until)?;
+        same_fields!(0 => self, server; epoch, next_constraint, constraints_revision, format);
         let below = |number: &u32| self.stops.get(number).map_or(0, |(below, _)| *below);
         for number in self.rules.keys() {
             let unmatched = state.unmatched_below(*number);
@@ -123,34 +127,21 @@ impl Model {
     }
 }
 
+/// Compares what was said of attempts that ended.
+fn compare_ends(job: &JobImage, image: &JobImage) -> Result<(), String> {
+    same(job.id, "outcome", &outcome_of(job), &outcome_of(image))?;
+    same(job.id, "history", &history_of(job), &image.history.iter().collect())
+}
+
 /// Compares all but what only the core can know: order numbers and places of bytes.
 fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
     let id = job.id;
-    same(id, "status", &job.status(), &image.status())?;
-    same(id, "queue", &job.queue, &image.queue)?;
-    same(id, "priority", &job.priority, &image.priority)?;
-    same(id, "attempts", &job.attempts, &image.attempts)?;
-    same(id, "fails", &job.fails, &image.fails)?;
-    same(id, "lease", &job.lease, &image.lease)?;
-    same(id, "expires_ms", &job.expires_ms(), &image.expires_ms())?;
-    let (options, told) = (job.options(), image.options());
-    same(
-        id,
-        "tries",
-        &(options.attempts_max, options.fails_max),
-        &(told.attempts_max, told.fails_max),
-    )?;
-    same(id, "backoff", &options.backoff, &told.backoff)?;
-    same(id, "times", &(job.created_ms, job.ttr_ms), &(image.created_ms, image.ttr_ms))?;
-    same(id, "labels", &options.labels, &told.labels)?;
-    same(id, "state", &options.state, &told.state)?;
-    same(id, "events", &options.events, &told.events)?;
-    same(id, "pages", &options.pages.len(), &told.pages.len())?;
-    same(id, "foreground", &job.foreground, &image.foreground)?;
-    same(id, "revision", &job.revision, &image.revision)?;
-    same(id, "keep_ms", &options.keep_ms, &told.keep_ms)?;
-    same(id, "outcome", &outcome_of(job), &outcome_of(image))?;
-    same(id, "history", &history_of(job), &image.history.iter().collect())?;
+    same_fields!(id => job, image; status(), queue, priority, attempts, fails, lease, expires_ms(),
+        created_ms, ttr_ms, foreground, revision);
+    let (options, theirs) = (job.options(), image.options());
+    same_fields!(id => options, theirs; attempts_max, fails_max, backoff, labels, state, events,
+        pages.len(), keep_ms);
+    compare_ends(job, image)?;
     let keys = |image: &JobImage| {
         let uuid = image.uuid().map(uuid_key);
         uuid.into_iter().chain(image.options().keys.iter().cloned()).collect::<BTreeSet<_>>()
@@ -159,7 +150,7 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
     let bytes = |image: &JobImage| image.payload.as_ref().map_or(0, |payload| payload.len);
     same(id, "payload", &bytes(job), &bytes(image))?;
     if job.status() == Status::Scheduled {
-        same(id, "run_at_ms", &options.run_at_ms, &told.run_at_ms)?;
+        same_fields!(id => options, theirs; run_at_ms);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use spindle_core::job::{Attempt, Cause, Origin, Outcome, Words};
 use spindle_core::{JobId, JobImage, Status};
 
 use super::apply::door_of;
-use super::{Model, goes_to_the_tail};
+use super::{Model, goes_to_the_tail, waiting};
 
 impl Model {
     pub(crate) fn apply_finish(&mut self, finish: &Finish, now_ms: u64) {
@@ -26,7 +26,7 @@ impl Model {
             return;
         }
         let by_lightjq = door_of(&self.jobs[&id]) == Some(Origin::Lightjq);
-        self.end_attempt(id, Cause::Failed, remembered(finish, by_lightjq), now_ms);
+        self.end_attempt(id, Cause::Failed, texts_kept(finish, by_lightjq), now_ms);
         self.change(id).fails += 1;
         let job = &self.jobs[&id];
         let tries = self.tries(job);
@@ -45,19 +45,13 @@ impl Model {
     fn wait_again(&mut self, id: u64, tail: bool, wait_ms: u64, now_ms: u64) {
         let order = self.jobs[&id].order;
         let order = if tail || order == 0 { self.take_order() } else { order };
-        let job = self.change(id);
+        let job = self.revise(id);
         job.order = order;
         let backoff_ends_ms = (wait_ms > 0).then(|| now_ms.saturating_add(wait_ms));
         let asked_for_ms = job.options().run_at_ms.filter(|at| *at > now_ms);
         let run_at_ms = backoff_ends_ms.max(asked_for_ms);
         job.options_mut().run_at_ms = run_at_ms;
-        let status = match (job.status(), run_at_ms) {
-            (Status::Parked, _) => Status::Parked,
-            (_, Some(_)) => Status::Scheduled,
-            (_, None) => Status::Ready,
-        };
-        job.status = status as i32;
-        self.count_change(id);
+        job.status = waiting(job.status() == Status::Parked, run_at_ms.is_some()) as i32;
     }
 
     /// A job whose maximum was lowered while it waited: leased once more it would pass it.
@@ -95,13 +89,13 @@ impl Model {
             self.end_job(id, Status::Dead, Some(outcome), now_ms);
             return;
         }
-        // A job that came back because the server went did nothing it had to be punished for.
+        // A job that a restart interrupted did not fail: it waits for no backoff.
         let waits = matches!(cause, Cause::Timeout | Cause::HolderGone);
         let wait_ms = tries.backoff.wait_ms(JobId(id), job.attempts.max(1));
         self.wait_again(id, tail, if waits { wait_ms } else { 0 }, now_ms);
     }
 
-    /// A job ends by the server's word.
+    /// The server ends a job.
     pub(crate) fn kill(&mut self, id: u64, cause: Cause, now_ms: u64) {
         let code = if cause == Cause::Cancelled { "cancelled" } else { "payload damaged" };
         let outcome = Outcome { code: code.into(), ..Outcome::default() };
@@ -109,7 +103,7 @@ impl Model {
         self.end_job(id, Status::Dead, Some(outcome), now_ms);
     }
 
-    /// Takes a job's lease off, if it has one, and remembers the attempt.
+    /// Ends a job's lease, if it has one: the attempt goes to its history.
     pub(crate) fn end_attempt(&mut self, id: u64, cause: Cause, words: Option<Words>, now_ms: u64) {
         let job = self.change(id);
         if let Some(lease) = job.lease.take() {
@@ -143,15 +137,15 @@ impl Model {
             Some(queue.keep_dead_ms.unwrap_or(self.defaults.keep_dead_ms))
         };
         let kept = keep_ms.map(|keep| now_ms.saturating_add(keep));
-        let job = self.change(id);
+        let job = self.revise(id);
         job.status = status as i32;
         job.finished_ms = Some(now_ms);
         let until_ms = match (kept, job.expires_ms()) {
             (Some(kept), Some(expires)) => Some(kept.min(expires)),
             (kept, expires) => kept.or(expires),
         };
-        // A job that was to go before it ended, while the server was away, is due at once: the
-        // second in which it ended is all that is remembered of that.
+        // A job that was to go before it ended, while no server ran, is due at once: the core keeps
+        // only the second in which it ended.
         job.kept_until_ms = until_ms.map(|until| until.max(now_ms / 1000 * 1000));
         job.outcome = outcome.map(Box::new);
         if job.options().drop_result
@@ -159,12 +153,11 @@ impl Model {
         {
             outcome.bytes = None;
         }
-        self.count_change(id);
     }
 }
 
-/// What is remembered of what the worker of a failed attempt said.
-fn remembered(finish: &Finish, by_lightjq: bool) -> Option<Words> {
+/// What the history has of what the worker of a failed attempt reported.
+fn texts_kept(finish: &Finish, by_lightjq: bool) -> Option<Words> {
     let error = match finish.error.len() {
         257.. if by_lightjq => Bytes::new(),
         _ => beginning(&finish.error, 256),
@@ -177,15 +170,15 @@ fn remembered(finish: &Finish, by_lightjq: bool) -> Option<Words> {
     (words != Words::default()).then_some(words)
 }
 
-/// So many bytes at most, and no letter cut in two: the next byte begins one. Where none begins
-/// near, it is no text, and is cut anywhere.
+/// At most `max` bytes, cut where a letter begins. Where none begins nearby it is no text, and is
+/// cut anywhere.
 fn beginning(text: &Bytes, max: usize) -> Bytes {
     let begins_letter = |at: &usize| text.get(*at).is_none_or(|byte| !(0x80..0xc0).contains(byte));
     let end = (max - 3..=max).rev().find(begins_letter).unwrap_or(max);
     text.slice(..end.min(text.len()))
 }
 
-/// What a worker gave last stays with a job that ends without a word of one.
+/// A job that ends without a report keeps the last result that a worker reported.
 fn last_result(job: &JobImage) -> Outcome {
     let last = job.outcome.as_deref().cloned().unwrap_or_default();
     Outcome { success: false, ..last }

@@ -1,4 +1,4 @@
-//! Whether two states of the core tell the same.
+//! Whether two states of the core are the same, as far as the log goes.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,9 @@ pub fn fold_difference(was: &State, is: &State, now_ms: u64) -> Result<(), Strin
     let mut labels = BTreeSet::new();
     for id in ids(was) {
         let (before, after) = (was.job(id), is.job(id));
-        let told = |found: Option<Found<'_>>| found.map(|job| (job.oldest_record(), job.last()));
+        let records = |found: Option<Found<'_>>| found.map(|job| (job.oldest_record(), job.last()));
         let (old, new) = (was.image(id), is.image(id));
-        if old != new || told(before) != told(after) {
+        if old != new || records(before) != records(after) {
             return Err(format!("the fold gives {after:?}, {new:?} for {before:?}, {old:?}"));
         }
         labels.extend(old.iter().flat_map(|image| image.options().labels.iter().copied()));
@@ -38,8 +38,7 @@ pub fn fold_difference(was: &State, is: &State, now_ms: u64) -> Result<(), Strin
         return Err(format!("the fold has {:?} unmatched for {:?}", unmatched(is), unmatched(was)));
     }
     // Foreground jobs take order numbers too, and leave no trace.
-    let server =
-        |state: &State| Server { oldest_record: 0, next_order: 0, ..state.server().clone() };
+    let server = |state: &State| Server { next_order: 0, ..state.server().clone() };
     if server(was) != server(is) {
         return Err(format!("the fold gives {:?} for {:?}", is.server(), was.server()));
     }

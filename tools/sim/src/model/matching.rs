@@ -1,5 +1,5 @@
-//! Which constraints a job falls under, as the simulator's people write their matchers: for one
-//! queue, or for all. What payloads say is tested elsewhere.
+//! Which constraints a job falls under. The simulator's matchers are for one queue or for all;
+//! other tests match payloads.
 
 use spindle_core::JobImage;
 use spindle_core::job::{LABELS_MAX, Label};
@@ -8,8 +8,8 @@ use spindle_matching::{QueuePattern, decode_matcher};
 use super::Model;
 
 impl Model {
-    /// The labels the engine gives a job of this queue. A constraint nobody can read changes
-    /// nothing: a job that has its label keeps it.
+    /// The labels the engine gives a job of this queue. A constraint whose matcher cannot be read
+    /// changes nothing: a job that has its label keeps it.
     pub fn labels_for(&self, queue: &[u8], current: &[Label]) -> Vec<Label> {
         let mut labels = Vec::new();
         for (number, rule) in &self.rules {
@@ -25,8 +25,8 @@ impl Model {
         labels
     }
 
-    /// Whether a job was there before a constraint that lets none start, has not been labelled
-    /// since, and is of a queue that the constraint takes.
+    /// Whether a job is older than a constraint that lets none start, has not been labelled since,
+    /// and is in a queue that the constraint takes.
     pub fn is_unmatched(&self, job: &JobImage) -> bool {
         self.stops.iter().any(|(number, (below, put))| {
             let (revision, labelled) = self.relabelled;

@@ -1,5 +1,5 @@
-//! The rules once more, written apart from the core and as plainly as possible: every question is
-//! a scan over all jobs. Slow on purpose; where it and the core differ, one of them is wrong.
+//! The rules once more, written apart from the core and as plainly as possible: every question
+//! scans all jobs. It is slow on purpose; where it and the core differ, one of them is wrong.
 //!
 //! [`Model::refusals`] says why a command may be refused, [`Model::lease_choices`] which jobs a
 //! lease may get, [`Model::apply`] what a command changes, [`Model::tick`] what time changes, and
@@ -28,33 +28,35 @@ pub use fold::fold_difference;
 pub use limits::Tokens;
 pub use refuse::Refusals;
 
-/// All that is so by now, as far as anybody outside could see. Cloning is cheap: jobs are shared
-/// until they change.
-#[derive(Clone, Debug)]
+/// The state of the server, as far as clients can see it. Cloning is cheap: jobs are shared until
+/// they change.
+#[derive(Clone, Debug, Default)]
 pub struct Model {
     pub(crate) jobs: BTreeMap<u64, Rc<JobImage>>,
     pub(crate) queues: BTreeMap<Bytes, QueueSettings>,
     pub(crate) rules: BTreeMap<u32, Constraint>,
     pub(crate) tokens: BTreeMap<Label, Tokens>,
-    /// Buckets that a changed rule filled: the core forgets them within the second, or later when
-    /// jobs have to do with them, and until then they count.
+    /// Buckets that a changed rule filled: the core forgets them within a second, or later while
+    /// jobs need them, and until then they count.
     pub(crate) filled: BTreeSet<Label>,
+    /// The epoch of the server that runs.
     pub(crate) epoch: u64,
-    /// None when somebody else gives the ids.
+    /// None when the engine gives the ids.
     pub(crate) ids_until: Option<u64>,
     pub(crate) next_constraint: u32,
+    /// Which set of constraints labels have to be made with.
     pub(crate) constraints_revision: u64,
     /// Up to which revision, and below which number, jobs were labelled anew.
     pub(crate) relabelled: (u64, u64),
-    /// Constraints that were put to let none start: jobs below this number were there, and the
-    /// revision of the put. Those of them that were not labelled since may not start.
+    /// Constraints that were set to let none start: jobs below this number existed, and the
+    /// revision they were set with. Such jobs may not start until they are labelled.
     pub(crate) stops: BTreeMap<u32, (u64, u64)>,
     pub(crate) format: u32,
     pub(crate) defaults: Defaults,
     next_order: u64,
 }
 
-/// How many tries a job has, after asking the job, then its queue, then its protocol.
+/// How many tries a job has: its own limits, else its queue's, else those of its door's policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tries {
     /// Most leases; 0 means no limit.
@@ -77,20 +79,11 @@ impl Model {
     /// A server that never ran.
     pub fn new(defaults: Defaults) -> Model {
         Model {
-            jobs: BTreeMap::new(),
-            queues: BTreeMap::new(),
-            rules: BTreeMap::new(),
-            tokens: BTreeMap::new(),
-            filled: BTreeSet::new(),
-            epoch: 0,
             ids_until: Some(1),
             next_constraint: 1,
-            constraints_revision: 0,
-            relabelled: (0, 0),
-            stops: BTreeMap::new(),
-            format: 0,
-            defaults,
             next_order: 1,
+            defaults,
+            ..Model::default()
         }
     }
 
@@ -114,29 +107,14 @@ impl Model {
         self.queues.get(queue).cloned().unwrap_or_default()
     }
 
-    /// The epoch of the server that runs.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
     /// All ids below this may be in use.
     pub fn ids_until(&self) -> u64 {
         self.ids_until.unwrap_or(u64::MAX)
     }
 
-    /// Ids are given by somebody else: any that is not in use is good.
+    /// The engine gives the ids: any that is not in use is good.
     pub fn leave_ids(&mut self) {
         self.ids_until = None;
-    }
-
-    /// What the next new constraint is called.
-    pub fn next_constraint(&self) -> u32 {
-        self.next_constraint
-    }
-
-    /// Which set of constraints labels have to be made with.
-    pub fn constraints_revision(&self) -> u64 {
-        self.constraints_revision
     }
 
     /// The tries of a job.
@@ -184,12 +162,11 @@ impl Model {
         Rc::make_mut(self.jobs.get_mut(&id).expect("the caller looked it up"))
     }
 
-    /// Something happened to a job: whoever compares its revision sees that.
-    pub(crate) fn count_change(&mut self, id: u64) {
-        if self.jobs.contains_key(&id) {
-            let job = self.change(id);
-            job.revision = job.revision.wrapping_add(1);
-        }
+    /// A job to be changed, with its next revision.
+    pub(crate) fn revise(&mut self, id: u64) -> &mut JobImage {
+        let job = self.change(id);
+        job.revision = job.revision.wrapping_add(1);
+        job
     }
 
     pub(crate) fn take_order(&mut self) -> u64 {
@@ -198,18 +175,27 @@ impl Model {
         order
     }
 
-    /// Somebody dropped a job.
+    /// A job is gone.
     pub fn forget(&mut self, id: JobId) {
         self.jobs.remove(&id.0);
     }
 
-    /// A crash: what is kept only in memory is gone.
+    /// A crash: jobs that are only in memory are gone.
     pub fn lose_memory(&mut self) {
         self.jobs.retain(|_, job| !job.foreground);
     }
 }
 
-/// Workq's name of a job, as a key among the others.
+/// Where a job stands that no worker has.
+pub(crate) fn waiting(parked: bool, later: bool) -> Status {
+    match (parked, later) {
+        (true, _) => Status::Parked,
+        (false, true) => Status::Scheduled,
+        (false, false) => Status::Ready,
+    }
+}
+
+/// A job's UUID, as a key among the others.
 pub(crate) fn uuid_key(uuid: [u8; 16]) -> Key {
     Key {
         namespace: Origin::Workq as i32,
@@ -223,8 +209,8 @@ pub(crate) fn names(submit: &Submit) -> Vec<Key> {
     submit.uuid.map(uuid_key).into_iter().chain(submit.keys.iter().cloned()).collect()
 }
 
-/// Whether a job lost by this holder goes to the tail: one that kills its worker must not block
-/// the queue of Gearman's workers.
+/// Whether a job that a worker of this door has lost goes to the tail: one that kills its workers
+/// must not block the queue.
 pub(crate) fn goes_to_the_tail(door: Origin) -> bool {
     matches!(door, Origin::Gearman | Origin::GearmanDraft)
 }

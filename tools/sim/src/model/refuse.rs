@@ -20,7 +20,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Nothing stands against it.
+    /// Whether there is no reason.
     pub fn is_empty(&self) -> bool {
         self.must.is_empty()
     }
@@ -33,20 +33,21 @@ impl Refusals {
         })
     }
 
-    fn add(&mut self, applies: bool, reason: Rejection) {
-        if applies {
-            self.must.push(reason);
-        }
+    /// One reason, if it applies.
+    fn when(applies: bool, reason: Rejection) -> Refusals {
+        Refusals::default().or(applies, reason)
     }
 
-    fn may(&mut self, applies: bool, reason: Rejection) {
-        if applies {
-            self.may.push(reason);
-        }
+    /// One more reason, if it applies.
+    fn or(mut self, applies: bool, reason: Rejection) -> Refusals {
+        self.must.extend(applies.then_some(reason));
+        self
     }
 
-    fn one(reason: Rejection) -> Refusals {
-        Refusals { must: vec![reason], may: Vec::new() }
+    /// One more reason that may be named, if it applies.
+    fn or_perhaps(mut self, applies: bool, reason: Rejection) -> Refusals {
+        self.may.extend(applies.then_some(reason));
+        self
     }
 }
 
@@ -65,61 +66,40 @@ impl Model {
             Command::Edit(edit) => self.refuse_edit(edit),
             Command::Cancel { id } | Command::PayloadDamaged { id } => self.refuse_finished(*id),
             Command::Delete { id, .. } => self.refuse_absent(*id),
-            Command::ResultRead { id, .. } => match self.job(*id) {
-                None => Refusals::one(Rejection::NotFound),
-                Some(job) if !job.status().is_finished() => Refusals::one(Rejection::NotFinished),
-                Some(_) => Refusals::default(),
-            },
+            Command::ResultRead { id, .. } => self.refuse_unfinished(*id),
             Command::Persist { id, .. } => {
-                let mut reasons = self.refuse_finished(*id);
-                reasons.add(!reasons.is_empty(), Rejection::NotFound);
-                reasons
+                let refusals = self.refuse_finished(*id);
+                let applies = !refusals.is_empty();
+                refusals.or(applies, Rejection::NotFound)
             }
-            Command::SetState { id, revision, .. } => self.refuse_state(*id, *revision),
-            Command::AddEvent { id, .. } => self.refuse_state(*id, None),
+            Command::SetState { id, revision, .. } => self.refuse_changed(*id, *revision),
+            Command::AddEvent { id, .. } => self.refuse_changed(*id, None),
             Command::SetQueue { name, .. } => {
-                let mut reasons = Refusals::default();
-                reasons.add(!is_queue_name(name), Rejection::OutOfRange("queue name"));
-                reasons
+                Refusals::when(!is_queue_name(name), Rejection::OutOfRange("queue name"))
             }
             Command::SetConstraint(rule) => {
-                let mut reasons = Refusals::default();
                 let known = rule.number == 0 || self.rules.contains_key(&rule.number);
-                reasons.add(!known, Rejection::NoConstraint);
-                reasons
+                Refusals::when(!known, Rejection::NoConstraint)
             }
-            Command::RemoveConstraint { number } => {
-                let mut reasons = Refusals::default();
-                reasons.add(!self.rules.contains_key(number), Rejection::NoConstraint);
-                reasons
-            }
+            Command::RemoveConstraint { number } => self.refuse_unknown(*number),
             Command::Relabel { id, revision, matched } => {
-                let mut reasons = self.refuse_finished(*id);
-                let Some(job) = self.job(*id) else { return reasons };
-                let stale = revision.is_some_and(|revision| revision != job.revision);
-                reasons.add(stale, Rejection::Stale);
-                self.refuse_matched(matched, &mut reasons);
-                reasons
+                let refusals = self.refuse_changed(*id, *revision);
+                if self.job(*id).is_none() {
+                    return refusals;
+                }
+                self.refuse_matched(matched, refusals)
             }
             Command::NoteRelabelled { revision, .. } => {
-                let mut reasons = Refusals::default();
                 let stale = *revision != self.constraints_revision;
-                reasons.add(stale, Rejection::StaleConstraints);
-                reasons
+                Refusals::when(stale, Rejection::StaleConstraints)
             }
-            Command::Start { epoch } => {
-                let mut reasons = Refusals::default();
-                reasons.add(*epoch <= self.epoch, Rejection::OldEpoch);
-                reasons
-            }
+            Command::Start { epoch } => Refusals::when(*epoch <= self.epoch, Rejection::OldEpoch),
             Command::Compact(item) => self.refuse_compaction(item),
             Command::ReturnIds { from } => {
-                let mut reasons = Refusals::default();
                 let reserved = 1..=self.ids_until();
-                reasons.add(!reserved.contains(from), Rejection::OutOfRange("id"));
                 let in_use = self.jobs().any(|job| job.id >= *from);
-                reasons.add(in_use, Rejection::IdInUse);
-                reasons
+                Refusals::when(!reserved.contains(from), Rejection::OutOfRange("id"))
+                    .or(in_use, Rejection::IdInUse)
             }
             Command::HolderGone { .. }
             | Command::Recover { .. }
@@ -130,39 +110,45 @@ impl Model {
     }
 
     fn refuse_absent(&self, id: JobId) -> Refusals {
-        let mut reasons = Refusals::default();
-        reasons.add(self.job(id).is_none(), Rejection::NotFound);
-        reasons
+        Refusals::when(self.job(id).is_none(), Rejection::NotFound)
     }
 
     fn refuse_finished(&self, id: JobId) -> Refusals {
-        let mut reasons = self.refuse_absent(id);
         let finished = self.job(id).is_some_and(|job| job.status().is_finished());
-        reasons.add(finished, Rejection::Finished);
-        reasons
+        self.refuse_absent(id).or(finished, Rejection::Finished)
+    }
+
+    fn refuse_unfinished(&self, id: JobId) -> Refusals {
+        let unfinished = self.job(id).is_some_and(|job| !job.status().is_finished());
+        self.refuse_absent(id).or(unfinished, Rejection::NotFinished)
+    }
+
+    /// A job that is finished, or has another revision than this one.
+    fn refuse_changed(&self, id: JobId, revision: Option<u32>) -> Refusals {
+        let differs = |job: &JobImage| revision.is_some_and(|revision| revision != job.revision);
+        self.refuse_finished(id).or(self.job(id).is_some_and(differs), Rejection::Stale)
+    }
+
+    fn refuse_unknown(&self, constraint: u32) -> Refusals {
+        Refusals::when(!self.rules.contains_key(&constraint), Rejection::NoConstraint)
     }
 
     fn refuse_submit(&self, submit: &Submit, now_ms: u64) -> Refusals {
-        let mut reasons = Refusals::default();
         let starts_ms = submit.run_at_ms.unwrap_or(now_ms);
         let expires_ms = submit.ttl_ms.map(|ttl| starts_ms.saturating_add(ttl));
         let over = expires_ms.is_some_and(|expires| expires <= now_ms);
-        reasons.add(over, Rejection::OutOfRange("ttl"));
         let id = submit.id.0;
         let fresh = id > 0 && id < self.ids_until() && !self.jobs.contains_key(&id);
-        reasons.add(!fresh, Rejection::IdNotReserved);
-        reasons.add(!is_queue_name(&submit.queue), Rejection::OutOfRange("queue name"));
-        reasons.add(!are_labels(&submit.labels), Rejection::OutOfRange("labels"));
         let stale = submit.constraints_revision != self.constraints_revision;
-        reasons.add(stale, Rejection::StaleConstraints);
-        for key in names(submit) {
-            if let Some(holder) = self.key_holder(&key) {
-                reasons.add(true, Rejection::KeyTaken(holder));
-            }
-        }
-        reasons.add(self.is_full(&submit.queue, submit.priority), Rejection::QueueFull);
-        self.refuse_values(&submit.labels, &mut reasons);
-        reasons
+        let mut refusals = Refusals::when(over, Rejection::OutOfRange("ttl"))
+            .or(!fresh, Rejection::IdNotReserved)
+            .or(!is_queue_name(&submit.queue), Rejection::OutOfRange("queue name"))
+            .or(!are_labels(&submit.labels), Rejection::OutOfRange("labels"))
+            .or(stale, Rejection::StaleConstraints)
+            .or(self.is_full(&submit.queue, submit.priority), Rejection::QueueFull);
+        let holders = names(submit).into_iter().filter_map(|key| self.key_holder(&key));
+        refusals.must.extend(holders.map(Rejection::KeyTaken));
+        self.refuse_values(&submit.labels, refusals)
     }
 
     /// Whether a queue takes no more jobs of this priority: high, normal or low.
@@ -175,126 +161,82 @@ impl Model {
     }
 
     fn refuse_lease(&self, lease: &Lease, now_ms: u64) -> Refusals {
-        let mut reasons = Refusals::default();
-        reasons.add(lease.queues.len() > LEASE_QUEUES_MAX, Rejection::OutOfRange("queues"));
         let (choices, certain) = self.lease_choices(lease, now_ms);
-        reasons.add(choices.is_empty(), Rejection::NothingReady);
-        reasons.may(!certain, Rejection::NothingReady);
-        reasons
+        let too_many = lease.queues.len() > LEASE_QUEUES_MAX;
+        Refusals::when(too_many, Rejection::OutOfRange("queues"))
+            .or(choices.is_empty(), Rejection::NothingReady)
+            .or_perhaps(!certain, Rejection::NothingReady)
     }
 
     fn refuse_claim(&self, claim: Claim, needs_lease: bool) -> Refusals {
-        let Some(job) = self.job(claim.id()) else { return Refusals::one(Rejection::NotFound) };
-        if job.status().is_finished() {
-            return match claim {
-                Claim::Unfinished { .. } if needs_lease => {
-                    let must = vec![Rejection::Finished, Rejection::NotHeld];
-                    Refusals { must, may: Vec::new() }
-                }
-                Claim::Unfinished { .. } => Refusals::one(Rejection::Finished),
-                Claim::Token { .. } => Refusals {
-                    must: vec![Rejection::Finished, Rejection::NotHeld],
-                    may: Vec::new(),
-                },
-            };
-        }
-        let mut reasons = Refusals::default();
-        match claim {
+        let Some(job) = self.job(claim.id()) else { return self.refuse_absent(claim.id()) };
+        let is_held = match claim {
             Claim::Token { epoch, attempt, .. } => {
-                let live = job.lease.as_ref().is_some_and(|lease| lease.epoch == epoch)
-                    && job.attempts == attempt;
-                reasons.add(!live, Rejection::NotHeld);
+                let is_epoch = job.lease.as_ref().is_some_and(|lease| lease.epoch == epoch);
+                is_epoch && job.attempts == attempt && !job.status().is_finished()
             }
-            Claim::Unfinished { .. } => {
-                reasons.add(needs_lease && job.lease.is_none(), Rejection::NotHeld);
-            }
-        }
-        reasons
+            Claim::Unfinished { .. } => !needs_lease || job.lease.is_some(),
+        };
+        self.refuse_finished(claim.id()).or(!is_held, Rejection::NotHeld)
     }
 
     fn refuse_retry(&self, image: &JobImage, has_new_payload: bool) -> Refusals {
-        let Some(job) = self.job(JobId(image.id)) else {
-            return Refusals::one(Rejection::NotFound);
-        };
-        let mut reasons = Refusals::default();
-        reasons.add(!job.status().is_finished(), Rejection::NotFinished);
-        let damaged = job.payload.is_none() && !has_new_payload;
-        reasons.add(damaged && reasons.is_empty(), Rejection::PayloadDamaged);
-        self.refuse_values(&image.options().labels, &mut reasons);
-        reasons
+        let refusals = self.refuse_unfinished(JobId(image.id));
+        let Some(job) = self.job(JobId(image.id)) else { return refusals };
+        let damaged = job.payload.is_none() && !has_new_payload && refusals.is_empty();
+        let refusals = refusals.or(damaged, Rejection::PayloadDamaged);
+        self.refuse_values(&image.options().labels, refusals)
     }
 
     fn refuse_edit(&self, edit: &Edit) -> Refusals {
-        let mut reasons = self.refuse_finished(edit.id);
-        let Some(job) = self.job(edit.id) else { return reasons };
-        reasons.add(job.status() == Status::Leased, Rejection::Leased);
-        let stale = edit.revision.is_some_and(|revision| revision != job.revision);
-        reasons.add(stale, Rejection::Stale);
+        let Some(job) = self.job(edit.id) else { return self.refuse_absent(edit.id) };
         let bad_name = edit.queue.as_ref().is_some_and(|queue| !is_queue_name(queue));
-        reasons.add(bad_name, Rejection::OutOfRange("queue name"));
-        if let Some(matched) = &edit.matched {
-            self.refuse_matched(matched, &mut reasons);
+        let refusals = self
+            .refuse_changed(edit.id, edit.revision)
+            .or(job.status() == Status::Leased, Rejection::Leased)
+            .or(bad_name, Rejection::OutOfRange("queue name"));
+        match &edit.matched {
+            Some(matched) => self.refuse_matched(matched, refusals),
+            None => refusals,
         }
-        reasons
     }
 
-    fn refuse_matched(&self, matched: &Matched, reasons: &mut Refusals) {
-        reasons.add(!are_labels(&matched.labels), Rejection::OutOfRange("labels"));
+    fn refuse_matched(&self, matched: &Matched, refusals: Refusals) -> Refusals {
         let stale = matched.constraints_revision != self.constraints_revision;
-        reasons.add(stale, Rejection::StaleConstraints);
-        self.refuse_values(&matched.labels, reasons);
+        let refusals = refusals
+            .or(!are_labels(&matched.labels), Rejection::OutOfRange("labels"))
+            .or(stale, Rejection::StaleConstraints);
+        self.refuse_values(&matched.labels, refusals)
     }
 
-    fn refuse_values(&self, labels: &[Label], reasons: &mut Refusals) {
-        for label in labels {
+    fn refuse_values(&self, labels: &[Label], refusals: Refusals) -> Refusals {
+        labels.iter().fold(refusals, |refusals, label| {
             let (must, may) = self.has_too_many_values(*label);
-            reasons.add(must, Rejection::TooManyValues);
-            reasons.may(may, Rejection::TooManyValues);
-        }
-    }
-
-    fn refuse_state(&self, id: JobId, revision: Option<u32>) -> Refusals {
-        let mut reasons = self.refuse_finished(id);
-        let Some(job) = self.job(id) else { return reasons };
-        reasons.add(revision.is_some_and(|revision| revision != job.revision), Rejection::Stale);
-        reasons
+            refusals.or(must, Rejection::TooManyValues).or_perhaps(may, Rejection::TooManyValues)
+        })
     }
 
     fn refuse_compaction(&self, item: &Compact) -> Refusals {
         match item {
             Compact::Job { id, revision, .. } => {
-                let mut reasons = self.refuse_finished(*id);
-                let Some(job) = self.job(*id) else { return reasons };
-                reasons.add(job.revision != *revision, Rejection::Stale);
-                reasons.add(job.foreground, Rejection::Foreground);
-                reasons
+                let foreground = self.job(*id).is_some_and(|job| job.foreground);
+                self.refuse_changed(*id, Some(*revision)).or(foreground, Rejection::Foreground)
             }
             Compact::Page { id, old, .. } => {
-                let mut reasons = self.refuse_finished(*id);
-                let Some(job) = self.job(*id) else { return reasons };
-                reasons.add(!job.options().pages.contains(old), Rejection::Stale);
-                reasons
+                let moved = |job: &JobImage| !job.options().pages.contains(old);
+                self.refuse_finished(*id).or(self.job(*id).is_some_and(moved), Rejection::Stale)
             }
-            Compact::Finished(image) => match self.job(JobId(image.id)) {
-                None => Refusals::one(Rejection::NotFound),
-                Some(job) if !job.status().is_finished() => Refusals {
-                    must: vec![Rejection::NotFinished, Rejection::Stale],
-                    may: Vec::new(),
-                },
-                Some(_) => Refusals::default(),
-            },
+            Compact::Finished(image) => {
+                let refusals = self.refuse_unfinished(JobId(image.id));
+                let live = self.job(JobId(image.id)).is_some() && !refusals.is_empty();
+                refusals.or(live, Rejection::Stale)
+            }
             Compact::Queue(name) => {
-                let mut reasons = Refusals::default();
                 let used = self.jobs().any(|job| job.queue == *name);
                 let known = used || self.queues.contains_key(name);
-                reasons.add(!known, Rejection::NotFound);
-                reasons
+                Refusals::when(!known, Rejection::NotFound)
             }
-            Compact::Constraint { number, .. } => {
-                let mut reasons = Refusals::default();
-                reasons.add(!self.rules.contains_key(number), Rejection::NoConstraint);
-                reasons
-            }
+            Compact::Constraint { number, .. } => self.refuse_unknown(*number),
             Compact::Server => Refusals::default(),
         }
     }

@@ -22,10 +22,9 @@ impl Model {
                 self.give_back(id, Cause::Timeout, now_ms);
             } else {
                 let order = if before == 0 { self.take_order() } else { before };
-                let job = self.change(id);
+                let job = self.revise(id);
                 job.status = Status::Ready as i32;
                 job.order = order;
-                self.count_change(id);
             }
             let given = self.jobs.get(&id).map_or(before, |job| job.order);
             if given != before {

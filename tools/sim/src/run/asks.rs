@@ -1,4 +1,4 @@
-//! Commands on their way into the engine, and whether its answers are those of the model.
+//! Commands to the engine, and whether its answers are those of the model.
 
 use bytes::Bytes;
 use rand::Rng;
@@ -33,7 +33,7 @@ impl Run {
                     self.aim_at_unfinished(&mut submit);
                 }
                 self.submit_somehow(&submit, joins)?;
-                // A client that is not sure asks again at once, another one wants the same to last.
+                // A client asks again at once, or another one submits the same in the background.
                 if self.rng.random_ratio(1, 6) {
                     self.take_deliveries()?;
                     submit.foreground &= self.rng.random_ratio(1, 2);
@@ -51,7 +51,7 @@ impl Run {
             Command::Release {
                 claim: Claim::Token { id, epoch, attempt },
                 cause: Cause::Undone,
-            } if *epoch == self.model.epoch() => {
+            } if *epoch == self.model.epoch => {
                 let refused = self.refusals(command);
                 self.server.engine().leases().undo(LeaseRef { job: *id, attempt: *attempt });
                 if refused.is_empty() {
@@ -91,7 +91,8 @@ impl Run {
                     Some(_) => 0,
                     None => self.history.now(),
                 };
-                self.history.tell(gate.0, needs, || format!("the acknowledgement of {command:?}"));
+                self.history
+                    .answered(gate.0, needs, || format!("the acknowledgement of {command:?}"));
                 Ok(())
             }
             Err(refused) => self.judge_refused(command, refused, gate),
@@ -116,7 +117,7 @@ impl Run {
             | Rejection::Stale => subject(command).map_or(0, |id| self.history.last_change(id.0)),
             _ => 0,
         };
-        self.history.tell(gate.0, needs, || format!("{rejection:?} to {command:?}"));
+        self.history.answered(gate.0, needs, || format!("{rejection:?} to {command:?}"));
         Ok(())
     }
 
@@ -159,7 +160,7 @@ impl Run {
     }
 
     /// The reply to a submit that makes a job or is refused: its number and gate, as far as they
-    /// are told. `last` was the newest job before it, `bytes` what its payload is made from.
+    /// are known. `last` was the newest job before it, `bytes` what its payload is made from.
     pub(super) fn judge_new(
         &mut self,
         submit: &Submit,
@@ -170,14 +171,14 @@ impl Run {
         let mut submit = submit.clone();
         if submit.constraints_revision == Submit::UNMATCHED {
             submit.labels = self.model.labels_for(&submit.queue, &[]);
-            submit.constraints_revision = self.model.constraints_revision();
+            submit.constraints_revision = self.model.constraints_revision;
         }
         submit.id = JobId(last.0.max(1) + 1);
         submit.payload.len = u32::try_from(len).expect("it is short");
         // Places are the engine's own: the model keeps what the bytes were made from instead.
         submit.payload.position = salt;
-        let told = match reply {
-            Ok(told) => told,
+        let answer = match reply {
+            Ok(answer) => answer,
             Err(refused) => {
                 let command = Command::Submit(Box::new(submit));
                 return self.judge_refused(&command, refused, gate).map(|()| None);
@@ -192,19 +193,21 @@ impl Run {
             return Err(format!("job {id} comes next, and should be {next}"));
         }
         submit.id = id;
-        let (foreground, fresh) = (submit.foreground, !self.told_ids.contains(&id.0));
+        let (foreground, fresh) = (submit.foreground, !self.known_ids.contains(&id.0));
         let command = Command::Submit(Box::new(submit));
         let refusals = self.refusals(&command);
-        if !refusals.is_empty() || !fresh || told.is_some_and(|told| told != id) {
-            return Err(format!("accepted as {id}, told {told:?}, and should be {refusals:?}"));
+        if !refusals.is_empty() || !fresh || answer.is_some_and(|other| other != id) {
+            return Err(format!(
+                "accepted as {id}, answered {answer:?}, and should be {refusals:?}"
+            ));
         }
         self.change(|model, now_ms| model.apply(&command, now_ms, None))?;
-        if told.is_some() {
+        if answer.is_some() {
             if gate.0 <= self.server.durable() {
-                self.told_ids.insert(id.0);
+                self.known_ids.insert(id.0);
             }
             let needs = if foreground { 0 } else { self.history.birth(id.0) };
-            self.history.tell(gate.0, needs, || format!("the acknowledgement of job {id}"));
+            self.history.answered(gate.0, needs, || format!("the acknowledgement of job {id}"));
         }
         self.note_chunks(id);
         Ok(Some(id))
@@ -285,9 +288,9 @@ impl Run {
             return Err(format!("the token of {given:?} should be {token:?}"));
         }
         let needs = if own { self.history.now() } else { made_ready };
-        self.history.tell(gate.0, needs, || format!("the lease of job {}", given.id));
+        self.history.answered(gate.0, needs, || format!("the lease of job {}", given.id));
         if gate.0 <= self.server.durable() {
-            self.told_epoch = self.told_epoch.max(given.epoch);
+            self.known_epoch = self.known_epoch.max(given.epoch);
         }
         if self.server.is_dead() {
             return Ok(());
@@ -327,8 +330,8 @@ impl Run {
             code: finish.code.clone(),
             worker_finished_at: finish.worker_finished_at.clone(),
         };
-        let mut told = finish.clone();
-        told.result = Some(BytesRef::logged(1, 9, len as u32, Type::Bytes));
+        let mut logged = finish.clone();
+        logged.result = Some(BytesRef::logged(1, 9, len as u32, Type::Bytes));
         // Small results are always taken, large ones where they fit.
         let foreground = self.model.job(id).is_some_and(|job| job.foreground);
         let taken = len + finish.message.len() + finish.error.len() + finish.code.len();
@@ -346,7 +349,7 @@ impl Run {
             _ => {}
         }
         let reply = Gated::new(reply, gate);
-        self.judge(&Command::Finish(Box::new(told)), reply)
+        self.judge(&Command::Finish(Box::new(logged)), reply)
     }
 
     fn connection_gone(&mut self, holder: u64) -> Judged {

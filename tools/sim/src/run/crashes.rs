@@ -1,4 +1,4 @@
-//! Ends and beginnings: what a crash may take, and what has to be there afterwards.
+//! Crashes and starts: what a crash may take, and what has to be there afterwards.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ impl Run {
         begin_epoch(&mut self.model, &self.rot.dying, grace_ms, self.server.now_ms());
         self.history.restart(&self.model, self.server.durable());
         self.seen_trims = 0;
-        if self.model.epoch() <= self.told_epoch {
-            return Err(format!("epoch {} begins again", self.model.epoch()));
+        if self.model.epoch <= self.known_epoch {
+            return Err(format!("epoch {} begins again", self.model.epoch));
         }
         self.compare()
     }
@@ -52,8 +52,8 @@ impl Run {
         }
     }
 
-    /// An orderly stop, which the power may cut off anywhere. Sometimes clients are served on: they
-    /// had asked before they heard of it.
+    /// An orderly stop, which the power may cut off anywhere. Sometimes it goes on serving the
+    /// requests of clients that asked before.
     fn stop(&mut self) -> Judged {
         let cut = self.rng.random_ratio(1, 3);
         if cut {
@@ -71,20 +71,18 @@ impl Run {
         if whole && self.rng.random_ratio(1, 3) {
             return Ok(());
         }
-        let (next, epoch) = (self.next_id, self.model.epoch());
+        let (next, epoch) = (self.next_id, self.model.epoch);
         self.crash()?;
         // All of it was on disk: the next server goes on just there, unless one before it got as
         // far as to reserve ids.
-        self.next_id = next.filter(|_| self.model.epoch() == epoch + 1);
+        self.next_id = next.filter(|_| self.model.epoch == epoch + 1);
         Ok(())
     }
 
-    /// The server is gone: what comes back has to be a past that everybody who was told something
-    /// can live with.
+    /// The server is gone: the state that comes back has to be one that no answer contradicts.
     pub(super) fn crash(&mut self) -> Judged {
         let durable = self.server.durable();
-        let told = std::mem::take(&mut self.waits);
-        drop(told);
+        self.waits = Waits::default();
         self.next_id = None;
         self.counts.full_crashes += u64::from(self.server.is_full());
         self.full_changes_undurable = 0;
@@ -112,7 +110,7 @@ impl Run {
         self.read_large(true)
     }
 
-    /// Before the server is dropped, so that its last breath writes nothing.
+    /// Before the server is dropped, so that dropping it writes nothing.
     fn lose_power_or_process(&mut self) {
         let powered = self.server.disk.is_powered();
         let failed = powered && self.server.engine().failure().is_some();
@@ -189,7 +187,7 @@ impl Run {
 /// A new epoch, the jobs dead whose payloads are damaged, and the leases of older ones ended or
 /// given time.
 fn begin_epoch(model: &mut Model, dying: &[u64], grace_ms: u64, now_ms: u64) {
-    let epoch = model.epoch() + 1;
+    let epoch = model.epoch + 1;
     model.apply(&Command::Start { epoch }, now_ms, None);
     for id in dying {
         model.apply(&Command::PayloadDamaged { id: JobId(*id) }, now_ms, None);

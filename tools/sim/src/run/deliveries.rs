@@ -1,4 +1,4 @@
-//! Answers to those who waited.
+//! Deferred answers.
 
 use spindle_core::JobId;
 use spindle_engine::{Answer, Delivery};
@@ -56,10 +56,10 @@ impl Run {
                 self.counts.ends += u64::from(matches!(wait.request, WaitFor::Watch { .. }));
                 let known = self.model.job(*job);
                 if known.is_some_and(|known| known.status() != image.status()) {
-                    return Err(format!("{image:?} was told of {known:?}"));
+                    return Err(format!("{image:?} was the end of {known:?}"));
                 }
                 let needs = self.history.last_change(job.0);
-                self.history.tell(gate.0, needs, || format!("the end of job {job}"));
+                self.history.answered(gate.0, needs, || format!("the end of job {job}"));
                 Ok(())
             }
             (Answer::Gone(id), WaitFor::Result { job, .. } | WaitFor::Watch { job })
@@ -68,17 +68,17 @@ impl Run {
                 self.waits.remove(ticket);
                 self.counts.ends += u64::from(matches!(wait.request, WaitFor::Watch { .. }));
                 if self.model.job(*id).is_some() {
-                    return Err(format!("job {id} was told gone, and is there"));
+                    return Err(format!("job {id} was reported gone, and is there"));
                 }
                 let needs = self.history.last_change(id.0);
-                self.history.tell(gate.0, needs, || format!("that job {id} is gone"));
+                self.history.answered(gate.0, needs, || format!("that job {id} is gone"));
                 Ok(())
             }
             _ => Err(format!("{delivery:?} to {wait:?}")),
         }
     }
 
-    /// A job goes to the longest waiter that can carry it.
+    /// A job goes to the longest waiter that can take its payload.
     fn judge_turn(&self, ticket: spindle_engine::Ticket, id: JobId) -> Judged {
         let now_ms = self.server.now_ms();
         let earlier = self.waits.iter().take_while(|(other, _)| *other < ticket);

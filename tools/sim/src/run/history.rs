@@ -1,5 +1,5 @@
-//! What was so when, and what was told about it: so that after a crash the checker knows which
-//! past has to be there, and whether somebody was told more than that.
+//! The states that were, and the answers that revealed them: so that after a crash the checker
+//! knows which state has to be there, and whether an answer revealed more than that.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -18,15 +18,15 @@ struct Mark {
 
 /// An answer, the position it waits for, and the change it reveals.
 #[derive(Clone, Debug)]
-struct Told {
+struct Answered {
     gate: u64,
     needs: u64,
     what: String,
 }
 
-/// Whether nobody could tell the two apart. When a finished job will go is a plan that a crash may
-/// undo: stubs do not know who shortened it last.
-fn is_told_the_same(before: &Rc<JobImage>, after: &Rc<JobImage>) -> bool {
+/// Whether the two look the same from outside. When a finished job will go is a plan that a crash
+/// may undo: the core does not know which event shortened it last.
+fn looks_the_same(before: &Rc<JobImage>, after: &Rc<JobImage>) -> bool {
     let same_plan =
         |before: &JobImage| JobImage { kept_until_ms: after.kept_until_ms, ..before.clone() };
     let both_finished = before.status().is_finished() && after.status().is_finished();
@@ -41,7 +41,7 @@ pub struct History {
     /// The last change of each logged job, and the one that made it.
     changed: BTreeMap<u64, u64>,
     born: BTreeMap<u64, u64>,
-    told: Vec<Told>,
+    answers: Vec<Answered>,
 }
 
 impl History {
@@ -52,7 +52,7 @@ impl History {
             marks: VecDeque::from([mark]),
             changed: BTreeMap::new(),
             born: BTreeMap::new(),
-            told: Vec::new(),
+            answers: Vec::new(),
         }
     }
 
@@ -61,7 +61,7 @@ impl History {
         self.number += 1;
         for (id, job) in &after.jobs {
             let known = before.jobs.get(id);
-            if job.foreground || known.is_some_and(|known| is_told_the_same(known, job)) {
+            if job.foreground || known.is_some_and(|known| looks_the_same(known, job)) {
                 continue;
             }
             if known.is_none_or(|known| known.foreground) {
@@ -96,11 +96,11 @@ impl History {
         self.born.get(&id).copied().unwrap_or(0)
     }
 
-    /// Somebody is told something, once `gate` is durable.
-    pub fn tell(&mut self, gate: u64, needs: u64, what: impl FnOnce() -> String) {
+    /// An answer leaves once `gate` is durable, and reveals the change `needs`.
+    pub fn answered(&mut self, gate: u64, needs: u64, what: impl FnOnce() -> String) {
         if needs > self.durable_number(gate) {
             // Only an answer that may leave before what it reveals can ever be taken back.
-            self.told.push(Told { gate, needs, what: what() });
+            self.answers.push(Answered { gate, needs, what: what() });
         }
     }
 
@@ -113,23 +113,23 @@ impl History {
     /// Forgets what no crash can take back.
     pub fn prune(&mut self, durable: u64) {
         let safe = self.durable_number(durable);
-        self.told.retain(|told| told.needs > safe);
+        self.answers.retain(|answer| answer.needs > safe);
         while self.marks.get(1).is_some_and(|next| next.tail <= durable) {
             self.marks.pop_front();
         }
     }
 
-    /// After a crash everything below `next` is there and nothing else: that past, if nobody whose
-    /// gate was open at `durable` knows better.
+    /// After a crash everything below `next` is there and nothing else: the state of that time, if
+    /// no answer whose gate was open at `durable` revealed more.
     pub fn survived(&self, durable: u64, next: u64) -> Result<Model, String> {
         let mark = self.marks.iter().rev().find(|mark| mark.tail <= next);
         let mark = mark.ok_or_else(|| format!("the log ends at {next}, which is durable since"))?;
-        let broken = self.told.iter().find(|told| told.gate <= durable && told.needs > mark.number);
-        match broken {
-            Some(told) => Err(format!(
-                "{} was told (gate {}, durable {durable}), and the crash took it back: change {} \
+        let is_broken = |answer: &&Answered| answer.gate <= durable && answer.needs > mark.number;
+        match self.answers.iter().find(is_broken) {
+            Some(answer) => Err(format!(
+                "{} was answered (gate {}, durable {durable}), and the crash took it back: change {} \
                  of {}",
-                told.what, told.gate, told.needs, mark.number
+                answer.what, answer.gate, answer.needs, mark.number
             )),
             None => Ok(mark.model.clone()),
         }
@@ -141,6 +141,6 @@ impl History {
         self.marks = VecDeque::from([Mark { number: self.number, tail, model: model.clone() }]);
         self.changed.clear();
         self.born.clear();
-        self.told.clear();
+        self.answers.clear();
     }
 }

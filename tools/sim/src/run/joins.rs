@@ -1,4 +1,4 @@
-//! Submits that may join a job which is there, and those who watch jobs.
+//! Submits that may join an existing job, and watchers of jobs.
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -10,7 +10,7 @@ use super::asks::last_job;
 use super::waits::{Wait, WaitFor};
 use super::{Judged, Run, seen};
 
-/// Most who watch at once.
+/// Most watchers at once.
 const WATCHERS_MAX: usize = 60;
 
 /// A job that was logged for somebody who joined it.
@@ -50,7 +50,7 @@ impl Run {
             Ok(joined) => joined,
         };
         if joined.watch.is_some() != watched || joined.new != found.is_none() {
-            return Err(format!("should join {found:?}, and was told {joined:?}"));
+            return Err(format!("should join {found:?}, and got {joined:?}"));
         }
         match found {
             None => {
@@ -66,7 +66,7 @@ impl Run {
         Ok(())
     }
 
-    /// Makes a submit want what some unfinished job does already.
+    /// Gives a submit the key of some unfinished job.
     pub(super) fn aim_at_unfinished(&mut self, submit: &mut Submit) {
         let named: Vec<_> = self
             .model
@@ -89,7 +89,7 @@ impl Run {
     ) -> Judged {
         let (joined, gate) = seen(joined);
         if joined.job != id {
-            return Err(format!("should join {id}, and was told {joined:?}"));
+            return Err(format!("should join {id}, and got {joined:?}"));
         }
         self.counts.joins += 1;
         let persists = in_memory && !submit.foreground;
@@ -106,15 +106,15 @@ impl Run {
         }
         let logged = persists || !in_memory;
         let needs = if logged { self.history.last_change(id.0) } else { 0 };
-        self.history.tell(gate.0, needs, || format!("that a submit joined job {id}"));
+        self.history.answered(gate.0, needs, || format!("that a submit joined job {id}"));
         if persists && self.rng.random_ratio(1, 4) {
             self.end_soon(3);
         }
         Ok(())
     }
 
-    /// What a crash left of jobs that were logged for those who joined them. That none is missing
-    /// that was acknowledged, the history has checked.
+    /// What a crash left of jobs that were logged for those who joined them. The history has
+    /// checked that none is missing that was acknowledged.
     pub(super) fn count_persisted(&mut self, durable: u64) {
         for Persisted { id, gate } in std::mem::take(&mut self.persisted) {
             let left = self.model.job(id).is_some();
@@ -123,7 +123,7 @@ impl Run {
         }
     }
 
-    /// The holder of a lease tells something: each who watches the job hears it, once, at once.
+    /// The holder of a lease reports: each watcher of the job gets the report once, at once.
     pub(super) fn report(&mut self) -> Judged {
         let leased: Vec<(u64, u64, u32)> = self
             .model
@@ -144,16 +144,19 @@ impl Run {
         if reply.is_ok() == stale {
             return Err(format!("a report by {claim:?} was answered {reply:?}"));
         }
-        let heard = self.server.take_letters();
-        let tickets: Vec<Ticket> = heard.iter().map(|letter| letter.ticket).collect();
+        let letters = self.server.take_letters();
+        let tickets: Vec<Ticket> = letters.iter().map(|letter| letter.ticket).collect();
         let expected = if stale { Vec::new() } else { self.watchers(id) };
         let right = |answer: &Answer| match answer {
-            Answer::Reported { job, news: reported } => *job == id && *reported == news,
+            Answer::Reported { job, news: got } => *job == id && *got == news,
             _ => false,
         };
-        if tickets != expected || !heard.iter().all(|letter| right(&seen(letter.answer.clone()).0))
+        if tickets != expected
+            || !letters.iter().all(|letter| right(&seen(letter.answer.clone()).0))
         {
-            return Err(format!("{expected:?} should hear of job {id}, and it was {heard:?}"));
+            return Err(format!(
+                "{expected:?} should get the report of job {id}, and it was {letters:?}"
+            ));
         }
         self.counts.news += tickets.len() as u64;
         Ok(())
@@ -171,7 +174,7 @@ impl Run {
                 continue;
             };
             if self.model.job(job).is_none_or(|job| job.status().is_finished()) {
-                return Err(format!("{ticket:?} was not told that job {job} has ended"));
+                return Err(format!("{ticket:?} did not get the end of job {job}"));
             }
         }
         Ok(())

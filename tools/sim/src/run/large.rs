@@ -1,4 +1,4 @@
-//! Payloads that take several records: what a crash in the middle leaves, where carry-forward puts
+//! Payloads that take several records: what a crash in the middle leaves, where compaction copies
 //! them, and whether they can be read back.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::{Judged, Run};
 
 /// A payload longer than this is in several records: the rest of one is kept free for the event.
 const ONE_RECORD_BYTES: usize = RECORD_BYTES_MAX as usize - 16 * 1024;
-/// As long as a segment, nearly.
+/// Nearly as long as a segment.
 const CHUNKED_BYTES_MAX: usize = 60_000;
 /// Over one MiB: of another size class.
 const HUGE_BYTES: usize = (1 << 20) + 50_000;
@@ -59,7 +59,7 @@ impl Run {
             0 | 1 if huge_fits => HUGE_BYTES,
             0..3 => self.rng.random_range(ONE_RECORD_BYTES + 1..CHUNKED_BYTES_MAX),
             3 => {
-                // Close to where one record more is needed.
+                // Close to the length that needs one record more.
                 let records = self.rng.random_range(1..4);
                 records * ONE_RECORD_BYTES - self.rng.random_range(0..80)
             }
@@ -118,7 +118,7 @@ impl Run {
                 && now != chunks.first
             {
                 chunks.first = now;
-                self.counts.carried += 1;
+                self.counts.compacted += 1;
             }
         }
         Ok(())
@@ -138,7 +138,7 @@ impl Run {
         let queue = Bytes::from_static(b"mail");
         let mut submit = Submit::new(JobId(1), queue, Origin::Api, payload);
         submit.ttl_ms = Some(60_000);
-        submit.constraints_revision = self.model.constraints_revision();
+        submit.constraints_revision = self.model.constraints_revision;
         submit
     }
 }

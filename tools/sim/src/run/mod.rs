@@ -1,15 +1,13 @@
-//! The whole engine on one thread: core, group commit, log on a disk that loses what it may, a
-//! clock moved by hand. Every answer is judged when it is given, every state after each crash.
+//! The whole engine on one thread: core, group commit, a log on a disk that loses unsynced writes,
+//! a clock moved by hand. Every answer is judged when it comes, and the state after each crash.
 
 mod asks;
-mod counts;
 mod crashes;
 mod deliveries;
 mod full;
 mod history;
 mod joins;
 mod large;
-mod options;
 mod reads;
 mod relabel;
 mod rot;
@@ -24,14 +22,14 @@ use spindle_core::JobId;
 use spindle_engine::{Gate, Gated};
 use spindle_log::disk::Operation;
 
+use crate::counts::Counts;
+use crate::faults::Planted;
 use crate::model::Model;
 use crate::workload::{Step, View, Workload};
-pub use counts::Counts;
 use full::Phases;
 use history::History;
 use joins::Persisted;
 use large::Large;
-pub use options::{FaultName, Planted};
 use rot::Rot;
 use server::Server;
 use waits::Waits;
@@ -72,12 +70,12 @@ pub struct Run {
     model: Model,
     history: History,
     waits: Waits,
-    /// Ids that somebody was told.
-    told_ids: BTreeSet<u64>,
+    /// Ids that durable answers revealed.
+    known_ids: BTreeSet<u64>,
     /// The id that the next job has to get. A crash leaves that open.
     next_id: Option<JobId>,
-    /// The newest epoch of which somebody was told a lease.
-    told_epoch: u64,
+    /// The newest epoch of a lease that a durable answer revealed.
+    known_epoch: u64,
     persisted: Vec<Persisted>,
     large: Large,
     rot: Rot,
@@ -119,9 +117,9 @@ impl Run {
             history: History::new(&model),
             model,
             waits: Waits::default(),
-            told_ids: BTreeSet::new(),
+            known_ids: BTreeSet::new(),
             next_id: None,
-            told_epoch: 0,
+            known_epoch: 0,
             persisted: Vec::new(),
             large: Large::default(),
             rot: Rot::new(seed),
@@ -149,7 +147,7 @@ impl Run {
             self.step += 1;
             match self.turn_phase() {
                 Ok(crash) => crash_at = crash.unwrap_or(crash_at),
-                // A dead server says many things.
+                // What a dead server answers does not count.
                 Err(_) if self.server.is_dead() => {}
                 Err(why) => return Err(self.violation("the disk is full, or no more", why)),
             }
@@ -258,7 +256,7 @@ impl Run {
         Ok(())
     }
 
-    /// Steps of carry-forward; after a trim the fold of what is left is the state.
+    /// Steps of compaction; after a trim the fold of what is left is the state.
     fn compaction(&mut self, steps: u32) -> Judged {
         for _ in 0..steps {
             let full = self.server.is_full();

@@ -1,4 +1,4 @@
-//! Looking at jobs through the engine, and waiting for their ends.
+//! Reading jobs through the engine, and waiting for their ends.
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -31,7 +31,7 @@ impl Run {
         let image = image.ok_or_else(|| format!("job {id} cannot be found"))?;
         self.model.compare_image(id, &image)?;
         let needs = self.history.last_change(id.0);
-        self.history.tell(gate.0, needs, || format!("how job {id} stands"));
+        self.history.answered(gate.0, needs, || format!("how job {id} stands"));
         self.read_bytes(id, &image)
     }
 

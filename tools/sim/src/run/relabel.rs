@@ -16,7 +16,7 @@ impl Run {
         };
         let matched = Matched {
             labels: self.model.labels_for(queue, &job.options().labels),
-            constraints_revision: self.model.constraints_revision(),
+            constraints_revision: self.model.constraints_revision,
         };
         Command::Edit(Box::new(Edit { matched: Some(matched), ..(**edit).clone() }))
     }

@@ -1,5 +1,5 @@
-//! Payloads that rot on the disk while no server runs: at the next start their jobs are dead, and
-//! nothing else is any different.
+//! Payloads that are damaged on the disk while no server runs: at the next start their jobs are
+//! dead, and nothing else differs.
 
 use std::collections::BTreeSet;
 
@@ -40,10 +40,10 @@ fn payloads(state: &State) -> impl Iterator<Item = (u64, BytesRef)> {
 }
 
 impl Run {
-    /// Before a start on this log, whose fold is `state`: perhaps one more payload rots, and then
-    /// it is known who dies.
+    /// Before a start on this log, whose fold is `state`: perhaps damages one more payload, and
+    /// notes which jobs the start will find with one.
     pub(super) fn let_rot(&mut self, log: &FileLog, state: &State) {
-        // On a full disk there may be no room to tell of the dead.
+        // On a full disk there may be no room for the events of dead jobs.
         if !self.server.is_limited() && self.rot.rng.random_ratio(1, 2) {
             self.rot_one(log, state);
         }

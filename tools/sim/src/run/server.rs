@@ -11,8 +11,9 @@ use spindle_engine::{
 use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, Space, SyncPolicy};
 
-use super::{Judged, Planted};
+use super::Judged;
 use crate::defaults::defaults;
+use crate::faults::Planted;
 use crate::model::Model;
 
 /// Small, so that a seed fills many and trims some.

@@ -1,4 +1,4 @@
-//! Who waits for what, as the engine should know it too.
+//! Who waits for what, to be compared with the engine's answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,11 @@ pub enum WaitFor {
     Lease(Box<Lease>),
     /// A job's end.
     Result { job: JobId, until_leased: bool },
-    /// News of a job, and its end.
+    /// Reports of a job, and its end.
     Watch { job: JobId },
 }
 
-/// One who waits.
+/// One wait.
 #[derive(Clone, Debug)]
 pub struct Wait {
     pub connection: u64,
@@ -40,7 +40,7 @@ impl Wait {
     }
 }
 
-/// All who wait, longest first, and foreground jobs nobody waits for any more.
+/// All waits, longest first, and foreground jobs that have none left.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
     waits: BTreeMap<Ticket, Wait>,

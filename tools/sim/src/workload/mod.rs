@@ -1,4 +1,4 @@
-//! Thinking of things to ask: realistic mixes in small name spaces, so that commands meet.
+//! Random commands: realistic mixes in small name spaces, so that commands meet.
 
 mod people;
 mod submits;
@@ -19,20 +19,20 @@ use crate::model::Model;
 pub enum Step {
     /// Time passes.
     Advance(u64),
-    /// Somebody asks something.
+    /// A command.
     Ask(Command),
-    /// The server goes and comes back.
+    /// The server restarts.
     Restart,
-    /// Old records are carried forward and dropped.
+    /// Old records are compacted and dropped.
     Trim,
 }
 
-/// What the one who asks may know.
+/// What the workload may know.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// All that is so by now.
+    /// The state of the server.
     pub model: &'a Model,
-    /// Images of finished jobs, as the log has them; without, the model's own stand in.
+    /// Images of finished jobs, as the log has them; else those of the model are used.
     pub finished: Option<&'a BTreeMap<u64, JobImage>>,
     /// The time.
     pub now_ms: u64,
@@ -117,7 +117,7 @@ impl Workload {
             0..2 => Step::Restart,
             8 => Step::Ask(Command::ReturnIds { from: self.unused_from(view) }),
             2..4 => Step::Trim,
-            4 => Step::Ask(Command::Start { epoch: view.model.epoch() }),
+            4 => Step::Ask(Command::Start { epoch: view.model.epoch }),
             5 => Step::Ask(Command::RaiseFormat { version: self.rng.random_range(0..4) }),
             _ => Step::Ask(Command::Tick { hold_expiry: self.one_in(2) }),
         }

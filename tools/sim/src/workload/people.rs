@@ -51,7 +51,7 @@ impl Workload {
     }
 
     fn relabel(&mut self, view: View<'_>) -> Command {
-        let revision = view.model.constraints_revision();
+        let revision = view.model.constraints_revision;
         if self.one_in(6) {
             let below = JobId(self.some(&[u64::MAX]).unwrap_or(self.next_id));
             return Command::NoteRelabelled { revision, below };
@@ -65,7 +65,7 @@ impl Workload {
 
     fn matched(&mut self, view: View<'_>) -> Matched {
         let wrong = u64::from(self.one_in(30));
-        let constraints_revision = view.model.constraints_revision() + wrong;
+        let constraints_revision = view.model.constraints_revision + wrong;
         Matched { labels: self.labels(view), constraints_revision }
     }
 
@@ -84,7 +84,7 @@ impl Workload {
         let mut edit = Edit { id, ..Edit::default() };
         edit.revision = (!self.one_in(3)).then_some(revision.wrapping_sub(wrong));
         edit.queue = self.one_in(4).then(|| self.queue());
-        // Whoever asks the engine leaves that to it.
+        // The engine matches by itself.
         if view.finished.is_some() && edit.queue.is_some() && self.one_in(2) {
             edit.matched = Some(self.matched(view));
         }

@@ -22,7 +22,7 @@ impl Workload {
             7 | 8 => self.lightjq(id, view),
             _ => self.jobq(id, view),
         };
-        submit.constraints_revision = view.model.constraints_revision();
+        submit.constraints_revision = view.model.constraints_revision;
         if self.one_in(40) {
             submit.constraints_revision = submit.constraints_revision.saturating_sub(1);
         }

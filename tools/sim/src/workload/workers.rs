@@ -1,4 +1,4 @@
-//! Workers lease, finish, give back and vanish.
+//! Workers lease, finish, release and disconnect.
 
 use bytes::Bytes;
 use rand::Rng;
@@ -76,7 +76,7 @@ impl Workload {
         }))
     }
 
-    /// What a worker says, mostly short, sometimes about as long as is remembered of it, or longer.
+    /// What a worker reports: mostly short, sometimes about as long as is kept of it, or longer.
     fn words(&mut self, about: usize) -> Bytes {
         let letter = ["x", "\u{e9}", "\u{1f980}", "\u{7f}"][self.rng.random_range(0..4)];
         let len = match self.rng.random_range(0..6) {

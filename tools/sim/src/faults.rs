@@ -25,21 +25,6 @@ pub enum FaultName {
     JoinAnsweredEarly,
 }
 
-impl FaultName {
-    /// All of them.
-    pub const ALL: [FaultName; 9] = [
-        FaultName::AnswerBeforeSync,
-        FaultName::GhostFrame,
-        FaultName::TrimBeforeCommit,
-        FaultName::StaleEpochToken,
-        FaultName::DuplicateAnsweredEarly,
-        FaultName::AttemptsOffByOne,
-        FaultName::PausedQueueLeased,
-        FaultName::UnmatchedLeased,
-        FaultName::JoinAnsweredEarly,
-    ];
-}
-
 /// What is planted in a run: nothing, or one fault.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Planted {

@@ -1,4 +1,4 @@
-//! What seeds did, so that a loss of coverage is seen.
+//! Counts of what seeds did, so that a loss of coverage is noticed.
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $field:ident = $name:literal,)*) => {
@@ -31,7 +31,7 @@ counts! {
     stops = "orderly stops",
     /// Trims of the log.
     trims = "trims",
-    /// Submits that joined a job which was there.
+    /// Submits that joined an existing job.
     joins = "joins",
     /// Background submits that joined a job in memory, which was logged for them.
     persists = "joins that logged a job",
@@ -39,20 +39,20 @@ counts! {
     persists_kept = "of those kept by a crash",
     /// Such joins that were not acknowledged yet, whose jobs a crash took.
     persists_cut = "taken by a crash before the answer",
-    /// Jobs that were there before a constraint and got other labels.
+    /// Existing jobs that got other labels after a constraint was set.
     relabelled = "relabelled",
-    /// News that watchers were told.
+    /// Reports that watchers received.
     news = "news",
-    /// Ends that watchers were told.
+    /// Ends that watchers received.
     ends = "ends watched",
     /// Payloads in several records.
     chunked = "chunked payloads",
     /// Payloads over one MiB among them.
     huge = "over 1 MiB",
-    /// Crashes after which chunks were there without the event that names them.
+    /// Crashes that left chunks without the event that names them.
     torn = "cut off before their event",
-    /// Times that such a payload was found in another place, told again.
-    carried = "carried",
+    /// Times that such a payload was found in another place, where compaction copied it.
+    compacted = "compacted",
     /// Such payloads read whole in a later life of the server.
     read_back = "read back after a restart",
     /// Payloads that rotted on the disk while no server ran.
