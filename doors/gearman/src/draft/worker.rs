@@ -61,7 +61,7 @@ impl DraftSession {
         if self.sleeps {
             // A sleeper is called for what it can do now.
             self.cancel_sleep();
-            return self.sleep(out);
+            self.sleep(out);
         }
     }
 
