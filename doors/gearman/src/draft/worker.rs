@@ -61,7 +61,7 @@ impl DraftSession {
         if self.sleeps {
             // Wake it for what it can do now.
             self.cancel_sleep();
-            return self.sleep(out);
+            self.sleep(out);
         }
     }
 

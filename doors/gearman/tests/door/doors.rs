@@ -69,7 +69,7 @@ fn a_failure_that_is_tried_again_is_told_to_nobody() {
     let set = bench.engine.queues().change(&Bytes::from_static(b"f"), |queue| {
         queue.fails_max = Some(2);
     });
-    assert!(set.is_ok());
+    assert!(spindle_testkit::opened(set).is_ok());
     wants_exceptions(&mut client);
     let handle = client.run("f", "", "x");
     worker.can_do("f");

@@ -12,14 +12,14 @@ use spindle_core::job::Origin;
 use spindle_core::{JobId, Type};
 use spindle_engine::{
     Answer, ConnectionId, Delivery, Flow, JobRef, LeaseReply, LeasedJob, Mailbox, ManualClock,
-    Outbox, Session, WorkResult,
+    Outbox, Payload, Session, WorkResult,
 };
 use spindle_gearman::wire::{
     Assignment, GrabKind, JobStatus, Priority, Request, Response, SubmitKind, decode_response,
 };
-use spindle_gearman::{GearmanDoor, Options};
+use spindle_gearman::{GearmanDoor, Options, policies};
 use spindle_log::{Log, MemoryLog};
-use spindle_testkit::{ManualEngine, Sessions, commit_all, lease_from, new_job, submit_to};
+use spindle_testkit::{ManualEngine, Sessions, commit_all, lease_from, new_job, opened, submit_to};
 
 /// When the clocks of these tests start: 2016-08-22 01:50:51 UTC, a Monday.
 pub const START_MS: u64 = 1_471_830_651_000;
@@ -50,11 +50,31 @@ impl Bench {
         Bench::on(Arc::new(MemoryLog::new()), options, Options::default())
     }
 
+    /// As with `--gearman-job-retries`.
+    pub fn with_attempts_max(attempts_max: u32) -> Arc<Bench> {
+        Bench::start(
+            Arc::new(MemoryLog::new()),
+            Default::default(),
+            Default::default(),
+            attempts_max,
+        )
+    }
+
     pub fn on(
         log: Arc<dyn Log>,
         options: spindle_engine::Options,
         door_options: Options,
     ) -> Arc<Bench> {
+        Bench::start(log, options, door_options, 0)
+    }
+
+    fn start(
+        log: Arc<dyn Log>,
+        mut options: spindle_engine::Options,
+        door_options: Options,
+        attempts_max: u32,
+    ) -> Arc<Bench> {
+        options.defaults.policies = policies(attempts_max).into_iter().collect();
         let ManualEngine { engine, clock } = ManualEngine::open(log, START_MS, options);
         let door = GearmanDoor::new(engine.clone(), door_options);
         Arc::new(Bench { clock, sessions: Sessions::new(&engine, door) })
@@ -96,7 +116,7 @@ impl Bench {
     }
 
     pub fn submit_foreign(&self, submit: Submit, payload: &str) -> JobId {
-        self.engine.jobs().submit(new_job(submit, payload.as_bytes())).unwrap().0
+        opened(self.engine.jobs().submit(new_job(submit, payload.as_bytes()))).unwrap()
     }
 
     /// A worker of another door takes a job.
@@ -109,36 +129,37 @@ impl Bench {
         let lease = Lease { holder: FOREIGN.0, ..lease_from(queue, Origin::Api) };
         let mailbox = self.letters.clone() as Arc<dyn Mailbox>;
         let caller = spindle_engine::Caller { connection: FOREIGN, mailbox };
-        match self.engine.leases().take(&caller, lease, wait_ms).unwrap() {
-            LeaseReply::Leased(job, _) => Some(*job),
+        match opened(self.engine.leases().take(&caller, lease, wait_ms)).unwrap() {
+            LeaseReply::Leased(job) => Some(*job),
             _ => None,
         }
     }
 
     /// The job the worker of another door was handed since the last look.
     pub fn handed_foreign(&self) -> Option<JobId> {
-        match &self.letters.take_for(FOREIGN)[..] {
+        let letters = self.letters.take_for(FOREIGN).into_iter();
+        match &letters.map(|letter| opened(letter.answer)).collect::<Vec<_>>()[..] {
             [] => None,
-            [Delivery { answer: Answer::Leased(job), .. }] => Some(job.id),
+            [Answer::Leased(job)] => Some(job.id),
             other => panic!("expected a job and got {other:?}"),
         }
     }
 
     /// A worker of another door ends a job.
     pub fn finish_foreign(&self, id: JobId, success: bool, result: &str) {
-        let bytes = Bytes::copy_from_slice(result.as_bytes());
-        let told = WorkResult { success, retry: true, bytes, ..WorkResult::default() };
-        self.engine.leases().finish(Claim::Unfinished { id }, told, Type::Bytes).unwrap();
+        let result = Payload::new(Bytes::copy_from_slice(result.as_bytes()), Type::Bytes);
+        let told = WorkResult { success, retry: true, result, ..WorkResult::default() };
+        opened(self.engine.leases().finish(Claim::Unfinished { id }, told)).unwrap();
     }
 
     pub fn execute(&self, command: Command) {
-        self.engine.jobs().execute(&command).unwrap();
+        opened(self.engine.jobs().execute(&command)).unwrap();
     }
 
     /// The result that is kept of a job, whoever reads it.
     pub fn kept_result(&self, handle: &Bytes) -> Option<Bytes> {
         let id = id_of(handle);
-        let image = self.engine.jobs().get(JobRef::Id(id)).unwrap().0?;
+        let image = opened(self.engine.jobs().get(JobRef::Id(id)).unwrap())?;
         let place = image.outcome?.bytes?;
         Some(self.engine.jobs().bytes(&place).unwrap())
     }
@@ -176,8 +197,8 @@ impl Line {
 
     /// Hands over what the engine has for this connection, as a reactor does.
     pub fn hand_over(&mut self) {
-        for Delivery { ticket, answer, gate, .. } in self.bench.letters.take_for(self.id) {
-            let flow = self.session.on_answer(ticket, answer, gate, &mut self.out);
+        for Delivery { ticket, answer, .. } in self.bench.letters.take_for(self.id) {
+            let flow = self.session.on_answer(ticket, answer, &mut self.out);
             if !matches!(self.flow, Flow::Close | Flow::Abort) {
                 self.flow = flow;
             }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use spindle_core::Status;
 use spindle_engine::JobRef;
 use spindle_gearman::wire::{GrabKind, JobStatus, Priority, Request, Response, SubmitKind};
+use spindle_testkit::opened;
 
 use crate::harness::{Bench, id_of, known, submit, wants_exceptions};
 
@@ -181,7 +182,10 @@ fn the_exception_of_a_background_job_is_kept_as_its_result() {
     worker.data(&handle, "piece");
     worker.except(&handle, "boom");
     assert_eq!(bench.kept_result(&handle).unwrap(), "boom");
-    assert_eq!(bench.engine.jobs().find(JobRef::Id(id_of(&handle))).0.unwrap().1, Status::Dead);
+    assert_eq!(
+        opened(bench.engine.jobs().find(JobRef::Id(id_of(&handle)))).unwrap().1,
+        Status::Dead
+    );
 }
 
 #[test]

@@ -427,7 +427,7 @@ fn what_a_worker_calls_itself_stands_in_the_history_of_its_jobs() {
     worker.complete(&handle, "");
     bench.commit();
     let which = spindle_engine::JobRef::Id(crate::harness::id_of(&handle));
-    let image = bench.engine.jobs().get(which).ok().and_then(|(image, _)| image);
+    let image = bench.engine.jobs().get(which).ok().and_then(spindle_testkit::opened);
     let history = image.map(|image| image.history).unwrap_or_default();
     assert_eq!(history.iter().map(|tried| &tried.worker[..]).collect::<Vec<_>>(), [b"cook 1"]);
 }

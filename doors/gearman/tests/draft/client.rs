@@ -13,7 +13,7 @@ use spindle_gearman::wire::draft::{
     ErrorCode, JobKind, NewJob, Progress, Reply, Request, decode_reply,
 };
 use spindle_gearman::wire::{self, Response, decode_response};
-use spindle_gearman::{GearmanDoor, Options};
+use spindle_gearman::{GearmanDoor, Options, policies};
 use spindle_log::MemoryLog;
 use spindle_testkit::{ManualEngine, TcpServer, spawn};
 
@@ -40,7 +40,8 @@ impl TestServer {
         TestServer::with(EngineOptions::default())
     }
 
-    pub fn with(options: EngineOptions) -> TestServer {
+    pub fn with(mut options: EngineOptions) -> TestServer {
+        options.defaults.policies = policies(0).into_iter().collect();
         let log = Arc::new(MemoryLog::new());
         let ManualEngine { engine, clock } = ManualEngine::open(log, START_MS, options);
         spawn(&engine);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use spindle_engine::{Delivery, Engine, Flow, Outbox, Session};
 use spindle_gearman::wire::draft::{JobKind, Reply, Request, decode_reply};
-use spindle_gearman::{GearmanDoor, Options};
+use spindle_gearman::{GearmanDoor, Options, policies};
 use spindle_log::MemoryLog;
 use spindle_testkit::{ManualEngine, Sessions, commit_all};
 
@@ -33,7 +33,8 @@ impl Line {
         Line::with(spindle_engine::Options::default())
     }
 
-    fn with(options: spindle_engine::Options) -> Line {
+    fn with(mut options: spindle_engine::Options) -> Line {
+        options.defaults.policies = policies(0).into_iter().collect();
         let log = Arc::new(MemoryLog::new());
         let ManualEngine { engine, .. } = ManualEngine::open(log, START_MS, options);
         let door = GearmanDoor::new(engine.clone(), Options::default());
@@ -146,8 +147,8 @@ fn what_the_log_has_no_room_for_is_done_when_it_has() {
     line.commit();
     assert_eq!(application.released(&line.engine).len(), 1);
     let letters = line.letters.take();
-    let [Delivery { ticket, answer, gate, .. }] = &letters[..] else { panic!("{letters:?}") };
-    let flow = application.session.on_answer(*ticket, answer.clone(), *gate, &mut application.out);
+    let [Delivery { ticket, answer, .. }] = &letters[..] else { panic!("{letters:?}") };
+    let flow = application.session.on_answer(*ticket, answer.clone(), &mut application.out);
     assert_eq!(flow, Flow::Continue);
     line.commit();
     let replies = application.released(&line.engine);

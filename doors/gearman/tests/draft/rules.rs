@@ -9,6 +9,7 @@ use spindle_core::job::Origin;
 use spindle_engine::{Engine, JobRef, Options};
 use spindle_gearman::wire::draft::{ErrorCode, JobKind, Progress, Reply, Request};
 use spindle_gearman::wire::{self, Response, Submit, SubmitKind};
+use spindle_testkit::opened;
 
 use crate::client::{TestServer, create, published};
 
@@ -17,11 +18,12 @@ fn completed(code: u8, result: &str) -> (u32, u8, String) {
 }
 
 fn ready(engine: &Engine, queue: &str) -> usize {
-    engine.queues().get(queue.as_bytes()).0.map_or(0, |queue| queue.counts[Status::Ready as usize])
+    opened(engine.queues().get(queue.as_bytes()))
+        .map_or(0, |queue| queue.counts[Status::Ready as usize])
 }
 
 fn count_jobs(engine: &Engine, queue: &str) -> usize {
-    engine.queues().get(queue.as_bytes()).0.map_or(0, |queue| queue.counts.iter().sum())
+    opened(engine.queues().get(queue.as_bytes())).map_or(0, |queue| queue.counts.iter().sum())
 }
 
 // ---- one job at a time ----
@@ -49,7 +51,7 @@ fn a_worker_whose_job_was_deleted_gets_another_and_cannot_finish_the_old_one() {
     let mut worker = server.worker(&["mail"]);
     worker.takes("mail", "one");
     let id = from_gearman_handle(&handle).unwrap();
-    server.engine.jobs().delete(JobRef::Id(id)).unwrap();
+    opened(server.engine.jobs().delete(JobRef::Id(id))).unwrap();
     drop(server.engine.turn());
     worker.announce(1, 2, 0);
     worker.hears_error(ErrorCode::NoJobHeld);
@@ -209,7 +211,7 @@ fn a_sync_job_that_is_deleted_ends_as_failed() {
     application.create(JobKind::Sync, "mail", "", "x");
     let id = server.engine.inspect(|state| state.ready_jobs(b"mail", 0).next().unwrap().id());
     server.pass(5_500);
-    server.engine.jobs().delete(JobRef::Id(id)).unwrap();
+    opened(server.engine.jobs().delete(JobRef::Id(id))).unwrap();
     drop(server.engine.turn());
     assert_eq!(application.hears_completion(), (5, 255, String::new()));
 }
@@ -303,9 +305,8 @@ fn every_code_of_a_worker_is_kept_and_told() {
         worker.complete(code, "said");
         worker.hears_nothing();
         assert_eq!(application.completion(&handle), completed(code, "said"));
-        let (image, _) =
-            server.engine.jobs().get(JobRef::Id(from_gearman_handle(&handle).unwrap())).unwrap();
-        let image = image.unwrap();
+        let id = from_gearman_handle(&handle).unwrap();
+        let image = opened(server.engine.jobs().get(JobRef::Id(id)).unwrap()).unwrap();
         let kept = if code == 0 { String::new() } else { code.to_string() };
         assert_eq!(image.outcome.unwrap().code, kept);
         assert_eq!(image.origin, Origin::GearmanDraft as i32);
