@@ -54,7 +54,9 @@ impl Bench {
             let routes = door.router();
             (door, routes)
         };
-        let (http, door) = HttpDoor::open(log, START_MS, Default::default(), open);
+        let mut engine_options = spindle_engine::Options::default();
+        engine_options.defaults.policies = [spindle_lightjq::policy()].into_iter().collect();
+        let (http, door) = HttpDoor::open(log, START_MS, engine_options, open);
         Bench { door, http }
     }
 
