@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::mailbox::TicketMailbox;
 
-/// How long a request waits for room in the log before it is told to come again.
+/// How long a request waits for room in the log before it is refused as busy.
 const ROOM_WAIT: Duration = Duration::from_secs(20);
 
 /// How often a job is looked up whose bytes move while they are read.
@@ -31,7 +31,8 @@ const LOOKS_MAX: u32 = 8;
 /// for the process: every door has a bridge of its own, and doors share the engine.
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1 << 63);
 
-/// The engine, for requests that may wait. Clones are the same bridge.
+/// Connects async handlers to the engine: calls that wait for room, answers that wait for the disk.
+/// Clones share one mailbox.
 #[derive(Clone)]
 pub struct EngineBridge {
     engine: Engine,
@@ -39,7 +40,7 @@ pub struct EngineBridge {
 }
 
 impl EngineBridge {
-    /// A bridge at an engine. One serves all requests of a door.
+    /// A bridge to an engine. One serves all requests of a door.
     pub fn new(engine: Engine) -> EngineBridge {
         let mailbox = Arc::<TicketMailbox>::default();
         engine.attach(&(mailbox.clone() as Arc<dyn Mailbox>));
@@ -173,7 +174,7 @@ impl EngineBridge {
         self.mailbox.moves()
     }
 
-    /// Somebody new who waits. Every wait has a connection of its own, so that giving one up
+    /// A new caller that waits. Every wait has a connection of its own, so that giving one up
     /// touches no other.
     pub fn caller(&self) -> Caller {
         let connection = NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed);
@@ -193,7 +194,7 @@ impl EngineBridge {
     }
 }
 
-/// Ends a turn when it is dropped: also when nobody waits for the answer any more.
+/// Ends a turn when it is dropped: also when the request was given up meanwhile.
 struct EndOfTurn<'a>(&'a Engine);
 
 impl Drop for EndOfTurn<'_> {
@@ -212,7 +213,7 @@ pub struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// The answer, and what must be durable before it may be told.
+    /// The answer, and what must be durable before it may be sent.
     pub async fn answered(mut self) -> (Answer, Gate) {
         let answered = (&mut self.answer).await;
         self.ticket = None;
@@ -235,14 +236,14 @@ impl Drop for Wait<'_> {
     }
 }
 
-/// A lease on its way out.
+/// Undoes a lease unless its bytes are handed to the socket.
 pub struct LeaseGuard {
     engine: Engine,
     lease: Option<LeaseRef>,
 }
 
 impl LeaseGuard {
-    /// The socket has it.
+    /// The socket has the bytes: the lease stays.
     pub fn done(mut self) {
         self.lease = None;
     }

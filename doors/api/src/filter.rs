@@ -260,7 +260,7 @@ impl Walk {
         self.at
     }
 
-    /// What must be durable before what was found is told.
+    /// What must be durable before what was found may be shown.
     pub fn gate(&self) -> Gate {
         self.gate
     }

@@ -95,13 +95,13 @@ pub(crate) async fn take_many(api: &Api, wanted: &[Wanted]) -> Vec<Answered<Take
     let mut jobs: Vec<NewJob> = wanted.iter().map(|wanted| wanted.job.clone()).collect();
     while taken.len() < wanted.len() {
         let called = api.bridge().call(|engine| engine.submit_many(&jobs)).await;
-        let told = match called {
-            Ok(told) => told,
-            // Not even for the next one: the rest is told so.
+        let results = match called {
+            Ok(results) => results,
+            // There is no room for the next one: all that are left get that answer.
             Err(refused) => jobs.iter().map(|_| Err(refused.clone())).collect(),
         };
-        jobs.drain(..told.len());
-        for submitted in told {
+        jobs.drain(..results.len());
+        for submitted in results {
             let wanted = &wanted[taken.len()];
             if let Ok((_, gate)) | Err(Refused::Rejected(_, gate)) = &submitted {
                 newest = newest.max(*gate);

@@ -82,7 +82,7 @@ impl From<Tally> for Counted {
 }
 
 /// A queue in full; its entity tag is that of its settings.
-pub(super) type Told = ([(HeaderName, HeaderValue); 1], Json<QueueInFull>);
+pub(super) type QueueAnswer = ([(HeaderName, HeaderValue); 1], Json<QueueInFull>);
 
 /// Jobs by status.
 #[derive(Serialize, ToSchema)]
@@ -221,11 +221,14 @@ pub(crate) fn oldest_ready_ms(engine: &Engine, queue: &Bytes) -> Option<u64> {
     responses(
         (status = 200, description = "The queue", body = QueueInFull),
         (status = "4XX", description = "No such queue")))]
-pub(crate) async fn show(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
+pub(crate) async fn show(
+    State(api): State<Api>,
+    QueuePath(name): QueuePath,
+) -> Answered<QueueAnswer> {
     shown(&api, &name).await
 }
 
-pub(super) async fn shown(api: &Api, name: &Bytes) -> Answered<Told> {
+pub(super) async fn shown(api: &Api, name: &Bytes) -> Answered<QueueAnswer> {
     let listing = api.engine().queue(name).0;
     let now_ms = api.engine().now_ms();
     let looked = api.engine().look(|state| {
@@ -240,7 +243,7 @@ pub(super) async fn shown(api: &Api, name: &Bytes) -> Answered<Told> {
     Ok(in_full(api, name, queue, settings))
 }
 
-fn in_full(api: &Api, name: &Bytes, mut queue: Queue, settings: Settings) -> Told {
+fn in_full(api: &Api, name: &Bytes, mut queue: Queue, settings: Settings) -> QueueAnswer {
     let engine = api.engine();
     let traffic = note_traffic(engine, name, &mut queue);
     // It stands in the settings.
@@ -281,11 +284,11 @@ pub(crate) async fn pause(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
     Args(asked): Args<PauseAsked>,
-) -> Answered<Told> {
+) -> Answered<QueueAnswer> {
     pause_now(&api, &name, asked.create).await
 }
 
-async fn pause_now(api: &Api, name: &Bytes, create: Option<bool>) -> Answered<Told> {
+async fn pause_now(api: &Api, name: &Bytes, create: Option<bool>) -> Answered<QueueAnswer> {
     if create.unwrap_or(true) {
         return change(api, name, |settings| settings.paused = true).await;
     }
@@ -298,7 +301,10 @@ async fn pause_now(api: &Api, name: &Bytes, create: Option<bool>) -> Answered<To
     responses(
         (status = 200, description = "The queue as it is now", body = QueueInFull),
         (status = "4XX", description = "Refused")))]
-pub(crate) async fn resume(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
+pub(crate) async fn resume(
+    State(api): State<Api>,
+    QueuePath(name): QueuePath,
+) -> Answered<QueueAnswer> {
     change_there(&api, &name, |settings| settings.paused = false).await
 }
 
@@ -339,7 +345,7 @@ pub(crate) async fn drain(
     let wait_ms = wait_ms(asked.wait_s.unwrap_or(0))?;
     let deadline = Instant::now() + Duration::from_millis(wait_ms);
     let (mut moves, mut stopping) = (api.bridge().moves(), api.stopping());
-    let _: Told = pause_now(&api, &name, asked.create).await?;
+    let _: QueueAnswer = pause_now(&api, &name, asked.create).await?;
     loop {
         let (listing, gate) = api.engine().queue(&name);
         let leased = listing.map_or(0, |queue| queue.counts[Status::Leased as usize]);
@@ -357,7 +363,11 @@ pub(crate) async fn drain(
     }
 }
 
-async fn change(api: &Api, name: &Bytes, change: impl Fn(&mut QueueSettings)) -> Answered<Told> {
+async fn change(
+    api: &Api,
+    name: &Bytes,
+    change: impl Fn(&mut QueueSettings),
+) -> Answered<QueueAnswer> {
     api.bridge().change(|engine| engine.change_queue(name, &change)).await?;
     changed(api, name).await
 }
@@ -367,7 +377,7 @@ async fn change_there(
     api: &Api,
     name: &Bytes,
     change: impl Fn(&mut QueueSettings),
-) -> Answered<Told> {
+) -> Answered<QueueAnswer> {
     let done = api.bridge().change(|engine| engine.change_queue_there(name, &change)).await;
     done.map_err(|refused| match refused {
         Refused::Rejected(Rejection::NotFound, _) => no_queue(),
@@ -377,7 +387,7 @@ async fn change_there(
 }
 
 /// The queue after a change.
-pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<Told> {
+pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<QueueAnswer> {
     match shown(api, name).await {
         // Setting everything to its default lets an empty queue go: that is what it is now.
         Err(problem) if problem.code == Code::QueueNotFound => {

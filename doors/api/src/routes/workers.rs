@@ -159,7 +159,7 @@ struct Holding {
     jobs: Vec<WorkerJob>,
 }
 
-/// All leased jobs by who has them, what must be durable before they are told, and whether there
+/// All leased jobs by who has them, what must be durable before they are shown, and whether there
 /// are more.
 async fn held(api: &Api) -> (HashMap<Who, Holding>, Gate, bool) {
     let filter = ScanFilter { statuses: vec![Status::Leased], ..ScanFilter::default() };
