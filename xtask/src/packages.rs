@@ -27,6 +27,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("npm", "npm"),
     ("promtool", "prometheus"),
     ("openssl", "openssl"),
+    ("go", "golang-go"),
     ("curl", "curl"),
     ("jq", "jq"),
     ("rev", "bsdextrautils"),

@@ -44,6 +44,12 @@ fn first_command(page: &str) -> String {
     first.expect("the page has it").to_owned()
 }
 
+/// What its reader types next.
+fn first_steps(page: &str) -> Vec<&str> {
+    let uses_jobctl = |block: &Vec<&str>| block.iter().any(|line| line.starts_with("$ jobctl"));
+    blocks(page, "console").into_iter().find(uses_jobctl).unwrap()
+}
+
 /// A block's commands, each with what it prints.
 fn commands<'a>(block: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut commands: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -101,8 +107,7 @@ fn printed(folder: &Folder, command: &str) -> Vec<String> {
 async fn the_first_steps_of_the_page_work() {
     let page = page("docs/jobd.md");
     let start = first_command(&page);
-    let uses_jobctl = |block: &Vec<&str>| block.iter().any(|line| line.starts_with("$ jobctl"));
-    let steps = blocks(&page, "console").into_iter().find(uses_jobctl).unwrap();
+    let steps = first_steps(&page);
 
     let folder = Folder::new("");
     fs::create_dir(folder.file("bin")).unwrap();
@@ -128,8 +133,10 @@ async fn the_first_steps_of_the_page_work() {
 }
 
 #[test]
-fn the_readme_begins_with_the_same_command() {
-    assert_eq!(first_command(&page("README.md")), first_command(&page("docs/jobd.md")));
+fn the_readme_has_the_same_first_steps() {
+    let (readme, own) = (page("README.md"), page("docs/jobd.md"));
+    assert_eq!(first_command(&readme), first_command(&own));
+    assert_eq!(first_steps(&readme), first_steps(&own));
 }
 
 /// The value of each `-o` of a command, as a shell without variables would give it.

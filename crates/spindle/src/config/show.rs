@@ -67,7 +67,7 @@ pub fn print_reference(out: &mut impl Write) -> io::Result<()> {
             "" => "none".to_owned(),
             default => format!("`{default}`"),
         };
-        writeln!(out, "\n### {}\n\n{}\n", setting.name, setting.help)?;
+        writeln!(out, "\n### {}\n\n{}\n", setting.name, wrapped(setting.help))?;
         writeln!(out, "- flag: `{flag}`")?;
         writeln!(out, "- environment: `{}`", setting.environment_name())?;
         writeln!(out, "- file: {key}")?;
@@ -76,36 +76,54 @@ pub fn print_reference(out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// A paragraph of the page, in lines of at most 118 characters.
+fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut width = 0;
+    for word in text.split(' ') {
+        width += 1 + word.len();
+        if width > 119 {
+            lines.push('\n');
+            width = 1 + word.len();
+        } else if !lines.is_empty() {
+            lines.push(' ');
+        }
+        lines += word;
+    }
+    lines
+}
+
 const REFERENCE_HEAD: &str = "\
 # Configuration
 
 <!-- Printed by `spindle config --reference`; a test fails when this page is stale. -->
 
-`spindle serve` needs no configuration. What it can be told comes from, in this order:
+`spindle serve` needs no configuration. It takes each setting from the first of these sources that
+has it:
 
 1. flags: `spindle serve --sync os`
 2. the environment: `SPINDLE_SERVE_SYNC=os` (an empty value counts as not set)
 3. a TOML file that `--config FILE` or `SPINDLE_SERVE_CONFIG` names: `sync = \"os\"`
 4. the defaults below
 
-The first that says something about a setting decides it alone: lists are not joined.
-`spindle config` takes the same flags, reads the same environment and file, and prints what would
-be in force and where each value came from (`--json`: one object per line with `name`, `value`,
-`source` and `from`). A setting that does not exist, or a value that will not do, stops the start
-with exit code 2 and is named; an unknown `SPINDLE_SERVE_` name in the environment is only warned
-of.
+Lists from several sources are not joined. `spindle config` takes the same flags, reads the same
+environment and file, and prints the values in force and where each comes from (`--json`: one object
+per line with `name`, `value`, `source` and `from`). An unknown setting or an invalid value stops
+the start with exit code 2 and a message that names it; an unknown `SPINDLE_SERVE_` name in the
+environment only causes a warning.
 
-The commands that talk to a server (`add`, `work`, `jobs`, ...) take none of this. They have settings of
-their own, for where the server is:
+The commands that talk to a server (`add`, `work`, `jobs`, ...) use none of these settings. Their
+own ones say where the server is:
 
 | flag | environment | default |
 |---|---|---|
 | `--url URL` | `SPINDLE_URL` | `http://127.0.0.1:7420` |
-| `--ca-file FILE`, who vouches for it over https | `SPINDLE_CA_FILE` | the public authorities |
-| `--workq ADDR`, for its Workq door instead | `SPINDLE_WORKQ` | none |
+| `--ca-file FILE`, the authorities for https | `SPINDLE_CA_FILE` | the public authorities |
+| `--workq ADDR`, to use the Workq door instead | `SPINDLE_WORKQ` | none |
 
-[The page of commands](commands.md#where-the-server-is) tells more. `SPINDLE_WEBHOOK_SECRET` is the one name
-without `SERVE` in it that the server reads, see [webhook-secret-file](#webhook-secret-file).
+[The page of commands](commands.md#where-the-server-is) describes them. `SPINDLE_WEBHOOK_SECRET` is
+the only name without `SERVE` that the server reads, see
+[webhook-secret-file](#webhook-secret-file).
 
 ## Settings
 ";

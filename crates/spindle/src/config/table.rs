@@ -167,8 +167,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "./spindle-data",
         in_file: true,
-        help: "Keep the log in this folder, which is made when it is missing. A path in the file \
-               counts from where the server is started.",
+        help: "Keep the log in this folder, which is created if it is missing. A relative path in \
+               the file counts from the folder in which the server is started.",
         apply: |config, text| {
             if text.is_empty() {
                 return Err("name a folder".to_owned());
@@ -183,7 +183,7 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::Switch,
         default: "false",
         in_file: true,
-        help: "Keep the log in memory: every job is gone when the server stops. The data folder \
+        help: "Keep the log in memory: all jobs are lost when the server stops. The data folder \
                is not touched.",
         apply: |config, text| {
             config.memory = parse_switch(text)?;
@@ -196,9 +196,9 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "always",
         in_file: true,
-        help: "When to make what was written durable: `always` (before it is acknowledged), \
-               `interval:MS` (that often; a power cut loses what came since) or `os` (when the \
-               operating system likes to).",
+        help: "When to make writes durable: `always` (before they are acknowledged), \
+               `interval:MS` (every MS milliseconds; a power cut loses what came since) or `os` \
+               (when the operating system writes them).",
         apply: |config, text| {
             config.sync = parse_sync(text)?;
             Ok(())
@@ -210,9 +210,9 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "64MiB",
         in_file: true,
-        help: "How long one file of the log is, from 64KiB to 2GiB. Smaller ones give disk space \
-               back sooner and cost more syncs. One file's room is kept free for what must go on \
-               when the disk is full.",
+        help: "The size of one log file, from 64KiB to 2GiB. Smaller files free disk space sooner \
+               and cost more syncs. The space of one file stays reserved for what must go on when \
+               the disk is full.",
         apply: |config, text| {
             let bytes = parse_size(text).map_err(|error| error.to_string())?;
             if !SEGMENT_BYTES.contains(&bytes) {
@@ -228,8 +228,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "64MiB",
         in_file: true,
-        help: "Keep at most this much of payloads and results in memory; the rest is read back \
-               from the log when it is needed. Takes KiB, MiB, GiB and plain bytes.",
+        help: "Keep at most this much of payloads and results in memory; the rest is read from \
+               the log when it is needed. Takes KiB, MiB, GiB and plain bytes.",
         apply: |config, text| {
             config.payload_memory_bytes = parse_size(text).map_err(|error| error.to_string())?;
             Ok(())
@@ -241,9 +241,9 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "5000000",
         in_file: true,
-        help: "Keep at most so many finished jobs, done and dead ones together. The oldest go \
-               first, before their time; that is counted and logged once a minute. A queue can \
-               have a maximum of its own.",
+        help: "Keep at most this many finished jobs, done and dead ones together. The oldest are \
+               dropped first, before their time; that is counted and logged once a minute. A \
+               queue can have a maximum of its own.",
         apply: |config, text| {
             config.finished_max = parse_count(text)?;
             Ok(())
@@ -255,8 +255,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "8GiB",
         in_file: true,
-        help: "Let finished jobs take at most this much of the disk with their payloads and \
-               results. The oldest go first, as with `finished-max`.",
+        help: "Let finished jobs with their payloads and results take at most this much disk \
+               space. The oldest are dropped first, as with `finished-max`.",
         apply: |config, text| {
             config.finished_bytes_max = parse_size(text).map_err(|error| error.to_string())?;
             Ok(())
@@ -268,8 +268,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "65536",
         in_file: true,
-        help: "How many values a constraint that counts by a payload's field tells apart at a \
-               time. A job that would bring one more is refused.",
+        help: "The most values at a time of a constraint with a limit for each value of a \
+               payload's field. A job that needs one more is refused.",
         apply: |config, text| {
             config.constraint_values_max = parse_count(text)?;
             Ok(())
@@ -281,8 +281,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "127.0.0.1:9922",
         in_file: true,
-        help: "Where the Workq door listens, or `off`. Port 0 takes any free port; the log says \
-               which.",
+        help: "The address of the Workq door, or `off`. Port 0 takes any free port, which the log \
+               names.",
         apply: |config, text| {
             config.workq = parse_listen(text)?;
             Ok(())
@@ -294,8 +294,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "127.0.0.1:4730",
         in_file: true,
-        help: "Where the Gearman door listens, or `off`. Port 0 takes any free port; the log says \
-               which.",
+        help: "The address of the Gearman door, or `off`. Port 0 takes any free port, which the \
+               log names.",
         apply: |config, text| {
             config.gearman = parse_listen(text)?;
             Ok(())
@@ -307,8 +307,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "-1",
         in_file: true,
-        help: "How often a Gearman job is given out before a lost worker or a passed timeout fails \
-               it: -1 is no limit, 0 and 1 are once.",
+        help: "How often a Gearman job is leased before a lost worker or a timeout fails it: -1 \
+               is no limit, 0 and 1 are once.",
         apply: |config, text| {
             config.gearman_attempts_max = match text.parse::<i64>() {
                 Ok(-1) => 0,
@@ -324,8 +324,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::Switch,
         default: "false",
         in_file: true,
-        help: "Send WORK_EXCEPTION to Gearman clients that have not asked for it with OPTION_REQ \
-               too. Without it they get WORK_FAIL.",
+        help: "Send WORK_EXCEPTION also to Gearman clients that have not asked for it with \
+               OPTION_REQ. Without it they get WORK_FAIL.",
         apply: |config, text| {
             config.gearman_exceptions = parse_switch(text)?;
             Ok(())
@@ -337,8 +337,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "127.0.0.1:7420",
         in_file: true,
-        help: "Where the HTTP door (native API, metrics, health) listens, or `off`. Port 0 takes \
-               any free port; the log says which.",
+        help: "The address of the HTTP door (native API, LightJQ, Jobq, metrics, health), or \
+               `off`. Port 0 takes any free port, which the log names.",
         apply: |config, text| {
             config.http = parse_listen(text)?;
             Ok(())
@@ -350,9 +350,9 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::Many,
         default: "",
         in_file: true,
-        help: "A name the HTTP door answers to, besides its address and localhost: what clients \
-               or a proxy call it. `*` is every name: then any web page can use the server. May \
-               be given again.",
+        help: "A name that clients or a proxy use for the HTTP door, besides its address and \
+               localhost. `*` is every name: then any web page can use the server. May be \
+               repeated.",
         apply: |config, text| config.http_hosts.add(text).map_err(|error| error.to_string()),
     },
     Setting {
@@ -361,8 +361,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "127.0.0.1:7081",
         in_file: true,
-        help: "Where the jobd master listens, at which jobd's workers register and which their \
-               clients poke, or `off`. Port 0 takes any free port; the log says which.",
+        help: "The address of the jobd master, where jobd's workers register and clients poke \
+               them, or `off`. Port 0 takes any free port, which the log names.",
         apply: |config, text| {
             config.jobd_master = parse_listen(text)?;
             Ok(())
@@ -374,8 +374,9 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::Switch,
         default: "false",
         in_file: true,
-        help: "Push jobs to whatever `url` a LightJQ worker gives, not only to the address it \
-               calls from: whoever reaches the HTTP door can then make this server call others.",
+        help: "Push jobs to any `url` that a LightJQ worker gives, not only to the address it \
+               calls from: everyone who reaches the HTTP door can then make this server call \
+               others.",
         apply: |config, text| {
             config.lightjq_allow_urls = parse_switch(text)?;
             Ok(())
@@ -387,8 +388,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "2s",
         in_file: true,
-        help: "How long a query or a poll of Jobq may compute before it is refused, from 1ms to \
-               10m. Queries run one at a time: the others wait meanwhile.",
+        help: "How long a Jobq query or poll may compute before it is refused, from 1ms to 10m. \
+               Queries run one at a time: the others wait meanwhile.",
         apply: |config, text| {
             let time = parse_duration(text).map_err(|error| error.to_string())?;
             if !JOBQ_QUERY_TIME.contains(&time) {
@@ -404,8 +405,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "64MiB",
         in_file: true,
-        help: "How long the answer to a list of Jobq may be, from 1KiB to 1GiB; a longer one is \
-               refused. It is made in memory.",
+        help: "The largest answer to a Jobq list, from 1KiB to 1GiB; a larger one is refused. It \
+               is built in memory.",
         apply: |config, text| {
             let bytes = parse_size(text).map_err(|error| error.to_string())?;
             let bytes = usize::try_from(bytes).ok().filter(|size| JOBQ_LIST_BYTES.contains(size));
@@ -419,10 +420,11 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::Many,
         default: "",
         in_file: true,
-        help: "Tell this URL what happens: `http://HOST:PORT/PATH` or `https://HOST/PATH`, then words, all in \
-               one value: `dead` (a job failed for good; so too without a word), `older=TIME` (the next job of \
-               a queue waits longer), `no-worker=TIME` (nobody takes its jobs), `queue=PATTERN` \
-               (only these). May be given again. docs/webhooks.md tells what is sent.",
+        help: "Send events to this URL: `http://HOST:PORT/PATH` or `https://HOST/PATH`, then \
+               words, all in one value: `dead` (a job failed for good; the default), `older=TIME` \
+               (the next job of a queue waits longer), `no-worker=TIME` (no worker takes its \
+               jobs), `queue=PATTERN` (only these queues). May be repeated. docs/webhooks.md \
+               describes what is sent.",
         apply: |config, text| {
             config.webhooks.push(text.parse().map_err(|error: HookError| error.to_string())?);
             Ok(())
@@ -434,8 +436,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "",
         in_file: true,
-        help: "The secret that webhooks are signed with, at least 16 bytes. Without it the one in \
-               SPINDLE_WEBHOOK_SECRET in the environment.",
+        help: "A file with the secret that signs webhooks, at least 16 bytes. Without it, \
+               SPINDLE_WEBHOOK_SECRET in the environment is the secret.",
         apply: |config, text| {
             config.webhook_secret_file = Some(PathBuf::from(text));
             Ok(())
@@ -447,8 +449,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "",
         in_file: true,
-        help: "Certificates in PEM: receivers of webhooks over https must be vouched for by one of \
-               these, instead of by a public authority.",
+        help: "Certificates in PEM: one of these, instead of a public authority, must have signed \
+               the certificate of a webhook receiver over https.",
         apply: |config, text| {
             config.webhook_ca_file = Some(PathBuf::from(text));
             Ok(())
@@ -460,8 +462,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::Many,
         default: "",
         in_file: true,
-        help: "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address that \
-               is not loopback: whoever reaches it can do everything. May be given again.",
+        help: "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address \
+               that is not loopback: everyone who reaches it can do everything. May be repeated.",
         apply: |config, text| {
             if !DOORS.contains(&text) {
                 return Err(format!("there is no such door; there is {}", DOORS.join(", ")));
@@ -476,7 +478,7 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "10s",
         in_file: true,
-        help: "How long answers under way may take once the server was told to stop. Takes ms, s, \
+        help: "How long answers under way may take when the server is asked to stop. Takes ms, s, \
                m, h and d.",
         apply: |config, text| {
             config.shutdown_timeout = parse_duration(text).map_err(|error| error.to_string())?;
@@ -489,8 +491,8 @@ pub const TABLE: &[Setting] = &[
         shape: Shape::One,
         default: "10000",
         in_file: true,
-        help: "How many connections the other doors together hold, and how many the HTTP door. \
-               The excess is closed at once.",
+        help: "The most connections of the HTTP door, and of the other doors together. Further \
+               ones are closed at once.",
         apply: |config, text| {
             config.connections_max = parse_count(text)?;
             Ok(())

@@ -3,10 +3,12 @@
 //! - `usage`: what it refuses, its settings, its completions
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
 //! - `fake_workq`: that server
+//! - `examples`: the programs in examples/
 //! - `http`: the server's HTTP door
 //! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
 //! - `native`: the commands for people through it
 //! - `pages`: the examples of docs/commands.md; `readme`: those of the README
+//! - `prose`: lines and links of all pages
 //! - `people`: what people see and are asked, some of it on a `terminal`
 //! - `queue`: tries, and the settings of queues
 //! - `web`: the URLs they take; `proxy`: TLS and a path in front of a server
@@ -16,6 +18,8 @@
 
 #[cfg(test)]
 mod clients;
+#[cfg(test)]
+mod examples;
 #[cfg(test)]
 mod fake_workq;
 #[cfg(test)]
@@ -28,6 +32,8 @@ mod native;
 mod pages;
 #[cfg(test)]
 mod people;
+#[cfg(test)]
+mod prose;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
