@@ -1,7 +1,12 @@
 //! Where a restart goes on.
 
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use spindle_engine::FeedId;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
 use spindle_webhook::Options;
 use tempfile::TempDir;
@@ -21,6 +26,24 @@ fn remembering(folder: &TempDir) -> Options {
     Options { folder: Some(folder.path().to_path_buf()), ..options() }
 }
 
+/// Waits until a hook has written down another place than this one: a delivery counts only then.
+fn await_move(folder: &TempDir, from: FeedId) {
+    let is_place = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "place");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let place = files.filter(is_place).find_map(|path| fs::read_to_string(path).ok());
+        if place
+            .and_then(|text| text.trim().parse().ok())
+            .is_some_and(|place: FeedId| place != from)
+        {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the hook has written down no delivery");
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn what_happened_while_the_hook_was_away_is_told_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
@@ -28,9 +51,11 @@ fn what_happened_while_the_hook_was_away_is_told_after_a_restart() {
     let options = remembering(&folder);
     let first = engine(file_log(&folder));
     dead(&first, "q", "before there was a hook");
+    let begin = FeedId { position: first.durable().0, index: 0 };
     let hooks = start(&first, &receiver, "dead", &options);
     dead(&first, "q", "told");
     assert_eq!(receiver.next().json()["job"]["message"], "told");
+    await_move(&folder, begin);
     drop(hooks);
     dead(&first, "q", "while it was away");
     first.stop();
