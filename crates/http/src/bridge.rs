@@ -22,14 +22,15 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::mailbox::TicketMailbox;
 
-/// How long a request waits for room in the log before it is told to come again.
+/// How long a request waits for room in the log before it is refused as busy.
 const ROOM_WAIT: Duration = Duration::from_secs(20);
 
 /// The connection of the next HTTP request that waits, far from those of the line doors. One count
 /// for the process: every door has a bridge of its own, and doors share the engine.
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1 << 63);
 
-/// The engine, for requests that may wait. Clones are the same bridge.
+/// Connects async handlers to the engine: calls that wait for room, answers that wait for the disk.
+/// Clones share one mailbox.
 #[derive(Clone)]
 pub struct EngineBridge {
     engine: Engine,
@@ -37,7 +38,7 @@ pub struct EngineBridge {
 }
 
 impl EngineBridge {
-    /// A bridge at an engine. One serves all requests of a door.
+    /// A bridge to an engine. One serves all requests of a door.
     pub fn new(engine: Engine) -> EngineBridge {
         let mailbox = Arc::<TicketMailbox>::default();
         engine.attach(&(mailbox.clone() as Arc<dyn Mailbox>));
@@ -179,7 +180,7 @@ impl EngineBridge {
         self.mailbox.moves()
     }
 
-    /// Somebody new who waits. Every wait has a connection of its own, so that giving one up
+    /// A new caller that waits. Every wait has a connection of its own, so that giving one up
     /// touches no other.
     pub fn caller(&self) -> Caller {
         let connection = NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed);
@@ -232,14 +233,14 @@ impl Drop for Wait<'_> {
     }
 }
 
-/// A lease on its way out.
+/// Undoes a lease unless its bytes are handed to the socket.
 pub struct LeaseGuard {
     engine: Engine,
     lease: Option<LeaseRef>,
 }
 
 impl LeaseGuard {
-    /// The socket has it.
+    /// The socket has the bytes: the lease stays.
     pub fn done(mut self) {
         self.lease = None;
     }

@@ -1,4 +1,4 @@
-//! A socket that gives up on a peer who takes nothing.
+//! A socket that fails when its peer reads nothing for too long.
 
 use std::io;
 use std::io::IoSlice;
@@ -27,8 +27,8 @@ impl<S> WriteTimeout<S> {
         WriteTimeout { stream, time, timer: None, waits: false }
     }
 
-    /// What a write came to, or the end of patience.
-    fn judge<T>(
+    /// The result of a write, or an error once the peer has read nothing for too long.
+    fn or_timeout<T>(
         &mut self,
         context: &mut Context<'_>,
         wrote: Poll<io::Result<T>>,
@@ -44,8 +44,9 @@ impl<S> WriteTimeout<S> {
             timer.as_mut().reset(Instant::now() + time);
         }
         ready!(timer.as_mut().poll(context));
-        let told = format!("the client took no byte of its answers for {} s", time.as_secs_f64());
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, told)))
+        let message =
+            format!("the client took no byte of its answers for {} s", time.as_secs_f64());
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)))
     }
 }
 
@@ -66,7 +67,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, wrote)
+        self.or_timeout(context, wrote)
     }
 
     fn poll_write_vectored(
@@ -75,7 +76,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.judge(context, wrote)
+        self.or_timeout(context, wrote)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -84,7 +85,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, flushed)
+        self.or_timeout(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

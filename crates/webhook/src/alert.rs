@@ -1,14 +1,14 @@
-//! What is told: one JSON object.
+//! What is sent: one JSON object.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use spindle_core::{JobImage, Status, event::Event, job::cut};
 use spindle_engine::{FeedEvent, FeedId};
 
-/// More of a text that a worker wrote is not told.
+/// The longest text of a worker that is sent, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// Something to tell.
+/// Something to send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alert {
     /// The same however often it is sent: by it a receiver knows what it has seen.

@@ -1,4 +1,4 @@
-//! What a hook is told to tell: an address and words, separated by blanks.
+//! A hook as one line of text: an address and words, separated by blanks.
 
 use std::{fmt, str::FromStr, time::Duration};
 

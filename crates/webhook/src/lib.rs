@@ -4,12 +4,12 @@
 //! is queued in memory, so a receiver that is slow or away holds up nobody: the place in the feed
 //! waits, and is kept in a file, so that a restart goes on from there.
 //!
-//! - `hook`: what a hook is told to tell, as one line of text
+//! - `hook`: a hook as one line of text
 //! - `glob`: patterns of queue names
 //! - `follow`: the thread: dead jobs from the feed, queues by looking at them now and then
 //! - `options`: how hooks are served
 //! - `queues`: when a queue needs somebody
-//! - `alert`: what is told
+//! - `alert`: what is sent
 //! - `sign`, `send`: the signature; deliveries and their repetition
 //! - `authorities`: whose certificates receivers over TLS may have
 //! - `place`: the file that remembers the place in the feed

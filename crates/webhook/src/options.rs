@@ -7,7 +7,7 @@ use crate::authorities::Authorities;
 /// How hooks are served.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The server's name, told with each alert.
+    /// The server's name, sent with each alert.
     pub server: String,
     /// Where places in the feed are remembered; none: a restart begins with what comes then.
     pub folder: Option<PathBuf>,

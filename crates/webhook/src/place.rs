@@ -1,4 +1,4 @@
-//! The place in the feed up to which everything was told, in a file.
+//! The place in the feed up to which everything was delivered, in a file.
 
 use std::{fs, io, path::PathBuf};
 
@@ -28,7 +28,7 @@ impl Place {
         self.now
     }
 
-    /// Everything up to here was told. A crash may take this back: then it is told again.
+    /// Everything up to here was delivered. A crash may take this back: then it is delivered again.
     pub fn move_to(&mut self, place: FeedId) -> io::Result<()> {
         if self.now == Some(place) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! When a queue needs somebody. Looked at now and then, in bounded steps; told once when it begins
+//! When a queue needs somebody. Looked at now and then, in bounded steps; alerted once when it begins
 //! and once when it is over.
 
 use std::{collections::BTreeMap, time::Duration};

@@ -13,7 +13,7 @@ pub(crate) async fn accept(request: Request, next: Next) -> Response {
     }
 }
 
-/// The API answers in JSON; a client that says it cannot read that is told so.
+/// The API answers in JSON; a client that cannot read that is refused.
 fn check_accept(request: &Request) -> Answered<()> {
     if !request.uri().path().starts_with("/api/v1/") {
         return Ok(());

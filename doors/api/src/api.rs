@@ -8,7 +8,7 @@ use spindle_engine::Engine;
 use spindle_http::{BodyLimits, EngineBridge};
 use tokio::sync::watch;
 
-/// What the API is told at its start.
+/// The settings of the API.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The name in the handles by which Gearman's clients know jobs.

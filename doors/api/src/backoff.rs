@@ -1,4 +1,4 @@
-//! The wait between failures, as clients tell and read it.
+//! The wait between failures, as clients write and read it.
 //!
 //! Factor and jitter are numbers with up to three decimals outside and whole thousandths inside.
 //! They are read from the digits that stand there: no floating-point number comes in between.
@@ -80,7 +80,7 @@ impl Backoff {
     }
 }
 
-/// A number with up to three decimals. None: it is negative, finer, or larger than can be told.
+/// A number with up to three decimals. None: it is negative, finer, or too large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Thousandths(Option<u32>);
 

@@ -1,4 +1,4 @@
-//! Why a lease is over: what a worker is told that comes too late with its token.
+//! Why a lease is over: the answer to a worker that comes too late with its token.
 
 use spindle_core::command::Claim;
 use spindle_core::job::{Attempt, Cause};
@@ -15,7 +15,7 @@ use spindle_http::{Code, Problem};
 pub(crate) enum LeaseEnd {
     /// Somebody cancelled the job.
     Cancelled,
-    /// The job is done or dead, or this attempt's end was told before.
+    /// The job is done or dead, or this attempt's end was reported before.
     Finished,
     /// The lease ran out. The job waits for another attempt, or that was its last.
     Timeout,
@@ -84,8 +84,8 @@ impl LeaseEnd {
     /// How the lease of an attempt ended that is not live any more.
     fn of(image: &JobImage, attempt: u32) -> LeaseEnd {
         // After a retry by hand attempts are counted anew: the newest one of this number.
-        let told = image.history.iter().rev().find(|past| past.attempt == attempt);
-        let cause = told.map(Attempt::cause);
+        let past = image.history.iter().rev().find(|past| past.attempt == attempt);
+        let cause = past.map(Attempt::cause);
         match image.status() {
             Status::Leased => LeaseEnd::LeasedAgain,
             _ if image.is_cancelled() || cause == Some(Cause::Cancelled) => LeaseEnd::Cancelled,

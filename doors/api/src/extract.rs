@@ -82,7 +82,7 @@ fn check_type(headers: &HeaderMap) -> Answered<()> {
     Err(Problem::new(Code::UnsupportedType, detail))
 }
 
-/// What forms are sent as, and what `curl -d` says unless it is told otherwise.
+/// What forms are sent as, and what `curl -d` says by default.
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// A JSON object that says what it should.

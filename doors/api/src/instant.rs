@@ -5,7 +5,7 @@ use jiff::{Timestamp, civil};
 use spindle_http::Problem;
 
 /// What people and programs read: `2026-01-31T08:00:00.250Z`. Times after the year 9999, which no
-/// client could read, are told as its end.
+/// client could read, are shown as its end.
 pub(crate) fn shown(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     let at = at.unwrap_or(Timestamp::MAX);

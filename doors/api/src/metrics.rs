@@ -17,7 +17,7 @@ use tokio::task::yield_now;
 use crate::routes::queues::oldest_ready_ms;
 use crate::view::status_word;
 
-/// Queues with labels of their own; the others are told together, as `(others)`.
+/// Queues with labels of their own; the others are shown together, as `(others)`.
 const QUEUES_MAX: usize = 100;
 const OTHERS: &str = "(others)";
 /// Queues looked at in one hold of the lock.
@@ -122,7 +122,7 @@ struct Bars {
 }
 
 impl Bars {
-    /// `per_unit` of the engine's unit are one of those that are told.
+    /// `per_unit` of the engine's unit are one of the unit shown.
     fn new(readings: &Readings, per_unit: f64) -> Bars {
         let bar = |(limit, count): &(Option<u64>, u64)| {
             (limit.map_or(f64::INFINITY, |limit| limit as f64 / per_unit), *count)
@@ -154,7 +154,7 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
     let set = |queue: &str, counts: &[usize; Status::ALL.len()]| {
         for status in Status::ALL {
             let labels = [("queue", queue.to_owned()), ("status", status_word(status).to_owned())];
-            // Added up: names that differ only in bytes that are no UTF-8 are told as one.
+            // Added up: names that differ only in bytes that are no UTF-8 are shown as one.
             jobs.get_or_create(&labels).inc_by(signed(counts[status as usize] as u64));
         }
     };
@@ -193,7 +193,7 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
     flows.register(registry);
 }
 
-/// Of queues that are told as one, the oldest job counts.
+/// Of queues that are shown as one, the oldest job counts.
 fn raise(ages: &ByQueue<Gauge>, label: &Label<String>, age: i64) {
     let gauge = ages.get_or_create(label);
     let kept = gauge.get();

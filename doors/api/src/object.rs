@@ -17,7 +17,7 @@ pub(crate) fn optional<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|object| object.0))
 }
 
-/// What was told as an object.
+/// A value that was written as an object.
 pub(crate) struct Object<T>(pub T);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {

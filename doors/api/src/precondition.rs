@@ -48,8 +48,8 @@ pub(crate) fn revision_of<T: FromStr>(tag: &str) -> Option<T> {
     tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).and_then(digits)
 }
 
-/// What `If-Match` says: one entity tag as it was told, or `*`. A weak tag is one like any other,
-/// and matches nothing, for no tag that is told is weak.
+/// What `If-Match` says: one entity tag as it was sent, or `*`. A weak tag is one like any other,
+/// and matches nothing, for the server sends no weak tags.
 pub(crate) fn if_match(headers: &HeaderMap) -> Answered<Option<&str>> {
     let Some(value) = one(headers, &header::IF_MATCH)? else { return Ok(None) };
     let text = value.filter(|text| *text == "*" || is_entity_tag(text)).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Payloads and results: bytes with a type, told as JSON where they are JSON.
+//! Payloads and results: bytes with a type, shown as JSON where they are JSON.
 
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};

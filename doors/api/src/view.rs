@@ -1,4 +1,4 @@
-//! A job as answers tell it.
+//! A job as answers show it.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -70,7 +70,7 @@ pub(crate) struct Job {
     attempts: u32,
     /// Most leases, as is in force; 0 is no limit.
     attempts_max: u32,
-    /// Failures told by workers.
+    /// Failures that workers reported.
     fails: u32,
     /// Most failures, as is in force; 0 is no limit.
     fails_max: u32,
@@ -203,7 +203,7 @@ pub(crate) struct LeaseShown {
     bound: bool,
 }
 
-/// The end of an attempt, as its worker told it.
+/// The end of an attempt, as its worker reported it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = JobResult)]
 pub(crate) struct Result {
@@ -229,7 +229,7 @@ pub(crate) struct Result {
     /// For people.
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
-    /// The error, as the worker gave it. One that is MessagePack and no text is told as JSON.
+    /// The error, as the worker gave it. One that is MessagePack and no text is shown as JSON.
     #[serde(skip_serializing_if = "String::is_empty")]
     error: String,
     /// A code, as the worker gave it, or of the server: `timeout`, `worker_lost`, `cancelled`.
@@ -389,7 +389,7 @@ pub(crate) fn error_text(error: &[u8], kind: Type) -> String {
     match is_packed.then(|| to_json(error)) {
         Some(Ok(Value::String(text))) => text,
         Some(Ok(value)) => value.to_string(),
-        // Whoever ended the job for that worker told a text.
+        // The server ended the job for that worker, with a text.
         Some(Err(_)) | None => text(error),
     }
 }

@@ -10,7 +10,7 @@ use spindle_http::{BodyLimits, EngineBridge};
 use crate::query_thread::QueryThread;
 use crate::replica::QueryLimits;
 
-/// What the door is told at its start.
+/// The settings of the door.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// What a request's body must keep to.
@@ -39,7 +39,7 @@ pub struct Jobq {
     clients: Clients,
 }
 
-/// Which generation of Jobq's client an address is for. At the address of all it is told from the
+/// Which generation of Jobq's client an address is for. At the address of all it is taken from the
 /// request, as far as it can be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Clients {

@@ -1,4 +1,4 @@
-//! A job's events: those its users caused are kept with it, those the engine caused are told from
+//! A job's events: those its users caused are kept with it, those the engine caused are derived from
 //! what it remembers of the job's attempts.
 
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use spindle_http::door_word;
 
 use crate::json::quoted;
 
-/// An event as it is kept with a job: when, in milliseconds, and then its JSON. Told are seconds,
+/// An event as it is kept with a job: when, in milliseconds, and then its JSON. Clients see seconds,
 /// but those of two sources are put in order by this.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -43,7 +43,7 @@ impl Entry {
         kept.into()
     }
 
-    /// What was kept. Of bytes that are none of this door's nothing is told.
+    /// What was kept. None for bytes that another door kept.
     pub fn decode(kept: &[u8]) -> Option<Entry> {
         let (at_ms, json) = kept.split_first_chunk()?;
         let json = std::str::from_utf8(json).ok()?;
@@ -120,11 +120,11 @@ pub fn events_of(image: &JobImage) -> Vec<Entry> {
     if is_user_driven(image) {
         return kept.collect();
     }
-    let mut told = engine_events(image);
-    told.extend(kept);
+    let mut entries = engine_events(image);
+    entries.extend(kept);
     // Stable: what happened in the same millisecond stays as it is.
-    told.sort_by_key(|entry| entry.at_ms);
-    told
+    entries.sort_by_key(|entry| entry.at_ms);
+    entries
 }
 
 /// What the engine makes of a job's status.
@@ -142,17 +142,17 @@ fn engine_state(image: &JobImage) -> String {
 
 /// What the engine did to a job, as far as it remembers: the first attempts and the last.
 fn engine_events(image: &JobImage) -> Vec<Entry> {
-    let mut told = vec![Entry::created(Form::Bare, image.created_ms)];
+    let mut entries = vec![Entry::created(Form::Bare, image.created_ms)];
     let options = image.options();
     let waited_until = options.scheduled_ms.filter(|at| *at > image.created_ms);
     let mut state = match waited_until {
         Some(at_ms) => scheduled(at_ms),
-        None if image.status() == Status::Parked && image.history.is_empty() => return told,
+        None if image.status() == Status::Parked && image.history.is_empty() => return entries,
         None => ready(),
     };
     let mut advance = |state: &mut String, new: String, at_ms: u64, words: Option<&Words>| {
         if *state != new {
-            told.push(match words {
+            entries.push(match words {
                 Some(words) => Entry::failed(state, &new, at_ms, words),
                 None => Entry::advanced(state, &new, at_ms),
             });
@@ -190,7 +190,7 @@ fn engine_events(image: &JobImage) -> Vec<Entry> {
     if let Some(at_ms) = image.finished_ms {
         advance(&mut state, finished(image), at_ms, None);
     }
-    told
+    entries
 }
 
 /// The state of a job that waits for a worker.

@@ -62,7 +62,7 @@ impl Reply {
 }
 
 /// Who decides what becomes of a request. Both sides may take the turn, and one gets it: nothing is
-/// changed for a request that was told that it was not.
+/// changed for a request that was answered that nothing was.
 #[derive(Clone, Default)]
 struct Turn(Arc<AtomicBool>);
 
@@ -98,7 +98,7 @@ impl QueryThread {
         Ok(QueryThread { requests, stopped: Arc::default(), budget })
     }
 
-    /// Ends the query under way, and has all that wait and that will come told that the server is
+    /// Ends the query under way, and answers all that wait and that will come that the server is
     /// stopping. Does not wait for any.
     pub fn stop(&self) {
         self.budget.stop();

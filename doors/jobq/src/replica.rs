@@ -284,7 +284,7 @@ impl Replica {
                 limit.as_millis()
             ))),
             End::Interrupted => Err(Refusal::interrupted()),
-            // Nobody is told this of a try that was cut short.
+            // This answer of a try that was cut short is not sent.
             End::Own | End::Cut => ran.map_err(|error| refusal_of(error, true)),
         }
     }
@@ -301,12 +301,12 @@ impl Replica {
 
 /// What went wrong, in SQLite's words.
 fn refusal_of(error: Error, ran: bool) -> Refusal {
-    let told = |message: &str| {
+    let in_words = |message: &str| {
         let when = if ran { "SQLite ended the query" } else { "SQLite does not take the query" };
         Refusal::query(format!("{when}: {message}"))
     };
     match &error {
-        Error::SqlInputError { msg, .. } => told(msg),
+        Error::SqlInputError { msg, .. } => in_words(msg),
         Error::SqliteFailure(failure, message) => match failure.code {
             ErrorCode::DiskFull
             | ErrorCode::OutOfMemory
@@ -316,9 +316,9 @@ fn refusal_of(error: Error, ran: bool) -> Refusal {
             ErrorCode::TooBig => Refusal::too_costly(format!(
                 "a text in the query grows over {VALUE_BYTES_MAX} bytes"
             )),
-            _ => told(message.as_deref().unwrap_or("it failed")),
+            _ => in_words(message.as_deref().unwrap_or("it failed")),
         },
-        _ => told(&error.to_string()),
+        _ => in_words(&error.to_string()),
     }
 }
 

@@ -7,7 +7,7 @@ use axum::routing::{any, get, post};
 use crate::door::{Clients, Jobq};
 use crate::{refusal, routes};
 
-/// The addresses for one generation only: what its client is told to put before `/api/v0`.
+/// The addresses for one generation only: what its client puts before `/api/v0`.
 const FIRST: &str = "/jobq/first";
 const NEWEST: &str = "/jobq/newest";
 

@@ -244,29 +244,29 @@ mod tests {
     #[test]
     fn a_long_query_goes_on_where_nobody_else_wants_to_be() {
         let mut workers = workers();
-        let (tell, told) = sync_channel(8);
+        let (sender, tries) = sync_channel(8);
         let slow = "[[\"=\", \"length(replace(hex(printf('%9000d', id)), '20', 'abc'))\", 1]]";
         let slow = Query::read(slow).expect("it is one");
         workers.run(|replica| replica.fill_for_tests(2_000)).expect("the copy is here");
         let ask = move |replica: &Replica| {
-            tell.send(policy() == IDLE).expect("it is waited for");
+            sender.send(policy() == IDLE).expect("it is waited for");
             replica.list(&slow, None)
         };
         assert_eq!(workers.query(ask, || false).map(|answer| answer.is_ok()), Ok(true));
-        assert_eq!(told.iter().take(2).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(tries.iter().take(2).collect::<Vec<_>>(), [false, true]);
     }
 
     #[test]
     fn a_short_query_is_answered_at_the_first_try() {
         let mut workers = workers();
-        let (tell, told) = sync_channel(8);
+        let (sender, tries) = sync_channel(8);
         let all = Query::default();
         let ask = move |replica: &Replica| {
-            tell.send(()).expect("it is waited for");
+            sender.send(()).expect("it is waited for");
             replica.list(&all, None)
         };
         assert_eq!(workers.query(ask, || false), Ok(Ok(Vec::new())));
-        assert_eq!(told.iter().count(), 1);
+        assert_eq!(tries.iter().count(), 1);
     }
 
     #[test]

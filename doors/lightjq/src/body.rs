@@ -97,7 +97,7 @@ impl Wanted {
     }
 }
 
-/// Problems are written as JSON. Who speaks MessagePack is told the same in it.
+/// Problems are written as JSON, and turned into MessagePack for clients that speak it.
 pub(crate) async fn problems_as_asked(request: Request, next: Next) -> Response {
     let format = wanted(request.headers()).unwrap_or(Format::Msgpack);
     let response = next.run(request).await;

@@ -12,7 +12,7 @@ use crate::names::JobNames;
 use crate::pusher::{Pusher, pusher};
 use crate::registry::{Registry, WorkerLine};
 
-/// What the door is told at its start. Tests shorten the times.
+/// The settings of the door. Tests shorten the times.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Limits of requests' bodies.
@@ -83,8 +83,8 @@ impl LightJq {
         &self.0.description
     }
 
-    /// The server stops: no jobs are pushed any more, and workers that wait for one are told that
-    /// there is none.
+    /// The server stops: no jobs are pushed any more, and workers that wait for one get the
+    /// answer that there is none.
     pub fn stop(&self) {
         self.0.stopping.send_replace(true);
     }

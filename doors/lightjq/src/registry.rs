@@ -172,7 +172,7 @@ impl Registry {
         }
     }
 
-    /// A worker is gone. Who waits for a slot of it is told.
+    /// Removes a worker. Those that wait for a slot of it are woken.
     pub fn remove(&mut self, id: WorkerId) -> Option<RemovedWorker> {
         let worker = self.workers.remove(&id)?;
         let jobs = worker.held.into_keys().collect();

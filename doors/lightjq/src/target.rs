@@ -21,7 +21,7 @@ pub(crate) enum TargetError {
     /// Not a URL of this kind.
     #[error("`url` must be like http://127.0.0.1:9000, with a path or without")]
     Malformed,
-    /// A server that posts wherever it is told could be used against others.
+    /// A server that posts to any address could be used against others.
     #[error(
         "`url` must be at the address you call from, {0}; the server's setting \
          lightjq-allow-urls lifts that"

@@ -145,7 +145,7 @@ pub(crate) async fn bulk(
                 Err(problem) if problem.code.status().is_client_error() => {
                     *answer.refused.entry(problem.code.as_str()).or_default() += 1;
                 }
-                // Not for this job's sake: what is done so far is told by the next request's count.
+                // The request fails, not this job: the next request counts what is done so far.
                 Err(problem) => return Err(problem),
             }
         }

@@ -18,7 +18,7 @@ use crate::precondition::{Precondition, revision_of, tag_of};
 
 const LIMIT: usize = 100;
 pub(crate) const LIMIT_MAX: usize = 512;
-/// Buckets told with a constraint: the others have a list of their own.
+/// Buckets shown with a constraint: the others have a list of their own.
 const BUCKETS_TOLD: usize = 16;
 
 /// A constraint with its first buckets.

@@ -27,7 +27,7 @@ use crate::view::{cause_word, error_text, status_word, text};
 use spindle_http::{Answered, Problem, door_word};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Words of workers are told up to here; the job has them in full.
+/// The longest text of a worker that is shown, in bytes; the job has it in full.
 const WORD_BYTES_MAX: usize = 1024;
 /// Events read from the log at once.
 const PAGE: usize = 128;
@@ -42,7 +42,7 @@ const CROWDED_PAUSE: Duration = Duration::from_secs(1);
 #[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
     /// Begin behind this event; `Last-Event-ID` goes before it. `oldest` begins with the oldest
-    /// event that is kept. If nothing is said, only what happens from now on is told.
+    /// event that is kept. If nothing is said, only what happens from now on is sent.
     #[param(pattern = "^(oldest|[0-9]{1,15}\\.[0-9]{1,9})$")]
     after: Option<String>,
     /// Whether to go on with what happens from now on. If not, the stream ends with the newest

@@ -117,7 +117,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// End a job as dead, with code `cancelled`. Those who wait for it are told.
+/// End a job as dead, with code `cancelled`. Clients that wait for it get their answer.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", operation_id = "cancel_job", tag = "jobs",
     params(JobPath),
     responses(

@@ -19,7 +19,7 @@ use crate::view::{Bodies, Job};
 
 const LIMIT: usize = 50;
 pub(crate) const LIMIT_MAX: usize = 1_000;
-/// The longest beginning of a payload that a list tells.
+/// The longest beginning of a payload that a list shows, in bytes.
 pub(crate) const PREVIEW_BYTES_MAX: u32 = 256;
 
 /// Which page of a list.
@@ -37,7 +37,7 @@ pub(crate) struct Paging {
     #[serde(default)]
     #[param(inline)]
     order: Order,
-    /// Tell with each job how its payload begins: at most so many bytes, 1 to 256.
+    /// Show with each job how its payload begins: at most so many bytes, 1 to 256.
     #[param(minimum = 1, maximum = 256)]
     payload_preview: Option<u32>,
     /// Count the jobs that are meant, whatever `limit` and `cursor` say: `total`.
@@ -90,7 +90,7 @@ pub(crate) struct Page {
     total_is_at_least: bool,
 }
 
-/// List jobs by number, the oldest or the newest first. What is told of a job is on disk; whether
+/// List jobs by number, the oldest or the newest first. What is shown of a job is on disk; whether
 /// one is missing that came or changed this very moment is not waited for.
 #[utoipa::path(get, path = "/api/v1/jobs",
     operation_id = "list_jobs", tag = "jobs", params(JobFilter, Paging),
@@ -126,7 +126,7 @@ pub(crate) async fn list(State(api): State<Api>, asked: Asked) -> Answered<Json<
     Ok(Json(Page { jobs, next_cursor, partial, total, total_is_at_least }))
 }
 
-/// Jobs as a list tells them. Where their payloads are looked into, that is done on a thread of its
+/// Jobs as a list shows them. Where their payloads are looked into, that is done on a thread of its
 /// own: they may have to come from the disk, and nobody else shall wait for that.
 async fn shown(api: &Api, images: Vec<JobImage>, preview: Option<u32>) -> Answered<Vec<Job>> {
     let new = |api: &Api, image: &JobImage| {

@@ -82,7 +82,7 @@ impl From<Tally> for Counted {
 }
 
 /// A queue in full; its entity tag is that of its settings.
-pub(super) type Told = ([(HeaderName, HeaderValue); 1], Json<QueueInFull>);
+pub(super) type QueueAnswer = ([(HeaderName, HeaderValue); 1], Json<QueueInFull>);
 
 /// Jobs by status.
 #[derive(Serialize, ToSchema)]
@@ -214,16 +214,19 @@ pub(crate) fn oldest_ready_ms(engine: &Engine, queue: &Bytes) -> Option<u64> {
     responses(
         (status = 200, description = "The queue", body = QueueInFull),
         (status = "4XX", description = "No such queue")))]
-pub(crate) async fn show(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
+pub(crate) async fn show(
+    State(api): State<Api>,
+    QueuePath(name): QueuePath,
+) -> Answered<QueueAnswer> {
     shown(&api, &name).await
 }
 
-pub(super) async fn shown(api: &Api, name: &Bytes) -> Answered<Told> {
+pub(super) async fn shown(api: &Api, name: &Bytes) -> Answered<QueueAnswer> {
     let view = api.bridge().durable(api.engine().queues().view(name)).await;
     Ok(in_full(api, &view.ok_or_else(no_queue)?))
 }
 
-fn in_full(api: &Api, view: &QueueView) -> Told {
+fn in_full(api: &Api, view: &QueueView) -> QueueAnswer {
     let (engine, name) = (api.engine(), &view.listing.name);
     let mut queue = numbers_of(view, engine.now_ms());
     let settings = Settings::of(&view.settings);
@@ -266,11 +269,11 @@ pub(crate) async fn pause(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
     Args(asked): Args<PauseAsked>,
-) -> Answered<Told> {
+) -> Answered<QueueAnswer> {
     pause_now(&api, &name, asked.create).await
 }
 
-async fn pause_now(api: &Api, name: &Bytes, create: Option<bool>) -> Answered<Told> {
+async fn pause_now(api: &Api, name: &Bytes, create: Option<bool>) -> Answered<QueueAnswer> {
     if create.unwrap_or(true) {
         return change(api, name, |settings| settings.paused = true).await;
     }
@@ -283,7 +286,10 @@ async fn pause_now(api: &Api, name: &Bytes, create: Option<bool>) -> Answered<To
     responses(
         (status = 200, description = "The queue as it is now", body = QueueInFull),
         (status = "4XX", description = "Refused")))]
-pub(crate) async fn resume(State(api): State<Api>, QueuePath(name): QueuePath) -> Answered<Told> {
+pub(crate) async fn resume(
+    State(api): State<Api>,
+    QueuePath(name): QueuePath,
+) -> Answered<QueueAnswer> {
     change_there(&api, &name, |settings| settings.paused = false).await
 }
 
@@ -324,7 +330,7 @@ pub(crate) async fn drain(
     let wait_ms = wait_ms(asked.wait_s.unwrap_or(0))?;
     let deadline = Instant::now() + Duration::from_millis(wait_ms);
     let (mut moves, mut stopping) = (api.bridge().moves(), api.stopping());
-    let _: Told = pause_now(&api, &name, asked.create).await?;
+    let _: QueueAnswer = pause_now(&api, &name, asked.create).await?;
     loop {
         let listing = api.bridge().durable(api.engine().queues().get(&name)).await;
         let leased = listing.map_or(0, |queue| queue.counts[Status::Leased as usize]);
@@ -341,7 +347,11 @@ pub(crate) async fn drain(
     }
 }
 
-async fn change(api: &Api, name: &Bytes, change: impl Fn(&mut QueueSettings)) -> Answered<Told> {
+async fn change(
+    api: &Api,
+    name: &Bytes,
+    change: impl Fn(&mut QueueSettings),
+) -> Answered<QueueAnswer> {
     api.bridge().change(|engine| engine.queues().change(name, &change)).await?;
     changed(api, name).await
 }
@@ -351,7 +361,7 @@ async fn change_there(
     api: &Api,
     name: &Bytes,
     change: impl Fn(&mut QueueSettings),
-) -> Answered<Told> {
+) -> Answered<QueueAnswer> {
     let change_there = |is_there: bool, settings: &mut QueueSettings| {
         change(settings);
         if is_there { Ok(()) } else { Err(Rejection::NotFound) }
@@ -365,7 +375,7 @@ async fn change_there(
 }
 
 /// The queue after a change.
-pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<Told> {
+pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<QueueAnswer> {
     match shown(api, name).await {
         // Setting everything to its default lets an empty queue go: that is what it is now.
         Err(problem) if problem.code == Code::QueueNotFound => {

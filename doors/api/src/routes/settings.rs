@@ -11,7 +11,7 @@ use spindle_http::{Answered, Code, Problem};
 use crate::api::Api;
 use crate::extract::{JsonBody, QueuePath};
 use crate::precondition::Precondition;
-use crate::routes::queues::{QueueInFull, Told, changed, no_queue};
+use crate::routes::queues::{QueueAnswer, QueueInFull, changed, no_queue};
 use crate::settings::{Settings, holds, replace};
 
 /// A queue's settings, just as a request to replace them takes them.
@@ -48,7 +48,7 @@ pub(crate) async fn set(
     QueuePath(name): QueuePath,
     headers: HeaderMap,
     JsonBody { value, .. }: JsonBody<Settings>,
-) -> Answered<Told> {
+) -> Answered<QueueAnswer> {
     let new = value.read()?;
     let wanted = Precondition::of(&headers)?;
     let change = |is_there: bool, settings: &mut QueueSettings| {

@@ -160,11 +160,11 @@ pub(crate) async fn batch(
         answers.insert(place, Err(problem));
     }
     let refused = answers.len() - taken;
-    let told = |answer| match answer {
+    let shown = |answer| match answer {
         Ok(taken) => OneAnswer::Submitted(Submitted::new(&api, taken)),
         Err(problem) => OneAnswer::Refused { problem: ProblemBody::from(problem) },
     };
-    Ok(Json(BatchAnswer { taken, refused, answers: answers.into_iter().map(told).collect() }))
+    Ok(Json(BatchAnswer { taken, refused, answers: answers.into_iter().map(shown).collect() }))
 }
 
 /// A batch's key names each of its jobs by its place. No header can contain the NUL in between, so

@@ -18,7 +18,7 @@ use spindle_http::{Answered, door_word, no_job};
 /// Jobs looked at in one hold of the lock, and how many holds there are.
 const STEP_JOBS: usize = 512;
 const STEPS_MAX: usize = 40;
-/// Words of workers are told up to here; the job has them in full.
+/// The longest text of a worker that is shown, in bytes; the job has it in full.
 const WORD_BYTES_MAX: usize = 256;
 
 /// Why a job is where it is.

@@ -71,7 +71,7 @@ impl Pattern {
         Pattern { parts: Some(parts) }
     }
 
-    /// Whether a text matches as a whole. None: it was told not to go on.
+    /// Whether a text matches as a whole. None: it was stopped.
     pub fn matches(&self, text: &[u8], mut go_on: impl FnMut() -> bool) -> Option<bool> {
         let Some(parts) = &self.parts else { return Some(false) };
         let text = until_nul(text);

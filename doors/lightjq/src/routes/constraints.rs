@@ -29,11 +29,11 @@ pub(crate) async fn put(
     wanted: Wanted,
     Body(body): Body,
 ) -> Answered<Response> {
-    let told = to_json(&body).map_err(malformed)?;
-    if !matches!(told, Value::Object(_)) {
+    let constraint = to_json(&body).map_err(malformed)?;
+    if !matches!(constraint, Value::Object(_)) {
         return Err(Problem::bad_field("the body must be a map"));
     }
-    let spec = serde_json::from_value::<ConstraintBody>(told)
+    let spec = serde_json::from_value::<ConstraintBody>(constraint)
         .map_err(|error| Problem::bad_field(error.to_string()))?
         .into_spec()?;
     let put = door.bridge().change(|engine| engine.constraints().put(&name, &spec, Expected::Any));

@@ -75,8 +75,8 @@ pub(crate) async fn show(
     reads: Reads,
     wanted: Wanted,
 ) -> Answered<Response> {
-    let told = door.told(id, &reads).await?;
-    wanted.answer(StatusCode::OK, told.packed)
+    let job = door.job_answer(id, &reads).await?;
+    wanted.answer(StatusCode::OK, job.packed)
 }
 
 /// Take back a job that nobody works on.

@@ -28,9 +28,9 @@ pub(crate) async fn polling(
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     let until_ms = door.engine().now_ms().saturating_add(wait_ms);
     loop {
-        let told = door.told(id, &reads).await?;
-        if told.status.is_finished() {
-            return wanted.answer(StatusCode::OK, told.packed);
+        let job = door.job_answer(id, &reads).await?;
+        if job.status.is_finished() {
+            return wanted.answer(StatusCode::OK, job.packed);
         }
         let left_ms = until_ms.saturating_sub(door.engine().now_ms());
         let ended = door.bridge().result(id, left_ms).await?;

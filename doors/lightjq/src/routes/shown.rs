@@ -1,4 +1,4 @@
-//! A job as LightJQ tells it.
+//! A job as LightJQ shows it.
 
 use bytes::Bytes;
 use spindle_core::job::Outcome;
@@ -14,14 +14,14 @@ use crate::wire::{JobShown, Pack, check};
 use crate::worker_id::WorkerId;
 
 /// A job that was looked up: how it stands, and the body that tells it.
-pub(crate) struct Told {
+pub(crate) struct JobAnswer {
     pub status: Status,
     pub packed: Vec<u8>,
 }
 
 impl LightJq {
-    /// A job, once all that is told of it is durable. A result that is told counts as read.
-    pub(crate) async fn told(&self, id: JobId, reads: &Reads) -> Answered<Told> {
+    /// A job, once all that is shown of it is durable. A result that is shown counts as read.
+    pub(crate) async fn job_answer(&self, id: JobId, reads: &Reads) -> Answered<JobAnswer> {
         let image = self.bridge().durable(self.engine().jobs().get(JobRef::Id(id))?).await;
         let image = image.ok_or_else(no_job)?;
         let result = self.result_of(&image).await?;
@@ -29,12 +29,12 @@ impl LightJq {
             image.options().keep_read_ms.filter(|_| reads.0 && result.is_some())
         {
             let command = Command::ResultRead { id, keep_read_ms };
-            // It may be gone by now, or be told again by somebody else: nothing is lost by that.
+            // It may be gone by now, or be read by another client: nothing is lost by that.
             let read = self.bridge().call(|engine| engine.jobs().execute(&command)).await;
             read.without_waiting("a crash that forgets it keeps the result longer").ok();
         }
         let status = image.status();
-        Ok(Told { status, packed: shown(&image, result).encode() })
+        Ok(JobAnswer { status, packed: shown(&image, result).encode() })
     }
 
     /// The result in MessagePack, if the job is done and has one.
@@ -72,8 +72,8 @@ fn worker_of(image: &JobImage) -> Option<String> {
     let last = image.history.last().map(|attempt| &attempt.worker);
     let worker = image.lease.as_ref().map(|lease| &lease.worker).or(last)?;
     let text = || String::from_utf8_lossy(worker).into_owned();
-    let told = WorkerId::of_signature(worker).map_or_else(text, |id| id.to_string());
-    (!told.is_empty()).then_some(told)
+    let shown = WorkerId::of_signature(worker).map_or_else(text, |id| id.to_string());
+    (!shown.is_empty()).then_some(shown)
 }
 
 /// What failed said: a MessagePack value from this door's workers, a text from others.
