@@ -10,6 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::{Parser, Subcommand, ValueEnum};
 use sd_notify::NotifyState;
+use spindle_jobd_master::Master;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     time::timeout,
@@ -19,7 +20,6 @@ use tracing::{error, info, warn};
 use crate::{
     config::{ConfigError, Ini, MasterConfig, WorkerConfig},
     logging::Logs,
-    master::Master,
     table::{TableKind, open_table, schema_sql},
     worker::Worker,
 };
@@ -234,7 +234,7 @@ async fn rule(flags: &CommonFlags) -> anyhow::Result<()> {
     let logs = Logs::begin(&config.log)?;
     warn_about(&unknown);
     let mut signals = Signals::new().context("cannot listen to signals")?;
-    let master = Master::start(&config).await?;
+    let master = Master::start(&config.master).await?;
     tell_manager(NotifyState::Ready);
     loop {
         match signals.next().await {

@@ -33,7 +33,7 @@ impl CtlConfig {
             host: ini.text("host").map(str::to_owned),
             port: ini.number("port", 1, u16::MAX)?,
             password: password(ini, "password"),
-            timeout: seconds(ini, "timeout", 10.0)?,
+            timeout: seconds(ini, "timeout", Duration::from_secs(10))?,
             log_level: Level::read(ini, "log_level")?,
         })
     }

@@ -7,6 +7,10 @@ use std::{
 };
 
 use serde_json::value::RawValue;
+use spindle_jobd_master::{
+    link::Responder,
+    wire::{Concurrency, Request},
+};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, error, info, warn};
 
@@ -20,11 +24,9 @@ use super::{
     writer::{Report, Write, now_s},
 };
 use crate::{
+    job_result::result_of,
     launcher::{Ending, Launcher, ProcessId, SignalRequest},
-    link::Responder,
-    manual::result_of,
     table::{Claimed, Finish, Input, JobTable, Leased, Mark, Owned, RowId, TableError, Verdict},
-    wire::{Concurrency, Request},
 };
 
 /// How long a row waits to begin when that cannot be noted.

@@ -3,6 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use spindle_jobd_master::wire::raw;
 use tokio::{
     sync::{mpsc, oneshot},
     time::sleep,
@@ -15,10 +16,9 @@ use super::{
     writer::Pause,
 };
 use crate::{
+    job_result::JobResult,
     launcher::{SignalNumber, SignalRequest},
-    manual::JobResult,
     table::{Fate, Finish, JobTable, Leased, RowId, TableError},
-    wire::raw,
 };
 
 /// How long to wait before rows that may run elsewhere are looked at again.

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
+use spindle_jobd_master::{link::Responder, manual::ManualResults};
 
-use crate::{link::Responder, manual::ManualResults, table::RowId};
+use crate::table::RowId;
 
 #[derive(Debug)]
 struct Ticket {

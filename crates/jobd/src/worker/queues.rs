@@ -4,8 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use spindle_jobd_master::wire::Concurrency;
 
-use crate::{table::RowId, wire::Concurrency};
+use crate::table::RowId;
 
 /// What `status` says of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

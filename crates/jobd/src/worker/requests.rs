@@ -5,6 +5,11 @@ use std::{sync::Arc, time::Duration};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use spindle_jobd_master::{
+    link::Responder,
+    memory::MemoryUsage,
+    wire::{Arguments, Request},
+};
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
@@ -17,10 +22,7 @@ use super::{
 };
 use crate::{
     launcher::{ProcessId, SignalNumber, SignalRequest},
-    link::Responder,
-    memory::MemoryUsage,
     table::{Owned, RowId},
-    wire::{Arguments, Request},
 };
 
 /// How long `status` waits for the table to tell which unfinished rows are still there.

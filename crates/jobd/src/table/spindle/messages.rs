@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::manual::JobResult;
+use crate::job_result::JobResult;
 use crate::table::leases::{Input, Leased};
 use crate::table::row::{Finish, RowId, Status};
 

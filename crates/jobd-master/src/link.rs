@@ -80,7 +80,7 @@ struct Shared {
     pending: Mutex<Pending>,
     requests: Arc<Semaphore>,
     message_bytes_max: AtomicUsize,
-    heard: AtomicUsize,
+    reads: AtomicUsize,
     closed: watch::Sender<bool>,
 }
 
@@ -122,7 +122,7 @@ impl Link {
             }),
             requests: Arc::new(Semaphore::new(REQUESTS_MAX as usize)),
             message_bytes_max: AtomicUsize::new(message_bytes_max),
-            heard: AtomicUsize::new(0),
+            reads: AtomicUsize::new(0),
             closed: watch::Sender::new(false),
         }));
         tokio::spawn(write_all(link.clone(), writer, to_write));
@@ -150,10 +150,10 @@ impl Link {
         let _ = self.0.requests.acquire_many(REQUESTS_MAX).await;
     }
 
-    /// How often bytes have come, to tell a silent peer from a living one. A message that takes
-    /// long counts too.
-    pub fn heard(&self) -> usize {
-        self.0.heard.load(Ordering::Relaxed)
+    /// How many reads have brought bytes: it grows as long as the peer is alive, also in the middle
+    /// of a long message.
+    pub fn reads(&self) -> usize {
+        self.0.reads.load(Ordering::Relaxed)
     }
 
     /// Changes how long the peer's messages may be.
@@ -283,10 +283,15 @@ impl Responder {
         self.link.send(encode_response(self.no, Err(text)));
     }
 
-    /// `"ok"` or the error.
+    /// Answers `"ok"` or the error.
     pub fn outcome(self, outcome: Result<(), String>) {
-        match outcome {
-            Ok(()) => self.ok(),
+        self.checked(outcome, |(), responder| responder.ok());
+    }
+
+    /// Passes on what was read from the request, or answers what is wrong with it.
+    pub fn checked<T>(self, read: Result<T, String>, answer: impl FnOnce(T, Self)) {
+        match read {
+            Ok(value) => answer(value, self),
             Err(text) => self.error(&text),
         }
     }
@@ -300,6 +305,11 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// The handle to send with.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
     /// Reads until the end and hands every request to `serve`. Afterwards the link is closed.
     pub async fn run(mut self, mut serve: impl FnMut(Request, Responder)) {
         let mut closed = self.link.0.closed.subscribe();
@@ -338,7 +348,7 @@ impl Connection {
                     };
                     match outcome {
                         Ok(0) => return "end of input".to_owned(),
-                        Ok(_) => drop(self.link.0.heard.fetch_add(1, Ordering::Relaxed)),
+                        Ok(_) => drop(self.link.0.reads.fetch_add(1, Ordering::Relaxed)),
                         Err(error) => return error.to_string(),
                     }
                 }
