@@ -7,7 +7,7 @@ use spindle_jobd_master::wire::raw;
 use crate::{launcher::Ending, table::Finish};
 
 /// How one job ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobResult {
     /// `ok` or `fail`.
     pub result: String,
@@ -43,8 +43,7 @@ impl From<&Finish> for JobResult {
             signal: finish.signal.clone(),
             stdout: finish.stdout.clone(),
             stderr: finish.stderr.clone(),
-            stdout_cut: false,
-            stderr_cut: false,
+            ..Self::default()
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{ConfigError, Ini, Level, password, seconds};
+use tracing::level_filters::LevelFilter;
+
+use super::{ConfigError, Ini, logging::level, password, seconds};
 
 /// What `~/.jobctl.conf` says. Flags win over it.
 #[derive(Clone, Debug)]
@@ -19,7 +21,7 @@ pub struct CtlConfig {
     /// for ever.
     pub timeout: Duration,
     /// `log_level`, `warn` by default.
-    pub log_level: Level,
+    pub log_level: LevelFilter,
 }
 
 impl CtlConfig {
@@ -34,7 +36,7 @@ impl CtlConfig {
             port: ini.number("port", 1, u16::MAX)?,
             password: password(ini, "password"),
             timeout: seconds(ini, "timeout", Duration::from_secs(10))?,
-            log_level: Level::read(ini, "log_level")?,
+            log_level: level(ini, "log_level")?,
         })
     }
 }

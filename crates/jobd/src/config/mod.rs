@@ -10,7 +10,7 @@ mod worker;
 
 pub use ctl::CtlConfig;
 pub use ini::{ConfigError, Ini};
-pub use logging::{Level, LogConfig};
+pub use logging::LogConfig;
 pub use master::MasterConfig;
 pub use worker::{MasterAddress, WorkerConfig};
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, value::RawValue};
 use spindle_jobd_master::{MasterStatus, WorkerEntry, manual::ManualResults, memory::MemoryUsage};
 
-use super::{command::Show, grid::Grid, run::Code};
+use super::{code::Code, command::Show, grid::Grid};
 use crate::{
     job_result::JobResult,
     worker::{TargetStatus, Unfinished, WorkerStatus},

@@ -13,6 +13,7 @@ use clap::Parser;
 
 use super::{
     client::{Address, AskError, Client},
+    code::Code,
     command::{Command, parse},
     flags::Flags,
     password, print,
@@ -21,20 +22,6 @@ use crate::{
     config::{ConfigError, CtlConfig, Ini},
     logging,
 };
-
-/// How `jobctl` ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Code {
-    /// Done.
-    Ok = 0,
-    /// No connection or no answer in time, or the daemon said no.
-    Error = 1,
-    /// Wrong words or configuration.
-    Usage = 2,
-    /// A job of `run-manual` failed or was not run.
-    JobFailed = 5,
-}
 
 /// What `--timeout` takes, besides 0 for no end.
 const TIMEOUT_S: RangeInclusive<f64> = 0.1..=86_400.0;

@@ -26,8 +26,17 @@ use crate::table::{Input, RowId};
 pub struct SignalRequest {
     /// Which.
     pub signal: SignalNumber,
-    /// Told `true` when the process was there and the signal was sent.
+    /// Becomes `true` when the process was there and the signal was sent.
     pub sent: oneshot::Sender<bool>,
+}
+
+impl SignalRequest {
+    /// Sends a signal to a running job. Returns whether the process was there and got it.
+    pub async fn send(job: &mpsc::Sender<Self>, signal: SignalNumber) -> bool {
+        let (sent, was_sent) = oneshot::channel();
+        // A process that has just ended takes no signal.
+        job.send(Self { signal, sent }).await.is_ok() && was_sent.await.unwrap_or(false)
+    }
 }
 
 /// How a job's process ended.

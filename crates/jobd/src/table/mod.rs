@@ -9,6 +9,7 @@ mod leases;
 mod mysql;
 mod names;
 mod open;
+mod operations;
 mod pgsql;
 mod row;
 mod schema;

@@ -2,8 +2,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The `id` of a row. Databases with unsigned 64-bit ids are fine up to `i64::MAX`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct RowId(pub i64);
 
 impl fmt::Display for RowId {
@@ -47,15 +51,9 @@ impl Status {
 
     /// The status a word of the table's `status` column means.
     pub fn from_word(word: &str) -> Self {
-        match word {
-            "waiting" => Self::Waiting,
-            "manual" => Self::Manual,
-            "accepted" => Self::Accepted,
-            "running" => Self::Running,
-            "done" => Self::Done,
-            "ignored" => Self::Ignored,
-            other => Self::Other(other.to_owned()),
-        }
+        use Status::{Accepted, Done, Ignored, Manual, Running, Waiting};
+        let mut known = [Waiting, Manual, Accepted, Running, Done, Ignored].into_iter();
+        known.find(|known| known.word() == word).unwrap_or_else(|| Self::Other(word.to_owned()))
     }
 }
 
@@ -181,8 +179,8 @@ pub struct Claimed {
     pub verdict: Verdict,
 }
 
-/// The end of a job, as its row shall tell it. The row becomes `done`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The end of a job, as its row stores it. The row becomes `done`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finish {
     /// Which row.
     pub id: RowId,

@@ -2,8 +2,10 @@
 //! contract on it. The rules are there; a driver only runs statements.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::timeout;
 
 use super::fit::Outlets;
 use super::row::RowId;
@@ -21,6 +23,19 @@ pub(super) enum Fault {
     Refused(String),
 }
 
+/// A server that takes longer for an answer is away.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// Waits for an answer, at most [`ANSWER_MAX`].
+pub(super) async fn answered<T, E: Into<Fault>>(
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<T, Fault> {
+    match timeout(ANSWER_MAX, answer).await {
+        Ok(answer) => answer.map_err(E::into),
+        Err(_) => Err(Fault::Away(format!("no answer for {} seconds", ANSWER_MAX.as_secs()))),
+    }
+}
+
 /// One row of an answer, as text.
 pub(super) type TextRow = Vec<Option<String>>;
 
@@ -30,25 +45,28 @@ pub(super) trait Driver: Send + Sync + std::fmt::Debug + 'static {
     /// A connection.
     type Session: Session;
 
+    /// How many sessions may be open at the same time.
+    const SESSIONS_MAX: usize;
+
     /// The table for messages, without any password.
     fn describe(&self) -> String;
 
-    /// How many sessions may be open at the same time.
-    fn sessions_max(&self) -> usize;
-
     /// Connects and checks the columns.
-    async fn open(&self) -> Result<Self::Session, Fault>;
+    async fn open(&self) -> Result<Opened<Self::Session>, Fault>;
+}
+
+/// A session, and what it found out about its table.
+#[derive(Debug)]
+pub(super) struct Opened<S> {
+    pub session: S,
+    pub dialect: Dialect,
+    /// What the columns for output can take.
+    pub outlets: Outlets,
 }
 
 /// A connection to the table's database. One that is dropped takes its open transaction with it.
 #[async_trait]
 pub(super) trait Session: Send + 'static {
-    /// How the database wants its statements.
-    fn dialect(&self) -> &Dialect;
-
-    /// What its columns for output can take.
-    fn outlets(&self) -> &Outlets;
-
     /// Runs statements without parameters, with `;` between them, to the first that fails.
     async fn execute(&mut self, sql: &str) -> Result<(), Fault>;
 
@@ -59,13 +77,19 @@ pub(super) trait Session: Send + 'static {
     /// locks nothing, and may be asked before a transaction begins.
     async fn waiting(
         &mut self,
+        dialect: &Dialect,
         targets: &[String],
         after: i64,
         limit: u32,
     ) -> Result<Vec<RowId>, Fault>;
 
-    /// Makes these rows `done`, whatever was printed.
-    async fn finish(&mut self, ids: &[RowId], ending: &Ending<'_>) -> Result<(), Fault>;
+    /// Makes these rows `done`, whatever was printed: [`Dialect::done`] with parameters.
+    async fn finish(
+        &mut self,
+        dialect: &Dialect,
+        ids: &[RowId],
+        ending: &Ending<'_>,
+    ) -> Result<(), Fault>;
 }
 
 /// The parts of a statement in which databases differ.

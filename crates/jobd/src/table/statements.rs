@@ -81,18 +81,27 @@ impl Dialect {
     /// Makes rows that are locked `done`, if their output is short and means itself between quotes
     /// everywhere.
     pub fn finish(&self, ids: &[RowId], ending: &Ending<'_>) -> Option<String> {
+        let number = |number: Option<u8>| number.map_or("NULL".to_owned(), |n| n.to_string());
+        let values = [
+            ending.finished_s.to_string(),
+            number(ending.code),
+            quoted(ending.sig.as_deref())?,
+            quoted(ending.stdout.as_deref())?,
+            quoted(ending.stderr.as_deref())?,
+        ];
+        Some(self.done(ending.result, values.each_ref().map(String::as_str), &id_list(ids)))
+    }
+
+    /// Makes rows `done`: `time_finished`, `return_code`, `sig`, `stdout` and `stderr` become these
+    /// expressions.
+    pub fn done(&self, result: &str, values: [&str; 5], ids: &str) -> String {
         let Self { table, by_id, .. } = self;
-        let Ending { finished_s, result, code, .. } = ending;
-        let code = code.map_or("NULL".to_owned(), |code| code.to_string());
-        let sig = quoted(ending.sig.as_deref())?;
-        let (stdout, stderr) =
-            (quoted(ending.stdout.as_deref())?, quoted(ending.stderr.as_deref())?);
-        Some(format!(
+        let [finished_s, code, sig, stdout, stderr] = values;
+        format!(
             "UPDATE {table}{by_id} SET status = 'done', time_finished = {finished_s}, \
              result = '{result}', return_code = {code}, sig = {sig}, stdout = {stdout}, \
-             stderr = {stderr} WHERE id IN ({})",
-            id_list(ids)
-        ))
+             stderr = {stderr} WHERE id IN ({ids})"
+        )
     }
 
     /// Changes nothing, and fails as a real change would without the rights to it.

@@ -131,9 +131,11 @@ impl Daemon {
             "cancelled, or somebody else's by now: its process is told to end");
         let signals = signals.clone();
         tokio::spawn(async move {
-            signal(&signals, SignalNumber::TERM).await;
+            SignalRequest::send(&signals, SignalNumber::TERM).await;
             tokio::select! {
-                () = sleep(TERM_TO_KILL) => signal(&signals, SignalNumber::KILL).await,
+                () = sleep(TERM_TO_KILL) => {
+                    SignalRequest::send(&signals, SignalNumber::KILL).await;
+                }
                 () = signals.closed() => {}
             }
         });
@@ -194,12 +196,4 @@ async fn still_open(
         let _ = events.send(Event::EndedSomewhere(id, finish));
     }
     open
-}
-
-async fn signal(signals: &mpsc::Sender<SignalRequest>, signal: SignalNumber) {
-    let (sent, was_sent) = oneshot::channel();
-    // A process that has just ended takes no signal.
-    if signals.send(SignalRequest { signal, sent }).await.is_ok() {
-        let _ = was_sent.await;
-    }
 }

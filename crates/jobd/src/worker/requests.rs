@@ -10,10 +10,7 @@ use spindle_jobd_master::{
     memory::MemoryUsage,
     wire::{Arguments, Request},
 };
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::{sync::mpsc, time::timeout};
 
 use super::{
     daemon::{Daemon, Event, Stage},
@@ -179,7 +176,10 @@ impl Daemon {
             let mut outcomes = IndexMap::new();
             for (id, job, signal) in asked {
                 let was_sent = match (job, signal) {
-                    (Some(job), Some(signal)) => send(&job, signal).await,
+                    (Some(job), Some(signal)) => {
+                        let sending = SignalRequest::send(&job, signal);
+                        timeout(SIGNAL_PATIENCE, sending).await.unwrap_or(false)
+                    }
                     _ => false,
                 };
                 outcomes.insert(id, was_sent);
@@ -194,13 +194,4 @@ impl Daemon {
             _ => None,
         }
     }
-}
-
-async fn send(job: &mpsc::Sender<SignalRequest>, signal: SignalNumber) -> bool {
-    let (sent, was_sent) = oneshot::channel();
-    let sending = async {
-        job.send(SignalRequest { signal, sent }).await.ok()?;
-        was_sent.await.ok()
-    };
-    timeout(SIGNAL_PATIENCE, sending).await.ok().flatten().unwrap_or(false)
 }

@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 use super::{
     daemon::{Daemon, Event, Parts},
     master_link::MasterLink,
-    spool::{self, Kept},
+    spool::{self, Spooled},
     state_file::{StateError, StateFile},
     stop::StopStep,
     writer::{Write, Writer},
@@ -107,8 +107,8 @@ impl Worker {
             names,
         });
         let spooled = load_spool(&state);
-        daemon.hold(spooled.iter().map(|(finish, _)| finish.id));
-        for (finish, receipt) in spooled {
+        daemon.hold(spooled.iter().map(|spooled| spooled.finish.id));
+        for Spooled { finish, receipt } in spooled {
             if let (Some(leases), Some(receipt)) = (kept_at.leases(), receipt) {
                 leases.remember(finish.id, receipt);
             }
@@ -158,7 +158,7 @@ impl Worker {
     }
 }
 
-fn load_spool(state: &StateFile) -> Vec<Kept> {
+fn load_spool(state: &StateFile) -> Vec<Spooled> {
     let Some(path) = state.spool_path() else { return Vec::new() };
     let finishes = spool::load(&path).unwrap_or_else(|error| {
         error!(path = %path.display(), %error, "cannot read results of an earlier run");
@@ -172,14 +172,9 @@ fn load_spool(state: &StateFile) -> Vec<Kept> {
 
 /// Keeps what could not be written for the next start; removes what has been written since.
 fn save_spool(state: &StateFile, table: &dyn JobTable, unwritten: Vec<Finish>) {
-    let receipt = |finish: &Finish| table.leases()?.receipt(finish.id);
-    let unwritten: Vec<Kept> = unwritten
-        .into_iter()
-        .map(|finish| {
-            let receipt = receipt(&finish);
-            (finish, receipt)
-        })
-        .collect();
+    let receipt = |id| table.leases()?.receipt(id);
+    let spooled = |finish: Finish| Spooled { receipt: receipt(finish.id), finish };
+    let unwritten: Vec<Spooled> = unwritten.into_iter().map(spooled).collect();
     let Some(path) = state.spool_path() else {
         if !unwritten.is_empty() {
             error!(results = unwritten.len(), "results are lost: there is no state file");

@@ -5,16 +5,14 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, SslOpts};
 use tracing::warn;
 
-use super::session::{MysqlSession, answered, text_rows};
+use super::session::{MysqlSession, text_rows};
 use crate::table::columns::{self, Column, Kind};
 use crate::table::fit::{Letters, Outlets, Room};
 use crate::table::names::quoted_table;
-use crate::table::session::{Dialect, Driver, Fault};
+use crate::table::session::{Dialect, Driver, Fault, Opened, answered};
 use crate::table::settings::{SqlServer, Tls, TlsMode};
 use crate::table::tls;
 
-/// Claims, writes and a client's `run-manual` at the same time.
-const SESSIONS_MAX: usize = 4;
 /// What a statement needs beside the output it carries.
 const STATEMENT_BYTES_MAX: usize = 64 * 1024;
 
@@ -66,6 +64,8 @@ fn ssl_opts(tls: &Tls) -> Option<SslOpts> {
 #[async_trait]
 impl Driver for Mysql {
     type Session = MysqlSession;
+    /// Claims, writes and a client's `run-manual` at the same time.
+    const SESSIONS_MAX: usize = 4;
 
     fn describe(&self) -> String {
         let SqlServer { host, port, database, table, .. } = &self.server;
@@ -75,11 +75,7 @@ impl Driver for Mysql {
         format!("mysql {database}.{table} at {host}:{port}")
     }
 
-    fn sessions_max(&self) -> usize {
-        SESSIONS_MAX
-    }
-
-    async fn open(&self) -> Result<MysqlSession, Fault> {
+    async fn open(&self) -> Result<Opened<MysqlSession>, Fault> {
         let table = quoted_table(&self.server.table, '`')?;
         let mut conn = answered(Conn::new(self.opts())).await?;
         let server = Server::ask(&mut conn).await?;
@@ -99,7 +95,7 @@ impl Driver for Mysql {
         };
         let packet_bytes_max = server.packet_bytes_max;
         let outlets = shape.outlets(packet_bytes_max.saturating_sub(STATEMENT_BYTES_MAX) / 2);
-        Ok(MysqlSession::new(conn, dialect, outlets))
+        Ok(Opened { session: MysqlSession(conn), dialect, outlets })
     }
 }
 

@@ -9,16 +9,14 @@ use tokio_postgres::{Client, Config, NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tracing::debug;
 
-use super::session::{Link, PgsqlSession, answered};
+use super::session::{Link, PgsqlSession};
 use crate::table::columns::{self, Column, Kind};
 use crate::table::fit::{Letters, Outlets, Room};
 use crate::table::names::quoted_table;
-use crate::table::session::{Dialect, Driver, Fault};
+use crate::table::session::{Dialect, Driver, Fault, Opened, answered};
 use crate::table::settings::{SqlServer, TlsMode};
 use crate::table::tls;
 
-/// Claims, writes and a client's `run-manual` at the same time.
-const SESSIONS_MAX: usize = 4;
 /// A field may have one gigabyte, and so may a whole message to the server.
 const FIELD_BYTES_MAX: usize = 256 << 20;
 
@@ -76,17 +74,15 @@ fn link(
 #[async_trait]
 impl Driver for Pgsql {
     type Session = PgsqlSession;
+    /// Claims, writes and a client's `run-manual` at the same time.
+    const SESSIONS_MAX: usize = 4;
 
     fn describe(&self) -> String {
         let SqlServer { host, port, database, table, .. } = &self.server;
         format!("pgsql {database}.{table} at {host}:{port}")
     }
 
-    fn sessions_max(&self) -> usize {
-        SESSIONS_MAX
-    }
-
-    async fn open(&self) -> Result<PgsqlSession, Fault> {
+    async fn open(&self) -> Result<Opened<PgsqlSession>, Fault> {
         let table = quoted_table(&self.server.table, '"')?;
         let (client, link) = self.connect().await?;
         // Ten seconds are a long wait for a row somebody else has locked.
@@ -106,8 +102,8 @@ impl Driver for Pgsql {
             lock_free_ones: " FOR UPDATE SKIP LOCKED",
         };
         let bytes = [shape.is_bytes("stdout"), shape.is_bytes("stderr")];
-        let outlets = shape.outlets();
-        Ok(PgsqlSession::new(client, link, dialect, outlets, bytes))
+        let session = PgsqlSession { client, _link: link, bytes };
+        Ok(Opened { session, dialect, outlets: shape.outlets() })
     }
 }
 
@@ -134,13 +130,12 @@ const DESCRIBE: &str = "
 impl Shape {
     async fn read(client: &Client, table: &str) -> Result<Self, Fault> {
         let rows = answered(client.query_typed(DESCRIBE, &[(&table, Type::TEXT)])).await?;
-        let columns: Result<Vec<Column>, tokio_postgres::Error> = rows.iter().map(column).collect();
-        let columns = columns.map_err(super::faults::fault)?;
+        let columns = rows.iter().map(column).collect::<Result<Vec<Column>, _>>()?;
         let encoding = "SELECT pg_encoding_to_char(encoding)::text FROM pg_database \
                         WHERE datname = current_database()";
         let rows = answered(client.query_typed(encoding, &[])).await?;
         let encoding: &str = match rows.first() {
-            Some(row) => row.try_get(0).map_err(super::faults::fault)?,
+            Some(row) => row.try_get(0)?,
             None => "",
         };
         // SQL_ASCII takes any bytes. What the others have not is refused, and sent again with

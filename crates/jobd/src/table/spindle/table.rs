@@ -12,8 +12,8 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::client::{Answer, Client, NoAnswer};
-use super::holding::{Beat, Holdings};
-use super::messages::{End, Extend, Given, Job, Problem, Wish};
+use super::held_leases::{Heartbeat, HeldLease, HeldLeases};
+use super::messages::{End, Extend, Job, LeaseRequest, LeasedJob, Problem};
 use super::server::SpindleServer;
 use crate::table::contract::{JobTable, TableError};
 use crate::table::leases::{Fate, Leased, Leases};
@@ -41,7 +41,7 @@ pub(in crate::table) struct SpindleTable {
 #[derive(Debug)]
 struct Shared {
     client: Client,
-    holdings: Mutex<Holdings>,
+    leases: Mutex<HeldLeases>,
     /// Told whenever a lease is held no more.
     freed: Notify,
     lost: mpsc::UnboundedSender<RowId>,
@@ -62,7 +62,7 @@ impl SpindleTable {
         let (tell_lost, lost) = mpsc::unbounded_channel();
         let shared = Shared {
             client: Client::new(server),
-            holdings: Mutex::default(),
+            leases: Mutex::default(),
             freed: Notify::new(),
             lost: tell_lost,
         };
@@ -110,7 +110,7 @@ fn note<R>(ended: Joined<R>, answers: &mut Vec<R>, outcome: &mut Result<(), Tabl
 impl Drop for SpindleTable {
     /// Nothing keeps a lease alive for a worker that is gone.
     fn drop(&mut self) {
-        self.shared.holdings.lock().clear();
+        self.shared.leases.lock().0.clear();
     }
 }
 
@@ -202,9 +202,9 @@ impl Shared {
     }
 
     fn forget(&self, ids: impl IntoIterator<Item = RowId>) {
-        let mut holdings = self.holdings.lock();
-        ids.into_iter().for_each(|id| holdings.remove(id));
-        drop(holdings);
+        let mut leases = self.leases.lock();
+        ids.into_iter().for_each(|id| drop(leases.0.remove(&id)));
+        drop(leases);
         self.freed.notify_waiters();
     }
 
@@ -213,9 +213,7 @@ impl Shared {
         let path = format!("/api/v1/leases/{token}/{}", end.verb());
         match self.post(&path, end).await? {
             Said::Yes(_) => {
-                if let Some(holding) = self.holdings.lock().get_mut(id) {
-                    holding.is_written = true;
-                }
+                self.leases.lock().update(id, |lease| lease.is_written = true);
                 Ok(Some(id))
             }
             Said::TooLate(problem) => {
@@ -235,7 +233,7 @@ async fn beat(shared: Arc<Shared>, id: RowId, token: String, lease_ms: u64) {
         match shared.extend(&token, lease_ms).await {
             Ok(true) => pause = interval,
             Ok(false) => {
-                shared.holdings.lock().lose(id);
+                shared.leases.lock().update(id, |lease| lease.is_lost = true);
                 // Nobody listens when the worker is gone.
                 let _ = shared.lost.send(id);
                 return;
@@ -249,30 +247,32 @@ async fn beat(shared: Arc<Shared>, id: RowId, token: String, lease_ms: u64) {
 }
 
 impl SpindleTable {
-    fn hold(&self, given: &Given, target: &str) {
-        let (id, token) = (given.id(), given.lease_token.clone());
-        let beat = given.lease_ms.map(|lease_ms| {
+    fn hold(&self, job: &LeasedJob, target: &str) {
+        let (id, token) = (job.id(), job.lease_token.clone());
+        let heartbeat = job.lease_ms.map(|lease_ms| {
             let beat = beat(Arc::clone(&self.shared), id, token.clone(), lease_ms);
-            Beat(tokio::spawn(beat).abort_handle())
+            Heartbeat(tokio::spawn(beat).abort_handle())
         });
-        self.shared.holdings.lock().insert(id, token, target.to_owned(), beat);
+        let target = target.to_owned();
+        let lease = HeldLease { token, target, _heartbeat: heartbeat, ..HeldLease::default() };
+        self.shared.leases.lock().0.insert(id, lease);
     }
 
     /// A lease that was lost may come back to the same worker while its process still runs: the
     /// new one waits for the old one's end. `false`: it did not live so long.
-    async fn await_former(&self, given: &Given) -> Result<bool, TableError> {
-        let lease_ms = given.lease_ms.unwrap_or(60_000);
+    async fn await_former(&self, job: &LeasedJob) -> Result<bool, TableError> {
+        let lease_ms = job.lease_ms.unwrap_or(60_000);
         loop {
             let freed = self.shared.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            if !self.shared.holdings.lock().contains(given.id()) {
+            if !self.shared.leases.lock().0.contains_key(&job.id()) {
                 return Ok(true);
             }
             tokio::select! {
                 () = freed => {}
                 () = sleep(Duration::from_millis((lease_ms / 3).max(1))) => {
-                    if !self.shared.extend(&given.lease_token, lease_ms).await? {
+                    if !self.shared.extend(&job.lease_token, lease_ms).await? {
                         return Ok(false);
                     }
                 }
@@ -290,8 +290,8 @@ impl Leases for SpindleTable {
     ) -> Result<Option<Leased>, TableError> {
         let shared = &self.shared;
         let worker = &shared.client.server().worker;
-        let wish = Wish { queues: [target], wait_s: WAIT_S, worker };
-        let body = serde_json::to_vec(&wish).expect("texts and numbers are JSON");
+        let request = LeaseRequest { queues: [target], wait_s: WAIT_S, worker };
+        let body = serde_json::to_vec(&request).expect("texts and numbers are JSON");
         let wait = Duration::from_secs(WAIT_S);
         let asked = shared.client.ask_patiently("/api/v1/lease", body, wait, recall).await;
         let answer = match asked {
@@ -303,17 +303,17 @@ impl Leases for SpindleTable {
             return Ok(None);
         }
         let Said::Yes(answer) = shared.sort(answer)? else { return Ok(None) };
-        let given: Given = serde_json::from_slice(&answer.body)
+        let job: LeasedJob = serde_json::from_slice(&answer.body)
             .map_err(|error| shared.schema(format!("answers what is no lease: {error}")))?;
-        if !self.await_former(&given).await? {
+        if !self.await_former(&job).await? {
             return Ok(None);
         }
-        self.hold(&given, target);
-        Ok(Some(given.leased()))
+        self.hold(&job, target);
+        Ok(Some(job.leased()))
     }
 
     fn taken(&self, id: RowId) {
-        self.shared.holdings.lock().take(id);
+        self.shared.leases.lock().update(id, |lease| lease.is_taken = true);
     }
 
     async fn lost(&self) -> RowId {
@@ -330,11 +330,12 @@ impl Leases for SpindleTable {
     }
 
     fn receipt(&self, id: RowId) -> Option<String> {
-        self.shared.holdings.lock().token(id)
+        self.shared.leases.lock().0.get(&id).map(|lease| lease.token.clone())
     }
 
     fn remember(&self, id: RowId, receipt: String) {
-        self.shared.holdings.lock().insert(id, receipt, String::new(), None);
+        let lease = HeldLease { token: receipt, ..HeldLease::default() };
+        self.shared.leases.lock().0.insert(id, lease);
     }
 }
 
@@ -405,13 +406,13 @@ impl JobTable for SpindleTable {
         let mut written = Written::default();
         let mut to_write = Vec::new();
         {
-            let mut holdings = self.shared.holdings.lock();
-            written.started = starts.iter().copied().filter(|id| holdings.start(*id)).collect();
+            let mut leases = self.shared.leases.lock();
+            written.started = starts.iter().copied().filter(|id| leases.start(*id)).collect();
             for finish in finishes {
-                match holdings.to_finish(finish.id) {
-                    Some(holding) if holding.is_written => written.finished.push(finish.id),
-                    Some(holding) => {
-                        to_write.push((finish.id, holding.token().to_owned(), End::of(finish)));
+                match leases.to_finish(finish.id) {
+                    Some(lease) if lease.is_written => written.finished.push(finish.id),
+                    Some(lease) => {
+                        to_write.push((finish.id, lease.token.clone(), End::of(finish)));
                     }
                     None => {}
                 }
@@ -426,7 +427,7 @@ impl JobTable for SpindleTable {
     }
 
     async fn owned(&self, _: &Mark) -> Result<Vec<Owned>, TableError> {
-        Ok(self.shared.holdings.lock().owned())
+        Ok(self.shared.leases.lock().owned())
     }
 
     async fn give_back(
