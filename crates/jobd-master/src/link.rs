@@ -43,7 +43,7 @@ const REQUESTS_MAX: u32 = 1024;
 /// How long a peer may be silent in the middle of a message, and how long it may refuse to take
 /// bytes.
 const STALL: Duration = Duration::from_secs(60);
-/// How long answers may still come for a peer that has said its last.
+/// How long answers may take after the peer has ended its side.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Why a request of ours has no answer.
@@ -173,7 +173,7 @@ impl Link {
 
     fn send(&self, bytes: Bytes) {
         self.0.unsent_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
-        // A closed connection has nobody who misses it.
+        // Fails on a closed connection, where no peer would read it.
         let _ = self.0.outgoing.send(Outgoing::Bytes(bytes));
     }
 
@@ -187,14 +187,14 @@ impl Link {
         data: Option<&RawValue>,
         password: Option<&str>,
     ) -> impl Future<Output = Result<Box<RawValue>, RequestError>> + Send + use<> {
-        let (tell, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let no = {
             let mut pending = self.0.pending.lock();
             let no = pending.next_no;
             pending.next_no += 1;
-            // On a closed connection `tell` is dropped, and the answer is that it is closed.
+            // On a closed connection the sender is dropped, and the answer is `Closed`.
             if !pending.is_closed {
-                pending.waiting.insert(no, tell);
+                pending.waiting.insert(no, sender);
             }
             no
         };
@@ -224,9 +224,9 @@ impl Link {
     fn answer_came(&self, response: Response) {
         let waiting = self.0.pending.lock().waiting.remove(&response.no);
         match waiting {
-            // Whoever asked may have stopped waiting.
-            Some(tell) => drop(tell.send(response.outcome)),
-            None => debug!(peer = %self.0.remote, no = response.no, "an answer nobody waits for"),
+            // The requester may have stopped waiting.
+            Some(sender) => drop(sender.send(response.outcome)),
+            None => debug!(peer = %self.0.remote, no = response.no, "an answer to no request"),
         }
     }
 
@@ -242,7 +242,7 @@ impl Link {
     }
 }
 
-/// Takes a request that nobody waits for any more off the list.
+/// Removes a request from the list when its future is dropped.
 struct Forget {
     link: Link,
     no: i64,

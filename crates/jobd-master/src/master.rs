@@ -14,7 +14,7 @@ use crate::{
 /// A worker that has not answered so many pings is dropped.
 const SILENT_PINGS_MAX: u32 = 3;
 
-/// What a master is told when it starts.
+/// What a master needs to start.
 #[derive(Clone, Debug)]
 pub struct MasterSettings {
     /// Where to listen, and who may ask.

@@ -30,7 +30,7 @@ pub struct MasterStatus {
     pub memory_usage: MemoryUsage,
 }
 
-/// What `status` says of a worker.
+/// A worker's entry in the answer to `status`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerEntry {

@@ -113,7 +113,7 @@ pub enum BindError {
     Listen {
         /// `host:port` as configured.
         address: String,
-        /// What the system said.
+        /// The reason, from the system.
         cause: io::Error,
     },
     /// The address can be reached from outside and anybody could start jobs.

@@ -1,4 +1,4 @@
-//! How a job ended, as clients and the Spindle server are told.
+//! How a job ended, in the form that clients and the Spindle server get.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

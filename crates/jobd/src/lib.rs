@@ -13,9 +13,9 @@
 //!
 //! Start reading at [`worker`], whose page has a drawing.
 //!
-//! - Invariant: no row is inserted or deleted, and no column but the specification's is touched.
+//! - Invariant: no row is inserted or deleted, and no column but the specification's is changed.
 //! - Invariant: a process is started only after its row's `running` is committed and the state file
-//!   tells that it begins (or says that it does not tell).
+//!   notes that it begins (or claims no longer to be complete).
 //! - Invariant: no claim of rows runs beside another of the same worker.
 
 pub mod config;

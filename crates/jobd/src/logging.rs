@@ -87,7 +87,7 @@ impl Logs {
         Ok(logs)
     }
 
-    /// Changes levels and file. The file is opened again, so that a rotated one is let go.
+    /// Changes levels and file. The file is opened again, so that a rotated one is closed.
     ///
     /// # Errors
     /// [`LogError`]; nothing has changed then.

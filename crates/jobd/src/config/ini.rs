@@ -67,7 +67,7 @@ struct Entry {
 pub struct Ini {
     path: PathBuf,
     entries: Vec<Entry>,
-    /// Keys somebody asked for, to find those that nobody knows.
+    /// Keys that were read, to find those that no program knows.
     known: RefCell<BTreeSet<String>>,
 }
 
@@ -232,12 +232,12 @@ impl Ini {
         self.section("").any(|(key, _)| key.starts_with(prefix))
     }
 
-    /// The options of no section that somebody asked for so far, whether they are there or not.
+    /// The options of no section that were read so far, whether they are there or not.
     pub fn known(&self) -> Vec<String> {
         self.known.borrow().iter().cloned().collect()
     }
 
-    /// Where options stand that nobody asked for: misspelt, most likely.
+    /// Where options stand that were never read: misspelt, most likely.
     pub fn unknown(&self, sections: &[&str], prefixes: &[&str]) -> Vec<String> {
         let known = self.known.borrow();
         let is_unknown = |entry: &&Entry| {
@@ -250,7 +250,7 @@ impl Ini {
     }
 }
 
-/// Whether a value may hold what nobody should read in a log.
+/// Whether a value may hold a secret, which must not be logged.
 fn may_be_secret(key: &str, value: &str) -> bool {
     let is_url_with_more = key.ends_with("_url") && value.contains(['@', '?']);
     key.contains("password") || key.contains("token") || is_url_with_more

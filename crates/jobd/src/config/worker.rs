@@ -105,7 +105,7 @@ fn machine_name() -> String {
     gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "jobd".to_owned())
 }
 
-/// Where state files and the built-in table are kept when nothing else is said.
+/// Where state files and the built-in table are kept by default.
 fn state_folder() -> PathBuf {
     if let Some(given) = env::var_os("STATE_DIRECTORY") {
         return PathBuf::from(given);

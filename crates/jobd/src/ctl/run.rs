@@ -26,7 +26,7 @@ use crate::{
 /// What `--timeout` takes, besides 0 for no end.
 const TIMEOUT_S: RangeInclusive<f64> = 0.1..=86_400.0;
 
-/// Everything that is settled before the daemon is asked.
+/// Everything that is decided before the daemon is asked.
 struct Plan {
     command: Command,
     address: Address,
@@ -51,7 +51,7 @@ pub fn main() -> ExitCode {
 fn complain(problem: &str) {
     let mut stderr = io::stderr();
     let (on, off) = if stderr.is_terminal() { ("\x1b[91m", "\x1b[39m") } else { ("", "") };
-    // Nobody is left to tell when this fails.
+    // A standard error that is gone leaves nowhere to report it.
     let _ = writeln!(stderr, "{on}ERROR [jobctl]{off} {problem}");
 }
 

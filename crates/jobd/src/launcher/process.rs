@@ -64,11 +64,11 @@ impl Ending {
 }
 
 impl Launcher {
-    /// Runs the job's process to its end. Signals that come meanwhile are sent to it. `began` is
-    /// told the process's number once it is there.
+    /// Runs the job's process to its end. Signals that come meanwhile are sent to it. `began` gets
+    /// the process's number once it is there.
     ///
-    /// The job ends when its own process exits; what a grandchild prints later, and what nobody
-    /// read of the input, is not waited for.
+    /// The job ends when its own process exits; what a grandchild prints later, and input that was
+    /// not read, are not waited for.
     pub async fn run(
         &self,
         id: RowId,
@@ -97,7 +97,7 @@ impl Launcher {
             tokio::select! {
                 status = child.wait() => break status,
                 Some(request) = signals.recv() => {
-                    // Whoever asked may have stopped waiting.
+                    // The sender of the request may have stopped waiting.
                     let _ = request.sent.send(self.send(&child, request.signal.0));
                 }
                 () = stdout.read() => {}

@@ -19,7 +19,7 @@ pub enum TableError {
     Away {
         /// Which table, as [`JobTable::describe`] names it.
         table: String,
-        /// What the database or the system said.
+        /// The reason, from the database or the system.
         reason: String,
     },
     /// The database is there and the table is not as the specification wants it: no such table,
@@ -37,17 +37,17 @@ pub enum TableError {
     Refused {
         /// Which table, as [`JobTable::describe`] names it.
         table: String,
-        /// What the database said.
+        /// The reason, from the database.
         reason: String,
     },
 }
 
 /// A table of jobs by the specification: columns `id`, `target`, `time_started`, `time_finished`,
-/// `status`, `result`, `return_code`, `sig`, `stdout`, `stderr`. Other columns are never touched,
+/// `status`, `result`, `return_code`, `sig`, `stdout`, `stderr`. Other columns are never changed,
 /// no row is ever inserted or deleted.
 ///
 /// All methods may be called at the same time from several tasks. A method that is dropped before
-/// it is done MUST leave no transaction open. No method may wait for ever: a connection that does
+/// it is done MUST leave no transaction open. No method may wait without end: a connection that does
 /// not answer within half a minute is [`TableError::Away`]. After `Away` the next call MUST try
 /// to connect again by itself; the pauses between tries are the worker's.
 #[async_trait]
@@ -59,10 +59,10 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// [`TableError::Away`], before the first claim.
     ///
     /// # Errors
-    /// As [`TableError`] tells.
+    /// [`TableError`].
     async fn check(&self) -> Result<(), TableError>;
 
-    /// Finds rows, locks them, asks `judge` about each, writes what it said, commits: one
+    /// Finds rows, locks them, asks `judge` about each, writes the verdicts, commits: one
     /// transaction. No other claim, from whatever process, may judge the same row at the same
     /// time or see it as it was before. `judge` is called once for each row of a transaction that
     /// commits, and may be called again when a transaction is repeated inside.
@@ -74,7 +74,7 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// The answer has every row found, in order of id.
     ///
     /// # Errors
-    /// As [`TableError`] tells. It may have been committed: see there.
+    /// [`TableError`]. It may have been committed: see there.
     async fn claim(
         &self,
         pick: Pick<'_>,
@@ -94,7 +94,7 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// refused.
     ///
     /// # Errors
-    /// As [`TableError`] tells. It may have been committed: the worker repeats the same write.
+    /// [`TableError`]. It may have been committed: the worker repeats the same write.
     async fn write(
         &self,
         mark: &Mark,
@@ -106,7 +106,7 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// The `accepted` and `running` rows that carry the mark (either origin), in order of id.
     ///
     /// # Errors
-    /// As [`TableError`] tells.
+    /// [`TableError`].
     async fn owned(&self, mark: &Mark) -> Result<Vec<Owned>, TableError>;
 
     /// Gives back those of `accepted` that are `accepted`, and those of `unstarted` that are
@@ -118,7 +118,7 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// connection was lost and whose COMMIT is still on its way.
     ///
     /// # Errors
-    /// As [`TableError`] tells. It may have been committed; repeating it is harmless.
+    /// [`TableError`]. It may have been committed; repeating it is harmless.
     async fn give_back(
         &self,
         mark: &Mark,

@@ -75,7 +75,7 @@ impl Room {
     }
 }
 
-/// The columns that take what a process said.
+/// The columns that take a process's signal and outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outlets {
     pub sig: Room,
@@ -83,7 +83,7 @@ pub(super) struct Outlets {
     pub stderr: Room,
 }
 
-/// How careful a finish is with what a process said.
+/// How much of a process's output a write keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Care {
     /// Everything the column is known to take.

@@ -65,7 +65,7 @@ impl<D: Driver> SqlTable<D> {
             match fault {
                 Fault::Conflict(_) if conflicts < CONFLICTS_MAX => {
                     conflicts += 1;
-                    // Whoever was in the way needs a moment to get out of it.
+                    // The other transaction needs a moment to end.
                     tokio::time::sleep(Duration::from_millis(5) * conflicts).await;
                 }
                 fault => return Err(self.error(fault)),

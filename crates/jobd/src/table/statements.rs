@@ -1,4 +1,4 @@
-//! The statements every database understands, but for what its [`Dialect`] says.
+//! The statements that every database understands, with its [`Dialect`] filled in.
 
 use super::names::id_list;
 use super::row::{Mark, Origin, RowId, Status};
@@ -16,7 +16,7 @@ pub(super) enum Sig<'a> {
 }
 
 impl Dialect {
-    /// Locks those of the rows that are still waiting and that nobody else has locked, lowest id
+    /// Locks those of the rows that are still waiting and that no other transaction has locked, lowest id
     /// first, at most `limit`: id, status, target.
     pub fn lock_waiting(&self, ids: &[RowId], limit: u32) -> String {
         let Self { table, by_id, target, is_waiting, lock_free_ones, .. } = self;
@@ -27,7 +27,7 @@ impl Dialect {
         )
     }
 
-    /// Locks the rows, waiting for whoever has them: id, status, target.
+    /// Locks the rows, waiting for transactions that have them: id, status, target.
     pub fn lock_ids(&self, ids: &[RowId]) -> String {
         let Self { table, by_id, target, lock, .. } = self;
         format!(

@@ -1,5 +1,5 @@
-//! A transaction whose statements travel together where nobody waits for their answers one by one:
-//! on a server, every answer costs as much as a small statement.
+//! A transaction whose statements are sent together where no answer is needed in between: on a
+//! server, every answer costs as much as a small statement.
 
 use super::row::{RowId, Status};
 use super::session::{Dialect, Ending, Fault, Opened, Session, TextRow};
@@ -12,7 +12,7 @@ pub(super) const IDS_MAX: usize = 500;
 /// An open transaction. One that is dropped is not committed; its session rolls it back.
 pub(super) struct Transaction<'a, S> {
     opened: &'a mut Opened<S>,
-    /// Statements to be sent with the next question, or with the commit.
+    /// Statements to be sent with the next query, or with the commit.
     unsent: Vec<String>,
     is_open: bool,
 }
@@ -53,7 +53,7 @@ impl<'a, S: Session> Transaction<'a, S> {
         std::mem::take(&mut self.unsent).join("; ")
     }
 
-    /// Asks something, after the changes so far.
+    /// Runs a query, after the changes so far.
     pub async fn rows(&mut self, query: &str) -> Result<Vec<TextRow>, Fault> {
         self.open();
         let first = self.take_unsent();
@@ -91,7 +91,7 @@ impl<'a, S: Session> Transaction<'a, S> {
         Ok(())
     }
 
-    /// Commits; what fails on the way is told and leaves the transaction open.
+    /// Commits. An error leaves the transaction open.
     pub async fn commit(mut self) -> Result<(), Fault> {
         if !self.is_open {
             return Ok(());

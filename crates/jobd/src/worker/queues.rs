@@ -155,7 +155,7 @@ impl Queues {
         (!names.is_empty()).then_some(names)
     }
 
-    /// A fetch has ended. `more`: there may be more rows, so it counts as if somebody asked again.
+    /// A fetch has ended. `more`: there may be more rows, so it counts as another poll.
     pub fn fetched(&mut self, names: &[String], more: bool) {
         for name in names {
             let Some(target) = self.targets.get_mut(name) else { continue };

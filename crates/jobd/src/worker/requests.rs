@@ -22,7 +22,7 @@ use crate::{
     table::{Owned, RowId},
 };
 
-/// How long `status` waits for the table to tell which unfinished rows are still there.
+/// How long `status` waits for the table's answer which unfinished rows are still there.
 const STATUS_PATIENCE: Duration = Duration::from_secs(1);
 /// How long `send-signal` waits for a job's task to send it.
 const SIGNAL_PATIENCE: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ pub struct Unfinished {
     /// Its `time_started`, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<i64>,
-    /// The number of its process, when the state file tells it.
+    /// The number of its process, when the state file has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Whether that process is still there.
@@ -124,13 +124,13 @@ impl Daemon {
         if self.unfinished.is_empty() {
             return self.send_status(responder);
         }
-        // Somebody may have decided about some of them since.
+        // A person may have decided about some of them since.
         let (table, mark) = (Arc::clone(&self.parts.table), self.parts.mark.clone());
         let events = self.parts.events.clone();
         tokio::spawn(async move {
             let owned = timeout(STATUS_PATIENCE, table.owned(&mark)).await;
             let owned = owned.ok().and_then(Result::ok);
-            // Nobody answers any more when the daemon has ended.
+            // Fails when the daemon has ended.
             let _ = events.send(Event::Status(responder, owned));
         });
     }

@@ -121,8 +121,8 @@ impl StateFile {
         &self.mark
     }
 
-    /// Which rows of this table have begun, as far as the file tells. From now on it is the answer
-    /// that keeps the file.
+    /// Which rows of this table have begun, as far as the file knows. From now on the returned
+    /// value keeps the file.
     pub(super) fn begun(&self, table: String) -> Begun {
         let Some(Opened { file, header, lines, .. }) = &self.file else {
             return Begun::in_memory();

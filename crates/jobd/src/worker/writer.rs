@@ -65,7 +65,7 @@ pub(super) enum Write {
 pub(super) struct Report {
     /// Rows that are `running` now: their processes may start.
     pub(super) started: Vec<RowId>,
-    /// Rows that did not become `running`, because somebody else changed or deleted them.
+    /// Rows that did not become `running`, because they were changed or deleted meanwhile.
     pub(super) refused: Vec<RowId>,
     /// Rows whose start was called off.
     pub(super) called_off: Vec<RowId>,
@@ -106,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// Writes until it is told to halt; answers the ends that are not known to be written.
+    /// Writes until `halt` comes or is dropped; returns the ends that are not known to be written.
     pub(super) async fn run(mut self, halt: oneshot::Receiver<()>) -> Vec<Finish> {
         tokio::select! {
             () = self.work() => {}

@@ -80,7 +80,7 @@ impl Driver for Mysql {
         let mut conn = answered(Conn::new(self.opts())).await?;
         let server = Server::ask(&mut conn).await?;
         set_up(&mut conn, &server).await?;
-        // Says what is wrong when there is no such table, or no right to read it.
+        // Fails with the reason when there is no such table, or no right to read it.
         answered(conn.query_drop(format!("SELECT 1 FROM {table} WHERE 1 = 0"))).await?;
         let shape = Shape::read(&mut conn, &self.server).await?;
         columns::check(&shape.columns, "mysql")?;
@@ -101,7 +101,7 @@ impl Driver for Mysql {
 
 async fn set_up(conn: &mut Conn, server: &Server) -> Result<(), Fault> {
     // Without a strict mode the server cuts and replaces what we could not foresee, instead of
-    // refusing it. Ten seconds are a long wait for a row somebody else has locked.
+    // refusing it. Ten seconds are a long wait for a locked row.
     let session =
         "SET SESSION sql_mode = '', SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 10";
     for statement in ["SET NAMES utf8mb4", session] {

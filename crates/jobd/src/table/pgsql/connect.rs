@@ -65,7 +65,7 @@ fn link(
 ) -> Link {
     Link(tokio::spawn(async move {
         if let Err(e) = connection.await {
-            // Whoever waits for an answer is told, too.
+            // Pending requests fail with it.
             debug!(error = %e, "a connection to PostgreSQL ended");
         }
     }))
@@ -85,10 +85,10 @@ impl Driver for Pgsql {
     async fn open(&self) -> Result<Opened<PgsqlSession>, Fault> {
         let table = quoted_table(&self.server.table, '"')?;
         let (client, link) = self.connect().await?;
-        // Ten seconds are a long wait for a row somebody else has locked.
+        // Ten seconds are a long wait for a locked row.
         answered(client.batch_execute("SET lock_timeout = '10s'; SET client_min_messages = error"))
             .await?;
-        // Says what is wrong when there is no such table, or no right to read it.
+        // Fails with the reason when there is no such table, or no right to read it.
         answered(client.batch_execute(&format!("SELECT 1 FROM {table} WHERE false"))).await?;
         let shape = Shape::read(&client, &table).await?;
         columns::check(&shape.columns, "pgsql")?;
@@ -172,7 +172,7 @@ fn column(row: &Row) -> Result<Column, tokio_postgres::Error> {
     let modifier: i32 = row.try_get(4)?;
     let nullable = row.try_get(5)?;
     let words: Vec<String> = row.try_get(6)?;
-    // A length is told with the four bytes of its header; -1 is none.
+    // A length includes the four bytes of its header; -1 is none.
     let chars_max = usize::try_from(modifier - 4).unwrap_or(usize::MAX);
     let kind = match base {
         _ if is_enum => Kind::Words(words),

@@ -70,7 +70,7 @@ pub(super) struct Extend {
     pub ttr_ms: u64,
 }
 
-/// A job as it is read: only what its row would say.
+/// A job as it is read: only what its row would have.
 #[derive(Deserialize)]
 pub(super) struct Job {
     pub id: i64,
@@ -138,8 +138,8 @@ impl Ended {
 
     fn trouble(&self) -> String {
         let texts = [&self.code, &self.message, &self.error].map(String::as_str);
-        let told: Vec<&str> = texts.into_iter().filter(|text| !text.is_empty()).collect();
-        told.join(": ")
+        let texts: Vec<&str> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+        texts.join(": ")
     }
 }
 
@@ -197,7 +197,7 @@ fn tail(text: &str) -> &str {
     text.get(from..).unwrap_or_default()
 }
 
-/// What the server says when it says no.
+/// The body of a refusal.
 #[derive(Default, Deserialize)]
 pub(super) struct Problem {
     #[serde(default)]

@@ -42,7 +42,7 @@ pub(in crate::table) struct SpindleTable {
 struct Shared {
     client: Client,
     leases: Mutex<HeldLeases>,
-    /// Told whenever a lease is held no more.
+    /// Notified whenever a lease ends.
     freed: Notify,
     lost: mpsc::UnboundedSender<RowId>,
 }
@@ -50,8 +50,8 @@ struct Shared {
 const NOT_SPINDLE: &str = "that is not the HTTP address of a Spindle server: look at host, port \
                            and path of spindle_url";
 
-/// What a request came to.
-enum Said {
+/// The outcome of a request that the server answered.
+enum Outcome {
     Yes(Answer),
     /// The lease has ended, or the job is gone or in another state.
     TooLate(Problem),
@@ -59,12 +59,12 @@ enum Said {
 
 impl SpindleTable {
     pub fn new(server: SpindleServer) -> Self {
-        let (tell_lost, lost) = mpsc::unbounded_channel();
+        let (lost_sender, lost) = mpsc::unbounded_channel();
         let shared = Shared {
             client: Client::new(server),
             leases: Mutex::default(),
             freed: Notify::new(),
-            lost: tell_lost,
+            lost: lost_sender,
         };
         Self { shared: Arc::new(shared), lost: tokio::sync::Mutex::new(lost) }
     }
@@ -102,7 +102,7 @@ fn note<R>(ended: Joined<R>, answers: &mut Vec<R>, outcome: &mut Result<(), Tabl
     match ended {
         Some(Ok(Ok(answer))) => answers.push(answer),
         Some(Ok(Err(error))) if outcome.is_ok() => *outcome = Err(error),
-        // A panic was told where it happened.
+        // A panic was reported where it happened.
         _ => {}
     }
 }
@@ -134,26 +134,28 @@ impl Shared {
         }
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Said, TableError> {
+    async fn ask(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Outcome, TableError> {
         let answered = self.client.ask(method, path, body).await;
         self.sort(answered.map_err(|error| self.unanswered(error))?)
     }
 
-    async fn post(&self, path: &str, body: &impl serde::Serialize) -> Result<Said, TableError> {
+    async fn post(&self, path: &str, body: &impl serde::Serialize) -> Result<Outcome, TableError> {
         let body = serde_json::to_vec(body).expect("texts and numbers are JSON");
         self.ask(Method::POST, path, body).await
     }
 
     /// What an answer means for a job table.
-    fn sort(&self, answer: Answer) -> Result<Said, TableError> {
+    fn sort(&self, answer: Answer) -> Result<Outcome, TableError> {
         if answer.status.is_success() {
-            return Ok(Said::Yes(answer));
+            return Ok(Outcome::Yes(answer));
         }
         let problem: Problem = serde_json::from_slice(&answer.body).unwrap_or_default();
         let reason = format!("{} {}", answer.status.as_u16(), problem.detail);
         match answer.status {
-            StatusCode::CONFLICT | StatusCode::GONE => Ok(Said::TooLate(problem)),
-            StatusCode::NOT_FOUND if problem.code == "job_not_found" => Ok(Said::TooLate(problem)),
+            StatusCode::CONFLICT | StatusCode::GONE => Ok(Outcome::TooLate(problem)),
+            StatusCode::NOT_FOUND if problem.code == "job_not_found" => {
+                Ok(Outcome::TooLate(problem))
+            }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(self.schema(format!("refuses this worker ({reason}); look at spindle_token")))
             }
@@ -178,8 +180,8 @@ impl Shared {
     /// Whether the lease lives on.
     async fn extend(&self, token: &str, lease_ms: u64) -> Result<bool, TableError> {
         let body = Extend { ttr_ms: lease_ms.clamp(1, EXTEND_MS_MAX) };
-        let said = self.post(&format!("/api/v1/leases/{token}/extend"), &body).await?;
-        Ok(matches!(said, Said::Yes(_)))
+        let outcome = self.post(&format!("/api/v1/leases/{token}/extend"), &body).await?;
+        Ok(matches!(outcome, Outcome::Yes(_)))
     }
 
     /// Gives a job back untried.
@@ -191,12 +193,12 @@ impl Shared {
     /// Reads a job; `None` when there is none.
     async fn job(&self, id: RowId) -> Result<Option<Job>, TableError> {
         match self.ask(Method::GET, &format!("/api/v1/jobs/{id}"), Vec::new()).await {
-            Ok(Said::Yes(answer)) => match serde_json::from_slice(&answer.body) {
+            Ok(Outcome::Yes(answer)) => match serde_json::from_slice(&answer.body) {
                 Ok(job) => Ok(Some(job)),
                 Err(error) => Err(self.schema(format!("answers what is no job: {error}"))),
             },
             // A number that cannot be a job's is refused.
-            Ok(Said::TooLate(_)) | Err(TableError::Refused { .. }) => Ok(None),
+            Ok(Outcome::TooLate(_)) | Err(TableError::Refused { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -212,11 +214,11 @@ impl Shared {
     async fn finish(&self, id: RowId, token: &str, end: &End) -> Result<Option<RowId>, TableError> {
         let path = format!("/api/v1/leases/{token}/{}", end.verb());
         match self.post(&path, end).await? {
-            Said::Yes(_) => {
+            Outcome::Yes(_) => {
                 self.leases.lock().update(id, |lease| lease.is_written = true);
                 Ok(Some(id))
             }
-            Said::TooLate(problem) => {
+            Outcome::TooLate(problem) => {
                 warn!(%id, reason = problem.detail, "the end of a job came too late");
                 Ok(None)
             }
@@ -224,7 +226,7 @@ impl Shared {
     }
 }
 
-/// Says again and again that a job is worked on, until its lease is held no more.
+/// Sends heartbeats for a job until its lease has ended.
 async fn beat(shared: Arc<Shared>, id: RowId, token: String, lease_ms: u64) {
     let interval = Duration::from_millis((lease_ms / 3).max(1));
     let mut pause = interval;
@@ -234,7 +236,7 @@ async fn beat(shared: Arc<Shared>, id: RowId, token: String, lease_ms: u64) {
             Ok(true) => pause = interval,
             Ok(false) => {
                 shared.leases.lock().update(id, |lease| lease.is_lost = true);
-                // Nobody listens when the worker is gone.
+                // Fails when the worker has ended.
                 let _ = shared.lost.send(id);
                 return;
             }
@@ -302,7 +304,7 @@ impl Leases for SpindleTable {
         if answer.status == StatusCode::NO_CONTENT {
             return Ok(None);
         }
-        let Said::Yes(answer) = shared.sort(answer)? else { return Ok(None) };
+        let Outcome::Yes(answer) = shared.sort(answer)? else { return Ok(None) };
         let job: LeasedJob = serde_json::from_slice(&answer.body)
             .map_err(|error| shared.schema(format!("answers what is no lease: {error}")))?;
         if !self.await_former(&job).await? {
@@ -346,18 +348,18 @@ impl JobTable for SpindleTable {
     }
 
     async fn check(&self) -> Result<(), TableError> {
-        let said = self.shared.ask(Method::GET, "/api/v1/queues?limit=1", Vec::new()).await?;
+        let outcome = self.shared.ask(Method::GET, "/api/v1/queues?limit=1", Vec::new()).await?;
         let is_list = |answer: &Answer| {
             let list: Result<serde_json::Value, _> = serde_json::from_slice(&answer.body);
             list.is_ok_and(|list| list.get("queues").is_some())
         };
-        match said {
-            Said::Yes(answer) if is_list(&answer) => Ok(()),
+        match outcome {
+            Outcome::Yes(answer) if is_list(&answer) => Ok(()),
             _ => Err(self.shared.schema(NOT_SPINDLE)),
         }
     }
 
-    /// Lets parked jobs go that are accepted, and touches no other.
+    /// Releases the parked jobs that are accepted, and changes no other.
     async fn claim(
         &self,
         pick: Pick<'_>,
@@ -380,15 +382,15 @@ impl JobTable for SpindleTable {
         let accepted =
             claimed.iter().filter(|claimed| matches!(claimed.verdict, Verdict::Accept(_)));
         let accepted: Vec<RowId> = accepted.map(|claimed| claimed.row.id).collect();
-        let let_go = |shared: Arc<Shared>, id: RowId| async move {
+        let release = |shared: Arc<Shared>, id: RowId| async move {
             let path = format!("/api/v1/jobs/{id}/release");
-            let said = shared.ask(Method::POST, &path, Vec::new()).await?;
-            Ok((id, matches!(said, Said::Yes(_))))
+            let outcome = shared.ask(Method::POST, &path, Vec::new()).await?;
+            Ok((id, matches!(outcome, Outcome::Yes(_))))
         };
-        for (id, was_parked) in self.each(accepted, let_go).await? {
+        for (id, was_parked) in self.each(accepted, release).await? {
             let missed = claimed.iter_mut().find(|claimed| claimed.row.id == id && !was_parked);
             if let Some(claimed) = missed {
-                // Somebody else was faster.
+                // Another client was faster.
                 claimed.verdict = Verdict::Leave;
                 claimed.row.status = Status::Waiting;
             }

@@ -43,7 +43,7 @@ impl Sqlite {
         let connection = Connection::open(&self.file)?;
         connection.busy_timeout(BUSY_MAX)?;
         self.create_if_empty(&connection, &table)?;
-        // Says what is wrong when there is no such table.
+        // Fails with the reason when there is no such table.
         connection.execute_batch(&format!("SELECT 1 FROM {table} WHERE 0"))?;
         columns::check(&self.columns(&connection)?, "sqlite")?;
         let dialect = Dialect {
@@ -51,7 +51,7 @@ impl Sqlite {
             by_id: "",
             target: "target",
             is_waiting: "+status = 'waiting'",
-            // One writer at a time: what a transaction reads, nobody else changes.
+            // One writer at a time: no other transaction changes what this one reads.
             begin: "BEGIN IMMEDIATE",
             lock: "",
             lock_free_ones: "",
