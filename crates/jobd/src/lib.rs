@@ -7,7 +7,7 @@
 //! - [`launcher`]: one process for each job
 //! - [`worker`], [`ctl`]: the worker and `jobctl`; [`daemon`] has the flags and signals of worker
 //!   and master
-//! - [`config`], [`logging`], [`job_result`]: what they share
+//! - [`config`], `logging`, `job_result`: what they share
 //!
 //! The master itself, the messages and the connections are in [`spindle_jobd_master`].
 //!
@@ -21,8 +21,8 @@
 pub mod config;
 pub mod ctl;
 pub mod daemon;
-pub mod job_result;
+mod job_result;
 pub mod launcher;
-pub mod logging;
+mod logging;
 pub mod table;
 pub mod worker;

@@ -66,9 +66,6 @@ where
 
 impl Logs {
     /// Begins to log. Once in a process.
-    ///
-    /// # Errors
-    /// [`LogError`].
     pub fn begin(config: &LogConfig) -> Result<Self, LogError> {
         let off = || Arc::new(RwLock::new(LevelFilter::OFF));
         let logs = Self { console: off(), file: off(), target: LogFile::default() };
@@ -88,9 +85,7 @@ impl Logs {
     }
 
     /// Changes levels and file. The file is opened again, so that a rotated one is closed.
-    ///
-    /// # Errors
-    /// [`LogError`]; nothing has changed then.
+    /// Nothing has changed after an error.
     pub fn apply(&self, config: &LogConfig) -> Result<(), LogError> {
         let open = |path: &PathBuf| {
             let opened = OpenOptions::new().create(true).append(true).open(path);

@@ -1,46 +1,10 @@
 //! The contract between a worker and its job table.
 
 use async_trait::async_trait;
-use thiserror::Error;
 
+use super::error::TableError;
 use super::leases::Leases;
 use super::row::{Claimed, Finish, Judge, Mark, Owned, Pick, RowId, Written};
-
-/// Why a table did not do what it was asked.
-///
-/// Whatever the kind, a failed [`JobTable::claim`] or [`JobTable::write`] may have been committed
-/// all the same (the answer of a COMMIT can get lost). The worker therefore asks
-/// [`JobTable::owned`] after a failed claim, and repeats a failed write.
-#[derive(Debug, Error)]
-pub enum TableError {
-    /// Not now: no connection, connection lost, deadlock, lock timeout, database starting or
-    /// read-only. The same call may succeed later; the worker tries again with growing pauses.
-    #[error("{table} is not available: {reason}")]
-    Away {
-        /// Which table, as [`JobTable::describe`] names it.
-        table: String,
-        /// The reason, from the database or the system.
-        reason: String,
-    },
-    /// The database is there and the table is not as the specification wants it: no such table,
-    /// missing columns, missing rights. A person must do something; the message says what.
-    #[error("{table}: {problem}")]
-    Schema {
-        /// Which table, as [`JobTable::describe`] names it.
-        table: String,
-        /// What is wrong and what to do, for instance `has no column 'sig'; compare it with
-        /// "jobd schema mysql"`.
-        problem: String,
-    },
-    /// The database refused this very statement or value.
-    #[error("{table} refused: {reason}")]
-    Refused {
-        /// Which table, as [`JobTable::describe`] names it.
-        table: String,
-        /// The reason, from the database.
-        reason: String,
-    },
-}
 
 /// A table of jobs by the specification: columns `id`, `target`, `time_started`, `time_finished`,
 /// `status`, `result`, `return_code`, `sig`, `stdout`, `stderr`. Other columns are never changed,

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use super::row::Finish;
-use super::session::Ending;
 
 /// The letters a column can store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +80,17 @@ pub(super) struct Outlets {
     pub sig: Room,
     pub stdout: Room,
     pub stderr: Room,
+}
+
+/// The fields of a row that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ending<'a> {
+    pub finished_s: i64,
+    pub result: &'static str,
+    pub code: Option<u8>,
+    pub sig: Option<Cow<'a, str>>,
+    pub stdout: Option<Cow<'a, str>>,
+    pub stderr: Option<Cow<'a, str>>,
 }
 
 /// How much of a process's output a write keeps.

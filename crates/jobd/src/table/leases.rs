@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::contract::TableError;
+use super::error::TableError;
 use super::row::{Finish, RowId};
 
 /// What the process of a job gets besides its id.

@@ -8,7 +8,7 @@ use super::fit::Care;
 use super::row::{
     Claimed, Finish, Found, Judge, Mark, Origin, Owned, Pick, RowId, Status, Verdict, Written,
 };
-use super::session::{Fault, Opened, Session, TextRow};
+use super::session::{Fault, Opened, Page, Session, TextRow};
 use super::statements::Sig;
 use super::transaction::{IDS_MAX, Transaction};
 
@@ -167,7 +167,7 @@ async fn lock_waiting<S: Session>(
     let mut after = i64::MIN;
     let mut missing = limit;
     while missing > 0 {
-        let ids = transaction.waiting(targets, after, page).await?;
+        let ids = transaction.waiting(Page { targets, after, limit: page }).await?;
         let Some(last) = ids.last() else { break };
         after = last.0;
         let lock = transaction.dialect().lock_waiting(&ids, missing.min(page));

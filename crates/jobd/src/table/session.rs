@@ -1,13 +1,12 @@
 //! What a database must be able to do so that [`SqlTable`](super::sql::SqlTable) can keep the
 //! contract on it. The rules are there; a driver only runs statements.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::timeout;
 
-use super::fit::Outlets;
+use super::fit::{Ending, Outlets};
 use super::row::RowId;
 
 /// Why a statement did not do what it was asked.
@@ -73,15 +72,9 @@ pub(super) trait Session: Send + 'static {
     /// Runs a query without parameters, after other statements, if there are any.
     async fn rows(&mut self, first: &str, query: &str) -> Result<Vec<TextRow>, Fault>;
 
-    /// The lowest ids above `after` that are waiting for one of the targets, at most `limit`. It
-    /// locks nothing, and may be asked before a transaction begins.
-    async fn waiting(
-        &mut self,
-        dialect: &Dialect,
-        targets: &[String],
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<RowId>, Fault>;
+    /// The lowest ids of a page of waiting rows. It locks nothing, and may be asked before a
+    /// transaction begins.
+    async fn waiting(&mut self, dialect: &Dialect, page: Page<'_>) -> Result<Vec<RowId>, Fault>;
 
     /// Makes these rows `done`, whatever was printed: [`Dialect::done`] with parameters.
     async fn finish(
@@ -90,6 +83,14 @@ pub(super) trait Session: Send + 'static {
         ids: &[RowId],
         ending: &Ending<'_>,
     ) -> Result<(), Fault>;
+}
+
+/// At most `limit` rows that wait for one of the targets, with ids above `after`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Page<'a> {
+    pub targets: &'a [String],
+    pub after: i64,
+    pub limit: u32,
 }
 
 /// The parts of a statement in which databases differ.
@@ -110,15 +111,4 @@ pub(super) struct Dialect {
     pub lock: &'static str,
     /// What makes a query lock its rows and pass over those that others have locked.
     pub lock_free_ones: &'static str,
-}
-
-/// The fields of a row that has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ending<'a> {
-    pub finished_s: i64,
-    pub result: &'static str,
-    pub code: Option<u8>,
-    pub sig: Option<Cow<'a, str>>,
-    pub stdout: Option<Cow<'a, str>>,
-    pub stderr: Option<Cow<'a, str>>,
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tracing::{error, warn};
 
-use super::contract::{JobTable, TableError};
+use super::contract::JobTable;
+use super::error::TableError;
 use super::fit::Care;
 use super::operations::{self, Changes};
 use super::row::{Claimed, Finish, Judge, Mark, Owned, Pick, RowId, Written};

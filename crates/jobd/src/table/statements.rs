@@ -1,8 +1,9 @@
 //! The statements that every database understands, with its [`Dialect`] filled in.
 
+use super::fit::Ending;
 use super::names::id_list;
 use super::row::{Mark, Origin, RowId, Status};
-use super::session::{Dialect, Ending};
+use super::session::Dialect;
 
 /// What a change of status does to `sig`.
 #[derive(Debug, Clone, Copy)]

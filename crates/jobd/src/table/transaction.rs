@@ -1,8 +1,9 @@
 //! A transaction whose statements are sent together where no answer is needed in between: on a
 //! server, every answer costs as much as a small statement.
 
+use super::fit::Ending;
 use super::row::{RowId, Status};
-use super::session::{Dialect, Ending, Fault, Opened, Session, TextRow};
+use super::session::{Dialect, Fault, Opened, Page, Session, TextRow};
 use super::statements::Sig;
 
 /// The most ids in one statement. Above 1,000 MariaDB reads a list as a table of its own and may
@@ -28,14 +29,9 @@ impl<'a, S: Session> Transaction<'a, S> {
     }
 
     /// As [`Session::waiting`]: reads without locks, before the transaction or in it.
-    pub async fn waiting(
-        &mut self,
-        targets: &[String],
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<RowId>, Fault> {
+    pub async fn waiting(&mut self, page: Page<'_>) -> Result<Vec<RowId>, Fault> {
         let Opened { session, dialect, .. } = &mut *self.opened;
-        session.waiting(dialect, targets, after, limit).await
+        session.waiting(dialect, page).await
     }
 
     fn open(&mut self) {

@@ -73,11 +73,8 @@ struct Opened {
 }
 
 impl StateFile {
-    /// Opens the file, or works without one when it cannot be made.
-    ///
-    /// # Errors
-    /// [`StateError`], but never [`StateError::Io`].
-    pub fn open_or_forget(path: &Path) -> Result<Self, StateError> {
+    /// Opens the file, or works without one when it cannot be made: never [`StateError::Io`].
+    pub(super) fn open_or_forget(path: &Path) -> Result<Self, StateError> {
         match Self::open(path) {
             Err(error @ StateError::Io { .. }) => {
                 error!("{error}; until then rows of a killed worker stay accepted or running");
@@ -131,7 +128,7 @@ impl StateFile {
     }
 
     /// Where results are kept that could not be written before the end.
-    pub fn spool_path(&self) -> Option<PathBuf> {
+    pub(super) fn spool_path(&self) -> Option<PathBuf> {
         let mut name = self.file.as_ref()?.path.as_os_str().to_owned();
         name.push(".results");
         Some(PathBuf::from(name))

@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row, Value};
 
+use crate::table::fit::Ending;
 use crate::table::row::RowId;
-use crate::table::session::{Dialect, Ending, Fault, Session, TextRow, answered};
+use crate::table::session::{Dialect, Fault, Page, Session, TextRow, answered};
 
 /// The answer to the last of some statements, as text.
 pub(super) async fn text_rows(conn: &mut Conn, sql: &str) -> Result<Vec<TextRow>, Fault> {
@@ -49,13 +50,8 @@ impl Session for MysqlSession {
 
     /// One walk along the index for each target: with a list of targets the server would sort, or
     /// walk the whole table in order of id.
-    async fn waiting(
-        &mut self,
-        dialect: &Dialect,
-        targets: &[String],
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<RowId>, Fault> {
+    async fn waiting(&mut self, dialect: &Dialect, page: Page<'_>) -> Result<Vec<RowId>, Fault> {
+        let Page { targets, after, limit } = page;
         let table = &dialect.table;
         let walk = format!(
             "(SELECT id FROM {table} WHERE status = 'waiting' AND target = ? AND id > ? \

@@ -9,7 +9,8 @@ use tokio_postgres::{Client, Config, NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tracing::debug;
 
-use super::session::{Link, PgsqlSession};
+use super::session::PgsqlSession;
+use crate::table::abort::AbortOnDrop;
 use crate::table::columns::{self, Column, Kind};
 use crate::table::fit::{Letters, Outlets, Room};
 use crate::table::names::quoted_table;
@@ -44,31 +45,31 @@ impl Pgsql {
 }
 
 impl Pgsql {
-    async fn connect(&self) -> Result<(Client, Link), Fault> {
+    async fn connect(&self) -> Result<(Client, AbortOnDrop), Fault> {
         let mut config = self.config();
         let tls = &self.server.tls;
         if tls.mode == TlsMode::Disable {
             config.ssl_mode(SslMode::Disable);
             let (client, connection) = answered(config.connect(NoTls)).await?;
-            return Ok((client, link(connection)));
+            return Ok((client, served(connection)));
         }
         config.ssl_mode(SslMode::Require);
         let connector = MakeRustlsConnect::new(tls::client_config(tls).map_err(Fault::Schema)?);
         let (client, connection) = answered(config.connect(connector)).await?;
-        Ok((client, link(connection)))
+        Ok((client, served(connection)))
     }
 }
 
-/// Has a connection do its work.
-fn link(
+/// Runs a connection in a task of its own.
+fn served(
     connection: impl Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
-) -> Link {
-    Link(tokio::spawn(async move {
+) -> AbortOnDrop {
+    AbortOnDrop::spawn(async move {
         if let Err(e) = connection.await {
             // Pending requests fail with it.
             debug!(error = %e, "a connection to PostgreSQL ended");
         }
-    }))
+    })
 }
 
 #[async_trait]
@@ -84,7 +85,7 @@ impl Driver for Pgsql {
 
     async fn open(&self) -> Result<Opened<PgsqlSession>, Fault> {
         let table = quoted_table(&self.server.table, '"')?;
-        let (client, link) = self.connect().await?;
+        let (client, connection) = self.connect().await?;
         // Ten seconds are a long wait for a locked row.
         answered(client.batch_execute("SET lock_timeout = '10s'; SET client_min_messages = error"))
             .await?;
@@ -102,7 +103,7 @@ impl Driver for Pgsql {
             lock_free_ones: " FOR UPDATE SKIP LOCKED",
         };
         let bytes = [shape.is_bytes("stdout"), shape.is_bytes("stderr")];
-        let session = PgsqlSession { client, _link: link, bytes };
+        let session = PgsqlSession { client, _connection: connection, bytes };
         Ok(Opened { session, dialect, outlets: shape.outlets() })
     }
 }

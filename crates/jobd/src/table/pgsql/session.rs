@@ -1,28 +1,21 @@
 //! One connection to a PostgreSQL server.
 
 use async_trait::async_trait;
-use tokio::task::JoinHandle;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
+use crate::table::abort::AbortOnDrop;
+use crate::table::fit::Ending;
 use crate::table::names::id_list;
 use crate::table::row::RowId;
-use crate::table::session::{Dialect, Ending, Fault, Session, TextRow, answered};
-
-/// The task that owns the socket. The socket closes with it, whatever is still under way, so that
-/// the server rolls an open transaction back.
-pub(super) struct Link(pub JoinHandle<()>);
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
+use crate::table::session::{Dialect, Fault, Page, Session, TextRow, answered};
 
 /// A connection, set up for a job table.
 pub(in crate::table) struct PgsqlSession {
     pub(super) client: Client,
-    pub(super) _link: Link,
+    /// Owns the socket, which closes with it, whatever is still under way, so that the server rolls
+    /// an open transaction back.
+    pub(super) _connection: AbortOnDrop,
     /// Whether `stdout` and `stderr` are `bytea`.
     pub(super) bytes: [bool; 2],
 }
@@ -50,13 +43,8 @@ impl Session for PgsqlSession {
     /// One walk along the index for each target: with a list of targets the server would sort all
     /// that wait. Its statistics are often older than the rows; compared and ordered as a whole,
     /// the index's columns leave it no other way worth taking.
-    async fn waiting(
-        &mut self,
-        dialect: &Dialect,
-        targets: &[String],
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<RowId>, Fault> {
+    async fn waiting(&mut self, dialect: &Dialect, page: Page<'_>) -> Result<Vec<RowId>, Fault> {
+        let Page { targets, after, limit } = page;
         let table = &dialect.table;
         let query = format!(
             "SELECT w.id::bigint FROM unnest($1) AS n(target), LATERAL (\

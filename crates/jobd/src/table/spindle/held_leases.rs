@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use tokio::task::AbortHandle;
-
+use crate::table::abort::AbortOnDrop;
 use crate::table::row::{Owned, RowId};
 
 /// A lease and how far its job has come.
@@ -19,17 +18,8 @@ pub(super) struct HeldLease {
     pub is_lost: bool,
     /// The job's end is on the server, though not all ends that were to be written with it.
     pub is_written: bool,
-    pub _heartbeat: Option<Heartbeat>,
-}
-
-/// A heartbeat, which ends with the lease.
-#[derive(Debug)]
-pub(super) struct Heartbeat(pub AbortHandle);
-
-impl Drop for Heartbeat {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    /// Ends with the lease.
+    pub _heartbeat: Option<AbortOnDrop>,
 }
 
 /// All leases that are held, by the ids of their jobs.

@@ -4,18 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::{StreamExt, stream};
 use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::client::{Answer, Client, NoAnswer};
-use super::held_leases::{Heartbeat, HeldLease, HeldLeases};
+use super::held_leases::{HeldLease, HeldLeases};
 use super::messages::{End, Extend, Job, LeaseRequest, LeasedJob, Problem};
 use super::server::SpindleServer;
-use crate::table::contract::{JobTable, TableError};
+use crate::table::abort::AbortOnDrop;
+use crate::table::contract::JobTable;
+use crate::table::error::TableError;
 use crate::table::leases::{Fate, Leased, Leases};
 use crate::table::row::{
     Claimed, Finish, Found, Judge, Mark, Owned, Pick, RowId, Status, Verdict, Written,
@@ -69,41 +71,19 @@ impl SpindleTable {
         Self { shared: Arc::new(shared), lost: tokio::sync::Mutex::new(lost) }
     }
 
-    /// Asks the same of each, several at a time; the answers come in any order.
+    /// Sends a request for each item, [`AT_ONCE`] at a time; the answers come in any order. All are
+    /// sent, also after an error.
     async fn each<T, R, F>(
         &self,
         items: Vec<T>,
         ask: impl Fn(Arc<Shared>, T) -> F,
     ) -> Result<Vec<R>, TableError>
     where
-        R: Send + 'static,
-        F: Future<Output = Result<R, TableError>> + Send + 'static,
+        F: Future<Output = Result<R, TableError>>,
     {
-        let mut answers = Vec::with_capacity(items.len());
-        let mut outcome = Ok(());
-        let mut under_way = JoinSet::new();
-        for item in items {
-            while under_way.len() >= AT_ONCE {
-                note(under_way.join_next().await, &mut answers, &mut outcome);
-            }
-            under_way.spawn(ask(Arc::clone(&self.shared), item));
-        }
-        while let Some(ended) = under_way.join_next().await {
-            note(Some(ended), &mut answers, &mut outcome);
-        }
-        outcome.map(|()| answers)
-    }
-}
-
-type Joined<R> = Option<Result<Result<R, TableError>, tokio::task::JoinError>>;
-
-/// Keeps an answer, or the first error.
-fn note<R>(ended: Joined<R>, answers: &mut Vec<R>, outcome: &mut Result<(), TableError>) {
-    match ended {
-        Some(Ok(Ok(answer))) => answers.push(answer),
-        Some(Ok(Err(error))) if outcome.is_ok() => *outcome = Err(error),
-        // A panic was reported where it happened.
-        _ => {}
+        let asked = items.into_iter().map(|item| ask(Arc::clone(&self.shared), item));
+        let answers: Vec<_> = stream::iter(asked).buffer_unordered(AT_ONCE).collect().await;
+        answers.into_iter().collect()
     }
 }
 
@@ -252,8 +232,7 @@ impl SpindleTable {
     fn hold(&self, job: &LeasedJob, target: &str) {
         let (id, token) = (job.id(), job.lease_token.clone());
         let heartbeat = job.lease_ms.map(|lease_ms| {
-            let beat = beat(Arc::clone(&self.shared), id, token.clone(), lease_ms);
-            Heartbeat(tokio::spawn(beat).abort_handle())
+            AbortOnDrop::spawn(beat(Arc::clone(&self.shared), id, token.clone(), lease_ms))
         });
         let target = target.to_owned();
         let lease = HeldLease { token, target, _heartbeat: heartbeat, ..HeldLease::default() };

@@ -1,12 +1,13 @@
 //! One connection to a SQLite file. Every call goes to a thread that may block.
 
 use async_trait::async_trait;
-use rusqlite::types::{ToSql, Value};
+use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
+use crate::table::fit::Ending;
 use crate::table::names::id_list;
 use crate::table::row::RowId;
-use crate::table::session::{Dialect, Ending, Fault, Session, TextRow};
+use crate::table::session::{Dialect, Fault, Page, Session, TextRow};
 
 /// Runs what may block where it may.
 pub(super) async fn blocking<T: Send + 'static>(
@@ -63,13 +64,8 @@ impl Session for SqliteSession {
 
     /// One walk along the index for each target: with a list of targets SQLite would sort all
     /// that wait.
-    async fn waiting(
-        &mut self,
-        dialect: &Dialect,
-        targets: &[String],
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<RowId>, Fault> {
+    async fn waiting(&mut self, dialect: &Dialect, page: Page<'_>) -> Result<Vec<RowId>, Fault> {
+        let Page { targets, after, limit } = page;
         let table = &dialect.table;
         let walk = format!(
             "SELECT id FROM {table} WHERE status = 'waiting' AND target = ?1 AND id > ?2 \
@@ -99,18 +95,15 @@ impl Session for SqliteSession {
         ending: &Ending<'_>,
     ) -> Result<(), Fault> {
         let statement = dialect.done(ending.result, ["?"; 5], &id_list(ids));
-        let text = |text: &Option<std::borrow::Cow<'_, str>>| {
-            text.as_ref().map_or(Value::Null, |text| Value::Text(text.to_string()))
-        };
+        let text = |text: Option<&str>| Value::from(text.map(str::to_owned));
         let params = [
-            Value::Integer(ending.finished_s),
-            ending.code.map_or(Value::Null, |code| Value::Integer(code.into())),
-            text(&ending.sig),
-            text(&ending.stdout),
-            text(&ending.stderr),
+            Value::from(ending.finished_s),
+            Value::from(ending.code.map(i64::from)),
+            text(ending.sig.as_deref()),
+            text(ending.stdout.as_deref()),
+            text(ending.stderr.as_deref()),
         ];
         self.with(move |connection| {
-            let params = params.iter().map(|value| value as &dyn ToSql);
             connection.execute(&statement, params_from_iter(params)).map(drop)
         })
         .await
