@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tracing::warn;
 
-use super::fit::Care;
+use super::fit::KeepOutput;
 use super::row::{
     Claimed, Finish, Found, Judge, Mark, Origin, Owned, Pick, RowId, Status, Verdict, Written,
 };
@@ -60,9 +60,9 @@ pub(super) struct Changes<'a> {
 pub(super) async fn write<S: Session>(
     opened: &mut Opened<S>,
     changes: Changes<'_>,
-    care: Care,
+    keep: KeepOutput,
 ) -> Result<Written, Fault> {
-    let outlets = opened.outlets;
+    let outputs = opened.outputs;
     let Changes { mark, starts, started_s, finishes } = changes;
     let mut transaction = Transaction::new(opened);
     let ids: Vec<RowId> = starts.iter().copied().chain(finishes.iter().map(|f| f.id)).collect();
@@ -71,7 +71,7 @@ pub(super) async fn write<S: Session>(
     let started: Vec<RowId> = starts.iter().copied().filter(here).collect();
     let finishes: Vec<&Finish> = finishes.iter().filter(|f| here(&f.id)).collect();
     for (finish, ids) in alike(&finishes) {
-        let ending = care.ending(finish, &outlets);
+        let ending = keep.ending(finish, &outputs);
         note_what_was_cut(&ids, finish, ending.stdout.as_deref(), ending.stderr.as_deref());
         transaction.finish(&ids, &ending).await?;
     }

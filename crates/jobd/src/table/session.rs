@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::timeout;
 
-use super::fit::{Ending, Outlets};
+use super::fit::{Ending, OutputColumns};
 use super::row::RowId;
 
 /// Why a statement did not do what it was asked.
@@ -60,7 +60,7 @@ pub(super) struct Opened<S> {
     pub session: S,
     pub dialect: Dialect,
     /// What the columns for output can take.
-    pub outlets: Outlets,
+    pub outputs: OutputColumns,
 }
 
 /// A connection to the table's database. One that is dropped takes its open transaction with it.

@@ -8,7 +8,7 @@ use tracing::{error, warn};
 
 use super::contract::JobTable;
 use super::error::TableError;
-use super::fit::Care;
+use super::fit::KeepOutput;
 use super::operations::{self, Changes};
 use super::row::{Claimed, Finish, Judge, Mark, Owned, Pick, RowId, Written};
 use super::session::{Driver, Fault, Opened, Session};
@@ -103,9 +103,13 @@ impl<D: Driver> SqlTable<D> {
         }
     }
 
-    async fn write_with(&self, changes: Changes<'_>, care: Care) -> Result<Written, TableError> {
+    async fn write_with(
+        &self,
+        changes: Changes<'_>,
+        keep: KeepOutput,
+    ) -> Result<Written, TableError> {
         self.attempt(|mut opened| async move {
-            (operations::write(&mut opened, changes, care).await, opened)
+            (operations::write(&mut opened, changes, keep).await, opened)
         })
         .await
     }
@@ -115,7 +119,7 @@ impl<D: Driver> SqlTable<D> {
         let mut written = Written::default();
         for id in changes.starts {
             let start = Changes { starts: &[*id], finishes: &[], ..changes };
-            match self.write_with(start, Care::Columns).await {
+            match self.write_with(start, KeepOutput::Fitting).await {
                 Ok(one) => written.started.extend(one.started),
                 Err(TableError::Refused { table, reason }) => {
                     error!(%id, table, reason, "the row cannot be made running; it is not started");
@@ -133,10 +137,10 @@ impl<D: Driver> SqlTable<D> {
 
     /// Writes one end with as much of its output as the database takes.
     async fn write_somehow(&self, end: Changes<'_>, id: RowId) -> Result<Vec<RowId>, TableError> {
-        for care in Care::ALL {
-            match self.write_with(end, care).await {
+        for keep in KeepOutput::ALL {
+            match self.write_with(end, keep).await {
                 Ok(one) => return Ok(one.finished),
-                Err(TableError::Refused { table, reason }) if care != Care::Nothing => {
+                Err(TableError::Refused { table, reason }) if keep != KeepOutput::Nothing => {
                     warn!(%id, table, reason, "the output is refused; less of it is tried");
                 }
                 Err(TableError::Refused { table, reason }) => {
@@ -182,7 +186,7 @@ impl<D: Driver> JobTable for SqlTable<D> {
         finishes: &[Finish],
     ) -> Result<Written, TableError> {
         let changes = Changes { mark, starts, started_s, finishes };
-        match self.write_with(changes, Care::Columns).await {
+        match self.write_with(changes, KeepOutput::Fitting).await {
             Err(TableError::Refused { .. }) => self.write_apart(changes).await,
             outcome => outcome,
         }

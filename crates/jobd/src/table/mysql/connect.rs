@@ -7,7 +7,7 @@ use tracing::warn;
 
 use super::session::{MysqlSession, text_rows};
 use crate::table::columns::{self, Column, Kind};
-use crate::table::fit::{Letters, Outlets, Room};
+use crate::table::fit::{Capacity, Letters, OutputColumns};
 use crate::table::names::quoted_table;
 use crate::table::session::{Dialect, Driver, Fault, Opened, answered};
 use crate::table::settings::{SqlServer, Tls, TlsMode};
@@ -94,8 +94,8 @@ impl Driver for Mysql {
             lock_free_ones: server.lock_free_ones(),
         };
         let packet_bytes_max = server.packet_bytes_max;
-        let outlets = shape.outlets(packet_bytes_max.saturating_sub(STATEMENT_BYTES_MAX) / 2);
-        Ok(Opened { session: MysqlSession(conn), dialect, outlets })
+        let outputs = shape.outputs(packet_bytes_max.saturating_sub(STATEMENT_BYTES_MAX) / 2);
+        Ok(Opened { session: MysqlSession(conn), dialect, outputs })
     }
 }
 
@@ -155,7 +155,7 @@ impl Server {
 /// What matters of the table.
 struct Shape {
     columns: Vec<Column>,
-    rooms: Vec<(String, Room)>,
+    capacities: Vec<(String, Capacity)>,
     id_is_primary: bool,
 }
 
@@ -180,7 +180,7 @@ impl Shape {
                      FROM information_schema.columns c \
                      WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position";
         let described: Vec<Described> = answered(conn.exec(query, names)).await?;
-        let mut shape = Self { columns: Vec::new(), rooms: Vec::new(), id_is_primary: false };
+        let mut shape = Self { columns: Vec::new(), capacities: Vec::new(), id_is_primary: false };
         for column in described {
             shape.add(column);
         }
@@ -211,18 +211,23 @@ impl Shape {
             }
         };
         self.id_is_primary |= name.eq_ignore_ascii_case("id") && key == "PRI";
-        self.rooms.push((name.clone(), Room { bytes_max, chars_max, letters }));
+        self.capacities.push((name.clone(), Capacity { bytes_max, chars_max, letters }));
         let nullable = nullable == "YES";
         self.columns.push(Column { name, type_name, kind, nullable });
     }
 
-    fn outlets(&self, bytes_max: usize) -> Outlets {
-        let room = |name: &str| {
-            let room = self.rooms.iter().find(|(column, _)| column.eq_ignore_ascii_case(name));
-            let (_, room) = room.expect("the check of the columns has found it");
-            Room { bytes_max: room.bytes_max.min(bytes_max), ..*room }
+    fn outputs(&self, bytes_max: usize) -> OutputColumns {
+        let capacity = |name: &str| {
+            let capacity =
+                self.capacities.iter().find(|(column, _)| column.eq_ignore_ascii_case(name));
+            let (_, capacity) = capacity.expect("the check of the columns has found it");
+            Capacity { bytes_max: capacity.bytes_max.min(bytes_max), ..*capacity }
         };
-        Outlets { sig: room("sig"), stdout: room("stdout"), stderr: room("stderr") }
+        OutputColumns {
+            sig: capacity("sig"),
+            stdout: capacity("stdout"),
+            stderr: capacity("stderr"),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use tracing::debug;
 use super::session::PgsqlSession;
 use crate::table::abort::AbortOnDrop;
 use crate::table::columns::{self, Column, Kind};
-use crate::table::fit::{Letters, Outlets, Room};
+use crate::table::fit::{Capacity, Letters, OutputColumns};
 use crate::table::names::quoted_table;
 use crate::table::session::{Dialect, Driver, Fault, Opened, answered};
 use crate::table::settings::{SqlServer, TlsMode};
@@ -104,7 +104,7 @@ impl Driver for Pgsql {
         };
         let bytes = [shape.is_bytes("stdout"), shape.is_bytes("stderr")];
         let session = PgsqlSession { client, _connection: connection, bytes };
-        Ok(Opened { session, dialect, outlets: shape.outlets() })
+        Ok(Opened { session, dialect, outputs: shape.outputs() })
     }
 }
 
@@ -155,15 +155,19 @@ impl Shape {
         *self.kind(name) == Kind::Bytes
     }
 
-    fn outlets(&self) -> Outlets {
-        let room = |name: &str| {
+    fn outputs(&self) -> OutputColumns {
+        let capacity = |name: &str| {
             let (chars_max, letters) = match self.kind(name) {
                 Kind::Text(chars_max) => (*chars_max, self.letters),
                 _ => (usize::MAX, Letters::All),
             };
-            Room { bytes_max: FIELD_BYTES_MAX, chars_max, letters }
+            Capacity { bytes_max: FIELD_BYTES_MAX, chars_max, letters }
         };
-        Outlets { sig: room("sig"), stdout: room("stdout"), stderr: room("stderr") }
+        OutputColumns {
+            sig: capacity("sig"),
+            stdout: capacity("stdout"),
+            stderr: capacity("stderr"),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::session::{SqliteSession, blocking};
 use crate::table::columns::{self, Column, Kind};
-use crate::table::fit::{Letters, Outlets, Room};
+use crate::table::fit::{Capacity, Letters, OutputColumns};
 use crate::table::names::quoted;
 use crate::table::schema::schema_sql;
 use crate::table::session::{Dialect, Driver, Fault, Opened};
@@ -121,9 +121,9 @@ impl Driver for Sqlite {
     async fn open(&self) -> Result<Opened<SqliteSession>, Fault> {
         let sqlite = self.clone();
         let (connection, dialect) = blocking(move || sqlite.connect()).await?;
-        let room =
-            Room { bytes_max: FIELD_BYTES_MAX, chars_max: usize::MAX, letters: Letters::All };
-        let outlets = Outlets { sig: room, stdout: room, stderr: room };
-        Ok(Opened { session: SqliteSession(Some(connection)), dialect, outlets })
+        let capacity =
+            Capacity { bytes_max: FIELD_BYTES_MAX, chars_max: usize::MAX, letters: Letters::All };
+        let outputs = OutputColumns { sig: capacity, stdout: capacity, stderr: capacity };
+        Ok(Opened { session: SqliteSession(Some(connection)), dialect, outputs })
     }
 }
