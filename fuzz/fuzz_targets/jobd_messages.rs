@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use spindle_jobd::wire::{Arguments, FrameError, Frames, Message, decode, encode_request, raw};
+use spindle_jobd_master::wire::{Arguments, FrameError, Frames, Message, decode, encode_request, raw};
 
 /// Short, so that the fuzzer reaches it.
 const MESSAGE_BYTES_MAX: usize = 512;
@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
     for message in whole.0 {
         let Ok(Message::Request(request)) = decode(&message) else { continue };
         let arguments = Arguments::of(&request.data);
-        let _ = (arguments.targets(), arguments.ids(), arguments.jobs());
+        let _ = (arguments.targets(), arguments.ids(), arguments.jobs(|_| Ok(())));
         let _ = (arguments.target_concurrency(), arguments.text("target"));
         let data = (!request.data.is_null()).then(|| raw(&request.data));
         let bytes =

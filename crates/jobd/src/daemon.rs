@@ -8,18 +8,19 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use sd_notify::NotifyState;
+use spindle_jobd_master::Master;
 use tokio::{
+    runtime,
     signal::unix::{Signal, SignalKind, signal},
     time::timeout,
 };
 use tracing::{error, info, warn};
 
 use crate::{
-    config::{ConfigError, Ini, MasterConfig, WorkerConfig},
+    config::{ConfigError, Ini, LogConfig, MasterConfig, WorkerConfig},
     logging::Logs,
-    master::Master,
     table::{TableKind, open_table, schema_sql},
     worker::Worker,
 };
@@ -39,15 +40,9 @@ enum WorkerCommand {
     /// Print the job table that a database needs
     Schema {
         /// Which database
-        kind: Kind,
+        #[arg(value_parser = ["mysql", "pgsql", "sqlite"])]
+        kind: String,
     },
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Kind {
-    Mysql,
-    Pgsql,
-    Sqlite,
 }
 
 /// Tells the workers of a table's targets that there is work.
@@ -126,50 +121,52 @@ impl Signals {
     }
 }
 
-/// Tells the service manager, if there is one.
-fn tell_manager(state: NotifyState<'_>) {
+/// Notifies the service manager, if there is one.
+fn notify_manager(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(false, &[state]) {
-        warn!(%error, "cannot tell the service manager");
+        warn!(%error, "cannot notify the service manager");
     }
 }
 
 /// A thread that starts a process waits until the process has begun. On a busy machine with two
-/// cores both would often wait, and nobody talk to the database.
+/// cores both would often wait, and none would be left for the database.
 const THREADS_MIN: usize = 4;
 
 /// `jobd` from its first word to its exit code.
 pub fn worker_main() -> ExitCode {
     let flags = WorkerFlags::parse();
     if let Some(WorkerCommand::Schema { kind }) = flags.command {
-        return print_schema(kind);
+        return print_schema(&kind);
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores.max(THREADS_MIN))
-        .enable_all()
-        .build();
-    exit(runtime.context("cannot start").and_then(|runtime| runtime.block_on(work(&flags.common))))
+    let mut runtime = runtime::Builder::new_multi_thread();
+    exit(runtime.worker_threads(cores.max(THREADS_MIN)), run_worker(&flags.common))
 }
 
 /// `jobd-master` from its first word to its exit code.
 pub fn master_main() -> ExitCode {
     let flags = MasterFlags::parse();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    exit(runtime.context("cannot start").and_then(|runtime| runtime.block_on(rule(&flags.common))))
+    exit(&mut runtime::Builder::new_current_thread(), run_master(&flags.common))
 }
 
-fn exit(outcome: anyhow::Result<()>) -> ExitCode {
+/// Runs a program to its exit code.
+fn exit(
+    runtime: &mut runtime::Builder,
+    program: impl Future<Output = anyhow::Result<()>>,
+) -> ExitCode {
+    let runtime = runtime.enable_all().build().context("cannot start");
+    let outcome = runtime.and_then(|runtime| runtime.block_on(program));
     let Err(error) = outcome else { return ExitCode::SUCCESS };
-    // Nobody is left to tell when this fails.
+    // A standard error that is gone leaves nowhere to report it.
     let _ = writeln!(io::stderr(), "error: {error:#}");
     ExitCode::from(if error.is::<ConfigError>() { 2 } else { 1 })
 }
 
-fn print_schema(kind: Kind) -> ExitCode {
+fn print_schema(kind: &str) -> ExitCode {
     let kind = match kind {
-        Kind::Mysql => TableKind::Mysql,
-        Kind::Pgsql => TableKind::Pgsql,
-        Kind::Sqlite => TableKind::Sqlite,
+        "mysql" => TableKind::Mysql,
+        "pgsql" => TableKind::Pgsql,
+        _ => TableKind::Sqlite,
     };
     match io::stdout().write_all(schema_sql(kind).as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -193,20 +190,25 @@ fn master_config(flags: &CommonFlags) -> Result<(MasterConfig, Vec<String>), Con
     Ok((config, unknown))
 }
 
+/// Begins to log, then to listen to signals.
+fn begin(log: &LogConfig, unknown: &[String]) -> anyhow::Result<(Logs, Signals)> {
+    let logs = Logs::begin(log)?;
+    warn_about(unknown);
+    Ok((logs, Signals::new().context("cannot listen to signals")?))
+}
+
 fn warn_about(unknown: &[String]) {
     for option in unknown {
         warn!("unknown option, ignored: {option}");
     }
 }
 
-async fn work(flags: &CommonFlags) -> anyhow::Result<()> {
+async fn run_worker(flags: &CommonFlags) -> anyhow::Result<()> {
     let (config, unknown) = worker_config(flags)?;
-    let logs = Logs::begin(&config.log)?;
-    warn_about(&unknown);
-    let mut signals = Signals::new().context("cannot listen to signals")?;
+    let (logs, mut signals) = begin(&config.log, &unknown)?;
     let table = open_table(&config.table);
     let mut worker = Worker::start(&config, table).await?;
-    tell_manager(NotifyState::Ready);
+    notify_manager(NotifyState::Ready);
     loop {
         let wanted = tokio::select! {
             () = worker.ended() => return Ok(()),
@@ -214,7 +216,7 @@ async fn work(flags: &CommonFlags) -> anyhow::Result<()> {
         };
         match wanted {
             Wanted::End => {
-                tell_manager(NotifyState::Stopping);
+                notify_manager(NotifyState::Stopping);
                 worker.stop();
             }
             Wanted::Reload => match worker_config(flags) {
@@ -229,17 +231,15 @@ async fn work(flags: &CommonFlags) -> anyhow::Result<()> {
     }
 }
 
-async fn rule(flags: &CommonFlags) -> anyhow::Result<()> {
+async fn run_master(flags: &CommonFlags) -> anyhow::Result<()> {
     let (config, unknown) = master_config(flags)?;
-    let logs = Logs::begin(&config.log)?;
-    warn_about(&unknown);
-    let mut signals = Signals::new().context("cannot listen to signals")?;
-    let master = Master::start(&config).await?;
-    tell_manager(NotifyState::Ready);
+    let (logs, mut signals) = begin(&config.log, &unknown)?;
+    let master = Master::start(&config.master).await?;
+    notify_manager(NotifyState::Ready);
     loop {
         match signals.next().await {
             Wanted::End => {
-                tell_manager(NotifyState::Stopping);
+                notify_manager(NotifyState::Stopping);
                 if timeout(LAST_ANSWERS, master.finish()).await.is_err() {
                     warn!("some answers were not ready in time");
                 }
@@ -253,7 +253,7 @@ async fn rule(flags: &CommonFlags) -> anyhow::Result<()> {
     }
 }
 
-fn reopen(logs: &Logs, config: &crate::config::LogConfig) {
+fn reopen(logs: &Logs, config: &LogConfig) {
     match logs.apply(config) {
         Ok(()) => info!("reloaded"),
         Err(error) => error!(%error, "logs stay as they were"),

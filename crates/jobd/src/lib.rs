@@ -4,30 +4,25 @@
 //!
 //! - [`table`]: [`table::JobTable`], the contract between the worker and a database, and the
 //!   databases that keep it
-//! - [`wire`]: bytes and messages, no I/O
-//! - [`link`] and [`server`]: connections, the password, limits
 //! - [`launcher`]: one process for each job
-//! - [`worker`], [`master`], [`ctl`]: the three programs; [`daemon`] has the flags and signals of
-//!   the first two
-//! - [`config`], [`logging`], [`manual`], [`memory`]: what they share
+//! - [`worker`], [`ctl`]: the worker and `jobctl`; [`daemon`] has the flags and signals of worker
+//!   and master
+//! - [`config`], `logging`, `job_result`: what they share
+//!
+//! The master itself, the messages and the connections are in [`spindle_jobd_master`].
 //!
 //! Start reading at [`worker`], whose page has a drawing.
 //!
-//! - Invariant: no row is inserted or deleted, and no column but the specification's is touched.
+//! - Invariant: no row is inserted or deleted, and no column but the specification's is changed.
 //! - Invariant: a process is started only after its row's `running` is committed and the state file
-//!   tells that it begins (or says that it does not tell).
+//!   notes that it begins (or claims no longer to be complete).
 //! - Invariant: no claim of rows runs beside another of the same worker.
 
 pub mod config;
 pub mod ctl;
 pub mod daemon;
+mod job_result;
 pub mod launcher;
-pub mod link;
-pub mod logging;
-pub mod manual;
-pub mod master;
-pub mod memory;
-pub mod server;
+mod logging;
 pub mod table;
-pub mod wire;
 pub mod worker;

@@ -8,10 +8,9 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use spindle_jobd::{
-    config::MasterConfig,
-    master::{Master, MasterError},
-    server::BindError as MasterBindError,
+use spindle_jobd_master::{
+    Master, MasterSettings,
+    server::{BindError as MasterBindError, Limits, ListenSettings},
 };
 use spindle_net::BindError;
 use tokio::{
@@ -24,45 +23,50 @@ use crate::config::Config;
 /// The door's name in settings and messages.
 pub const DOOR: &str = "jobd-master";
 
-/// How the master is to end.
+/// What the server asks of the master's thread.
 enum Ending {
-    /// Nobody is accepted any more.
+    /// Accept no more connections.
     Begin,
-    /// What is under way may take so long.
+    /// Finish the requests under way within this time, and say whether that was enough.
     Within(Duration, Sender<bool>),
 }
 
-/// The master at work. Dropping it closes it at once.
+/// A master that runs on a thread of its own. Dropping it closes it at once.
 pub struct JobdMaster {
     address: SocketAddr,
-    end: UnboundedSender<Ending>,
+    endings: UnboundedSender<Ending>,
 }
 
 impl JobdMaster {
-    /// Claims the address and serves it, on a thread of its own.
+    /// Claims the address and serves it. The master asks no client for a password.
     pub fn open(
         addr: SocketAddr,
         config: &Config,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Self> {
-        let is_insecure = config.insecure.iter().any(|door| door == DOOR);
-        let settings = MasterConfig::inside(addr, config.connections_max, is_insecure);
+        let settings = MasterSettings::new(ListenSettings {
+            host: addr.ip().to_string(),
+            port: addr.port(),
+            insecure: config.insecure.iter().any(|door| door == DOOR),
+            limits: Limits { connections_max: config.connections_max, ..Limits::default() },
+            ..ListenSettings::default()
+        });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .context("jobd-master: cannot start")?;
         let master = runtime.block_on(Master::start(&settings)).map_err(|error| match error {
-            MasterError::Bind(MasterBindError::Listen { cause, .. }) => {
+            MasterBindError::Listen { cause, .. } => {
                 not_bound(BindError { door: DOOR, addr, source: cause })
             }
-            MasterError::Bind(other) => anyhow!("{DOOR}: {other}"),
+            other => anyhow!("{DOOR}: {other}"),
         })?;
         let address = master.address();
-        let (end, endings) = unbounded_channel();
-        let serve = move || runtime.block_on(until_the_end(master, endings));
+        let (endings, to_end) = unbounded_channel();
+        let serve = move || runtime.block_on(until_the_end(master, to_end));
         let thread = thread::Builder::new().name(DOOR.to_owned()).spawn(serve);
         thread.context("jobd-master: cannot start a thread")?;
-        Ok(Self { address, end })
+        Ok(Self { address, endings })
     }
 
     /// Where it listens.
@@ -70,18 +74,18 @@ impl JobdMaster {
         self.address
     }
 
-    /// Begins the orderly end: nobody is accepted any more. Does not wait.
+    /// Accepts no more connections from now on. Does not wait.
     pub fn begin_shutdown(&self) {
-        // The thread ends only when it is told to.
-        let _ = self.end.send(Ending::Begin);
+        // The thread lives until it has answered `Within`.
+        let _ = self.endings.send(Ending::Begin);
     }
 
-    /// Waits for requests under way until the deadline. True when nothing was left.
+    /// Waits for requests under way until the deadline. Returns whether all were answered.
     pub fn finish(&self, deadline: Instant) -> bool {
-        let (tell, told) = channel();
+        let (done, was_done) = channel();
         let left = deadline.saturating_duration_since(Instant::now());
-        let was_told = self.end.send(Ending::Within(left, tell)).is_ok();
-        was_told && told.recv().unwrap_or(false)
+        let is_sent = self.endings.send(Ending::Within(left, done)).is_ok();
+        is_sent && was_done.recv().unwrap_or(false)
     }
 
     /// Closes everything now, unanswered.
@@ -94,10 +98,10 @@ async fn until_the_end(master: Master, mut endings: UnboundedReceiver<Ending>) {
     while let Some(ending) = endings.recv().await {
         match ending {
             Ending::Begin => master.begin_stop(),
-            Ending::Within(left, tell) => {
+            Ending::Within(left, done) => {
                 let in_time = timeout(left, master.finish()).await.is_ok();
-                // Whoever asked waits for it.
-                let _ = tell.send(in_time);
+                // `finish` waits for it.
+                let _ = done.send(in_time);
                 return;
             }
         }

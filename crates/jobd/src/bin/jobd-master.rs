@@ -1,4 +1,4 @@
-//! `jobd-master`, which tells workers that there is work.
+//! `jobd-master`, which polls workers when there is work.
 
 fn main() -> std::process::ExitCode {
     spindle_jobd::daemon::master_main()

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{ConfigError, Ini, Level, password, seconds};
+use tracing::level_filters::LevelFilter;
+
+use super::{ConfigError, Ini, logging::level, password, seconds};
 
 /// What `~/.jobctl.conf` says. Flags win over it.
 #[derive(Clone, Debug)]
@@ -19,7 +21,7 @@ pub struct CtlConfig {
     /// for ever.
     pub timeout: Duration,
     /// `log_level`, `warn` by default.
-    pub log_level: Level,
+    pub log_level: LevelFilter,
 }
 
 impl CtlConfig {
@@ -33,8 +35,8 @@ impl CtlConfig {
             host: ini.text("host").map(str::to_owned),
             port: ini.number("port", 1, u16::MAX)?,
             password: password(ini, "password"),
-            timeout: seconds(ini, "timeout", 10.0)?,
-            log_level: Level::read(ini, "log_level")?,
+            timeout: seconds(ini, "timeout", Duration::from_secs(10))?,
+            log_level: level(ini, "log_level")?,
         })
     }
 }

@@ -33,17 +33,7 @@ pub enum ConfigError {
         /// What it should say.
         wanted: String,
     },
-    /// A required option is missing.
-    #[error("{}: {key} is missing; {hint}", .path.display())]
-    Missing {
-        /// Which file.
-        path: PathBuf,
-        /// The option.
-        key: String,
-        /// What to write.
-        hint: String,
-    },
-    /// Options that do not go together, or not with this version.
+    /// A required option is missing, or options do not go together.
     #[error("{}: {problem}", .path.display())]
     Unusable {
         /// Which file.
@@ -67,7 +57,7 @@ struct Entry {
 pub struct Ini {
     path: PathBuf,
     entries: Vec<Entry>,
-    /// Keys somebody asked for, to find those that nobody knows.
+    /// Keys that were read, to find those that no program knows.
     known: RefCell<BTreeSet<String>>,
 }
 
@@ -96,11 +86,14 @@ impl Ini {
                 continue;
             }
             if let Some(rest) = line.strip_prefix('[') {
-                let name = rest.strip_suffix(']').ok_or_else(|| ConfigError::Wrong {
-                    place: ini.place(index + 1),
-                    key: "section".to_owned(),
-                    value: line.to_owned(),
-                    wanted: "a name in [brackets]".to_owned(),
+                let name = rest.strip_suffix(']').ok_or_else(|| {
+                    let (key, wanted) = ("section".to_owned(), "a name in [brackets]".to_owned());
+                    ConfigError::Wrong {
+                        place: ini.place(index + 1),
+                        key,
+                        value: line.to_owned(),
+                        wanted,
+                    }
                 })?;
                 name.trim().clone_into(&mut section);
                 continue;
@@ -134,11 +127,6 @@ impl Ini {
         }
     }
 
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     fn place(&self, line: usize) -> String {
         match line {
             0 => "command line".to_owned(),
@@ -152,27 +140,17 @@ impl Ini {
     }
 
     /// An option's text.
-    pub fn text(&self, key: &str) -> Option<&str> {
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
         self.entry("", key).map(|entry| entry.value.as_str())
     }
 
-    /// A required option's text.
-    ///
-    /// # Errors
-    /// [`ConfigError::Missing`] with this hint.
-    pub fn required(&self, key: &str, hint: &str) -> Result<&str, ConfigError> {
-        self.text(key).ok_or_else(|| ConfigError::Missing {
-            path: self.path.clone(),
-            key: key.to_owned(),
-            hint: hint.to_owned(),
-        })
+    /// A required option's text, or an error with this hint.
+    pub(super) fn required(&self, key: &str, hint: &str) -> Result<&str, ConfigError> {
+        self.text(key).ok_or_else(|| self.unusable(format!("{key} is missing; {hint}")))
     }
 
     /// An option that is yes or no; no when it is missing.
-    ///
-    /// # Errors
-    /// [`ConfigError::Wrong`].
-    pub fn flag(&self, key: &str) -> Result<bool, ConfigError> {
+    pub(super) fn flag(&self, key: &str) -> Result<bool, ConfigError> {
         match self.text(key) {
             Some("1" | "true") => Ok(true),
             None | Some("0" | "false" | "") => Ok(false),
@@ -181,10 +159,7 @@ impl Ini {
     }
 
     /// An option that is a whole number within bounds.
-    ///
-    /// # Errors
-    /// [`ConfigError::Wrong`].
-    pub fn number<T>(&self, key: &str, least: T, most: T) -> Result<Option<T>, ConfigError>
+    pub(super) fn number<T>(&self, key: &str, least: T, most: T) -> Result<Option<T>, ConfigError>
     where
         T: std::str::FromStr + PartialOrd + std::fmt::Display,
     {
@@ -196,12 +171,12 @@ impl Ini {
     }
 
     /// The error for an option whose value is no good.
-    pub fn wrong(&self, key: &str, wanted: &str) -> ConfigError {
+    pub(super) fn wrong(&self, key: &str, wanted: &str) -> ConfigError {
         self.wrong_in("", key, wanted)
     }
 
     /// The error for an option of a section whose value is no good.
-    pub fn wrong_in(&self, section: &str, key: &str, wanted: &str) -> ConfigError {
+    pub(super) fn wrong_in(&self, section: &str, key: &str, wanted: &str) -> ConfigError {
         let entry = self.entry(section, key);
         ConfigError::Wrong {
             place: self.place(entry.map_or(0, |entry| entry.line)),
@@ -215,12 +190,12 @@ impl Ini {
     }
 
     /// The error for options that do not go together.
-    pub fn unusable(&self, problem: impl Into<String>) -> ConfigError {
+    pub(super) fn unusable(&self, problem: impl Into<String>) -> ConfigError {
         ConfigError::Unusable { path: self.path.clone(), problem: problem.into() }
     }
 
     /// All of a section, in the file's order.
-    pub fn section(&self, section: &str) -> impl Iterator<Item = (&str, &str)> {
+    pub(super) fn section(&self, section: &str) -> impl Iterator<Item = (&str, &str)> {
         self.entries
             .iter()
             .filter(move |entry| entry.section == section)
@@ -228,16 +203,16 @@ impl Ini {
     }
 
     /// Whether any option of no section begins with this.
-    pub fn has_prefix(&self, prefix: &str) -> bool {
+    pub(super) fn has_prefix(&self, prefix: &str) -> bool {
         self.section("").any(|(key, _)| key.starts_with(prefix))
     }
 
-    /// The options of no section that somebody asked for so far, whether they are there or not.
+    /// The options of no section that were read so far, whether they are there or not.
     pub fn known(&self) -> Vec<String> {
         self.known.borrow().iter().cloned().collect()
     }
 
-    /// Where options stand that nobody asked for: misspelt, most likely.
+    /// Where options stand that were never read: misspelt, most likely.
     pub fn unknown(&self, sections: &[&str], prefixes: &[&str]) -> Vec<String> {
         let known = self.known.borrow();
         let is_unknown = |entry: &&Entry| {
@@ -250,7 +225,7 @@ impl Ini {
     }
 }
 
-/// Whether a value may hold what nobody should read in a log.
+/// Whether a value may hold a secret, which must not be logged.
 fn may_be_secret(key: &str, value: &str) -> bool {
     let is_url_with_more = key.ends_with("_url") && value.contains(['@', '?']);
     key.contains("password") || key.contains("token") || is_url_with_more

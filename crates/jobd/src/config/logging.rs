@@ -2,64 +2,38 @@
 
 use std::path::PathBuf;
 
+use tracing::{Level, level_filters::LevelFilter};
+
 use super::{ConfigError, Ini};
 
-/// A minimum level of logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Only what went wrong.
-    Error,
-    /// What a person should look at too.
-    Warn,
-    /// What happens.
-    Info,
-    /// How it happens.
-    Debug,
-    /// Every message.
-    Trace,
-}
-
-impl Level {
-    fn from_name(name: &str) -> Option<Self> {
-        Some(match name.to_ascii_lowercase().as_str() {
-            "error" => Self::Error,
-            "warn" => Self::Warn,
-            "info" => Self::Info,
-            "debug" => Self::Debug,
-            "trace" => Self::Trace,
-            _ => return None,
-        })
-    }
-
-    pub(super) fn read(ini: &Ini, key: &str) -> Result<Self, ConfigError> {
-        let Some(name) = ini.text(key) else { return Ok(Self::Warn) };
-        Self::from_name(name).ok_or_else(|| ini.wrong(key, "trace, debug, info, warn or error"))
-    }
-}
-
-/// Where logs go and which.
+/// Where logs go, and from which level on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
     /// `log_file`.
     pub file: Option<PathBuf>,
     /// `log_level_file`, `warn` by default.
-    pub level_file: Level,
+    pub level_file: LevelFilter,
     /// `log_level_console`, `warn` by default; these go to standard output.
-    pub level_console: Level,
-}
-
-impl Default for LogConfig {
-    fn default() -> Self {
-        Self { file: None, level_file: Level::Warn, level_console: Level::Warn }
-    }
+    pub level_console: LevelFilter,
 }
 
 impl LogConfig {
     pub(super) fn read(ini: &Ini) -> Result<Self, ConfigError> {
         Ok(Self {
             file: ini.text("log_file").filter(|file| !file.is_empty()).map(PathBuf::from),
-            level_file: Level::read(ini, "log_level_file")?,
-            level_console: Level::read(ini, "log_level_console")?,
+            level_file: level(ini, "log_level_file")?,
+            level_console: level(ini, "log_level_console")?,
         })
     }
+}
+
+/// A level by its name; `warn` by default.
+pub(super) fn level(ini: &Ini, key: &str) -> Result<LevelFilter, ConfigError> {
+    let name = ini.text(key).unwrap_or("warn");
+    // Numbers would be levels too, for the library.
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let level = name.parse::<Level>().ok().filter(|_| is_name);
+    level
+        .map(LevelFilter::from_level)
+        .ok_or_else(|| ini.wrong(key, "trace, debug, info, warn or error"))
 }

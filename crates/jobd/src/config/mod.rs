@@ -10,50 +10,32 @@ mod worker;
 
 pub use ctl::CtlConfig;
 pub use ini::{ConfigError, Ini};
-pub use logging::{Level, LogConfig};
+pub use logging::LogConfig;
 pub use master::MasterConfig;
 pub use worker::{MasterAddress, WorkerConfig};
 
 use std::time::Duration;
 
-use crate::server::{Gate, Limits};
+use spindle_jobd_master::server::{Access, Limits, ListenSettings};
 
-/// What the two daemons have in common: where they listen and who may ask.
-#[derive(Clone, Debug)]
-pub struct ListenConfig {
-    /// `host`.
-    pub host: String,
-    /// `port`.
-    pub port: u16,
-    /// `password` and `always_allow_localhost`.
-    pub gate: Gate,
-    /// `insecure`: listen for other machines without a password.
-    pub insecure: bool,
-    /// `max_connections` and `max_message_bytes`.
-    pub limits: Limits,
-}
-
-impl ListenConfig {
-    fn read(ini: &Ini, port: u16) -> Result<Self, ConfigError> {
-        let limits = Limits::default();
-        Ok(Self {
-            host: ini.text("host").unwrap_or("127.0.0.1").to_owned(),
-            port: ini.number("port", 0, u16::MAX)?.unwrap_or(port),
-            gate: Gate {
-                password: password(ini, "password"),
-                always_allow_localhost: ini.flag("always_allow_localhost")?,
-            },
-            insecure: ini.flag("insecure")?,
-            limits: Limits {
-                connections_max: ini
-                    .number("max_connections", 1, 1_000_000)?
-                    .unwrap_or(limits.connections_max),
-                message_bytes_max: ini
-                    .number("max_message_bytes", 1024, 1 << 30)?
-                    .unwrap_or(limits.message_bytes_max),
-            },
-        })
-    }
+/// Where a daemon listens: the options that the two have in common.
+fn listen(ini: &Ini, port: u16) -> Result<ListenSettings, ConfigError> {
+    let limits = Limits::default();
+    let connections = ini.number("max_connections", 1, 1_000_000)?;
+    let message_bytes = ini.number("max_message_bytes", 1024, 1 << 30)?;
+    Ok(ListenSettings {
+        host: ini.text("host").unwrap_or("127.0.0.1").to_owned(),
+        port: ini.number("port", 0, u16::MAX)?.unwrap_or(port),
+        access: Access {
+            password: password(ini, "password"),
+            always_allow_localhost: ini.flag("always_allow_localhost")?,
+        },
+        insecure: ini.flag("insecure")?,
+        limits: Limits {
+            connections_max: connections.unwrap_or(limits.connections_max),
+            message_bytes_max: message_bytes.unwrap_or(limits.message_bytes_max),
+        },
+    })
 }
 
 /// A password; an empty one is none.
@@ -62,10 +44,10 @@ fn password(ini: &Ini, key: &str) -> Option<String> {
 }
 
 /// Seconds, with a fraction if need be.
-fn seconds(ini: &Ini, key: &str, default_s: f64) -> Result<Duration, ConfigError> {
+fn seconds(ini: &Ini, key: &str, default: Duration) -> Result<Duration, ConfigError> {
     /// A year.
     const MAX_S: f64 = 31_536_000.0;
-    let Some(text) = ini.text(key) else { return Ok(Duration::from_secs_f64(default_s)) };
+    let Some(text) = ini.text(key) else { return Ok(default) };
     let value = text.parse::<f64>().ok().filter(|value| (0.0..=MAX_S).contains(value));
     let value = value.ok_or_else(|| ini.wrong(key, "a number of seconds, such as 10 or 0.5"))?;
     Ok(Duration::from_secs_f64(value))

@@ -7,12 +7,12 @@ use std::{
 };
 
 use nix::unistd::{geteuid, gethostname};
+use spindle_jobd_master::{server::ListenSettings, wire::Concurrency};
 
-use super::{ConfigError, Ini, ListenConfig, LogConfig, password, seconds};
+use super::{ConfigError, Ini, LogConfig, listen, password, seconds};
 use crate::{
     launcher::{Launcher, LauncherSettings},
     table::{SpindleServer, SpindleUrl, SqlServer, TableSettings, Tls, TlsMode},
-    wire::Concurrency,
 };
 
 const ENV_PREFIX: &str = "launcher.env.";
@@ -43,7 +43,7 @@ impl std::fmt::Debug for MasterAddress {
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
     /// Where to listen; port 7080 by default.
-    pub listen: ListenConfig,
+    pub listen: ListenSettings,
     /// `name`: what the master calls this worker; the machine's name by default.
     pub name: String,
     /// The master to register at, if any.
@@ -73,7 +73,7 @@ impl WorkerConfig {
     /// # Errors
     /// [`ConfigError`].
     pub fn from_ini(ini: &Ini) -> Result<Self, ConfigError> {
-        let listen = ListenConfig::read(ini, 7080)?;
+        let listen = listen(ini, 7080)?;
         let name = ini.text("name").map_or_else(machine_name, str::to_owned);
         let (table, fetch_limit) = table(ini, &name)?;
         let state_file = ini.text("state_file").map_or_else(
@@ -82,13 +82,13 @@ impl WorkerConfig {
         );
         Ok(Self {
             name,
-            master: master(ini, listen.gate.password.as_ref())?,
+            master: master(ini, listen.access.password.as_ref())?,
             log: LogConfig::read(ini)?,
             table,
             fetch_limit,
             launcher: launcher(ini)?,
             targets: targets(ini)?,
-            shutdown_timeout: seconds(ini, "shutdown_timeout", 30.0)?,
+            shutdown_timeout: seconds(ini, "shutdown_timeout", Duration::from_secs(30))?,
             state_file,
             second_look: SECOND_LOOK,
             listen,
@@ -105,7 +105,7 @@ fn machine_name() -> String {
     gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "jobd".to_owned())
 }
 
-/// Where state files and the built-in table are kept when nothing else is said.
+/// Where state files and the built-in table are kept by default.
 fn state_folder() -> PathBuf {
     if let Some(given) = env::var_os("STATE_DIRECTORY") {
         return PathBuf::from(given);
@@ -126,7 +126,7 @@ fn whole_path(path: &str) -> PathBuf {
 fn master(ini: &Ini, own: Option<&String>) -> Result<Option<MasterAddress>, ConfigError> {
     let host = ini.text("master_host").filter(|host| !host.is_empty());
     let port = ini.number("master_port", 1, u16::MAX)?;
-    let reconnect_max = seconds(ini, "master_reconnect_timeout", 10.0)?;
+    let reconnect_max = seconds(ini, "master_reconnect_timeout", Duration::from_secs(10))?;
     let password = password(ini, "master_password").or_else(|| own.cloned());
     let (Some(host), Some(port)) = (host, port) else { return Ok(None) };
     Ok(Some(MasterAddress { host: host.to_owned(), port, password, reconnect_max }))
@@ -273,7 +273,7 @@ mod tests {
         );
         let config = config(&text).unwrap();
         assert_eq!((config.listen.host.as_str(), config.listen.port), ("0.0.0.0", 7090));
-        assert!(config.listen.gate.always_allow_localhost);
+        assert!(config.listen.access.always_allow_localhost);
         let master = config.master.unwrap();
         assert_eq!((master.host.as_str(), master.port), ("m", 7081));
         assert_eq!(master.password.as_deref(), Some("sesame"));

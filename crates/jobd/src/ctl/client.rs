@@ -3,14 +3,14 @@
 use std::{future::Future, pin::pin, time::Duration};
 
 use serde_json::value::RawValue;
+use spindle_jobd_master::{
+    link::{Link, RequestError},
+    wire::raw,
+};
 use thiserror::Error;
 use tokio::{net::TcpStream, time::timeout};
 
 use super::command::Command;
-use crate::{
-    link::{Link, RequestError},
-    wire::raw,
-};
 
 /// Results of many jobs come in one message.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
@@ -89,11 +89,11 @@ impl<'a> Client<'a> {
     ) -> Option<T> {
         let mut answer = pin!(answer);
         loop {
-            let heard = self.link.heard();
+            let reads = self.link.reads();
             self.link.ping();
             match timeout(patience, &mut answer).await {
                 Ok(answer) => return Some(answer),
-                Err(_) if self.link.heard() == heard => return None,
+                Err(_) if self.link.reads() == reads => return None,
                 Err(_) => {}
             }
         }

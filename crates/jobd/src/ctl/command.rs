@@ -34,10 +34,6 @@ pub(super) struct Command {
 }
 
 impl Command {
-    fn new(kind: &'static str, data: Option<Value>, show: Show) -> Self {
-        Self { kind, data, show }
-    }
-
     /// Whether asking again changes nothing.
     pub(super) fn is_question(&self) -> bool {
         self.kind == "status"
@@ -53,97 +49,76 @@ impl Command {
 /// has some.
 pub(super) fn parse(words: &[String], is_master: bool) -> Result<Command, String> {
     let (name, arguments) = words.split_first().ok_or("No command specified.")?;
-    let command = if is_master { for_master(name, arguments) } else { for_worker(name, arguments) };
-    command.unwrap_or_else(|| for_both(name, arguments))
-}
-
-type Parsed = Option<Result<Command, String>>;
-
-fn for_worker(name: &str, arguments: &[String]) -> Parsed {
-    let text = |kind, data: Result<Value, String>| {
-        Some(data.map(|data| Command::new(kind, Some(data), Show::Text)))
-    };
-    match name {
-        "list-targets" => {
-            Some(no_arguments(arguments, Command::new("status", None, Show::Targets)))
+    let targets_or_all = || (!arguments.is_empty()).then(|| json!({ "targets": arguments }));
+    let (kind, data, show) = match (name.as_str(), is_master) {
+        ("list-targets", false) => ("status", none(arguments)?, Show::Targets),
+        ("status", false) => ("status", none(arguments)?, Show::WorkerStatus),
+        ("list-workers", true) => ("status", poll_workers(arguments)?, Show::Workers),
+        ("status", true) => ("status", poll_workers(arguments)?, Show::MasterStatus),
+        ("memory-usage", _) => ("status", none(arguments)?, Show::Memory),
+        ("poll", false) => ("poll", targets(arguments)?, Show::Text),
+        ("poke", true) => ("poke", targets(arguments)?, Show::Text),
+        ("pause", _) => ("pause", targets_or_all(), Show::Text),
+        ("continue", _) => ("continue", targets_or_all(), Show::Text),
+        ("add-target", false) => ("add-target", target_concurrency(arguments)?, Show::Text),
+        ("set-target-concurrency", false) => {
+            ("set-target-concurrency", target_concurrency(arguments)?, Show::Text)
         }
-        "status" => Some(no_arguments(arguments, Command::new("status", None, Show::WorkerStatus))),
-        "poll" => text("poll", targets(arguments)),
-        "add-target" => text("add-target", target_concurrency(arguments)),
-        "set-target-concurrency" => text("set-target-concurrency", target_concurrency(arguments)),
-        "remove-target" => text(
-            "remove-target",
-            match arguments {
-                [target] => Ok(json!({ "target": target })),
-                _ => Err(WRONG_NUMBER.to_owned()),
-            },
-        ),
-        "run-manual" => Some(
-            ids(arguments)
-                .map(|ids| Command::new("run-manual", Some(json!({ "ids": ids })), Show::Results)),
-        ),
-        "send-signal" => Some(signal_to(arguments).and_then(|(signal, rest)| {
-            let jobs: serde_json::Map<String, Value> =
-                ids(rest)?.iter().map(|id| (id.to_string(), json!(signal))).collect();
-            Ok(Command::new("send-signal", Some(json!({ "jobs": jobs })), Show::Signals))
-        })),
-        _ => None,
-    }
-}
-
-fn for_master(name: &str, arguments: &[String]) -> Parsed {
-    let polling = || Some(json!({ "poll_workers": true }));
-    match name {
-        "list-workers" => {
-            Some(no_arguments(arguments, Command::new("status", polling(), Show::Workers)))
+        ("remove-target", false) => {
+            let [target] = arguments else { return Err(WRONG_NUMBER.to_owned()) };
+            ("remove-target", Some(json!({ "target": target })), Show::Text)
         }
-        "status" => {
-            Some(no_arguments(arguments, Command::new("status", polling(), Show::MasterStatus)))
+        ("run-manual", false) => {
+            ("run-manual", Some(json!({ "ids": ids(arguments)? })), Show::Results)
         }
-        "poke" => Some(targets(arguments).map(|data| Command::new("poke", Some(data), Show::Text))),
-        "run-manual" => Some(target_ids(arguments).map(|(target, ids)| {
+        ("run-manual", true) => {
+            let (target, ids) = target_ids(arguments)?;
             let job = |id: &i64| json!({ "id": id, "target": target });
-            let jobs: Vec<Value> = ids.iter().map(job).collect();
-            Command::new("run-manual", Some(json!({ "jobs": jobs })), Show::Results)
-        })),
-        "send-signal" => Some(signal_to(arguments).and_then(|(signal, rest)| {
+            ("run-manual", jobs(ids.iter().map(job).collect::<Vec<_>>()), Show::Results)
+        }
+        ("send-signal", false) => {
+            let (signal, rest) = signal_to(arguments)?;
+            let job = |id: i64| (id.to_string(), json!(signal));
+            let each: serde_json::Map<_, _> = ids(rest)?.into_iter().map(job).collect();
+            ("send-signal", jobs(each), Show::Signals)
+        }
+        ("send-signal", true) => {
+            let (signal, rest) = signal_to(arguments)?;
             let (target, ids) = target_ids(rest)?;
             let job = |id: &i64| json!({ "id": id, "signal": signal, "target": target });
-            let jobs: Vec<Value> = ids.iter().map(job).collect();
-            Ok(Command::new("send-signal", Some(json!({ "jobs": jobs })), Show::Signals))
-        })),
-        _ => None,
-    }
-}
-
-fn for_both(name: &str, arguments: &[String]) -> Result<Command, String> {
-    let some_or_all = (!arguments.is_empty()).then(|| json!({ "targets": arguments }));
-    match name {
-        "memory-usage" => no_arguments(arguments, Command::new("status", None, Show::Memory)),
-        "pause" => Ok(Command::new("pause", some_or_all, Show::Text)),
-        "continue" => Ok(Command::new("continue", some_or_all, Show::Text)),
-        _ => Err(format!("Unsupported command: '{name}'")),
-    }
+            ("send-signal", jobs(ids.iter().map(job).collect::<Vec<_>>()), Show::Signals)
+        }
+        _ => return Err(format!("Unsupported command: '{name}'")),
+    };
+    Ok(Command { kind, data, show })
 }
 
 const WRONG_NUMBER: &str = "Invalid number of arguments.";
 
-fn no_arguments(arguments: &[String], command: Command) -> Result<Command, String> {
-    if arguments.is_empty() { Ok(command) } else { Err(WRONG_NUMBER.to_owned()) }
+fn none(arguments: &[String]) -> Result<Option<Value>, String> {
+    if arguments.is_empty() { Ok(None) } else { Err(WRONG_NUMBER.to_owned()) }
 }
 
-fn targets(arguments: &[String]) -> Result<Value, String> {
+fn poll_workers(arguments: &[String]) -> Result<Option<Value>, String> {
+    none(arguments).map(|_| Some(json!({ "poll_workers": true })))
+}
+
+fn jobs(jobs: impl Into<Value>) -> Option<Value> {
+    Some(json!({ "jobs": jobs.into() }))
+}
+
+fn targets(arguments: &[String]) -> Result<Option<Value>, String> {
     if arguments.is_empty() {
         return Err("No targets specified.".to_owned());
     }
-    Ok(json!({ "targets": arguments }))
+    Ok(Some(json!({ "targets": arguments })))
 }
 
-fn target_concurrency(arguments: &[String]) -> Result<Value, String> {
+fn target_concurrency(arguments: &[String]) -> Result<Option<Value>, String> {
     let [target, concurrency] = arguments else { return Err(WRONG_NUMBER.to_owned()) };
-    let concurrency: i64 =
-        concurrency.parse().map_err(|_| "'concurrency' must be a number.".to_owned())?;
-    Ok(json!({ "target": target, "concurrency": concurrency }))
+    let number: Result<i64, _> = concurrency.parse();
+    let number = number.map_err(|_| "'concurrency' must be a number.".to_owned())?;
+    Ok(Some(json!({ "target": target, "concurrency": number })))
 }
 
 fn ids(arguments: &[String]) -> Result<Vec<i64>, String> {

@@ -4,20 +4,20 @@ use std::fmt;
 
 /// Rows of cells under a line of headings. A cell may have several lines.
 #[derive(Clone, Debug)]
-pub struct Grid {
+pub(super) struct Grid {
     rows: Vec<Vec<String>>,
 }
 
 impl Grid {
     /// A table with these headings.
-    pub fn new(headings: &[&str]) -> Self {
+    pub(super) fn new(headings: &[&str]) -> Self {
         let headings: Vec<String> = headings.iter().map(|&heading| heading.to_owned()).collect();
         let rules = headings.iter().map(|_| String::new()).collect();
         Self { rows: vec![headings, rules] }
     }
 
     /// Adds a row.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 

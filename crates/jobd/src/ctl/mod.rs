@@ -4,6 +4,7 @@
 //! draws tables as the original does.
 
 mod client;
+mod code;
 mod command;
 mod flags;
 mod grid;
@@ -11,5 +12,4 @@ mod password;
 mod print;
 mod run;
 
-pub use grid::Grid;
-pub use run::{Code, main};
+pub use run::main;

@@ -5,12 +5,11 @@ use std::fmt::Write;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use serde_json::{Value, value::RawValue};
+use spindle_jobd_master::{MasterStatus, WorkerEntry, manual::ManualResults, memory::MemoryUsage};
 
-use super::{command::Show, grid::Grid, run::Code};
+use super::{code::Code, command::Show, grid::Grid};
 use crate::{
-    manual::{JobResult, ManualResults},
-    master::{MasterStatus, WorkerEntry},
-    memory::MemoryUsage,
+    job_result::JobResult,
     worker::{TargetStatus, Unfinished, WorkerStatus},
 };
 

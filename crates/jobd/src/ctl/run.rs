@@ -13,6 +13,7 @@ use clap::Parser;
 
 use super::{
     client::{Address, AskError, Client},
+    code::Code,
     command::{Command, parse},
     flags::Flags,
     password, print,
@@ -22,24 +23,10 @@ use crate::{
     logging,
 };
 
-/// How `jobctl` ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Code {
-    /// Done.
-    Ok = 0,
-    /// No connection or no answer in time, or the daemon said no.
-    Error = 1,
-    /// Wrong words or configuration.
-    Usage = 2,
-    /// A job of `run-manual` failed or was not run.
-    JobFailed = 5,
-}
-
 /// What `--timeout` takes, besides 0 for no end.
 const TIMEOUT_S: RangeInclusive<f64> = 0.1..=86_400.0;
 
-/// Everything that is settled before the daemon is asked.
+/// Everything that is decided before the daemon is asked.
 struct Plan {
     command: Command,
     address: Address,
@@ -64,7 +51,7 @@ pub fn main() -> ExitCode {
 fn complain(problem: &str) {
     let mut stderr = io::stderr();
     let (on, off) = if stderr.is_terminal() { ("\x1b[91m", "\x1b[39m") } else { ("", "") };
-    // Nobody is left to tell when this fails.
+    // A standard error that is gone leaves nowhere to report it.
     let _ = writeln!(stderr, "{on}ERROR [jobctl]{off} {problem}");
 }
 

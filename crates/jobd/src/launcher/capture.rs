@@ -75,7 +75,7 @@ impl Capture {
             while left < PIPE_BYTES_MAX {
                 match pipe.read(&mut piece) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // Would block: the pipe is empty and somebody still holds the other end.
+                    // Would block: the pipe is empty and a process still has the other end.
                     Ok(0) | Err(_) => break,
                     Ok(count) => {
                         left += count;

@@ -55,7 +55,7 @@ impl Launcher {
     /// The launcher of these settings.
     ///
     /// # Errors
-    /// [`LauncherError`], to be told with the option's name in front.
+    /// [`LauncherError`]; its text goes behind the option's name.
     pub fn new(settings: LauncherSettings) -> Result<Self, LauncherError> {
         let words: Vec<String> = settings
             .template

@@ -1,8 +1,8 @@
-//! Which process it was, for somebody who asks later.
+//! Identifies a process beyond its end, although numbers are used again.
 
 use std::fs;
 
-/// A process, told from a later one with the same number by the time it began.
+/// A process, distinguished from a later one with the same number by the time it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessId {
     /// Its number.
@@ -18,12 +18,11 @@ impl ProcessId {
         Some(Self { pid, started_ticks })
     }
 
-    /// Whether it has not ended. Only the system that it began on can tell, until it is booted
-    /// again.
+    /// Whether it has not ended. Only valid on the system that it began on, until the next boot.
     pub fn is_running(self) -> bool {
         let now = state_and_start(self.pid);
         now.is_some_and(|(state, started_ticks)| {
-            // One that has ended and that nobody has asked about is still in the list.
+            // One that has ended and was not waited for is still in the list.
             started_ticks == self.started_ticks && !matches!(state, 'Z' | 'X')
         })
     }

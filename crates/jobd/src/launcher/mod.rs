@@ -1,4 +1,4 @@
-//! Starts a job's process, keeps what it prints, tells how it ended.
+//! Starts a job's process, keeps what it prints, reports how it ended.
 
 mod capture;
 mod command;

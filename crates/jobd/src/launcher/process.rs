@@ -26,8 +26,17 @@ use crate::table::{Input, RowId};
 pub struct SignalRequest {
     /// Which.
     pub signal: SignalNumber,
-    /// Told `true` when the process was there and the signal was sent.
+    /// Becomes `true` when the process was there and the signal was sent.
     pub sent: oneshot::Sender<bool>,
+}
+
+impl SignalRequest {
+    /// Sends a signal to a running job. Returns whether the process was there and got it.
+    pub async fn send(job: &mpsc::Sender<Self>, signal: SignalNumber) -> bool {
+        let (sent, was_sent) = oneshot::channel();
+        // A process that has just ended takes no signal.
+        job.send(Self { signal, sent }).await.is_ok() && was_sent.await.unwrap_or(false)
+    }
 }
 
 /// How a job's process ended.
@@ -55,11 +64,11 @@ impl Ending {
 }
 
 impl Launcher {
-    /// Runs the job's process to its end. Signals that come meanwhile are sent to it. `began` is
-    /// told the process's number once it is there.
+    /// Runs the job's process to its end. Signals that come meanwhile are sent to it. `began` gets
+    /// the process's number once it is there.
     ///
-    /// The job ends when its own process exits; what a grandchild prints later, and what nobody
-    /// read of the input, is not waited for.
+    /// The job ends when its own process exits; what a grandchild prints later, and input that was
+    /// not read, are not waited for.
     pub async fn run(
         &self,
         id: RowId,
@@ -88,7 +97,7 @@ impl Launcher {
             tokio::select! {
                 status = child.wait() => break status,
                 Some(request) = signals.recv() => {
-                    // Whoever asked may have stopped waiting.
+                    // The sender of the request may have stopped waiting.
                     let _ = request.sent.send(self.send(&child, request.signal.0));
                 }
                 () = stdout.read() => {}

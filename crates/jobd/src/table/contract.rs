@@ -1,53 +1,17 @@
 //! The contract between a worker and its job table.
 
 use async_trait::async_trait;
-use thiserror::Error;
 
+use super::error::TableError;
 use super::leases::Leases;
 use super::row::{Claimed, Finish, Judge, Mark, Owned, Pick, RowId, Written};
 
-/// Why a table did not do what it was asked.
-///
-/// Whatever the kind, a failed [`JobTable::claim`] or [`JobTable::write`] may have been committed
-/// all the same (the answer of a COMMIT can get lost). The worker therefore asks
-/// [`JobTable::owned`] after a failed claim, and repeats a failed write.
-#[derive(Debug, Error)]
-pub enum TableError {
-    /// Not now: no connection, connection lost, deadlock, lock timeout, database starting or
-    /// read-only. The same call may succeed later; the worker tries again with growing pauses.
-    #[error("{table} is not available: {reason}")]
-    Away {
-        /// Which table, as [`JobTable::describe`] names it.
-        table: String,
-        /// What the database or the system said.
-        reason: String,
-    },
-    /// The database is there and the table is not as the specification wants it: no such table,
-    /// missing columns, missing rights. A person must do something; the message says what.
-    #[error("{table}: {problem}")]
-    Schema {
-        /// Which table, as [`JobTable::describe`] names it.
-        table: String,
-        /// What is wrong and what to do, for instance `has no column 'sig'; compare it with
-        /// "jobd schema mysql"`.
-        problem: String,
-    },
-    /// The database refused this very statement or value.
-    #[error("{table} refused: {reason}")]
-    Refused {
-        /// Which table, as [`JobTable::describe`] names it.
-        table: String,
-        /// What the database said.
-        reason: String,
-    },
-}
-
 /// A table of jobs by the specification: columns `id`, `target`, `time_started`, `time_finished`,
-/// `status`, `result`, `return_code`, `sig`, `stdout`, `stderr`. Other columns are never touched,
+/// `status`, `result`, `return_code`, `sig`, `stdout`, `stderr`. Other columns are never changed,
 /// no row is ever inserted or deleted.
 ///
 /// All methods may be called at the same time from several tasks. A method that is dropped before
-/// it is done MUST leave no transaction open. No method may wait for ever: a connection that does
+/// it is done MUST leave no transaction open. No method may wait without end: a connection that does
 /// not answer within half a minute is [`TableError::Away`]. After `Away` the next call MUST try
 /// to connect again by itself; the pauses between tries are the worker's.
 #[async_trait]
@@ -59,10 +23,10 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// [`TableError::Away`], before the first claim.
     ///
     /// # Errors
-    /// As [`TableError`] tells.
+    /// [`TableError`].
     async fn check(&self) -> Result<(), TableError>;
 
-    /// Finds rows, locks them, asks `judge` about each, writes what it said, commits: one
+    /// Finds rows, locks them, asks `judge` about each, writes the verdicts, commits: one
     /// transaction. No other claim, from whatever process, may judge the same row at the same
     /// time or see it as it was before. `judge` is called once for each row of a transaction that
     /// commits, and may be called again when a transaction is repeated inside.
@@ -74,7 +38,7 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// The answer has every row found, in order of id.
     ///
     /// # Errors
-    /// As [`TableError`] tells. It may have been committed: see there.
+    /// [`TableError`]. It may have been committed: see there.
     async fn claim(
         &self,
         pick: Pick<'_>,
@@ -94,7 +58,7 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// refused.
     ///
     /// # Errors
-    /// As [`TableError`] tells. It may have been committed: the worker repeats the same write.
+    /// [`TableError`]. It may have been committed: the worker repeats the same write.
     async fn write(
         &self,
         mark: &Mark,
@@ -106,7 +70,7 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// The `accepted` and `running` rows that carry the mark (either origin), in order of id.
     ///
     /// # Errors
-    /// As [`TableError`] tells.
+    /// [`TableError`].
     async fn owned(&self, mark: &Mark) -> Result<Vec<Owned>, TableError>;
 
     /// Gives back those of `accepted` that are `accepted`, and those of `unstarted` that are
@@ -118,7 +82,7 @@ pub trait JobTable: Send + Sync + std::fmt::Debug {
     /// connection was lost and whose COMMIT is still on its way.
     ///
     /// # Errors
-    /// As [`TableError`] tells. It may have been committed; repeating it is harmless.
+    /// [`TableError`]. It may have been committed; repeating it is harmless.
     async fn give_back(
         &self,
         mark: &Mark,

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use super::row::Finish;
-use super::session::Ending;
 
 /// The letters a column can store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +32,9 @@ impl Letters {
     }
 }
 
-/// The room in a column for text.
+/// How much text a column takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct Capacity {
     /// The most bytes of UTF-8.
     pub bytes_max: usize,
     /// The most characters.
@@ -44,7 +43,7 @@ pub(super) struct Room {
     pub letters: Letters,
 }
 
-impl Room {
+impl Capacity {
     /// The text with what the column cannot store replaced, cut at the last character that fits.
     pub fn fit(self, text: &str) -> Cow<'_, str> {
         let stored: Cow<'_, str> = if text.chars().all(|letter| self.letters.take(letter)) {
@@ -75,38 +74,49 @@ impl Room {
     }
 }
 
-/// The columns that take what a process said.
+/// The columns that take a process's signal and outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Outlets {
-    pub sig: Room,
-    pub stdout: Room,
-    pub stderr: Room,
+pub(super) struct OutputColumns {
+    pub sig: Capacity,
+    pub stdout: Capacity,
+    pub stderr: Capacity,
 }
 
-/// How careful a finish is with what a process said.
+/// The fields of a row that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ending<'a> {
+    pub finished_s: i64,
+    pub result: &'static str,
+    pub code: Option<u8>,
+    pub sig: Option<Cow<'a, str>>,
+    pub stdout: Option<Cow<'a, str>>,
+    pub stderr: Option<Cow<'a, str>>,
+}
+
+/// How much of a process's output a write keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Care {
+pub(super) enum KeepOutput {
     /// Everything the column is known to take.
-    Columns,
+    Fitting,
     /// What every column of some length takes, after the database refused the other.
     Ascii,
     /// Nothing: the output is lost, the result is not.
     Nothing,
 }
 
-impl Care {
+impl KeepOutput {
     /// From the first to the last try.
-    pub const ALL: [Self; 3] = [Self::Columns, Self::Ascii, Self::Nothing];
+    pub const ALL: [Self; 3] = [Self::Fitting, Self::Ascii, Self::Nothing];
     /// As much as a column of type `text` has for sure, in every database.
     const ASCII_BYTES_MAX: usize = 60_000;
 
     /// The fields of the row for this end of a job.
-    pub fn ending<'a>(self, finish: &'a Finish, outlets: &Outlets) -> Ending<'a> {
-        let output = |room: Room, text: &'a str| match self {
-            Self::Columns => Some(room.fit(text)),
+    pub fn ending<'a>(self, finish: &'a Finish, outputs: &OutputColumns) -> Ending<'a> {
+        let output = |capacity: Capacity, text: &'a str| match self {
+            Self::Fitting => Some(capacity.fit(text)),
             Self::Ascii => {
-                let bytes_max = room.bytes_max.min(Self::ASCII_BYTES_MAX);
-                Some(Room { bytes_max, letters: Letters::Ascii, ..room }.fit(text))
+                let bytes_max = capacity.bytes_max.min(Self::ASCII_BYTES_MAX);
+                Some(Capacity { bytes_max, letters: Letters::Ascii, ..capacity }.fit(text))
             }
             Self::Nothing => None,
         };
@@ -114,35 +124,35 @@ impl Care {
             finished_s: finish.finished_s,
             result: if finish.success { "ok" } else { "fail" },
             code: finish.code,
-            sig: finish.signal.as_deref().map(|name| signal_name(name, outlets.sig)),
-            stdout: output(outlets.stdout, &finish.stdout),
-            stderr: output(outlets.stderr, &finish.stderr),
+            sig: finish.signal.as_deref().map(|name| signal_name(name, outputs.sig)),
+            stdout: output(outputs.stdout, &finish.stdout),
+            stderr: output(outputs.stderr, &finish.stderr),
         }
     }
 }
 
-/// A signal's name in the room of `sig`. `SIGRTMIN+10` has eleven letters and the
+/// A signal's name as column `sig` takes it. `SIGRTMIN+10` has eleven letters and the
 /// specification's column ten: cut at the end it would be another signal's name.
-fn signal_name(name: &str, room: Room) -> Cow<'_, str> {
-    let whole = room.fit(name);
+fn signal_name(name: &str, capacity: Capacity) -> Cow<'_, str> {
+    let whole = capacity.fit(name);
     if whole.len() == name.len() {
         return whole;
     }
-    room.fit(name.strip_prefix("SIG").unwrap_or(name))
+    capacity.fit(name.strip_prefix("SIG").unwrap_or(name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn room(bytes_max: usize, chars_max: usize, letters: Letters) -> Room {
-        Room { bytes_max, chars_max, letters }
+    fn capacity(bytes_max: usize, chars_max: usize, letters: Letters) -> Capacity {
+        Capacity { bytes_max, chars_max, letters }
     }
 
     #[test]
     fn text_that_fits_is_not_copied() {
         let text = "größer \0 😀";
-        let fitted = room(100, 100, Letters::All).fit(text);
+        let fitted = capacity(100, 100, Letters::All).fit(text);
         assert!(matches!(fitted, Cow::Borrowed(t) if t == text));
     }
 
@@ -151,31 +161,31 @@ mod tests {
         for (bytes_max, expected) in
             [(0, ""), (1, "a"), (2, "a"), (3, "aß"), (4, "aß"), (6, "aß"), (7, "aß😀"), (9, "aß😀")]
         {
-            assert_eq!(room(bytes_max, 99, Letters::All).fit("aß😀"), expected, "{bytes_max}");
+            assert_eq!(capacity(bytes_max, 99, Letters::All).fit("aß😀"), expected, "{bytes_max}");
         }
     }
 
     #[test]
     fn characters_are_counted_where_the_column_counts_them() {
-        assert_eq!(room(99, 3, Letters::All).fit("aß😀x"), "aß😀");
-        assert_eq!(room(99, 4, Letters::All).fit("aß😀x"), "aß😀x");
-        assert_eq!(room(6, 3, Letters::All).fit("aß😀x"), "aß");
+        assert_eq!(capacity(99, 3, Letters::All).fit("aß😀x"), "aß😀");
+        assert_eq!(capacity(99, 4, Letters::All).fit("aß😀x"), "aß😀x");
+        assert_eq!(capacity(6, 3, Letters::All).fit("aß😀x"), "aß");
     }
 
     #[test]
     fn letters_a_column_has_not_are_replaced_before_the_cut() {
-        assert_eq!(room(99, 99, Letters::BasicPlane).fit("a😀€\0"), "a\u{fffd}€\0");
+        assert_eq!(capacity(99, 99, Letters::BasicPlane).fit("a😀€\0"), "a\u{fffd}€\0");
         // Four bytes become three, and those are what must fit.
-        assert_eq!(room(4, 99, Letters::BasicPlane).fit("a😀b"), "a\u{fffd}");
-        assert_eq!(room(3, 99, Letters::BasicPlane).fit("a😀b"), "a");
-        assert_eq!(room(99, 99, Letters::NoNul).fit("a\0b😀"), "a\u{fffd}b😀");
-        assert_eq!(room(99, 99, Letters::Ascii).fit("a\0\tö\x1b\r\n~"), "a?\t??\r\n~");
+        assert_eq!(capacity(4, 99, Letters::BasicPlane).fit("a😀b"), "a\u{fffd}");
+        assert_eq!(capacity(3, 99, Letters::BasicPlane).fit("a😀b"), "a");
+        assert_eq!(capacity(99, 99, Letters::NoNul).fit("a\0b😀"), "a\u{fffd}b😀");
+        assert_eq!(capacity(99, 99, Letters::Ascii).fit("a\0\tö\x1b\r\n~"), "a?\t??\r\n~");
     }
 
     #[test]
     fn a_long_signal_name_stays_that_signals_name() {
-        let room = room(10, 10, Letters::All);
-        assert_eq!(signal_name("SIGVTALRM", room), "SIGVTALRM");
-        assert_eq!(signal_name("SIGRTMIN+10", room), "RTMIN+10");
+        let capacity = capacity(10, 10, Letters::All);
+        assert_eq!(signal_name("SIGVTALRM", capacity), "SIGVTALRM");
+        assert_eq!(signal_name("SIGRTMIN+10", capacity), "RTMIN+10");
     }
 }

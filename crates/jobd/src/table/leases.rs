@@ -1,11 +1,11 @@
 //! What a table can do besides [`JobTable`](super::JobTable) when its rows are not claimed on a
-//! poll, but leased one by one: whoever has one must say again and again that it is still at work.
+//! poll, but leased one by one: a worker keeps its leases alive by heartbeats.
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::contract::TableError;
+use super::error::TableError;
 use super::row::{Finish, RowId};
 
 /// What the process of a job gets besides its id.
@@ -43,18 +43,18 @@ pub enum Fate {
 /// Rows that come by themselves. The worker asks for as many as it has slots for, and never
 /// claims [`Pick::Waiting`](super::Pick::Waiting).
 ///
-/// A claim of [`Pick::Ids`](super::Pick::Ids) takes no row: an accepted one is let go, so that the
-/// next lease may bring it, to this worker or to another one. [`Leases::fate`] tells how it ended
-/// wherever that was.
+/// A claim of [`Pick::Ids`](super::Pick::Ids) takes no row: an accepted one is released, so that the
+/// next lease may bring it, to this worker or to another one. [`Leases::fate`] finds out how it
+/// ended, wherever that was.
 #[async_trait]
 pub trait Leases: Send + Sync {
     /// Waits a while for a row of the target and takes it. `None`: none came, ask again.
     ///
-    /// When the other side of `recall` goes, the worker wants none any more. The table then stops
+    /// Dropping the other side of `recall` cancels the request. The table then stops
     /// waiting; a row that was on its way may still be the answer.
     ///
     /// # Errors
-    /// As [`TableError`] tells.
+    /// [`TableError`].
     async fn lease(
         &self,
         target: &str,
@@ -66,13 +66,13 @@ pub trait Leases: Send + Sync {
     fn taken(&self, id: RowId);
 
     /// The next row whose lease has ended against the worker's will: it was cancelled, its time
-    /// passed, or somebody else has it. Whatever it does now counts for nothing.
+    /// passed, or another worker has it. Its end would be refused.
     async fn lost(&self) -> RowId;
 
     /// What has become of a row.
     ///
     /// # Errors
-    /// As [`TableError`] tells.
+    /// [`TableError`].
     async fn fate(&self, id: RowId) -> Result<Fate, TableError>;
 
     /// What a later process of this worker needs to write the end of a row that this one holds.

@@ -2,13 +2,16 @@
 //! keeps it on any database; one module per kind of database runs its statements. `SpindleTable`
 //! keeps it on the queues of a Spindle server; [`Leases`] is what it does besides.
 
+mod abort;
 mod columns;
 mod contract;
+mod error;
 mod fit;
 mod leases;
 mod mysql;
 mod names;
 mod open;
+mod operations;
 mod pgsql;
 mod row;
 mod schema;
@@ -22,7 +25,8 @@ mod statements;
 mod tls;
 mod transaction;
 
-pub use contract::{JobTable, TableError};
+pub use contract::JobTable;
+pub use error::TableError;
 pub use leases::{Fate, Input, Leased, Leases};
 pub use open::open_table;
 pub use row::{

@@ -2,8 +2,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The `id` of a row. Databases with unsigned 64-bit ids are fine up to `i64::MAX`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct RowId(pub i64);
 
 impl fmt::Display for RowId {
@@ -15,9 +19,9 @@ impl fmt::Display for RowId {
 /// The `status` of a row, by the words of the specification's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// A background job nobody has taken.
+    /// A background job that no worker has taken.
     Waiting,
-    /// A foreground job nobody has asked for yet.
+    /// A foreground job that no client has asked for yet.
     Manual,
     /// A worker has it in its queue.
     Accepted,
@@ -47,15 +51,9 @@ impl Status {
 
     /// The status a word of the table's `status` column means.
     pub fn from_word(word: &str) -> Self {
-        match word {
-            "waiting" => Self::Waiting,
-            "manual" => Self::Manual,
-            "accepted" => Self::Accepted,
-            "running" => Self::Running,
-            "done" => Self::Done,
-            "ignored" => Self::Ignored,
-            other => Self::Other(other.to_owned()),
-        }
+        use Status::{Accepted, Done, Ignored, Manual, Running, Waiting};
+        let mut known = [Waiting, Manual, Accepted, Running, Done, Ignored].into_iter();
+        known.find(|known| known.word() == word).unwrap_or_else(|| Self::Other(word.to_owned()))
     }
 }
 
@@ -75,8 +73,8 @@ pub enum Origin {
     Manual,
 }
 
-/// The sign of one worker, ten ASCII characters: the first says the [`Origin`], nine lower-case
-/// letters and digits say whose row it is.
+/// The mark of one worker, ten ASCII characters: the first stands for the [`Origin`], nine
+/// lower-case letters and digits for the worker.
 ///
 /// A worker that was killed must find its own accepted rows and no other worker's. The row itself
 /// is the only place that changes in the same transaction as its status, so the mark stands in the
@@ -87,7 +85,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// How many characters say whose row it is.
+    /// How many characters stand for the worker.
     pub const OWNER_CHARS: usize = 9;
 
     /// The mark of the owner with these nine lower-case letters and digits, or `None` when they
@@ -111,7 +109,7 @@ impl Mark {
         }
     }
 
-    /// The origin that `sig` tells, when the row is this mark's. Trailing spaces of a `char(10)`
+    /// The origin in `sig`, when the row carries this mark. Trailing spaces of a `char(10)`
     /// do not matter.
     pub fn origin_of(&self, sig: &str) -> Option<Origin> {
         let sig = sig.trim_end();
@@ -149,7 +147,7 @@ pub struct Found {
     pub status: Status,
 }
 
-/// What the worker says about a row it found.
+/// What the worker decides about a row it found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It becomes `accepted` and carries the worker's mark with this origin.
@@ -157,7 +155,7 @@ pub enum Verdict {
     /// It becomes `running` at once and carries the worker's mark: there is a slot for it, and a
     /// second commit before its process may start would only cost time.
     Start {
-        /// What the mark says it was.
+        /// What the row was before.
         origin: Origin,
         /// `time_started`, in seconds since 1970.
         started_s: i64,
@@ -172,7 +170,7 @@ pub enum Verdict {
 /// would give the reference inside a lifetime of the caller's.)
 pub type Judge<'a> = dyn Fn(&Found) -> Verdict + Send + Sync + 'a;
 
-/// A row and what the worker said about it, committed.
+/// A row and what the worker decided about it, committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimed {
     /// The row as it was found.
@@ -181,8 +179,8 @@ pub struct Claimed {
     pub verdict: Verdict,
 }
 
-/// The end of a job, as its row shall tell it. The row becomes `done`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The end of a job, as its row stores it. The row becomes `done`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finish {
     /// Which row.
     pub id: RowId,
@@ -204,10 +202,10 @@ pub struct Finish {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// The ids to start that are now `running` and carry the mark. An id that is missing was
-    /// deleted, or somebody else changed it: the worker does not run it.
+    /// deleted or changed meanwhile: the worker does not run it.
     pub started: Vec<RowId>,
     /// The ids of the finishes that were written. One that is missing was deleted, belongs to
-    /// somebody else by now, or had been written by an earlier try.
+    /// another worker by now, or had been written by an earlier try.
     pub finished: Vec<RowId>,
 }
 

@@ -1,4 +1,4 @@
-//! Where a job table is, as the worker's configuration tells it.
+//! Where a job table is, from the worker's configuration.
 
 use std::path::PathBuf;
 
@@ -74,7 +74,7 @@ pub enum TlsMode {
     /// Plain text.
     #[default]
     Disable,
-    /// Encrypted, to whoever answers.
+    /// Encrypted, without a look at the certificate.
     Require,
     /// Encrypted, to a server whose certificate an authority has signed for the host that was asked
     /// for.

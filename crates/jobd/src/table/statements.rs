@@ -1,8 +1,9 @@
-//! The statements every database understands, but for what its [`Dialect`] says.
+//! The statements that every database understands, with its [`Dialect`] filled in.
 
+use super::fit::Ending;
 use super::names::id_list;
 use super::row::{Mark, Origin, RowId, Status};
-use super::session::{Dialect, Ending};
+use super::session::Dialect;
 
 /// What a change of status does to `sig`.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +17,7 @@ pub(super) enum Sig<'a> {
 }
 
 impl Dialect {
-    /// Locks those of the rows that are still waiting and that nobody else has locked, lowest id
+    /// Locks those of the rows that are still waiting and that no other transaction has locked, lowest id
     /// first, at most `limit`: id, status, target.
     pub fn lock_waiting(&self, ids: &[RowId], limit: u32) -> String {
         let Self { table, by_id, target, is_waiting, lock_free_ones, .. } = self;
@@ -27,7 +28,7 @@ impl Dialect {
         )
     }
 
-    /// Locks the rows, waiting for whoever has them: id, status, target.
+    /// Locks the rows, waiting for transactions that have them: id, status, target.
     pub fn lock_ids(&self, ids: &[RowId]) -> String {
         let Self { table, by_id, target, lock, .. } = self;
         format!(
@@ -81,18 +82,27 @@ impl Dialect {
     /// Makes rows that are locked `done`, if their output is short and means itself between quotes
     /// everywhere.
     pub fn finish(&self, ids: &[RowId], ending: &Ending<'_>) -> Option<String> {
+        let number = |number: Option<u8>| number.map_or("NULL".to_owned(), |n| n.to_string());
+        let values = [
+            ending.finished_s.to_string(),
+            number(ending.code),
+            quoted(ending.sig.as_deref())?,
+            quoted(ending.stdout.as_deref())?,
+            quoted(ending.stderr.as_deref())?,
+        ];
+        Some(self.done(ending.result, values.each_ref().map(String::as_str), &id_list(ids)))
+    }
+
+    /// Makes rows `done`: `time_finished`, `return_code`, `sig`, `stdout` and `stderr` become these
+    /// expressions.
+    pub fn done(&self, result: &str, values: [&str; 5], ids: &str) -> String {
         let Self { table, by_id, .. } = self;
-        let Ending { finished_s, result, code, .. } = ending;
-        let code = code.map_or("NULL".to_owned(), |code| code.to_string());
-        let sig = quoted(ending.sig.as_deref())?;
-        let (stdout, stderr) =
-            (quoted(ending.stdout.as_deref())?, quoted(ending.stderr.as_deref())?);
-        Some(format!(
+        let [finished_s, code, sig, stdout, stderr] = values;
+        format!(
             "UPDATE {table}{by_id} SET status = 'done', time_finished = {finished_s}, \
              result = '{result}', return_code = {code}, sig = {sig}, stdout = {stdout}, \
-             stderr = {stderr} WHERE id IN ({})",
-            id_list(ids)
-        ))
+             stderr = {stderr} WHERE id IN ({ids})"
+        )
     }
 
     /// Changes nothing, and fails as a real change would without the rights to it.

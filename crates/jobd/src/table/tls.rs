@@ -12,9 +12,9 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 
 use super::settings::{Tls, TlsMode};
 
-/// Says which cryptography drivers use that do not ask.
+/// Sets the process's default cryptography, for drivers that take the default.
 pub(super) fn set_up() {
-    // The whole process has one; whoever came first has chosen.
+    // Fails when a default is set already.
     let _ = ring::default_provider().install_default();
 }
 

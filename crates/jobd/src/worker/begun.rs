@@ -20,7 +20,7 @@ const WORD: &str = "began";
 /// A row whose process has begun.
 #[derive(Debug, Default)]
 struct Begin {
-    /// Which line of the file tells it.
+    /// Which line of the file it has.
     slot: Option<usize>,
     process: Option<ProcessId>,
 }
@@ -51,9 +51,9 @@ struct Kept {
     header: Header,
     /// The table whose rows these are.
     table: String,
-    /// Whether the file tells all that is here.
+    /// Whether the file has all rows that are here.
     is_current: bool,
-    /// Whether its first line may say so.
+    /// Whether its first line may claim that.
     may_claim: bool,
 }
 
@@ -63,9 +63,9 @@ impl Begun {
         Self { rows: HashMap::new(), free: BTreeSet::new(), next: 0, is_complete: true, file: None }
     }
 
-    /// What this file tells of this table; its first line is this, its other lines are these bytes.
-    /// When the first line is of another boot or of another table, or when a line cannot be read,
-    /// that is nothing: then every `running` row may have begun.
+    /// The rows of this table in this file, whose first line is `header` and whose other lines are
+    /// `lines`. When the first line is of another boot or table, or when a line cannot be read,
+    /// nothing is known: then every `running` row may have begun.
     pub(super) fn read(
         file: Arc<Flock<File>>,
         header: Header,
@@ -117,9 +117,8 @@ impl Begun {
     pub(super) fn is_process(&mut self, id: RowId, process: ProcessId) {
         let Some(begin) = self.rows.get_mut(&id) else { return };
         begin.process = Some(process);
-        let told = self.write(id);
-        if let Err(cause) = told {
-            debug!(%id, %cause, "the state file does not tell the row's process");
+        if let Err(cause) = self.write(id) {
+            debug!(%id, %cause, "the row's process cannot be noted in the state file");
         }
     }
 
@@ -130,7 +129,7 @@ impl Begun {
         let Some(kept) = &self.file else { return };
         if let Err(cause) = kept.write(slot, "") {
             // At worst it is listed although it need not be.
-            debug!(%id, %cause, "the state file still tells a row that has ended");
+            debug!(%id, %cause, "the state file still has a row that has ended");
         }
     }
 
@@ -160,7 +159,7 @@ impl Begun {
         if is_current { Ok(()) } else { self.disclaim() }
     }
 
-    /// Makes sure that the file does not say that it tells everything.
+    /// Makes sure that the file does not claim to be complete.
     fn disclaim(&mut self) -> io::Result<()> {
         let Some(kept) = &mut self.file else { return Ok(()) };
         kept.is_current = false;
@@ -220,7 +219,7 @@ impl Kept {
     }
 }
 
-/// The rows these lines tell, if every line can be read. What is behind the last whole line is no
+/// The rows of these lines, if every line can be read. What is behind the last whole line is no
 /// line: its process has not begun.
 fn read(lines: &[u8]) -> Option<HashMap<RowId, Begin>> {
     let mut rows = HashMap::new();

@@ -17,13 +17,13 @@ use crate::table::{
     Claimed, Found, JobTable, Mark, Origin, Owned, Pick, RowId, Status, TableError, Verdict,
 };
 
-/// The rows the daemon has in its hands, from claim to written end.
-pub(super) type Held = Arc<Mutex<HashSet<RowId>>>;
+/// The rows that the daemon works on, from claim to written end.
+pub(super) type InHand = Arc<Mutex<HashSet<RowId>>>;
 
 /// What to do next.
 #[derive(Debug)]
 pub(super) enum Claim {
-    /// Find rows that carry our mark and that we do not hold. Those whose process has not begun
+    /// Find rows that carry our mark and are not in hand. Those whose process has not begun
     /// are given back, the others are for a person to decide. At start, and whenever a claim's
     /// outcome is not known.
     Recover,
@@ -36,12 +36,12 @@ pub(super) enum Claim {
 /// What was done.
 #[derive(Debug)]
 pub(super) enum Done {
-    /// `settled`: rows of which it was not known whether they are ours, and now is. `gone`: rows
+    /// `resolved`: rows of which it was not known whether they are ours, and now is. `gone`: rows
     /// that had begun and are not ours any more, or have ended.
     Recovered {
         given_back: Vec<RowId>,
         unfinished: Vec<Owned>,
-        settled: Vec<RowId>,
+        resolved: Vec<RowId>,
         gone: Vec<RowId>,
     },
     Manual {
@@ -64,7 +64,7 @@ pub(super) struct Turn {
     /// The first recovery is done.
     pub(super) has_looked: bool,
     pub(super) manual: Vec<RowId>,
-    /// Rows that may say `running` with our mark although no process was started for them: those
+    /// Rows that may be `running` with our mark although no process was started for them: those
     /// of claims whose outcome is not known, and those whose slot was gone when the claim was
     /// done. They are given back unless they are queued here.
     pub(super) unstarted: HashSet<RowId>,
@@ -90,7 +90,7 @@ impl Turn {
 pub(super) struct Claimer {
     pub(super) table: Arc<dyn JobTable>,
     pub(super) mark: Mark,
-    pub(super) held: Held,
+    pub(super) in_hand: InHand,
     pub(super) served: HashSet<String>,
     pub(super) fetch_limit: u32,
     pub(super) must_check: bool,
@@ -101,7 +101,7 @@ pub(super) struct Claimer {
     pub(super) judged: Mutex<Judged>,
 }
 
-/// What was said about rows so far. A transaction that is run again asks again.
+/// The verdicts so far. A transaction that is run again asks again.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
     free_slots: HashMap<String, usize>,
@@ -157,22 +157,21 @@ impl Claimer {
     }
 
     async fn recover(&self) -> Result<Done, TableError> {
-        // Before the question and after: neither a job that ends meanwhile nor one that comes is to
-        // be taken for a stranger.
-        let before = self.held.lock().clone();
+        // Read before the query and after: a job that ends or comes meanwhile is in hand, too.
+        let before = self.in_hand.lock().clone();
         let owned = self.table.owned(&self.mark).await?;
-        let after = self.held.lock().clone();
-        let is_held = |id: &RowId| before.contains(id) || after.contains(id);
-        let settled: Vec<RowId> =
-            self.unstarted.iter().copied().filter(|id| !is_held(id)).collect();
+        let after = self.in_hand.lock().clone();
+        let is_in_hand = |id: &RowId| before.contains(id) || after.contains(id);
+        let resolved: Vec<RowId> =
+            self.unstarted.iter().copied().filter(|id| !is_in_hand(id)).collect();
         let has_begun = |id: &RowId| self.begun.as_ref().is_none_or(|begun| begun.contains(id));
         let mut gone: HashSet<RowId> = self.begun.iter().flatten().copied().collect();
-        gone.retain(|id| !is_held(id));
+        gone.retain(|id| !is_in_hand(id));
         let mut accepted = Vec::new();
-        let mut unstarted = settled.clone();
+        let mut unstarted = resolved.clone();
         let mut unfinished = Vec::new();
         for row in owned {
-            if is_held(&row.id) || settled.contains(&row.id) {
+            if is_in_hand(&row.id) || resolved.contains(&row.id) {
                 continue;
             }
             if !row.running {
@@ -190,12 +189,12 @@ impl Claimer {
             self.table.give_back(&self.mark, &accepted, &unstarted).await?
         };
         let gone = gone.into_iter().collect();
-        Ok(Done::Recovered { given_back, unfinished, settled, gone })
+        Ok(Done::Recovered { given_back, unfinished, resolved, gone })
     }
 
     fn judge_waiting(&self, found: &Found) -> Verdict {
-        if self.held.lock().contains(&found.id) {
-            // Somebody set it back to waiting while its process runs here.
+        if self.in_hand.lock().contains(&found.id) {
+            // It was set back to waiting while its process runs here.
             return Verdict::Leave;
         }
         // A database that compares without case may find rows of targets that are not ours.
@@ -207,7 +206,7 @@ impl Claimer {
     }
 
     fn judge_manual(&self, found: &Found) -> Verdict {
-        if self.held.lock().contains(&found.id) {
+        if self.in_hand.lock().contains(&found.id) {
             return Verdict::Leave;
         }
         match found.status {

@@ -7,12 +7,16 @@ use std::{
 };
 
 use serde_json::value::RawValue;
+use spindle_jobd_master::{
+    link::Responder,
+    wire::{Concurrency, Request},
+};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, error, info, warn};
 
 use super::{
     begun::Begun,
-    claims::{Claim, Claimer, Done, Held, Judged, Turn, refusal},
+    claims::{Claim, Claimer, Done, InHand, Judged, Turn, refusal},
     leasing::Leasing,
     manual::Tickets,
     queues::Queues,
@@ -20,11 +24,9 @@ use super::{
     writer::{Report, Write, now_s},
 };
 use crate::{
+    job_result::result_of,
     launcher::{Ending, Launcher, ProcessId, SignalRequest},
-    link::Responder,
-    manual::result_of,
     table::{Claimed, Finish, Input, JobTable, Leased, Mark, Owned, RowId, TableError, Verdict},
-    wire::{Concurrency, Request},
 };
 
 /// How long a row waits to begin when that cannot be noted.
@@ -33,7 +35,7 @@ const BEGIN_AGAIN: Duration = Duration::from_secs(1);
 /// What happens to a worker.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Somebody who may ask wants something.
+    /// An admitted client or the master sent a request.
     Request(Request, Responder),
     /// A claim is done.
     Claimed(Done),
@@ -41,19 +43,19 @@ pub(super) enum Event {
     ClaimFailed(Claim, TableError, HashSet<RowId>),
     /// The pause after a failed claim is over.
     ClaimAgain,
-    /// A row that was asked for came, or none did, or it cannot be asked for.
+    /// A lease request ended: with a row, without one, or with an error.
     Leased(String, Result<Option<Leased>, TableError>),
-    /// The pause after a failed question is over.
+    /// The pause after a failed lease request is over.
     LeaseAgain,
-    /// A row is not ours any more.
+    /// The lease of a row was lost.
     Lost(RowId),
-    /// A row somebody waits for has ended, here or elsewhere, or is gone.
+    /// A row that a client waits for has ended, here or elsewhere, or is gone.
     EndedSomewhere(RowId, Option<Finish>),
     /// The writer has written something.
     Written(Report),
     /// The writer cannot write now.
     TableTrouble(String),
-    /// Rows of an earlier life may have come to light.
+    /// A late commit of an earlier process may have left rows: look once more.
     LookAgain,
     /// A row that could not begin may try again.
     BeginAgain(RowId),
@@ -61,7 +63,7 @@ pub(super) enum Event {
     Began(RowId, ProcessId),
     /// A process has ended.
     Ended(RowId, Ending),
-    /// A status can be answered; with the rows that carry the mark, if somebody asked for them.
+    /// A status can be answered; with the rows that carry the mark, if they were looked up.
     Status(Responder, Option<Vec<Owned>>),
     /// The configuration was read again.
     Retarget(Vec<(String, Concurrency)>),
@@ -77,7 +79,7 @@ pub(super) enum Stage {
     Starting,
     /// Its process runs and can be sent signals.
     Running(mpsc::Sender<SignalRequest>),
-    /// Its end is being written; here is what a client who waits will be told.
+    /// Its end is being written; the result is for a client that waits.
     Ended(Option<Box<RawValue>>),
 }
 
@@ -89,7 +91,7 @@ pub(super) struct Job {
     pub(super) input: Input,
 }
 
-/// What a daemon is made of.
+/// What a daemon is made from.
 pub(super) struct Parts {
     pub(super) table: Arc<dyn JobTable>,
     pub(super) mark: Mark,
@@ -101,7 +103,7 @@ pub(super) struct Parts {
     pub(super) targets: Vec<(String, Concurrency)>,
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) writer: mpsc::UnboundedSender<Write>,
-    /// Told whenever the names of the targets change.
+    /// The names of the targets; changes go to the master.
     pub(super) names: watch::Sender<Vec<String>>,
 }
 
@@ -110,7 +112,7 @@ pub(super) struct Daemon {
     launcher: Arc<Launcher>,
     pub(super) queues: Queues,
     pub(super) jobs: HashMap<RowId, Job>,
-    pub(super) held: Held,
+    pub(super) in_hand: InHand,
     pub(super) tickets: Tickets,
     pub(super) turn: Turn,
     pub(super) leasing: Leasing,
@@ -123,14 +125,14 @@ pub(super) struct Daemon {
 impl Daemon {
     pub(super) fn new(parts: Parts) -> Self {
         let mut queues = Queues::new(&parts.targets);
-        // What came in while nobody was here to be told.
+        // Rows may have come in while no worker ran.
         queues.poll(None).expect("all targets are known");
         Self {
             launcher: Arc::new(parts.launcher.clone()),
             parts,
             queues,
             jobs: HashMap::new(),
-            held: Held::default(),
+            in_hand: InHand::default(),
             tickets: Tickets::default(),
             turn: Turn::new(),
             leasing: Leasing::new(),
@@ -140,10 +142,10 @@ impl Daemon {
         }
     }
 
-    /// Rows whose ends were spooled by an earlier life and are being written now.
+    /// Rows whose ends an earlier process spooled; they are being written now.
     pub(super) fn hold(&mut self, ids: impl IntoIterator<Item = RowId>) {
         for id in ids {
-            self.held.lock().insert(id);
+            self.in_hand.lock().insert(id);
             if self.notes_begins() && self.parts.begun.begin(id).is_err() {
                 error!(%id, "cannot write the state file");
             }
@@ -157,7 +159,7 @@ impl Daemon {
     pub(super) async fn run(mut self, mut events: mpsc::UnboundedReceiver<Event>) {
         self.watch_for_losses();
         loop {
-            self.pump();
+            self.start_what_can_start();
             if self.is_stopped() {
                 return;
             }
@@ -211,18 +213,18 @@ impl Daemon {
         });
     }
 
-    /// Tells the daemon something later, or from another task.
-    pub(super) fn tell_after(&self, pause: Duration, event: Event) {
+    /// Sends the daemon an event after a pause.
+    pub(super) fn send_after(&self, pause: Duration, event: Event) {
         let events = self.parts.events.clone();
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
-            // Nobody is there to be told when the daemon has ended meanwhile.
+            // Fails when the daemon has ended meanwhile.
             let _ = events.send(event);
         });
     }
 
-    /// Sets going whatever can go.
-    fn pump(&mut self) {
+    /// Starts what can start: queued rows, lease requests, the next claim.
+    fn start_what_can_start(&mut self) {
         if self.stopping.is_none() {
             while let Some(id) = self.queues.next_start() {
                 let Some(job) = self.jobs.get_mut(&id) else { continue };
@@ -245,7 +247,7 @@ impl Daemon {
         let claimer = Claimer {
             table: Arc::clone(&self.parts.table),
             mark: self.parts.mark.clone(),
-            held: Arc::clone(&self.held),
+            in_hand: Arc::clone(&self.in_hand),
             served: self.queues.names().into_iter().collect(),
             fetch_limit: self.parts.fetch_limit,
             must_check: self.turn.must_check,
@@ -260,7 +262,7 @@ impl Daemon {
     }
 
     fn next_claim(&mut self) -> Option<Claim> {
-        // Whoever wants a recovery while one is under way gets another.
+        // A recovery that is wanted while one is under way gets a run of its own.
         if std::mem::take(&mut self.turn.must_recover) {
             return Some(Claim::Recover);
         }
@@ -275,8 +277,8 @@ impl Daemon {
 
     fn claimed(&mut self, done: Done) {
         match done {
-            Done::Recovered { given_back, unfinished, settled, gone } => {
-                self.turn.unstarted.retain(|id| !settled.contains(id));
+            Done::Recovered { given_back, unfinished, resolved, gone } => {
+                self.turn.unstarted.retain(|id| !resolved.contains(id));
                 for id in gone.iter().filter(|id| !self.jobs.contains_key(id)) {
                     self.parts.begun.end(*id);
                 }
@@ -318,7 +320,7 @@ impl Daemon {
         }
         self.unfinished = unfinished;
         if self.notes_begins() && !std::mem::replace(&mut self.turn.has_looked, true) {
-            self.tell_after(self.parts.second_look, Event::LookAgain);
+            self.send_after(self.parts.second_look, Event::LookAgain);
         }
     }
 
@@ -349,14 +351,14 @@ impl Daemon {
 
     fn accept_claimed(&mut self, claimed: Claimed) {
         let (id, target, input) = (claimed.row.id, claimed.row.target, Input::default());
-        // Somebody has decided that it is to be run again.
+        // A person has decided that it is to be run again.
         self.unfinished.retain(|row| row.id != id);
         self.parts.begun.end(id);
         if matches!(claimed.verdict, Verdict::Start { .. }) {
             self.turn.unstarted.insert(id);
             // Meanwhile the target may have been paused or removed, or its concurrency lowered.
             if self.stopping.is_none() && self.queues.take_slot(&target) {
-                self.held.lock().insert(id);
+                self.in_hand.lock().insert(id);
                 self.jobs.insert(id, Job { target, stage: Stage::Starting, input });
                 return self.launch(id);
             }
@@ -372,7 +374,7 @@ impl Daemon {
             self.tickets.failed(row.id, self.why_not_queued(&row.target, row.id));
             return;
         }
-        self.held.lock().insert(row.id);
+        self.in_hand.lock().insert(row.id);
         let job = Job { target: row.target, stage: Stage::Queued, input: row.input };
         self.jobs.insert(row.id, job);
     }
@@ -395,7 +397,7 @@ impl Daemon {
         let pause = self.turn.pause.next();
         warn!(%error, retry_in_ms = pause.as_millis(), "cannot take jobs from the table");
         self.trouble = Some(error.to_string());
-        self.tell_after(pause, Event::ClaimAgain);
+        self.send_after(pause, Event::ClaimAgain);
     }
 
     fn written(&mut self, report: Report) {
@@ -416,7 +418,7 @@ impl Daemon {
             self.drop_unstarted(id, super::stop::SHUTTING_DOWN.to_owned());
         }
         for id in report.finished {
-            self.held.lock().remove(&id);
+            self.in_hand.lock().remove(&id);
             if !report.unwritten.contains(&id) {
                 self.parts.begun.end(id);
             }
@@ -432,7 +434,7 @@ impl Daemon {
         if let Some(job) = self.jobs.remove(&id) {
             self.queues.ended(&job.target);
         }
-        self.held.lock().remove(&id);
+        self.in_hand.lock().remove(&id);
         self.tickets.failed(id, reason);
     }
 
@@ -444,7 +446,7 @@ impl Daemon {
             && let Err(error) = self.parts.begun.begin(id)
         {
             error!(%id, %error, "cannot write the state file; the job does not begin before that");
-            return self.tell_after(BEGIN_AGAIN, Event::BeginAgain(id));
+            return self.send_after(BEGIN_AGAIN, Event::BeginAgain(id));
         }
         let Some(job) = self.jobs.get_mut(&id) else { return };
         self.turn.unstarted.remove(&id);

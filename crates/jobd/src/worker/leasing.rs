@@ -1,8 +1,10 @@
-//! What the daemon does with a table that leases its rows: it keeps questions open for rows it has
-//! slots for, ends processes whose rows were lost, and learns how rows ended that clients wait for.
+//! What the daemon does with a table that leases its rows: it keeps a lease request open for each
+//! free slot, ends processes whose leases were lost, and learns how rows ended that clients wait
+//! for.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use spindle_jobd_master::wire::raw;
 use tokio::{
     sync::{mpsc, oneshot},
     time::sleep,
@@ -15,23 +17,22 @@ use super::{
     writer::Pause,
 };
 use crate::{
+    job_result::JobResult,
     launcher::{SignalNumber, SignalRequest},
-    manual::JobResult,
     table::{Fate, Finish, JobTable, Leased, RowId, TableError},
-    wire::raw,
 };
 
 /// How long to wait before rows that may run elsewhere are looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// The questions that are open.
+/// The lease requests that are open.
 #[derive(Debug)]
 pub(super) struct Leasing {
-    /// A question failed, and the pause after it is not over.
+    /// A request failed, and the pause after it is not over.
     pub(super) is_pausing: bool,
     pause: Pause,
     open: usize,
-    /// To take questions back, by their targets. A dropped one is taken back.
+    /// To cancel requests, by their targets: dropping one cancels its request.
     recalls: HashMap<String, Vec<oneshot::Sender<()>>>,
 }
 
@@ -40,14 +41,14 @@ impl Leasing {
         Self { is_pausing: false, pause: Pause::new(), open: 0, recalls: HashMap::new() }
     }
 
-    /// Whether no question is open: no row can come any more.
+    /// Whether no request is open: no row can come any more.
     pub(super) fn has_ended(&self) -> bool {
         self.open == 0
     }
 }
 
 impl Daemon {
-    /// Asks for rows where there are slots, and takes questions back whose rows nobody wants.
+    /// Asks for rows where there are slots, and cancels requests whose rows are not wanted any more.
     pub(super) fn ask_for_leases(&mut self) {
         if self.parts.table.leases().is_none() {
             return;
@@ -70,7 +71,7 @@ impl Daemon {
                     Some(leases) => leases.lease(&target, recalled).await,
                     None => Ok(None),
                 };
-                // Nobody is there to be told when the daemon has ended meanwhile.
+                // Fails when the daemon has ended meanwhile.
                 let _ = events.send(Event::Leased(target, outcome));
             });
         }
@@ -91,19 +92,19 @@ impl Daemon {
                     }
                 }
             }
-            // Several questions fail together; the first decides when they are asked again.
+            // Several requests fail together; the first decides when to ask again.
             Err(_) if self.leasing.is_pausing => {}
             Err(error) => {
                 let pause = self.leasing.pause.next();
                 warn!(%error, retry_in_ms = pause.as_millis(), "cannot lease jobs");
                 self.trouble = Some(error.to_string());
                 self.leasing.is_pausing = true;
-                self.tell_after(pause, Event::LeaseAgain);
+                self.send_after(pause, Event::LeaseAgain);
             }
         }
     }
 
-    /// Has the daemon told of rows that are lost, as long as it lives.
+    /// Sends the daemon the rows whose leases are lost, as long as it lives.
     pub(super) fn watch_for_losses(&self) {
         let (table, events) = (Arc::clone(&self.parts.table), self.parts.events.clone());
         if table.leases().is_none() {
@@ -122,8 +123,8 @@ impl Daemon {
         });
     }
 
-    /// What a lost row's process does counts for nothing: it is asked to end, then ended. One that
-    /// has not started will not.
+    /// Ends the process of a row whose lease was lost, first with SIGTERM: its result would be
+    /// refused. A row that has not started will not.
     pub(super) fn lost(&mut self, id: RowId) {
         let Some(job) = self.jobs.get(&id) else { return };
         let Stage::Running(signals) = &job.stage else { return };
@@ -131,16 +132,18 @@ impl Daemon {
             "cancelled, or somebody else's by now: its process is told to end");
         let signals = signals.clone();
         tokio::spawn(async move {
-            signal(&signals, SignalNumber::TERM).await;
+            SignalRequest::send(&signals, SignalNumber::TERM).await;
             tokio::select! {
-                () = sleep(TERM_TO_KILL) => signal(&signals, SignalNumber::KILL).await,
+                () = sleep(TERM_TO_KILL) => {
+                    SignalRequest::send(&signals, SignalNumber::KILL).await;
+                }
                 () = signals.closed() => {}
             }
         });
     }
 
-    /// Has the daemon told how these rows end, as long as a client waits for one of them. They
-    /// were let go and may be leased by any worker.
+    /// Sends the daemon how these rows end, as long as a client waits for one of them. They were
+    /// released, and any worker may lease them.
     pub(super) fn watch_for_ends(&self, mut ids: Vec<RowId>) {
         let (table, events) = (Arc::clone(&self.parts.table), self.parts.events.clone());
         if ids.is_empty() {
@@ -155,10 +158,10 @@ impl Daemon {
         });
     }
 
-    /// The client who waits is told; a row that ended here has been told already.
+    /// Passes an end on to the client that waits. A row that ended here has been passed on already.
     pub(super) fn ended_somewhere(&mut self, id: RowId, finish: Option<&Finish>) {
         if self.jobs.contains_key(&id) {
-            // Its end is being written, and is told when it is.
+            // Its end is being written, and is passed on after that.
             return;
         }
         match finish {
@@ -168,7 +171,7 @@ impl Daemon {
     }
 }
 
-/// Those of the rows that have not ended for good. The others are told.
+/// Those of the rows that have not ended for good. The ends of the others go to the daemon.
 async fn still_open(
     table: &dyn JobTable,
     ids: Vec<RowId>,
@@ -190,16 +193,8 @@ async fn still_open(
                 continue;
             }
         };
-        // When the daemon is gone, so is whoever asked.
+        // Fails when the daemon has ended; its clients are gone then, too.
         let _ = events.send(Event::EndedSomewhere(id, finish));
     }
     open
-}
-
-async fn signal(signals: &mpsc::Sender<SignalRequest>, signal: SignalNumber) {
-    let (sent, was_sent) = oneshot::channel();
-    // A process that has just ended takes no signal.
-    if signals.send(SignalRequest { signal, sent }).await.is_ok() {
-        let _ = was_sent.await;
-    }
 }

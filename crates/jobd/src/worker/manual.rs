@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
+use spindle_jobd_master::{link::Responder, manual::ManualResults};
 
-use crate::{link::Responder, manual::ManualResults, table::RowId};
+use crate::table::RowId;
 
 #[derive(Debug)]
 struct Ticket {
@@ -51,15 +52,15 @@ impl Tickets {
 
     /// A job has ended like this.
     pub(super) fn done(&mut self, id: RowId, result: Box<RawValue>) {
-        self.settle(id, |results| drop(results.jobs.insert(id.0, result)));
+        self.resolve(id, |results| drop(results.jobs.insert(id.0, result)));
     }
 
     /// A job was not run, for this reason.
     pub(super) fn failed(&mut self, id: RowId, reason: String) {
-        self.settle(id, |results| drop(results.errors.insert(id.0, reason)));
+        self.resolve(id, |results| drop(results.errors.insert(id.0, reason)));
     }
 
-    fn settle(&mut self, id: RowId, note: impl FnOnce(&mut ManualResults)) {
+    fn resolve(&mut self, id: RowId, note: impl FnOnce(&mut ManualResults)) {
         let Some(number) = self.by_row.remove(&id) else { return };
         let Some(ticket) = self.tickets.get_mut(&number) else { return };
         note(&mut ticket.results);
@@ -71,8 +72,7 @@ impl Tickets {
         }
     }
 
-    /// None of these rows could be looked at: whoever waits for one of them gets the error for the
-    /// whole request.
+    /// None of these rows could be read: the requests that wait for one of them fail as a whole.
     pub(super) fn fail_whole(&mut self, ids: &[RowId], reason: &str) {
         for id in ids {
             let Some(number) = self.by_row.get(id).copied() else { continue };

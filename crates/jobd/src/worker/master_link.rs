@@ -2,6 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use spindle_jobd_master::{
+    link::{Link, RequestError},
+    server::{Links, Service},
+    wire::raw,
+};
 use tokio::{
     net::TcpStream,
     sync::watch,
@@ -9,13 +14,8 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::run::Door;
-use crate::{
-    config::MasterAddress,
-    link::{Link, RequestError},
-    server::Service,
-    wire::raw,
-};
+use super::run::Requests;
+use crate::config::MasterAddress;
 
 /// How long the master may take to accept and to register.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,7 +29,9 @@ pub(super) struct MasterLink {
     pub(super) address: MasterAddress,
     pub(super) name: String,
     pub(super) names: watch::Receiver<Vec<String>>,
-    pub(super) door: Arc<Door>,
+    pub(super) requests: Arc<Requests>,
+    /// The worker's connections, among which this one is.
+    pub(super) links: Links,
     pub(super) message_bytes_max: usize,
 }
 
@@ -81,12 +83,9 @@ impl MasterLink {
         let stream = timeout(PATIENCE, TcpStream::connect(address)).await;
         let stream = stream.map_err(|_| RequestError::Silent(PATIENCE))?.map_err(refused)?;
         let (link, connection) = Link::open(stream, self.message_bytes_max).map_err(refused)?;
-        let door = Arc::clone(&self.door);
-        door.opened(&link);
-        let ended = link.clone();
+        let (requests, links) = (Arc::clone(&self.requests), self.links.clone());
         tokio::spawn(async move {
-            connection.run(|request, responder| door.request(request, responder)).await;
-            door.closed(&ended);
+            links.run(connection, |request, responder| requests.request(request, responder)).await;
         });
         let targets = self.names.borrow().clone();
         let data = raw(&serde_json::json!({ "targets": targets, "name": self.name }));
@@ -115,18 +114,18 @@ fn retire(link: Link) {
 /// Ready when the connection has ended or the master does not even answer a ping.
 async fn silence(link: &Link) {
     loop {
-        let heard = link.heard();
+        let reads = link.reads();
         if timeout(SILENCE, link.closed()).await.is_ok() {
             return;
         }
-        if link.heard() != heard {
+        if link.reads() != reads {
             continue;
         }
         link.ping();
         if timeout(SILENCE, link.closed()).await.is_ok() {
             return;
         }
-        if link.heard() == heard {
+        if link.reads() == reads {
             link.close();
             return;
         }

@@ -11,8 +11,8 @@
 //!  processes ────────endings───> └────────┘ <──what is written── writer┘
 //! ```
 //!
-//! A table that leases ([`Leases`](crate::table::Leases)) is not fetched from: the daemon keeps as
-//! many questions open as it has free slots, and rows come as they appear.
+//! A table that leases ([`Leases`](crate::table::Leases)) is not fetched from: the daemon keeps a
+//! lease request open for each free slot, and rows come as they appear.
 //!
 //! The life of a row here: claimed (`accepted`) -> in its target's queue -> a slot is free -> its
 //! start is written (`running`) -> that it begins is noted in the state file (`begun`) -> its
@@ -33,7 +33,7 @@ mod state_line;
 mod stop;
 mod writer;
 
-pub use queues::{Queues, TargetStatus};
+pub use queues::TargetStatus;
 pub use requests::{Unfinished, WorkerStatus};
 pub use run::{Worker, WorkerError};
 pub use state_file::{StateError, StateFile};

@@ -4,13 +4,14 @@ use std::collections::{HashMap, VecDeque};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use spindle_jobd_master::wire::Concurrency;
 
-use crate::{table::RowId, wire::Concurrency};
+use crate::table::RowId;
 
 /// What `status` says of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetStatus {
-    /// Whether it starts nothing.
+    /// Whether no job of it is started or fetched.
     pub paused: bool,
     /// How many jobs may run at the same time.
     pub concurrency: u32,
@@ -21,11 +22,11 @@ pub struct TargetStatus {
 /// How far a target's polls have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Poll {
-    /// Nobody asked since the last fetch began.
+    /// No poll came since the last fetch began.
     Idle,
-    /// Somebody asked; a fetch follows when the target has room.
+    /// A poll came; a fetch follows when the target has room.
     Wanted,
-    /// A fetch is under way. `again`: somebody asked after it had begun.
+    /// A fetch is under way. `again`: a poll came after it had begun.
     Fetching { again: bool },
 }
 
@@ -79,9 +80,9 @@ impl Target {
     }
 }
 
-/// All targets of a worker, in the order they were named.
+/// All targets of a worker, in the order they were named. Errors are texts for the client.
 #[derive(Debug, Default)]
-pub struct Queues {
+pub(super) struct Queues {
     targets: IndexMap<String, Target>,
     /// Where the search for the next start goes on, so that no target starves another.
     turn: usize,
@@ -124,10 +125,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Somebody says there are new rows for these targets, or for any.
-    ///
-    /// # Errors
-    /// The text for whoever asked.
+    /// There may be new rows for these targets, or for any.
     pub fn poll(&mut self, names: Option<&[String]>) -> Result<(), String> {
         self.each(names, |target| match &mut target.poll {
             Poll::Fetching { again } => *again = true,
@@ -136,17 +134,11 @@ impl Queues {
     }
 
     /// Starts nothing of these targets any more. What runs goes on.
-    ///
-    /// # Errors
-    /// The text for whoever asked.
     pub fn pause(&mut self, names: Option<&[String]>) -> Result<(), String> {
         self.each(names, |target| target.paused = true)
     }
 
     /// Goes on with these targets.
-    ///
-    /// # Errors
-    /// The text for whoever asked.
     pub fn resume(&mut self, names: Option<&[String]>) -> Result<(), String> {
         self.each(names, |target| target.paused = false)
     }
@@ -163,7 +155,7 @@ impl Queues {
         (!names.is_empty()).then_some(names)
     }
 
-    /// A fetch has ended. `more`: there may be more rows, so it counts as if somebody asked again.
+    /// A fetch has ended. `more`: there may be more rows, so it counts as another poll.
     pub fn fetched(&mut self, names: &[String], more: bool) {
         for name in names {
             let Some(target) = self.targets.get_mut(name) else { continue };
@@ -254,43 +246,27 @@ impl Queues {
     }
 
     /// Adds a target.
-    ///
-    /// # Errors
-    /// The text for whoever asked.
     pub fn add(&mut self, name: &str, concurrency: Concurrency) -> Result<(), String> {
-        match self.targets.get_mut(name) {
-            Some(target) if !target.leaving => Err(format!("target '{name}' already added")),
-            Some(target) => {
-                target.leaving = false;
-                target.concurrency = concurrency;
-                Ok(())
-            }
-            None => {
-                self.targets.insert(name.to_owned(), Target::new(concurrency));
-                Ok(())
-            }
+        let fresh = || Target { leaving: true, ..Target::new(concurrency) };
+        let target = self.targets.entry(name.to_owned()).or_insert_with(fresh);
+        if !std::mem::replace(&mut target.leaving, false) {
+            return Err(format!("target '{name}' already added"));
         }
+        target.concurrency = concurrency;
+        Ok(())
     }
 
     /// Removes a target that has no jobs.
-    ///
-    /// # Errors
-    /// The text for whoever asked.
     pub fn remove(&mut self, name: &str) -> Result<(), String> {
-        match self.served(name).map(|target| target.length()) {
-            None => Err(format!("target '{name}' not found")),
-            Some(0) => {
-                self.targets.shift_remove(name);
-                Ok(())
-            }
-            Some(_) => Err("queue is not empty".to_owned()),
+        let target = self.served(name).ok_or_else(|| format!("target '{name}' not found"))?;
+        if target.length() > 0 {
+            return Err("queue is not empty".to_owned());
         }
+        self.targets.shift_remove(name);
+        Ok(())
     }
 
     /// Changes how many jobs of a target may run at the same time. What runs goes on.
-    ///
-    /// # Errors
-    /// The text for whoever asked.
     pub fn set_concurrency(&mut self, name: &str, concurrency: Concurrency) -> Result<(), String> {
         let target = self.served(name).ok_or_else(|| format!("target '{name}' not found"))?;
         target.concurrency = concurrency;

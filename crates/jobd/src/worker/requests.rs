@@ -5,10 +5,12 @@ use std::{sync::Arc, time::Duration};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
+use spindle_jobd_master::{
+    link::Responder,
+    memory::MemoryUsage,
+    wire::{Arguments, Request},
 };
+use tokio::{sync::mpsc, time::timeout};
 
 use super::{
     daemon::{Daemon, Event, Stage},
@@ -17,13 +19,10 @@ use super::{
 };
 use crate::{
     launcher::{ProcessId, SignalNumber, SignalRequest},
-    link::Responder,
-    memory::MemoryUsage,
     table::{Owned, RowId},
-    wire::{Arguments, Request},
 };
 
-/// How long `status` waits for the table to tell which unfinished rows are still there.
+/// How long `status` waits for the table's answer which unfinished rows are still there.
 const STATUS_PATIENCE: Duration = Duration::from_secs(1);
 /// How long `send-signal` waits for a job's task to send it.
 const SIGNAL_PATIENCE: Duration = Duration::from_secs(5);
@@ -55,7 +54,7 @@ pub struct Unfinished {
     /// Its `time_started`, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<i64>,
-    /// The number of its process, when the state file tells it.
+    /// The number of its process, when the state file has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Whether that process is still there.
@@ -125,13 +124,13 @@ impl Daemon {
         if self.unfinished.is_empty() {
             return self.send_status(responder);
         }
-        // Somebody may have decided about some of them since.
+        // A person may have decided about some of them since.
         let (table, mark) = (Arc::clone(&self.parts.table), self.parts.mark.clone());
         let events = self.parts.events.clone();
         tokio::spawn(async move {
             let owned = timeout(STATUS_PATIENCE, table.owned(&mark)).await;
             let owned = owned.ok().and_then(Result::ok);
-            // Nobody answers any more when the daemon has ended.
+            // Fails when the daemon has ended.
             let _ = events.send(Event::Status(responder, owned));
         });
     }
@@ -177,7 +176,10 @@ impl Daemon {
             let mut outcomes = IndexMap::new();
             for (id, job, signal) in asked {
                 let was_sent = match (job, signal) {
-                    (Some(job), Some(signal)) => send(&job, signal).await,
+                    (Some(job), Some(signal)) => {
+                        let sending = SignalRequest::send(&job, signal);
+                        timeout(SIGNAL_PATIENCE, sending).await.unwrap_or(false)
+                    }
                     _ => false,
                 };
                 outcomes.insert(id, was_sent);
@@ -192,13 +194,4 @@ impl Daemon {
             _ => None,
         }
     }
-}
-
-async fn send(job: &mpsc::Sender<SignalRequest>, signal: SignalNumber) -> bool {
-    let (sent, was_sent) = oneshot::channel();
-    let sending = async {
-        job.send(SignalRequest { signal, sent }).await.ok()?;
-        was_sent.await.ok()
-    };
-    timeout(SIGNAL_PATIENCE, sending).await.ok().flatten().unwrap_or(false)
 }

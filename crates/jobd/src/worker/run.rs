@@ -2,7 +2,11 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
+use spindle_jobd_master::{
+    link::Responder,
+    server::{BindError, Listener, Service},
+    wire::{Concurrency, Request},
+};
 use thiserror::Error;
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -14,17 +18,14 @@ use tracing::{error, info, warn};
 use super::{
     daemon::{Daemon, Event, Parts},
     master_link::MasterLink,
-    spool::{self, Kept},
+    spool::{self, Spooled},
     state_file::{StateError, StateFile},
     stop::StopStep,
     writer::{Write, Writer},
 };
 use crate::{
     config::WorkerConfig,
-    link::{Link, Responder},
-    server::{self, BindError, Service},
     table::{Finish, JobTable},
-    wire::{Concurrency, Request},
 };
 
 /// How long clients have to take their last answers.
@@ -41,41 +42,14 @@ pub enum WorkerError {
     State(#[from] StateError),
 }
 
-/// Where requests come in, from clients and from the master.
+/// Passes requests on to the daemon, those of clients and those of the master.
 #[derive(Debug)]
-pub(super) struct Door {
-    events: mpsc::UnboundedSender<Event>,
-    links: Mutex<Vec<Link>>,
-}
+pub(super) struct Requests(mpsc::UnboundedSender<Event>);
 
-impl Service for Door {
+impl Service for Requests {
     fn request(&self, request: Request, responder: Responder) {
         // After its end the daemon answers nothing; the connection closes with the process.
-        let _ = self.events.send(Event::Request(request, responder));
-    }
-
-    fn opened(&self, link: &Link) {
-        self.links.lock().push(link.clone());
-    }
-
-    fn closed(&self, link: &Link) {
-        self.links.lock().retain(|known| known != link);
-    }
-}
-
-impl Door {
-    /// Closes all connections once they have taken what was sent.
-    async fn close(&self) {
-        let links = std::mem::take(&mut *self.links.lock());
-        links.iter().for_each(Link::close);
-        let all = async {
-            for link in &links {
-                link.closed().await;
-            }
-        };
-        if timeout(LAST_ANSWERS, all).await.is_err() {
-            warn!("some clients have not taken their last answers");
-        }
+        let _ = self.0.send(Event::Request(request, responder));
     }
 }
 
@@ -96,29 +70,23 @@ impl Worker {
         config: &WorkerConfig,
         table: Arc<dyn JobTable>,
     ) -> Result<Self, WorkerError> {
-        let listen = &config.listen;
-        let has_password = listen.gate.password.is_some();
-        let listener =
-            server::bind(&listen.host, listen.port, has_password, listen.insecure).await?;
-        let address = listener
-            .local_addr()
-            .map_err(|cause| BindError::Listen { address: listen.host.clone(), cause })?;
+        let listener = Listener::bind(&config.listen).await?;
+        let address = listener.address();
         let state = StateFile::open_or_forget(&config.state_file)?;
         let (events, incoming) = mpsc::unbounded_channel();
         let (to_writer, writes) = mpsc::unbounded_channel();
         let names =
             watch::Sender::new(config.targets.iter().map(|(name, _)| name.clone()).collect());
-        let door = Arc::new(Door { events: events.clone(), links: Mutex::default() });
-        let (stop, stopped) = watch::channel(false);
-        let service: Arc<dyn Service> = Arc::clone(&door) as _;
-        tokio::spawn(server::serve(listener, listen.gate.clone(), listen.limits, service, stopped));
+        let requests = Arc::new(Requests(events.clone()));
+        let server = listener.serve(Arc::clone(&requests) as _);
         let master = config.master.clone().map(|address| {
             let link = MasterLink {
                 address,
                 name: config.name.clone(),
                 names: names.subscribe(),
-                door: Arc::clone(&door),
-                message_bytes_max: listen.limits.message_bytes_max,
+                requests,
+                links: server.links().clone(),
+                message_bytes_max: config.listen.limits.message_bytes_max,
             };
             tokio::spawn(link.run())
         });
@@ -139,8 +107,8 @@ impl Worker {
             names,
         });
         let spooled = load_spool(&state);
-        daemon.hold(spooled.iter().map(|(finish, _)| finish.id));
-        for (finish, receipt) in spooled {
+        daemon.hold(spooled.iter().map(|spooled| spooled.finish.id));
+        for Spooled { finish, receipt } in spooled {
             if let (Some(leases), Some(receipt)) = (kept_at.leases(), receipt) {
                 leases.remember(finish.id, receipt);
             }
@@ -151,11 +119,13 @@ impl Worker {
             let (halt, halted) = oneshot::channel();
             let writer = tokio::spawn(writer.run(halted));
             daemon.run(incoming).await;
-            stop.send_replace(true);
+            server.stop();
             drop(halt);
             let unwritten = writer.await.unwrap_or_default();
             save_spool(&state, &*kept_at, unwritten);
-            door.close().await;
+            if timeout(LAST_ANSWERS, server.links().close_all()).await.is_err() {
+                warn!("some clients have not taken their last answers");
+            }
             if let Some(master) = master {
                 master.abort();
             }
@@ -188,7 +158,7 @@ impl Worker {
     }
 }
 
-fn load_spool(state: &StateFile) -> Vec<Kept> {
+fn load_spool(state: &StateFile) -> Vec<Spooled> {
     let Some(path) = state.spool_path() else { return Vec::new() };
     let finishes = spool::load(&path).unwrap_or_else(|error| {
         error!(path = %path.display(), %error, "cannot read results of an earlier run");
@@ -202,14 +172,9 @@ fn load_spool(state: &StateFile) -> Vec<Kept> {
 
 /// Keeps what could not be written for the next start; removes what has been written since.
 fn save_spool(state: &StateFile, table: &dyn JobTable, unwritten: Vec<Finish>) {
-    let receipt = |finish: &Finish| table.leases()?.receipt(finish.id);
-    let unwritten: Vec<Kept> = unwritten
-        .into_iter()
-        .map(|finish| {
-            let receipt = receipt(&finish);
-            (finish, receipt)
-        })
-        .collect();
+    let receipt = |id| table.leases()?.receipt(id);
+    let spooled = |finish: Finish| Spooled { receipt: receipt(finish.id), finish };
+    let unwritten: Vec<Spooled> = unwritten.into_iter().map(spooled).collect();
     let Some(path) = state.spool_path() else {
         if !unwritten.is_empty() {
             error!(results = unwritten.len(), "results are lost: there is no state file");

@@ -8,44 +8,23 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::table::{Finish, RowId};
+use crate::table::Finish;
 
-/// One line of the file.
-#[derive(Serialize, Deserialize)]
-struct Line {
-    id: i64,
-    finished_s: i64,
-    success: bool,
-    code: Option<u8>,
-    signal: Option<String>,
-    stdout: String,
-    stderr: String,
+/// An end that was not written: one line of the file.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Spooled {
+    #[serde(flatten)]
+    pub(super) finish: Finish,
     /// What a table that leases needs beside the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    receipt: Option<String>,
+    pub(super) receipt: Option<String>,
 }
 
-/// An end, and the receipt of its lease if its table is of that kind.
-pub(super) type Kept = (Finish, Option<String>);
-
 /// Writes the results and syncs them.
-pub(super) fn save<'a>(
-    path: &Path,
-    finishes: impl IntoIterator<Item = &'a Kept>,
-) -> io::Result<()> {
+pub(super) fn save(path: &Path, spooled: &[Spooled]) -> io::Result<()> {
     let mut text = Vec::new();
-    for (finish, receipt) in finishes {
-        let line = Line {
-            id: finish.id.0,
-            finished_s: finish.finished_s,
-            success: finish.success,
-            code: finish.code,
-            signal: finish.signal.clone(),
-            stdout: finish.stdout.clone(),
-            stderr: finish.stderr.clone(),
-            receipt: receipt.clone(),
-        };
-        serde_json::to_writer(&mut text, &line)?;
+    for line in spooled {
+        serde_json::to_writer(&mut text, line)?;
         text.push(b'\n');
     }
     let mut file = File::create(path)?;
@@ -62,31 +41,19 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// The results of an earlier end. A last line that was not written whole is left out.
-pub(super) fn load(path: &Path) -> io::Result<Vec<Kept>> {
+pub(super) fn load(path: &Path) -> io::Result<Vec<Spooled>> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    let kept = |line: Line| {
-        let finish = Finish {
-            id: RowId(line.id),
-            finished_s: line.finished_s,
-            success: line.success,
-            code: line.code,
-            signal: line.signal,
-            stdout: line.stdout,
-            stderr: line.stderr,
-        };
-        (finish, line.receipt)
-    };
-    Ok(lines.map(kept).collect())
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::RowId;
 
     #[test]
     fn results_come_back_as_they_were_saved() {
@@ -102,12 +69,20 @@ mod tests {
             stdout: "a\nb".to_owned(),
             stderr: "é".to_owned(),
         };
-        let finishes = [(finish(1), None), (finish(2), Some("token".to_owned()))];
-        save(&path, &finishes).unwrap();
-        assert_eq!(load(&path).unwrap(), finishes);
+        let spooled = |id, receipt: Option<&str>| {
+            let receipt = receipt.map(str::to_owned);
+            Spooled { finish: finish(id), receipt }
+        };
+        let all = [spooled(1, None), spooled(2, Some("token"))];
+        save(&path, &all).unwrap();
+        assert_eq!(load(&path).unwrap(), all);
+        let first = fs::read_to_string(&path).unwrap().lines().next().map(str::to_owned);
+        let fields = r#"{"id":1,"finished_s":5,"success":false,"code":null,"signal":"SIGKILL","#;
+        let outputs = r#""stdout":"a\nb","stderr":"é"}"#;
+        assert_eq!(first, Some(format!("{fields}{outputs}")), "an earlier worker reads it too");
         let mut bytes = fs::read(&path).unwrap();
         bytes.truncate(bytes.len() - 5);
         fs::write(&path, bytes).unwrap();
-        assert_eq!(load(&path).unwrap(), [(finish(1), None)]);
+        assert_eq!(load(&path).unwrap(), [spooled(1, None)]);
     }
 }

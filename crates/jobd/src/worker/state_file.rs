@@ -73,11 +73,8 @@ struct Opened {
 }
 
 impl StateFile {
-    /// Opens the file, or works without one when it cannot be made.
-    ///
-    /// # Errors
-    /// [`StateError`], but never [`StateError::Io`].
-    pub fn open_or_forget(path: &Path) -> Result<Self, StateError> {
+    /// Opens the file, or works without one when it cannot be made: never [`StateError::Io`].
+    pub(super) fn open_or_forget(path: &Path) -> Result<Self, StateError> {
         match Self::open(path) {
             Err(error @ StateError::Io { .. }) => {
                 error!("{error}; until then rows of a killed worker stay accepted or running");
@@ -121,8 +118,8 @@ impl StateFile {
         &self.mark
     }
 
-    /// Which rows of this table have begun, as far as the file tells. From now on it is the answer
-    /// that keeps the file.
+    /// Which rows of this table have begun, as far as the file knows. From now on the returned
+    /// value keeps the file.
     pub(super) fn begun(&self, table: String) -> Begun {
         let Some(Opened { file, header, lines, .. }) = &self.file else {
             return Begun::in_memory();
@@ -131,7 +128,7 @@ impl StateFile {
     }
 
     /// Where results are kept that could not be written before the end.
-    pub fn spool_path(&self) -> Option<PathBuf> {
+    pub(super) fn spool_path(&self) -> Option<PathBuf> {
         let mut name = self.file.as_ref()?.path.as_os_str().to_owned();
         name.push(".results");
         Some(PathBuf::from(name))

@@ -8,7 +8,7 @@ const FIRST_WORDS: &str = "jobd-mark ";
 /// Which form of the file this program writes. The first one had no number, and nothing behind its
 /// first line.
 const VERSION: u32 = 2;
-/// What stands behind the version when the other lines do not tell everything.
+/// What stands behind the version when the other lines are not complete.
 const NOTHING: &str = "-";
 
 /// How long every line is, its end included. A page of memory holds a whole number of them.
@@ -24,7 +24,7 @@ pub(super) fn line(text: &str) -> [u8; LINE_BYTES] {
     line
 }
 
-/// The file's first line: whose it is, and where and when its other lines tell everything.
+/// The file's first line: whose it is, and for which table and boot its other lines are complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) mark: Mark,
@@ -82,17 +82,17 @@ impl Header {
         line(&format!("{FIRST_WORDS}{} {VERSION} {}", self.mark.owner(), self.claim))
     }
 
-    /// Whether the other lines may tell everything about some table.
+    /// Whether the other lines may be complete for some table.
     pub(super) fn claims_something(&self) -> bool {
         self.claim != NOTHING
     }
 
-    /// Whether what the other lines tell is everything about this table.
+    /// Whether the other lines are complete for this table.
     pub(super) fn claims(&self, table: &str) -> bool {
         claim(table).is_some_and(|claim| claim == self.claim)
     }
 
-    /// From now on the other lines tell everything about this table, as long as the system runs.
+    /// From now on the other lines are complete for this table, until the next boot.
     pub(super) fn make_claim(&mut self, table: &str) {
         self.claim = claim(table).unwrap_or_else(|| NOTHING.to_owned());
     }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::launcher::{SignalNumber, SignalRequest};
 
-/// What clients hear meanwhile.
+/// What clients get as an error meanwhile.
 pub(super) const SHUTTING_DOWN: &str = "jobd is shutting down";
 
 /// How long a process has after SIGTERM, and how long the rest has after SIGKILL.
@@ -23,7 +23,7 @@ const LAST_WRITES: Duration = Duration::from_secs(5);
 /// The steps of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StopStep {
-    /// Somebody wants the worker to end; the second time: now.
+    /// The worker is asked to end; the second time: now.
     Begin,
     /// Processes are asked to end.
     Terminate,
@@ -48,7 +48,7 @@ impl Daemon {
             StopStep::Begin | StopStep::Terminate => self.terminate(),
             StopStep::Kill => {
                 self.signal_all(SignalNumber::KILL);
-                self.tell_after(TERM_TO_KILL, Event::Stop(StopStep::GiveUp));
+                self.send_after(TERM_TO_KILL, Event::Stop(StopStep::GiveUp));
             }
             StopStep::GiveUp => self.stopping.get_or_insert_default().has_given_up = true,
         }
@@ -65,12 +65,12 @@ impl Daemon {
         self.turn.must_recover |= !queued.is_empty();
         for id in &queued {
             self.jobs.remove(id);
-            self.held.lock().remove(id);
+            self.in_hand.lock().remove(id);
             self.tickets.failed(*id, SHUTTING_DOWN.to_owned());
         }
         let running = self.jobs.values().filter(|job| matches!(job.stage, Stage::Running(_)));
         info!(running = running.count(), given_back = queued.len(), "shutting down");
-        self.tell_after(self.parts.shutdown_timeout, Event::Stop(StopStep::Terminate));
+        self.send_after(self.parts.shutdown_timeout, Event::Stop(StopStep::Terminate));
     }
 
     fn terminate(&mut self) {
@@ -79,7 +79,7 @@ impl Daemon {
             return;
         }
         self.signal_all(SignalNumber::TERM);
-        self.tell_after(TERM_TO_KILL, Event::Stop(StopStep::Kill));
+        self.send_after(TERM_TO_KILL, Event::Stop(StopStep::Kill));
     }
 
     fn signal_all(&self, signal: SignalNumber) {
@@ -101,7 +101,7 @@ impl Daemon {
         let has_processes =
             self.jobs.values().any(|job| matches!(job.stage, Stage::Starting | Stage::Running(_)));
         if !has_processes && !std::mem::replace(&mut stopping.is_writing_last, true) {
-            self.tell_after(LAST_WRITES, Event::Stop(StopStep::GiveUp));
+            self.send_after(LAST_WRITES, Event::Stop(StopStep::GiveUp));
         }
         self.jobs.is_empty()
             && !self.turn.is_taken

@@ -65,7 +65,7 @@ pub(super) enum Write {
 pub(super) struct Report {
     /// Rows that are `running` now: their processes may start.
     pub(super) started: Vec<RowId>,
-    /// Rows that did not become `running`, because somebody else changed or deleted them.
+    /// Rows that did not become `running`, because they were changed or deleted meanwhile.
     pub(super) refused: Vec<RowId>,
     /// Rows whose start was called off.
     pub(super) called_off: Vec<RowId>,
@@ -106,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// Writes until it is told to halt; answers the ends that are not known to be written.
+    /// Writes until `halt` comes or is dropped; returns the ends that are not known to be written.
     pub(super) async fn run(mut self, halt: oneshot::Receiver<()>) -> Vec<Finish> {
         tokio::select! {
             () = self.work() => {}
@@ -163,63 +163,62 @@ impl Writer {
         let _ = self.events.send(Event::Written(report));
     }
 
+    /// Writes these changes. The inner error is why the table refuses one of them.
+    async fn write(
+        &self,
+        starts: &[RowId],
+        finishes: &[Finish],
+    ) -> Result<Result<Written, String>, TableError> {
+        match self.table.write(&self.mark, starts, now_s(), finishes).await {
+            Ok(written) => Ok(Ok(written)),
+            Err(TableError::Refused { reason, .. }) => Ok(Err(reason)),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn write_batch(&mut self) -> Result<(), TableError> {
         if self.starts.is_empty() && self.finishes.is_empty() {
             return Ok(());
         }
-        match self.table.write(&self.mark, &self.starts, now_s(), &self.finishes).await {
+        match self.write(&self.starts, &self.finishes).await? {
             Ok(written) => {
                 let starts = std::mem::take(&mut self.starts);
                 let finishes = std::mem::take(&mut self.finishes);
                 self.report(report_of(starts, finishes, &written));
                 Ok(())
             }
-            Err(TableError::Refused { reason, .. }) => {
+            Err(reason) => {
                 warn!(reason, "a write was refused; its rows are written one by one");
                 self.write_singly().await
             }
-            Err(error) => Err(error),
         }
     }
 
-    /// Finds out which row the table cannot take, so that it does not hold up the others.
+    /// Finds out which row the table cannot take, so that it does not delay the others.
     async fn write_singly(&mut self) -> Result<(), TableError> {
-        while let Some(finish) = self.finishes.first_mut() {
-            let outcome = match self
-                .table
-                .write(&self.mark, &[], 0, std::slice::from_ref(finish))
-                .await
-            {
-                Err(TableError::Refused { reason, .. }) => {
-                    warn!(id = %finish.id, reason, "the output was refused; written without it");
-                    finish.stdout.clear();
-                    finish.stderr.clear();
-                    self.table.write(&self.mark, &[], 0, std::slice::from_ref(finish)).await
-                }
-                outcome => outcome,
-            };
-            let written = match outcome {
-                Ok(written) => written,
-                Err(TableError::Refused { reason, .. }) => {
-                    error!(id = %finish.id, reason, "the result of a job could not be written");
-                    Written::default()
-                }
-                Err(error) => return Err(error),
-            };
+        while let Some(finish) = self.finishes.first() {
+            let id = finish.id;
+            let mut outcome = self.write(&[], std::slice::from_ref(finish)).await?;
+            if let (Err(reason), Some(finish)) = (&outcome, self.finishes.first_mut()) {
+                warn!(%id, reason, "the output was refused; written without it");
+                finish.stdout.clear();
+                finish.stderr.clear();
+                outcome = self.write(&[], &self.finishes[..1]).await?;
+            }
+            let written = outcome.unwrap_or_else(|reason| {
+                error!(%id, reason, "the result of a job could not be written");
+                Written::default()
+            });
             let finish = self.finishes.remove(0);
             self.report(report_of(Vec::new(), vec![finish], &written));
         }
         if self.starts.is_empty() {
             return Ok(());
         }
-        let written = match self.table.write(&self.mark, &self.starts, now_s(), &[]).await {
-            Ok(written) => written,
-            Err(TableError::Refused { reason, .. }) => {
-                error!(reason, "jobs cannot be marked as running; they are not started");
-                Written::default()
-            }
-            Err(error) => return Err(error),
-        };
+        let written = self.write(&self.starts, &[]).await?.unwrap_or_else(|reason| {
+            error!(reason, "jobs cannot be marked as running; they are not started");
+            Written::default()
+        });
         let starts = std::mem::take(&mut self.starts);
         self.report(report_of(starts, Vec::new(), &written));
         Ok(())
@@ -241,14 +240,8 @@ impl Writer {
 }
 
 fn report_of(starts: Vec<RowId>, finishes: Vec<Finish>, written: &Written) -> Report {
-    let mut report = Report::default();
-    for id in starts {
-        if written.started.contains(&id) {
-            report.started.push(id);
-        } else {
-            report.refused.push(id);
-        }
-    }
+    let (started, refused) = starts.into_iter().partition(|id| written.started.contains(id));
+    let mut report = Report { started, refused, ..Report::default() };
     for finish in finishes {
         if !written.finished.contains(&finish.id) {
             warn!(

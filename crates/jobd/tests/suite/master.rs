@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use spindle_jobd::master::Master;
+use spindle_jobd_master::Master;
 
 use crate::{
     peer::{MEMORY, Peer},

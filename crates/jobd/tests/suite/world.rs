@@ -10,9 +10,9 @@ use std::{
 
 use spindle_jobd::{
     config::{Ini, MasterConfig, WorkerConfig},
-    master::Master,
     worker::Worker,
 };
+use spindle_jobd_master::Master;
 use tokio::time::timeout;
 
 use crate::{
@@ -110,7 +110,7 @@ pub async fn ended(worker: &mut Worker) {
 pub async fn master(lines: &str) -> Master {
     let text = format!("port = 0\n{lines}");
     let ini = Ini::parse(Path::new("test.conf"), &text).unwrap();
-    Master::start(&MasterConfig::from_ini(&ini).unwrap()).await.unwrap()
+    Master::start(&MasterConfig::from_ini(&ini).unwrap().master).await.unwrap()
 }
 
 /// A worker that can be killed: what it was about to do is not done.

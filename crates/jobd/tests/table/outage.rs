@@ -12,12 +12,16 @@ use crate::database::{Database, Mariadb, Pgsql};
 use crate::servers::{Kind, Server};
 
 const ROWS: i64 = 400;
+/// In each of three rounds at most so many rows are written, so that some are left for the last.
+const ROWS_A_ROUND: usize = 120;
 
 /// A worker that never gives up, and what it counted.
 struct Stubborn {
     table: Arc<dyn JobTable>,
     runs: BTreeMap<i64, u32>,
     written: Arc<AtomicUsize>,
+    /// How many rows it may write, so that it is never done before its server is killed.
+    allowed: Arc<AtomicUsize>,
     failures: Arc<AtomicUsize>,
 }
 
@@ -51,8 +55,19 @@ impl Stubborn {
         }
     }
 
+    /// Waits until it may write more, and uses the table meanwhile: the processes of a killed
+    /// PostgreSQL answer for a moment.
+    async fn wait_for_leave(&self) {
+        let mark = us();
+        while self.written.load(Ordering::SeqCst) >= self.allowed.load(Ordering::SeqCst) {
+            self.retry(|| self.table.owned(&mark)).await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
     async fn work(mut self) -> BTreeMap<i64, u32> {
         while self.runs.len() < usize::try_from(ROWS).unwrap() {
+            self.wait_for_leave().await;
             let ids = self.claim().await;
             let mark = us();
             let started = self.retry(|| self.table.write(&mark, &ids, 11, &[])).await.started;
@@ -80,22 +95,26 @@ async fn nothing_is_lost(mut server: Server, database: impl Database) {
     let rows: Vec<(i64, &str, &str)> = (1..=ROWS).map(|id| (id, "low", WAITING)).collect();
     database.add(&rows).await;
     let (written, failures) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let allowed = Arc::new(AtomicUsize::new(0));
     let worker = Stubborn {
         table: database.table(),
         runs: BTreeMap::new(),
         written: Arc::clone(&written),
+        allowed: Arc::clone(&allowed),
         failures: Arc::clone(&failures),
     };
     let worker = tokio::spawn(worker.work());
     for round in 1..=3 {
         let (before, failed) = (written.load(Ordering::SeqCst), failures.load(Ordering::SeqCst));
         let goal = (before + 40).min(rows.len());
+        allowed.fetch_add(ROWS_A_ROUND, Ordering::SeqCst);
         until("the worker works", || written.load(Ordering::SeqCst) >= goal).await;
         assert!(goal < rows.len(), "it was done before round {round}");
         tokio::task::block_in_place(|| server.kill());
         until("the worker notices", || failures.load(Ordering::SeqCst) > failed).await;
         tokio::task::block_in_place(|| server.restart());
     }
+    allowed.store(rows.len(), Ordering::SeqCst);
     let runs = worker.await.unwrap();
     assert!(runs.values().all(|runs| *runs == 1), "{runs:?}");
     let rows = database.rows().await;

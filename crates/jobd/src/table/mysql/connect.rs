@@ -5,16 +5,14 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, SslOpts};
 use tracing::warn;
 
-use super::session::{MysqlSession, answered, text_rows};
+use super::session::{MysqlSession, text_rows};
 use crate::table::columns::{self, Column, Kind};
-use crate::table::fit::{Letters, Outlets, Room};
+use crate::table::fit::{Capacity, Letters, OutputColumns};
 use crate::table::names::quoted_table;
-use crate::table::session::{Dialect, Driver, Fault};
+use crate::table::session::{Dialect, Driver, Fault, Opened, answered};
 use crate::table::settings::{SqlServer, Tls, TlsMode};
 use crate::table::tls;
 
-/// Claims, writes and a client's `run-manual` at the same time.
-const SESSIONS_MAX: usize = 4;
 /// What a statement needs beside the output it carries.
 const STATEMENT_BYTES_MAX: usize = 64 * 1024;
 
@@ -66,6 +64,8 @@ fn ssl_opts(tls: &Tls) -> Option<SslOpts> {
 #[async_trait]
 impl Driver for Mysql {
     type Session = MysqlSession;
+    /// Claims, writes and a client's `run-manual` at the same time.
+    const SESSIONS_MAX: usize = 4;
 
     fn describe(&self) -> String {
         let SqlServer { host, port, database, table, .. } = &self.server;
@@ -75,16 +75,12 @@ impl Driver for Mysql {
         format!("mysql {database}.{table} at {host}:{port}")
     }
 
-    fn sessions_max(&self) -> usize {
-        SESSIONS_MAX
-    }
-
-    async fn open(&self) -> Result<MysqlSession, Fault> {
+    async fn open(&self) -> Result<Opened<MysqlSession>, Fault> {
         let table = quoted_table(&self.server.table, '`')?;
         let mut conn = answered(Conn::new(self.opts())).await?;
         let server = Server::ask(&mut conn).await?;
         set_up(&mut conn, &server).await?;
-        // Says what is wrong when there is no such table, or no right to read it.
+        // Fails with the reason when there is no such table, or no right to read it.
         answered(conn.query_drop(format!("SELECT 1 FROM {table} WHERE 1 = 0"))).await?;
         let shape = Shape::read(&mut conn, &self.server).await?;
         columns::check(&shape.columns, "mysql")?;
@@ -98,14 +94,14 @@ impl Driver for Mysql {
             lock_free_ones: server.lock_free_ones(),
         };
         let packet_bytes_max = server.packet_bytes_max;
-        let outlets = shape.outlets(packet_bytes_max.saturating_sub(STATEMENT_BYTES_MAX) / 2);
-        Ok(MysqlSession::new(conn, dialect, outlets))
+        let outputs = shape.outputs(packet_bytes_max.saturating_sub(STATEMENT_BYTES_MAX) / 2);
+        Ok(Opened { session: MysqlSession(conn), dialect, outputs })
     }
 }
 
 async fn set_up(conn: &mut Conn, server: &Server) -> Result<(), Fault> {
     // Without a strict mode the server cuts and replaces what we could not foresee, instead of
-    // refusing it. Ten seconds are a long wait for a row somebody else has locked.
+    // refusing it. Ten seconds are a long wait for a locked row.
     let session =
         "SET SESSION sql_mode = '', SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 10";
     for statement in ["SET NAMES utf8mb4", session] {
@@ -159,7 +155,7 @@ impl Server {
 /// What matters of the table.
 struct Shape {
     columns: Vec<Column>,
-    rooms: Vec<(String, Room)>,
+    capacities: Vec<(String, Capacity)>,
     id_is_primary: bool,
 }
 
@@ -184,7 +180,7 @@ impl Shape {
                      FROM information_schema.columns c \
                      WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position";
         let described: Vec<Described> = answered(conn.exec(query, names)).await?;
-        let mut shape = Self { columns: Vec::new(), rooms: Vec::new(), id_is_primary: false };
+        let mut shape = Self { columns: Vec::new(), capacities: Vec::new(), id_is_primary: false };
         for column in described {
             shape.add(column);
         }
@@ -215,18 +211,23 @@ impl Shape {
             }
         };
         self.id_is_primary |= name.eq_ignore_ascii_case("id") && key == "PRI";
-        self.rooms.push((name.clone(), Room { bytes_max, chars_max, letters }));
+        self.capacities.push((name.clone(), Capacity { bytes_max, chars_max, letters }));
         let nullable = nullable == "YES";
         self.columns.push(Column { name, type_name, kind, nullable });
     }
 
-    fn outlets(&self, bytes_max: usize) -> Outlets {
-        let room = |name: &str| {
-            let room = self.rooms.iter().find(|(column, _)| column.eq_ignore_ascii_case(name));
-            let (_, room) = room.expect("the check of the columns has found it");
-            Room { bytes_max: room.bytes_max.min(bytes_max), ..*room }
+    fn outputs(&self, bytes_max: usize) -> OutputColumns {
+        let capacity = |name: &str| {
+            let capacity =
+                self.capacities.iter().find(|(column, _)| column.eq_ignore_ascii_case(name));
+            let (_, capacity) = capacity.expect("the check of the columns has found it");
+            Capacity { bytes_max: capacity.bytes_max.min(bytes_max), ..*capacity }
         };
-        Outlets { sig: room("sig"), stdout: room("stdout"), stderr: room("stderr") }
+        OutputColumns {
+            sig: capacity("sig"),
+            stdout: capacity("stdout"),
+            stderr: capacity("stderr"),
+        }
     }
 }
 

@@ -4,22 +4,24 @@ use mysql_async::{DriverError, Error, ServerError};
 
 use crate::table::session::Fault;
 
-pub(super) fn fault(error: Error) -> Fault {
-    match error {
-        Error::Server(error) => server_fault(&error),
-        Error::Driver(
-            DriverError::UnknownAuthPlugin { .. }
-            | DriverError::CleartextPluginDisabled
-            | DriverError::MysqlOldPasswordDisabled
-            | DriverError::CantParseServerVersion { .. },
-        ) => Fault::Schema(error.to_string()),
-        Error::Driver(
-            DriverError::PacketTooLarge
-            | DriverError::FromRow { .. }
-            | DriverError::FromValue { .. },
-        ) => Fault::Refused(error.to_string()),
-        Error::Driver(_) | Error::Io(_) | Error::Other(_) | Error::Url(_) => {
-            Fault::Away(error.to_string())
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Server(error) => server_fault(&error),
+            Error::Driver(
+                DriverError::UnknownAuthPlugin { .. }
+                | DriverError::CleartextPluginDisabled
+                | DriverError::MysqlOldPasswordDisabled
+                | DriverError::CantParseServerVersion { .. },
+            ) => Fault::Schema(error.to_string()),
+            Error::Driver(
+                DriverError::PacketTooLarge
+                | DriverError::FromRow { .. }
+                | DriverError::FromValue { .. },
+            ) => Fault::Refused(error.to_string()),
+            Error::Driver(_) | Error::Io(_) | Error::Other(_) | Error::Url(_) => {
+                Fault::Away(error.to_string())
+            }
         }
     }
 }

@@ -1,29 +1,12 @@
 //! One connection to a MySQL or MariaDB server.
 
-use std::future::Future;
-use std::time::Duration;
-
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Params, Row, Value};
+use mysql_async::{Conn, Params, Row, Value};
 
-use super::faults::fault;
-use crate::table::fit::Outlets;
+use crate::table::fit::Ending;
 use crate::table::row::RowId;
-use crate::table::session::{Dialect, Ending, Fault, Session, TextRow};
-
-/// A server that takes longer for an answer is away.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
-
-/// Waits for an answer, but not for ever.
-pub(super) async fn answered<T>(
-    answer: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Fault> {
-    match tokio::time::timeout(ANSWER_MAX, answer).await {
-        Ok(answer) => answer.map_err(fault),
-        Err(_) => Err(Fault::Away(format!("no answer for {} seconds", ANSWER_MAX.as_secs()))),
-    }
-}
+use crate::table::session::{Dialect, Fault, Page, Session, TextRow, answered};
 
 /// The answer to the last of some statements, as text.
 pub(super) async fn text_rows(conn: &mut Conn, sql: &str) -> Result<Vec<TextRow>, Fault> {
@@ -33,7 +16,7 @@ pub(super) async fn text_rows(conn: &mut Conn, sql: &str) -> Result<Vec<TextRow>
         while !results.is_empty() {
             rows = results.collect().await?;
         }
-        Ok(rows)
+        Ok::<_, mysql_async::Error>(rows)
     };
     let rows = answered(rows).await?;
     Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
@@ -50,48 +33,26 @@ fn text(value: Value) -> Option<String> {
 }
 
 /// A connection, set up for a job table.
-pub(in crate::table) struct MysqlSession {
-    conn: Conn,
-    dialect: Dialect,
-    outlets: Outlets,
-}
-
-impl MysqlSession {
-    pub(super) fn new(conn: Conn, dialect: Dialect, outlets: Outlets) -> Self {
-        Self { conn, dialect, outlets }
-    }
-}
+pub(in crate::table) struct MysqlSession(pub(super) Conn);
 
 #[async_trait]
 impl Session for MysqlSession {
-    fn dialect(&self) -> &Dialect {
-        &self.dialect
-    }
-
-    fn outlets(&self) -> &Outlets {
-        &self.outlets
-    }
-
     async fn execute(&mut self, sql: &str) -> Result<(), Fault> {
-        answered(self.conn.query_drop(sql)).await
+        answered(self.0.query_drop(sql)).await
     }
 
     async fn rows(&mut self, first: &str, query: &str) -> Result<Vec<TextRow>, Fault> {
         if first.is_empty() {
-            return text_rows(&mut self.conn, query).await;
+            return text_rows(&mut self.0, query).await;
         }
-        text_rows(&mut self.conn, &format!("{first}; {query}")).await
+        text_rows(&mut self.0, &format!("{first}; {query}")).await
     }
 
     /// One walk along the index for each target: with a list of targets the server would sort, or
     /// walk the whole table in order of id.
-    async fn waiting(
-        &mut self,
-        targets: &[String],
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<RowId>, Fault> {
-        let table = &self.dialect.table;
+    async fn waiting(&mut self, dialect: &Dialect, page: Page<'_>) -> Result<Vec<RowId>, Fault> {
+        let Page { targets, after, limit } = page;
+        let table = &dialect.table;
         let walk = format!(
             "(SELECT id FROM {table} WHERE status = 'waiting' AND target = ? AND id > ? \
              ORDER BY id LIMIT ?)"
@@ -103,30 +64,30 @@ impl Session for MysqlSession {
             params.extend([Value::from(target), after.into(), limit.into()]);
         }
         params.push(limit.into());
-        let found = self.conn.exec(query, Params::Positional(params));
+        let found = self.0.exec(query, Params::Positional(params));
         let ids: Vec<i64> = answered(found).await?;
         Ok(ids.into_iter().map(RowId).collect())
     }
 
-    async fn finish(&mut self, ids: &[RowId], ending: &Ending<'_>) -> Result<(), Fault> {
+    async fn finish(
+        &mut self,
+        dialect: &Dialect,
+        ids: &[RowId],
+        ending: &Ending<'_>,
+    ) -> Result<(), Fault> {
         let Some(last) = ids.last() else { return Ok(()) };
         // The list is filled up to a power of two, so that a few prepared statements do for all.
         let places = ids.len().next_power_of_two();
-        let Dialect { table, by_id, .. } = &self.dialect;
         let marks = vec!["?"; places].join(", ");
-        let statement = format!(
-            "UPDATE {table}{by_id} SET status = 'done', time_finished = ?, result = ?, \
-             return_code = ?, sig = ?, stdout = ?, stderr = ? WHERE id IN ({marks})"
-        );
+        let statement = dialect.done(ending.result, ["?"; 5], &marks);
         let mut params = vec![
             Value::from(ending.finished_s),
-            ending.result.into(),
             ending.code.into(),
             ending.sig.as_deref().into(),
             ending.stdout.as_deref().into(),
             ending.stderr.as_deref().into(),
         ];
         params.extend((0..places).map(|place| Value::from(ids.get(place).unwrap_or(last).0)));
-        answered(self.conn.exec_drop(statement, Params::Positional(params))).await
+        answered(self.0.exec_drop(statement, Params::Positional(params))).await
     }
 }

@@ -9,16 +9,15 @@ use tokio_postgres::{Client, Config, NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tracing::debug;
 
-use super::session::{Link, PgsqlSession, answered};
+use super::session::PgsqlSession;
+use crate::table::abort::AbortOnDrop;
 use crate::table::columns::{self, Column, Kind};
-use crate::table::fit::{Letters, Outlets, Room};
+use crate::table::fit::{Capacity, Letters, OutputColumns};
 use crate::table::names::quoted_table;
-use crate::table::session::{Dialect, Driver, Fault};
+use crate::table::session::{Dialect, Driver, Fault, Opened, answered};
 use crate::table::settings::{SqlServer, TlsMode};
 use crate::table::tls;
 
-/// Claims, writes and a client's `run-manual` at the same time.
-const SESSIONS_MAX: usize = 4;
 /// A field may have one gigabyte, and so may a whole message to the server.
 const FIELD_BYTES_MAX: usize = 256 << 20;
 
@@ -46,53 +45,51 @@ impl Pgsql {
 }
 
 impl Pgsql {
-    async fn connect(&self) -> Result<(Client, Link), Fault> {
+    async fn connect(&self) -> Result<(Client, AbortOnDrop), Fault> {
         let mut config = self.config();
         let tls = &self.server.tls;
         if tls.mode == TlsMode::Disable {
             config.ssl_mode(SslMode::Disable);
             let (client, connection) = answered(config.connect(NoTls)).await?;
-            return Ok((client, link(connection)));
+            return Ok((client, served(connection)));
         }
         config.ssl_mode(SslMode::Require);
         let connector = MakeRustlsConnect::new(tls::client_config(tls).map_err(Fault::Schema)?);
         let (client, connection) = answered(config.connect(connector)).await?;
-        Ok((client, link(connection)))
+        Ok((client, served(connection)))
     }
 }
 
-/// Has a connection do its work.
-fn link(
+/// Runs a connection in a task of its own.
+fn served(
     connection: impl Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
-) -> Link {
-    Link(tokio::spawn(async move {
+) -> AbortOnDrop {
+    AbortOnDrop::spawn(async move {
         if let Err(e) = connection.await {
-            // Whoever waits for an answer is told, too.
+            // Pending requests fail with it.
             debug!(error = %e, "a connection to PostgreSQL ended");
         }
-    }))
+    })
 }
 
 #[async_trait]
 impl Driver for Pgsql {
     type Session = PgsqlSession;
+    /// Claims, writes and a client's `run-manual` at the same time.
+    const SESSIONS_MAX: usize = 4;
 
     fn describe(&self) -> String {
         let SqlServer { host, port, database, table, .. } = &self.server;
         format!("pgsql {database}.{table} at {host}:{port}")
     }
 
-    fn sessions_max(&self) -> usize {
-        SESSIONS_MAX
-    }
-
-    async fn open(&self) -> Result<PgsqlSession, Fault> {
+    async fn open(&self) -> Result<Opened<PgsqlSession>, Fault> {
         let table = quoted_table(&self.server.table, '"')?;
-        let (client, link) = self.connect().await?;
-        // Ten seconds are a long wait for a row somebody else has locked.
+        let (client, connection) = self.connect().await?;
+        // Ten seconds are a long wait for a locked row.
         answered(client.batch_execute("SET lock_timeout = '10s'; SET client_min_messages = error"))
             .await?;
-        // Says what is wrong when there is no such table, or no right to read it.
+        // Fails with the reason when there is no such table, or no right to read it.
         answered(client.batch_execute(&format!("SELECT 1 FROM {table} WHERE false"))).await?;
         let shape = Shape::read(&client, &table).await?;
         columns::check(&shape.columns, "pgsql")?;
@@ -106,8 +103,8 @@ impl Driver for Pgsql {
             lock_free_ones: " FOR UPDATE SKIP LOCKED",
         };
         let bytes = [shape.is_bytes("stdout"), shape.is_bytes("stderr")];
-        let outlets = shape.outlets();
-        Ok(PgsqlSession::new(client, link, dialect, outlets, bytes))
+        let session = PgsqlSession { client, _connection: connection, bytes };
+        Ok(Opened { session, dialect, outputs: shape.outputs() })
     }
 }
 
@@ -134,13 +131,12 @@ const DESCRIBE: &str = "
 impl Shape {
     async fn read(client: &Client, table: &str) -> Result<Self, Fault> {
         let rows = answered(client.query_typed(DESCRIBE, &[(&table, Type::TEXT)])).await?;
-        let columns: Result<Vec<Column>, tokio_postgres::Error> = rows.iter().map(column).collect();
-        let columns = columns.map_err(super::faults::fault)?;
+        let columns = rows.iter().map(column).collect::<Result<Vec<Column>, _>>()?;
         let encoding = "SELECT pg_encoding_to_char(encoding)::text FROM pg_database \
                         WHERE datname = current_database()";
         let rows = answered(client.query_typed(encoding, &[])).await?;
         let encoding: &str = match rows.first() {
-            Some(row) => row.try_get(0).map_err(super::faults::fault)?,
+            Some(row) => row.try_get(0)?,
             None => "",
         };
         // SQL_ASCII takes any bytes. What the others have not is refused, and sent again with
@@ -159,15 +155,19 @@ impl Shape {
         *self.kind(name) == Kind::Bytes
     }
 
-    fn outlets(&self) -> Outlets {
-        let room = |name: &str| {
+    fn outputs(&self) -> OutputColumns {
+        let capacity = |name: &str| {
             let (chars_max, letters) = match self.kind(name) {
                 Kind::Text(chars_max) => (*chars_max, self.letters),
                 _ => (usize::MAX, Letters::All),
             };
-            Room { bytes_max: FIELD_BYTES_MAX, chars_max, letters }
+            Capacity { bytes_max: FIELD_BYTES_MAX, chars_max, letters }
         };
-        Outlets { sig: room("sig"), stdout: room("stdout"), stderr: room("stderr") }
+        OutputColumns {
+            sig: capacity("sig"),
+            stdout: capacity("stdout"),
+            stderr: capacity("stderr"),
+        }
     }
 }
 
@@ -177,7 +177,7 @@ fn column(row: &Row) -> Result<Column, tokio_postgres::Error> {
     let modifier: i32 = row.try_get(4)?;
     let nullable = row.try_get(5)?;
     let words: Vec<String> = row.try_get(6)?;
-    // A length is told with the four bytes of its header; -1 is none.
+    // A length includes the four bytes of its header; -1 is none.
     let chars_max = usize::try_from(modifier - 4).unwrap_or(usize::MAX);
     let kind = match base {
         _ if is_enum => Kind::Words(words),

@@ -4,13 +4,11 @@ use tokio_postgres::Error;
 
 use crate::table::session::Fault;
 
-pub(super) fn fault(error: Error) -> Fault {
-    match error.as_db_error() {
-        Some(told) => {
-            let reason = format!("{} ({})", told.message(), told.code().code());
-            server_fault(told.code().code(), reason)
-        }
-        None => Fault::Away(with_causes(&error)),
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        let Some(answer) = error.as_db_error() else { return Self::Away(with_causes(&error)) };
+        let (code, message) = (answer.code().code(), answer.message());
+        server_fault(code, format!("{message} ({code})"))
     }
 }
 
@@ -32,7 +30,7 @@ fn server_fault(state: &str, reason: String) -> Fault {
     match (state.get(..2).unwrap_or_default(), state) {
         // Serialization failure, deadlock.
         (_, "40001" | "40P01") => Fault::Conflict(reason),
-        // A table of the wrong kind is told as "wrong object type"; no such schema or database; a
+        // A table of the wrong kind is reported as "wrong object type"; no such schema or database; a
         // login that is refused.
         (_, "42P01" | "42703" | "42501" | "42809" | "3F000" | "3D000") | ("28", _) => {
             Fault::Schema(reason)

@@ -1,75 +1,29 @@
 //! One connection to a PostgreSQL server.
 
-use std::future::Future;
-use std::time::Duration;
-
 use async_trait::async_trait;
-use tokio::task::JoinHandle;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Error, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::faults::fault;
-use crate::table::fit::Outlets;
+use crate::table::abort::AbortOnDrop;
+use crate::table::fit::Ending;
+use crate::table::names::id_list;
 use crate::table::row::RowId;
-use crate::table::session::{Dialect, Ending, Fault, Session, TextRow};
-
-/// A server that takes longer for an answer is away.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
-
-/// Waits for an answer, but not for ever.
-pub(super) async fn answered<T>(
-    answer: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Fault> {
-    match tokio::time::timeout(ANSWER_MAX, answer).await {
-        Ok(answer) => answer.map_err(fault),
-        Err(_) => Err(Fault::Away(format!("no answer for {} seconds", ANSWER_MAX.as_secs()))),
-    }
-}
-
-/// The task that owns the socket. The socket closes with it, whatever is still under way, so that
-/// the server rolls an open transaction back.
-pub(super) struct Link(pub JoinHandle<()>);
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
+use crate::table::session::{Dialect, Fault, Page, Session, TextRow, answered};
 
 /// A connection, set up for a job table.
 pub(in crate::table) struct PgsqlSession {
-    client: Client,
-    _link: Link,
-    dialect: Dialect,
-    outlets: Outlets,
+    pub(super) client: Client,
+    /// Owns the socket, which closes with it, whatever is still under way, so that the server rolls
+    /// an open transaction back.
+    pub(super) _connection: AbortOnDrop,
     /// Whether `stdout` and `stderr` are `bytea`.
-    bytes: [bool; 2],
-}
-
-impl PgsqlSession {
-    pub(super) fn new(
-        client: Client,
-        link: Link,
-        dialect: Dialect,
-        outlets: Outlets,
-        bytes: [bool; 2],
-    ) -> Self {
-        Self { client, _link: link, dialect, outlets, bytes }
-    }
+    pub(super) bytes: [bool; 2],
 }
 
 type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
 #[async_trait]
 impl Session for PgsqlSession {
-    fn dialect(&self) -> &Dialect {
-        &self.dialect
-    }
-
-    fn outlets(&self) -> &Outlets {
-        &self.outlets
-    }
-
     async fn execute(&mut self, sql: &str) -> Result<(), Fault> {
         answered(self.client.batch_execute(sql)).await
     }
@@ -89,13 +43,9 @@ impl Session for PgsqlSession {
     /// One walk along the index for each target: with a list of targets the server would sort all
     /// that wait. Its statistics are often older than the rows; compared and ordered as a whole,
     /// the index's columns leave it no other way worth taking.
-    async fn waiting(
-        &mut self,
-        targets: &[String],
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<RowId>, Fault> {
-        let table = &self.dialect.table;
+    async fn waiting(&mut self, dialect: &Dialect, page: Page<'_>) -> Result<Vec<RowId>, Fault> {
+        let Page { targets, after, limit } = page;
+        let table = &dialect.table;
         let query = format!(
             "SELECT w.id::bigint FROM unnest($1) AS n(target), LATERAL (\
              SELECT j.id FROM {table} j \
@@ -107,17 +57,17 @@ impl Session for PgsqlSession {
         let params: [Param<'_>; 3] =
             [(&targets, Type::TEXT_ARRAY), (&after, Type::INT8), (&limit, Type::INT8)];
         let rows = answered(self.client.query_typed(&query, &params)).await?;
-        rows.iter().map(|row| row.try_get(0).map(RowId).map_err(fault)).collect()
+        rows.iter().map(|row| Ok(RowId(row.try_get(0)?))).collect()
     }
 
-    async fn finish(&mut self, ids: &[RowId], ending: &Ending<'_>) -> Result<(), Fault> {
-        let table = &self.dialect.table;
-        let statement = format!(
-            "UPDATE {table} SET status = 'done', time_finished = $1, result = '{}', \
-             return_code = $2, sig = $3, stdout = $4, stderr = $5 WHERE id = ANY($6)",
-            ending.result
-        );
-        let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    async fn finish(
+        &mut self,
+        dialect: &Dialect,
+        ids: &[RowId],
+        ending: &Ending<'_>,
+    ) -> Result<(), Fault> {
+        let places = ["$1", "$2", "$3", "$4", "$5"];
+        let statement = dialect.done(ending.result, places, &id_list(ids));
         let code = ending.code.map(i32::from);
         let sig = ending.sig.as_deref();
         let texts = [ending.stdout.as_deref(), ending.stderr.as_deref()];
@@ -125,13 +75,12 @@ impl Session for PgsqlSession {
         let output = |at: usize| -> Param<'_> {
             if self.bytes[at] { (&bytes[at], Type::BYTEA) } else { (&texts[at], Type::TEXT) }
         };
-        let params: [Param<'_>; 6] = [
+        let params: [Param<'_>; 5] = [
             (&ending.finished_s, Type::INT8),
             (&code, Type::INT4),
             (&sig, Type::TEXT),
             output(0),
             output(1),
-            (&ids, Type::INT8_ARRAY),
         ];
         answered(self.client.execute_typed(&statement, &params)).await.map(drop)
     }

@@ -19,7 +19,7 @@ use super::stream::{Closable, Encryption, why};
 
 /// How long the server may take to accept, and how long to answer what it need not wait for.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long an answer that is on its way may still take when nobody wants it any more.
+/// How long to wait for an answer that may be on its way when its request is cancelled.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 /// A payload of 64 MiB in base64, with room to spare.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
@@ -28,7 +28,7 @@ const ANSWER_BYTES_MAX: usize = 128 << 20;
 const IDLE_MAX: usize = 32;
 const IDLE_AGE_MAX: Duration = Duration::from_secs(20);
 
-/// What the server said.
+/// The server's answer.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub status: StatusCode,
@@ -92,9 +92,10 @@ impl Client {
         timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(silence(PATIENCE)))
     }
 
-    /// Asks for something the server may wait for so long. When `recall` goes, our half of the
-    /// connection ends: either the server had not answered and takes back what it would have
-    /// given, or its answer is on the way and is still read. So nothing is ever given to nobody.
+    /// Sends a request that the server may answer after `wait`. Dropping the other side of `recall`
+    /// cancels it: our half of the connection ends. Either the server has not answered and takes
+    /// back what it would have given, or its answer is on the way and is still read. So no lease is
+    /// lost.
     pub async fn ask_patiently(
         &self,
         path: &str,
@@ -178,7 +179,7 @@ where
     let (stream, end) = Closable::new(stream);
     let begun = http1::handshake(TokioIo::new(stream)).await;
     let (sender, connection) = begun.map_err(|error| why(&error))?;
-    // Whoever waits for an answer is told of its end, too.
+    // A request under way fails with it.
     tokio::spawn(connection);
     Ok(Connection { sender, end })
 }

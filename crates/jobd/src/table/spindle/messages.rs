@@ -6,16 +6,16 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::manual::JobResult;
+use crate::job_result::JobResult;
 use crate::table::leases::{Input, Leased};
 use crate::table::row::{Finish, RowId, Status};
 
 /// What comes in fields of the API that hold texts for people.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// A wish for one job.
+/// A request for one job.
 #[derive(Serialize)]
-pub(super) struct Wish<'a> {
+pub(super) struct LeaseRequest<'a> {
     pub queues: [&'a str; 1],
     pub wait_s: u64,
     pub worker: &'a str,
@@ -23,7 +23,7 @@ pub(super) struct Wish<'a> {
 
 /// A job that was leased.
 #[derive(Deserialize)]
-pub(super) struct Given {
+pub(super) struct LeasedJob {
     id: i64,
     #[serde(default)]
     uuid: String,
@@ -39,7 +39,7 @@ pub(super) struct Given {
     payload_base64: Option<String>,
 }
 
-impl Given {
+impl LeasedJob {
     pub fn id(&self) -> RowId {
         RowId(self.id)
     }
@@ -70,7 +70,7 @@ pub(super) struct Extend {
     pub ttr_ms: u64,
 }
 
-/// A job as it is read: only what its row would say.
+/// A job as it is read: only what its row would have.
 #[derive(Deserialize)]
 pub(super) struct Job {
     pub id: i64,
@@ -81,7 +81,7 @@ pub(super) struct Job {
 }
 
 /// How a job ended.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 pub(super) struct Ended {
     success: bool,
     value: Option<Box<RawValue>>,
@@ -106,51 +106,27 @@ impl Job {
         }
     }
 
-    /// How it ended, if it has. What a worker of this kind wrote is told as it was, what others
-    /// wrote as well as it fits.
+    /// How it ended, if it has. What a jobd worker wrote comes back as it was; what other workers
+    /// wrote comes back as well as it fits.
     pub fn finish(self) -> Option<Finish> {
         if self.row_status() != Status::Done {
             return None;
         }
-        let ended = self.result.unwrap_or_else(Ended::missing);
+        let ended = self.result.unwrap_or(Ended { success: true, ..Ended::default() });
         let json = ended.value.as_ref().map(|value| value.get());
         let ours = json.and_then(|text| serde_json::from_str::<JobResult>(text).ok());
-        let finish = match ours {
-            Some(result) => Finish {
-                id: RowId(self.id),
-                finished_s: 0,
-                success: ended.success,
-                code: result.code.and_then(|code| u8::try_from(code).ok()),
-                signal: result.signal,
-                stdout: result.stdout,
-                stderr: result.stderr,
-            },
-            None => Finish {
-                id: RowId(self.id),
-                finished_s: 0,
-                success: ended.success,
-                code: None,
-                signal: None,
-                stdout: ended.text(),
-                stderr: ended.trouble(),
-            },
-        };
-        Some(finish)
+        let finish = Finish { id: RowId(self.id), success: ended.success, ..Finish::default() };
+        Some(match ours {
+            Some(JobResult { code, signal, stdout, stderr, .. }) => {
+                let code = code.and_then(|code| u8::try_from(code).ok());
+                Finish { code, signal, stdout, stderr, ..finish }
+            }
+            None => Finish { stdout: ended.text(), stderr: ended.trouble(), ..finish },
+        })
     }
 }
 
 impl Ended {
-    fn missing() -> Self {
-        Self {
-            success: true,
-            value: None,
-            base64: None,
-            message: String::new(),
-            error: String::new(),
-            code: String::new(),
-        }
-    }
-
     fn text(&self) -> String {
         let coded = self.base64.as_ref().and_then(|text| STANDARD.decode(text).ok());
         match (&self.value, coded) {
@@ -162,8 +138,8 @@ impl Ended {
 
     fn trouble(&self) -> String {
         let texts = [&self.code, &self.message, &self.error].map(String::as_str);
-        let told: Vec<&str> = texts.into_iter().filter(|text| !text.is_empty()).collect();
-        told.join(": ")
+        let texts: Vec<&str> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+        texts.join(": ")
     }
 }
 
@@ -221,7 +197,7 @@ fn tail(text: &str) -> &str {
     text.get(from..).unwrap_or_default()
 }
 
-/// What the server says when it says no.
+/// The body of a refusal.
 #[derive(Default, Deserialize)]
 pub(super) struct Problem {
     #[serde(default)]
@@ -244,7 +220,7 @@ mod tests {
             let text = format!(
                 r#"{{"id":7,"uuid":"u","queue":"q","attempt":2,"lease_token":"t","lease_ms":5,{fields}}}"#
             );
-            serde_json::from_str::<Given>(&text).unwrap().leased()
+            serde_json::from_str::<LeasedJob>(&text).unwrap().leased()
         };
         let json = leased(r#""payload_type":"json","payload":{"a": 1.50}"#);
         assert_eq!(&json.input.payload[..], br#"{"a": 1.50}"#);

@@ -1,7 +1,7 @@
 //! The queues of a Spindle server as a job table, over its native API.
 
 mod client;
-mod holding;
+mod held_leases;
 mod messages;
 mod server;
 mod stream;

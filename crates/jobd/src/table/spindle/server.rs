@@ -17,7 +17,7 @@ pub struct SpindleServer {
     pub tls: Option<Tls>,
     /// `spindle_token`: sent as a bearer token.
     pub token: Option<String>,
-    /// What the server is told about who works.
+    /// The worker's name in lease requests.
     pub worker: String,
 }
 

@@ -1,5 +1,5 @@
-//! The bytes to and from a Spindle server: plain or encrypted, and with an end of our half that can
-//! be brought about while an answer may be on its way.
+//! The bytes to and from a Spindle server: plain or encrypted. Our half of a connection can be
+//! ended while an answer may be on its way.
 
 use std::error::Error;
 use std::io;
@@ -98,8 +98,8 @@ pub(super) fn why(error: &hyper::Error) -> NoAnswer {
     NoAnswer::Away(reason)
 }
 
-/// A stream whose half towards the server ends when it is told to. Whoever reads it makes that
-/// happen. (Over TLS this takes a word to the other side, so it cannot be done to the socket.)
+/// A stream whose half towards the server can be ended by a message. Reading it carries that out.
+/// (TLS ends with a message to the peer, so shutting down the socket is not enough.)
 #[derive(Debug)]
 pub(super) struct Closable<S> {
     stream: S,
@@ -108,30 +108,30 @@ pub(super) struct Closable<S> {
 
 #[derive(Debug)]
 enum End {
-    /// Dropped without a word means never.
-    WhenTold(oneshot::Receiver<()>),
+    /// Not yet. Never, when the sender is dropped without a message.
+    Waiting(oneshot::Receiver<()>),
     UnderWay,
-    Settled,
+    Done,
 }
 
 impl<S: AsyncWrite + Unpin> Closable<S> {
     /// The stream, and what ends our half of it.
     pub fn new(stream: S) -> (Self, oneshot::Sender<()>) {
-        let (tell, told) = oneshot::channel();
-        (Self { stream, end: End::WhenTold(told) }, tell)
+        let (end, request) = oneshot::channel();
+        (Self { stream, end: End::Waiting(request) }, end)
     }
 
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let End::WhenTold(told) = &mut self.end {
-            self.end = match ready!(Pin::new(told).poll(cx)) {
+        if let End::Waiting(request) = &mut self.end {
+            self.end = match ready!(Pin::new(request).poll(cx)) {
                 Ok(()) => End::UnderWay,
-                Err(_) => End::Settled,
+                Err(_) => End::Done,
             };
         }
         if let End::UnderWay = self.end {
             // It may be closed already.
             let _ = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
-            self.end = End::Settled;
+            self.end = End::Done;
         }
         Poll::Ready(())
     }

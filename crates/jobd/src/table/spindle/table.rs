@@ -4,18 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::{StreamExt, stream};
 use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::client::{Answer, Client, NoAnswer};
-use super::holding::{Beat, Holdings};
-use super::messages::{End, Extend, Given, Job, Problem, Wish};
+use super::held_leases::{HeldLease, HeldLeases};
+use super::messages::{End, Extend, Job, LeaseRequest, LeasedJob, Problem};
 use super::server::SpindleServer;
-use crate::table::contract::{JobTable, TableError};
+use crate::table::abort::AbortOnDrop;
+use crate::table::contract::JobTable;
+use crate::table::error::TableError;
 use crate::table::leases::{Fate, Leased, Leases};
 use crate::table::row::{
     Claimed, Finish, Found, Judge, Mark, Owned, Pick, RowId, Status, Verdict, Written,
@@ -41,8 +43,8 @@ pub(in crate::table) struct SpindleTable {
 #[derive(Debug)]
 struct Shared {
     client: Client,
-    holdings: Mutex<Holdings>,
-    /// Told whenever a lease is held no more.
+    leases: Mutex<HeldLeases>,
+    /// Notified whenever a lease ends.
     freed: Notify,
     lost: mpsc::UnboundedSender<RowId>,
 }
@@ -50,8 +52,8 @@ struct Shared {
 const NOT_SPINDLE: &str = "that is not the HTTP address of a Spindle server: look at host, port \
                            and path of spindle_url";
 
-/// What a request came to.
-enum Said {
+/// The outcome of a request that the server answered.
+enum Outcome {
     Yes(Answer),
     /// The lease has ended, or the job is gone or in another state.
     TooLate(Problem),
@@ -59,58 +61,36 @@ enum Said {
 
 impl SpindleTable {
     pub fn new(server: SpindleServer) -> Self {
-        let (tell_lost, lost) = mpsc::unbounded_channel();
+        let (lost_sender, lost) = mpsc::unbounded_channel();
         let shared = Shared {
             client: Client::new(server),
-            holdings: Mutex::default(),
+            leases: Mutex::default(),
             freed: Notify::new(),
-            lost: tell_lost,
+            lost: lost_sender,
         };
         Self { shared: Arc::new(shared), lost: tokio::sync::Mutex::new(lost) }
     }
 
-    /// Asks the same of each, several at a time; the answers come in any order.
+    /// Sends a request for each item, [`AT_ONCE`] at a time; the answers come in any order. All are
+    /// sent, also after an error.
     async fn each<T, R, F>(
         &self,
         items: Vec<T>,
         ask: impl Fn(Arc<Shared>, T) -> F,
     ) -> Result<Vec<R>, TableError>
     where
-        R: Send + 'static,
-        F: Future<Output = Result<R, TableError>> + Send + 'static,
+        F: Future<Output = Result<R, TableError>>,
     {
-        let mut answers = Vec::with_capacity(items.len());
-        let mut outcome = Ok(());
-        let mut under_way = JoinSet::new();
-        for item in items {
-            while under_way.len() >= AT_ONCE {
-                note(under_way.join_next().await, &mut answers, &mut outcome);
-            }
-            under_way.spawn(ask(Arc::clone(&self.shared), item));
-        }
-        while let Some(ended) = under_way.join_next().await {
-            note(Some(ended), &mut answers, &mut outcome);
-        }
-        outcome.map(|()| answers)
-    }
-}
-
-type Joined<R> = Option<Result<Result<R, TableError>, tokio::task::JoinError>>;
-
-/// Keeps an answer, or the first error.
-fn note<R>(ended: Joined<R>, answers: &mut Vec<R>, outcome: &mut Result<(), TableError>) {
-    match ended {
-        Some(Ok(Ok(answer))) => answers.push(answer),
-        Some(Ok(Err(error))) if outcome.is_ok() => *outcome = Err(error),
-        // A panic was told where it happened.
-        _ => {}
+        let asked = items.into_iter().map(|item| ask(Arc::clone(&self.shared), item));
+        let answers: Vec<_> = stream::iter(asked).buffer_unordered(AT_ONCE).collect().await;
+        answers.into_iter().collect()
     }
 }
 
 impl Drop for SpindleTable {
     /// Nothing keeps a lease alive for a worker that is gone.
     fn drop(&mut self) {
-        self.shared.holdings.lock().clear();
+        self.shared.leases.lock().0.clear();
     }
 }
 
@@ -134,26 +114,28 @@ impl Shared {
         }
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Said, TableError> {
+    async fn ask(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Outcome, TableError> {
         let answered = self.client.ask(method, path, body).await;
         self.sort(answered.map_err(|error| self.unanswered(error))?)
     }
 
-    async fn post(&self, path: &str, body: &impl serde::Serialize) -> Result<Said, TableError> {
+    async fn post(&self, path: &str, body: &impl serde::Serialize) -> Result<Outcome, TableError> {
         let body = serde_json::to_vec(body).expect("texts and numbers are JSON");
         self.ask(Method::POST, path, body).await
     }
 
     /// What an answer means for a job table.
-    fn sort(&self, answer: Answer) -> Result<Said, TableError> {
+    fn sort(&self, answer: Answer) -> Result<Outcome, TableError> {
         if answer.status.is_success() {
-            return Ok(Said::Yes(answer));
+            return Ok(Outcome::Yes(answer));
         }
         let problem: Problem = serde_json::from_slice(&answer.body).unwrap_or_default();
         let reason = format!("{} {}", answer.status.as_u16(), problem.detail);
         match answer.status {
-            StatusCode::CONFLICT | StatusCode::GONE => Ok(Said::TooLate(problem)),
-            StatusCode::NOT_FOUND if problem.code == "job_not_found" => Ok(Said::TooLate(problem)),
+            StatusCode::CONFLICT | StatusCode::GONE => Ok(Outcome::TooLate(problem)),
+            StatusCode::NOT_FOUND if problem.code == "job_not_found" => {
+                Ok(Outcome::TooLate(problem))
+            }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(self.schema(format!("refuses this worker ({reason}); look at spindle_token")))
             }
@@ -178,8 +160,8 @@ impl Shared {
     /// Whether the lease lives on.
     async fn extend(&self, token: &str, lease_ms: u64) -> Result<bool, TableError> {
         let body = Extend { ttr_ms: lease_ms.clamp(1, EXTEND_MS_MAX) };
-        let said = self.post(&format!("/api/v1/leases/{token}/extend"), &body).await?;
-        Ok(matches!(said, Said::Yes(_)))
+        let outcome = self.post(&format!("/api/v1/leases/{token}/extend"), &body).await?;
+        Ok(matches!(outcome, Outcome::Yes(_)))
     }
 
     /// Gives a job back untried.
@@ -191,20 +173,20 @@ impl Shared {
     /// Reads a job; `None` when there is none.
     async fn job(&self, id: RowId) -> Result<Option<Job>, TableError> {
         match self.ask(Method::GET, &format!("/api/v1/jobs/{id}"), Vec::new()).await {
-            Ok(Said::Yes(answer)) => match serde_json::from_slice(&answer.body) {
+            Ok(Outcome::Yes(answer)) => match serde_json::from_slice(&answer.body) {
                 Ok(job) => Ok(Some(job)),
                 Err(error) => Err(self.schema(format!("answers what is no job: {error}"))),
             },
             // A number that cannot be a job's is refused.
-            Ok(Said::TooLate(_)) | Err(TableError::Refused { .. }) => Ok(None),
+            Ok(Outcome::TooLate(_)) | Err(TableError::Refused { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     fn forget(&self, ids: impl IntoIterator<Item = RowId>) {
-        let mut holdings = self.holdings.lock();
-        ids.into_iter().for_each(|id| holdings.remove(id));
-        drop(holdings);
+        let mut leases = self.leases.lock();
+        ids.into_iter().for_each(|id| drop(leases.0.remove(&id)));
+        drop(leases);
         self.freed.notify_waiters();
     }
 
@@ -212,13 +194,11 @@ impl Shared {
     async fn finish(&self, id: RowId, token: &str, end: &End) -> Result<Option<RowId>, TableError> {
         let path = format!("/api/v1/leases/{token}/{}", end.verb());
         match self.post(&path, end).await? {
-            Said::Yes(_) => {
-                if let Some(holding) = self.holdings.lock().get_mut(id) {
-                    holding.is_written = true;
-                }
+            Outcome::Yes(_) => {
+                self.leases.lock().update(id, |lease| lease.is_written = true);
                 Ok(Some(id))
             }
-            Said::TooLate(problem) => {
+            Outcome::TooLate(problem) => {
                 warn!(%id, reason = problem.detail, "the end of a job came too late");
                 Ok(None)
             }
@@ -226,7 +206,7 @@ impl Shared {
     }
 }
 
-/// Says again and again that a job is worked on, until its lease is held no more.
+/// Sends heartbeats for a job until its lease has ended.
 async fn beat(shared: Arc<Shared>, id: RowId, token: String, lease_ms: u64) {
     let interval = Duration::from_millis((lease_ms / 3).max(1));
     let mut pause = interval;
@@ -235,8 +215,8 @@ async fn beat(shared: Arc<Shared>, id: RowId, token: String, lease_ms: u64) {
         match shared.extend(&token, lease_ms).await {
             Ok(true) => pause = interval,
             Ok(false) => {
-                shared.holdings.lock().lose(id);
-                // Nobody listens when the worker is gone.
+                shared.leases.lock().update(id, |lease| lease.is_lost = true);
+                // Fails when the worker has ended.
                 let _ = shared.lost.send(id);
                 return;
             }
@@ -249,30 +229,31 @@ async fn beat(shared: Arc<Shared>, id: RowId, token: String, lease_ms: u64) {
 }
 
 impl SpindleTable {
-    fn hold(&self, given: &Given, target: &str) {
-        let (id, token) = (given.id(), given.lease_token.clone());
-        let beat = given.lease_ms.map(|lease_ms| {
-            let beat = beat(Arc::clone(&self.shared), id, token.clone(), lease_ms);
-            Beat(tokio::spawn(beat).abort_handle())
+    fn hold(&self, job: &LeasedJob, target: &str) {
+        let (id, token) = (job.id(), job.lease_token.clone());
+        let heartbeat = job.lease_ms.map(|lease_ms| {
+            AbortOnDrop::spawn(beat(Arc::clone(&self.shared), id, token.clone(), lease_ms))
         });
-        self.shared.holdings.lock().insert(id, token, target.to_owned(), beat);
+        let target = target.to_owned();
+        let lease = HeldLease { token, target, _heartbeat: heartbeat, ..HeldLease::default() };
+        self.shared.leases.lock().0.insert(id, lease);
     }
 
     /// A lease that was lost may come back to the same worker while its process still runs: the
     /// new one waits for the old one's end. `false`: it did not live so long.
-    async fn await_former(&self, given: &Given) -> Result<bool, TableError> {
-        let lease_ms = given.lease_ms.unwrap_or(60_000);
+    async fn await_former(&self, job: &LeasedJob) -> Result<bool, TableError> {
+        let lease_ms = job.lease_ms.unwrap_or(60_000);
         loop {
             let freed = self.shared.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            if !self.shared.holdings.lock().contains(given.id()) {
+            if !self.shared.leases.lock().0.contains_key(&job.id()) {
                 return Ok(true);
             }
             tokio::select! {
                 () = freed => {}
                 () = sleep(Duration::from_millis((lease_ms / 3).max(1))) => {
-                    if !self.shared.extend(&given.lease_token, lease_ms).await? {
+                    if !self.shared.extend(&job.lease_token, lease_ms).await? {
                         return Ok(false);
                     }
                 }
@@ -290,8 +271,8 @@ impl Leases for SpindleTable {
     ) -> Result<Option<Leased>, TableError> {
         let shared = &self.shared;
         let worker = &shared.client.server().worker;
-        let wish = Wish { queues: [target], wait_s: WAIT_S, worker };
-        let body = serde_json::to_vec(&wish).expect("texts and numbers are JSON");
+        let request = LeaseRequest { queues: [target], wait_s: WAIT_S, worker };
+        let body = serde_json::to_vec(&request).expect("texts and numbers are JSON");
         let wait = Duration::from_secs(WAIT_S);
         let asked = shared.client.ask_patiently("/api/v1/lease", body, wait, recall).await;
         let answer = match asked {
@@ -302,18 +283,18 @@ impl Leases for SpindleTable {
         if answer.status == StatusCode::NO_CONTENT {
             return Ok(None);
         }
-        let Said::Yes(answer) = shared.sort(answer)? else { return Ok(None) };
-        let given: Given = serde_json::from_slice(&answer.body)
+        let Outcome::Yes(answer) = shared.sort(answer)? else { return Ok(None) };
+        let job: LeasedJob = serde_json::from_slice(&answer.body)
             .map_err(|error| shared.schema(format!("answers what is no lease: {error}")))?;
-        if !self.await_former(&given).await? {
+        if !self.await_former(&job).await? {
             return Ok(None);
         }
-        self.hold(&given, target);
-        Ok(Some(given.leased()))
+        self.hold(&job, target);
+        Ok(Some(job.leased()))
     }
 
     fn taken(&self, id: RowId) {
-        self.shared.holdings.lock().take(id);
+        self.shared.leases.lock().update(id, |lease| lease.is_taken = true);
     }
 
     async fn lost(&self) -> RowId {
@@ -330,11 +311,12 @@ impl Leases for SpindleTable {
     }
 
     fn receipt(&self, id: RowId) -> Option<String> {
-        self.shared.holdings.lock().token(id)
+        self.shared.leases.lock().0.get(&id).map(|lease| lease.token.clone())
     }
 
     fn remember(&self, id: RowId, receipt: String) {
-        self.shared.holdings.lock().insert(id, receipt, String::new(), None);
+        let lease = HeldLease { token: receipt, ..HeldLease::default() };
+        self.shared.leases.lock().0.insert(id, lease);
     }
 }
 
@@ -345,18 +327,18 @@ impl JobTable for SpindleTable {
     }
 
     async fn check(&self) -> Result<(), TableError> {
-        let said = self.shared.ask(Method::GET, "/api/v1/queues?limit=1", Vec::new()).await?;
+        let outcome = self.shared.ask(Method::GET, "/api/v1/queues?limit=1", Vec::new()).await?;
         let is_list = |answer: &Answer| {
             let list: Result<serde_json::Value, _> = serde_json::from_slice(&answer.body);
             list.is_ok_and(|list| list.get("queues").is_some())
         };
-        match said {
-            Said::Yes(answer) if is_list(&answer) => Ok(()),
+        match outcome {
+            Outcome::Yes(answer) if is_list(&answer) => Ok(()),
             _ => Err(self.shared.schema(NOT_SPINDLE)),
         }
     }
 
-    /// Lets parked jobs go that are accepted, and touches no other.
+    /// Releases the parked jobs that are accepted, and changes no other.
     async fn claim(
         &self,
         pick: Pick<'_>,
@@ -379,15 +361,15 @@ impl JobTable for SpindleTable {
         let accepted =
             claimed.iter().filter(|claimed| matches!(claimed.verdict, Verdict::Accept(_)));
         let accepted: Vec<RowId> = accepted.map(|claimed| claimed.row.id).collect();
-        let let_go = |shared: Arc<Shared>, id: RowId| async move {
+        let release = |shared: Arc<Shared>, id: RowId| async move {
             let path = format!("/api/v1/jobs/{id}/release");
-            let said = shared.ask(Method::POST, &path, Vec::new()).await?;
-            Ok((id, matches!(said, Said::Yes(_))))
+            let outcome = shared.ask(Method::POST, &path, Vec::new()).await?;
+            Ok((id, matches!(outcome, Outcome::Yes(_))))
         };
-        for (id, was_parked) in self.each(accepted, let_go).await? {
+        for (id, was_parked) in self.each(accepted, release).await? {
             let missed = claimed.iter_mut().find(|claimed| claimed.row.id == id && !was_parked);
             if let Some(claimed) = missed {
-                // Somebody else was faster.
+                // Another client was faster.
                 claimed.verdict = Verdict::Leave;
                 claimed.row.status = Status::Waiting;
             }
@@ -405,13 +387,13 @@ impl JobTable for SpindleTable {
         let mut written = Written::default();
         let mut to_write = Vec::new();
         {
-            let mut holdings = self.shared.holdings.lock();
-            written.started = starts.iter().copied().filter(|id| holdings.start(*id)).collect();
+            let mut leases = self.shared.leases.lock();
+            written.started = starts.iter().copied().filter(|id| leases.start(*id)).collect();
             for finish in finishes {
-                match holdings.to_finish(finish.id) {
-                    Some(holding) if holding.is_written => written.finished.push(finish.id),
-                    Some(holding) => {
-                        to_write.push((finish.id, holding.token().to_owned(), End::of(finish)));
+                match leases.to_finish(finish.id) {
+                    Some(lease) if lease.is_written => written.finished.push(finish.id),
+                    Some(lease) => {
+                        to_write.push((finish.id, lease.token.clone(), End::of(finish)));
                     }
                     None => {}
                 }
@@ -426,7 +408,7 @@ impl JobTable for SpindleTable {
     }
 
     async fn owned(&self, _: &Mark) -> Result<Vec<Owned>, TableError> {
-        Ok(self.shared.holdings.lock().owned())
+        Ok(self.shared.leases.lock().owned())
     }
 
     async fn give_back(

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode};
 
-use super::faults::fault;
 use super::session::{SqliteSession, blocking};
 use crate::table::columns::{self, Column, Kind};
-use crate::table::fit::{Letters, Outlets, Room};
+use crate::table::fit::{Capacity, Letters, OutputColumns};
 use crate::table::names::quoted;
 use crate::table::schema::schema_sql;
-use crate::table::session::{Dialect, Driver, Fault};
+use crate::table::session::{Dialect, Driver, Fault, Opened};
 use crate::table::settings::TableKind;
 
 /// How long a transaction waits for another process's.
@@ -41,18 +40,18 @@ impl Sqlite {
         if !folder.is_none_or(Path::is_dir) {
             return Err(Fault::Schema("there is no such folder; create it".to_owned()));
         }
-        let connection = Connection::open(&self.file).map_err(fault)?;
-        connection.busy_timeout(BUSY_MAX).map_err(fault)?;
-        self.create_if_empty(&connection, &table).map_err(fault)?;
-        // Says what is wrong when there is no such table.
-        connection.execute_batch(&format!("SELECT 1 FROM {table} WHERE 0")).map_err(fault)?;
+        let connection = Connection::open(&self.file)?;
+        connection.busy_timeout(BUSY_MAX)?;
+        self.create_if_empty(&connection, &table)?;
+        // Fails with the reason when there is no such table.
+        connection.execute_batch(&format!("SELECT 1 FROM {table} WHERE 0"))?;
         columns::check(&self.columns(&connection)?, "sqlite")?;
         let dialect = Dialect {
             table,
             by_id: "",
             target: "target",
             is_waiting: "+status = 'waiting'",
-            // One writer at a time: what a transaction reads, nobody else changes.
+            // One writer at a time: no other transaction changes what this one reads.
             begin: "BEGIN IMMEDIATE",
             lock: "",
             lock_free_ones: "",
@@ -91,7 +90,7 @@ impl Sqlite {
 
     fn columns(&self, connection: &Connection) -> Result<Vec<Column>, Fault> {
         let query = "SELECT name, type, \"notnull\" FROM pragma_table_info(?1)";
-        let mut statement = connection.prepare(query).map_err(fault)?;
+        let mut statement = connection.prepare(query)?;
         let columns = statement.query_map([&self.table], |row| {
             Ok(Column {
                 name: row.get(0)?,
@@ -100,7 +99,7 @@ impl Sqlite {
                 nullable: !row.get::<_, bool>(2)?,
             })
         });
-        columns.and_then(Iterator::collect).map_err(fault)
+        Ok(columns.and_then(Iterator::collect)?)
     }
 }
 
@@ -112,22 +111,19 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
 #[async_trait]
 impl Driver for Sqlite {
     type Session = SqliteSession;
+    /// There is one writer at a time whatever we do.
+    const SESSIONS_MAX: usize = 1;
 
     fn describe(&self) -> String {
         format!("sqlite {} in {}", self.table, self.file.display())
     }
 
-    fn sessions_max(&self) -> usize {
-        // There is one writer at a time whatever we do.
-        1
-    }
-
-    async fn open(&self) -> Result<SqliteSession, Fault> {
+    async fn open(&self) -> Result<Opened<SqliteSession>, Fault> {
         let sqlite = self.clone();
         let (connection, dialect) = blocking(move || sqlite.connect()).await?;
-        let room =
-            Room { bytes_max: FIELD_BYTES_MAX, chars_max: usize::MAX, letters: Letters::All };
-        let outlets = Outlets { sig: room, stdout: room, stderr: room };
-        Ok(SqliteSession::new(connection, dialect, outlets))
+        let capacity =
+            Capacity { bytes_max: FIELD_BYTES_MAX, chars_max: usize::MAX, letters: Letters::All };
+        let outputs = OutputColumns { sig: capacity, stdout: capacity, stderr: capacity };
+        Ok(Opened { session: SqliteSession(Some(connection)), dialect, outputs })
     }
 }

@@ -1,14 +1,13 @@
 //! One connection to a SQLite file. Every call goes to a thread that may block.
 
 use async_trait::async_trait;
-use rusqlite::types::{ToSql, Value};
+use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
-use super::faults::fault;
-use crate::table::fit::Outlets;
+use crate::table::fit::Ending;
 use crate::table::names::id_list;
 use crate::table::row::RowId;
-use crate::table::session::{Dialect, Ending, Fault, Session, TextRow};
+use crate::table::session::{Dialect, Fault, Page, Session, TextRow};
 
 /// Runs what may block where it may.
 pub(super) async fn blocking<T: Send + 'static>(
@@ -20,25 +19,16 @@ pub(super) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A connection, set up for a job table.
-pub(in crate::table) struct SqliteSession {
-    /// Away while a thread has it. When nobody waits for that thread any more it is dropped
-    /// there, and its transaction with it.
-    connection: Option<Connection>,
-    dialect: Dialect,
-    outlets: Outlets,
-}
+/// A connection, set up for a job table. It is `None` while a thread has it. When nothing waits for
+/// that thread any more, the connection is dropped there, and its transaction with it.
+pub(in crate::table) struct SqliteSession(pub(super) Option<Connection>);
 
 impl SqliteSession {
-    pub(super) fn new(connection: Connection, dialect: Dialect, outlets: Outlets) -> Self {
-        Self { connection: Some(connection), dialect, outlets }
-    }
-
     async fn with<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Fault> {
-        let Some(connection) = self.connection.take() else {
+        let Some(connection) = self.0.take() else {
             return Err(Fault::Away("the connection is gone".to_owned()));
         };
         let (connection, outcome) = blocking(move || {
@@ -46,21 +36,13 @@ impl SqliteSession {
             Ok((connection, outcome))
         })
         .await?;
-        self.connection = Some(connection);
-        outcome.map_err(fault)
+        self.0 = Some(connection);
+        Ok(outcome?)
     }
 }
 
 #[async_trait]
 impl Session for SqliteSession {
-    fn dialect(&self) -> &Dialect {
-        &self.dialect
-    }
-
-    fn outlets(&self) -> &Outlets {
-        &self.outlets
-    }
-
     async fn execute(&mut self, sql: &str) -> Result<(), Fault> {
         let sql = sql.to_owned();
         self.with(move |connection| connection.execute_batch(&sql)).await
@@ -82,13 +64,9 @@ impl Session for SqliteSession {
 
     /// One walk along the index for each target: with a list of targets SQLite would sort all
     /// that wait.
-    async fn waiting(
-        &mut self,
-        targets: &[String],
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<RowId>, Fault> {
-        let table = &self.dialect.table;
+    async fn waiting(&mut self, dialect: &Dialect, page: Page<'_>) -> Result<Vec<RowId>, Fault> {
+        let Page { targets, after, limit } = page;
+        let table = &dialect.table;
         let walk = format!(
             "SELECT id FROM {table} WHERE status = 'waiting' AND target = ?1 AND id > ?2 \
              ORDER BY id LIMIT ?3"
@@ -110,26 +88,22 @@ impl Session for SqliteSession {
         .await
     }
 
-    async fn finish(&mut self, ids: &[RowId], ending: &Ending<'_>) -> Result<(), Fault> {
-        let statement = format!(
-            "UPDATE {} SET status = 'done', time_finished = ?1, result = ?2, return_code = ?3, \
-             sig = ?4, stdout = ?5, stderr = ?6 WHERE id IN ({})",
-            self.dialect.table,
-            id_list(ids)
-        );
-        let text = |text: &Option<std::borrow::Cow<'_, str>>| {
-            text.as_ref().map_or(Value::Null, |text| Value::Text(text.to_string()))
-        };
+    async fn finish(
+        &mut self,
+        dialect: &Dialect,
+        ids: &[RowId],
+        ending: &Ending<'_>,
+    ) -> Result<(), Fault> {
+        let statement = dialect.done(ending.result, ["?"; 5], &id_list(ids));
+        let text = |text: Option<&str>| Value::from(text.map(str::to_owned));
         let params = [
-            Value::Integer(ending.finished_s),
-            Value::Text(ending.result.to_owned()),
-            ending.code.map_or(Value::Null, |code| Value::Integer(code.into())),
-            text(&ending.sig),
-            text(&ending.stdout),
-            text(&ending.stderr),
+            Value::from(ending.finished_s),
+            Value::from(ending.code.map(i64::from)),
+            text(ending.sig.as_deref()),
+            text(ending.stdout.as_deref()),
+            text(ending.stderr.as_deref()),
         ];
         self.with(move |connection| {
-            let params = params.iter().map(|value| value as &dyn ToSql);
             connection.execute(&statement, params_from_iter(params)).map(drop)
         })
         .await

@@ -43,7 +43,7 @@ const REQUESTS_MAX: u32 = 1024;
 /// How long a peer may be silent in the middle of a message, and how long it may refuse to take
 /// bytes.
 const STALL: Duration = Duration::from_secs(60);
-/// How long answers may still come for a peer that has said its last.
+/// How long answers may take after the peer has ended its side.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Why a request of ours has no answer.
@@ -80,7 +80,7 @@ struct Shared {
     pending: Mutex<Pending>,
     requests: Arc<Semaphore>,
     message_bytes_max: AtomicUsize,
-    heard: AtomicUsize,
+    reads: AtomicUsize,
     closed: watch::Sender<bool>,
 }
 
@@ -122,7 +122,7 @@ impl Link {
             }),
             requests: Arc::new(Semaphore::new(REQUESTS_MAX as usize)),
             message_bytes_max: AtomicUsize::new(message_bytes_max),
-            heard: AtomicUsize::new(0),
+            reads: AtomicUsize::new(0),
             closed: watch::Sender::new(false),
         }));
         tokio::spawn(write_all(link.clone(), writer, to_write));
@@ -150,10 +150,10 @@ impl Link {
         let _ = self.0.requests.acquire_many(REQUESTS_MAX).await;
     }
 
-    /// How often bytes have come, to tell a silent peer from a living one. A message that takes
-    /// long counts too.
-    pub fn heard(&self) -> usize {
-        self.0.heard.load(Ordering::Relaxed)
+    /// How many reads have brought bytes: it grows as long as the peer is alive, also in the middle
+    /// of a long message.
+    pub fn reads(&self) -> usize {
+        self.0.reads.load(Ordering::Relaxed)
     }
 
     /// Changes how long the peer's messages may be.
@@ -173,7 +173,7 @@ impl Link {
 
     fn send(&self, bytes: Bytes) {
         self.0.unsent_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
-        // A closed connection has nobody who misses it.
+        // Fails on a closed connection, where no peer would read it.
         let _ = self.0.outgoing.send(Outgoing::Bytes(bytes));
     }
 
@@ -187,14 +187,14 @@ impl Link {
         data: Option<&RawValue>,
         password: Option<&str>,
     ) -> impl Future<Output = Result<Box<RawValue>, RequestError>> + Send + use<> {
-        let (tell, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let no = {
             let mut pending = self.0.pending.lock();
             let no = pending.next_no;
             pending.next_no += 1;
-            // On a closed connection `tell` is dropped, and the answer is that it is closed.
+            // On a closed connection the sender is dropped, and the answer is `Closed`.
             if !pending.is_closed {
-                pending.waiting.insert(no, tell);
+                pending.waiting.insert(no, sender);
             }
             no
         };
@@ -224,9 +224,9 @@ impl Link {
     fn answer_came(&self, response: Response) {
         let waiting = self.0.pending.lock().waiting.remove(&response.no);
         match waiting {
-            // Whoever asked may have stopped waiting.
-            Some(tell) => drop(tell.send(response.outcome)),
-            None => debug!(peer = %self.0.remote, no = response.no, "an answer nobody waits for"),
+            // The requester may have stopped waiting.
+            Some(sender) => drop(sender.send(response.outcome)),
+            None => debug!(peer = %self.0.remote, no = response.no, "an answer to no request"),
         }
     }
 
@@ -242,7 +242,7 @@ impl Link {
     }
 }
 
-/// Takes a request that nobody waits for any more off the list.
+/// Removes a request from the list when its future is dropped.
 struct Forget {
     link: Link,
     no: i64,
@@ -283,10 +283,15 @@ impl Responder {
         self.link.send(encode_response(self.no, Err(text)));
     }
 
-    /// `"ok"` or the error.
+    /// Answers `"ok"` or the error.
     pub fn outcome(self, outcome: Result<(), String>) {
-        match outcome {
-            Ok(()) => self.ok(),
+        self.checked(outcome, |(), responder| responder.ok());
+    }
+
+    /// Passes on what was read from the request, or answers what is wrong with it.
+    pub fn checked<T>(self, read: Result<T, String>, answer: impl FnOnce(T, Self)) {
+        match read {
+            Ok(value) => answer(value, self),
             Err(text) => self.error(&text),
         }
     }
@@ -300,6 +305,11 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// The handle to send with.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
     /// Reads until the end and hands every request to `serve`. Afterwards the link is closed.
     pub async fn run(mut self, mut serve: impl FnMut(Request, Responder)) {
         let mut closed = self.link.0.closed.subscribe();
@@ -338,7 +348,7 @@ impl Connection {
                     };
                     match outcome {
                         Ok(0) => return "end of input".to_owned(),
-                        Ok(_) => drop(self.link.0.heard.fetch_add(1, Ordering::Relaxed)),
+                        Ok(_) => drop(self.link.0.reads.fetch_add(1, Ordering::Relaxed)),
                         Err(error) => return error.to_string(),
                     }
                 }

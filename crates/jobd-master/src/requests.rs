@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use tracing::info;
 
-use super::{
-    pass_on::{PATIENCE, all},
-    run::Shared,
-    workers::Registered,
-};
 use crate::{
-    link::Responder,
+    link::{Link, Responder},
     memory::MemoryUsage,
+    pass_on::{PATIENCE, pass_to_targets, run_manual, send_signal},
+    pokes::Pokes,
+    server::Service,
     wire::{Arguments, Request},
+    workers::Registered,
 };
 
 /// Answers of a worker can carry the outputs of many jobs.
@@ -30,7 +30,7 @@ pub struct MasterStatus {
     pub memory_usage: MemoryUsage,
 }
 
-/// What `status` says of a worker.
+/// A worker's entry in the answer to `status`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerEntry {
@@ -61,72 +61,67 @@ impl WorkerEntry {
     }
 }
 
-impl Shared {
-    pub(super) fn answer(self: &Arc<Self>, request: &Request, responder: Responder) {
+/// Answers the requests of clients, and those of workers that register.
+pub(crate) struct Requests(pub(crate) Arc<Pokes>);
+
+impl Service for Requests {
+    fn request(&self, request: Request, responder: Responder) {
         let arguments = Arguments::of(&request.data);
+        let workers = &self.0.workers;
         match request.kind.as_str() {
             "register-worker" => {
                 let outcome = self.register(&arguments, &responder);
                 responder.outcome(outcome);
             }
-            "poke" => match arguments.targets() {
-                Ok(Some(targets)) => {
+            "poke" => {
+                let targets = arguments.targets();
+                let targets = targets.and_then(|some| some.ok_or("targets are missing".to_owned()));
+                responder.checked(targets, |targets, responder| {
                     responder.ok();
-                    self.poke(targets);
-                }
-                Ok(None) => responder.error("targets are missing"),
-                Err(text) => responder.error(&text),
-            },
+                    self.0.poke(targets);
+                });
+            }
             "pause" => self.pause_or_continue("pause", &arguments, responder),
             "continue" => self.pause_or_continue("continue", &arguments, responder),
             "status" => self.status(&arguments, responder),
             "run-manual" => {
-                self.with_jobs(&arguments, responder, |jobs, responder| {
-                    self.run_manual(jobs, responder)
+                let jobs = arguments.jobs(|job| Ok((job.integer("id")?, job.text("target")?)));
+                responder.checked(jobs, |jobs, responder| {
+                    run_manual(&mut workers.lock(), &jobs, responder);
                 });
             }
             "send-signal" => {
-                self.with_jobs(&arguments, responder, |jobs, responder| {
-                    self.send_signal(jobs, responder)
+                let jobs = arguments.jobs(|job| {
+                    Ok((job.integer("id")?, job.required("signal")?, job.text("target")?))
+                });
+                responder.checked(jobs, |jobs, responder| {
+                    send_signal(&workers.lock(), &jobs, responder);
                 });
             }
             unknown => responder.error(&format!("unknown request type: '{unknown}'")),
         }
     }
 
-    fn with_jobs(
-        &self,
-        arguments: &Arguments<'_>,
-        responder: Responder,
-        run: impl FnOnce(&[Arguments<'_>], Responder) -> Result<(), (Responder, String)>,
-    ) {
-        match arguments.jobs() {
-            Ok(jobs) => {
-                if let Err((responder, text)) = run(&jobs, responder) {
-                    responder.error(&text);
-                }
-            }
-            Err(text) => responder.error(&text),
+    fn closed(&self, link: &Link) {
+        if let Some(worker) = self.0.workers.lock().drop_link(link) {
+            info!(worker = worker.name, peer = %link.remote(), "went away");
         }
     }
+}
 
+impl Requests {
     fn pause_or_continue(
-        self: &Arc<Self>,
+        &self,
         kind: &'static str,
         arguments: &Arguments<'_>,
         responder: Responder,
     ) {
-        match arguments.targets() {
-            Ok(targets) => self.pass_to_targets(kind, targets, responder),
-            Err(text) => responder.error(&text),
-        }
+        responder.checked(arguments.targets(), |targets, responder| {
+            pass_to_targets(&self.0.workers.lock(), kind, targets, responder);
+        });
     }
 
-    fn register(
-        self: &Arc<Self>,
-        arguments: &Arguments<'_>,
-        responder: &Responder,
-    ) -> Result<(), String> {
+    fn register(&self, arguments: &Arguments<'_>, responder: &Responder) -> Result<(), String> {
         let targets = arguments.targets()?;
         let link = responder.link();
         let name = match (arguments.field("name"), &targets) {
@@ -138,35 +133,34 @@ impl Shared {
         info!(worker = name, ?targets, peer = %link.remote(), "registers");
         link.set_message_bytes_max(WORKER_MESSAGE_BYTES_MAX);
         let worker = Registered::new(link.clone(), name.clone(), targets);
-        let mut workers = self.workers.lock();
+        let mut workers = self.0.workers.lock();
         let due = workers.register(worker);
         if !due.is_empty() {
             // Sent before the answer to the registration, as the original does.
-            self.poll_worker(link.clone(), name, due);
+            self.0.poll_worker(link.clone(), name, due);
         }
         Ok(())
     }
 
     fn status(&self, arguments: &Arguments<'_>, responder: Responder) {
-        let asks_workers = arguments.field("poll_workers").and_then(Value::as_bool);
-        let workers = self.workers.lock();
+        let asks_workers = arguments.field("poll_workers").and_then(Value::as_bool) == Some(true);
+        let workers = self.0.workers.lock();
         let mut entries: Vec<_> = workers.all().iter().map(WorkerEntry::of).collect();
-        let answers: Vec<_> = if asks_workers == Some(true) {
-            let ask = |worker: &Registered| worker.link.request_within(PATIENCE, "status", None);
-            workers.all().iter().map(ask).collect()
-        } else {
-            Vec::new()
-        };
+        let asked = workers.all().iter().filter(|_| asks_workers);
+        let ask = |worker: &Registered| worker.link.request_within(PATIENCE, "status", None);
+        let answers: Vec<_> = asked.map(ask).collect();
         drop(workers);
+        let answer = |workers| {
+            responder.data(&MasterStatus { workers, memory_usage: MemoryUsage::now() });
+        };
         if answers.is_empty() {
-            let memory_usage = MemoryUsage::now();
-            return responder.data(&MasterStatus { workers: entries, memory_usage });
+            return answer(entries);
         }
         tokio::spawn(async move {
-            for (entry, answer) in entries.iter_mut().zip(all(answers).await) {
+            for (entry, answer) in entries.iter_mut().zip(join_all(answers).await) {
                 entry.worker_status = Some(answer.unwrap_or_else(|_| RawValue::NULL.to_owned()));
             }
-            responder.data(&MasterStatus { workers: entries, memory_usage: MemoryUsage::now() });
+            answer(entries);
         });
     }
 }

@@ -1,33 +1,13 @@
-//! The answer to `run-manual`, as a worker gives it and a master joins several.
-
-use std::collections::BTreeMap;
+//! How a job ended, in the form that clients and the Spindle server get.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use spindle_jobd_master::wire::raw;
 
-use crate::{launcher::Ending, table::Finish, wire::raw};
-
-/// What became of the jobs of one `run-manual`. A part that is empty is left out on the wire.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct ManualResults {
-    /// Results of the jobs that ran, as JSON text; see [`JobResult`].
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub jobs: BTreeMap<i64, Box<RawValue>>,
-    /// Why the others did not.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub errors: BTreeMap<i64, String>,
-}
-
-impl ManualResults {
-    /// Adds what another worker answered.
-    pub fn join(&mut self, other: Self) {
-        self.jobs.extend(other.jobs);
-        self.errors.extend(other.errors);
-    }
-}
+use crate::{launcher::Ending, table::Finish};
 
 /// How one job ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobResult {
     /// `ok` or `fail`.
     pub result: String,
@@ -63,8 +43,7 @@ impl From<&Finish> for JobResult {
             signal: finish.signal.clone(),
             stdout: finish.stdout.clone(),
             stderr: finish.stderr.clone(),
-            stdout_cut: false,
-            stderr_cut: false,
+            ..Self::default()
         }
     }
 }
@@ -84,6 +63,8 @@ pub fn result_of(ending: &Ending) -> Box<RawValue> {
 
 #[cfg(test)]
 mod tests {
+    use spindle_jobd_master::manual::ManualResults;
+
     use super::*;
 
     #[test]

@@ -38,17 +38,6 @@ impl<'a> Arguments<'a> {
         Self(data)
     }
 
-    /// The arguments in an item of a list, which must be an object.
-    ///
-    /// # Errors
-    /// The text for the peer.
-    pub fn of_item(item: &'a Value) -> Result<Self, String> {
-        if item.is_object() || item.is_array() {
-            return Ok(Self(item));
-        }
-        Err("data is not an object".to_owned())
-    }
-
     /// An argument as it is, if it is there.
     pub fn field(&self, name: &str) -> Option<&'a Value> {
         self.0.get(name)
@@ -138,13 +127,16 @@ impl<'a> Arguments<'a> {
         items.iter().map(id).collect()
     }
 
-    /// `jobs`, a list of objects, required.
+    /// `jobs`, a list of objects, required. `read` reads each of them.
     ///
     /// # Errors
     /// The text for the peer.
-    pub fn jobs(&self) -> Result<Vec<Self>, String> {
+    pub fn jobs<T>(&self, read: impl Fn(Self) -> Result<T, String>) -> Result<Vec<T>, String> {
         let items = self.field("jobs").and_then(Value::as_array).ok_or("jobs must be array")?;
-        items.iter().map(Self::of_item).collect()
+        if !items.iter().all(|item| item.is_object() || item.is_array()) {
+            return Err("data is not an object".to_owned());
+        }
+        items.iter().map(|item| read(Self(item))).collect()
     }
 }
 

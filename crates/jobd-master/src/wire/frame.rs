@@ -6,9 +6,9 @@ use thiserror::Error;
 /// The byte that ends a message.
 pub const EOT: u8 = 0x04;
 
-/// What a browser that was led here would say first. Its request can carry whole messages in its
+/// What a browser that was directed here would send first. Its request can carry whole messages in its
 /// body, so such a connection is closed before any of it is looked at.
-const STRANGERS: [&[u8]; 9] = [
+const HTTP_METHODS: [&[u8]; 9] = [
     b"GET ",
     b"POST ",
     b"PUT ",
@@ -31,7 +31,7 @@ pub enum FrameError {
     },
     /// The first bytes are a web page's, not a client's.
     #[error("the first bytes are HTTP")]
-    Stranger,
+    Http,
 }
 
 /// A connection's input, cut at EOT.
@@ -71,8 +71,8 @@ impl Frames {
     /// [`FrameError`]; the connection's input is of no use any more.
     pub fn next_message(&mut self) -> Result<Option<Bytes>, FrameError> {
         if !self.begun {
-            if STRANGERS.iter().any(|first| self.input.starts_with(first)) {
-                return Err(FrameError::Stranger);
+            if HTTP_METHODS.iter().any(|first| self.input.starts_with(first)) {
+                return Err(FrameError::Http);
             }
             // The longest of those beginnings has eight bytes.
             self.begun = self.input.len() >= 8 || self.input.contains(&EOT);
@@ -133,7 +133,7 @@ mod tests {
             let first = all(&mut frames);
             frames.input().extend_from_slice(tail);
             let outcome = first.and_then(|_| all(&mut frames));
-            assert_eq!(outcome, Err(FrameError::Stranger), "cut at {cut}");
+            assert_eq!(outcome, Err(FrameError::Http), "cut at {cut}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Who is registered, and which targets somebody poked that nobody serves. No I/O.
+//! Who is registered, and which poked targets no registered worker serves. No I/O.
 
 use indexmap::IndexSet;
 
@@ -11,29 +11,33 @@ const NAME_BYTES_MAX: usize = 1024;
 
 /// A registered worker.
 #[derive(Clone, Debug)]
-pub(super) struct Registered {
-    pub(super) link: Link,
-    pub(super) name: String,
-    pub(super) targets: Vec<String>,
-    /// How much had been heard of it at the last ping, and how many pings ago that was.
-    pub(super) heard: usize,
-    pub(super) silent_pings: u32,
+pub(crate) struct Registered {
+    pub(crate) link: Link,
+    pub(crate) name: String,
+    pub(crate) targets: Vec<String>,
+    /// The link's count of reads at the last ping, and for how many pings it has not changed.
+    pub(crate) reads: usize,
+    pub(crate) silent_pings: u32,
 }
 
 impl Registered {
-    pub(super) fn new(link: Link, name: String, targets: Vec<String>) -> Self {
-        Self { link, name, targets, heard: 0, silent_pings: 0 }
+    pub(crate) fn new(link: Link, name: String, targets: Vec<String>) -> Self {
+        Self { link, name, targets, reads: 0, silent_pings: 0 }
+    }
+
+    pub(crate) fn serves(&self, target: &str) -> bool {
+        self.targets.iter().any(|served| served == target)
     }
 
     /// Those of its targets that are asked for, in its own order.
-    pub(super) fn among(&self, asked: &IndexSet<String>) -> Vec<String> {
+    pub(crate) fn among(&self, asked: &IndexSet<String>) -> Vec<String> {
         self.targets.iter().filter(|target| asked.contains(*target)).cloned().collect()
     }
 }
 
 /// All registered workers, in order of their registration.
 #[derive(Debug, Default)]
-pub(super) struct Workers {
+pub(crate) struct Workers {
     all: Vec<Registered>,
     remembered: IndexSet<String>,
     /// Where the search for a worker goes on, so that each gets its share.
@@ -41,9 +45,9 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Registers a worker, or replaces what its connection had registered. Answers the targets
-    /// somebody had poked meanwhile that it serves.
-    pub(super) fn register(&mut self, worker: Registered) -> Vec<String> {
+    /// Registers a worker, or replaces what its connection had registered. Returns those of its
+    /// targets that were poked while no worker served them.
+    pub(crate) fn register(&mut self, worker: Registered) -> Vec<String> {
         let due = worker.among(&self.remembered);
         self.remembered.retain(|target| !due.contains(target));
         match self.all.iter_mut().find(|known| known.link == worker.link) {
@@ -54,25 +58,25 @@ impl Workers {
     }
 
     /// Forgets a connection's worker, if it had registered one.
-    pub(super) fn drop_link(&mut self, link: &Link) -> Option<Registered> {
+    pub(crate) fn drop_link(&mut self, link: &Link) -> Option<Registered> {
         let at = self.all.iter().position(|known| known.link == *link)?;
         Some(self.all.remove(at))
     }
 
-    pub(super) fn all(&self) -> &[Registered] {
+    pub(crate) fn all(&self) -> &[Registered] {
         &self.all
     }
 
-    pub(super) fn all_mut(&mut self) -> &mut [Registered] {
+    pub(crate) fn all_mut(&mut self) -> &mut [Registered] {
         &mut self.all
     }
 
-    pub(super) fn is_served(&self, target: &str) -> bool {
-        self.all.iter().any(|worker| worker.targets.iter().any(|served| served == target))
+    pub(crate) fn is_served(&self, target: &str) -> bool {
+        self.all.iter().any(|worker| worker.serves(target))
     }
 
-    /// Remembers those of the targets that nobody serves.
-    pub(super) fn remember(&mut self, targets: impl IntoIterator<Item = String>) {
+    /// Remembers those of the targets that no worker serves.
+    pub(crate) fn remember(&mut self, targets: impl IntoIterator<Item = String>) {
         for target in targets {
             let has_place =
                 self.remembered.len() < REMEMBERED_MAX && target.len() <= NAME_BYTES_MAX;
@@ -83,11 +87,10 @@ impl Workers {
     }
 
     /// A worker that serves the target; each in turn.
-    pub(super) fn pick(&mut self, target: &str) -> Option<&Registered> {
+    pub(crate) fn pick(&mut self, target: &str) -> Option<&Registered> {
         let count = self.all.len();
-        let serves = |worker: &Registered| worker.targets.iter().any(|served| served == target);
-        let step = (0..count).find(|step| serves(&self.all[(self.turn + step) % count]))?;
-        let at = (self.turn + step) % count;
+        let turn = self.turn..self.turn + count;
+        let at = turn.map(|at| at % count).find(|at| self.all[*at].serves(target))?;
         self.turn = at + 1;
         self.all.get(at)
     }

@@ -1,0 +1,26 @@
+//! jobd's master, and the protocol that the whole jobd suite speaks. `docs/jobd.md` is the
+//! reference; the wire is the original jobd's.
+//!
+//! A [`Master`] knows which workers serve which targets, and passes on what clients want of them.
+//! It needs no database and starts no process: those are the worker's, in `spindle-jobd`. So the
+//! Spindle server can embed a master without compiling drivers it never uses.
+//!
+//! - [`wire`]: bytes and messages, no I/O
+//! - [`link`]: one connection of either side; [`server`]: the listening side, password and limits
+//! - [`manual`], [`memory`]: parts of answers that workers and masters share
+//! - the master: `workers` is who is registered, `pokes` joins pokes that come in a burst,
+//!   `requests` answers clients, `pass_on` asks workers
+
+pub mod link;
+pub mod manual;
+mod master;
+pub mod memory;
+mod pass_on;
+mod pokes;
+mod requests;
+pub mod server;
+pub mod wire;
+mod workers;
+
+pub use master::{Master, MasterSettings};
+pub use requests::{MasterStatus, WorkerEntry};

@@ -1,0 +1,302 @@
+//! The listening side that the worker and the master share: addresses, the password, limits.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use subtle::ConstantTimeEq;
+use thiserror::Error;
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, watch},
+};
+use tracing::{debug, info, warn};
+
+use crate::{
+    link::{Connection, Link, Responder},
+    wire::Request,
+};
+
+/// Where a daemon listens, who may ask, and what that may cost.
+#[derive(Clone, Debug, Default)]
+pub struct ListenSettings {
+    /// Host name or address.
+    pub host: String,
+    /// TCP port; 0 lets the system choose.
+    pub port: u16,
+    /// The password, and who needs none.
+    pub access: Access,
+    /// Whether other machines may reach the address without a password.
+    pub insecure: bool,
+    /// How many connections, how long messages.
+    pub limits: Limits,
+}
+
+/// Who may ask for something.
+#[derive(Clone, Default)]
+pub struct Access {
+    /// The password that a connection's first request must carry.
+    pub password: Option<String>,
+    /// Whether a peer on a loopback address needs none.
+    pub always_allow_localhost: bool,
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Access")
+            .field("has_password", &self.password.is_some())
+            .field("always_allow_localhost", &self.always_allow_localhost)
+            .finish()
+    }
+}
+
+impl Access {
+    /// Whether a connection from this address may go on with this first request.
+    pub fn admits(&self, remote: SocketAddr, password: Option<&str>) -> bool {
+        let Some(wanted) = &self.password else { return true };
+        if self.always_allow_localhost && remote.ip().to_canonical().is_loopback() {
+            return true;
+        }
+        let given = password.unwrap_or_default();
+        bool::from(wanted.as_bytes().ct_eq(given.as_bytes()))
+    }
+
+    /// A server of requests that passes on those of an admitted peer. The first request that is not
+    /// admitted is refused and closes the connection.
+    fn guard(&self, mut serve: impl FnMut(Request, Responder)) -> impl FnMut(Request, Responder) {
+        let (mut is_admitted, mut is_refused) = (false, false);
+        move |request, responder| {
+            if is_refused {
+                return;
+            }
+            let link = responder.link().clone();
+            is_admitted |= self.admits(link.remote(), request.password.as_deref());
+            if is_admitted {
+                return serve(request, responder);
+            }
+            is_refused = true;
+            info!(peer = %link.remote(), "invalid password");
+            responder.error("invalid password");
+            link.close();
+        }
+    }
+}
+
+/// What a listener may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at the same time; further ones are closed at once.
+    pub connections_max: usize,
+    /// Bytes of one message from a client.
+    pub message_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections_max: 1024, message_bytes_max: 16 * 1024 * 1024 }
+    }
+}
+
+/// What answers the requests of a daemon's connections.
+pub trait Service: Send + Sync + 'static {
+    /// Takes one request of a peer that may ask; must not block.
+    fn request(&self, request: Request, responder: Responder);
+
+    /// A connection that was accepted has ended.
+    fn closed(&self, _link: &Link) {}
+}
+
+/// Why a daemon cannot listen.
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// The address is taken or not this machine's.
+    #[error("cannot listen at {address}: {cause}; change host or port in the configuration")]
+    Listen {
+        /// `host:port` as configured.
+        address: String,
+        /// The reason, from the system.
+        cause: io::Error,
+    },
+    /// The address can be reached from outside and anybody could start jobs.
+    #[error(
+        "{address} can be reached from other machines and no password is set; \
+         set password, or allow it with insecure = 1 or --insecure"
+    )]
+    Open {
+        /// The address that was resolved.
+        address: SocketAddr,
+    },
+}
+
+/// A claimed address that does not accept yet.
+#[derive(Debug)]
+pub struct Listener {
+    listener: TcpListener,
+    address: SocketAddr,
+    access: Access,
+    limits: Limits,
+}
+
+impl Listener {
+    /// Claims the address. One that other machines can reach needs a password, unless `insecure`.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub async fn bind(settings: &ListenSettings) -> Result<Self, BindError> {
+        let ListenSettings { host, port, access, insecure, limits } = settings;
+        let failed = |cause| BindError::Listen { address: format!("{host}:{port}"), cause };
+        let listener = TcpListener::bind((host.as_str(), *port)).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let is_local = address.ip().to_canonical().is_loopback();
+        if !is_local && access.password.is_none() && !insecure {
+            return Err(BindError::Open { address });
+        }
+        Ok(Self { listener, address, access: access.clone(), limits: *limits })
+    }
+
+    /// The address, with the port that the system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts connections and hands their requests to the service.
+    pub fn serve(self, service: Arc<dyn Service>) -> Server {
+        let (stop, stopped) = watch::channel(false);
+        let links = Links::default();
+        tokio::spawn(self.accept(service, links.clone(), stopped));
+        Server { stop, links }
+    }
+
+    async fn accept(
+        self,
+        service: Arc<dyn Service>,
+        links: Links,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let Limits { connections_max, message_bytes_max } = self.limits;
+        let access = Arc::new(self.access);
+        let places = Arc::new(Semaphore::new(connections_max));
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                _ = stop.wait_for(|stop| *stop) => return,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of descriptors, most likely: some have to close before the next try helps.
+                    warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                debug!(connections_max, "too many connections, one closed");
+                continue;
+            };
+            let Ok((link, connection)) = Link::open(stream, message_bytes_max) else { continue };
+            let (access, service) = (Arc::clone(&access), Arc::clone(&service));
+            let links = links.clone();
+            tokio::spawn(async move {
+                debug!(peer = %link.remote(), "connected");
+                let admitted =
+                    access.guard(|request, responder| service.request(request, responder));
+                links.run(connection, admitted).await;
+                service.closed(&link);
+                drop(place);
+            });
+        }
+    }
+}
+
+/// A daemon that accepts connections until it is stopped or dropped. Connections that are open
+/// then stay open.
+#[derive(Debug)]
+pub struct Server {
+    stop: watch::Sender<bool>,
+    links: Links,
+}
+
+impl Server {
+    /// Stops accepting.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// The open connections.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+}
+
+/// The open connections of a daemon.
+#[derive(Clone, Debug, Default)]
+pub struct Links(Arc<Mutex<Vec<Link>>>);
+
+impl Links {
+    /// Reads a connection to its end and hands every request to `serve`.
+    pub async fn run(&self, connection: Connection, serve: impl FnMut(Request, Responder)) {
+        let link = connection.link().clone();
+        self.0.lock().push(link.clone());
+        connection.run(serve).await;
+        self.0.lock().retain(|open| *open != link);
+    }
+
+    /// All that are open now.
+    pub fn all(&self) -> Vec<Link> {
+        self.0.lock().clone()
+    }
+
+    /// Closes each once its peer has taken what was sent, and waits for that.
+    pub async fn close_all(&self) {
+        let links = self.all();
+        links.iter().for_each(Link::close);
+        for link in &links {
+            link.closed().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn default<T: Default>() -> T {
+        T::default()
+    }
+
+    fn access(always_allow_localhost: bool) -> Access {
+        Access { password: Some("sesame".to_owned()), always_allow_localhost }
+    }
+
+    #[test]
+    fn only_the_whole_password_opens() {
+        let far = "192.0.2.1:5".parse().unwrap();
+        assert!(access(false).admits(far, Some("sesame")));
+        for wrong in [None, Some(""), Some("sesam"), Some("sesame!"), Some("SESAME")] {
+            assert!(!access(false).admits(far, wrong), "{wrong:?}");
+        }
+        assert!(Access::default().admits(far, None));
+    }
+
+    #[test]
+    fn localhost_needs_no_password_when_it_is_always_allowed() {
+        for near in ["127.0.0.1:5", "[::1]:5", "[::ffff:127.0.0.1]:5"] {
+            assert!(access(true).admits(near.parse().unwrap(), None), "{near}");
+            assert!(!access(false).admits(near.parse().unwrap(), None), "{near}");
+        }
+        assert!(!access(true).admits("192.0.2.1:5".parse().unwrap(), None));
+    }
+
+    #[tokio::test]
+    async fn an_open_address_without_a_password_is_refused_unless_told_otherwise() {
+        let bind = async |host: &str, access: Access, insecure| {
+            let settings = ListenSettings { host: host.to_owned(), access, insecure, ..default() };
+            Listener::bind(&settings).await
+        };
+        let refused = bind("0.0.0.0", default(), false).await;
+        assert!(matches!(refused, Err(BindError::Open { .. })), "{refused:?}");
+        assert!(bind("0.0.0.0", access(false), false).await.is_ok());
+        assert!(bind("0.0.0.0", default(), true).await.is_ok());
+        assert!(bind("127.0.0.1", default(), false).await.is_ok());
+    }
+}
