@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use spindle_core::{JobImage, Status, event::Event, job::cut};
+use spindle_core::{JobImage, Status, cut_text, event::Event};
 use spindle_engine::{FeedEvent, FeedId};
 
 /// More of a text that a worker wrote is not told.
@@ -67,7 +67,7 @@ fn job(image: &JobImage) -> Value {
     let texts =
         end.flat_map(|end| [("code", &end.code), ("message", &end.message), ("error", &end.error)]);
     for (name, bytes) in texts.filter(|(_, bytes)| !bytes.is_empty()) {
-        let shown = String::from_utf8_lossy(cut(bytes, TEXT_BYTES_MAX));
+        let shown = String::from_utf8_lossy(cut_text(bytes, TEXT_BYTES_MAX));
         job.insert(name.to_owned(), shown.into());
     }
     Value::Object(job)
