@@ -75,7 +75,8 @@ impl EngineBridge {
     /// Makes a call and ends its turn. While the log has no room, waits and makes it again. What is
     /// refused is refused for good: the refusal is durable when this returns.
     ///
-    /// Dropping this may drop what the call gave: for leases and tickets there is [`EngineBridge::take`].
+    /// Dropping this may drop what the call gave: for leases and tickets there is
+    /// [`EngineBridge::take`].
     pub async fn call<T>(
         &self,
         mut call: impl FnMut(&Engine) -> Result<T, Refused>,
@@ -107,7 +108,7 @@ impl EngineBridge {
         }
     }
 
-    /// What came of a call. None: there was no room, and now there is.
+    /// The result of a call. None: there was no room, and now there is.
     async fn tried<T>(
         &self,
         called: Result<T, Refused>,
@@ -137,8 +138,8 @@ impl EngineBridge {
         drop(ending);
     }
 
-    /// As [`EngineBridge::call`], for calls that change something: what they did is durable when this
-    /// returns.
+    /// As [`EngineBridge::call`], for calls that change something: what they did is durable when
+    /// this returns.
     pub async fn change(
         &self,
         call: impl FnMut(&Engine) -> Result<Gate, Refused>,
@@ -148,7 +149,7 @@ impl EngineBridge {
         Ok(())
     }
 
-    /// Waits until all records below a gate are durable. If the log fails that never comes: the
+    /// Waits until all records below a gate are durable. Never returns if the log fails: the
     /// connection is closed unanswered, and the process ends.
     pub async fn durable(&self, gate: Gate) {
         if self.engine.durable() >= gate {
@@ -168,8 +169,8 @@ impl EngineBridge {
         }
     }
 
-    /// Changes whenever the durable position does, from now on: for those who watch something that
-    /// only events change.
+    /// Changes whenever the durable position does, from now on: for requests that watch something
+    /// that only events change.
     pub fn moves(&self) -> watch::Receiver<()> {
         self.mailbox.moves()
     }

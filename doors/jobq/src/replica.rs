@@ -8,8 +8,8 @@
 //! in an unnamed file that goes with the process. It can be lost and made anew at any time, so
 //! nothing is synced.
 //!
-//! Rows lie in the order in which jobs were last updated: the least recently updated match is the first
-//! one a scan meets, and a changed job moves to the end.
+//! Rows lie in the order in which jobs were last updated: the least recently updated match is the
+//! first one a scan meets, and a changed job moves to the end.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -156,12 +156,12 @@ impl Replica {
                 delete.execute([id])?;
             }
             let mut update = change.prepare_cached(
-                "UPDATE job SET update_seq = ?1, revision = ?3, fixed = ?4, modified = ?5, state = ?6,
-                 events = ?7, is_cut = ?8 WHERE id = ?2",
+                "UPDATE job SET update_seq = ?1, revision = ?3, fixed = ?4, modified = ?5,
+                 state = ?6, events = ?7, is_cut = ?8 WHERE id = ?2",
             )?;
             let mut insert = change.prepare_cached(
-                "INSERT OR REPLACE INTO job (update_seq, id, revision, fixed, modified, state, events,
-                 is_cut, payload, payload_too_long)
+                "INSERT OR REPLACE INTO job (update_seq, id, revision, fixed, modified, state,
+                 events, is_cut, payload, payload_too_long)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?;
             for row in rows {
@@ -228,11 +228,12 @@ impl Replica {
         if listing.is_too_large { Err(too_large(listing.bytes_max)) } else { Ok(listing.pieces) }
     }
 
-    /// The first few jobs that match and whose state may be set, the least recently updated one first.
+    /// The first few jobs that match and whose state may be set, the least recently updated first.
     pub fn candidates(&self, query: &Query, limit: usize) -> Answered<Vec<Match>> {
         let Bound { sql, values } = self.checked(query)?;
         let sql = format!(
-            "SELECT j.id, j.revision FROM job AS j WHERE ({sql}) AND NOT j.fixed ORDER BY j.update_seq"
+            "SELECT j.id, j.revision FROM job AS j WHERE ({sql}) AND NOT j.fixed
+             ORDER BY j.update_seq"
         );
         let mut found = Vec::new();
         self.run(|db| {
