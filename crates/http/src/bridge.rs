@@ -148,57 +148,10 @@ impl EngineBridge {
                 return Err(Refused::Busy);
             }
         }
-<<<<<<< HEAD
         Ok(())
     }
 
-    /// The value, once the log is durable up to its gate. If the log fails that never comes: the
-=======
-    }
-
-    /// The result of a call. None: there was no room, and now there is.
-    async fn tried<T>(
-        &self,
-        called: Result<T, Refused>,
-        deadline: Instant,
-    ) -> Option<Result<T, Refused>> {
-        match called {
-            Err(Refused::Busy) => {
-                let caller = self.caller();
-                let ticket = self.engine.wait_for_room(&caller);
-                let wait = self.wait(caller, ticket);
-                let in_time = timeout_at(deadline, wait.answered()).await.is_ok();
-                (!in_time).then_some(Err(Refused::Busy))
-            }
-            Err(Refused::Rejected(rejection, gate)) => {
-                self.durable(gate).await;
-                Some(Err(Refused::Rejected(rejection, gate)))
-            }
-            other => Some(other),
-        }
-    }
-
-    /// Ends a turn after a call: first all other requests that are here already make theirs, so
-    /// that what they decide goes to the log together, in one hand-over and one sync.
-    async fn end_turn(&self) {
-        let ending = EndOfTurn(&self.engine);
-        yield_now().await;
-        drop(ending);
-    }
-
-    /// As [`EngineBridge::call`], for calls that change something: what they did is durable when
-    /// this returns.
-    pub async fn change(
-        &self,
-        call: impl FnMut(&Engine) -> Result<Gate, Refused>,
-    ) -> Result<(), Refused> {
-        let gate = self.call(call).await?;
-        self.durable(gate).await;
-        Ok(())
-    }
-
-    /// Waits until all records below a gate are durable. Never returns if the log fails: the
->>>>>>> http
+    /// The value, once the log is durable up to its gate. Never returns if the log fails: the
     /// connection is closed unanswered, and the process ends.
     pub async fn durable<T>(&self, mut gated: Gated<T>) -> T {
         let mut moves = self.mailbox.moves();

@@ -58,17 +58,7 @@ impl Drop for WorkerSlot<'_> {
     }
 }
 
-<<<<<<< HEAD
-/// What else than the worker, the time and the server's end matters to who waits.
-=======
-/// The result of one try.
-enum Tried {
-    Leased(Box<LeasedJob>, Gate),
-    Nothing(Gate),
-}
-
 /// What wakes a waiting worker besides changes of itself, its deadline and the server's end.
->>>>>>> http
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Watched {
     Worker,
