@@ -67,7 +67,7 @@ enum Watched {
     Names,
 }
 
-/// What a worker that waits for a job has an watched on meanwhile.
+/// What a worker that waits for a job watches meanwhile.
 struct WakeSources {
     /// The worker itself.
     changed: watch::Receiver<()>,
