@@ -1,14 +1,22 @@
 //! What LightJQ's workers tell in MessagePack, as the API shows it.
 
 use serde_json::{Value, json};
-use spindle_core::Type;
 use spindle_core::command::Lease;
 use spindle_core::job::Origin;
-use spindle_engine::{Payload, WorkResult};
+use spindle_core::{Policy, Type};
+use spindle_engine::{Options, Payload, WorkResult};
 use spindle_msgpack::from_json;
 use spindle_testkit::{lease_from, opened, take};
 
 use crate::harness::Bench;
+
+/// An engine that knows what LightJQ's door declares of its workers.
+fn bench() -> Bench {
+    let packed = Policy { error_type: Type::Msgpack, ..Policy::ONCE };
+    let mut options = Options::default();
+    options.defaults.policies = [(Origin::Lightjq, packed)].into_iter().collect();
+    Bench::with(|_| {}, options)
+}
 
 /// A job of this door's worker that ends like this, as the API shows its result.
 async fn ended(bench: &Bench, door: Origin, end: WorkResult) -> Value {
@@ -34,7 +42,7 @@ fn failure(error: bytes::Bytes) -> WorkResult {
 
 #[tokio::test]
 async fn a_result_is_told_exactly_and_as_what_it_says() {
-    let bench = Bench::new();
+    let bench = bench();
     let result = result_of(packed(&json!({ "bytes": 4711 })));
     let end = WorkResult { success: true, result, ..WorkResult::default() };
     let told = ended(&bench, Origin::Lightjq, end).await;
@@ -48,7 +56,7 @@ async fn a_result_is_told_exactly_and_as_what_it_says() {
 
 #[tokio::test]
 async fn an_error_is_told_as_what_it_says_where_its_door_writes_messagepack() {
-    let bench = Bench::new();
+    let bench = bench();
     for (error, shown) in [
         (json!("no such file"), "no such file"),
         (json!({ "code": 5, "of": ["disk"] }), r#"{"code":5,"of":["disk"]}"#),
