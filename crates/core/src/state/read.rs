@@ -29,7 +29,15 @@ pub struct FinishedView<'a> {
     number: u32,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    /// The job, if it is unfinished.
+    pub fn live(self) -> Option<JobView<'a>> {
+        match self {
+            Found::Live(job) => Some(job),
+            Found::Finished(_) => None,
+        }
+    }
+
     /// Its number.
     pub fn id(&self) -> JobId {
         match self {
@@ -245,6 +253,11 @@ impl State {
     /// A job by its number.
     pub fn job(&self, id: JobId) -> Option<Found<'_>> {
         self.handle(id).map(|handle| self.found(handle))
+    }
+
+    /// An unfinished job by its number.
+    pub fn live(&self, id: JobId) -> Option<JobView<'_>> {
+        self.job(id)?.live()
     }
 
     /// A job by a key.

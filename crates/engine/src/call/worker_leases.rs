@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use spindle_core::command::Claim;
 use spindle_core::job::{Cause, Lease, Origin};
-use spindle_core::{Command, Found, JobId};
+use spindle_core::{Command, JobId};
 
 use crate::answer::Refused;
 use crate::gate::Gated;
@@ -54,7 +54,7 @@ impl Leases<'_> {
 
 impl Inner {
     fn claim_of(&self, id: JobId, worker: &WorkerRef) -> Option<Claim> {
-        let Some(Found::Live(job)) = self.state.job(id) else { return None };
+        let job = self.state.live(id)?;
         let lease = job.lease().filter(|lease| worker.holds(lease))?;
         Some(Claim::Token { id, epoch: lease.epoch, attempt: job.attempts() })
     }

@@ -1,7 +1,7 @@
 //! What jobs take: in the log if it were written anew, and in memory for those that are in no log.
 
 use spindle_core::job::JobImage;
-use spindle_core::{BytesRef, Event, Found, JobId, State};
+use spindle_core::{BytesRef, Event, JobId, State};
 
 /// What an item takes in the log besides its payload, roughly.
 const ITEM_BYTES: u64 = 128;
@@ -64,7 +64,7 @@ impl Footprint {
     }
 
     fn job_ends(&mut self, id: JobId, state: &State) {
-        let Some(Found::Live(job)) = state.job(id) else { return };
+        let Some(job) = state.live(id) else { return };
         if job.is_foreground() {
             let len = job.payload().len as usize;
             self.foreground_bytes = self.foreground_bytes.saturating_sub(len);
@@ -81,13 +81,10 @@ fn payload_len(image: &JobImage) -> usize {
 
 /// What a live job's last result and its workers' messages take, if it is logged.
 fn outcome_bytes(state: &State, id: JobId) -> u64 {
-    match state.job(id) {
-        Some(Found::Live(job)) if !job.is_foreground() => {
-            let result = job.outcome().and_then(|outcome| outcome.bytes.as_ref());
-            result.map_or(0, |result| u64::from(result.len)) + job.words_len() as u64
-        }
-        _ => 0,
-    }
+    state.live(id).filter(|job| !job.is_foreground()).map_or(0, |job| {
+        let result = job.outcome().and_then(|outcome| outcome.bytes.as_ref());
+        result.map_or(0, |result| u64::from(result.len)) + job.words_len() as u64
+    })
 }
 
 fn live_cost(image: &JobImage) -> u64 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spindle_core::command::{Claim, Lease};
-use spindle_core::{Event, Found, JobId, State};
+use spindle_core::{Event, JobId, State};
 
 use super::meters::Meters;
 use super::retention::DroppedNews;
@@ -36,9 +36,7 @@ impl Numbers {
 
     /// A scheduled job becomes ready: how late.
     pub fn becomes_ready(&self, id: JobId, state: &State, now_ms: u64) {
-        if let Some(Found::Live(job)) = state.job(id)
-            && let Some(run_at_ms) = job.run_at_ms()
-        {
+        if let Some(run_at_ms) = state.live(id).and_then(|job| job.run_at_ms()) {
             self.meters.lag_ms.note(now_ms.saturating_sub(run_at_ms));
         }
     }

@@ -2,7 +2,7 @@
 
 use spindle_core::job::{Cause, Status};
 use spindle_core::state::FinishedCap;
-use spindle_core::{Event, Found, JobId, State};
+use spindle_core::{Event, JobId, State};
 
 /// Numbers people look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,8 +50,8 @@ impl Stats {
         let Event::Gone(gone) = event else { return };
         match gone.cause() {
             Cause::Expired => {
-                let live = |id: &&u64| matches!(state.job(JobId(**id)), Some(Found::Live(_)));
-                self.expired_unfinished += gone.ids.iter().filter(live).count() as u64;
+                let live = gone.ids.iter().filter(|id| state.live(JobId(**id)).is_some());
+                self.expired_unfinished += live.count() as u64;
             }
             Cause::Limit => self.count_dropped(gone.ids.len() as u64, state.exceeded_cap()),
             _ => {}

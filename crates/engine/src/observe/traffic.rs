@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use spindle_core::job::Status;
-use spindle_core::{Event, Found, JobId, State};
+use spindle_core::{Event, JobId, State};
 
 /// Queues counted apart; what goes through others is counted together.
 const QUEUES_MAX: usize = 10_000;
@@ -98,10 +98,7 @@ pub(crate) struct Traffic {
 impl Traffic {
     /// Counts an event that was folded.
     pub fn after_fold(&mut self, event: &Event, state: &State, now_ms: u64) {
-        let queue_of = |id: u64| match state.job(JobId(id)) {
-            Some(Found::Live(job)) => Some(job.queue()),
-            Some(Found::Finished(_)) | None => None,
-        };
+        let queue_of = |id: u64| state.live(JobId(id)).map(|job| job.queue());
         let (queue, count): (_, fn(&mut Tally)) = match event {
             Event::Submitted(image) => (Some(&image.queue), |tally| tally.submitted += 1),
             Event::Leased(leased) => (queue_of(leased.id), |tally| tally.leased += 1),

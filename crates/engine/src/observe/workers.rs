@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use spindle_core::command::{Claim, Lease};
 use spindle_core::job::{Lease as HeldLease, Origin};
-use spindle_core::{Found, State};
+use spindle_core::State;
 
 /// Workers known at once. Those above are not listed, and get their jobs all the same.
 const WORKERS_MAX: usize = 10_000;
@@ -148,7 +148,7 @@ impl Workers {
     /// need no such sign.
     pub fn claimed(&mut self, claim: Claim, state: &State, now_ms: u64) {
         let Claim::Token { id, attempt, .. } = claim else { return };
-        let Some(Found::Live(job)) = state.job(id) else { return };
+        let Some(job) = state.live(id) else { return };
         let is_own = |lease: &&HeldLease| lease.holder == 0 && job.attempts() == attempt;
         if let Some(lease) = job.lease().filter(is_own) {
             self.heard_of(lease, now_ms);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spindle_core::job::Status;
-use spindle_core::{Event, Found, JobId, JobImage, Place, State};
+use spindle_core::{Event, JobId, JobImage, Place, State};
 
 use super::calls::Calls;
 use super::reports::Reports;
@@ -98,9 +98,7 @@ impl Waiting {
             self.unwanted.push(id);
             return;
         }
-        if let Some(Found::Live(job)) = state.job(id)
-            && job.status() == Status::Ready
-        {
+        if let Some(job) = state.live(id).filter(|job| job.status() == Status::Ready) {
             self.wake_queue(job.queue());
         }
     }
@@ -138,13 +136,11 @@ impl Waiting {
 
     /// The lease that is on its way to a connection as a ticket's answer: it is nobody's now.
     pub fn take_delivered(&mut self, connection: ConnectionId, ticket: Ticket) -> Option<LeaseRef> {
-        let (_, lease) = self
-            .delivered
-            .get(&connection)
-            .filter(|(delivered, _)| *delivered == ticket)
-            .copied()?;
-        self.delivered.remove(&connection);
-        Some(lease)
+        let (delivered, lease) = *self.delivered.get(&connection)?;
+        (delivered == ticket).then(|| {
+            self.delivered.remove(&connection);
+            lease
+        })
     }
 
     /// A connection is gone.
