@@ -220,26 +220,34 @@ impl Engine {
 }
 
 impl Inner {
-    /// Closes what a change came to behind what it waits for.
-    pub(crate) fn changed<T>(&self, decided: Result<T, Refused>) -> Gated<Result<T, Refused>> {
+    /// The answer of a change: a success waits for the change's own record.
+    pub(crate) fn changed<T>(
+        &self,
+        decided: Result<T, impl Into<Refused>>,
+    ) -> Gated<Result<T, Refused>> {
+        self.closed(decided.map(|value| Gated::new(value, self.own_gate())))
+    }
+
+    /// The answer of a call whose success has its own gate.
+    pub(crate) fn closed<T>(
+        &self,
+        decided: Result<Gated<T>, impl Into<Refused>>,
+    ) -> Gated<Result<T, Refused>> {
         match decided {
-            Ok(value) => Gated::new(Ok(value), self.own_gate()),
+            Ok(value) => value.map(Ok),
             Err(refused) => self.refused(refused),
         }
     }
 
-    /// Closes a refusal behind what it reveals.
-    pub(crate) fn refused<T>(&self, refused: Refused) -> Gated<Result<T, Refused>> {
+    /// A refusal waits for what it reveals.
+    pub(crate) fn refused<T>(&self, refused: impl Into<Refused>) -> Gated<Result<T, Refused>> {
+        let refused = refused.into();
+        let early = self.options.faults.duplicate_answered_early;
         let gate = match &refused {
-            Refused::Rejected(Rejection::KeyTaken(_))
-                if self.options.faults.duplicate_answered_early =>
-            {
-                Gate::OPEN
-            }
-            Refused::Rejected(Rejection::KeyTaken(id)) => {
+            Refused::Rejected(Rejection::KeyTaken(id)) if !early => {
                 self.state.job(*id).map_or_else(|| self.tail(), |found| self.gate_of(&found))
             }
-            Refused::Rejected(Rejection::OutOfRange(_)) => Gate::OPEN,
+            Refused::Rejected(Rejection::KeyTaken(_) | Rejection::OutOfRange(_)) => Gate::OPEN,
             Refused::Rejected(_) => self.tail(),
             _ => Gate::OPEN,
         };

@@ -76,6 +76,11 @@ impl Inner {
         if self.options.faults.answer_before_sync { Gate::OPEN } else { self.tail() }
     }
 
+    /// As [`Inner::own_gate`], if what was decided is in the log.
+    pub fn own_gate_if(&self, logged: bool) -> Gate {
+        if logged { self.own_gate() } else { Gate::OPEN }
+    }
+
     /// What an answer about a job must wait for.
     pub fn gate_of(&self, found: &Found<'_>) -> Gate {
         match found {

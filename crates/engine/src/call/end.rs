@@ -8,7 +8,7 @@ use spindle_core::{Command, JobId, Rejection};
 use crate::answer::Refused;
 use crate::commit::Payload;
 use crate::engine::Engine;
-use crate::gate::{Gate, Gated};
+use crate::gate::Gated;
 use crate::inner::Inner;
 use crate::read::JobRef;
 use crate::views::{Jobs, Leases};
@@ -97,10 +97,7 @@ impl Engine {
         result.result = result.result.with_checksum();
         let mut inner = self.enter();
         let finished = claim(&inner).and_then(|claim| inner.finish(self, claim, result));
-        match finished {
-            Ok(gate) => Gated::new(Ok(()), gate),
-            Err(refused) => inner.refused(refused),
-        }
+        inner.closed(finished)
     }
 }
 
@@ -122,13 +119,12 @@ impl Inner {
         Ok(self.run(&Command::Delete { id, cause: Cause::Deleted })?)
     }
 
-    /// Returns what the answer waits for.
     fn finish(
         &mut self,
         engine: &Engine,
         claim: Claim,
         result: WorkResult,
-    ) -> Result<Gate, Refused> {
+    ) -> Result<Gated<()>, Refused> {
         self.check_len(&result.result)?;
         let foreground = self.state.is_foreground(claim.id());
         let words_bytes = result.words_bytes();
@@ -137,11 +133,8 @@ impl Inner {
             engine.check_reserve(self, payload.len() + words_bytes)?;
         }
         self.claimed(claim);
-        let place = if foreground {
-            payload.shared_in_memory()
-        } else {
-            self.batch.place_for(payload.len(), payload.kind())
-        };
+        let place =
+            if foreground { payload.shared_in_memory() } else { self.batch.place_for(&payload) };
         let command = Command::Finish(Box::new(Finish {
             claim,
             success: result.success,
@@ -153,6 +146,6 @@ impl Inner {
             worker_finished_at: result.worker_finished_at,
         }));
         self.run_with(&command, Some(&payload).filter(|_| !foreground))?;
-        Ok(if foreground { Gate::OPEN } else { self.own_gate() })
+        Ok(Gated::new((), self.own_gate_if(!foreground)))
     }
 }

@@ -41,7 +41,7 @@ impl Leases<'_> {
                 }
                 Gated::open(added.map(LeaseReply::Waiting))
             }
-            Err(rejection) => inner.refused(rejection.into()),
+            Err(rejection) => inner.refused(rejection),
         }
     }
 

@@ -5,7 +5,6 @@ use spindle_core::{Command, Found, Rejection};
 use crate::answer::Refused;
 use crate::commit::Payload;
 use crate::gate::Gated;
-use crate::inner::Inner;
 use crate::read::{FetchError, JobRef};
 use crate::views::Jobs;
 
@@ -46,16 +45,13 @@ impl Jobs<'_> {
         payload: Option<&Payload>,
     ) -> Result<Option<Gated<Result<(), Refused>>>, FetchError> {
         let engine = self.0;
-        let refused = |inner: &Inner, rejection: Rejection| inner.refused(rejection.into());
         let (id, place) = {
             let inner = engine.enter();
-            let Some(found) = inner.look_up(job) else {
-                return Ok(Some(refused(&inner, Rejection::NotFound)));
-            };
-            let Found::Finished(stub) = found else {
-                return Ok(Some(refused(&inner, Rejection::NotFinished)));
-            };
-            (stub.id(), stub.image())
+            match inner.look_up(job) {
+                None => return Ok(Some(inner.refused(Rejection::NotFound))),
+                Some(Found::Live(_)) => return Ok(Some(inner.refused(Rejection::NotFinished))),
+                Some(Found::Finished(stub)) => (stub.id(), stub.image()),
+            }
         };
         let mut image = match engine.finished_image(place) {
             Err(FetchError::Moved) => return Ok(None),
@@ -75,8 +71,8 @@ impl Jobs<'_> {
         if inner.finished_place(id) != Some(place) {
             return Ok(None);
         }
-        let place = payload.map(|payload| inner.batch.place_for(payload.len(), payload.kind()));
+        let place = payload.map(|payload| inner.batch.place_for(payload));
         let retried = inner.run_with(&Command::Retry { image, payload: place }, payload);
-        Ok(Some(inner.changed(retried.map_err(Refused::from))))
+        Ok(Some(inner.changed(retried)))
     }
 }

@@ -8,6 +8,7 @@ use spindle_core::{Command, JobId, Status};
 use crate::answer::Refused;
 use crate::commit::Payload;
 use crate::door::Ticket;
+use crate::engine::Engine;
 use crate::gate::Gated;
 use crate::inner::Inner;
 use crate::views::Jobs;
@@ -98,26 +99,12 @@ fn part_of(jobs: &VecDeque<NewJob>) -> usize {
 
 impl Inner {
     /// Submits a job that was matched by the newest constraints.
-    pub(crate) fn submit(
-        &mut self,
-        engine: &crate::engine::Engine,
-        job: NewJob,
-    ) -> Gated<Result<JobId, Refused>> {
-        let foreground = job.submit.foreground;
-        match self.try_submit(engine, job) {
-            Ok(id) => {
-                let gate = if foreground { self.ids_gate() } else { self.own_gate() };
-                Gated::new(Ok(id), gate)
-            }
-            Err(refused) => self.refused(refused),
-        }
+    pub(crate) fn submit(&mut self, engine: &Engine, job: NewJob) -> Gated<Result<JobId, Refused>> {
+        let submitted = self.try_submit(engine, job);
+        self.closed(submitted)
     }
 
-    fn try_submit(
-        &mut self,
-        engine: &crate::engine::Engine,
-        job: NewJob,
-    ) -> Result<JobId, Refused> {
+    fn try_submit(&mut self, engine: &Engine, job: NewJob) -> Result<Gated<JobId>, Refused> {
         let NewJob { mut submit, payload } = job;
         self.check_len(&payload)?;
         let foreground = submit.foreground;
@@ -134,17 +121,15 @@ impl Inner {
         }
         let id = self.take_id();
         submit.id = id;
-        submit.payload = if foreground {
-            payload.in_memory()
-        } else {
-            self.batch.place_for(payload.len(), payload.kind())
-        };
+        submit.payload =
+            if foreground { payload.in_memory() } else { self.batch.place_for(&payload) };
         let command = Command::Submit(Box::new(submit));
         let logged = Some(&payload).filter(|_| !foreground);
         if let Err(rejection) = self.run_with(&command, logged) {
             self.return_id(id);
             return Err(rejection.into());
         }
-        Ok(id)
+        let gate = if foreground { self.ids_gate() } else { self.own_gate() };
+        Ok(Gated::new(id, gate))
     }
 }

@@ -7,12 +7,12 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use spindle_core::command::Compact;
 use spindle_core::job::Origin;
-use spindle_core::{Command, Found, JobId, JobImage, Rejection, Type};
+use spindle_core::{Command, JobId, JobImage, Rejection, Type};
 
 use crate::answer::Refused;
 use crate::commit::Payload;
 use crate::engine::Engine;
-use crate::gate::{Gate, Gated};
+use crate::gate::Gated;
 use crate::inner::Inner;
 use crate::read::{FetchError, JobRef};
 use crate::views::Jobs;
@@ -66,7 +66,7 @@ impl Jobs<'_> {
             let before = self.0.enter().before_update(id);
             let (before, seen) = match before {
                 Ok(before) => before,
-                Err(rejection) => return self.0.enter().refused(rejection.into()),
+                Err(rejection) => return self.0.enter().refused(rejection),
             };
             let mut read = Gated::open(());
             let before = read.absorb(before);
@@ -77,12 +77,7 @@ impl Jobs<'_> {
             let mut inner = self.0.enter();
             match inner.update(self.0, id, revision.unwrap_or(seen), update) {
                 Err(Refused::Rejected(Rejection::Stale)) if revision.is_none() => {}
-                Ok(gate) => {
-                    let image =
-                        inner.state.image(id).expect("it was there, and no event removes it");
-                    return Gated::new(Ok(Updated::Done(Box::new(image))), gate);
-                }
-                Err(refused) => return inner.refused(refused),
+                updated => return inner.closed(updated),
             }
         }
     }
@@ -96,13 +91,11 @@ impl Jobs<'_> {
     ) -> Result<Gated<Result<JobImage, Refused>>, FetchError> {
         let engine = self.0;
         loop {
-            let place = {
-                let inner = engine.enter();
-                match inner.finished_place(id) {
-                    Some(place) => place,
-                    None => return Ok(inner.refused(Rejection::NotFound.into())),
-                }
+            let inner = engine.enter();
+            let Some(place) = inner.finished_place(id) else {
+                return Ok(inner.refused(Rejection::NotFound));
             };
+            drop(inner);
             let mut image = match engine.finished_image(place) {
                 Err(FetchError::Moved) => continue,
                 read => read?,
@@ -137,7 +130,7 @@ impl Jobs<'_> {
             let image = image.without_waiting("a page is read for an answer that has its own gate");
             let Some(image) = image else { return Ok(None) };
             let Some(place) = image.options().pages.get(index) else { return Ok(None) };
-            match self.0.bytes(place) {
+            match self.bytes(place) {
                 Ok(page) => return Ok(Some(events_of(page))),
                 Err(FetchError::Moved) => {}
                 Err(error) => return Err(error),
@@ -150,25 +143,22 @@ impl Jobs<'_> {
 impl Inner {
     /// A job as an update finds it, and the revision it has.
     fn before_update(&self, id: JobId) -> Result<(Gated<Before>, u32), Rejection> {
-        let job = match self.state.job(id).ok_or(Rejection::NotFound)? {
-            Found::Live(job) => job,
-            Found::Finished(_) => return Err(Rejection::Finished),
-        };
+        let found = self.state.job(id).ok_or(Rejection::NotFound)?;
+        let job = found.live().ok_or(Rejection::Finished)?;
         let state = job.options().state.clone();
         let before = Before { origin: job.origin(), state, now_ms: self.now_ms };
-        Ok((Gated::new(before, self.gate_of(&Found::Live(job))), job.revision()))
+        Ok((Gated::new(before, self.gate_of(&found)), job.revision()))
     }
 
-    /// Returns what the answer waits for.
-    fn update(
+    fn update<E>(
         &mut self,
         engine: &Engine,
         id: JobId,
         revision: u32,
         update: JobUpdate,
-    ) -> Result<Gate, Refused> {
+    ) -> Result<Gated<Updated<E>>, Refused> {
         let JobUpdate { state, event } = update;
-        if !matches!(self.state.job(id), Some(Found::Live(job)) if job.revision() == revision) {
+        if self.state.live(id).is_none_or(|job| job.revision() != revision) {
             return Err(self.before_update(id).err().unwrap_or(Rejection::Stale).into());
         }
         let foreground = self.state.is_foreground(id);
@@ -178,13 +168,14 @@ impl Inner {
             engine.check_reserve(self, long.into_iter().flatten().map(Bytes::len).sum())?;
         }
         let full = full.map(|page| Payload::new(page, Type::Bytes));
-        let page = full.as_ref().map(|page| self.batch.place_for(page.len(), page.kind()));
+        let page = full.as_ref().map(|page| self.batch.place_for(page));
         let command = match state {
             Some(state) => Command::SetState { id, revision: Some(revision), state, event, page },
             None => Command::AddEvent { id, event, page },
         };
         self.run_with(&command, full.as_ref())?;
-        Ok(if foreground { Gate::OPEN } else { self.own_gate() })
+        let image = self.state.image(id).expect("it was there, and no event removes it");
+        Ok(Gated::new(Updated::Done(Box::new(image)), self.own_gate_if(!foreground)))
     }
 }
 

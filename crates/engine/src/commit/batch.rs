@@ -215,7 +215,8 @@ impl Batch {
     }
 
     /// Where bytes will be if they are put next. Nothing is written yet.
-    pub fn place_for(&mut self, len: usize, kind: Type) -> BytesRef {
+    pub fn place_for(&mut self, payload: &Payload) -> BytesRef {
+        let (len, kind) = (payload.len(), payload.kind);
         if len == 0 {
             return BytesRef::empty(kind);
         }

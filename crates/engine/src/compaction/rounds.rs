@@ -1,10 +1,9 @@
 //! Rounds of compaction, one bounded step at a time: jobs, then everything else that lives, then the
 //! trim.
 
-use bytes::Bytes;
 use spindle_core::command::Compact;
 use spindle_core::job::Cause;
-use spindle_core::{BytesRef, Command, Found, JobId, JobImage, Place, Rejection, Type};
+use spindle_core::{BytesRef, Command, Found, JobId, JobImage, Place, Rejection};
 use spindle_log::{LogError, Position, Space};
 
 use super::progress::{Round, Stage, Weighed};
@@ -26,64 +25,35 @@ const SLACK_SEGMENTS: u64 = 2;
 /// So many jobs may be walked over for each step of carry-forward.
 const JOBS_PER_STEP: usize = 50_000;
 
-/// A job to be appended again, and where its bytes are now.
-enum Old {
-    Live {
-        id: JobId,
-        revision: u32,
-        payload: Option<BytesRef>,
-        result: Option<BytesRef>,
-        /// What its workers said, which is in its image.
-        words: usize,
-    },
-    Finished {
-        id: JobId,
-        image: Place,
-    },
-    /// A page of a live job's events, which goes before the job itself.
-    Page {
-        id: JobId,
-        place: BytesRef,
-    },
+/// A job to be appended again, or a page of its events, which goes before it. Its bytes are still in
+/// the log ([`BytesRef`]) or in hand ([`Payload`]).
+struct Old<B> {
+    id: JobId,
+    what: What,
+    payload: Option<B>,
+    result: Option<B>,
+    pages: Vec<B>,
+    /// What it takes in the log besides those and its bare image, about.
+    more_bytes: usize,
 }
 
-/// The same with its bytes in hand.
-enum Fetched {
-    Live {
-        id: JobId,
-        revision: u32,
-        payload: Option<(Bytes, Type)>,
-        result: Option<(Bytes, Type)>,
-        words: usize,
-    },
-    Finished {
-        place: Place,
-        image: Box<JobImage>,
-        payload: Option<(Bytes, Type)>,
-        result: Option<(Bytes, Type)>,
-        pages: Vec<(Bytes, Type)>,
-    },
-    Page {
-        id: JobId,
-        place: BytesRef,
-        bytes: Bytes,
-    },
+/// What is appended again.
+enum What {
+    Live { revision: u32 },
+    Finished { place: Place, image: Option<Box<JobImage>> },
+    Page { place: BytesRef },
 }
 
-impl Fetched {
+impl<B> Old<B> {
     /// About what it takes in the log.
-    fn bytes(&self) -> usize {
-        let (payload, result, more) = match self {
-            Fetched::Live { payload, result, words, .. } => (payload, result, *words),
-            Fetched::Finished { image, payload, result, pages, .. } => {
-                let pages = pages.iter().map(|(bytes, _)| bytes.len()).sum::<usize>();
-                (payload, result, pages + image.words_len())
-            }
-            Fetched::Page { bytes, .. } => return IMAGE_BYTES + bytes.len(),
-        };
-        let bytes = [payload, result].into_iter().flatten().map(|(bytes, _)| bytes.len());
-        IMAGE_BYTES + bytes.sum::<usize>() + more
+    fn bytes(&self, len: impl Fn(&B) -> usize) -> usize {
+        let parts = self.payload.iter().chain(&self.result).chain(&self.pages);
+        IMAGE_BYTES + self.more_bytes + parts.map(len).sum::<usize>()
     }
+}
+
+fn len_of(place: &BytesRef) -> usize {
+    place.len as usize
 }
 
 /// How the walk over the jobs stands after a step.
@@ -198,7 +168,7 @@ impl Engine {
         let mut from = Some(JobId(0));
         while let Some(id) = from {
             let (old, next) = self.shared.inner.lock().old_jobs(id, target.0);
-            bytes += old.iter().map(Old::bytes).sum::<usize>();
+            bytes += old.iter().map(|job| job.bytes(len_of)).sum::<usize>();
             from = next;
         }
         let steps_left = self.shared.inner.lock().state.jobs_count() / JOBS_PER_STEP;
@@ -231,17 +201,16 @@ impl Engine {
         };
         let mut again = None;
         let mut fetched = Vec::with_capacity(old.len());
-        for job in &old {
+        for job in old {
+            let id = job.id;
             match self.fetch(job) {
                 Ok(job) => fetched.push(job),
                 // It moved or went meanwhile: look again.
-                Err(FetchError::Moved) => {
-                    again = again.or(Some(job.id()));
-                }
-                Err(error) => self.give_up(job.id(), &error),
+                Err(FetchError::Moved) => again = again.or(Some(id)),
+                Err(error) => self.give_up(id, &error),
             }
         }
-        let bytes = fetched.iter().map(Fetched::bytes).sum();
+        let bytes = fetched.iter().map(|job| job.bytes(Payload::len)).sum();
         let target = Position(round.target);
         if bytes > 0 && !self.has_room_for(bytes, || self.bytes_below(target, weighed)) {
             return Walk::Blocked;
@@ -262,33 +231,25 @@ impl Engine {
         }
     }
 
-    fn fetch(&self, old: &Old) -> Result<Fetched, FetchError> {
-        let bytes = |place: &Option<BytesRef>| match place {
-            Some(place) if place.needs().is_some() => Ok(Some((self.bytes(place)?, place.kind()))),
-            _ => Ok::<_, FetchError>(None),
-        };
-        match old {
-            Old::Live { id, revision, payload, result, words } => Ok(Fetched::Live {
-                id: *id,
-                revision: *revision,
-                payload: bytes(payload)?,
-                result: bytes(result)?,
-                words: *words,
-            }),
-            Old::Finished { image: place, .. } => {
-                let image = self.finished_image(*place)?;
-                let payload = bytes(&image.payload)?;
-                let result = bytes(&image.outcome.as_ref().and_then(|o| o.bytes.clone()))?;
-                let pages = image.options().pages.iter();
-                let pages = pages.map(|page| Ok((self.bytes(page)?, page.kind())));
-                let pages = pages.collect::<Result<_, FetchError>>()?;
-                let image = Box::new(image);
-                Ok(Fetched::Finished { place: *place, image, payload, result, pages })
-            }
-            Old::Page { id, place } => {
-                Ok(Fetched::Page { id: *id, place: place.clone(), bytes: self.bytes(place)? })
-            }
+    fn fetch(&self, mut old: Old<BytesRef>) -> Result<Old<Payload>, FetchError> {
+        if let What::Finished { place, image: read } = &mut old.what {
+            let image = self.finished_image(*place)?;
+            old.payload.clone_from(&image.payload);
+            old.result = image.outcome.as_ref().and_then(|outcome| outcome.bytes.clone());
+            old.pages.clone_from(&image.options().pages);
+            old.more_bytes = image.words_len();
+            *read = Some(Box::new(image));
         }
+        let fetch = |place: BytesRef| Ok(Payload::new(self.jobs().bytes(&place)?, place.kind()));
+        let needed = |place: &BytesRef| place.needs().is_some();
+        Ok(Old {
+            id: old.id,
+            what: old.what,
+            payload: old.payload.filter(needed).map(fetch).transpose()?,
+            result: old.result.filter(needed).map(fetch).transpose()?,
+            pages: old.pages.into_iter().map(fetch).collect::<Result<_, FetchError>>()?,
+            more_bytes: old.more_bytes,
+        })
     }
 
     /// A job whose bytes are damaged cannot be carried: an unfinished one is dead, a finished one
@@ -318,30 +279,10 @@ impl Engine {
     }
 }
 
-impl Old {
-    fn id(&self) -> JobId {
-        match self {
-            Old::Live { id, .. } | Old::Finished { id, .. } | Old::Page { id, .. } => *id,
-        }
-    }
-
-    /// About what it will take in the log.
-    fn bytes(&self) -> usize {
-        match self {
-            Old::Live { payload, result, words, .. } => {
-                let bytes = payload.iter().chain(result).map(|place| place.len as usize);
-                IMAGE_BYTES + words + bytes.sum::<usize>()
-            }
-            Old::Finished { .. } => IMAGE_BYTES + FINISHED_BYTES,
-            Old::Page { place, .. } => IMAGE_BYTES + place.len as usize,
-        }
-    }
-}
-
 impl Inner {
     /// Jobs from a number on that need a record below `target`, as many as one step may carry, and
     /// where to go on.
-    fn old_jobs(&self, from: JobId, target: u64) -> (Vec<Old>, Option<JobId>) {
+    fn old_jobs(&self, from: JobId, target: u64) -> (Vec<Old<BytesRef>>, Option<JobId>) {
         let mut old = Vec::new();
         let mut bytes = 0;
         for (looked_at, found) in self.state.jobs_from(from).enumerate() {
@@ -351,87 +292,89 @@ impl Inner {
             if found.oldest_record().is_none_or(|oldest_record| oldest_record >= target) {
                 continue;
             }
+            let (id, no_pages) = (found.id(), Vec::new());
             let job = match found {
                 Found::Live(job) => {
                     let pages = job.options().pages.iter();
                     for place in pages.filter(|page| page.needs().is_some_and(|at| at < target)) {
                         if bytes >= self.options.compaction_bytes {
-                            return (old, Some(found.id()));
+                            return (old, Some(id));
                         }
-                        bytes += IMAGE_BYTES + place.len as usize;
-                        old.push(Old::Page { id: job.id(), place: place.clone() });
+                        let (what, pages) =
+                            (What::Page { place: place.clone() }, vec![place.clone()]);
+                        let page =
+                            Old { id, what, payload: None, result: None, pages, more_bytes: 0 };
+                        bytes += page.bytes(len_of);
+                        old.push(page);
                     }
-                    let payload = Some(job.payload());
-                    let result = job.outcome().and_then(|outcome| outcome.bytes.clone());
-                    let (revision, words) = (job.revision(), job.words_len());
-                    Old::Live { id: job.id(), revision, payload, result, words }
+                    Old {
+                        id,
+                        what: What::Live { revision: job.revision() },
+                        payload: Some(job.payload()),
+                        result: job.outcome().and_then(|outcome| outcome.bytes.clone()),
+                        pages: no_pages,
+                        more_bytes: job.words_len(),
+                    }
                 }
-                Found::Finished(stub) => Old::Finished { id: stub.id(), image: stub.image() },
+                Found::Finished(stub) => Old {
+                    id,
+                    what: What::Finished { place: stub.image(), image: None },
+                    payload: None,
+                    result: None,
+                    pages: no_pages,
+                    more_bytes: FINISHED_BYTES,
+                },
             };
-            bytes += job.bytes();
+            bytes += job.bytes(len_of);
             old.push(job);
         }
         (old, None)
     }
 
-    /// Tells one job again. Returns its number if it changed meanwhile and must be looked at anew.
-    fn compact_one(&mut self, job: Fetched) -> Option<JobId> {
-        match job {
-            Fetched::Live { id, revision, payload, result, .. } => {
-                let unchanged = match self.state.job(id) {
-                    Some(Found::Live(job)) => job.revision() == revision,
-                    _ => false,
-                };
-                if !unchanged {
+    /// Appends one job again. Returns its number if it changed meanwhile and must be looked at anew.
+    fn compact_one(&mut self, job: Old<Payload>) -> Option<JobId> {
+        let Old { id, what, payload, result, mut pages, .. } = job;
+        match what {
+            What::Live { revision } => {
+                if self.state.live(id).is_none_or(|job| job.revision() != revision) {
                     // Changed, or ended: its new image may still need the bytes of the old one.
                     return self.state.status(id).map(|_| id);
                 }
-                let payload = self.append(payload);
-                let result = self.append(result);
+                let (payload, result) = (self.append(payload), self.append(result));
                 let command = Command::Compact(Compact::Job { id, revision, payload, result });
-                match self.run(&command) {
-                    Err(Rejection::Stale) => Some(id),
-                    _ => None,
-                }
+                return (self.run(&command) == Err(Rejection::Stale)).then_some(id);
             }
-            Fetched::Page { id, place, bytes } => {
-                let payload = Payload::new(bytes, place.kind());
-                let new = self.batch.place_for(payload.len(), payload.kind());
+            What::Page { place } => {
+                let payload = pages.pop()?;
+                let new = self.batch.place_for(&payload);
                 // Unless it is no page of the job any more.
                 let command = Command::Compact(Compact::Page { id, old: place, new });
                 self.run_with(&command, Some(&payload)).ok();
-                None
             }
-            Fetched::Finished { place, mut image, payload, result, pages } => {
-                let id = JobId(image.id);
+            What::Finished { place, image } => {
+                let mut image = image?;
                 // Retried meanwhile, and perhaps finished anew: then this image is an old one.
-                match self.state.job(id) {
-                    Some(Found::Finished(stub)) if stub.image() == place => {}
-                    Some(_) => return Some(id),
-                    None => return None,
+                if self.finished_place(id) != Some(place) {
+                    return self.state.status(id).map(|_| id);
                 }
-                if let Some(place) = self.append(payload) {
-                    image.payload = Some(place);
-                }
+                image.payload = self.append(payload).or(image.payload);
                 if let (Some(place), Some(outcome)) = (self.append(result), image.outcome.as_mut())
                 {
                     outcome.bytes = Some(place);
                 }
-                let pages = pages.into_iter().filter_map(|page| self.append(Some(page)));
-                let pages: Vec<BytesRef> = pages.collect();
                 if !pages.is_empty() {
-                    image.options_mut().pages = pages;
+                    let pages = pages.into_iter().filter_map(|page| self.append(Some(page)));
+                    image.options_mut().pages = pages.collect();
                 }
                 self.run(&Command::Compact(Compact::Finished(image))).ok();
-                None
             }
         }
+        None
     }
 
-    fn append(&mut self, bytes: Option<(Bytes, Type)>) -> Option<BytesRef> {
-        let (bytes, kind) = bytes?;
-        let payload = Payload::new(bytes, kind);
-        let place = self.batch.place_for(payload.len(), kind);
+    fn append(&mut self, payload: Option<Payload>) -> Option<BytesRef> {
+        let payload = payload?;
+        let place = self.batch.place_for(&payload);
         self.batch.put_payload(&payload);
         Some(place)
     }

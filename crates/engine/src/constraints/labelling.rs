@@ -66,7 +66,7 @@ impl Jobs<'_> {
         }
         let run = inner.run(command);
         self.0.wake_relabelling(&inner);
-        inner.changed(run.map_err(Refused::from))
+        inner.changed(run)
     }
 }
 
@@ -154,7 +154,7 @@ impl Engine {
         if kind == Type::Bytes || !rules.asks_for_fields(&job.queue) {
             return Ok(rules.labels(&job.queue, Document::Opaque, &job.labels));
         }
-        let payload = self.payload(job.id, &job.payload)?;
+        let payload = self.jobs().payload(job.id, &job.payload)?;
         Ok(rules.labels(&job.queue, Document::new(&payload, kind), &job.labels))
     }
 
@@ -186,7 +186,7 @@ impl Engine {
             let matched = Matched { labels, constraints_revision: rules.revision() };
             let command = Command::Edit(Box::new(Edit { matched: Some(matched), ..edit.clone() }));
             let edited = inner.run(&command);
-            return inner.changed(edited.map_err(Refused::from));
+            return inner.changed(edited);
         }
     }
 
@@ -204,7 +204,7 @@ impl Engine {
             self.new_labels(&rules, &image.queue, payload)
         } else {
             let place = image.payload.clone().unwrap_or(BytesRef::NONE);
-            let bytes = match self.bytes(&place) {
+            let bytes = match self.jobs().bytes(&place) {
                 // That it is damaged shows when it is to be worked.
                 Err(FetchError::Damaged(_)) => Bytes::new(),
                 read => read?,

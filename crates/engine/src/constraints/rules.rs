@@ -138,7 +138,7 @@ impl Constraints<'_> {
             match inner.put_constraint(name, &matcher, spec, expected) {
                 // Every entry rebases some of it: others come in between.
                 Err(Rejection::Rebasing) => MutexGuard::unlock_fair(inner),
-                put => break inner.changed(put.map_err(Refused::from)),
+                put => break inner.changed(put),
             }
         };
         self.changed();

@@ -7,7 +7,6 @@ use spindle_core::{BytesRef, Command, Found, JobId, JobImage, Place, Status};
 use super::bytes::FetchError;
 use crate::answer::LeasedJob;
 use crate::door::LeaseRef;
-use crate::engine::Engine;
 use crate::gate::Gated;
 use crate::inner::Inner;
 use crate::views::{Jobs, Leases};
@@ -73,14 +72,43 @@ impl Jobs<'_> {
         })
     }
 
-    /// The bytes a reference names, as long as it is the newest.
-    pub fn bytes(&self, place: &BytesRef) -> Result<Bytes, FetchError> {
-        self.0.bytes(place)
-    }
-
     /// A job's payload, wherever compaction has moved it meanwhile. A damaged one kills the job.
     pub fn payload(&self, id: JobId, place: &BytesRef) -> Result<Bytes, FetchError> {
-        self.0.payload(id, place)
+        let read = self.read_payload(id, place, |place| self.bytes(place));
+        if let Err(FetchError::Damaged(position)) = &read {
+            tracing::error!("the payload of job {id} in record {position} is damaged");
+            let mut inner = self.0.enter();
+            inner.numbers.stats.payloads_damaged += 1;
+            // It may have ended meanwhile.
+            inner.run(&Command::PayloadDamaged { id }).ok();
+        }
+        read
+    }
+
+    /// The first bytes of a job's payload, at most `max`. None: they are damaged or gone.
+    pub fn payload_beginning(&self, id: JobId, place: &BytesRef, max: u32) -> Option<Bytes> {
+        self.read_payload(id, place, |place| self.beginning(place, max)).ok()
+    }
+
+    fn read_payload(
+        &self,
+        id: JobId,
+        place: &BytesRef,
+        read: impl Fn(&BytesRef) -> Result<Bytes, FetchError>,
+    ) -> Result<Bytes, FetchError> {
+        let mut place = place.clone();
+        for _ in 0..TRIES {
+            match read(&place) {
+                Err(FetchError::Moved) => {}
+                read => return read,
+            }
+            let image = self.get(JobRef::Id(id))?;
+            match image.without_waiting("only where the payload is now is looked at") {
+                Some(JobImage { payload: Some(payload), .. }) => place = payload,
+                _ => return Err(FetchError::Moved),
+            }
+        }
+        Err(FetchError::Moved)
     }
 
     /// The result of a finished job, wherever compaction has moved it meanwhile. Empty if it has
@@ -99,12 +127,6 @@ impl Jobs<'_> {
         }
         Err(FetchError::Moved)
     }
-
-    /// The first bytes of a job's payload, at most `max`. None: they are damaged or gone.
-    pub fn payload_beginning(&self, id: JobId, place: &BytesRef, max: u32) -> Option<Bytes> {
-        let read = |place: &BytesRef| self.0.beginning(place, max);
-        self.0.read_payload(id, place, read).ok()
-    }
 }
 
 impl Leases<'_> {
@@ -113,7 +135,7 @@ impl Leases<'_> {
     /// lease is undone. An error: the log cannot be read now; the lease is undone, and the worker
     /// gets no job.
     pub fn payload(&self, job: &LeasedJob) -> Result<Option<Bytes>, FetchError> {
-        let error = match self.0.payload(job.id, &job.payload) {
+        let error = match self.0.jobs().payload(job.id, &job.payload) {
             Ok(payload) => return Ok(Some(payload)),
             Err(FetchError::Damaged(_)) => return Ok(None),
             Err(error) => error,
@@ -126,47 +148,6 @@ impl Leases<'_> {
                 Err(error)
             }
         }
-    }
-}
-
-impl Engine {
-    /// A job's payload, wherever compaction has moved it meanwhile. A damaged one kills the job.
-    pub(crate) fn payload(&self, id: JobId, place: &BytesRef) -> Result<Bytes, FetchError> {
-        let read = self.read_payload(id, place, |place| self.bytes(place));
-        if let Err(FetchError::Damaged(position)) = &read {
-            tracing::error!("the payload of job {id} in record {position} is damaged");
-            self.bury(id);
-        }
-        read
-    }
-
-    fn read_payload(
-        &self,
-        id: JobId,
-        place: &BytesRef,
-        read: impl Fn(&BytesRef) -> Result<Bytes, FetchError>,
-    ) -> Result<Bytes, FetchError> {
-        let mut place = place.clone();
-        for _ in 0..TRIES {
-            match read(&place) {
-                Err(FetchError::Moved) => {}
-                read => return read,
-            }
-            let image = self.jobs().get(JobRef::Id(id))?;
-            match image.without_waiting("only where the payload is now is looked at") {
-                Some(JobImage { payload: Some(payload), .. }) => place = payload,
-                _ => return Err(FetchError::Moved),
-            }
-        }
-        Err(FetchError::Moved)
-    }
-
-    /// A job whose payload cannot be had is dead.
-    fn bury(&self, id: JobId) {
-        let mut inner = self.enter();
-        inner.numbers.stats.payloads_damaged += 1;
-        // It may have ended meanwhile.
-        inner.run(&Command::PayloadDamaged { id }).ok();
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spindle_core::job::{Cause, Status};
 use spindle_core::queue::QueueSettings;
-use spindle_core::state::{Queue, QueueListing};
+use spindle_core::state::{JobView, Queue, QueueListing};
 use spindle_core::{Command, JobId, JobImage, Rejection, State};
 
 use crate::answer::Refused;
@@ -108,11 +108,7 @@ impl Queues<'_> {
         skip: usize,
         limit: usize,
     ) -> Gated<Option<Vec<JobImage>>> {
-        self.0.read(|inner| {
-            let jobs = inner.state.ready_jobs(queue, skip).take(limit);
-            inner.listing(queue)?;
-            Some(jobs.filter_map(|job| inner.state.image(job.id())).collect())
-        })
+        self.0.read(|inner| inner.images(queue, inner.state.ready_jobs(queue, skip), limit))
     }
 
     /// Scheduled jobs of a queue, next one first; none if there is no such queue.
@@ -122,11 +118,8 @@ impl Queues<'_> {
         skip: usize,
         limit: usize,
     ) -> Gated<Option<Vec<JobImage>>> {
-        self.0.read(|inner| {
-            let jobs = inner.state.scheduled_jobs(queue).skip(skip).take(limit);
-            inner.listing(queue)?;
-            Some(jobs.filter_map(|job| inner.state.image(job.id())).collect())
-        })
+        self.0
+            .read(|inner| inner.images(queue, inner.state.scheduled_jobs(queue).skip(skip), limit))
     }
 
     /// When the job of a queue that is leased next was submitted; none if no job is ready.
@@ -148,8 +141,7 @@ impl Queues<'_> {
         (passed, false)
     }
 
-    /// Changes a queue's settings, whatever else is set for it. A queue that is not there comes to
-    /// be by it.
+    /// Changes a queue's settings, whatever else is set for it. One that is not there is made.
     pub fn change(
         &self,
         name: &Bytes,
@@ -186,7 +178,7 @@ impl Queues<'_> {
                 let name = Bytes::copy_from_slice(name);
                 let set = inner.run(&Command::SetQueue { name, settings: after });
                 self.0.wake_relabelling(&inner);
-                return inner.changed(set.map_err(Refused::from));
+                return inner.changed(set);
             }
         }
     }
@@ -217,6 +209,17 @@ impl Inner {
             None if self.waiting.list.has_queue(name) => Some(empty(Bytes::copy_from_slice(name))),
             None => None,
         }
+    }
+
+    /// Images of a queue's jobs; none if there is no such queue.
+    fn images<'a>(
+        &'a self,
+        queue: &[u8],
+        jobs: impl Iterator<Item = JobView<'a>>,
+        limit: usize,
+    ) -> Option<Vec<JobImage>> {
+        self.listing(queue)?;
+        Some(jobs.take(limit).filter_map(|job| self.state.image(job.id())).collect())
     }
 
     fn settings(&self, name: &[u8]) -> QueueSettings {

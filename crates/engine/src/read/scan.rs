@@ -70,18 +70,19 @@ impl Jobs<'_> {
     /// Jobs from a number on that match a filter, at most `limit`, as far as one hold of the lock
     /// may see.
     pub fn scan(&self, from: JobId, filter: &ScanFilter, limit: usize) -> Gated<ScanPage> {
-        let mut inner = self.0.enter();
-        let limit = limit.clamp(1, IMAGES_PER_HOLD);
-        let stretch = inner.state.scan(Walk::Up(from), filter, limit, JOBS_PER_HOLD);
-        inner.page_of(stretch)
+        self.walk(Walk::Up(from), filter, limit)
     }
 
     /// The same from the newest on: jobs below a number, the highest first. What is next is the
     /// number below which the next stretch looks.
     pub fn scan_back(&self, below: JobId, filter: &ScanFilter, limit: usize) -> Gated<ScanPage> {
+        self.walk(Walk::Down(below), filter, limit)
+    }
+
+    fn walk(&self, walk: Walk, filter: &ScanFilter, limit: usize) -> Gated<ScanPage> {
         let mut inner = self.0.enter();
         let limit = limit.clamp(1, IMAGES_PER_HOLD);
-        let stretch = inner.state.scan(Walk::Down(below), filter, limit, JOBS_PER_HOLD);
+        let stretch = inner.state.scan(walk, filter, limit, JOBS_PER_HOLD);
         inner.page_of(stretch)
     }
 
@@ -116,7 +117,7 @@ impl Jobs<'_> {
     /// begins; none at the end. A list for people: it may be a moment ahead of the disk.
     pub fn lines(&self, from: JobId) -> (Vec<JobLine>, Option<JobId>) {
         let inner = self.0.enter();
-        let (jobs, next) = inner.live_jobs(from, JOBS_PER_HOLD);
+        let (jobs, next) = inner.live_jobs(from);
         let shown = jobs.into_iter().filter(|job| job.status() != Status::Parked);
         let lines = shown.map(|job| {
             let leased = job.status() == Status::Leased;
@@ -136,21 +137,17 @@ impl Jobs<'_> {
     /// The queues of unfinished jobs of a door, in steps as [`Jobs::lines`].
     pub fn queues_of(&self, door: Origin, from: JobId) -> (BTreeSet<Bytes>, Option<JobId>) {
         let inner = self.0.enter();
-        let (jobs, next) = inner.live_jobs(from, JOBS_PER_HOLD);
+        let (jobs, next) = inner.live_jobs(from);
         let of_door = jobs.iter().filter(|job| job.origin() == door);
         (of_door.map(|job| job.queue().clone()).collect(), next)
     }
 }
 
 impl Inner {
-    /// Unfinished jobs from a number on among the next `looked_at_max` jobs, and where to go on.
-    fn live_jobs(&self, from: JobId, looked_at_max: usize) -> (Vec<JobView<'_>>, Option<JobId>) {
+    /// Unfinished jobs from a number on, as far as one hold of the lock may see, and where to go on.
+    fn live_jobs(&self, from: JobId) -> (Vec<JobView<'_>>, Option<JobId>) {
         let mut jobs = self.state.jobs_from(from);
-        let live = jobs.by_ref().take(looked_at_max).filter_map(|found| match found {
-            Found::Live(job) => Some(job),
-            Found::Finished(_) => None,
-        });
-        let live = live.collect();
+        let live = jobs.by_ref().take(JOBS_PER_HOLD).filter_map(Found::live).collect();
         (live, jobs.next().map(|found| found.id()))
     }
 

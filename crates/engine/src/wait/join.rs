@@ -5,7 +5,7 @@
 //! a background submit is answered must last, so when it joins a job that lives in memory only, that
 //! job is logged first and the answer's gate is its record.
 
-use spindle_core::{Command, Found, JobId, Type};
+use spindle_core::{Command, JobId};
 
 use super::waits::Caller;
 use crate::answer::Refused;
@@ -69,18 +69,20 @@ impl Engine {
     /// Logs a job that lives in memory only, if it still does.
     fn persist(&self, id: JobId, keep_ms: Option<u64>) -> Result<(), Refused> {
         // The checksum of a large payload is made without the lock; a job's payload never changes.
-        let place = match self.enter().state.job(id) {
-            Some(Found::Live(job)) if job.is_foreground() => job.payload(),
-            _ => return Ok(()),
+        let inner = self.enter();
+        let Some(job) = inner.state.live(id).filter(|job| job.is_foreground()) else {
+            return Ok(());
         };
-        let kind = Type::try_from(place.kind).unwrap_or(Type::Bytes);
+        let place = job.payload();
+        drop(inner);
+        let kind = place.kind();
         let payload = Payload::new(place.inline.unwrap_or_default(), kind).with_checksum();
         let mut inner = self.enter();
         if !inner.state.is_foreground(id) {
             return Ok(());
         }
         self.check_space()?;
-        let place = inner.batch.place_for(payload.len(), kind);
+        let place = inner.batch.place_for(&payload);
         inner.run_with(&Command::Persist { id, payload: place, keep_ms }, Some(&payload))?;
         inner.waiting.set_abandoned(id, false);
         Ok(())
@@ -100,9 +102,6 @@ impl Inner {
 
     /// The unfinished job that has the first key of a new one.
     fn same_job(&self, job: &NewJob) -> Option<JobId> {
-        match self.state.job_by_key(job.submit.keys.first()?)? {
-            Found::Live(job) => Some(job.id()),
-            Found::Finished(_) => None,
-        }
+        Some(self.state.job_by_key(job.submit.keys.first()?)?.live()?.id())
     }
 }

@@ -68,10 +68,8 @@ impl Leases<'_> {
     /// The holder of a live lease reports something. Nothing of it waits for the log.
     pub fn report(&self, claim: Claim, news: News) -> Gated<Result<(), Refused>> {
         let mut inner = self.0.enter();
-        match inner.report(claim, &news) {
-            Ok(()) => Gated::open(Ok(())),
-            Err(rejection) => inner.refused(rejection.into()),
-        }
+        let reported = inner.report(claim, &news);
+        inner.closed(reported.map(Gated::open))
     }
 
     /// As [`Leases::finish`], for a holder that has reported pieces of its result before: a success
