@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use spindle_core::job::Outcome;
-use spindle_core::{BytesRef, Event, Found, JobId, JobImage, Place, State};
+use spindle_core::{BytesRef, Event, Found, JobId, Place, State};
 use spindle_log::{CheckedPart, Stored};
 
 use crate::commit::record::{
@@ -93,14 +93,10 @@ impl DamageFinder {
         }
         if let Event::Finished(image) | Event::Compacted(image) = event
             && image.status().is_finished()
-            && let Some(bytes) = self.damage_to(image)
+            && let Some(bytes) = self.damage(image.payload.as_ref(), image.outcome.as_deref())
         {
             self.finished.insert(JobId(image.id), (place, bytes));
         }
-    }
-
-    fn damage_to(&self, image: &JobImage) -> Option<DamagedBytes> {
-        self.damage(image.payload.as_ref(), image.outcome.as_deref())
     }
 
     fn damage(

@@ -29,6 +29,11 @@ pub struct NewJob {
 }
 
 impl NewJob {
+    /// Whether it comes without labels of its own.
+    pub(crate) fn is_unmatched(&self) -> bool {
+        self.submit.constraints_revision == Submit::UNMATCHED
+    }
+
     /// The checksum of what goes to the log is made without the lock.
     pub(crate) fn with_checksum(mut self) -> NewJob {
         if !self.submit.foreground {
@@ -55,7 +60,9 @@ impl Jobs<'_> {
             let count = if self.0.has_room() { part_of(jobs) } else { 1 };
             let part = jobs.drain(..count).map(NewJob::with_checksum);
             let mut part: Vec<NewJob> = part.collect();
-            let mut inner = self.0.enter_all_matched(&mut part);
+            let mut unmatched: Vec<&mut NewJob> =
+                part.iter_mut().filter(|job| job.is_unmatched()).collect();
+            let mut inner = self.0.enter_all_matched(&mut unmatched);
             answers.extend(part.into_iter().map(|job| inner.submit(self.0, job)));
         }
         answers

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
-use spindle_core::command::{Edit, Extend, Matched, Submit};
+use spindle_core::command::{Edit, Extend, Matched};
 use spindle_core::job::Label;
 use spindle_core::state::JobView;
-use spindle_core::{BytesRef, Command, Found, JobId, JobImage, State, Type};
+use spindle_core::{BytesRef, Command, JobId, JobImage, State, Type};
 
 use crate::answer::Refused;
 use crate::call::NewJob;
@@ -33,7 +33,7 @@ pub(crate) struct Unmatched {
 }
 
 impl Unmatched {
-    pub fn new(state: &State, job: &JobView<'_>) -> Unmatched {
+    pub fn new(state: &State, job: JobView<'_>) -> Unmatched {
         Unmatched {
             id: job.id(),
             revision: job.revision(),
@@ -81,34 +81,16 @@ impl Engine {
     /// Locks the core with a new job matched by the constraints as they are then. A job that came
     /// with labels of its own keeps them.
     pub(crate) fn enter_matched(&self, job: &mut NewJob) -> MutexGuard<'_, Inner> {
-        if job.submit.constraints_revision != Submit::UNMATCHED {
-            return self.enter();
-        }
-        loop {
-            self.match_new(job);
-            let inner = self.enter();
-            if inner.state.server().constraints_revision == job.submit.constraints_revision {
-                return inner;
-            }
-            drop(inner);
-            self.refresh_rules();
-        }
+        if job.is_unmatched() { self.enter_all_matched(&mut [job]) } else { self.enter() }
     }
 
-    /// As [`Engine::enter_matched`], for jobs that come together.
-    pub(crate) fn enter_all_matched(&self, jobs: &mut [NewJob]) -> MutexGuard<'_, Inner> {
-        let unmatched = |job: &NewJob| job.submit.constraints_revision == Submit::UNMATCHED;
-        let asked: Vec<bool> = jobs.iter().map(unmatched).collect();
+    /// As [`Engine::enter_matched`], for unmatched jobs that come together.
+    pub(crate) fn enter_all_matched(&self, jobs: &mut [&mut NewJob]) -> MutexGuard<'_, Inner> {
         loop {
-            for (job, _) in jobs.iter_mut().zip(&asked).filter(|(_, asked)| **asked) {
-                self.match_new(job);
-            }
+            jobs.iter_mut().for_each(|job| self.match_new(job));
             let inner = self.enter();
             let newest = inner.state.server().constraints_revision;
-            let stale = |(job, asked): (&NewJob, &bool)| {
-                *asked && job.submit.constraints_revision != newest
-            };
-            if !jobs.iter().zip(&asked).any(stale) {
+            if jobs.iter().all(|job| job.submit.constraints_revision == newest) {
                 return inner;
             }
             drop(inner);
@@ -147,9 +129,9 @@ impl Engine {
         rules: &RuleSet,
         job: &Unmatched,
     ) -> Result<Vec<Label>, FetchError> {
-        let kind = match Type::try_from(job.payload.kind) {
-            Ok(Type::Bytes) | Err(_) => job.bytes_type,
-            Ok(typed) => typed,
+        let kind = match job.payload.kind() {
+            Type::Bytes => job.bytes_type,
+            typed => typed,
         };
         if kind == Type::Bytes || !rules.asks_for_fields(&job.queue) {
             return Ok(rules.labels(&job.queue, Document::Opaque, &job.labels));
@@ -180,7 +162,7 @@ impl Engine {
                 rules = self.refresh_rules();
                 continue;
             }
-            if inner.revision_of(edit.id) != Some(moved.revision) {
+            if inner.state.live(edit.id).map(|job| job.revision()) != Some(moved.revision) {
                 continue;
             }
             let matched = Matched { labels, constraints_revision: rules.revision() };
@@ -209,8 +191,7 @@ impl Engine {
                 Err(FetchError::Damaged(_)) => Bytes::new(),
                 read => read?,
             };
-            let kind = Type::try_from(place.kind).unwrap_or(Type::Bytes);
-            self.new_labels(&rules, &image.queue, &Payload::new(bytes, kind))
+            self.new_labels(&rules, &image.queue, &Payload::new(bytes, place.kind()))
         };
         if labels != image.options().labels {
             image.options_mut().labels = labels;
@@ -223,15 +204,8 @@ impl Engine {
 impl Inner {
     /// A live job as it would be in another queue.
     fn moved(&self, id: JobId, queue: &Bytes) -> Option<Unmatched> {
-        let Some(Found::Live(job)) = self.state.job(id) else { return None };
+        let job = Unmatched::new(&self.state, self.state.live(id)?);
         let bytes_type = bytes_type(&self.state, queue);
-        Some(Unmatched { queue: queue.clone(), bytes_type, ..Unmatched::new(&self.state, &job) })
-    }
-
-    fn revision_of(&self, id: JobId) -> Option<u32> {
-        match self.state.job(id)? {
-            Found::Live(job) => Some(job.revision()),
-            Found::Finished(_) => None,
-        }
+        Some(Unmatched { queue: queue.clone(), bytes_type, ..job })
     }
 }

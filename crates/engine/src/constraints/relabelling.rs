@@ -10,7 +10,7 @@
 
 use spindle_core::command::Matched;
 use spindle_core::job::Label;
-use spindle_core::{Command, Found, JobId, Rejection, State, Status};
+use spindle_core::{Command, JobId, Rejection, State};
 
 use super::labelling::Unmatched;
 use super::pass::Relabelling;
@@ -39,13 +39,6 @@ pub enum Step {
     Done,
 }
 
-/// What one hold of the lock takes out.
-struct Slice {
-    jobs: Vec<Unmatched>,
-    /// Where the next one begins; the highest number at the end.
-    next: JobId,
-}
-
 impl Constraints<'_> {
     /// How far the jobs that were there have been matched against the newest constraints.
     pub fn relabelling(&self) -> Relabelling {
@@ -60,7 +53,7 @@ impl Engine {
     /// Matches some of the jobs that were there before the newest constraints.
     pub fn relabel_step(&self) -> Step {
         let rules = self.shared.rules.newest();
-        let slice = {
+        let (mut jobs, next) = {
             let inner = self.enter();
             let server = inner.state.server();
             if inner.state.is_relabelled() {
@@ -80,8 +73,7 @@ impl Engine {
             self.shared.relabeller.begin(server.constraints_revision, known, total);
             slice(&inner.state, from)
         };
-        let looked_at = slice.jobs.len() as u64;
-        let mut jobs = slice.jobs;
+        let looked_at = jobs.len() as u64;
         for _ in 0..TRIES {
             jobs = self.relabel(&rules, jobs);
             if jobs.is_empty() {
@@ -90,7 +82,7 @@ impl Engine {
         }
         self.shared.relabeller.note_looked_at(looked_at);
         // What could not be labelled is where the next step begins.
-        let below = jobs.first().map_or(slice.next, |job| job.id);
+        let below = jobs.first().map_or(next, |job| job.id);
         let note = Command::NoteRelabelled { revision: rules.revision(), below };
         // Stale: a newer pass begins.
         self.enter().run(&note).ok();
@@ -135,7 +127,10 @@ impl Engine {
             for (job, labels) in part {
                 match inner.relabel(job, labels, rules.revision()) {
                     Ok(()) => relabelled += 1,
-                    Err(Rejection::Stale) => again.extend(inner.unmatched(job.id)),
+                    Err(Rejection::Stale) => {
+                        let now = inner.state.live(job.id);
+                        again.extend(now.map(|job| Unmatched::new(&inner.state, job)));
+                    }
                     // Gone, finished, or a newer pass begins.
                     Err(_) => {}
                 }
@@ -147,17 +142,16 @@ impl Engine {
     }
 }
 
-fn slice(state: &State, from: JobId) -> Slice {
+/// What one hold of the lock takes out, and where the next one begins: at the end the highest number.
+fn slice(state: &State, from: JobId) -> (Vec<Unmatched>, JobId) {
     let mut jobs = Vec::new();
     for (looked_at, found) in state.jobs_from(from).enumerate() {
         if looked_at == LOOKED_AT_MAX {
-            return Slice { jobs, next: found.id() };
+            return (jobs, found.id());
         }
-        if let Found::Live(job) = found {
-            jobs.push(Unmatched::new(state, &job));
-        }
+        jobs.extend(found.live().map(|job| Unmatched::new(state, job)));
     }
-    Slice { jobs, next: JobId(u64::MAX) }
+    (jobs, JobId(u64::MAX))
 }
 
 fn unfinished(state: &State) -> u64 {
@@ -165,22 +159,13 @@ fn unfinished(state: &State) -> u64 {
 }
 
 impl Inner {
-    fn unmatched(&self, id: JobId) -> Option<Unmatched> {
-        match self.state.job(id)? {
-            Found::Live(job) => Some(Unmatched::new(&self.state, &job)),
-            Found::Finished(_) => None,
-        }
-    }
-
     fn relabel(
         &mut self,
         job: &Unmatched,
         labels: &[Label],
         constraints_revision: u64,
     ) -> Result<(), Rejection> {
-        if self.state.status(job.id).is_none_or(Status::is_finished) {
-            return Err(Rejection::Finished);
-        }
+        self.state.live(job.id).ok_or(Rejection::Finished)?;
         let labels = labels.iter().map(|label| {
             let crowded = self.state.has_no_room_for(&[*label]);
             Label { value: if crowded { Label::OVERFLOW } else { label.value }, ..*label }

@@ -139,9 +139,9 @@ impl Inner {
                 // What it cannot have at one queue it cannot have at another: it asks for all.
                 let is_new = turns.failed.insert(turn.ticket);
                 (is_new && self.hand_over(turn.ticket, Spare::Reserved))
-                    || self.has_unreserved(queue)
+                    || self.has_more(queue, Spare::Reserved)
             }
-            Kind::Sleep => self.call(turn, queue) || self.has_uncalled(queue),
+            Kind::Sleep => self.call(turn, queue) || self.has_more(queue, Spare::Called),
         }
     }
 
@@ -163,14 +163,9 @@ impl Inner {
         true
     }
 
-    /// Whether somebody who waits could lease a job of a queue.
-    fn has_unreserved(&mut self, queue: &Bytes) -> bool {
-        self.callable(vec![queue.clone()], u32::MAX, Spare::Reserved).is_some()
-    }
-
-    /// Whether some sleeper could lease a job of a queue that nobody was called for.
-    fn has_uncalled(&mut self, queue: &Bytes) -> bool {
-        self.callable(vec![queue.clone()], u32::MAX, Spare::Called).is_some()
+    /// Whether somebody could lease a job of a queue beyond what is spared.
+    fn has_more(&mut self, queue: &Bytes, spare: Spare) -> bool {
+        self.callable(vec![queue.clone()], u32::MAX, spare).is_some()
     }
 
     /// It is a sleeper's turn at a queue. Returns whether it was called: if not, there is no job it
@@ -306,12 +301,8 @@ impl Inner {
         });
         self.decision = decision;
         decided.ok()?;
-        match self.state.job(job?)? {
-            Found::Live(job) => {
-                Some(Callable { queue: job.queue().clone(), labels: job.labels().to_vec() })
-            }
-            Found::Finished(_) => None,
-        }
+        let job = self.state.live(job?)?;
+        Some(Callable { queue: job.queue().clone(), labels: job.labels().to_vec() })
     }
 
     // ---- waits ----

@@ -66,6 +66,12 @@ pub(crate) struct Sleep {
     pub is_late: bool,
 }
 
+impl Sleep {
+    fn turn(&self, ticket: Ticket) -> Turn {
+        Turn { is_late: self.is_late, ticket }
+    }
+}
+
 /// When somebody's turn at a queue comes: those who are late come last, and the longest waiter
 /// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,19 +96,52 @@ pub(crate) struct Wait {
     pub deadline_ms: Option<u64>,
 }
 
-/// Those who wait for queues. There may be a hundred thousand names, and lists show them in order.
-type Lines<T> = BTreeMap<Bytes, BTreeSet<T>>;
+/// Those who wait for the same, in the order of their turns, by what it is. There may be a hundred
+/// thousand names of queues, and lists show them in order.
+#[derive(Debug)]
+struct Lines<K, T>(BTreeMap<K, BTreeSet<T>>);
+
+impl<K: Ord, T: Ord + Copy> Lines<K, T> {
+    /// Adds a place to a line, or removes it. `key` makes the line's key, if there is no line yet.
+    fn set(&mut self, line: &K, place: T, is_there: bool, key: impl FnOnce() -> K) {
+        match self.0.get_mut(line) {
+            Some(places) if is_there => {
+                places.insert(place);
+            }
+            Some(places) => {
+                places.remove(&place);
+                if places.is_empty() {
+                    self.0.remove(line);
+                }
+            }
+            None if is_there => {
+                self.0.insert(key(), BTreeSet::from([place]));
+            }
+            None => {}
+        }
+    }
+
+    fn all(&self, line: &K) -> Vec<T> {
+        self.0.get(line).into_iter().flatten().copied().collect()
+    }
+}
+
+impl<K, T> Default for Lines<K, T> {
+    fn default() -> Self {
+        Lines(BTreeMap::new())
+    }
+}
 
 /// All waits. Tickets rise, so the smallest is the longest waiter.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     next_ticket: u64,
     waits: HashMap<Ticket, Wait>,
-    by_queue: Lines<Ticket>,
+    by_queue: Lines<Bytes, Ticket>,
     /// As `by_queue`, of those who only want to be called.
-    asleep: Lines<Turn>,
-    by_job: HashMap<JobId, BTreeSet<Ticket>>,
-    by_connection: HashMap<ConnectionId, BTreeSet<Ticket>>,
+    asleep: Lines<Bytes, Turn>,
+    by_job: Lines<JobId, Ticket>,
+    by_connection: Lines<ConnectionId, Ticket>,
     room: BTreeSet<Ticket>,
     feed: BTreeSet<(u64, Ticket)>,
     deadlines: BTreeSet<(u64, Ticket)>,
@@ -112,26 +151,7 @@ impl Waits {
     pub fn add(&mut self, wait: Wait) -> Ticket {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
-        match &wait.request {
-            WaitFor::Lease(lease) => add_to_lines(&mut self.by_queue, &lease.queues, ticket),
-            WaitFor::Sleep(sleep) => {
-                let turn = Turn { is_late: sleep.is_late, ticket };
-                add_to_lines(&mut self.asleep, &sleep.queues, turn);
-            }
-            WaitFor::Result { job, .. } | WaitFor::Watch { job } => {
-                self.by_job.entry(*job).or_default().insert(ticket);
-            }
-            WaitFor::Room => {
-                self.room.insert(ticket);
-            }
-            WaitFor::Feed { position } => {
-                self.feed.insert((*position, ticket));
-            }
-        }
-        if let Some(deadline_ms) = wait.deadline_ms {
-            self.deadlines.insert((deadline_ms, ticket));
-        }
-        self.by_connection.entry(wait.caller.connection).or_default().insert(ticket);
+        self.index(ticket, &wait, true);
         self.waits.insert(ticket, wait);
         ticket
     }
@@ -142,50 +162,47 @@ impl Waits {
 
     pub fn remove(&mut self, ticket: Ticket) -> Option<Wait> {
         let wait = self.waits.remove(&ticket)?;
+        self.index(ticket, &wait, false);
+        Some(wait)
+    }
+
+    /// Adds a wait to everything it is found by, or removes it.
+    fn index(&mut self, ticket: Ticket, wait: &Wait, is_there: bool) {
         match &wait.request {
             WaitFor::Lease(lease) => {
                 for queue in &lease.queues {
-                    remove_from_line(&mut self.by_queue, queue, ticket);
+                    self.by_queue.set(queue, ticket, is_there, || owned(queue));
                 }
             }
             WaitFor::Sleep(sleep) => {
-                let turn = Turn { is_late: sleep.is_late, ticket };
                 for queue in &sleep.queues {
-                    remove_from_line(&mut self.asleep, queue, turn);
+                    self.asleep.set(queue, sleep.turn(ticket), is_there, || owned(queue));
                 }
             }
             WaitFor::Result { job, .. } | WaitFor::Watch { job } => {
-                remove_from(&mut self.by_job, job, ticket);
+                self.by_job.set(job, ticket, is_there, || *job);
             }
-            WaitFor::Room => {
-                self.room.remove(&ticket);
-            }
-            WaitFor::Feed { position } => {
-                self.feed.remove(&(*position, ticket));
-            }
+            WaitFor::Room => set(&mut self.room, ticket, is_there),
+            WaitFor::Feed { position } => set(&mut self.feed, (*position, ticket), is_there),
         }
         if let Some(deadline_ms) = wait.deadline_ms {
-            self.deadlines.remove(&(deadline_ms, ticket));
+            set(&mut self.deadlines, (deadline_ms, ticket), is_there);
         }
-        remove_from(&mut self.by_connection, &wait.caller.connection, ticket);
-        Some(wait)
+        let connection = wait.caller.connection;
+        self.by_connection.set(&connection, ticket, is_there, || connection);
     }
 
     /// The deadlines of those who wait for this job until it is leased count no more (it is
     /// leased), or count again (it was given back).
     pub fn set_leased(&mut self, job: JobId, leased: bool) {
-        for ticket in self.by_job.get(&job).into_iter().flatten() {
-            let Some(Wait { request, deadline_ms: Some(deadline_ms), .. }) = self.waits.get(ticket)
-            else {
-                continue;
-            };
-            if !matches!(request, WaitFor::Result { until_leased: true, .. }) {
-                continue;
-            }
-            if leased {
-                self.deadlines.remove(&(*deadline_ms, *ticket));
-            } else {
-                self.deadlines.insert((*deadline_ms, *ticket));
+        for ticket in self.by_job.0.get(&job).into_iter().flatten() {
+            if let Some(Wait {
+                request: WaitFor::Result { until_leased: true, .. },
+                deadline_ms: Some(deadline_ms),
+                ..
+            }) = self.waits.get(ticket)
+            {
+                set(&mut self.deadlines, (*deadline_ms, *ticket), !leased);
             }
         }
     }
@@ -200,31 +217,24 @@ impl Waits {
 
     /// The longest waiter for a queue behind `after`.
     pub fn for_queue(&self, queue: &[u8], after: Option<Ticket>) -> Option<Ticket> {
-        let line = self.by_queue.get(queue)?;
-        match after {
-            Some(after) => line.range(Ticket(after.0 + 1)..).next().copied(),
-            None => line.first().copied(),
-        }
+        behind(self.by_queue.0.get(queue)?, after)
     }
 
     pub fn for_job(&self, job: JobId) -> Vec<Ticket> {
-        self.by_job.get(&job).map(|line| line.iter().copied().collect()).unwrap_or_default()
+        self.by_job.all(&job)
     }
 
     /// How many wait for a job's end, or watch it.
     pub fn count_for_job(&self, job: JobId) -> usize {
-        self.by_job.get(&job).map_or(0, BTreeSet::len)
+        self.by_job.0.get(&job).map_or(0, BTreeSet::len)
     }
 
     pub fn has_any_for_job(&self, job: JobId) -> bool {
-        self.by_job.contains_key(&job)
+        self.by_job.0.contains_key(&job)
     }
 
     pub fn of_connection(&self, connection: ConnectionId) -> Vec<Ticket> {
-        self.by_connection
-            .get(&connection)
-            .map(|line| line.iter().copied().collect())
-            .unwrap_or_default()
+        self.by_connection.all(&connection)
     }
 
     pub fn for_room(&self) -> Vec<Ticket> {
@@ -238,30 +248,26 @@ impl Waits {
 
     /// Tickets that wait for leases, and those that wait for results.
     pub fn leases_and_results(&self) -> Vec<Ticket> {
-        let mut tickets: Vec<Ticket> = self
-            .waits
-            .iter()
-            .filter(|(_, wait)| match &wait.request {
-                WaitFor::Lease(_) => true,
-                WaitFor::Result { until_leased, .. } => !until_leased,
-                WaitFor::Watch { .. }
-                | WaitFor::Sleep(_)
-                | WaitFor::Room
-                | WaitFor::Feed { .. } => false,
-            })
-            .map(|(ticket, _)| *ticket)
-            .collect();
+        let is_one = |wait: &Wait| match &wait.request {
+            WaitFor::Lease(_) => true,
+            WaitFor::Result { until_leased, .. } => !until_leased,
+            WaitFor::Watch { .. } | WaitFor::Sleep(_) | WaitFor::Room | WaitFor::Feed { .. } => {
+                false
+            }
+        };
+        let found = self.waits.iter().filter(|(_, wait)| is_one(wait));
+        let mut tickets: Vec<Ticket> = found.map(|(ticket, _)| *ticket).collect();
         tickets.sort_unstable();
         tickets
     }
 
     /// Queues somebody waits for, in order of their names.
     pub fn queues(&self) -> impl Iterator<Item = &Bytes> {
-        self.by_queue.keys()
+        self.by_queue.0.keys()
     }
 
     pub fn has_queue(&self, queue: &[u8]) -> bool {
-        self.by_queue.contains_key(queue)
+        self.by_queue.0.contains_key(queue)
     }
 
     /// The next turn of a kind at a queue, behind `after`.
@@ -271,11 +277,7 @@ impl Waits {
                 let ticket = self.for_queue(queue, after.map(|turn| turn.ticket))?;
                 Some(Turn { is_late: false, ticket })
             }
-            Kind::Sleep => {
-                let line = self.asleep.get(queue)?;
-                let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
-                line.range((behind, Bound::Unbounded)).next().copied()
-            }
+            Kind::Sleep => behind(self.asleep.0.get(queue)?, after),
         }
     }
 
@@ -284,8 +286,7 @@ impl Waits {
         let Some(Wait { request: WaitFor::Sleep(sleep), .. }) = self.waits.get_mut(&ticket) else {
             return;
         };
-        let turn = Turn { is_late: sleep.is_late, ticket };
-        add_to_lines(&mut self.asleep, [&queue], turn);
+        self.asleep.set(&queue, sleep.turn(ticket), true, || owned(&queue));
         sleep.queues.insert(queue);
     }
 
@@ -295,13 +296,12 @@ impl Waits {
             return;
         };
         if sleep.queues.remove(queue) {
-            let turn = Turn { is_late: sleep.is_late, ticket };
-            remove_from_line(&mut self.asleep, queue, turn);
+            self.asleep.set(queue, sleep.turn(ticket), false, || owned(queue));
         }
     }
 
     pub fn has_asleep(&self, queue: &[u8]) -> bool {
-        self.asleep.contains_key(queue)
+        self.asleep.0.contains_key(queue)
     }
 
     pub fn len(&self) -> usize {
@@ -309,43 +309,23 @@ impl Waits {
     }
 }
 
-fn add_to_lines<'a, T: Ord + Copy>(
-    lines: &mut Lines<T>,
-    queues: impl IntoIterator<Item = &'a Bytes>,
-    place: T,
-) {
-    for queue in queues {
-        match lines.get_mut(queue) {
-            Some(line) => {
-                line.insert(place);
-            }
-            None => {
-                lines.insert(Bytes::copy_from_slice(queue), BTreeSet::from([place]));
-            }
-        }
+/// The first of a line behind `after`.
+fn behind<T: Ord + Copy>(line: &BTreeSet<T>, after: Option<T>) -> Option<T> {
+    let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+    line.range((after, Bound::Unbounded)).next().copied()
+}
+
+fn set<T: Ord>(items: &mut BTreeSet<T>, item: T, is_there: bool) {
+    if is_there {
+        items.insert(item);
+    } else {
+        items.remove(&item);
     }
 }
 
-fn remove_from_line<T: Ord>(lines: &mut Lines<T>, queue: &Bytes, place: T) {
-    if let Some(line) = lines.get_mut(queue) {
-        line.remove(&place);
-        if line.is_empty() {
-            lines.remove(queue);
-        }
-    }
-}
-
-fn remove_from<K: std::hash::Hash + Eq>(
-    map: &mut HashMap<K, BTreeSet<Ticket>>,
-    key: &K,
-    ticket: Ticket,
-) {
-    if let Some(line) = map.get_mut(key) {
-        line.remove(&ticket);
-        if line.is_empty() {
-            map.remove(key);
-        }
-    }
+/// A copy: the name may be a small part of a large read.
+fn owned(queue: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(queue)
 }
 
 #[cfg(test)]
