@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use spindle_core::{Command, Event, JobId, Place, Rejection, State};
-use spindle_log::{Log, LogError, ReadError};
+use spindle_log::{Log, LogError, ReadError, Stored, StoredRecords};
 
 use crate::clock::Clock;
 use crate::commit::record::{RecordError, RecordReader};
@@ -55,23 +55,32 @@ struct Decoded {
 const EVENTS_AT_ONCE: usize = 512;
 
 impl Decoded {
-    fn add(
+    /// Reads on, up to many events. Returns whether there may be more.
+    fn fill(
         &mut self,
-        stored: spindle_log::Stored,
+        records: &mut StoredRecords,
         damage: &mut DamageFinder,
-    ) -> Result<(), StartError> {
+    ) -> Result<bool, StartError> {
+        while self.events.len() < EVENTS_AT_ONCE {
+            let Some(stored) = records.next() else { return Ok(false) };
+            self.add(stored?, damage)?;
+        }
+        Ok(true)
+    }
+
+    fn add(&mut self, stored: Stored, damage: &mut DamageFinder) -> Result<(), StartError> {
         damage.record(&stored);
         let position = stored.position.0;
         let failed = |source| StartError::Record { position, source };
         let reader = RecordReader::new(stored.bytes).map_err(failed)?;
         self.now_ms = self.now_ms.max(reader.now_ms);
-        reader
-            .for_each_event(|event, offset| {
-                let place = Place { position, offset };
-                damage.event(&event, place);
-                self.events.push((event, place));
-            })
-            .map_err(failed)
+        let read = reader.for_each_event(|event, offset| {
+            let place = Place { position, offset };
+            damage.event(&event, place);
+            self.events.push((event, place));
+            true
+        });
+        read.map(|_| ()).map_err(failed)
     }
 }
 
@@ -90,17 +99,9 @@ fn fold(log: &dyn Log, inner: &mut Inner) -> Result<DamageFinder, StartError> {
             let mut more = true;
             while more {
                 let mut decoded = emptied.try_recv().unwrap_or_default();
-                let mut outcome = Ok(());
-                while decoded.events.len() < EVENTS_AT_ONCE && outcome.is_ok() {
-                    let Some(stored) = records.next() else {
-                        more = false;
-                        break;
-                    };
-                    outcome =
-                        stored.map_err(StartError::from).and_then(|s| decoded.add(s, &mut damage));
-                }
-                more &= outcome.is_ok();
-                if full.send(outcome.map(|()| decoded)).is_err() {
+                let filled = decoded.fill(&mut records, &mut damage);
+                more = matches!(filled, Ok(true));
+                if full.send(filled.map(|_| decoded)).is_err() {
                     break;
                 }
             }

@@ -14,11 +14,8 @@ use crate::commit::Payload;
 use crate::engine::Engine;
 use crate::gate::Gated;
 use crate::inner::Inner;
-use crate::read::{FetchError, JobRef};
+use crate::read::{FetchError, JobRef, retried};
 use crate::views::Jobs;
-
-/// Looking up a page that compaction moves is tried this often.
-const TRIES: usize = 16;
 
 /// Events of a finished job are logged again with each new one: this is a note or two, not a list.
 const FINISHED_EVENTS_BYTES_MAX: u64 = 1 << 20;
@@ -125,18 +122,12 @@ impl Jobs<'_> {
     /// One page of a job's older events, wherever compaction has moved it meanwhile. `index` counts the
     /// job's pages from 0; none: the job is gone, or has no such page.
     pub fn event_page(&self, id: JobId, index: usize) -> Result<Option<Vec<Bytes>>, FetchError> {
-        for _ in 0..TRIES {
+        retried(|| {
             let image = self.get(JobRef::Id(id))?;
             let image = image.without_waiting("a page is read for an answer that has its own gate");
-            let Some(image) = image else { return Ok(None) };
-            let Some(place) = image.options().pages.get(index) else { return Ok(None) };
-            match self.bytes(place) {
-                Ok(page) => return Ok(Some(events_of(page))),
-                Err(FetchError::Moved) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(FetchError::Moved)
+            let page = image.as_ref().and_then(|image| image.options().pages.get(index));
+            page.map(|place| Ok(events_of(self.bytes(place)?))).transpose()
+        })
     }
 }
 

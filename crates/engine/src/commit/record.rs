@@ -47,9 +47,6 @@ pub enum RecordError {
     /// An event of a kind this program does not know.
     #[error("the record holds an event this program does not know, at byte {0}")]
     UnknownEvent(usize),
-    /// An entry does not match its checksum.
-    #[error("the entry at byte {0} does not match its checksum")]
-    Checksum(usize),
 }
 
 /// A record under construction.
@@ -143,30 +140,15 @@ impl RecordWriter {
 }
 
 /// A record read back.
-#[derive(Clone, Debug)]
-pub struct RecordReader {
+#[derive(Debug)]
+pub(crate) struct RecordReader {
     bytes: Bytes,
     /// The epoch it was written in.
-    pub epoch: u64,
+    #[cfg(test)]
+    epoch: u64,
     /// The engine's time when it was sealed.
     pub now_ms: u64,
     entries: u32,
-    at: usize,
-}
-
-/// One entry of a record.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all entries are events, read by the million")]
-pub enum Entry {
-    /// An event, and the offset of its bytes.
-    Event(Event, u32),
-    /// Payload bytes at this offset.
-    Bytes {
-        /// Where they begin.
-        offset: u32,
-        /// How many.
-        len: u32,
-    },
 }
 
 impl RecordReader {
@@ -182,72 +164,45 @@ impl RecordReader {
             word.copy_from_slice(&header[at..at + 8]);
             u64::from_le_bytes(word)
         };
-        let entries = (word(0) >> 32) as u32;
-        let (epoch, now_ms) = (word(8), word(16));
-        Ok(RecordReader { bytes, epoch, now_ms, entries, at: HEADER_BYTES })
+        Ok(RecordReader {
+            entries: (word(0) >> 32) as u32,
+            #[cfg(test)]
+            epoch: word(8),
+            now_ms: word(16),
+            bytes,
+        })
     }
 
-    /// Kind and place of the next entry.
-    fn next_place(&mut self) -> Result<Option<(Kind, usize, usize)>, RecordError> {
-        if self.entries == 0 {
-            return Ok(None);
-        }
-        self.entries -= 1;
-        let head = read_entry_header(self.bytes.get(self.at..).unwrap_or_default())
-            .ok_or(RecordError::Malformed(self.at))?;
-        let start = self.at + ENTRY_HEADER_BYTES;
-        let end = start + head.len as usize;
-        if end > self.bytes.len() {
-            return Err(RecordError::Malformed(self.at));
-        }
-        self.at = end;
-        let kind = head.kind.ok_or(RecordError::UnknownEvent(start))?;
-        Ok(Some((kind, start, end)))
-    }
-
-    /// Hands on all events with the offsets of their bytes.
-    pub fn for_each_event(mut self, mut take: impl FnMut(Event, u32)) -> Result<(), RecordError> {
-        while let Some((kind, start, end)) = self.next_place()? {
-            if kind == Kind::Event {
-                self.decode(start, end, |event| take(event, start as u32))?;
+    /// Hands on the events with the offsets of their bytes, until `take` returns false. Returns
+    /// whether it took all of them. The log has checked the whole record, so the entries' checksums
+    /// are not looked at.
+    pub fn for_each_event(
+        self,
+        mut take: impl FnMut(Event, u32) -> bool,
+    ) -> Result<bool, RecordError> {
+        let mut at = HEADER_BYTES;
+        for _ in 0..self.entries {
+            let header = read_entry_header(self.bytes.get(at..).unwrap_or_default())
+                .ok_or(RecordError::Malformed(at))?;
+            let start = at + ENTRY_HEADER_BYTES;
+            let end = start + header.len as usize;
+            if end > self.bytes.len() {
+                return Err(RecordError::Malformed(at));
+            }
+            at = end;
+            if header.kind.ok_or(RecordError::UnknownEvent(start))? == Kind::Bytes {
+                continue;
+            }
+            let mut goes_on = true;
+            let take = |event| goes_on = take(event, start as u32);
+            match Event::decode_to(self.bytes.slice(start..end), take) {
+                Ok(true) if goes_on => {}
+                Ok(true) => return Ok(false),
+                Ok(false) => return Err(RecordError::UnknownEvent(start)),
+                Err(_) => return Err(RecordError::Malformed(start)),
             }
         }
-        Ok(())
-    }
-
-    /// The frame's checksum covers the record, so a fold need not check each entry.
-    fn decode(
-        &self,
-        start: usize,
-        end: usize,
-        take: impl FnOnce(Event),
-    ) -> Result<(), RecordError> {
-        match Event::decode_to(self.bytes.slice(start..end), take) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(RecordError::UnknownEvent(start)),
-            Err(_) => Err(RecordError::Malformed(start)),
-        }
-    }
-
-    fn next_entry(&mut self) -> Result<Option<Entry>, RecordError> {
-        let Some((kind, start, end)) = self.next_place()? else { return Ok(None) };
-        let mut entry = Entry::Bytes { offset: start as u32, len: (end - start) as u32 };
-        if kind == Kind::Event {
-            self.decode(start, end, |event| entry = Entry::Event(event, start as u32))?;
-        }
-        Ok(Some(entry))
-    }
-}
-
-impl Iterator for RecordReader {
-    type Item = Result<Entry, RecordError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.next_entry().transpose();
-        if matches!(entry, Some(Err(_))) {
-            self.entries = 0;
-        }
-        entry
+        Ok(true)
     }
 }
 
@@ -315,10 +270,18 @@ mod tests {
         assert!(writer.is_empty());
         let reader = RecordReader::new(sealed.clone()).unwrap();
         assert_eq!((reader.epoch, reader.now_ms), (3, 99));
-        let entries: Vec<Entry> = reader.map(Result::unwrap).collect();
-        assert!(matches!(entries[0], Entry::Bytes { offset, len: 7 } if offset == payload_offset));
-        assert!(matches!(&entries[1], Entry::Event(e, at) if *e == first && *at == first_offset));
-        assert!(matches!(&entries[2], Entry::Event(e, _) if *e == second));
+        let mut read = Vec::new();
+        let take = |event, offset| {
+            read.push((event, offset));
+            read.len() < 2
+        };
+        assert!(!reader.for_each_event(take).unwrap(), "it stops where it is told to");
+        assert_eq!(read[0], (first, first_offset));
+        assert_eq!(read[1].0, second);
+        assert!(matches!(
+            checked_parts(&sealed)[..],
+            [CheckedPart { offset, len: 7, .. }] if offset == payload_offset
+        ));
         let header = read_entry_header(&sealed[payload_offset as usize - 8..]).unwrap();
         assert_eq!((header.len, header.crc), (7, crc32c::crc32c(b"payload")));
     }
@@ -333,7 +296,7 @@ mod tests {
         let sealed = writer.seal(1, 1);
         for cut in 0..sealed.len() {
             let read = RecordReader::new(sealed.slice(..cut))
-                .and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
+                .and_then(|reader| reader.for_each_event(|_, _| true));
             assert!(read.is_err(), "cut at {cut}");
         }
     }

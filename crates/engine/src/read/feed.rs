@@ -2,7 +2,7 @@
 //!
 //! It is the log itself, as far as it is durable, without what only keeps the log small or the
 //! server going. So it can be resumed exactly, restarts included, as long as the log still holds
-//! the place: what carry-forward has trimmed is a [`FeedError::Gap`]. Foreground jobs are in no log
+//! the place: what compaction has trimmed is a [`FeedError::Gap`]. Foreground jobs are in no log
 //! and in no feed.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use spindle_log::{Position, ReadError, StoredRecords};
 
 use crate::answer::{Answer, Refused};
 use crate::commit::is_in_feed;
-use crate::commit::record::{Entry, RecordError, RecordReader};
+use crate::commit::record::{RecordError, RecordReader};
 use crate::door::Ticket;
 use crate::engine::Engine;
 use crate::gate::Gated;
@@ -23,8 +23,8 @@ use crate::wait::{Caller, WaitFor};
 
 /// A place in the feed, written `position.index`: right behind the event it names.
 ///
-/// The index counts the events of a record, those that are not told too, from 1 on; 0 is the place
-/// before all of them.
+/// The index counts all events of a record from 1 on, those that the feed does not show too; 0 is the
+/// place before all of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FeedId {
     /// The record.
@@ -79,8 +79,8 @@ pub struct FeedEvent {
 pub struct FeedPage {
     /// The events, oldest first. None need not mean that there are no more: see `next`.
     pub events: Vec<(FeedId, FeedEvent)>,
-    /// Where to go on. Pages without events but with a new `next` passed over events that are not
-    /// told; with the same `next` as asked after, the page has reached the end of what is durable.
+    /// Where to go on. A page without events but with a new `next` passed over events that the feed
+    /// does not show; with the same `next` as asked after, it has reached the end of what is durable.
     pub next: FeedId,
 }
 
@@ -201,25 +201,27 @@ impl Records<'_> {
 }
 
 impl FeedPage {
-    /// Takes the told events of a record behind `next`, and moves `next` on.
+    /// Takes the events of a record behind `next` that the feed shows, and moves `next` on.
     fn read(&mut self, position: u64, record: Bytes, limit: usize) -> Result<(), RecordError> {
         let reader = RecordReader::new(record)?;
         let at_ms = reader.now_ms;
         let mut index = 0;
-        for entry in reader {
-            let Entry::Event(event, _) = entry? else { continue };
+        let took_all = reader.for_each_event(|event, _| {
             index += 1;
             let id = FeedId { position, index };
             if id <= self.next || !is_in_feed(&event) {
-                continue;
+                return true;
             }
             if self.events.len() >= limit {
-                return Ok(());
+                return false;
             }
             self.events.push((id, FeedEvent { at_ms, event }));
             self.next = id;
+            true
+        })?;
+        if took_all {
+            self.next = FeedId::before(position + 1);
         }
-        self.next = FeedId::before(position + 1);
         Ok(())
     }
 }

@@ -25,10 +25,21 @@ pub enum JobRef {
 /// Looking up a job that moves in the log is tried this often.
 const TRIES: usize = 16;
 
+/// Looks a job up again as long as compaction moves what is wanted of it, a few times.
+pub(crate) fn retried<T>(mut look: impl FnMut() -> Result<T, FetchError>) -> Result<T, FetchError> {
+    for _ in 1..TRIES {
+        match look() {
+            Err(FetchError::Moved) => {}
+            found => return found,
+        }
+    }
+    look()
+}
+
 impl Jobs<'_> {
     /// A job in full.
     pub fn get(&self, job: JobRef) -> Result<Gated<Option<JobImage>>, FetchError> {
-        for _ in 0..TRIES {
+        retried(|| {
             let (place, kept_until_ms, gate) = {
                 let inner = self.0.enter();
                 let Some(found) = inner.look_up(job) else { return Ok(inner.gated(None)) };
@@ -38,16 +49,9 @@ impl Jobs<'_> {
                     Found::Finished(stub) => (stub.image(), stub.kept_until_ms(), gate),
                 }
             };
-            match self.0.finished_image(place) {
-                Ok(mut image) => {
-                    image.kept_until_ms = kept_until_ms;
-                    return Ok(Gated::new(Some(image), gate));
-                }
-                Err(FetchError::Moved) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(FetchError::Moved)
+            let image = self.0.finished_image(place)?;
+            Ok(Gated::new(Some(JobImage { kept_until_ms, ..image }), gate))
+        })
     }
 
     /// The number and status of a job, without reading its image.

@@ -3,7 +3,7 @@
 use spindle_core::{Place, State, Status};
 use spindle_log::Stored;
 
-use crate::commit::record::{Entry, RecordError, RecordReader};
+use crate::commit::record::{RecordError, RecordReader};
 use crate::damage::{DamageFinder, DamagedJob};
 use crate::options::Options;
 
@@ -48,13 +48,12 @@ impl Survey {
         let position = stored.position.0;
         let reader = RecordReader::new(stored.bytes)?;
         let now_ms = reader.now_ms;
-        for entry in reader {
-            if let Entry::Event(event, offset) = entry? {
-                let place = Place { position, offset };
-                self.damage.event(&event, place);
-                self.state.evolve(&event, place);
-            }
-        }
+        reader.for_each_event(|event, offset| {
+            let place = Place { position, offset };
+            self.damage.event(&event, place);
+            self.state.evolve(&event, place);
+            true
+        })?;
         self.oldest_ms.get_or_insert(now_ms);
         self.newest_ms = Some(now_ms);
         Ok(())
