@@ -162,7 +162,7 @@ impl Inner {
 
     /// A worker extends or ends its lease.
     pub fn claimed(&mut self, claim: Claim) {
-        self.numbers.claimed(claim, &self.state, self.now_ms);
+        self.numbers.workers.claimed(claim, &self.state, self.now_ms);
     }
 
     // ---- ids ----

@@ -27,11 +27,12 @@ mod options;
 mod read;
 mod replica;
 mod start;
+mod threads;
 mod views;
 mod wait;
 
 pub use answer::{Answer, Failure, LeaseReply, LeasedJob, News, Refused};
-pub use call::{Before, JobUpdate, NewJob, RetryError, Updated, WorkResult, WorkerRef};
+pub use call::{Before, JobUpdate, Joined, NewJob, RetryError, Updated, WorkResult, WorkerRef};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{Committed, Payload, Threading, record};
 pub use constraints::{
@@ -45,8 +46,8 @@ pub use gate::{Gate, Gated};
 pub use observe::{Gauges, MeterReadings, QueueTraffic, Readings, Stats, Tally, WorkerView};
 pub use options::{Faults, Options};
 pub use read::{
-    Counts, FeedError, FeedEvent, FeedId, FeedIdError, FeedPage, FetchError, JobLine, JobRef,
-    QueueLine, QueueView, ScanPage, ScannedJob, Survey,
+    Counts, FeedError, FeedEvent, FeedId, FeedIdError, FeedPage, FetchError, JobLine, JobProgress,
+    JobRef, QueueLine, QueueView, ScanPage, ScannedJob, Survey,
 };
 pub use replica::{Change, Changes};
 pub use spindle_matching::{
@@ -54,4 +55,4 @@ pub use spindle_matching::{
 };
 pub use start::{StartError, fold_state};
 pub use views::{Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Waits};
-pub use wait::{Caller, JobProgress, Joined, Slept};
+pub use wait::{Caller, Slept};

@@ -35,8 +35,9 @@ impl<'a> DeserializeSeed<'a> for Walk<'_, '_, 'a> {
 }
 
 impl<'a> Walk<'_, '_, 'a> {
-    fn is(self, field: Field<'a>) {
+    fn is<E>(self, field: Field<'a>) -> Result<(), E> {
         self.found.set(self.node, field);
+        Ok(())
     }
 }
 
@@ -48,38 +49,31 @@ impl<'a> Visitor<'a> for Walk<'_, '_, 'a> {
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        self.is(Field::Null);
-        Ok(())
+        self.is(Field::Null)
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<(), E> {
-        self.is(Field::Bool(value));
-        Ok(())
+        self.is(Field::Bool(value))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.is(Field::Int(value.into()));
-        Ok(())
+        self.is(Field::Int(value.into()))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.is(Field::Int(value.into()));
-        Ok(())
+        self.is(Field::Int(value.into()))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        self.is(Field::Float(value));
-        Ok(())
+        self.is(Field::Float(value))
     }
 
     fn visit_borrowed_str<E>(self, value: &'a str) -> Result<(), E> {
-        self.is(Field::Text(Cow::Borrowed(value)));
-        Ok(())
+        self.is(Field::Text(Cow::Borrowed(value)))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<(), E> {
-        self.is(Field::Text(Cow::Owned(value.to_owned())));
-        Ok(())
+        self.is(Field::Text(Cow::Owned(value.to_owned())))
     }
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut items: A) -> Result<(), A::Error> {

@@ -1,8 +1,8 @@
 //! Matchers of constraints: which constraints a job falls under.
 //!
 //! [`spec`] is the vocabulary, [`encoding`] its bytes in a constraint, [`rules`] a compiled set of
-//! matchers. [`fields`] finds the fields that matchers test in a payload, with [`json`] and
-//! [`msgpack`] as readers. The crate is a function from a queue's name and a payload to labels, and
+//! matchers. [`fields`] finds the fields that matchers test in a payload by their [`pointer`]s, with
+//! [`json`] and [`msgpack`] as readers. The crate is a function from a queue's name and a payload to labels, and
 //! knows no engine.
 
 mod encoding;
@@ -10,6 +10,7 @@ mod fields;
 mod json;
 mod msgpack;
 mod path;
+mod pointer;
 mod rules;
 mod spec;
 mod value;

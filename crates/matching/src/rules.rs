@@ -9,7 +9,8 @@ use spindle_core::job::{LABELS_MAX, Label};
 use spindle_core::queue::{Constraint, QueuePattern, UnreadableMatcher};
 
 use crate::encoding::decode_matcher;
-use crate::fields::{Found, Paths, Pointer};
+use crate::fields::{Found, Paths};
+use crate::pointer::Pointer;
 use crate::spec::{Matcher, Test};
 use crate::{json, msgpack};
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spindle_core::queue::{QUEUE_NAME_BYTES_MAX, QueuePattern, Rate};
 
-use crate::fields::Pointer;
+use crate::pointer::Pointer;
 
 /// Names of constraints are 1 to this many bytes.
 pub const NAME_BYTES_MAX: usize = 255;

@@ -39,21 +39,25 @@ impl<'a> Fields<'a> {
         self.known.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// A field that is there: nil stands for one that is not.
-    fn head(&self, name: &'static str) -> Result<Option<(Head<'a>, &'a [u8])>, WireError> {
-        let Some(value) = self.raw(name) else { return Ok(None) };
-        let (head, rest) = read_head(value)?;
-        Ok((head != Head::Nil).then_some((head, rest)))
+    /// A field that is there, if `read` takes it: nil stands for one that is not.
+    fn take<T>(
+        &self,
+        field: &'static str,
+        wanted: &'static str,
+        read: impl FnOnce(Head<'a>, &'a [u8]) -> Option<T>,
+    ) -> Result<Option<T>, WireError> {
+        let Some(value) = self.raw(field) else { return Ok(None) };
+        match read_head(value)? {
+            (Head::Nil, _) => Ok(None),
+            (head, rest) => {
+                read(head, rest).map(Some).ok_or(WireError::WrongType { field, wanted })
+            }
+        }
     }
 
     /// A field that is a text.
     pub fn text(&self, name: &'static str) -> Result<Option<&'a str>, WireError> {
-        let wrong = WireError::WrongType { field: name, wanted: "a string of UTF-8" };
-        match self.head(name)? {
-            None => Ok(None),
-            Some((Head::Text(bytes), _)) => std::str::from_utf8(bytes).map(Some).map_err(|_| wrong),
-            Some(_) => Err(wrong),
-        }
+        self.take(name, "a string of UTF-8", |head, _| text_of(head))
     }
 
     /// A field that is an integer. JSON, and languages with one type of numbers, may write it
@@ -61,72 +65,64 @@ impl<'a> Fields<'a> {
     pub fn int(&self, name: &'static str) -> Result<Option<i128>, WireError> {
         // Beyond these a float stands for many integers.
         let sure = i64::MIN as f64 + 1.0..u64::MAX as f64;
-        match self.head(name)? {
-            None => Ok(None),
-            Some((Head::Int(value), _)) => Ok(Some(value)),
-            Some((Head::Float(value), _)) if value.fract() == 0.0 && sure.contains(&value) => {
-                Ok(Some(value as i128))
+        self.take(name, "an integer", |head, _| match head {
+            Head::Int(value) => Some(value),
+            Head::Float(value) if value.fract() == 0.0 && sure.contains(&value) => {
+                Some(value as i128)
             }
-            Some(_) => Err(WireError::WrongType { field: name, wanted: "an integer" }),
-        }
+            _ => None,
+        })
     }
 
     /// A field that is true or false.
     pub fn bool(&self, name: &'static str) -> Result<Option<bool>, WireError> {
-        match self.head(name)? {
-            None => Ok(None),
-            Some((Head::Bool(value), _)) => Ok(Some(value)),
-            Some(_) => Err(WireError::WrongType { field: name, wanted: "true or false" }),
-        }
+        self.take(name, "true or false", |head, _| match head {
+            Head::Bool(value) => Some(value),
+            _ => None,
+        })
     }
 
     /// A field that is a map, as it came.
     pub fn map(&self, name: &'static str) -> Result<Option<&'a [u8]>, WireError> {
-        match self.head(name)? {
-            None => Ok(None),
-            Some((Head::Map(_), _)) => Ok(self.raw(name)),
-            Some(_) => Err(WireError::WrongType { field: name, wanted: "a map" }),
-        }
+        let is_map = |head, _: &_| matches!(head, Head::Map(_)).then(|| self.raw(name)).flatten();
+        self.take(name, "a map", is_map)
     }
 
     /// A field that is a time in seconds, whole or not, in milliseconds: rounded up, so that a
     /// little time is not none.
     pub fn seconds_ms(&self, name: &'static str, max_ms: u64) -> Result<Option<u64>, WireError> {
-        let out_of_range = WireError::OutOfRange {
-            field: name,
-            wanted: "a number of seconds above 0, at most 49 days",
-        };
-        let ms = match self.head(name)? {
-            None => return Ok(None),
-            Some((Head::Int(seconds), _)) => {
-                u64::try_from(seconds).ok().and_then(|seconds| seconds.checked_mul(1000))
+        let ms = self.take(name, "a number of seconds", |head, _| match head {
+            Head::Int(seconds) => {
+                Some(u64::try_from(seconds).ok().and_then(|seconds| seconds.checked_mul(1000)))
             }
             // What is no number at all is below nothing, and what is too large saturates.
-            Some((Head::Float(seconds), _)) if seconds > 0.0 => {
-                Some((seconds * 1000.0).ceil() as u64)
-            }
-            Some((Head::Float(_), _)) => None,
-            Some(_) => {
-                return Err(WireError::WrongType { field: name, wanted: "a number of seconds" });
-            }
-        };
-        ms.filter(|ms| (1..=max_ms).contains(ms)).map(Some).ok_or(out_of_range)
+            Head::Float(seconds) => Some((seconds > 0.0).then(|| (seconds * 1000.0).ceil() as u64)),
+            _ => None,
+        })?;
+        let Some(ms) = ms else { return Ok(None) };
+        let wanted = "a number of seconds above 0, at most 49 days";
+        let ms = ms.filter(|ms| (1..=max_ms).contains(ms));
+        ms.map(Some).ok_or(WireError::OutOfRange { field: name, wanted })
     }
 
     /// A field that is a list of texts.
     pub fn texts(&self, name: &'static str) -> Result<Option<Vec<&'a str>>, WireError> {
-        let wrong = WireError::WrongType { field: name, wanted: "a list of strings of UTF-8" };
-        let (count, mut rest) = match self.head(name)? {
-            None => return Ok(None),
-            Some((Head::Array(count), rest)) => (count, rest),
-            Some(_) => return Err(wrong),
-        };
-        let mut texts = Vec::new();
-        for _ in 0..count {
-            let (Head::Text(text), behind) = read_head(rest)? else { return Err(wrong) };
-            texts.push(std::str::from_utf8(text).map_err(|_| wrong.clone())?);
-            rest = behind;
-        }
-        Ok(Some(texts))
+        self.take(name, "a list of strings of UTF-8", |head, mut rest| {
+            let Head::Array(count) = head else { return None };
+            let mut texts = Vec::new();
+            for _ in 0..count {
+                let (head, behind) = read_head(rest).ok()?;
+                texts.push(text_of(head)?);
+                rest = behind;
+            }
+            Some(texts)
+        })
+    }
+}
+
+fn text_of(head: Head<'_>) -> Option<&str> {
+    match head {
+        Head::Text(bytes) => std::str::from_utf8(bytes).ok(),
+        _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The end of attempts, and everything else that is done to a job by its name.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use spindle_core::command::{Claim, Extend, Finish};
 use spindle_core::job::{Cause, Status};
 use spindle_core::{Command, JobId, Rejection};
@@ -46,6 +46,28 @@ impl Leases<'_> {
         self.0.finish(result, |_| Ok(claim))
     }
 
+    /// As [`Leases::finish`], for a holder that has reported pieces of its result before: a success
+    /// is kept with them in front, up to the limit for results.
+    pub fn finish_streamed(
+        &self,
+        claim: Claim,
+        mut result: WorkResult,
+    ) -> Gated<Result<(), Refused>> {
+        if result.success {
+            let (pieces, max) = {
+                let inner = self.0.enter();
+                (inner.streamed_pieces(claim), inner.options.payload_bytes_max)
+            };
+            if !pieces.is_empty() {
+                let whole = join(&pieces, result.result.bytes(), max);
+                result.result = Payload::new(whole, result.result.kind());
+                let streamed_bytes = pieces.iter().map(Bytes::len).sum::<usize>();
+                self.0.enter().waiting.reports.note_streamed(claim.id(), streamed_bytes);
+            }
+        }
+        self.finish(claim, result)
+    }
+
     /// Extends a live lease.
     pub fn extend(&self, extend: Extend) -> Gated<Result<(), Refused>> {
         self.0.claimed(extend.claim, &Command::Extend(extend))
@@ -55,6 +77,18 @@ impl Leases<'_> {
     pub fn release(&self, claim: Claim, cause: Cause) -> Gated<Result<(), Refused>> {
         self.0.claimed(claim, &Command::Release { claim, cause })
     }
+}
+
+/// The pieces and the end of a result, cut to the limit: what was acknowledged piece by piece must
+/// not make the end impossible.
+fn join(pieces: &[Bytes], end: &Bytes, max: usize) -> Bytes {
+    let len = pieces.iter().map(Bytes::len).sum::<usize>() + end.len();
+    let mut whole = BytesMut::with_capacity(len);
+    for piece in pieces.iter().chain([end]) {
+        whole.extend_from_slice(piece);
+    }
+    whole.truncate(max);
+    whole.freeze()
 }
 
 impl Jobs<'_> {

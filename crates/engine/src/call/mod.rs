@@ -5,6 +5,7 @@
 //! closes the answer behind the record it depends on.
 
 mod end;
+mod join;
 mod lease;
 mod retry;
 mod submit;
@@ -12,6 +13,7 @@ mod update;
 mod worker_leases;
 
 pub use end::WorkResult;
+pub use join::Joined;
 pub use retry::RetryError;
 pub use submit::NewJob;
 pub use update::{Before, JobUpdate, Updated};

@@ -1,8 +1,8 @@
-//! From a decision to the disk: records, the batch they gather in, and the threads that write it.
+//! From a decision to the disk: records, the batch they gather in, and the commit of it.
 //!
 //! [`record`] is the format of a record. [`batch`] is what is decided and not written yet, with the
-//! newest records ([`recent`]) in memory. [`group`] commits what has gathered, and [`threads`] calls
-//! it; [`threading`] says which threads there are.
+//! newest records ([`recent`]) in memory. [`group`] commits what has gathered. [`threading`] says how
+//! many threads share the work, and [`bell`] wakes one in time.
 
 pub mod record;
 
@@ -11,7 +11,6 @@ mod bell;
 mod group;
 mod recent;
 mod threading;
-mod threads;
 
 pub use batch::Payload;
 pub(crate) use batch::{Batch, is_in_feed};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spindle_core::command::{Claim, Lease};
+use spindle_core::command::Lease;
 use spindle_core::{Event, JobId, State};
 
 use super::meters::Meters;
@@ -45,11 +45,6 @@ impl Numbers {
     pub fn asked(&mut self, request: &Lease, state: &State, now_ms: u64) {
         self.workers.asked(request, now_ms);
         self.traffic.asked(&request.queues, state, now_ms);
-    }
-
-    /// A worker extends or ends its lease.
-    pub fn claimed(&mut self, claim: Claim, state: &State, now_ms: u64) {
-        self.workers.claimed(claim, state, now_ms);
     }
 
     /// Warns of finished jobs that a cap dropped, if it is time to.

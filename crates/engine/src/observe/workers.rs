@@ -61,32 +61,38 @@ impl WorkerView {
     }
 }
 
+/// What a worker is known by.
+#[derive(PartialEq, Eq, Hash, Debug)]
+enum Key {
+    Connection(u64),
+    Name(Origin, Bytes),
+}
+
+impl Key {
+    /// Cheap: the name is shared.
+    fn new(door: Origin, holder: u64, name: &Bytes) -> Key {
+        if holder != 0 { Key::Connection(holder) } else { Key::Name(door, name.clone()) }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     places: Vec<Option<Box<WorkerView>>>,
     free: Vec<usize>,
-    by_holder: HashMap<u64, usize, foldhash::quality::RandomState>,
-    by_name: HashMap<(i32, Bytes), usize, foldhash::quality::RandomState>,
+    by_key: HashMap<Key, usize, foldhash::quality::RandomState>,
     sweep_at: usize,
 }
 
 impl Workers {
-    fn place_of(&self, door: Origin, holder: u64, name: &Bytes) -> Option<usize> {
-        if holder != 0 {
-            return self.by_holder.get(&holder).copied();
-        }
-        // Cheap: the name is shared.
-        self.by_name.get(&(door as i32, name.clone())).copied()
-    }
-
     fn known(&mut self, door: Origin, holder: u64, name: &Bytes) -> Option<&mut WorkerView> {
-        let place = self.place_of(door, holder, name)?;
+        let place = *self.by_key.get(&Key::new(door, holder, name))?;
         self.places[place].as_deref_mut()
     }
 
     /// A worker asks for a job.
     pub fn asked(&mut self, request: &Lease, now_ms: u64) {
-        let known = self.place_of(request.door, request.holder, &request.worker);
+        let key = Key::new(request.door, request.holder, &request.worker);
+        let known = self.by_key.get(&key).copied();
         let Some(place) = known.or_else(|| self.place_for(request, now_ms)) else { return };
         let Some(worker) = self.places[place].as_mut() else { return };
         worker.last_seen_ms = now_ms;
@@ -111,11 +117,7 @@ impl Workers {
             self.places.len() - 1
         });
         let name = Bytes::copy_from_slice(&request.worker);
-        if request.holder != 0 {
-            self.by_holder.insert(request.holder, place);
-        } else {
-            self.by_name.insert((request.door as i32, name.clone()), place);
-        }
+        self.by_key.insert(Key::new(request.door, request.holder, &name), place);
         self.places[place] = Some(Box::new(WorkerView {
             door: request.door,
             holder: request.holder,
@@ -150,8 +152,10 @@ impl Workers {
         let Claim::Token { id, attempt, .. } = claim else { return };
         let Some(job) = state.live(id) else { return };
         let is_own = |lease: &&HeldLease| lease.holder == 0 && job.attempts() == attempt;
-        if let Some(lease) = job.lease().filter(is_own) {
-            self.heard_of(lease, now_ms);
+        if let Some(lease) = job.lease().filter(is_own)
+            && let Some(worker) = self.known(lease.door(), lease.holder, &lease.worker)
+        {
+            worker.last_seen_ms = now_ms;
         }
     }
 
@@ -168,23 +172,16 @@ impl Workers {
         (workers, (end < self.places.len()).then_some(end))
     }
 
-    /// Whoever holds this lease said something.
-    fn heard_of(&mut self, lease: &HeldLease, now_ms: u64) {
-        if let Some(worker) = self.known(lease.door(), lease.holder, &lease.worker) {
-            worker.last_seen_ms = now_ms;
-        }
-    }
-
     /// A connection is gone, and the worker with it.
     pub fn gone(&mut self, holder: u64) {
-        if let Some(place) = self.by_holder.remove(&holder) {
+        if let Some(place) = self.by_key.remove(&Key::Connection(holder)) {
             self.places[place] = None;
             self.free.push(place);
         }
     }
 
     fn is_full(&self) -> bool {
-        self.by_holder.len() + self.by_name.len() >= WORKERS_MAX
+        self.by_key.len() >= WORKERS_MAX
     }
 
     /// Forgets some of those that have not been heard of for long; where room is needed, some that
@@ -195,7 +192,7 @@ impl Workers {
             self.sweep_at = (self.sweep_at + 1) % self.places.len();
             let Some(worker) = &self.places[self.sweep_at] else { continue };
             if worker.is_silent_for(silence_ms, now_ms) {
-                self.by_name.remove(&(worker.door as i32, worker.name.clone()));
+                self.by_key.remove(&Key::new(worker.door, worker.holder, &worker.name));
                 self.places[self.sweep_at] = None;
                 self.free.push(self.sweep_at);
             }
@@ -234,8 +231,8 @@ mod tests {
     }
 
     fn known(workers: &Workers) -> Vec<(u64, &[u8], usize)> {
-        let told = workers.places.iter().flatten();
-        told.map(|worker| (worker.holder, &worker.name[..], worker.queues.len())).collect()
+        let known = workers.places.iter().flatten();
+        known.map(|worker| (worker.holder, &worker.name[..], worker.queues.len())).collect()
     }
 
     #[test]
@@ -267,7 +264,7 @@ mod tests {
         }
         let new = workers.places.iter().flatten().filter(|worker| worker.first_asked_ms == later);
         assert_eq!(new.count(), 100);
-        assert!(workers.by_name.len() <= WORKERS_MAX);
+        assert!(workers.by_key.len() <= WORKERS_MAX);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::answer::LeasedJob;
 use crate::door::LeaseRef;
 use crate::gate::Gated;
 use crate::inner::Inner;
-use crate::views::{Jobs, Leases};
+use crate::views::{Jobs, Leases, Waits};
 
 /// How a door names the job it means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +20,23 @@ pub enum JobRef {
     Uuid([u8; 16]),
     /// By its number, if it is a job without a UUID of its own.
     ForeignId(JobId),
+}
+
+/// Where an unfinished job stands, as far as it is not in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobProgress {
+    /// The job.
+    pub id: JobId,
+    /// Where it stands in its life.
+    pub status: Status,
+    /// The numerator its holder reported last, as text; empty if none.
+    pub numerator: Bytes,
+    /// The denominator its holder reported last, as text; empty if none.
+    pub denominator: Bytes,
+    /// How long it will take by its holder's last estimate; 0 if none.
+    pub remaining_s: u32,
+    /// Clients that wait for its end.
+    pub waiting: usize,
 }
 
 /// Looking up a job that moves in the log is tried this often.
@@ -130,6 +147,26 @@ impl Jobs<'_> {
             outcome = newer.ok_or(FetchError::Moved)?.outcome;
         }
         Err(FetchError::Moved)
+    }
+}
+
+impl Waits<'_> {
+    /// Where an unfinished job stands; none if there is no such job, or it has finished.
+    pub fn progress(&self, job: JobRef) -> Gated<Option<JobProgress>> {
+        let inner = self.0.enter();
+        let Some(found) = inner.look_up(job) else { return inner.gated(None) };
+        let progress = found.live().map(|job| {
+            let report = inner.waiting.reports.of(job.id());
+            JobProgress {
+                id: job.id(),
+                status: job.status(),
+                numerator: report.map(|report| report.numerator.clone()).unwrap_or_default(),
+                denominator: report.map(|report| report.denominator.clone()).unwrap_or_default(),
+                remaining_s: report.map_or(0, |report| report.remaining_s),
+                waiting: inner.waiting.list.count_for_job(job.id()),
+            }
+        });
+        Gated::new(progress, inner.gate_of(&found))
     }
 }
 

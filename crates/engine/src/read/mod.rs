@@ -12,8 +12,8 @@ mod survey;
 
 pub use bytes::FetchError;
 pub use feed::{FeedError, FeedEvent, FeedId, FeedIdError, FeedPage};
-pub use jobs::JobRef;
 pub(crate) use jobs::retried;
+pub use jobs::{JobProgress, JobRef};
 pub use queues::{QueueLine, QueueView};
 pub use scan::{JobLine, ScanPage, ScannedJob};
 pub use survey::{Counts, Survey};

@@ -2,12 +2,11 @@
 //!
 //! [`waits`] is the list of them, [`calls`] who was woken for what, [`reports`] what holders of leases
 //! say of their jobs; together they are [`waiting`], which follows the events. [`hand_off`] serves
-//! those who wait in turn. [`ends`], [`wakeups`], [`watch`] and [`join`] are the calls of doors.
+//! those who wait in turn. [`ends`], [`wakeups`] and [`watch`] are the calls of doors.
 
 mod calls;
 mod ends;
 mod hand_off;
-mod join;
 mod reports;
 mod waiting;
 mod waits;
@@ -15,9 +14,7 @@ mod wakeups;
 mod watch;
 
 pub(crate) use calls::Spare;
-pub use join::Joined;
 pub(crate) use waiting::Waiting;
 pub use waits::Caller;
 pub(crate) use waits::{Wait, WaitFor};
 pub use wakeups::Slept;
-pub use watch::JobProgress;

@@ -9,40 +9,20 @@
 //! A slow watcher costs the engine nothing: news go into its reactor's mailbox at once, and it is
 //! the session that stops taking them when its outbox is full.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use spindle_core::command::Claim;
 use spindle_core::job::Status;
-use spindle_core::{Found, JobId, Rejection};
+use spindle_core::{JobId, Rejection};
 
 use super::waits::{Caller, WaitFor};
 use crate::answer::{Answer, News, Refused};
-use crate::call::WorkResult;
-use crate::commit::Payload;
 use crate::door::Ticket;
 use crate::gate::Gated;
 use crate::inner::Inner;
-use crate::read::JobRef;
 use crate::views::{Leases, Waits};
 
 /// The numerator and the denominator of a progress are at most this long.
 const PROGRESS_BYTES_MAX: usize = 64;
-
-/// Where an unfinished job stands, as far as it is not in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobProgress {
-    /// The job.
-    pub id: JobId,
-    /// Where it stands in its life.
-    pub status: Status,
-    /// The numerator its holder reported last, as text; empty if none.
-    pub numerator: Bytes,
-    /// The denominator its holder reported last, as text; empty if none.
-    pub denominator: Bytes,
-    /// How long it will take by its holder's last estimate; 0 if none.
-    pub remaining_s: u32,
-    /// Clients that wait for its end.
-    pub waiting: usize,
-}
 
 impl Waits<'_> {
     /// Watches an unfinished job. None if it has ended already, or is not there: look it up.
@@ -51,15 +31,6 @@ impl Waits<'_> {
         match inner.state.status(job) {
             Some(status) if !status.is_finished() => inner.add_watch(caller, job).map(Some),
             _ => Ok(None),
-        }
-    }
-
-    /// Where an unfinished job stands; none if there is no such job, or it has finished.
-    pub fn progress(&self, job: JobRef) -> Gated<Option<JobProgress>> {
-        let inner = self.0.enter();
-        match inner.look_up(job) {
-            Some(found) => Gated::new(inner.progress(&found), inner.gate_of(&found)),
-            None => inner.gated(None),
         }
     }
 }
@@ -71,44 +42,10 @@ impl Leases<'_> {
         let reported = inner.report(claim, &news);
         inner.closed(reported.map(Gated::open))
     }
-
-    /// As [`Leases::finish`], for a holder that has reported pieces of its result before: a success
-    /// is kept with them in front, up to the limit for results.
-    pub fn finish_streamed(
-        &self,
-        claim: Claim,
-        mut result: WorkResult,
-    ) -> Gated<Result<(), Refused>> {
-        if result.success {
-            let (pieces, max) = {
-                let inner = self.0.enter();
-                (inner.streamed_pieces(claim), inner.options.payload_bytes_max)
-            };
-            if !pieces.is_empty() {
-                let whole = join(&pieces, result.result.bytes(), max);
-                result.result = Payload::new(whole, result.result.kind());
-                let streamed_bytes = pieces.iter().map(Bytes::len).sum::<usize>();
-                self.0.enter().waiting.reports.note_streamed(claim.id(), streamed_bytes);
-            }
-        }
-        self.finish(claim, result)
-    }
-}
-
-/// The pieces and the end of a result, cut to the limit: what was acknowledged piece by piece must
-/// not make the end impossible.
-fn join(pieces: &[Bytes], end: &Bytes, max: usize) -> Bytes {
-    let len = pieces.iter().map(Bytes::len).sum::<usize>() + end.len();
-    let mut whole = BytesMut::with_capacity(len);
-    for piece in pieces.iter().chain([end]) {
-        whole.extend_from_slice(piece);
-    }
-    whole.truncate(max);
-    whole.freeze()
 }
 
 impl Inner {
-    pub(super) fn add_watch(&mut self, caller: &Caller, job: JobId) -> Result<Ticket, Refused> {
+    pub(crate) fn add_watch(&mut self, caller: &Caller, job: JobId) -> Result<Ticket, Refused> {
         let ticket = self.add_wait(caller, WaitFor::Watch { job }, None)?;
         // Somebody waits again.
         self.waiting.set_abandoned(job, false);
@@ -139,31 +76,17 @@ impl Inner {
 
     /// Whether a claim is the job's live lease.
     fn is_held(&self, claim: Claim) -> bool {
-        let Some(Found::Live(job)) = self.state.job(claim.id()) else { return false };
-        match claim {
-            Claim::Unfinished { .. } => job.status() == Status::Leased,
+        let leased = self.state.live(claim.id()).filter(|job| job.status() == Status::Leased);
+        leased.is_some_and(|job| match claim {
+            Claim::Unfinished { .. } => true,
             Claim::Token { epoch, attempt, .. } => {
-                job.status() == Status::Leased
-                    && job.attempts() == attempt
-                    && job.lease().is_some_and(|lease| lease.epoch == epoch)
+                job.attempts() == attempt && job.lease().is_some_and(|lease| lease.epoch == epoch)
             }
-        }
-    }
-
-    fn streamed_pieces(&self, claim: Claim) -> Vec<Bytes> {
-        if self.is_held(claim) { self.waiting.reports.pieces(claim.id()) } else { Vec::new() }
-    }
-
-    pub(crate) fn progress(&self, found: &Found<'_>) -> Option<JobProgress> {
-        let Found::Live(job) = found else { return None };
-        let report = self.waiting.reports.of(job.id());
-        Some(JobProgress {
-            id: job.id(),
-            status: job.status(),
-            numerator: report.map(|report| report.numerator.clone()).unwrap_or_default(),
-            denominator: report.map(|report| report.denominator.clone()).unwrap_or_default(),
-            remaining_s: report.map_or(0, |report| report.remaining_s),
-            waiting: self.waiting.list.count_for_job(job.id()),
         })
+    }
+
+    /// The pieces of a result that the holder of a job's live lease has reported so far.
+    pub(crate) fn streamed_pieces(&self, claim: Claim) -> Vec<Bytes> {
+        if self.is_held(claim) { self.waiting.reports.pieces(claim.id()) } else { Vec::new() }
     }
 }

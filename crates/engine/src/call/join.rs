@@ -7,15 +7,15 @@
 
 use spindle_core::{Command, JobId};
 
-use super::waits::Caller;
+use super::submit::NewJob;
 use crate::answer::Refused;
-use crate::call::NewJob;
 use crate::commit::Payload;
 use crate::door::Ticket;
 use crate::engine::Engine;
 use crate::gate::Gated;
 use crate::inner::Inner;
 use crate::views::Jobs;
+use crate::wait::Caller;
 
 /// What became of a submit that may join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,16 @@
-//! The engine's three threads: one commits, one keeps time, one keeps the log small. Each is a loop
-//! around a step that the simulator calls by itself.
+//! The engine's four threads: one commits, one keeps time, one keeps the log small, and one labels
+//! jobs anew when the constraints change. Each is a loop around a step that the simulator calls by
+//! itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::group::Committed;
 use crate::answer::Failure;
+use crate::commit::Committed;
 use crate::constraints::RelabelStep;
 use crate::engine::Engine;
 
-/// The body of a thread: returns when told to stop.
+/// The body of a thread: returns when the flag is set.
 type Loop = fn(&Engine, &AtomicBool);
 
 /// Without anything due the timer looks at the clock this often all the same.
