@@ -5,14 +5,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use spindle_core::{Command, Rejection, State};
+use spindle_core::{Rejection, State};
 use spindle_log::{Log, Space};
 
 use crate::answer::{Answer, Failure, Refused};
 use crate::clock::Clock;
 use crate::commit::{Payload, Threads, TimerBell};
 use crate::compaction::Compactor;
-use crate::constraints::{Relabeller, Rules};
+use crate::constraints::Rules;
 use crate::door::{Mailbox, Ticket};
 use crate::gate::{Gate, Gated};
 use crate::inner::Inner;
@@ -41,8 +41,8 @@ pub(crate) struct Shared {
     pub meters: Arc<Meters>,
     /// The matchers of the constraints.
     pub rules: Rules,
-    /// How far jobs that were there before the newest constraints have been matched.
-    pub relabeller: Relabeller,
+    /// Wakes the thread that matches jobs that were there before the newest constraints.
+    pub relabel_bell: TimerBell,
     undurable_bytes: Arc<AtomicUsize>,
     undurable_bytes_max: usize,
 }
@@ -87,7 +87,7 @@ impl Engine {
             threads: Mutex::default(),
             compactor: Mutex::default(),
             committing: Mutex::default(),
-            relabeller: Relabeller::default(),
+            relabel_bell: TimerBell::default(),
         };
         Engine { shared: Arc::new(shared) }
     }
@@ -199,11 +199,6 @@ impl Engine {
         let inner = self.enter();
         let value = read(&inner);
         inner.gated(value)
-    }
-
-    /// Runs a command that names no bytes.
-    pub(crate) fn run(&self, command: &Command) -> Gated<Result<(), Refused>> {
-        self.change(|inner| Ok(inner.run(command)?))
     }
 
     /// Leaves the core: wakes the log thread for what was decided, and the timer if something is

@@ -5,10 +5,11 @@
 //! before it is folded where it needs what is about to go, and after. Whose turn it is then is for
 //! `wait/hand_off.rs`.
 
-use spindle_core::command::{Claim, Lease};
+use spindle_core::command::Claim;
 use spindle_core::{Command, Decision, Event, Found, JobId, Place, Rejection, State, decide};
 
 use crate::commit::{Batch, Payload};
+use crate::constraints::Pass;
 use crate::gate::{Gate, Gated};
 use crate::observe::{Footprint, Numbers};
 use crate::options::Options;
@@ -26,6 +27,8 @@ pub(crate) struct Inner {
     pub footprint: Footprint,
     /// Which jobs have changed since whoever keeps a copy of them last asked.
     pub changes: ChangeSet,
+    /// How far jobs that were there before the newest constraints have been matched.
+    pub pass: Pass,
     /// The events of the last decision; kept for its memory.
     pub decision: Decision,
     next_id: u64,
@@ -52,6 +55,7 @@ impl Inner {
             numbers: Numbers::default(),
             footprint: Footprint::default(),
             changes,
+            pass: Pass::default(),
             decision: Decision::default(),
             next_id: 1,
             ids_gate: Gate::OPEN,
@@ -153,11 +157,6 @@ impl Inner {
         self.footprint.before_fold(event, &self.state);
         self.state.evolve(event, place);
         self.footprint.after_fold(event, &self.state);
-    }
-
-    /// A worker asks for a job.
-    pub fn asked(&mut self, request: &Lease) {
-        self.numbers.asked(request, &self.state, self.now_ms);
     }
 
     /// A worker extends or ends its lease.

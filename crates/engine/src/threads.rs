@@ -56,7 +56,7 @@ impl Engine {
         while threads.handles.iter().any(|thread| !thread.is_finished()) {
             // The log thread may be just about to sleep: ring until it has heard.
             self.shared.work.notify_all();
-            self.shared.relabeller.wake();
+            self.shared.relabel_bell.ring();
             std::thread::yield_now();
         }
         // What is decided on a log that has failed is decided for nobody.
@@ -149,9 +149,9 @@ impl Engine {
                 RelabelStep::More => self.end_turn(),
                 RelabelStep::Later => {
                     self.end_turn();
-                    self.shared.relabeller.sleep(FULL_PAUSE);
+                    self.shared.relabel_bell.sleep(FULL_PAUSE);
                 }
-                RelabelStep::Done => self.shared.relabeller.sleep(IDLE),
+                RelabelStep::Done => self.shared.relabel_bell.sleep(IDLE),
             }
         }
     }

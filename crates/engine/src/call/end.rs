@@ -70,12 +70,12 @@ impl Leases<'_> {
 
     /// Extends a live lease.
     pub fn extend(&self, extend: Extend) -> Gated<Result<(), Refused>> {
-        self.0.claimed(extend.claim, &Command::Extend(extend))
+        self.0.jobs().execute(&Command::Extend(extend))
     }
 
     /// Gives a leased job back.
     pub fn release(&self, claim: Claim, cause: Cause) -> Gated<Result<(), Refused>> {
-        self.0.claimed(claim, &Command::Release { claim, cause })
+        self.0.jobs().execute(&Command::Release { claim, cause })
     }
 }
 
@@ -116,13 +116,6 @@ impl Jobs<'_> {
 }
 
 impl Engine {
-    fn claimed(&self, claim: Claim, command: &Command) -> Gated<Result<(), Refused>> {
-        self.change(|inner| {
-            inner.claimed(claim);
-            Ok(inner.run(command)?)
-        })
-    }
-
     fn finish(
         &self,
         mut result: WorkResult,

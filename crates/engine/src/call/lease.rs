@@ -20,10 +20,11 @@ impl Leases<'_> {
         wait_ms: u64,
     ) -> Gated<Result<LeaseReply, Refused>> {
         let mut inner = self.0.enter();
+        let inner = &mut *inner;
         if inner.stopping {
             return inner.gated(Ok(LeaseReply::Nothing));
         }
-        inner.asked(&request);
+        inner.numbers.asked(&request, &inner.state, inner.now_ms);
         inner.came(caller.connection);
         let spare = if wait_ms == 0 { Spare::Nothing } else { Spare::Reserved };
         let leased = inner.lease(&request, spare);

@@ -145,7 +145,8 @@ impl Engine {
         let mut rules = self.shared.rules.newest();
         loop {
             let Some(moved) = self.enter().moved(edit.id, queue) else {
-                return self.run(&Command::Edit(Box::new(edit.clone())));
+                let edit = Command::Edit(Box::new(edit.clone()));
+                return self.change(|inner| Ok(inner.run(&edit)?));
             };
             let labels = match self.labels_of(&rules, &moved) {
                 Ok(labels) => labels,

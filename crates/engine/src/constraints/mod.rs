@@ -12,7 +12,7 @@ mod relabelling;
 mod rules;
 
 pub(crate) use newest::Rules;
-pub(crate) use pass::Relabeller;
+pub(crate) use pass::Pass;
 pub use pass::Relabelling;
 pub use relabelling::Step as RelabelStep;
 pub use rules::{BucketLine, ConstraintView, Expected, HeldBack, JobNow, Opaque, PutConstraint};

@@ -45,7 +45,7 @@ impl Constraints<'_> {
         let inner = self.0.shared.inner.lock();
         let revision = inner.state.server().constraints_revision;
         let (is_done, unfinished) = (inner.state.is_relabelled(), unfinished(&inner.state));
-        self.0.shared.relabeller.progress(revision, is_done, unfinished)
+        inner.pass.progress(revision, is_done, unfinished)
     }
 }
 
@@ -54,7 +54,7 @@ impl Engine {
     pub fn relabel_step(&self) -> Step {
         let rules = self.shared.rules.newest();
         let (mut jobs, next) = {
-            let inner = self.enter();
+            let mut inner = self.enter();
             let server = inner.state.server();
             if inner.state.is_relabelled() {
                 return Step::Done;
@@ -70,8 +70,9 @@ impl Engine {
             let known = server.relabelled_revision == server.constraints_revision;
             let from = JobId(if known { server.relabelled_below } else { 0 });
             let total = unfinished(&inner.state);
-            self.shared.relabeller.begin(server.constraints_revision, known, total);
-            slice(&inner.state, from)
+            let (jobs, next) = slice(&inner.state, from);
+            inner.pass.begin(rules.revision(), known, total);
+            (jobs, next)
         };
         let looked_at = jobs.len() as u64;
         for _ in 0..TRIES {
@@ -80,19 +81,20 @@ impl Engine {
                 break;
             }
         }
-        self.shared.relabeller.note_looked_at(looked_at);
         // What could not be labelled is where the next step begins.
         let below = jobs.first().map_or(next, |job| job.id);
         let note = Command::NoteRelabelled { revision: rules.revision(), below };
+        let mut inner = self.enter();
+        inner.pass.looked_at += looked_at;
         // Stale: a newer pass begins.
-        self.enter().run(&note).ok();
+        inner.run(&note).ok();
         Step::More
     }
 
     /// What jobs are labelled by may have changed with the command just run.
     pub(crate) fn wake_relabelling(&self, inner: &Inner) {
         if !inner.state.is_relabelled() {
-            self.shared.relabeller.wake();
+            self.shared.relabel_bell.ring();
         }
     }
 
@@ -123,10 +125,9 @@ impl Engine {
         let mut again = Vec::new();
         for part in changed.chunks(LABELLED_MAX) {
             let mut inner = self.enter();
-            let mut relabelled = 0;
             for (job, labels) in part {
                 match inner.relabel(job, labels, rules.revision()) {
-                    Ok(()) => relabelled += 1,
+                    Ok(()) => inner.pass.relabelled += 1,
                     Err(Rejection::Stale) => {
                         let now = inner.state.live(job.id);
                         again.extend(now.map(|job| Unmatched::new(&inner.state, job)));
@@ -136,7 +137,6 @@ impl Engine {
                 }
             }
             self.leave(inner);
-            self.shared.relabeller.note_relabelled(relabelled);
         }
         again
     }

@@ -160,7 +160,7 @@ impl Constraints<'_> {
     /// They may have changed.
     fn changed(&self) {
         self.0.refresh_rules();
-        self.0.shared.relabeller.wake();
+        self.0.shared.relabel_bell.ring();
     }
 
     /// Whether anything may hold jobs back. One load; a moment behind a change.

@@ -41,7 +41,7 @@ impl Inner {
     ) -> Result<(), Rejection> {
         self.apply(command, payload)?;
         // An end may have freed a bucket: those who wait for what it held back come now.
-        self.dispatch_promoted();
+        self.dispatch();
         Ok(())
     }
 
@@ -58,19 +58,15 @@ impl Inner {
         if self.state.has_surplus() {
             self.run(&tick).ok();
         }
-        if now_ms < self.state.due_hint_ms() {
-            let more = self.state.has_surplus();
-            if rebases && !more {
-                self.dispatch_promoted();
-            }
-            return more;
+        let is_due = now_ms >= self.state.due_hint_ms();
+        if is_due {
+            self.state.wake_buckets(now_ms);
+            self.run(&tick).ok();
+            self.state.renew_due_hint(self.hold_expiry);
         }
-        self.state.wake_buckets(now_ms);
-        self.run(&tick).ok();
-        self.state.renew_due_hint(self.hold_expiry);
         let more = now_ms >= self.state.due_hint_ms() || self.state.has_surplus();
-        if !more {
-            self.dispatch_promoted();
+        if (is_due || rebases) && !more {
+            self.dispatch();
         }
         more
     }
@@ -84,13 +80,6 @@ impl Inner {
     }
 
     // ---- turns ----
-
-    fn dispatch_promoted(&mut self) {
-        for queue in self.state.take_promoted() {
-            self.waiting.wake_queue(&queue);
-        }
-        self.dispatch();
-    }
 
     /// Serves those who wait for woken queues and those who sleep, in turn: the longest waiter that
     /// can carry a job is handed it, a sleeper is called.
