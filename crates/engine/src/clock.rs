@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
 
-/// Tells milliseconds since 1970 that never go back.
+/// The time in milliseconds since 1970, which never goes back.
 pub trait Clock: Send + Sync + 'static {
     /// Now.
     fn now_ms(&self) -> u64;

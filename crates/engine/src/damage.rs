@@ -1,8 +1,8 @@
 //! Which jobs are hit when bytes of payloads and results have rotted on the disk.
 //!
-//! Such a record is folded all the same: its events are proven ([`checked_parts`]). What its
-//! damaged bytes are to whom, only the fold can tell: an unfinished job whose payload they are dies at the
-//! start, a finished one has lost its result.
+//! Such a record is folded all the same: the log returns it only if nothing but such parts is damaged
+//! ([`checked_parts`]). Which jobs the damaged bytes belong to shows in the fold: an unfinished job whose payload they are
+//! dies at the start, a finished one has lost its result.
 //!
 //! [`checked_parts`]: crate::commit::record::checked_parts
 

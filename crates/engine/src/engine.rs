@@ -19,7 +19,7 @@ use crate::inner::Inner;
 use crate::observe::Meters;
 use crate::wait::{Caller, Wait, WaitFor};
 
-pub(crate) type FailureReport = Box<dyn Fn(Failure) + Send + Sync>;
+type FailureReport = Box<dyn Fn(Failure) + Send + Sync>;
 
 pub(crate) struct Shared {
     pub inner: Mutex<Inner>,
@@ -97,7 +97,7 @@ impl Engine {
         Gate(self.shared.durable.load(Ordering::Acquire))
     }
 
-    /// A reactor's mailbox hears from now on when the durable position moves.
+    /// A reactor's mailbox is called from now on when the durable position moves.
     pub fn attach(&self, mailbox: &Arc<dyn Mailbox>) {
         let mut mailboxes = self.shared.mailboxes.write();
         // A reactor introduces itself to every door, and doors share the engine.
@@ -250,7 +250,7 @@ impl Inner {
     }
 
     /// Whether those who wait for room may go on.
-    pub(crate) fn has_room_again(&self) -> bool {
+    fn has_room_again(&self) -> bool {
         self.batch.undurable_bytes() * 2 < self.options.undurable_bytes_max
     }
 

@@ -54,7 +54,7 @@ impl Engine {
         threads.stop.store(true, Ordering::Release);
         self.shared.timer.ring();
         while threads.handles.iter().any(|thread| !thread.is_finished()) {
-            // The log thread may be just about to sleep: ring until it has heard.
+            // The log thread may be just about to sleep: wake it until it has ended.
             self.shared.work.notify_all();
             self.shared.relabel_bell.ring();
             std::thread::yield_now();
@@ -158,12 +158,9 @@ impl Engine {
 
     /// One step of compaction at a time is under way: the next one begins when it is durable.
     fn await_durable(&self, stop: &AtomicBool) {
-        let tail = {
-            let inner = self.shared.inner.lock();
-            let tail = inner.tail();
-            self.leave(inner);
-            tail
-        };
+        let inner = self.shared.inner.lock();
+        let tail = inner.tail();
+        self.leave(inner);
         while self.durable() < tail && !stop.load(Ordering::Acquire) && self.failure().is_none() {
             std::thread::park_timeout(Duration::from_millis(1));
         }

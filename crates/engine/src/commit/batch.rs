@@ -289,7 +289,7 @@ pub(crate) fn is_in_feed(event: &Event) -> bool {
 }
 
 /// What an event brings that may be long: so much room it needs in a record besides its fixed part.
-pub(crate) fn long_bytes(event: &Event) -> usize {
+fn long_bytes(event: &Event) -> usize {
     match event {
         Event::StateSet(set) => set.event.len() + set.state.as_ref().map_or(0, Bytes::len),
         Event::Requeued(requeued) => requeued.outcome.as_deref().map_or(0, Outcome::words_len),

@@ -56,10 +56,7 @@ impl Engine {
 
     /// As [`Engine::commit_once`], with `committing` held.
     pub(crate) fn commit(&self) -> Committed {
-        let batch: Vec<Sealed> = {
-            let mut inner = self.shared.inner.lock();
-            inner.batch.take_sealed()
-        };
+        let batch = self.shared.inner.lock().batch.take_sealed();
         if batch.is_empty() {
             return Committed::Nothing;
         }
@@ -136,9 +133,11 @@ impl Engine {
             }
             inner.answer_room();
         }
-        for mailbox in self.shared.mailboxes.read().iter() {
-            mailbox.durable_moved();
-        }
+        self.call_mailboxes();
+    }
+
+    fn call_mailboxes(&self) {
+        self.shared.mailboxes.read().iter().for_each(|mailbox| mailbox.durable_moved());
     }
 
     /// The log has failed: nothing that waits for it will ever be answered.
@@ -152,9 +151,7 @@ impl Engine {
             *first = Some(failure.clone());
         }
         tracing::error!("the log has failed: {failure}");
-        for mailbox in self.shared.mailboxes.read().iter() {
-            mailbox.durable_moved();
-        }
+        self.call_mailboxes();
         if let Some(report) = self.shared.on_failure.get() {
             report(failure);
         }

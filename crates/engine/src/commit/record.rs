@@ -275,7 +275,7 @@ mod tests {
             read.push((event, offset));
             read.len() < 2
         };
-        assert!(!reader.for_each_event(take).unwrap(), "it stops where it is told to");
+        assert!(!reader.for_each_event(take).unwrap(), "it stops where it is asked to");
         assert_eq!(read[0], (first, first_offset));
         assert_eq!(read[1].0, second);
         assert!(matches!(

@@ -22,7 +22,7 @@ const FINISHED_BYTES: usize = 704;
 /// Below this much overhead a log is not worth rewriting, in segments.
 const SLACK_SEGMENTS: u64 = 2;
 
-/// So many jobs may be walked over for each step of carry-forward.
+/// An estimate from a walk over so many jobs holds for one step.
 const JOBS_PER_STEP: usize = 50_000;
 
 /// A job to be appended again, or a page of its events, which goes before it. Its bytes are still in
@@ -45,6 +45,10 @@ enum What {
 }
 
 impl<B> Old<B> {
+    fn new(id: JobId, what: What) -> Old<B> {
+        Old { id, what, payload: None, result: None, pages: Vec::new(), more_bytes: 0 }
+    }
+
     /// About what it takes in the log.
     fn bytes(&self, len: impl Fn(&B) -> usize) -> usize {
         let parts = self.payload.iter().chain(&self.result).chain(&self.pages);
@@ -177,7 +181,7 @@ impl Engine {
     }
 
     /// Whether the rest of what must be appended again may be, `bytes` of it now. On a full disk the
-    /// last eighth of the reserve is for clients, who can free what carry-forward can not; only
+    /// last eighth of the reserve is for clients, who can free what carry-forward cannot; only
     /// when half of what is left does for all of the rest, it is better spent on that.
     fn has_room_for(&self, bytes: usize, rest: impl FnOnce() -> usize) -> bool {
         let log = &self.shared.log;
@@ -195,10 +199,7 @@ impl Engine {
 
     /// Carries the next few jobs.
     fn compact_jobs(&self, round: &mut Round, weighed: &mut Weighed) -> Walk {
-        let (old, next) = {
-            let inner = self.shared.inner.lock();
-            inner.old_jobs(round.from, round.target)
-        };
+        let (old, next) = self.shared.inner.lock().old_jobs(round.from, round.target);
         let mut again = None;
         let mut fetched = Vec::with_capacity(old.len());
         for job in old {
@@ -253,7 +254,7 @@ impl Engine {
     }
 
     /// A job whose bytes are damaged cannot be carried: an unfinished one is dead, a finished one
-    /// goes, and both are said aloud.
+    /// is deleted, and both are logged as errors.
     fn give_up(&self, id: JobId, error: &FetchError) {
         tracing::error!("job {id} cannot be carried forward: {error}");
         let mut inner = self.enter();
@@ -292,7 +293,7 @@ impl Inner {
             if found.oldest_record().is_none_or(|oldest_record| oldest_record >= target) {
                 continue;
             }
-            let (id, no_pages) = (found.id(), Vec::new());
+            let id = found.id();
             let job = match found {
                 Found::Live(job) => {
                     let pages = job.options().pages.iter();
@@ -300,30 +301,22 @@ impl Inner {
                         if bytes >= self.options.compaction_bytes {
                             return (old, Some(id));
                         }
-                        let (what, pages) =
-                            (What::Page { place: place.clone() }, vec![place.clone()]);
-                        let page =
-                            Old { id, what, payload: None, result: None, pages, more_bytes: 0 };
+                        let what = What::Page { place: place.clone() };
+                        let page = Old { pages: vec![place.clone()], ..Old::new(id, what) };
                         bytes += page.bytes(len_of);
                         old.push(page);
                     }
                     Old {
-                        id,
-                        what: What::Live { revision: job.revision() },
                         payload: Some(job.payload()),
                         result: job.outcome().and_then(|outcome| outcome.bytes.clone()),
-                        pages: no_pages,
                         more_bytes: job.words_len(),
+                        ..Old::new(id, What::Live { revision: job.revision() })
                     }
                 }
-                Found::Finished(stub) => Old {
-                    id,
-                    what: What::Finished { place: stub.image(), image: None },
-                    payload: None,
-                    result: None,
-                    pages: no_pages,
-                    more_bytes: FINISHED_BYTES,
-                },
+                Found::Finished(stub) => {
+                    let what = What::Finished { place: stub.image(), image: None };
+                    Old { more_bytes: FINISHED_BYTES, ..Old::new(id, what) }
+                }
             };
             bytes += job.bytes(len_of);
             old.push(job);

@@ -10,6 +10,7 @@ use spindle_core::job::Label;
 use spindle_core::state::JobView;
 use spindle_core::{BytesRef, Command, JobId, JobImage, State, Type};
 
+use super::newest::constraints_of;
 use crate::answer::Refused;
 use crate::call::NewJob;
 use crate::commit::Payload;
@@ -73,7 +74,10 @@ impl Jobs<'_> {
 impl Engine {
     /// Makes the newest set of constraints ready.
     pub(crate) fn refresh_rules(&self) -> Arc<RuleSet> {
-        self.shared.rules.refresh(&self.shared.inner)
+        self.shared.rules.refresh(|known| {
+            let state = &self.shared.inner.lock().state;
+            (state.server().constraints_revision != known).then(|| constraints_of(state))
+        })
     }
 
     // ---- submit ----

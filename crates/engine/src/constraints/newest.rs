@@ -8,8 +8,6 @@ use spindle_core::State;
 use spindle_core::queue::Constraint;
 use spindle_matching::RuleSet;
 
-use crate::inner::Inner;
-
 /// There are constraints: jobs have to be matched.
 const MATCHING: u64 = u64::MAX;
 
@@ -42,18 +40,15 @@ impl Rules {
         Some(self.unconstrained.load(Ordering::Acquire)).filter(|revision| *revision != MATCHING)
     }
 
-    /// Makes the newest set of constraints ready; `inner` is locked for as long as it takes to copy
-    /// their list.
-    pub fn refresh(&self, inner: &Mutex<Inner>) -> Arc<RuleSet> {
+    /// Makes the newest set of constraints ready: `newer_than` reads their revision and their list,
+    /// if the revision is not the given one.
+    pub fn refresh(
+        &self,
+        newer_than: impl FnOnce(u64) -> Option<(u64, Vec<Constraint>)>,
+    ) -> Arc<RuleSet> {
         let _refreshing = self.refreshing.lock();
         let before = self.newest();
-        let (revision, constraints) = {
-            let inner = inner.lock();
-            if inner.state.server().constraints_revision == before.revision() {
-                return before;
-            }
-            constraints_of(&inner.state)
-        };
+        let Some((revision, constraints)) = newer_than(before.revision()) else { return before };
         let set = Arc::new(RuleSet::new(revision, &constraints, Some(&before)));
         let unconstrained = if set.is_empty() { revision } else { MATCHING };
         *self.newest.write() = set.clone();
@@ -63,6 +58,6 @@ impl Rules {
 }
 
 /// Cheap: names and matchers are shared.
-fn constraints_of(state: &State) -> (u64, Vec<Constraint>) {
+pub(super) fn constraints_of(state: &State) -> (u64, Vec<Constraint>) {
     (state.server().constraints_revision, state.constraints().cloned().collect())
 }

@@ -4,8 +4,8 @@
 //! A worker is known by its connection, where its door binds leases to one or names it by one, and
 //! else by its door and the name it gives; those that give none are one worker without a name.
 //!
-//! One without a connection is gone when it waits for nothing and was not heard of for a minute:
-//! it did not ask, and neither extended nor ended a lease. It is remembered for longer, because
+//! One without a connection is gone when it waits for nothing and was silent for a minute: it did
+//! not ask, and neither extended nor ended a lease. It is remembered for longer, because
 //! whoever lists workers may know of a job that it still has.
 
 use std::collections::HashMap;
@@ -20,9 +20,9 @@ const WORKERS_MAX: usize = 10_000;
 /// Queues remembered of what a worker asked for last, and their bytes.
 const QUEUES_MAX: usize = 32;
 const NAMES_BYTES_MAX: usize = 2048;
-/// A worker without a connection is gone when it was not heard of for so long.
+/// A worker without a connection is gone when it was silent for so long.
 const GONE_MS: u64 = 60_000;
-/// It is forgotten when it was not heard of for so long.
+/// It is forgotten when it was silent for so long.
 const FORGOTTEN_MS: u64 = 3_600_000;
 /// Places looked at for forgotten ones when a new worker comes.
 const SWEPT: usize = 8;
@@ -40,7 +40,7 @@ pub struct WorkerView {
     pub name: Bytes,
     /// When it asked first.
     pub first_asked_ms: u64,
-    /// When it was last heard of: it asked, waited, extended a lease or ended one.
+    /// When it last asked, waited, extended a lease or ended one.
     pub last_seen_ms: u64,
     /// So many of its requests wait for a job now.
     pub waits: u32,
@@ -146,7 +146,7 @@ impl Workers {
         }
     }
 
-    /// A worker extends or ends its lease: it is heard of. Those that are known by their connection
+    /// A worker extends or ends its lease: it is not silent. Those that are known by their connection
     /// need no such sign.
     pub fn claimed(&mut self, claim: Claim, state: &State, now_ms: u64) {
         let Claim::Token { id, attempt, .. } = claim else { return };
@@ -184,7 +184,7 @@ impl Workers {
         self.by_key.len() >= WORKERS_MAX
     }
 
-    /// Forgets some of those that have not been heard of for long; where room is needed, some that
+    /// Forgets some of those that have been silent for long; where room is needed, some that
     /// are gone.
     fn sweep(&mut self, now_ms: u64) {
         let silence_ms = if self.is_full() { GONE_MS } else { FORGOTTEN_MS };

@@ -153,7 +153,7 @@ impl Queues<'_> {
         })
     }
 
-    /// As [`Queues::change`], but `change` hears first whether the queue is there (has jobs,
+    /// As [`Queues::change`], but `change` is also given whether the queue is there (has jobs,
     /// settings, or clients that wait for it), and may refuse. It runs without the lock, and again
     /// if the settings changed meanwhile.
     pub fn change_seen(

@@ -2,7 +2,7 @@
 
 use spindle_core::{Command, JobId, Status};
 
-use super::waits::{Caller, Wait, WaitFor};
+use super::list::{Caller, Wait, WaitFor};
 use crate::answer::{Answer, Refused};
 use crate::door::{ConnectionId, Ticket};
 use crate::engine::Engine;
@@ -69,7 +69,7 @@ impl Waits<'_> {
 impl Engine {
     /// No leases are given from now on, and no foreground jobs taken; those who wait for a lease,
     /// or for a result, are answered that their time is up. Jobs that are logged are still taken:
-    /// what clients had sent before they heard of it is served, and kept.
+    /// what clients had sent before they learned of it is served, and kept.
     pub fn stop_leasing(&self) {
         let mut inner = self.enter();
         inner.stopping = true;

@@ -9,7 +9,7 @@ use spindle_core::job::{Cause, Origin, Status};
 use spindle_core::{Command, Decision, Event, Found, JobId, Rejection, decide_lease};
 
 use super::calls::{Callable, Spare};
-use super::waits::{Kind, Turn, Wait, WaitFor};
+use super::list::{Kind, Turn, Wait, WaitFor};
 use crate::answer::{Answer, LeasedJob};
 use crate::commit::Payload;
 use crate::door::{ConnectionId, LeaseRef, Ticket};

@@ -9,15 +9,15 @@ use spindle_core::job::Status;
 use spindle_core::{Event, JobId, JobImage, Place, State};
 
 use super::calls::Calls;
+use super::list::{Wait, WaitFor, WaitList};
 use super::reports::Reports;
-use super::waits::{Wait, WaitFor, Waits};
 use crate::answer::Answer;
 use crate::door::{ConnectionId, LeaseRef, Ticket};
 use crate::gate::{Gate, Gated};
 
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    pub list: Waits,
+    pub list: WaitList,
     /// What holders of live leases reported.
     pub reports: Reports,
     /// Sleepers that were called and have not come yet.

@@ -25,7 +25,7 @@ use bytes::Bytes;
 use spindle_core::job::Status;
 
 use super::calls::Spare;
-use super::waits::{Caller, Sleep, Wait, WaitFor};
+use super::list::{Caller, Sleep, Wait, WaitFor};
 use crate::answer::Refused;
 use crate::door::{ConnectionId, Ticket};
 use crate::inner::Inner;

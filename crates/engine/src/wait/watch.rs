@@ -4,7 +4,7 @@
 //! draft's sync ones). What comes: [`Answer::Reported`] for what the holder of the live lease reports,
 //! then exactly one of [`Answer::Ended`] (done or dead; its gate is the record of the end) and
 //! [`Answer::Gone`]. News are volatile: they wait for no record, are forgotten when the lease ends,
-//! and a watcher that comes later hears only what is new from then on.
+//! and a watcher that comes later gets only what is new from then on.
 //!
 //! A slow watcher costs the engine nothing: news go into its reactor's mailbox at once, and it is
 //! the session that stops taking them when its outbox is full.
@@ -14,7 +14,7 @@ use spindle_core::command::Claim;
 use spindle_core::job::Status;
 use spindle_core::{JobId, Rejection};
 
-use super::waits::{Caller, WaitFor};
+use super::list::{Caller, WaitFor};
 use crate::answer::{Answer, News, Refused};
 use crate::door::Ticket;
 use crate::gate::Gated;

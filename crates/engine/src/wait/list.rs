@@ -134,7 +134,7 @@ impl<K, T> Default for Lines<K, T> {
 
 /// All waits. Tickets rise, so the smallest is the longest waiter.
 #[derive(Debug, Default)]
-pub(crate) struct Waits {
+pub(crate) struct WaitList {
     next_ticket: u64,
     waits: HashMap<Ticket, Wait>,
     by_queue: Lines<Bytes, Ticket>,
@@ -147,7 +147,7 @@ pub(crate) struct Waits {
     deadlines: BTreeSet<(u64, Ticket)>,
 }
 
-impl Waits {
+impl WaitList {
     pub fn add(&mut self, wait: Wait) -> Ticket {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn only_what_lies_below_the_end_of_the_feed_is_due_and_what_is_removed_is_not() {
-        let mut waits = Waits::default();
+        let mut waits = WaitList::default();
         let mut add = |position| {
             let caller = Caller { connection: ConnectionId(1), mailbox: Arc::new(Deaf) };
             waits.add(Wait { caller, request: WaitFor::Feed { position }, deadline_ms: None })
