@@ -39,7 +39,6 @@ fn what_happened_while_the_hook_was_away_is_told_after_a_restart() {
     let options = remembering(&folder);
     let first = engine(file_log(&folder));
     dead(&first, "q", "before there was a hook");
-    let begin = FeedId { position: first.durable().0, index: 0 };
     let hooks = start(&first, &receiver, "dead", &options);
     dead(&first, "q", "told");
     assert_eq!(receiver.next().json()["job"]["message"], "told");
