@@ -75,8 +75,8 @@ fn a_delivery_that_was_not_taken_is_made_after_the_restart() {
     while !refuses.is_quiet() {}
     let second = engine(file_log(&folder));
     let hooks = start(&second, &refuses, "dead", &options);
-    let told = refuses.next().json();
-    assert_eq!((&told["id"], &told["job"]["message"]), (&id, &"important".into()));
+    let answer = refuses.next().json();
+    assert_eq!((&answer["id"], &answer["job"]["message"]), (&id, &"important".into()));
     drop(hooks);
     second.stop();
 }
