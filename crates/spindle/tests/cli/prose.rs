@@ -8,7 +8,7 @@ use std::{
 
 const WIDTH_MAX: usize = 120;
 /// Pages with longer lines, until somebody works on them.
-const LONG: [&str; 4] = ["ARCHITECTURE.md", "CHANGELOG.md", "benchmarks.md", "jobd.md"];
+const LONG: [&str; 2] = ["CHANGELOG.md", "benchmarks.md"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
