@@ -31,7 +31,7 @@ impl State {
         let Some(id) = NonZeroU64::new(image.id) else { return };
         let mut before = self.handle(JobId(image.id));
         if before.is_some_and(|handle| handle & FINISHED != 0) {
-            // Told again: its place in the indices is where the new one goes.
+            // Compacted: its place in the indices is where the new one goes.
             self.remove_job(JobId(image.id));
             before = None;
         }
