@@ -6,8 +6,8 @@
 //! into calls of the engine through an [`EngineBridge`], and answers once what the answer reveals
 //! is on disk.
 //!
-//! Start with `bridge.rs` (how a request waits for the engine and the disk), then `guard.rs` (who
-//! may come in, by which of the server's `names.rs`) and `listen.rs` (sockets).
+//! Start with `bridge.rs` (how a request waits for the engine and the disk), then `guard.rs` (which
+//! requests are let in, by which of the server's `names.rs`) and `listen.rs` (sockets).
 
 pub mod document;
 pub mod listen;

@@ -94,9 +94,9 @@ fn an_address_that_is_not_loopback_is_refused_unless_its_door_is_named() {
     for address in ["0.0.0.0:9922", "[::]:9922", "192.0.2.1:9922"] {
         let output = spindle(&["serve", "--workq", address]).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
-        let told = stderr(&output);
-        assert!(told.contains("not a loopback address"), "{told}");
-        assert!(told.contains("--insecure workq"), "{told}");
+        let answer = stderr(&output);
+        assert!(answer.contains("not a loopback address"), "{answer}");
+        assert!(answer.contains("--insecure workq"), "{answer}");
     }
     spindle(&["config", "--workq", "0.0.0.0:9922", "--insecure", "workq"]).assert().success();
 }
@@ -117,7 +117,11 @@ fn config_prints_what_is_in_force_and_where_it_came_from() {
         "workq\t127.0.0.1:9922\tdefault".to_owned(),
         "insecure\t\tdefault".to_owned(),
     ] {
-        assert!(stdout(&output).lines().any(|told| told == line), "{line}\n{}", stdout(&output));
+        assert!(
+            stdout(&output).lines().any(|answer| answer == line),
+            "{line}\n{}",
+            stdout(&output)
+        );
     }
 }
 
@@ -142,8 +146,8 @@ fn a_mistake_in_the_file_is_told_with_the_file_and_the_key() {
     let path = file.path().to_str().unwrap();
     let output = spindle(&["serve", "--config", path]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let told = stderr(&output);
-    assert!(told.contains(path) && told.contains("maybe `payload-memory`?"), "{told}");
+    let answer = stderr(&output);
+    assert!(answer.contains(path) && answer.contains("maybe `payload-memory`?"), "{answer}");
 }
 
 #[test]
