@@ -82,7 +82,7 @@ pub enum Answer {
     Ended {
         /// Its outcome is in here.
         image: Arc<JobImage>,
-        /// The result begins with so many bytes that were told as [`News::Data`] before.
+        /// The result begins with so many bytes that were reported as [`News::Data`] before.
         streamed_bytes: u32,
     },
     /// A sleeper is called: there may be something to lease.
@@ -95,7 +95,7 @@ pub enum Answer {
     FeedMoved,
 }
 
-/// What the holder of a lease tells while it works. Never logged.
+/// What the holder of a lease reports while it works. Never logged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum News {
     /// How far it is, as text the way the worker wrote it.

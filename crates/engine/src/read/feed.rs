@@ -2,7 +2,7 @@
 //!
 //! It is the log itself, as far as it is durable, without what only keeps the log small or the
 //! server going. So it can be resumed exactly, restarts included, as long as the log still holds
-//! the place: what carry-forward has trimmed is a [`FeedError::Gap`]. Foreground jobs are in no log
+//! the place: what compaction has trimmed is a [`FeedError::Gap`]. Foreground jobs are in no log
 //! and in no feed.
 
 use std::fmt;
@@ -23,8 +23,8 @@ use crate::wait::{Caller, WaitFor};
 
 /// A place in the feed, written `position.index`: right behind the event it names.
 ///
-/// The index counts the events of a record, those that are not told too, from 1 on; 0 is the place
-/// before all of them.
+/// The index counts all events of a record, from 1 on, those that the feed leaves out too; 0 is the
+/// place before all of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FeedId {
     /// The record.
@@ -79,8 +79,9 @@ pub struct FeedEvent {
 pub struct FeedPage {
     /// The events, oldest first. None need not mean that there are no more: see `next`.
     pub events: Vec<(FeedId, FeedEvent)>,
-    /// Where to go on. Pages without events but with a new `next` passed over events that are not
-    /// told; with the same `next` as asked after, the page has reached the end of what is durable.
+    /// Where to go on. Pages without events but with a new `next` passed over events that the feed
+    /// leaves out; with the same `next` as asked after, the page has reached the end of what is
+    /// durable.
     pub next: FeedId,
 }
 
@@ -201,7 +202,7 @@ impl Records<'_> {
 }
 
 impl FeedPage {
-    /// Takes the told events of a record behind `next`, and moves `next` on.
+    /// Takes the events of a record that the feed shows, behind `next`, and moves `next` on.
     fn read(&mut self, position: u64, record: Bytes, limit: usize) -> Result<(), RecordError> {
         let reader = RecordReader::new(record)?;
         let at_ms = reader.now_ms;

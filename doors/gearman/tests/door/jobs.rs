@@ -34,7 +34,7 @@ fn a_foreground_client_hears_all_the_worker_says() {
     let answer = Response::WorkWarning { handle: handle.clone(), data: bytes("warn") };
     assert_eq!(client.hear(), answer);
     worker.complete(&handle, "olleh");
-    // What was told as data is not told again.
+    // What was sent as data is not sent again.
     client.hears_complete(&handle, "olleh");
     assert_eq!(client.status(&handle), JobStatus::default());
     client.hears_nothing();

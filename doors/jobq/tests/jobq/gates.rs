@@ -1,4 +1,4 @@
-//! Nothing is told before it is on disk.
+//! Nothing is answered before it is on disk.
 
 use std::pin::pin;
 use std::time::Duration;

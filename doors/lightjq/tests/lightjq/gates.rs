@@ -1,4 +1,4 @@
-//! Nothing is told before it is durable.
+//! Nothing is answered before it is durable.
 
 use serde_json::json;
 use tokio::pin;
