@@ -170,7 +170,7 @@ pub struct BucketImage {
     /// Whose bucket it is.
     #[prost(message, required, tag = "1")]
     pub label: Label,
-    /// Tokens at `at_ms`, in thousandths of `per_ms`-ths: see [`crate::state::Bucket`].
+    /// Tokens at `at_ms`, in fractions: `per_ms` of the constraint's rate are one token.
     #[prost(uint64, tag = "2")]
     pub level: u64,
     /// When the level was true.

@@ -1,4 +1,4 @@
-//! What holds after any sequence of commands (DESIGN section 4, the rules that always hold), and
+//! What holds after any sequence of commands (the invariants in docs/ARCHITECTURE.md), and
 //! each family of commands by example: given events, when command, then events.
 //!
 //! A sequence that fails is shrunk and printed (`harness/life.rs`).

@@ -2,13 +2,20 @@
 //!
 //! A call locks the core, decides, folds, appends the events to the open batch, and unlocks: a few
 //! microseconds, no thread in between. The log thread takes the batch, writes and syncs it, and
-//! publishes how far the log is durable; while it does, the next batch grows. Every answer carries
-//! a [`Gate`], the position it must not leave before: nothing that leaves the process can be taken
-//! back by a crash.
+//! publishes how far the log is durable; while it does, the next batch grows. Every answer is a
+//! [`Gated`] value, closed until the log is durable up to its [`Gate`]: nothing that leaves the
+//! process can be taken back by a crash.
 //!
-//! Doors are written against [`door`]; [`Engine`] has the calls they make. Nothing here knows of
-//! tokio, and every thread is a loop around a step that can be called by hand: so the simulator
-//! runs the whole engine on one thread, with a clock it moves itself.
+//! Doors are written against [`door`]; [`Engine`] has the calls they make, in groups: `jobs`,
+//! `leases`, `waits`, `queues`, `constraints`, `feed`, `observe`, `replica`. Start with `engine.rs`
+//! (the way of a call) and `inner.rs` (what is behind the lock). The rooms:
+//!
+//! - `call`: calls that change jobs; `read`: queries; `wait`: everybody who waits
+//! - `commit`: from decision to disk; `compaction`: keeps the log small
+//! - `constraints`: limits and labels; `observe`: numbers; `replica`: changes of one door's jobs
+//!
+//! Nothing here knows of tokio, and every thread is a loop around a step that can be called by
+//! hand: so the simulator runs the whole engine on one thread, with a clock it moves itself.
 
 pub mod door;
 pub mod gate;

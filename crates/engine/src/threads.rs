@@ -1,6 +1,6 @@
-//! The engine's four threads: one commits, one keeps time, one keeps the log small, and one labels
-//! jobs anew when the constraints change. Each is a loop around a step that the simulator calls by
-//! itself.
+//! The engine's four threads: one commits, one keeps time, one compacts the log, and one matches
+//! jobs that were there before the newest constraints. Each is a loop around a step that the
+//! simulator calls by itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::commit::Committed;
 use crate::constraints::RelabelStep;
 use crate::engine::Engine;
 
-/// The body of a thread: returns when the flag is set.
+/// The body of a thread: returns when the flag says stop.
 type Loop = fn(&Engine, &AtomicBool);
 
 /// Without anything due the timer looks at the clock this often all the same.

@@ -153,19 +153,19 @@ impl EngineBridge {
 
     /// The value, once the log is durable up to its gate. Never returns if the log fails: the
     /// connection is closed unanswered, and the process ends.
-    pub async fn durable<T>(&self, mut gated: Gated<T>) -> T {
+    pub async fn durable<T>(&self, gated: Gated<T>) -> T {
+        let mut gated = match gated.release(self.engine.durable()) {
+            Ok(value) => return value,
+            Err(gated) => gated,
+        };
         let mut moves = self.mailbox.moves();
-        let mut is_new = true;
+        // What was looked at may have been due, and be in the open batch.
+        drop(self.engine.turn());
         loop {
             gated = match gated.release(self.engine.durable()) {
                 Ok(value) => return value,
                 Err(gated) => gated,
             };
-            if std::mem::take(&mut is_new) {
-                // What was looked at may have been due, and be in the open batch.
-                drop(self.engine.turn());
-                continue;
-            }
             if self.engine.failure().is_some() {
                 return pending().await;
             }

@@ -1,6 +1,6 @@
 //! What all HTTP doors share.
 //!
-//! A door gives an axum `Router` with its state applied and no fallback of its own; [`site`] puts
+//! A door gives an axum `Router` with its state applied and no fallback of its own; [`site()`] puts
 //! the routers of all doors behind one guard that keeps strangers out, and [`listen`] serves them
 //! on one thread, with limits and an orderly end. A handler is a translation: it turns a request
 //! into calls of the engine through an [`EngineBridge`], and answers once what the answer reveals

@@ -142,7 +142,7 @@ static ZEROS: [u8; FILL_BYTES] = [0; FILL_BYTES];
 /// Makes a file of zeros, durable except for its name. Real zeros: in a file that only has its
 /// space allocated, every sync of a first write would also have to sync the file's extents.
 ///
-/// `rest` is told how long each step kept the disk busy; it may wait, or give up with an error.
+/// `rest` gets how long each step kept the disk busy; it may wait, or give up with an error.
 pub(crate) fn create_zeroed(
     disk: &dyn Disk,
     name: &str,

@@ -20,8 +20,8 @@
 //! - the *CRC of the previous frame* chains the frames: one that was written behind another tail
 //!   does not fit. The header continues the chain from the segment before.
 //! - *synced up to*: all positions below it were durable before this frame was written. So when a
-//!   frame is bad, a good one behind it tells damage (the bad one had been durable) from the
-//!   tail that a crash tore (it had not).
+//!   frame is bad, a good one behind it distinguishes damage (the bad one had been durable) from
+//!   the tail that a crash tore (it had not).
 
 use crate::{
     contract::Position,

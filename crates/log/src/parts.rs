@@ -1,5 +1,5 @@
 //! Parts of a record that carry a checksum of their own, so that damage to nothing but them can be
-//! told from damage to the record.
+//! distinguished from damage to the record.
 //!
 //! A frame's checksum covers the whole record: one bad bit anywhere, and nothing in it is proven.
 //! But CRCs add up. Whoever writes the records may name ranges of bytes and what their checksums

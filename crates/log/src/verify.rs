@@ -93,14 +93,14 @@ impl VerifyReport {
 
 /// Reads the folder and, when asked to, cuts the log at the first damage.
 ///
-/// After a repair the report tells the damage as it was and the log as it is.
+/// After a repair the report has the damage as it was and the log as it is.
 pub fn verify(disk: &dyn Disk, repair: bool) -> VerifyReport {
     check(disk, repair, no_parts, None)
 }
 
 /// As [`verify`], and hands over every sound record, oldest first: what a server would fold if it
 /// started on the folder as it is, or as the repair leaves it. `parts_of` is what the server opens
-/// the log with: damage to nothing but such parts is told, and no reason to cut.
+/// the log with: damage to nothing but such parts is reported, and no reason to cut.
 pub fn verify_with(
     disk: &dyn Disk,
     repair: bool,

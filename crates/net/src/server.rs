@@ -173,7 +173,7 @@ impl ServerHandle {
         self.broadcast(|| Command::StopAccepting);
     }
 
-    /// Begins the orderly end: no new connections, every session is told (`on_shutdown(false)`),
+    /// Begins the orderly end: no new connections, every session hears of it (`on_shutdown(false)`),
     /// and each connection closes when its session has nothing under way and its answers have
     /// left. Does not wait.
     pub fn begin_shutdown(&self) {

@@ -4,8 +4,9 @@
 //! - `config`: the server's settings, one table of them
 //! - `http`, `jobd_master`: the HTTP door of a running server, and its jobd master
 //! - `serve`: puts log, engine, doors and TCP server together, and ends them in order
+//! - `policies`: what every door declared for its jobs
 //! - `verify`: reads a data folder
-//! - `webhooks`: tells receivers of dead jobs and of queues that need somebody
+//! - `webhooks`: starts the webhooks that are set
 //! - `client`: the commands that talk to a server, through its HTTP door or its Workq door
 //! - `exit`, `output`, `quantity`, `signals`: exit codes, what is printed, sizes and durations, how
 //!   the process ends

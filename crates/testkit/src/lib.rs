@@ -6,20 +6,20 @@
 //!
 //! | what the test drives | start with | feature |
 //! |---|---|---|
-//! | the engine, step by step: no thread runs, and no time passes, unless the test says so | [`ManualEngine`], [`submit_to`], [`lease_from`], [`take`] | `engine` |
-//! | sessions of a TCP door, byte by byte, without sockets | [`Sessions`] | `engine` |
-//! | a TCP door behind its reactor, over loopback | [`TcpServer`] | `net` |
-//! | an HTTP door behind the guard of all of them, without sockets | [`HttpDoor`], [`Reply`] | `http` |
+//! | the engine, step by step: no thread runs, and no time passes, unless the test says so | `ManualEngine`, `submit_to`, `lease_from`, `take` | `engine` |
+//! | sessions of a TCP door, byte by byte, without sockets | `Sessions` | `engine` |
+//! | a TCP door behind its reactor, over loopback | `TcpServer` | `net` |
+//! | an HTTP door behind the guard of all of them, without sockets | `HttpDoor`, `Reply` | `http` |
 //! | a program as people start it | [`Program`], [`SpindleServer`], [`Said`] | |
 //!
 //! What they share is here too:
 //!
 //! - **Waiting.** A test never sleeps in the hope that something has happened. It waits for a
-//!   condition ([`wait_until`], [`wait_until_async`]), which fails after [`PATIENCE`]. No condition
+//!   condition ([`wait_until`], `wait_until_async`), which fails after [`PATIENCE`]. No condition
 //!   of a sound program takes nearly that long, so the figure says nothing about speed.
-//! - **Durability.** [`HeldLog`] is a log in memory that a test can hold back: what the engine has
+//! - **Durability.** `HeldLog` is a log in memory that a test can hold back: what the engine has
 //!   decided is not durable until the test lets go, so a test sees which answers wait for the disk.
-//! - **Deliveries.** [`Letters`] is a mailbox that a test reads; [`caller`] is somebody who never
+//! - **Deliveries.** `Letters` is a mailbox that a test reads; `caller` is somebody who never
 //!   looks into theirs.
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!

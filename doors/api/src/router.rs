@@ -56,7 +56,7 @@ impl Api {
     }
 }
 
-/// The routes that the OpenAPI document tells of: it cannot leave one out.
+/// The routes, which the OpenAPI document is made of: it cannot leave one out.
 pub(crate) fn described() -> OpenApiRouter<Api> {
     OpenApiRouter::with_openapi(Described::openapi())
         .routes(routes!(submit::submit, list::list))

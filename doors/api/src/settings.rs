@@ -66,7 +66,7 @@ impl Settings {
         }
     }
 
-    /// What tells these settings from others.
+    /// The entity tag of these settings.
     pub fn tag(&self) -> HeaderValue {
         let text = serde_json::to_vec(self).expect("numbers and words are JSON");
         let sum = Sha256::digest(&text);

@@ -13,7 +13,7 @@
 //! | 0x09 status | `progress` | 0x0A or error | the job's last event; the tail |
 //! | 0x0B complete announce | `finish` | none, or error | |
 //! | 0x0C complete | `job` | 0x0D or error | the job's last event; the tail |
-//! | (sync job) | [`Answer::Told`] | 0x0A | none: volatile |
+//! | (sync job) | [`Answer::Reported`] | 0x0A | none: volatile |
 //! | (sync job) | [`Answer::Ended`], [`Answer::Gone`] | 0x0D | the record of the end |
 //!
 //! A connection holds one job at a time and waits for one sync job at a time, because the packets

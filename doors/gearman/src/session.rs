@@ -11,7 +11,7 @@
 //! | WORK_STATUS, -DATA, -WARNING | `report` | none, or ERROR | |
 //! | WORK_COMPLETE, -FAIL, -EXCEPTION | `finish`, `finish_streamed` | none, or ERROR | |
 //! | GET_STATUS* | `progress` | STATUS_RES* | the job's last event; the tail |
-//! | (watch) | [`Answer::Told`] | WORK_STATUS, -DATA, -WARNING | none: volatile |
+//! | (watch) | [`Answer::Reported`] | WORK_STATUS, -DATA, -WARNING | none: volatile |
 //! | (watch) | [`Answer::Ended`] | WORK_COMPLETE, -FAIL, -EXCEPTION | its record |
 //! | (watch) | [`Answer::Gone`] | WORK_FAIL | the tail |
 //! | lines | walks in steps | lines | none: numbers for people |

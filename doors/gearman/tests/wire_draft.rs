@@ -182,7 +182,7 @@ fn packets_names_and_keys_have_limits() {
     assert!(decode(&job(512, 5)).is_ok());
     assert_eq!(decode(&job(513, 5)), Err(DraftError::Malformed(4)));
     assert_eq!(decode(&job(1, 6)), Err(DraftError::Malformed(4)));
-    // A length is refused when it is told, not when its bytes have come.
+    // A length is refused when it is announced, not when its bytes have come.
     let mut header = BytesMut::from(&b"\x01SPD\x09\xff\xff\xff\xff"[..]);
     let error = Decoder::new(limits).decode(&mut header).unwrap_err();
     assert_eq!(error, DraftError::TooLong { bytes: u32::MAX });

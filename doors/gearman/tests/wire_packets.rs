@@ -421,7 +421,7 @@ fn packets_and_lines_have_limits() {
     let error = decode(&req(16, b"01234567890")).unwrap_err();
     assert_eq!(error, WireError::PacketTooLong { bytes: 11 });
     assert!(error.closes() && error.reply() == Some(ErrorReply::PacketTooLarge));
-    // A length is refused when it is told, not when its bytes have come.
+    // A length is refused when it is announced, not when its bytes have come.
     let header = b"\0REQ\0\0\0\x10\xff\xff\xff\xff";
     assert_eq!(decode(header), Err(WireError::PacketTooLong { bytes: u32::MAX }));
 

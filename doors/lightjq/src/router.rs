@@ -51,7 +51,7 @@ impl LightJq {
     }
 }
 
-/// The routes that the OpenAPI document tells of: it cannot leave one out.
+/// The routes, which the OpenAPI document is made of: it cannot leave one out.
 fn described() -> OpenApiRouter<LightJq> {
     OpenApiRouter::with_openapi(Described::openapi())
         .routes(routes!(jobs::submit))

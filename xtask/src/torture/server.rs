@@ -43,7 +43,7 @@ pub struct Setup {
     /// `--sync`
     pub sync: &'static str,
     pub power: Power,
-    /// `--segment-size`: small, so that even a short run fills, carries forward and drops many.
+    /// `--segment-size`: small, so that even a short run fills, compacts and drops many.
     pub segment_size: &'static str,
     /// The server's folder, on the same disk as the root unless no power cut is tried.
     pub data: PathBuf,

@@ -64,7 +64,7 @@ fn len_of(place: &BytesRef) -> usize {
 enum Walk {
     Goes,
     Ends,
-    /// There is no room to carry what comes next.
+    /// There is no room to append what comes next.
     Blocked,
 }
 
@@ -84,7 +84,7 @@ impl Engine {
         match &mut round.stage {
             Stage::Jobs => match self.compact_jobs(round, &mut compactor.weighed) {
                 Walk::Goes => {}
-                // Deletes make it shorter: what was to be carried is looked at anew.
+                // Deletes make it shorter: what was to be appended is looked at anew.
                 Walk::Blocked => return Ok(false),
                 Walk::Ends => {
                     let items = self.shared.inner.lock().state.items_needing(round.target);
@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// A round that began while there was room may need more of it than the reserve has: on a full
-    /// disk one segment at a time is carried.
+    /// disk one segment at a time is compacted.
     fn outgrows_reserve(&self, round: &Round) -> bool {
         let log = &self.shared.log;
         let one = log.segment_end_before(log.first());
@@ -181,7 +181,7 @@ impl Engine {
     }
 
     /// Whether the rest of what must be appended again may be, `bytes` of it now. On a full disk the
-    /// last eighth of the reserve is for clients, who can free what carry-forward cannot; only
+    /// last eighth of the reserve is for clients, who can free what compaction cannot; only
     /// when half of what is left does for all of the rest, it is better spent on that.
     fn has_room_for(&self, bytes: usize, rest: impl FnOnce() -> usize) -> bool {
         let log = &self.shared.log;
@@ -253,7 +253,7 @@ impl Engine {
         })
     }
 
-    /// A job whose bytes are damaged cannot be carried: an unfinished one is dead, a finished one
+    /// A job whose bytes are damaged cannot be compacted: an unfinished one is dead, a finished one
     /// is deleted, and both are logged as errors.
     fn give_up(&self, id: JobId, error: &FetchError) {
         tracing::error!("job {id} cannot be carried forward: {error}");
@@ -281,7 +281,7 @@ impl Engine {
 }
 
 impl Inner {
-    /// Jobs from a number on that need a record below `target`, as many as one step may carry, and
+    /// Jobs from a number on that need a record below `target`, as many as one step may append, and
     /// where to go on.
     fn old_jobs(&self, from: JobId, target: u64) -> (Vec<Old<BytesRef>>, Option<JobId>) {
         let mut old = Vec::new();

@@ -213,7 +213,7 @@ fn check_stopped(operation: Operation) {
         Bench::on_disk(&disk)
     };
     assert_eq!(bench.payload(kept), &b"kept"[..]);
-    // A sync that failed may have saved what it should have; nobody was told either way.
+    // A sync that failed may have saved what it should have; nobody was answered either way.
     assert!(matches!(bench.status(lost), None | Some(Status::Ready)));
     bench.check_fold();
 }

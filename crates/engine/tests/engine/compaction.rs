@@ -68,7 +68,7 @@ fn a_job_whose_last_lease_runs_out_while_it_is_carried_keeps_its_payload() {
     }
     while engine.commit_once() == Committed::Some {}
     assert!(engine.compaction_step().unwrap(), "a round begins");
-    // The step below still finds the job leased; what is due happens before it is told again.
+    // The step below still finds the job leased; what is due happens before it is compacted.
     clock.advance(200);
     while engine.compaction_step().unwrap() {
         while engine.commit_once() == Committed::Some {}

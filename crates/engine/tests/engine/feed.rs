@@ -1,4 +1,4 @@
-//! The feed: what it tells, what it keeps to itself, how it is resumed and waited for.
+//! The feed: what it shows, what it leaves out, how it is resumed and waited for.
 
 use spindle_core::{Event, JobId};
 use spindle_engine::{Answer, Committed, Engine, FeedError, FeedId, FeedPage, Options, Refused};
@@ -150,7 +150,7 @@ fn check_gap(payload_memory_bytes: usize) {
             other => assert!(!gap && other.is_ok(), "{other:?}"),
         }
     }
-    // The kept job was told again meanwhile, which is no news.
+    // The kept job was compacted meanwhile, which is no news.
     let (rest, end) = read_all(&bench.engine, None, 7);
     assert!(rest.iter().all(|(id, name)| id.position >= first && *name != "Compacted"));
     bench.finish(kept, true, b"").expect("unfinished");

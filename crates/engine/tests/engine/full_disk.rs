@@ -65,7 +65,7 @@ fn fill(engine: &Engine, log: &FileLog) -> u64 {
     taken as u64
 }
 
-/// Lets carry-forward do what it wants to.
+/// Lets compaction do what it wants to.
 fn compaction(engine: &Engine) {
     let mut steps = 0;
     while engine.compaction_step().expect("a log that works") {
@@ -151,7 +151,7 @@ fn a_step_of_carrying_is_never_more_than_the_reserve_can_take() {
     let disk = SimDisk::new(1);
     let (engine, log) = start(&disk);
     disk.set_capacity(Some(disk.used() + 40 * SEGMENT_BYTES));
-    // What these take when they are told again is not known before they are read.
+    // What these take when they are appended again is not known before they are read.
     for number in 50_000..50_040 {
         submit_sized(&engine, number, 7_000).unwrap();
         finish(&engine, number, 100).unwrap();

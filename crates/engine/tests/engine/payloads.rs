@@ -102,7 +102,7 @@ fn a_damaged_payload_does_not_stop_the_log_from_getting_smaller() {
     }
     bench.compaction();
     assert_eq!(bench.status(damaged), Some(Status::Dead));
-    // A finished job whose result is damaged cannot be told again: it goes.
+    // A finished job whose result is damaged cannot be compacted: it goes.
     assert_eq!(bench.status(done), None);
     assert_eq!(bench.payload(sound), noise(2, 3000));
     assert_eq!(bench.engine.observe().stats().payloads_damaged, 2);
@@ -145,7 +145,7 @@ fn at_the_next_start_a_damaged_payload_still_costs_its_job_and_nothing_else() {
     let place = bench.image(jobs[30]).outcome.expect("done").bytes.expect("it had a result");
     assert!(matches!(bench.engine.jobs().bytes(&place), Err(FetchError::Damaged(_))));
     bench.check_fold();
-    // The dead stay dead; what finished stays told of.
+    // The dead stay dead; what finished can still be found.
     let bench = bench.restart(&disk);
     assert_eq!(bench.engine.observe().stats().payloads_damaged, 2);
     bench.check_fold();

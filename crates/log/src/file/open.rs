@@ -149,7 +149,7 @@ fn take_spares(
 ///
 /// What lies behind the end goes, all of it: a frame there was never acknowledged, and must not
 /// come back when the log has grown up to it. Until the zeros are durable nothing is appended. And
-/// what was written but not synced when a process died is read now and told to clients, so a power
+/// what was written but not synced when a process died is read now and shown to clients, so a power
 /// cut must not take it back.
 fn cut_tail_and_sync(
     disk: &dyn Disk,

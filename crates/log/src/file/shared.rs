@@ -82,7 +82,7 @@ impl Shared {
         self.poisoned.get()
     }
 
-    /// Stops the log for good. The first failure is the one that is told.
+    /// Stops the log for good. The first failure is the one that is reported.
     pub(super) fn poison_with(
         &self,
         operation: &'static str,

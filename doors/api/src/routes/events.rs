@@ -195,7 +195,7 @@ fn rendered(id: FeedId, event: &FeedEvent) -> Option<Sse> {
     Some(Sse::default().id(id.to_string()).event(kind).data(data))
 }
 
-/// An event's name, and what it tells. None for what says something only to the server.
+/// An event's name, and its data. None for what says something only to the server.
 fn described(event: &Event) -> Option<(&'static str, Map<String, Value>)> {
     let (kind, data) = match event {
         Event::Submitted(image) => ("submitted", of_image(image)),

@@ -45,13 +45,16 @@ async fn a_result_is_told_exactly_and_as_what_it_says() {
     let bench = bench();
     let result = result_of(packed(&json!({ "bytes": 4711 })));
     let end = WorkResult { success: true, result, ..WorkResult::default() };
-    let told = ended(&bench, Origin::Lightjq, end).await;
-    assert_eq!((&told["type"], &told["base64"]), (&json!("msgpack"), &json!("gaVieXRlc80SZw==")));
-    assert_eq!((&told["as_json"], &told["value"]), (&json!({ "bytes": 4711 }), &Value::Null));
+    let answer = ended(&bench, Origin::Lightjq, end).await;
+    assert_eq!(
+        (&answer["type"], &answer["base64"]),
+        (&json!("msgpack"), &json!("gaVieXRlc80SZw=="))
+    );
+    assert_eq!((&answer["as_json"], &answer["value"]), (&json!({ "bytes": 4711 }), &Value::Null));
     let result = result_of("\u{1}\u{2}");
     let broken = WorkResult { success: true, result, ..WorkResult::default() };
-    let told = ended(&bench, Origin::Lightjq, broken).await;
-    assert_eq!((&told["base64"], told.get("as_json")), (&json!("AQI="), None));
+    let answer = ended(&bench, Origin::Lightjq, broken).await;
+    assert_eq!((&answer["base64"], answer.get("as_json")), (&json!("AQI="), None));
 }
 
 #[tokio::test]
@@ -62,12 +65,12 @@ async fn an_error_is_told_as_what_it_says_where_its_door_writes_messagepack() {
         (json!({ "code": 5, "of": ["disk"] }), r#"{"code":5,"of":["disk"]}"#),
         (json!(-7), "-7"),
     ] {
-        let told = ended(&bench, Origin::Lightjq, failure(packed(&error))).await;
-        assert_eq!(told["error"], shown);
+        let answer = ended(&bench, Origin::Lightjq, failure(packed(&error))).await;
+        assert_eq!(answer["error"], shown);
     }
     // The same bytes of another door's worker are a text: nobody guesses.
-    let told = ended(&bench, Origin::Api, failure(packed(&json!("x")))).await;
-    assert_eq!(told["error"], "\u{fffd}x");
-    let told = ended(&bench, Origin::Lightjq, failure("plain words".into())).await;
-    assert_eq!(told["error"], "plain words", "what is no MessagePack is not hidden");
+    let answer = ended(&bench, Origin::Api, failure(packed(&json!("x")))).await;
+    assert_eq!(answer["error"], "\u{fffd}x");
+    let answer = ended(&bench, Origin::Lightjq, failure("plain words".into())).await;
+    assert_eq!(answer["error"], "plain words", "what is no MessagePack is not hidden");
 }

@@ -93,7 +93,7 @@ impl DraftSession {
     }
 
     /// The job of a handle. While a sync job is open no question is taken: its own packets could
-    /// not be told from the answer.
+    /// not be distinguished from the answer.
     fn asked(&self, handle: &Bytes, out: &mut Outbox) -> Option<JobId> {
         if self.sync_job.is_some() {
             error(out, ErrorCode::SyncJobOpen);

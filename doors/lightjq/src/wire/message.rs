@@ -214,7 +214,7 @@ fn failure(body: &Bytes, fields: &Fields<'_>) -> Result<Outcome, WireError> {
     })
 }
 
-/// A job as `GET /job/{id}` tells it. What is MessagePack already is passed through.
+/// A job as `GET /job/{id}` shows it. What is MessagePack already is passed through.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobShown {
     /// `queued`, `running`, `retrying`, `error` or `done`.
