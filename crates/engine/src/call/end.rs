@@ -59,7 +59,7 @@ impl Leases<'_> {
                 (inner.streamed_pieces(claim), inner.options.payload_bytes_max)
             };
             if !pieces.is_empty() {
-                let whole = join(&pieces, result.result.bytes(), max);
+                let whole = whole_result(&pieces, result.result.bytes(), max);
                 result.result = Payload::new(whole, result.result.kind());
                 let streamed_bytes = pieces.iter().map(Bytes::len).sum::<usize>();
                 self.0.enter().waiting.reports.note_streamed(claim.id(), streamed_bytes);
@@ -81,7 +81,7 @@ impl Leases<'_> {
 
 /// The pieces and the end of a result, cut to the limit: what was acknowledged piece by piece must
 /// not make the end impossible.
-fn join(pieces: &[Bytes], end: &Bytes, max: usize) -> Bytes {
+fn whole_result(pieces: &[Bytes], end: &Bytes, max: usize) -> Bytes {
     let len = pieces.iter().map(Bytes::len).sum::<usize>() + end.len();
     let mut whole = BytesMut::with_capacity(len);
     for piece in pieces.iter().chain([end]) {

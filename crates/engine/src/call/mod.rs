@@ -1,4 +1,4 @@
-//! Calls that change jobs: submits, leases, ends of attempts, edits, retries.
+//! Calls that change jobs: submits, joins, leases, ends of attempts, edits, retries.
 //!
 //! Each takes the same way: what needs no lock is made ready (checksums, labels), then
 //! [`Engine::change`](crate::engine::Engine) enters with everything due already done, decides, and

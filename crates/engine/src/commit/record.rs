@@ -14,9 +14,9 @@ use spindle_core::Event;
 use spindle_log::CheckedPart;
 
 /// The version this program writes.
-pub const VERSION: u8 = 1;
+const VERSION: u8 = 1;
 /// The oldest version of this program that can fold what this one writes.
-pub const MIN_READER: u8 = 1;
+const MIN_READER: u8 = 1;
 
 pub(crate) const HEADER_BYTES: usize = 24;
 pub(crate) const ENTRY_HEADER_BYTES: usize = 8;
