@@ -132,6 +132,14 @@ impl Inner {
         decided
     }
 
+    /// What the last decision ended with, if it has as many events as one decision may have: there is
+    /// more to decide behind it.
+    pub fn cut_off_at<T>(&self, of: impl Fn(&Event) -> Option<T>) -> Option<T> {
+        let events = &self.decision.events;
+        let is_cut_off = events.len() >= spindle_core::EVENTS_MAX;
+        events.iter().rev().filter(|_| is_cut_off).find_map(|(event, _)| of(event))
+    }
+
     /// Logs and folds one event.
     pub fn happen(&mut self, event: &Event, logged: bool) {
         let place = if logged {

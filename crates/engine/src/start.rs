@@ -172,14 +172,9 @@ fn start(log: &Arc<dyn Log>, clock: &dyn Clock, options: Options) -> Result<Inne
     loop {
         let grace_ms = inner.options.grace_ms;
         inner.run(&Command::Recover { from, grace_ms })?;
-        let decided = inner.decision.events.len();
-        let last = inner.decision.events.iter().rev().find_map(|(event, _)| job_of(event));
-        match last {
-            Some(last) if decided >= spindle_core::EVENTS_MAX => from = JobId(last.0 + 1),
-            _ => break,
-        }
+        let Some(last) = inner.cut_off_at(job_of) else { return Ok(inner) };
+        from = JobId(last.0 + 1);
     }
-    Ok(inner)
 }
 
 /// Damaged payloads: the jobs die now, not when a worker would have been handed one.

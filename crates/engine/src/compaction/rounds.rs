@@ -3,7 +3,7 @@
 
 use spindle_core::command::Compact;
 use spindle_core::job::Cause;
-use spindle_core::{BytesRef, Command, Found, JobId, JobImage, Place, Rejection};
+use spindle_core::{BytesRef, Command, Event, Found, JobId, JobImage, Place, Rejection};
 use spindle_log::{LogError, Position, Space};
 
 use super::progress::{Round, Stage, Weighed};
@@ -374,13 +374,10 @@ impl Inner {
 
     /// What of a constraint's buckets did not fit into the last step.
     fn next_buckets(&self, number: u32) -> Option<Compact> {
-        use spindle_core::Event;
-        let decided = self.decision.events.len();
-        let last = self.decision.events.iter().rev().find_map(|(event, _)| match event {
+        let last = self.cut_off_at(|event| match event {
             Event::BucketSet(image) => Some(image.label.value),
             _ => None,
         })?;
-        (decided >= spindle_core::EVENTS_MAX && last < u64::MAX)
-            .then(|| Compact::Constraint { number, from: last + 1 })
+        Some(Compact::Constraint { number, from: last.checked_add(1)? })
     }
 }

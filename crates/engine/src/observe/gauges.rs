@@ -9,7 +9,7 @@ use super::workers::WorkerView;
 use crate::gate::Gate;
 use crate::views::Observe;
 
-/// Counting stops here: an answer for people need not walk a long line.
+/// No more clients than this are reported as waiting for a queue: doors show the number to people.
 const WAITING_MAX: usize = 1_000;
 
 /// Numbers of one moment. They wait for no record.
@@ -93,13 +93,7 @@ impl Observe<'_> {
     /// How many clients wait for a job of a queue, up to 1,000. Sleepers, who would have to be
     /// called first, are not among them.
     pub fn waiting_leases(&self, queue: &[u8]) -> usize {
-        let inner = self.0.shared.inner.lock();
-        let mut last = None;
-        let line = std::iter::from_fn(|| {
-            last = inner.waiting.list.for_queue(queue, last);
-            last
-        });
-        line.take(WAITING_MAX).count()
+        self.0.shared.inner.lock().waiting.list.count_for_queue(queue).min(WAITING_MAX)
     }
 
     /// Whether some worker sleeps until there is a job of a queue.

@@ -349,7 +349,7 @@ impl Inner {
             }
         }
         let Some(job) = job else { return };
-        if !self.state.is_foreground(job) || self.waiting.list.has_any_for_job(job) {
+        if !self.state.is_foreground(job) || self.waiting.list.count_for_job(job) > 0 {
             return;
         }
         if self.state.status(job) == Some(Status::Leased) {

@@ -215,9 +215,9 @@ impl WaitList {
         self.deadlines.first().filter(|(due, _)| *due <= now_ms).map(|(_, ticket)| *ticket)
     }
 
-    /// The longest waiter for a queue behind `after`.
-    pub fn for_queue(&self, queue: &[u8], after: Option<Ticket>) -> Option<Ticket> {
-        behind(self.by_queue.0.get(queue)?, after)
+    /// How many wait for a job of a queue.
+    pub fn count_for_queue(&self, queue: &[u8]) -> usize {
+        self.by_queue.0.get(queue).map_or(0, BTreeSet::len)
     }
 
     pub fn for_job(&self, job: JobId) -> Vec<Ticket> {
@@ -227,10 +227,6 @@ impl WaitList {
     /// How many wait for a job's end, or watch it.
     pub fn count_for_job(&self, job: JobId) -> usize {
         self.by_job.0.get(&job).map_or(0, BTreeSet::len)
-    }
-
-    pub fn has_any_for_job(&self, job: JobId) -> bool {
-        self.by_job.0.contains_key(&job)
     }
 
     pub fn of_connection(&self, connection: ConnectionId) -> Vec<Ticket> {
@@ -274,7 +270,7 @@ impl WaitList {
     pub fn next_turn(&self, kind: Kind, queue: &[u8], after: Option<Turn>) -> Option<Turn> {
         match kind {
             Kind::Lease => {
-                let ticket = self.for_queue(queue, after.map(|turn| turn.ticket))?;
+                let ticket = behind(self.by_queue.0.get(queue)?, after.map(|turn| turn.ticket))?;
                 Some(Turn { is_late: false, ticket })
             }
             Kind::Sleep => behind(self.asleep.0.get(queue)?, after),

@@ -68,7 +68,7 @@ impl Waiting {
     fn on_finished(&mut self, image: &JobImage, gate: Gate) {
         let id = JobId(image.id);
         let streamed_bytes = self.reports.forget(id);
-        if !self.list.has_any_for_job(id) {
+        if self.list.count_for_job(id) == 0 {
             return;
         }
         let image = Arc::new(image.clone());
@@ -86,10 +86,8 @@ impl Waiting {
     fn on_gone(&mut self, id: JobId, gate: Gate) {
         self.abandoned.remove(&id);
         self.reports.forget(id);
-        if self.list.has_any_for_job(id) {
-            for ticket in self.list.for_job(id) {
-                self.answer(ticket, Gated::new(Answer::Gone(id), gate));
-            }
+        for ticket in self.list.for_job(id) {
+            self.answer(ticket, Gated::new(Answer::Gone(id), gate));
         }
     }
 
