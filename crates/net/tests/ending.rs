@@ -54,7 +54,7 @@ fn leases_that_never_left_are_named_once_when_the_connection_goes() {
     served.toy.until("the end of the first", |seen| {
         seen.closed.iter().filter(|(_, unsent)| *unsent == [lease(2), lease(3)]).count() == 1
     });
-    // The clients of `let_turn_pass` included, nobody is told twice.
+    // The clients of `let_turn_pass` included, nobody gets it twice.
     let mut ids: Vec<_> = served.toy.seen().closed.iter().map(|(id, _)| *id).collect();
     ids.sort();
     let ends = ids.len();
