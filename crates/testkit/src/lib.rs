@@ -1,11 +1,13 @@
 //! What the test harnesses of Spindle's crates share. No product crate depends on it; they list it
-//! under `dev-dependencies`, with the features that their tests need.
+//! under `dev-dependencies`, with the features that their tests need. The simulator and the fuzz
+//! targets, which are tests too, depend on it as well.
 //!
-//! A test of Spindle stands at one of five distances from the code, and each has one starting point
+//! A test of Spindle stands at one of six distances from the code, and each has one starting point
 //! here. The nearest that can show the behaviour is the right one:
 //!
 //! | what the test drives | start with | feature |
 //! |---|---|---|
+//! | a log, on a disk that fails when and as a seed says | [`disk::SimDisk`], [`log_conformance`] | `log` |
 //! | the engine, step by step: no thread runs, and no time passes, unless the test says so | [`ManualEngine`], [`submit_to`], [`lease_from`], [`take`] | `engine` |
 //! | sessions of a TCP door, byte by byte, without sockets | [`Sessions`] | `engine` |
 //! | a TCP door behind its reactor, over loopback | [`TcpServer`] | `net` |
@@ -27,6 +29,8 @@
 //! that one crate alone needs stays in that crate's harness.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(feature = "log")]
+pub mod disk;
 #[cfg(feature = "engine")]
 mod engine;
 #[cfg(feature = "engine")]
@@ -36,6 +40,8 @@ mod http_door;
 mod http_request;
 #[cfg(feature = "engine")]
 mod letters;
+#[cfg(feature = "log")]
+pub mod log_conformance;
 mod program;
 mod said;
 #[cfg(feature = "engine")]

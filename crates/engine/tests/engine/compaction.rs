@@ -10,8 +10,8 @@ use spindle_engine::{
     Caller, Committed, ConnectionId, Delivery, Engine, JobRef, LeaseReply, Mailbox, ManualClock,
     NewJob, Options,
 };
-use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log};
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{TakeApart, bytes};
 

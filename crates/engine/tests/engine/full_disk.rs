@@ -10,8 +10,8 @@ use spindle_engine::{
     Committed, Engine, JobRef, JobUpdate, ManualClock, NewJob, Options, Payload, Refused, Updated,
     WorkResult,
 };
-use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, Space};
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::TakeApart;
 

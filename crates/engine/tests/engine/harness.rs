@@ -14,8 +14,8 @@ use spindle_engine::{
     LeasedJob, Mailbox, ManualClock, NewJob, Options, Payload, Refused, Ticket, WorkResult,
     fold_state,
 };
-use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
+use spindle_testkit::disk::SimDisk;
 
 /// When the clocks of these tests start.
 pub const START_MS: u64 = 1_000_000;

@@ -8,8 +8,8 @@ use spindle_engine::{
     Caller, Clock, ConnectionId, Delivery, Engine, JobRef, Mailbox, ManualClock, Options,
     fold_state,
 };
-use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, Space, SyncPolicy};
+use spindle_testkit::disk::SimDisk;
 
 use super::Judged;
 use crate::defaults::defaults;
