@@ -23,6 +23,8 @@
 //!   decided is not durable until the test lets go, so a test sees which answers wait for the disk.
 //! - **Deliveries.** [`Letters`] is a mailbox that a test reads; [`caller`] is somebody who never
 //!   looks into theirs.
+//! - **The other end of a wire.** [`gearman`] writes what Gearman's clients send and reads what they
+//!   get.
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
 //! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper
@@ -33,6 +35,8 @@
 pub mod disk;
 #[cfg(feature = "engine")]
 mod engine;
+#[cfg(feature = "gearman")]
+pub mod gearman;
 #[cfg(feature = "engine")]
 mod held_log;
 #[cfg(feature = "http")]

@@ -15,10 +15,11 @@ use spindle_engine::{
     Outbox, Payload, Session, WorkResult,
 };
 use spindle_gearman::wire::{
-    Assignment, GrabKind, JobStatus, Priority, Request, Response, SubmitKind, decode_response,
+    Assignment, GrabKind, JobStatus, Priority, Request, Response, SubmitKind,
 };
 use spindle_gearman::{GearmanDoor, Options, policies};
 use spindle_log::{Log, MemoryLog};
+use spindle_testkit::gearman::{Encode, decode_response};
 use spindle_testkit::{ManualEngine, Sessions, commit_all, lease_from, new_job, opened, submit_to};
 
 /// When the clocks of these tests start: 2016-08-22 01:50:51 UTC, a Monday.

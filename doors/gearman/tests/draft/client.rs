@@ -9,12 +9,11 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use spindle_engine::{ManualClock, Options as EngineOptions};
-use spindle_gearman::wire::draft::{
-    ErrorCode, JobKind, NewJob, Progress, Reply, Request, decode_reply,
-};
-use spindle_gearman::wire::{self, Response, decode_response};
+use spindle_gearman::wire::draft::{ErrorCode, JobKind, NewJob, Progress, Reply, Request};
+use spindle_gearman::wire::{self, Response};
 use spindle_gearman::{GearmanDoor, Options, policies};
 use spindle_log::MemoryLog;
+use spindle_testkit::gearman::{Encode, decode_reply, decode_response};
 use spindle_testkit::{ManualEngine, TcpServer, spawn};
 
 /// When the clocks of these tests start.
