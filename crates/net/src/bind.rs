@@ -60,8 +60,13 @@ pub fn bind(door: Arc<dyn Door>, addr: SocketAddr) -> Result<Bound, BindError> {
     }
 }
 
-/// Accepted sockets inherit the listener's options, so that an accept costs no call for them.
-fn listen(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+/// Claims `addr` for any listener, and says which address it is. Accepted sockets inherit the
+/// listener's options, so that an accept costs no call for them.
+///
+/// # Errors
+///
+/// What the system said; `AddrInUse` for a taken port.
+pub fn listen(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;
