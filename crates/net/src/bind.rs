@@ -41,13 +41,6 @@ impl Bound {
     pub fn connections(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.connections)
     }
-
-    /// Counts this door's open sessions in `connections`, for a door that shows the number itself.
-    #[must_use]
-    pub fn count_into(mut self, connections: Arc<AtomicUsize>) -> Bound {
-        self.connections = connections;
-        self
-    }
 }
 
 /// Claims `addr` for `door`.

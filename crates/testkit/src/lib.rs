@@ -21,6 +21,7 @@
 //!   of a sound program takes nearly that long, so the figure says nothing about speed.
 //! - **Durability.** [`HeldLog`] is a log in memory that a test can hold back: what the engine has
 //!   decided is not durable until the test lets go, so a test sees which answers wait for the disk.
+//! - **Time.** It stands still until a test moves the [`ManualClock`].
 //! - **Deliveries.** [`Letters`] is a mailbox that a test reads; [`caller`] is somebody who never
 //!   looks into theirs.
 //! - **The other end of a wire.** [`gearman`] writes what Gearman's clients send and reads what they
@@ -46,6 +47,8 @@ mod http_request;
 mod letters;
 #[cfg(feature = "log")]
 pub mod log_conformance;
+#[cfg(feature = "engine")]
+mod manual_clock;
 mod program;
 mod said;
 #[cfg(feature = "engine")]
@@ -66,6 +69,8 @@ pub use http_door::{HttpDoor, Reply, wait_until_async};
 pub use http_request::HttpRequest;
 #[cfg(feature = "engine")]
 pub use letters::Letters;
+#[cfg(feature = "engine")]
+pub use manual_clock::ManualClock;
 pub use program::{Program, await_exit, free_address};
 pub use said::Said;
 #[cfg(feature = "engine")]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rand::Rng;
 use spindle_core::{Command, JobId};
-use spindle_engine::ManualClock;
 use spindle_log::Log;
+use spindle_testkit::ManualClock;
 use spindle_testkit::disk::{Fault, Operation};
 
 use super::waits::Waits;
