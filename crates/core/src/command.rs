@@ -1,4 +1,4 @@
-//! What can be asked of the core. Everything a decision needs that is not state comes in here:
+//! The commands of the core. They bring everything that a decision needs besides state and time:
 //! ids, randomness, places of bytes.
 
 use bytes::Bytes;
@@ -214,7 +214,7 @@ pub struct Submit {
     pub tags: Vec<Bytes>,
     /// Not leased until somebody releases it.
     pub parked: bool,
-    /// Never logged; lives while somebody waits.
+    /// Never logged; exists while a client waits for it.
     pub foreground: bool,
     /// Retention once done; absent means the queue's or the protocol's.
     pub keep_ms: Option<u64>,
@@ -284,7 +284,7 @@ pub struct Lease {
     pub payload_bytes_max: u32,
 }
 
-/// Which job somebody ends an attempt of, and by what right.
+/// Which job a command means, and by what right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
     /// The live lease with this token only.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::{DecodeError, Message};
 
-use crate::fast_encode::Put;
+use crate::fast_encode::{FIXED_BYTES_MAX, Put, message, uint};
 use crate::job::{JobImage, Label, Lease, Outcome};
 use crate::payload::BytesRef;
 use crate::queue::{BucketImage, Constraint, QueueSettings};
@@ -129,6 +129,18 @@ pub struct Leased {
     /// Levels of the buckets it took from.
     #[prost(message, repeated, tag = "4")]
     pub buckets: Vec<BucketImage>,
+}
+
+impl Put for Leased {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.reserve(FIXED_BYTES_MAX);
+        uint(out, 1, self.id);
+        uint(out, 2, self.attempts.into());
+        message(out, 3, |out| self.lease.put(out));
+        for bucket in &self.buckets {
+            message(out, 4, |out| bucket.put(out));
+        }
+    }
 }
 
 /// See [`Event::Extended`].
@@ -301,7 +313,7 @@ pub struct ConstraintSet {
     #[prost(uint64, tag = "4")]
     pub put_revision: u64,
     /// It lets none of its jobs start (`running_max` 0), and jobs numbered below this are still to
-    /// be matched against it; 0 says that there are none, or that it is no such constraint.
+    /// be matched against it; 0 says that there are none, or that the constraint lets jobs start.
     #[prost(uint64, tag = "5")]
     pub unmatched_below: u64,
 }
@@ -377,7 +389,7 @@ pub struct Server {
     /// Counts changes of what jobs are labelled by.
     #[prost(uint64, tag = "6")]
     pub constraints_revision: u64,
-    /// Jobs that were there before were labelled anew for this revision ...
+    /// Existing jobs were labelled for this revision ...
     #[prost(uint64, tag = "7")]
     pub relabelled_revision: u64,
     /// ... as far as their number is below this; the highest number means all.

@@ -12,7 +12,7 @@ use crate::payload::Type;
 pub(crate) const CANCELLED: &[u8] = b"cancelled";
 
 /// The first `bytes_max` bytes of what may be a text, or fewer, so that no letter is cut in two.
-pub fn cut(text: &[u8], bytes_max: usize) -> &[u8] {
+pub fn cut_text(text: &[u8], bytes_max: usize) -> &[u8] {
     let Some(short) = text.get(..bytes_max).filter(|short| short.len() < text.len()) else {
         return text;
     };
@@ -26,7 +26,7 @@ pub fn cut(text: &[u8], bytes_max: usize) -> &[u8] {
 impl Words {
     /// The texts of an outcome, cut to what is kept; none if there are none.
     pub(crate) fn of(outcome: &Outcome) -> Option<Box<Words>> {
-        let short = |text: &Bytes, max: usize| text.slice(..cut(text, max).len());
+        let short = |text: &Bytes, max: usize| text.slice(..cut_text(text, max).len());
         let is_packed = outcome.error_kind() == Type::Msgpack;
         let error = if is_packed && outcome.error.len() > ERROR_BYTES_KEPT {
             Bytes::new()
@@ -98,16 +98,16 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_between_letters_and_other_bytes_anywhere() {
-        assert_eq!(cut(b"abc", 3), b"abc");
-        assert_eq!(cut(b"abcd", 3), b"abc");
-        assert_eq!(cut("ab\u{e9}".as_bytes(), 3), b"ab");
-        assert_eq!(cut("ab\u{e9}".as_bytes(), 4), "ab\u{e9}".as_bytes());
+        assert_eq!(cut_text(b"abc", 3), b"abc");
+        assert_eq!(cut_text(b"abcd", 3), b"abc");
+        assert_eq!(cut_text("ab\u{e9}".as_bytes(), 3), b"ab");
+        assert_eq!(cut_text("ab\u{e9}".as_bytes(), 4), "ab\u{e9}".as_bytes());
         for max in 1..4 {
-            assert_eq!(cut("\u{1f980}".as_bytes(), max), b"", "{max}");
+            assert_eq!(cut_text("\u{1f980}".as_bytes(), max), b"", "{max}");
         }
-        assert_eq!(cut(b"abc", 0), b"");
-        assert_eq!(cut(&[0x80; 9], 5), [0x80; 5], "no text at all");
-        assert_eq!(cut(&[0xff; 9], 5), [0xff; 5]);
+        assert_eq!(cut_text(b"abc", 0), b"");
+        assert_eq!(cut_text(&[0x80; 9], 5), [0x80; 5], "no text at all");
+        assert_eq!(cut_text(&[0xff; 9], 5), [0xff; 5]);
     }
 
     #[test]

@@ -4,13 +4,12 @@
 //! byte of every number; half of what an acknowledged submit cost was that. Reading stays with
 //! prost. A test holds every message that is written here against what prost writes.
 
-use crate::event::Leased;
 use crate::job::{Attempt, JobImage, Lease, Outcome, Words};
 use crate::payload::BytesRef;
 use crate::queue::BucketImage;
 
 /// The longest fixed part of a message written here; bytes of unknown length come on top.
-const FIXED_BYTES_MAX: usize = 256;
+pub(crate) const FIXED_BYTES_MAX: usize = 256;
 
 /// Wire types of protobuf.
 const VARINT: u32 = 0;
@@ -38,7 +37,7 @@ fn key(out: &mut Vec<u8>, tag: u32, kind: u32) {
 }
 
 #[inline]
-fn uint(out: &mut Vec<u8>, tag: u32, value: u64) {
+pub(crate) fn uint(out: &mut Vec<u8>, tag: u32, value: u64) {
     if value != 0 {
         key(out, tag, VARINT);
         varint(out, value);
@@ -95,7 +94,7 @@ fn bytes_given(out: &mut Vec<u8>, tag: u32, value: &[u8]) {
 
 /// A message in a message: its length goes before it, and is mostly one byte.
 #[inline]
-fn message(out: &mut Vec<u8>, tag: u32, body: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn message(out: &mut Vec<u8>, tag: u32, body: impl FnOnce(&mut Vec<u8>)) {
     key(out, tag, DELIMITED);
     let at = out.len();
     out.push(0);
@@ -209,18 +208,6 @@ impl Put for Words {
         bytes(out, 1, &self.message);
         bytes(out, 2, &self.error);
         bytes(out, 3, &self.code);
-    }
-}
-
-impl Put for Leased {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.reserve(FIXED_BYTES_MAX);
-        uint(out, 1, self.id);
-        uint(out, 2, self.attempts.into());
-        message(out, 3, |out| self.lease.put(out));
-        for bucket in &self.buckets {
-            message(out, 4, |out| bucket.put(out));
-        }
     }
 }
 

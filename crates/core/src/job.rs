@@ -15,7 +15,6 @@
 
 use bytes::Bytes;
 
-pub use crate::failure_text::cut;
 use crate::payload::BytesRef;
 
 /// The number of a job: below 2^53, never reused. Eight bits are kept for a shard.
@@ -223,8 +222,8 @@ pub struct Label {
 }
 
 impl Label {
-    /// The value of jobs that were there before their constraint, and whose own value would be one
-    /// more than it may have: they share a bucket.
+    /// The value of jobs that are older than their constraint, and whose own value would be one
+    /// more than the constraint may have: they share a bucket.
     pub const OVERFLOW: u64 = u64::MAX;
 }
 
@@ -336,7 +335,7 @@ pub enum Cause {
     Consumed = 10,
     /// A named limit dropped it.
     Limit = 11,
-    /// A foreground job nobody waits for any more.
+    /// A foreground job that no client waits for any more.
     Abandoned = 12,
     /// Its payload failed its checksum.
     Damaged = 13,
@@ -391,7 +390,7 @@ pub struct JobImage {
     /// Low half of the UUID.
     #[prost(fixed64, tag = "15")]
     pub uuid_low: u64,
-    /// Exists only while somebody waits; never logged.
+    /// Exists only while a client waits; never logged.
     #[prost(bool, tag = "16")]
     pub foreground: bool,
     /// What few jobs have; see [`JobImage::options`].
@@ -514,14 +513,14 @@ impl JobOptions {
         self.pages.iter().filter_map(BytesRef::needs).min()
     }
 
-    /// In a box of its own, if there is anything in it.
+    /// In a box, unless there is nothing in it.
     pub fn boxed(self) -> Option<Box<JobOptions>> {
         (!self.is_none()).then(|| Box::new(self))
     }
 }
 
 impl JobImage {
-    /// The UUID that somebody outside named the job by.
+    /// The job's UUID, if a client gave it one.
     pub fn uuid(&self) -> Option<[u8; 16]> {
         let value = (u128::from(self.uuid_high) << 64) | u128::from(self.uuid_low);
         (value != 0).then(|| value.to_be_bytes())

@@ -1,9 +1,9 @@
 //! The rules of Spindle: jobs, queues, leases, retries and limits, as a pure state machine.
 //!
-//! A [`Command`] is what somebody wants. [`decide`] says which [`Event`]s it causes, or why it is
-//! refused; [`State::evolve`] folds an event into the [`State`]. Time, ids, randomness and the
-//! places of bytes come in with the command, so folding the same events gives the same state on
-//! every machine. There is no I/O here, no clock, no thread.
+//! A [`Command`] is a request. [`decide`] says which [`Event`]s it causes, or why it is refused;
+//! [`State::evolve`] folds an event into the [`State`]. Time, ids, randomness and the places of
+//! bytes come in with the command, so folding the same events gives the same state on every
+//! machine. There is no I/O here, no clock, no thread.
 //!
 //! Start with [`job`] (the life of a job), then [`command`] and [`event`].
 
@@ -27,6 +27,7 @@ mod tries;
 pub use command::Command;
 pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX, decide, decide_lease};
 pub use event::Event;
+pub use failure_text::cut_text;
 pub use job::{JobId, JobImage, Status};
 pub use payload::{BytesRef, Type};
 pub use policy::{Defaults, Policies, Policy, Requeue};

@@ -91,8 +91,8 @@ pub struct Constraint {
     pub running_max: Option<u64>,
 }
 
-/// Which queues a constraint's matcher takes: the one part of a matcher that the core reads. What
-/// payloads must say comes behind it in the same message, and only `spindle-matching` reads that.
+/// Which queues a constraint's matcher takes: the one part of a matcher that the core reads. The
+/// tests of payloads come behind it in the same message, and only `spindle-matching` reads them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum QueuePattern {
     /// All of them.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::job::Label;
 
 /// How many jobs of which queues, and how many starts under which labels, are to be left. It names
-/// no job: whoever comes takes the one its own selection names.
+/// no job: a worker that comes takes the one that its own selection names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reservations {
     queues: BTreeMap<Bytes, u64>,

@@ -58,13 +58,13 @@ impl Tries {
         }
     }
 
-    /// Whether a job with so many leases may have no other.
+    /// Whether a job that was leased this often may not be leased again.
     pub fn is_last_attempt(&self, attempts: u32) -> bool {
         let max = self.attempts_max.value;
         max > 0 && attempts >= max
     }
 
-    /// Whether a job with so many failures may have no other.
+    /// Whether a job that failed this often may not be tried again.
     pub fn is_last_failure(&self, fails: u32) -> bool {
         let max = self.fails_max.value;
         max > 0 && fails >= max

@@ -151,21 +151,21 @@ impl EngineBridge {
         Ok(())
     }
 
-    /// The value, once the log is durable up to its gate. If the log fails that never comes: the
+    /// The value, once the log is durable up to its gate. Never returns if the log fails: the
     /// connection is closed unanswered, and the process ends.
-    pub async fn durable<T>(&self, mut gated: Gated<T>) -> T {
+    pub async fn durable<T>(&self, gated: Gated<T>) -> T {
+        let mut gated = match gated.release(self.engine.durable()) {
+            Ok(value) => return value,
+            Err(gated) => gated,
+        };
         let mut moves = self.mailbox.moves();
-        let mut is_new = true;
+        // What was looked at may have been due, and be in the open batch.
+        drop(self.engine.turn());
         loop {
             gated = match gated.release(self.engine.durable()) {
                 Ok(value) => return value,
                 Err(gated) => gated,
             };
-            if std::mem::take(&mut is_new) {
-                // What was looked at may have been due, and be in the open batch.
-                drop(self.engine.turn());
-                continue;
-            }
             if self.engine.failure().is_some() {
                 return pending().await;
             }
@@ -174,8 +174,8 @@ impl EngineBridge {
         }
     }
 
-    /// Changes whenever the durable position does, from now on: for those who watch something that
-    /// only events change.
+    /// Changes whenever the durable position does, from now on: for requests that watch something
+    /// that only events change.
     pub fn moves(&self) -> watch::Receiver<()> {
         self.mailbox.moves()
     }

@@ -3,11 +3,11 @@
 //! A door gives an axum `Router` with its state applied and no fallback of its own; [`site`] puts
 //! the routers of all doors behind one guard that keeps strangers out, and [`listen`] serves them
 //! on one thread, with limits and an orderly end. A handler is a translation: it turns a request
-//! into calls of the engine through a [`EngineBridge`], and answers once what the answer reveals is on
-//! disk.
+//! into calls of the engine through an [`EngineBridge`], and answers once what the answer reveals
+//! is on disk.
 //!
-//! Start with `bridge.rs` (how a request waits for the engine and the disk), then `guard.rs` (who may
-//! come in, by which of the server's `names.rs`) and `listen.rs` (sockets).
+//! Start with `bridge.rs` (how a request waits for the engine and the disk), then `guard.rs` (which
+//! requests are let in, by which of the server's `names.rs`) and `listen.rs` (sockets).
 
 pub mod document;
 pub mod listen;

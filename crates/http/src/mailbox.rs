@@ -16,7 +16,7 @@ pub(crate) struct TicketMailbox {
 
 #[derive(Debug)]
 enum Reply {
-    /// Somebody waits for it.
+    /// A request waits for it.
     Awaited(oneshot::Sender<Delivery>),
     /// It came between the engine's call and the wait.
     Early(Box<Delivery>),
@@ -36,7 +36,7 @@ impl TicketMailbox {
         receiver
     }
 
-    /// Nobody waits for a ticket any more, and the engine knows.
+    /// Forgets a ticket that no request waits for any more. The engine knows already.
     pub fn forget(&self, ticket: Ticket) {
         self.waits.lock().remove(&ticket);
     }
@@ -52,7 +52,7 @@ impl Mailbox for TicketMailbox {
         let mut waits = self.waits.lock();
         let ticket = delivery.ticket;
         match waits.remove(&ticket) {
-            // Whoever waited may be gone: then it tells the engine, which undoes a lease.
+            // The request may be gone: then its wait asks the engine to undo the lease.
             Some(Reply::Awaited(sender)) => drop(sender.send(delivery)),
             Some(Reply::Early(_)) | None => {
                 waits.insert(ticket, Reply::Early(Box::new(delivery)));

@@ -6,7 +6,7 @@ use spindle_core::queue::{QueuePattern, UnreadableMatcher};
 
 use crate::spec::{Condition, Matcher, Scalar, Test};
 
-/// What payloads must say. The same message has the matcher's [`QueuePattern`] in its first three
+/// The tests of payloads. The same message has the matcher's [`QueuePattern`] in its first three
 /// fields, which the core reads and writes.
 #[derive(Clone, PartialEq, prost::Message)]
 struct KeptMatcher {

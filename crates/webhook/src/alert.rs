@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use spindle_core::{JobImage, Status, event::Event, job::cut};
+use spindle_core::{JobImage, Status, cut_text, event::Event};
 use spindle_engine::{FeedEvent, FeedId};
 
 /// The longest text of a worker that is sent, in bytes.
@@ -64,7 +64,7 @@ fn job(image: &JobImage) -> Value {
     let texts =
         end.flat_map(|end| [("code", &end.code), ("message", &end.message), ("error", &end.error)]);
     for (name, bytes) in texts.filter(|(_, bytes)| !bytes.is_empty()) {
-        job[name] = String::from_utf8_lossy(cut(bytes, TEXT_BYTES_MAX)).into();
+        job[name] = String::from_utf8_lossy(cut_text(bytes, TEXT_BYTES_MAX)).into();
     }
     job
 }

@@ -1,5 +1,5 @@
-//! When a queue needs somebody. Looked at now and then, in bounded steps; alerted once when it begins
-//! and once when it is over.
+//! When a queue needs attention. Queues are looked at now and then, in bounded steps; an alert is
+//! sent once when it begins and once when it is over.
 
 use std::{collections::BTreeMap, time::Duration};
 

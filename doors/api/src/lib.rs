@@ -1,12 +1,12 @@
 //! The native HTTP API: `/api/v1` in JSON, its description, health and metrics.
 //!
 //! [`Api`] makes the routes for an engine; `spindle-http` has the listener that serves them, the
-//! guard before them, and the bridge at which handlers wait for the engine and the disk. A handler is
-//! a translation: it turns a request into calls of the engine, and tells the answer once what it
-//! reveals is on disk.
+//! guard before them, and the bridge through which handlers wait for the engine and the disk. A
+//! handler is a translation: it turns a request into calls of the engine, and tells the answer
+//! once what it reveals is on disk.
 //!
-//! Start with `router.rs` (the table of routes). What the routes do is in `routes/`, what clients read
-//! of it in docs/api.md.
+//! Start with `router.rs` (the table of routes). What the routes do is in `routes/`; docs/api.md is
+//! the page for clients.
 
 mod accept;
 mod api;

@@ -56,7 +56,7 @@ impl Wanted {
             let submitted = api.bridge().change(|engine| engine.jobs().submit(job)).await;
             match claim.settle(api, submitted).await? {
                 Settled::Taken(taken) => return Ok(taken),
-                Settled::Free(again) => wanted = again,
+                Settled::Free(again) => wanted = *again,
             }
         }
         Err(Problem::new(Code::Busy, "the key changes hands too fast"))
@@ -76,7 +76,7 @@ enum Settled {
     /// It is taken, or another job is the answer instead.
     Taken(Taken),
     /// The job that had the key went meanwhile: it is to be submitted again.
-    Free(Wanted),
+    Free(Box<Wanted>),
 }
 
 impl Claim {
@@ -91,7 +91,8 @@ impl Claim {
         };
         let image = api.engine().jobs().get(JobRef::Id(*other))?;
         let Some(image) = api.bridge().durable(image).await else {
-            return Ok(Settled::Free(Wanted { job, once: self.once, mode: self.mode }));
+            let again = Wanted { job, once: self.once, mode: self.mode };
+            return Ok(Settled::Free(Box::new(again)));
         };
         let existing = Ok(Settled::Taken(Taken { id: *other, existing: true }));
         match self.once.as_ref().and_then(|once| keys::is_same(&image, once)) {

@@ -358,8 +358,8 @@ proptest! {
 
     #[test]
     fn the_protocol_does_not_depend_on_the_cut(first in vec(any::<u8>(), 1..12)) {
-        if let Some(told) = (1..first.len()).find_map(|end| Protocol::of(&first[..end])) {
-            prop_assert_eq!(Protocol::of(&first), Some(told));
+        if let Some(shown) = (1..first.len()).find_map(|end| Protocol::of(&first[..end])) {
+            prop_assert_eq!(Protocol::of(&first), Some(shown));
         }
     }
 

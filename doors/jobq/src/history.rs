@@ -1,5 +1,5 @@
-//! A job's events: those its users caused are kept with it, those the engine caused are derived from
-//! what it remembers of the job's attempts.
+//! A job's events: those its users caused are kept with it, those the engine caused are derived
+//! from what it remembers of the job's attempts.
 
 use bytes::Bytes;
 use spindle_core::job::{Cause, Origin, Outcome, Words};
@@ -8,8 +8,8 @@ use spindle_http::door_word;
 
 use crate::json::quoted;
 
-/// An event as it is kept with a job: when, in milliseconds, and then its JSON. Clients see seconds,
-/// but those of two sources are put in order by this.
+/// An event as it is kept with a job: when, in milliseconds, and then its JSON. Clients see
+/// seconds, but those of two sources are put in order by this.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub at_ms: u64,

@@ -2,11 +2,11 @@
 //! events; queries are expressions of SQLite over the jobs' columns.
 //!
 //! [`Jobq`] makes the routes for an engine. What changes a job goes to the engine at once; what
-//! looks through many jobs goes to a thread of its own (`query_thread.rs`), which has a copy of Jobq's
-//! jobs kept in a private database (`replica.rs`), on threads of low priority (`sqlite_workers.rs`).
-//! There SQLite evaluates the expressions, behind a guard (`query/`), and nobody holds the engine's
-//! lock meanwhile. A poll advances its match by compare-and-set, so an old copy can cost a second
-//! try and nothing else.
+//! looks through many jobs goes to a thread of its own (`query_thread.rs`), which keeps a replica
+//! of Jobq's jobs in a private database (`replica.rs`), on threads of low priority
+//! (`sqlite_workers.rs`). There SQLite evaluates the expressions, behind a guard (`query/`), and
+//! nobody holds the engine's lock meanwhile. A poll advances its match by compare-and-set, so an
+//! old copy can cost a second try and nothing else.
 //!
 //! Start with `router.rs` (the table of routes). What clients read is in docs/jobq.md.
 

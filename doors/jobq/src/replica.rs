@@ -8,8 +8,8 @@
 //! in an unnamed file that goes with the process. It can be lost and made anew at any time, so
 //! nothing is synced.
 //!
-//! Rows lie in the order in which jobs were last updated: the least recently updated match is the first
-//! one a scan meets, and a changed job moves to the end.
+//! Rows lie in the order in which jobs were last updated: the least recently updated match is the
+//! first one a scan meets, and a changed job moves to the end.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -156,12 +156,12 @@ impl Replica {
                 delete.execute([id])?;
             }
             let mut update = change.prepare_cached(
-                "UPDATE job SET update_seq = ?1, revision = ?3, fixed = ?4, modified = ?5, state = ?6,
-                 events = ?7, is_cut = ?8 WHERE id = ?2",
+                "UPDATE job SET update_seq = ?1, revision = ?3, fixed = ?4, modified = ?5,
+                 state = ?6, events = ?7, is_cut = ?8 WHERE id = ?2",
             )?;
             let mut insert = change.prepare_cached(
-                "INSERT OR REPLACE INTO job (update_seq, id, revision, fixed, modified, state, events,
-                 is_cut, payload, payload_too_long)
+                "INSERT OR REPLACE INTO job (update_seq, id, revision, fixed, modified, state,
+                 events, is_cut, payload, payload_too_long)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?;
             for row in rows {
@@ -228,11 +228,12 @@ impl Replica {
         if listing.is_too_large { Err(too_large(listing.bytes_max)) } else { Ok(listing.pieces) }
     }
 
-    /// The first few jobs that match and whose state may be set, the least recently updated one first.
+    /// The first few jobs that match and whose state may be set, the least recently updated first.
     pub fn candidates(&self, query: &Query, limit: usize) -> Answered<Vec<Match>> {
         let Bound { sql, values } = self.checked(query)?;
         let sql = format!(
-            "SELECT j.id, j.revision FROM job AS j WHERE ({sql}) AND NOT j.fixed ORDER BY j.update_seq"
+            "SELECT j.id, j.revision FROM job AS j WHERE ({sql}) AND NOT j.fixed
+             ORDER BY j.update_seq"
         );
         let mut found = Vec::new();
         self.run(|db| {
@@ -398,81 +399,83 @@ mod tests {
         assert_eq!(listed, [Piece::Jobs(job(2, "B"))]);
     }
 
+    const ATTACKS: &[&str] = &[
+        "(select 1)",
+        "EXISTS (SELECT 1)",
+        "(VALUES (1))",
+        "id IN (select id from job)",
+        "id IN job",
+        "id IN sqlite_schema",
+        "1 IN pragma_cache_size",
+        "id IN json_each('[1]')",
+        "(\"sel\"\"ect\" 1)",
+        "(WITH x AS (SELECT 1) SELECT 1)",
+        "1) UNION SELECT (1",
+        "1; DELETE FROM job",
+        "1); DELETE FROM job; --",
+        "1 -- ",
+        "1 /*",
+        "?1",
+        ":a",
+        "@a",
+        "$a",
+        "load_extension('x')",
+        "randomblob(1000000000)",
+        "zeroblob(1000000000)",
+        "random()",
+        "sqlite_version()",
+        "sqlite_source_id()",
+        "sqlite_compileoption_get(1)",
+        "changes()",
+        "last_insert_rowid()",
+        "total_changes()",
+        "fts3_tokenizer('simple')",
+        "rtreecheck('job')",
+        "readfile('/etc/passwd')",
+        "writefile('x', 1)",
+        "edit('x')",
+        "sqlite_log(1, 'x')",
+        "count(*)",
+        "sum(id)",
+        "max(id)",
+        "group_concat(state)",
+        "json_group_array(id)",
+        "row_number() OVER ()",
+        "update_seq",
+        "j.update_seq",
+        "rowid",
+        "_rowid_",
+        "oid",
+        "j.rowid",
+        "revision",
+        "fixed",
+        "sqlite_schema.sql",
+        "main.job.update_seq",
+        "temp.job.id",
+        "job.id",
+        "raise(ABORT, 'x')",
+        "id MATCH 'x'",
+        "state REGEXP 'x'",
+        "nosuch(1)",
+        "nosuch",
+        "printf('%*d', 2000000000, 1)",
+        "replace(payload, '', '')  LIMIT 1",
+        "id ORDER BY id",
+        "id) AND (SELECT 1",
+        "x'",
+        "'",
+        "[",
+        "1 COLLATE nosuch",
+        "CAST(id AS",
+        "id = ",
+    ];
+
     /// Each is refused, before or after SQLite has read it, and nothing is seen or changed.
     #[test]
     fn attacks_are_refused() {
         let replica = replica(3);
         let before = replica.list(&Query::default(), None).unwrap();
-        for attack in [
-            "(select 1)",
-            "EXISTS (SELECT 1)",
-            "(VALUES (1))",
-            "id IN (select id from job)",
-            "id IN job",
-            "id IN sqlite_schema",
-            "1 IN pragma_cache_size",
-            "id IN json_each('[1]')",
-            "(\"sel\"\"ect\" 1)",
-            "(WITH x AS (SELECT 1) SELECT 1)",
-            "1) UNION SELECT (1",
-            "1; DELETE FROM job",
-            "1); DELETE FROM job; --",
-            "1 -- ",
-            "1 /*",
-            "?1",
-            ":a",
-            "@a",
-            "$a",
-            "load_extension('x')",
-            "randomblob(1000000000)",
-            "zeroblob(1000000000)",
-            "random()",
-            "sqlite_version()",
-            "sqlite_source_id()",
-            "sqlite_compileoption_get(1)",
-            "changes()",
-            "last_insert_rowid()",
-            "total_changes()",
-            "fts3_tokenizer('simple')",
-            "rtreecheck('job')",
-            "readfile('/etc/passwd')",
-            "writefile('x', 1)",
-            "edit('x')",
-            "sqlite_log(1, 'x')",
-            "count(*)",
-            "sum(id)",
-            "max(id)",
-            "group_concat(state)",
-            "json_group_array(id)",
-            "row_number() OVER ()",
-            "update_seq",
-            "j.update_seq",
-            "rowid",
-            "_rowid_",
-            "oid",
-            "j.rowid",
-            "revision",
-            "fixed",
-            "sqlite_schema.sql",
-            "main.job.update_seq",
-            "temp.job.id",
-            "job.id",
-            "raise(ABORT, 'x')",
-            "id MATCH 'x'",
-            "state REGEXP 'x'",
-            "nosuch(1)",
-            "nosuch",
-            "printf('%*d', 2000000000, 1)",
-            "replace(payload, '', '')  LIMIT 1",
-            "id ORDER BY id",
-            "id) AND (SELECT 1",
-            "x'",
-            "'",
-            "[",
-            "1 COLLATE nosuch",
-            "CAST(id AS",
-            "id = ",
-        ] {
+        for attack in ATTACKS {
             let text = serde_json::json!([["=", attack, 1]]).to_string();
             let refused = Query::read(&text).and_then(|query| replica.list(&query, None));
             assert!(

@@ -4,8 +4,9 @@
 //! their own, or ask for them by long poll. [`LightJq`] makes the routes for an engine.
 //!
 //! Start with `wire/` (the bytes, without sockets), then `router.rs` (the table of routes),
-//! `registry.rs` (who is registered, and has which jobs), `take.rs` (how a worker comes by a job) and
-//! `push.rs` (how jobs are brought to workers). What clients read of it is docs/lightjq.md.
+//! `registry.rs` (which workers are registered, and the jobs each has), `take.rs` (how a worker
+//! gets a job) and `push.rs` (how jobs are brought to workers). What clients read of it is
+//! docs/lightjq.md.
 
 pub mod wire;
 

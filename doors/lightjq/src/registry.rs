@@ -1,4 +1,4 @@
-//! Who is registered, and which jobs each worker has. No sockets, no clock, no engine: times come
+//! Which workers are registered, and the jobs each has. No sockets, no clock, no engine: times come
 //! in as arguments, and what has to happen to leases goes out as lists of jobs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -38,10 +38,10 @@ struct Worker {
     failing: Option<Failing>,
     /// Somebody pushes jobs to it.
     is_served: bool,
-    /// Moves when what it may be given changes: who waits for a job has to ask anew.
+    /// Moves when what it may be given changes: a request that waits for a job has to ask anew.
     changed: watch::Sender<()>,
-    /// Moves when a slot is free again. Only who has none listens: else those who wait side by side
-    /// would wake each other without end.
+    /// Moves when a slot is free again. Only requests that have none listen: else those that wait
+    /// side by side would wake each other without end.
     freed: watch::Sender<()>,
 }
 
@@ -56,7 +56,7 @@ impl Worker {
         u64::from(self.asking) + self.held.len() as u64 >= u64::from(self.profile.max_jobs)
     }
 
-    /// Does what may free a slot, and tells those who wait for one.
+    /// Makes a change that may free a slot, and wakes those that wait for one.
     fn free(&mut self, now_ms: u64, change: impl FnOnce(&mut Worker)) {
         let was_full = self.is_full();
         change(self);
@@ -165,7 +165,7 @@ impl Registry {
         self.workers.contains_key(&id)
     }
 
-    /// A worker was heard of.
+    /// Notes that a worker was heard of.
     pub fn seen(&mut self, id: WorkerId, now_ms: u64) {
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.seen_ms = now_ms;
@@ -213,7 +213,7 @@ impl Registry {
         true
     }
 
-    /// A worker has a job no more.
+    /// Removes a job that a worker has no more.
     pub fn let_go(&mut self, id: WorkerId, job: JobId, now_ms: u64) {
         if let Some(worker) = self.workers.get_mut(&id)
             && worker.held.contains_key(&job)

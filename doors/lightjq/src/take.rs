@@ -1,4 +1,4 @@
-//! How a worker comes by a job: a slot of its own first, then a lease into it.
+//! How a worker gets a job: a slot of its own first, then a lease into it.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -58,7 +58,7 @@ impl Drop for WorkerSlot<'_> {
     }
 }
 
-/// What else than the worker, the time and the server's end matters to who waits.
+/// What wakes a waiting worker besides changes of itself, its deadline and the server's end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Watched {
     Worker,
@@ -68,7 +68,7 @@ enum Watched {
     Names,
 }
 
-/// What a worker that waits for a job has an watched on meanwhile.
+/// What wakes a worker that waits for a job.
 struct WakeSources {
     /// The worker itself.
     changed: watch::Receiver<()>,
@@ -80,7 +80,7 @@ struct WakeSources {
 }
 
 impl WakeSources {
-    /// Takes note of how things are. True: it is time to try for the last time.
+    /// Marks all that has changed as seen. True: it is time to try for the last time.
     fn look(&mut self) -> Answered<bool> {
         if self.changed.has_changed().is_err() {
             return Err(no_worker());
@@ -92,7 +92,7 @@ impl WakeSources {
         Ok(*self.stopping.borrow_and_update() || is_late)
     }
 
-    /// Waits until something is not as it was, or the time is up.
+    /// Waits until something changes, or until the deadline.
     async fn moved(&mut self, watched: Watched) {
         let deadline = self.deadline;
         let late = async {

@@ -16,7 +16,7 @@ use crate::state::{Group, LARGE_PAYLOAD_BYTES, LiveJob, Queue, State};
 /// Queues a lease may name.
 pub const LEASE_QUEUES_MAX: usize = 1024;
 /// Groups a lease looks at in one queue for the sake of what is reserved. With more that are
-/// reserved, it waits until one of those who are to come has come.
+/// reserved, it waits until a worker that was woken has leased a job.
 const RESERVED_GROUPS_MAX: usize = 64;
 
 /// A lease that leaves what is reserved.
@@ -257,7 +257,7 @@ pub(super) fn drop_timeout(cx: &mut Context<'_>, claim: Claim) -> Decided {
     let lease = job.live_lease().ok_or(Rejection::NotHeld)?;
     let full_ms =
         ttr_ms(cx.state, number, lease.bound).map(|ttr| lease.started_ms.saturating_add(ttr));
-    // It may have been extended meanwhile: nobody has less time than before.
+    // It may have been extended meanwhile: the deadline never moves back.
     let deadline_ms = lease.deadline_ms.zip(full_ms).map(|(deadline, full)| deadline.max(full));
     emit_extended(cx, job, lease, deadline_ms)
 }

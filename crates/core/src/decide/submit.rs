@@ -25,7 +25,7 @@ pub(super) fn submit(cx: &mut Context<'_>, submit: &Submit) -> Decided {
         return Err(Rejection::KeyTaken(taken.id()));
     }
     let replaced = replaced(cx.state, submit)?;
-    // Also without labels: a constraint that is new since may have wanted to give it one.
+    // Also without labels: a newer constraint may have one for it.
     refuse_if(
         submit.constraints_revision != cx.state.server().constraints_revision,
         Rejection::StaleConstraints,
@@ -71,8 +71,8 @@ pub(super) fn submit(cx: &mut Context<'_>, submit: &Submit) -> Decided {
     Ok(())
 }
 
-/// The jobs that go because a submit that replaces takes their unique keys. They wait: what a
-/// worker has, or is finished, or is named by a key it keeps for good, is not replaced.
+/// The jobs that a submit replaces because it takes their unique keys. Only waiting jobs are
+/// replaced: none that a worker has, that is finished, or whose key holds while it is kept.
 fn replaced(state: &State, submit: &Submit) -> Result<Vec<u64>, Rejection> {
     let mut ids = Vec::new();
     for key in &submit.keys {
@@ -93,9 +93,9 @@ fn is_in(state: &State, id: JobId, queue: &Queue) -> bool {
     matches!(state.job(id), Some(Found::Live(job)) if job.queue() == queue.name())
 }
 
-/// Whether a queue takes no more jobs of this priority, once so many others of it are gone. As in
-/// Gearman, the limit is that of the priority's class, but what it is held against is all of the
-/// queue's unfinished jobs.
+/// Whether a queue takes no more jobs of this priority, after `going` of its jobs are gone. The
+/// limit is that of the priority's class, but what it is held against is all of the queue's
+/// unfinished jobs.
 fn is_full_for(queue: &Queue, priority: i64, going: usize) -> bool {
     let settings = queue.settings();
     let class = match priority {

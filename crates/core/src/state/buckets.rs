@@ -101,9 +101,9 @@ impl State {
         Some(Waits { queue: job.queue, label: group.blocked_by?, head: group.head? })
     }
 
-    /// A ready job that was taken out of the indices and put back goes on waiting at its bucket:
-    /// were it alone in its group, nothing else would wait for the bucket. One that has come
-    /// forward by the change may be better than the group that tries the bucket for all.
+    /// Lets a ready job that was taken out of the indices and put back wait at its bucket again: if
+    /// it is alone in its group, nothing else waits there. If the change brought it forward, it may
+    /// be better than the group that competes for all.
     pub(super) fn hold_again(&mut self, number: u32, waited: Option<Waits>) {
         let Some(Waits { queue: queue_number, label, head: before }) = waited else { return };
         let State { jobs, queues, buckets, .. } = self;
@@ -124,8 +124,8 @@ impl State {
         }
     }
 
-    /// A waiting group that is the best of its line competes at once: its bucket may be open, with
-    /// a lesser group trying for all of them.
+    /// A waiting group that is the best of its line competes at once: its bucket may be free, while
+    /// another group competes for all of them.
     pub(super) fn promote_if_first(&mut self, label: Label, queue_number: u32, at: (u128, u32)) {
         let line = self.buckets.get(&label).and_then(|bucket| bucket.waiting.get(&queue_number));
         if line.is_some_and(|line| line.first() == Some(&at)) {
@@ -133,7 +133,7 @@ impl State {
         }
     }
 
-    /// Queues in which jobs that were held back compete again, since this was last asked.
+    /// Takes the queues in which held groups compete again since the last call.
     pub fn take_promoted(&mut self) -> Vec<Bytes> {
         if self.promoted.is_empty() {
             return Vec::new();
@@ -145,7 +145,7 @@ impl State {
     }
 
     /// Buckets that time has freed let their groups compete again, and some of those that are full
-    /// and that no job has to do with are forgotten. The log has nothing of it.
+    /// and that no job needs are forgotten. The log has nothing of it.
     pub fn wake_buckets(&mut self, now_ms: u64) {
         for _ in 0..WOKEN_AT_ONCE {
             match self.bucket_wakes.first().copied() {
@@ -233,7 +233,7 @@ impl State {
         }
     }
 
-    /// Whether a job with these labels would need more buckets of a constraint than there may be.
+    /// Whether a job with these labels would need more buckets than a constraint may have.
     pub fn has_no_room_for(&self, labels: &[Label]) -> bool {
         labels.iter().any(|label| {
             let count = self.values.get(&label.constraint).copied().unwrap_or_default();

@@ -262,13 +262,13 @@ impl State {
         }
     }
 
-    /// For the fold of a long log, which looks nothing up: from here on no job is entered under its
-    /// UUID, and none may be looked for by key or submitted, until [`State::index_keys`].
+    /// Stops entering jobs under their UUIDs, for the fold of a long log, which looks nothing up.
+    /// No job may be found by key or submitted until [`State::index_keys`].
     pub fn defer_keys(&mut self) {
         self.keys.defer();
     }
 
-    /// Enters all jobs under their UUIDs. Comes once after [`State::defer_keys`].
+    /// Enters all jobs under their UUIDs. Call it once after [`State::defer_keys`].
     pub fn index_keys(&mut self) {
         let State { jobs, by_id, keys, .. } = self;
         let seed = keys.seed();

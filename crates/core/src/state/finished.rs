@@ -1,4 +1,4 @@
-//! Finished jobs, in the order they ended, and what the caps on them say.
+//! Finished jobs, in the order they ended, and the limits on how many are kept.
 
 use std::num::NonZeroU64;
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::job::{JobId, JobImage, Scope};
 use crate::payload::BytesRef;
 
-/// What a finished job takes on disk besides its payload and its result, roughly.
+/// Roughly how many bytes a finished job takes on disk besides its payload and its result.
 const IMAGE_BYTES: u64 = 192;
 
 /// A limit on the finished jobs that are kept.
@@ -31,7 +31,7 @@ impl State {
         let Some(id) = NonZeroU64::new(image.id) else { return };
         let mut before = self.handle(JobId(image.id));
         if before.is_some_and(|handle| handle & FINISHED != 0) {
-            // Told again: its place in the indices is where the new one goes.
+            // Compacted: the new one takes its place in the indices.
             self.remove_job(JobId(image.id));
             before = None;
         }
@@ -50,7 +50,8 @@ impl State {
         });
         let marks = marks_of(job.status(), image.origin(), queue);
         let number = self.jobs.finished.insert(job);
-        // Entered before the unfinished job goes, so that the queue is not forgotten in between.
+        // Entered before the unfinished job is removed, so that the queue is not forgotten in
+        // between.
         self.enter_finished(number);
         match before {
             Some(handle) if self.jobs.live[handle].other_keys().is_empty() => {
@@ -102,7 +103,8 @@ impl State {
         }
     }
 
-    /// Takes a finished job out of everything but the names. Returns its queue.
+    /// Takes a finished job out of everything but the indices of its keys and its id. Returns its
+    /// queue.
     pub(super) fn remove_finished(&mut self, number: u32) -> Option<u32> {
         self.leave_finished(number);
         self.jobs.finished_keys.remove(&(number | FINISHED));
@@ -182,19 +184,20 @@ impl State {
         }
     }
 
-    // ---- caps ----
+    // ---- limits ----
 
-    /// What finished jobs take on disk: never less than it is, and about an eighth more at most.
+    /// How many bytes finished jobs take on disk: never less than they do, and about an eighth more
+    /// at most.
     pub fn finished_bytes(&self) -> u64 {
         self.finished_bytes
     }
 
-    /// Whether a cap says that finished jobs have to go; ticks do that, some at a time.
+    /// Whether a limit says that finished jobs have to go; ticks remove them, some at a time.
     pub fn has_surplus(&self) -> bool {
         self.exceeded_cap().is_some()
     }
 
-    /// The cap that says so: the one for which the next finished jobs go.
+    /// The limit for which the next finished jobs go.
     pub fn exceeded_cap(&self) -> Option<FinishedCap> {
         if !self.surplus.is_empty() {
             Some(FinishedCap::Queue)
@@ -207,7 +210,8 @@ impl State {
         }
     }
 
-    /// Finished jobs above a cap, at most so many: of a queue over its own, else the oldest of all.
+    /// At most `limit` finished jobs above a limit: of a queue over its own, else the oldest of
+    /// all.
     pub(crate) fn surplus(&self, limit: usize) -> Vec<u64> {
         let id = |number: u32| self.jobs.finished[number].job_id().0;
         if let Some(queue) = self.surplus.first().and_then(|number| self.queue_at(*number)) {

@@ -28,7 +28,7 @@ pub(crate) struct Bucket {
     pub(crate) waiting: BTreeMap<u32, BTreeSet<(u128, u32)>>,
 }
 
-/// A bucket as it stands by its constraint as that is now.
+/// A bucket, and its level under its constraint as that is now.
 #[derive(Debug, Clone, Copy)]
 pub struct BucketView<'a> {
     pub(crate) bucket: &'a Bucket,
@@ -63,7 +63,8 @@ impl BucketView<'_> {
         places.min(self.level.tokens(constraint, now_ms))
     }
 
-    /// When time alone makes it admit a job; none if it needs a job to end, or admits one now.
+    /// When it admits a job by time alone; none if a job has to end before, or if it admits one
+    /// now.
     pub fn admits_at(&self, constraint: &Constraint, now_ms: u64) -> Option<u64> {
         self.level.admits_at(constraint, now_ms)
     }
@@ -82,8 +83,8 @@ impl Level {
         self.fractions.map_or(capacity, |level| level + came).min(capacity)
     }
 
-    /// What it is after its constraint was changed: the part of a token that was there then stays
-    /// that part, whatever a token takes now.
+    /// The level after its constraint was changed: a part of a token stays the same part, whatever
+    /// a token costs now.
     pub(crate) fn under(self, before: &Constraint, rule: &Constraint, until_ms: u64) -> Level {
         if self.full_at(before) <= until_ms {
             return Level::FULL;
@@ -124,7 +125,7 @@ impl Level {
         Level { fractions: Some(u128::from(image.level)), at_ms: image.at_ms }
     }
 
-    /// When time alone brings a token; none if there is one, or no rate.
+    /// When time brings a token; none if there is one, or no rate.
     fn admits_at(&self, constraint: &Constraint, now_ms: u64) -> Option<u64> {
         let rate = constraint.rate.as_ref()?;
         let missing = u128::from(rate.per_ms.max(1))
@@ -163,7 +164,7 @@ impl Bucket {
         self.jobs = self.jobs.saturating_sub(1);
     }
 
-    /// No job has to do with it: once it is full, nothing changes if it is forgotten.
+    /// Whether no job needs it: once it is full, it can be forgotten.
     pub(crate) fn is_unused(&self) -> bool {
         self.running == 0 && self.jobs == 0 && self.waiting.is_empty()
     }

@@ -24,8 +24,8 @@ pub(crate) struct LiveJob {
     pub uuid: [u8; 16],
     /// The oldest record the job needs: its payload's, or without one its image's.
     pub oldest_record: u64,
-    /// The position of its last event is `oldest_record` + this; saturated means: not known, take
-    /// the tail.
+    /// The position of its last event is `oldest_record` + this. The highest value says that it is
+    /// not known: then the tail is taken.
     pub last_delta: u32,
     pub payload_offset: u32,
     pub payload_len: u32,
@@ -256,7 +256,7 @@ const SIZE_SHIFT: u32 = 55;
 const POSITION_BITS: u32 = 44;
 const OFFSET_BITS: u32 = 28;
 const AWAY_LOW_BITS: u32 = 20;
-/// The distance to its oldest record does not fit: take the very first record.
+/// The distance to its oldest record does not fit: the very first record is taken.
 const FAR: u64 = (1 << 24) - 1;
 const KEPT_BITS: u32 = 40;
 /// Kept until it is deleted. Also what is to be kept longer than 34 years.
@@ -345,8 +345,8 @@ impl FinishedJob {
     }
 }
 
-/// Sizes are kept in eight bits: a power of two and three bits behind it, rounded up. So what is
-/// counted is never less than what is there, and at most an eighth more.
+/// Sizes are kept in eight bits: a power of two and three bits behind it, rounded up. So the sum is
+/// never too small, and at most an eighth too large.
 fn size_class(bytes: u64) -> u8 {
     let bytes = bytes.max(8);
     let power = bytes.ilog2() - 3;

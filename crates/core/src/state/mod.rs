@@ -72,7 +72,7 @@ pub struct State {
     jobs: Jobs,
     by_id: OrderedList<u64>,
     keys: KeyIndex,
-    /// Keys beyond each job's first, and first ones that are not a UUID.
+    /// Keys that are not a UUID.
     named: BTreeMap<(i32, Bytes), u32>,
     queues: Numbered<Queue>,
     queue_names: BTreeMap<Bytes, u32>,
@@ -101,7 +101,7 @@ pub struct State {
     /// Constraints that were changed or removed and whose buckets do not all follow yet: the value
     /// and the queue to go on from.
     rebasing: BTreeMap<u32, (u64, u32)>,
-    /// What is kept from starting because it is still to be matched.
+    /// What may not start because it is still to be matched.
     unmatched: Unmatched,
     /// Queues in which a group competes again since the engine last asked.
     promoted: BTreeSet<u32>,
@@ -120,9 +120,9 @@ pub struct State {
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
-    /// A job at its last attempt is given out once more.
+    /// A job at its last attempt is leased once more.
     pub attempts_off_by_one: bool,
-    /// A paused queue gives out jobs.
+    /// Jobs are leased from a paused queue.
     pub paused_queue_leased: bool,
     /// A lease token of another epoch is taken for the live one.
     pub stale_epoch_token: bool,

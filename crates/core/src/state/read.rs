@@ -46,7 +46,7 @@ impl Found<'_> {
         }
     }
 
-    /// The position of its last event; none if only the tail is sure to cover it.
+    /// The position of its last event; none if only the tail is known to cover it.
     pub fn last(&self) -> Option<u64> {
         match self {
             Found::Live(job) => job.live().last(),
@@ -252,11 +252,9 @@ impl State {
         self.find_key(key).map(|handle| self.found(handle))
     }
 
-    /// The unfinished job with the first key of a namespace, in the order of their names, that
-    /// begins like this. For names that count in a scope (one function of many): a door that puts
-    /// the scope behind the name finds the name in all scopes at the price of one look.
-    ///
-    /// Says none when that key is a finished job's.
+    /// The unfinished job that has the first key of a namespace, by name, with this prefix; none if
+    /// a finished job has that key. A door whose names hold within a scope (one function of many)
+    /// puts the scope behind the name, and finds the name in all scopes by one lookup.
     pub fn job_by_key_prefix(&self, namespace: Origin, prefix: &[u8]) -> Option<Found<'_>> {
         let namespace = namespace as i32;
         let start = (namespace, Bytes::copy_from_slice(prefix));
@@ -388,7 +386,7 @@ impl State {
         self.constraints.values().map(|kept| &kept.rule)
     }
 
-    /// A bucket of a constraint; one that is not there is full, and nothing runs under it.
+    /// A bucket of a constraint; none means that it is full and that no job of it runs.
     pub fn bucket(&self, label: Label) -> Option<BucketView<'_>> {
         let bucket = self.buckets.get(&label)?;
         Some(BucketView { bucket, level: self.rebased(label, bucket) })
@@ -411,7 +409,7 @@ impl State {
         server.constraints_revision == 0 || done == (server.constraints_revision, u64::MAX)
     }
 
-    /// The revision a constraint was put with.
+    /// The revision a constraint was set with.
     pub fn constraint_revision(&self, number: u32) -> Option<u64> {
         self.constraints.get(&number).map(|kept| kept.revision)
     }
@@ -437,7 +435,7 @@ impl State {
         items
     }
 
-    /// The job an internal number means; only for state the core handed out itself.
+    /// A live job by its internal number.
     pub(crate) fn view(&self, number: u32) -> JobView<'_> {
         JobView { state: self, number }
     }

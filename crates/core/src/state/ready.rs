@@ -123,17 +123,12 @@ impl Queue {
 
     /// The group for these labels, made if it is not there.
     pub(crate) fn group_for(&mut self, labels: &[Label], large: bool) -> u32 {
-        if labels.is_empty() {
-            return u32::from(large);
-        }
-        let key = (labels.to_vec(), large);
-        if let Some(group) = self.by_labels.get(&key) {
-            return *group;
-        }
-        let group = Group { labels: labels.to_vec(), large, ..Group::default() };
-        let number = self.groups.insert(group);
-        self.by_labels.insert(key, number);
-        number
+        self.find_group(labels, large).unwrap_or_else(|| {
+            let group = Group { labels: labels.to_vec(), large, ..Group::default() };
+            let number = self.groups.insert(group);
+            self.by_labels.insert((labels.to_vec(), large), number);
+            number
+        })
     }
 
     pub(crate) fn find_group(&self, labels: &[Label], large: bool) -> Option<u32> {

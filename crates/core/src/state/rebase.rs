@@ -19,8 +19,8 @@ impl State {
         let changed = set.revision > self.server.constraints_revision;
         let known = self.constraints.contains_key(&number);
         if changed && known {
-            // Only a fold can be ahead of the steps: `decide` lets one change follow another only
-            // when all buckets follow the first.
+            // Only a fold can be ahead of the steps: `decide` refuses a second change until all
+            // buckets follow the first.
             self.rebase_whole(number);
         }
         let revision = if set.put_revision == 0 { set.revision } else { set.put_revision };
@@ -45,7 +45,7 @@ impl State {
         self.server.constraints_revision = self.server.constraints_revision.max(set.revision);
         self.note_stop(set, revision, changed || !known);
         if changed || !known {
-            // Buckets of a new one are there only if labels were before it.
+            // A new one has buckets already if labels came before it.
             self.begin_rebase(number);
         }
     }
@@ -66,8 +66,9 @@ impl State {
         self.forget_bucket_when_full(image.label);
     }
 
-    /// A bucket's level by its constraint as that is now. What was full by the old rule is full by
-    /// the new one: it may have been forgotten already. Else it begins with what was left.
+    /// A bucket's level under its constraint as that is now. A bucket that was full under the old
+    /// rule is full under the new one, since it may have been forgotten already; any other begins
+    /// with what was left.
     pub(super) fn rebased(&self, label: Label, bucket: &Bucket) -> Level {
         let Some(kept) = self.constraints.get(&label.constraint) else { return Level::FULL };
         match &kept.before {

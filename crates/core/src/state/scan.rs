@@ -1,10 +1,10 @@
 //! Finding jobs by status, door and queue, in the order of their numbers.
 //!
 //! The list of all jobs by number lies in chunks of up to 128. Each chunk is marked with what may
-//! be in it: a bit for each pair of status and door, and one for the queue, by its number. A walk
-//! that is after few among many passes over the chunks that cannot have them, so it costs no memory
-//! per job and, in a list of a million, a few microseconds. Marks are set as jobs come and change;
-//! they are taken away when a walk looks at all of a chunk and finds that they are no longer true.
+//! be in it: a bit for each pair of status and door, and one for the queue, by its number. A scan
+//! for few jobs among many skips the chunks that cannot have them: that costs no memory per job
+//! and, in a list of a million, a few microseconds. Marks are set when jobs come and change; a scan
+//! that reads a whole chunk clears the marks that are no longer true.
 
 use bytes::Bytes;
 
@@ -15,7 +15,7 @@ const DOORS: usize = Origin::ALL.len();
 const CLASSES: usize = Status::ALL.len() * DOORS;
 /// Queues share bits when there are more of them than this.
 const QUEUE_BITS: usize = 128 - CLASSES;
-/// Passing over a chunk costs about this share of looking at a job.
+/// How many chunks can be skipped at the cost of reading one job.
 const PASSED_PER_JOB: usize = 4;
 
 /// The marks a job leaves at its chunk.
@@ -36,19 +36,19 @@ fn status_marks(status: Status) -> u128 {
     ((1 << DOORS) - 1) << (status as usize * DOORS)
 }
 
-/// What a walk is after. What is not said is not asked.
+/// Which jobs a scan finds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScanFilter {
     /// One of these statuses; none means any.
     pub statuses: Vec<Status>,
-    /// The door it came through. Of a finished job only its image knows that: those that may have
-    /// come through it are found, and it is for the caller to look.
+    /// The door it came through. Only the image of a finished job knows that: the scan finds those
+    /// that may have come through it, and the caller checks.
     pub door: Option<Origin>,
     /// Its queue.
     pub queue: Option<Bytes>,
 }
 
-/// Jobs found on a stretch of the walk.
+/// Jobs found on a stretch of a scan.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScanStretch {
     /// In the order of the walk.
@@ -57,7 +57,7 @@ pub struct ScanStretch {
     pub next: Option<JobId>,
 }
 
-/// [`ScanFilter`] in the words of the marks.
+/// A [`ScanFilter`] as marks.
 struct Sieve {
     statuses: [bool; Status::ALL.len()],
     door: Option<Origin>,
@@ -88,7 +88,7 @@ impl Walk {
         }
     }
 
-    /// What the next stretch is asked with so that it begins at a job.
+    /// From where the next stretch goes so that it begins at a job.
     fn again_at(self, id: JobId) -> JobId {
         match self {
             Walk::Up(_) => id,
@@ -105,8 +105,8 @@ impl Walk {
 }
 
 impl State {
-    /// Looks for jobs. Ends with the list, with `limit` jobs found, or when it has looked at
-    /// `jobs_max` jobs, so that nobody has to wait long for it.
+    /// Finds jobs. Ends with the list, with `limit` jobs found, or when it has read `jobs_max`
+    /// jobs, so that others need not wait long.
     pub fn scan(
         &mut self,
         walk: Walk,
@@ -124,7 +124,7 @@ impl State {
         while let Some((here, (marks, live))) = at.and_then(|at| Some((at, self.by_id.chunk(at)?)))
         {
             if looked_at + passed / PASSED_PER_JOB >= jobs_max {
-                // Only here: a job's number is far away in memory, its chunk's marks are not.
+                // Read only here: a job's number is far away in memory, its chunk's marks are near.
                 let first = walk.next_of(live.iter());
                 stretch.next = first.map(|handle| walk.again_at(JobId(self.id_of(*handle))));
                 return stretch;

@@ -16,7 +16,7 @@ struct Chunk<T> {
 const BLOCK: usize = 1024;
 
 /// A slab of `T`. Numbers of removed entries are used again, lowest chunk first, so that chunks at
-/// the end run empty and go.
+/// the end become empty and are freed.
 #[derive(Debug, Clone)]
 pub struct Slab<T> {
     /// All blocks but the last are full, so that growing never moves more than one.
@@ -110,7 +110,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Chunks at the end that ran empty go, and their blocks.
+    /// Frees empty chunks at the end, and their blocks.
     fn drop_empty_end(&mut self) {
         while let Some(block) = self.blocks.last_mut() {
             match block.last() {

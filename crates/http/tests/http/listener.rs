@@ -97,11 +97,11 @@ fn handlers_learn_the_address_of_their_client() {
     let served = Served::new(Limits::default());
     let mut stream = served.ask("/peer");
     let own = stream.local_addr().unwrap().to_string();
-    let mut told = String::new();
-    while !told.ends_with(&own) {
+    let mut answer = String::new();
+    while !answer.ends_with(&own) {
         let mut bytes = [0; 1024];
         let count = stream.read(&mut bytes).unwrap();
-        assert!(count > 0, "{told}");
-        told.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+        assert!(count > 0, "{answer}");
+        answer.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
     }
 }

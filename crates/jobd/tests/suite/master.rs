@@ -31,84 +31,84 @@ async fn asked(worker: &mut Peer) -> (i64, String) {
     (no, message.replacen(&format!("\"no\":{no},"), "", 1))
 }
 
+/// What is sent to a master with one worker, and what it answers.
+const REQUESTS: &[(&str, &str)] = &[
+    (r#"[0,{"no":1,"type":"nosuch"}]"#, r#"[1,{"no":1,"error":"unknown request type: 'nosuch'"}]"#),
+    (
+        r#"[0,{"no":2,"type":"status"}]"#,
+        r#"[1,{"no":2,"data":{"workers":[{"remoteAddr":"127.0.0.1","remotePort":<N>,"targets":["low","normal","1/high"],"name":"w1"}],<MEM>}}]"#,
+    ),
+    (
+        r#"[0,{"no":6,"type":"poke","data":{"targets":[]}}]"#,
+        r#"[1,{"no":6,"error":"targets are empty"}]"#,
+    ),
+    (
+        r#"[0,{"no":7,"type":"poke","data":{"targets":["unknown-target"]}}]"#,
+        r#"[1,{"no":7,"data":"ok"}]"#,
+    ),
+    (
+        r#"[0,{"no":8,"type":"poke","data":{"targets":[5]}}]"#,
+        r#"[1,{"no":8,"error":"all targets must be strings, number given"}]"#,
+    ),
+    (r#"[0,{"no":20,"type":"run-manual"}]"#, r#"[1,{"no":20,"error":"jobs must be array"}]"#),
+    (r#"[0,{"no":21,"type":"run-manual","data":{"jobs":[]}}]"#, r#"[1,{"no":21,"data":{}}]"#),
+    (
+        r#"[0,{"no":22,"type":"run-manual","data":{"jobs":[{"id":1}]}}]"#,
+        r#"[1,{"no":22,"error":"missing required field target"}]"#,
+    ),
+    (
+        r#"[0,{"no":23,"type":"run-manual","data":{"jobs":[{"id":"1","target":"low"}]}}]"#,
+        r#"[1,{"no":23,"error":"'id' must be integer"}]"#,
+    ),
+    (
+        r#"[0,{"no":24,"type":"run-manual","data":{"jobs":[5]}}]"#,
+        r#"[1,{"no":24,"error":"data is not an object"}]"#,
+    ),
+    (
+        r#"[0,{"no":25,"type":"run-manual","data":{"jobs":[{"id":5,"target":"nope"}]}}]"#,
+        r#"[1,{"no":25,"data":{"errors":{"5":"worker serving target 'nope' not found"}}}]"#,
+    ),
+    (r#"[0,{"no":30,"type":"send-signal"}]"#, r#"[1,{"no":30,"error":"jobs must be array"}]"#),
+    (r#"[0,{"no":31,"type":"send-signal","data":{"jobs":[]}}]"#, r#"[1,{"no":31,"data":{}}]"#),
+    (
+        r#"[0,{"no":32,"type":"send-signal","data":{"jobs":[{"id":1,"target":"low"}]}}]"#,
+        r#"[1,{"no":32,"error":"missing required field signal"}]"#,
+    ),
+    (
+        r#"[0,{"no":34,"type":"send-signal","data":{"jobs":[{"id":1,"signal":15,"target":"nope"}]}}]"#,
+        r#"[1,{"no":34,"data":{"errors":{"1":"worker serving target 'nope' not found"}}}]"#,
+    ),
+    (
+        r#"[0,{"no":40,"type":"register-worker"}]"#,
+        r#"[1,{"no":40,"error":"name is missing or invalid"}]"#,
+    ),
+    (
+        r#"[0,{"no":42,"type":"register-worker","data":{"targets":[]}}]"#,
+        r#"[1,{"no":42,"error":"targets are empty"}]"#,
+    ),
+    (
+        r#"[0,{"no":43,"type":"register-worker","data":{"targets":"a","name":"x"}}]"#,
+        r#"[1,{"no":43,"error":"targets must be array"}]"#,
+    ),
+    (
+        r#"[0,{"no":44,"type":"register-worker","data":{"targets":["t1"],"name":5}}]"#,
+        r#"[1,{"no":44,"error":"name is missing or invalid"}]"#,
+    ),
+    // Answered where the original says nothing or shows an error of its language.
+    (r#"[0,{"no":5,"type":"poke"}]"#, r#"[1,{"no":5,"error":"targets are missing"}]"#),
+    (
+        r#"[0,{"no":13,"type":"pause","data":{"targets":"x"}}]"#,
+        r#"[1,{"no":13,"error":"targets must be array"}]"#,
+    ),
+    ("{}", r#"[1,{"no":0,"error":"JSON array expected, got: [object Object]"}]"#),
+];
+
 #[tokio::test]
 async fn requests_get_the_originals_answers() {
     let master = master("").await;
     let mut w1 = worker(&master, "w1", &["low", "normal", "1/high"]).await;
     let mut m = connect(&master).await;
-    for (sent, expected) in [
-        (
-            r#"[0,{"no":1,"type":"nosuch"}]"#,
-            r#"[1,{"no":1,"error":"unknown request type: 'nosuch'"}]"#,
-        ),
-        (
-            r#"[0,{"no":2,"type":"status"}]"#,
-            r#"[1,{"no":2,"data":{"workers":[{"remoteAddr":"127.0.0.1","remotePort":<N>,"targets":["low","normal","1/high"],"name":"w1"}],<MEM>}}]"#,
-        ),
-        (
-            r#"[0,{"no":6,"type":"poke","data":{"targets":[]}}]"#,
-            r#"[1,{"no":6,"error":"targets are empty"}]"#,
-        ),
-        (
-            r#"[0,{"no":7,"type":"poke","data":{"targets":["unknown-target"]}}]"#,
-            r#"[1,{"no":7,"data":"ok"}]"#,
-        ),
-        (
-            r#"[0,{"no":8,"type":"poke","data":{"targets":[5]}}]"#,
-            r#"[1,{"no":8,"error":"all targets must be strings, number given"}]"#,
-        ),
-        (r#"[0,{"no":20,"type":"run-manual"}]"#, r#"[1,{"no":20,"error":"jobs must be array"}]"#),
-        (r#"[0,{"no":21,"type":"run-manual","data":{"jobs":[]}}]"#, r#"[1,{"no":21,"data":{}}]"#),
-        (
-            r#"[0,{"no":22,"type":"run-manual","data":{"jobs":[{"id":1}]}}]"#,
-            r#"[1,{"no":22,"error":"missing required field target"}]"#,
-        ),
-        (
-            r#"[0,{"no":23,"type":"run-manual","data":{"jobs":[{"id":"1","target":"low"}]}}]"#,
-            r#"[1,{"no":23,"error":"'id' must be integer"}]"#,
-        ),
-        (
-            r#"[0,{"no":24,"type":"run-manual","data":{"jobs":[5]}}]"#,
-            r#"[1,{"no":24,"error":"data is not an object"}]"#,
-        ),
-        (
-            r#"[0,{"no":25,"type":"run-manual","data":{"jobs":[{"id":5,"target":"nope"}]}}]"#,
-            r#"[1,{"no":25,"data":{"errors":{"5":"worker serving target 'nope' not found"}}}]"#,
-        ),
-        (r#"[0,{"no":30,"type":"send-signal"}]"#, r#"[1,{"no":30,"error":"jobs must be array"}]"#),
-        (r#"[0,{"no":31,"type":"send-signal","data":{"jobs":[]}}]"#, r#"[1,{"no":31,"data":{}}]"#),
-        (
-            r#"[0,{"no":32,"type":"send-signal","data":{"jobs":[{"id":1,"target":"low"}]}}]"#,
-            r#"[1,{"no":32,"error":"missing required field signal"}]"#,
-        ),
-        (
-            r#"[0,{"no":34,"type":"send-signal","data":{"jobs":[{"id":1,"signal":15,"target":"nope"}]}}]"#,
-            r#"[1,{"no":34,"data":{"errors":{"1":"worker serving target 'nope' not found"}}}]"#,
-        ),
-        (
-            r#"[0,{"no":40,"type":"register-worker"}]"#,
-            r#"[1,{"no":40,"error":"name is missing or invalid"}]"#,
-        ),
-        (
-            r#"[0,{"no":42,"type":"register-worker","data":{"targets":[]}}]"#,
-            r#"[1,{"no":42,"error":"targets are empty"}]"#,
-        ),
-        (
-            r#"[0,{"no":43,"type":"register-worker","data":{"targets":"a","name":"x"}}]"#,
-            r#"[1,{"no":43,"error":"targets must be array"}]"#,
-        ),
-        (
-            r#"[0,{"no":44,"type":"register-worker","data":{"targets":["t1"],"name":5}}]"#,
-            r#"[1,{"no":44,"error":"name is missing or invalid"}]"#,
-        ),
-        // Answered where the original says nothing or shows an error of its language.
-        (r#"[0,{"no":5,"type":"poke"}]"#, r#"[1,{"no":5,"error":"targets are missing"}]"#),
-        (
-            r#"[0,{"no":13,"type":"pause","data":{"targets":"x"}}]"#,
-            r#"[1,{"no":13,"error":"targets must be array"}]"#,
-        ),
-        ("{}", r#"[1,{"no":0,"error":"JSON array expected, got: [object Object]"}]"#),
-    ] {
+    for (sent, expected) in REQUESTS {
         assert_eq!(m.ask(sent).await, expected.replace("<MEM>", MEMORY), "{sent}");
     }
     m.send("xx").await;

@@ -134,15 +134,15 @@ async fn rows_are_run_and_their_ends_written(database: &impl Database) {
     assert_eq!(results["errors"], expected);
     until("all are done", || async { counted(database, "status = 'done'").await == 5 }).await;
     let rows = database.rows().await;
-    let told = |id: i64| {
+    let answer = |id: i64| {
         let row = &rows[&id];
         let (result, sig) = (row.result.as_deref().unwrap(), row.sig.as_deref());
         (result, row.code, sig, row.stdout.as_deref().unwrap(), row.stderr.as_deref().unwrap())
     };
-    assert_eq!(told(1), ("ok", Some(0), None, "é 1\n", ""));
-    assert_eq!(told(2), ("fail", Some(3), None, "", "no\n"));
-    assert_eq!(told(3), ("fail", None, Some("SIGKILL"), "", ""));
-    assert_eq!(told(4), ("ok", Some(0), None, "é 4\n", ""));
+    assert_eq!(answer(1), ("ok", Some(0), None, "é 1\n", ""));
+    assert_eq!(answer(2), ("fail", Some(3), None, "", "no\n"));
+    assert_eq!(answer(3), ("fail", None, Some("SIGKILL"), "", ""));
+    assert_eq!(answer(4), ("ok", Some(0), None, "é 4\n", ""));
     assert!(rows[&1].times[1] > 1_000_000_000 && rows[&1].times[2] >= rows[&1].times[1]);
     assert_eq!(rows[&5].status, "ignored");
     assert_eq!((rows[&6].times, rows[&6].result.as_deref()), ([7, 0, 0], None));

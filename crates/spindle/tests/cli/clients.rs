@@ -49,7 +49,7 @@ fn add_has_the_documented_defaults() {
 #[test]
 fn what_workq_cannot_say_of_tries_is_a_usage_error() {
     let fake = Fake::start(|_| ok());
-    for (option, value, told) in [
+    for (option, value, answer) in [
         ("--backoff", "5s*3..1h", "Workq knows no --backoff"),
         ("--tries", "0", "Workq knows 1 to 255 --tries"),
         ("--tries", "256", "Workq knows 1 to 255 --tries"),
@@ -57,7 +57,7 @@ fn what_workq_cannot_say_of_tries_is_a_usage_error() {
     ] {
         let output = fake.spindle(&["add", "q", option, value]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{option} {value}");
-        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+        assert!(stderr(&output).contains(answer), "{}", stderr(&output));
     }
     assert!(fake.requests().is_empty());
     let most = ["add", "q", "--tries", "255", "--max-attempts", "255"];
@@ -152,11 +152,11 @@ fn exit_codes_tell_scripts_what_happened() {
         (|_| not_found(), &["delete"], 3, "there is no job"),
         (|_| refused("Odd"), &["delete"], 1, "refused: Odd"),
     ];
-    for (script, command, code, told) in cases {
+    for (script, command, code, answer) in cases {
         let fake = Fake::start(script);
         let output = fake.spindle(command).arg(&text).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{command:?} {}", stderr(&output));
-        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+        assert!(stderr(&output).contains(answer), "{}", stderr(&output));
     }
 }
 
@@ -253,12 +253,19 @@ fn a_job_is_shown_with_every_field() {
     let fake = Fake::start(|_| list(&[info(id(1))], encode::job));
     let output = fake.spindle(&["job", &id(1).to_string()]).unwrap();
     for line in ["queue\tmail", "status\tready", "attempts-max\tno limit", "ttl\t30d"] {
-        assert!(stdout(&output).lines().any(|told| told == line), "{line}: {}", stdout(&output));
+        assert!(
+            stdout(&output).lines().any(|answer| answer == line),
+            "{line}: {}",
+            stdout(&output)
+        );
     }
     let output = fake.spindle(&["job", "--json", &id(1).to_string()]).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!((&told["status"], &told["attempts_max"]), (&"ready".into(), &0.into()));
-    assert_eq!((&told["payload_text"], &told["payload_type"]), (&"a\tb".into(), &"bytes".into()));
+    let answer: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&answer["status"], &answer["attempts_max"]), (&"ready".into(), &0.into()));
+    assert_eq!(
+        (&answer["payload_text"], &answer["payload_type"]),
+        (&"a\tb".into(), &"bytes".into())
+    );
 }
 
 #[test]

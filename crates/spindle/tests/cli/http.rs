@@ -62,8 +62,8 @@ fn the_end_does_not_wait_for_a_query_of_jobqs() {
     }
     served.ask_to_end();
     let (status, body) = poll.answer();
-    let told: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((status, &told["code"]), (503, &json!("stopping")));
+    let shown: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &shown["code"]), (503, &json!("stopping")));
     assert_eq!(served.await_end().code(), Some(0));
 
     let served = serve_on(&data);
@@ -123,7 +123,7 @@ fn the_clock_is_accepted_at_the_shell() {
 }
 
 /// One request with headers of its own; how it is answered.
-fn told(served: &Served, head: &str, headers: &str, body: &str) -> (u16, String) {
+fn output_of(served: &Served, head: &str, headers: &str, body: &str) -> (u16, String) {
     HttpRequest::send_with(served.address_of("http"), head, headers, body).answer()
 }
 
@@ -142,7 +142,7 @@ fn every_door_answers_to_the_names_that_are_listed_and_to_no_other() {
         ("GET /healthz", "", "", 200),
     ];
     for (head, kind, body, status) in writes {
-        let ask = |headers: &str| told(&served, head, &format!("{headers}{kind}"), body);
+        let ask = |headers: &str| output_of(&served, head, &format!("{headers}{kind}"), body);
         for host in ["build-server", &format!("BUILD-SERVER:{port}"), "jobs.example.org"] {
             let answered = ask(&format!("Host: {host}\r\n"));
             assert_eq!(answered.0, status, "{head} {host}: {}", answered.1);
@@ -164,7 +164,7 @@ fn every_door_answers_to_the_names_that_are_listed_and_to_no_other() {
 
 #[test]
 fn names_come_from_the_environment_and_the_file_too_and_wrong_ones_end_the_start() {
-    let ask = |served: &Served| told(served, "GET /healthz", "Host: two.example\r\n", "").0;
+    let ask = |served: &Served| output_of(served, "GET /healthz", "Host: two.example\r\n", "").0;
     let listed = [("SPINDLE_SERVE_HTTP_HOST", "one.example, two.example")];
     let served = serve_with(&[&ANY_PORTS[..], &["--memory"]].concat(), &listed);
     assert_eq!(ask(&served), 200);

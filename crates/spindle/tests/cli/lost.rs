@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{
     fake_workq::{Said, await_exit, spindle, stderr, stdout},
-    native::{at, object, served, told, url},
+    native::{at, object, output_of, served, url},
     serve::Served,
 };
 
@@ -63,7 +63,7 @@ fn file(folder: &TempDir) -> PathBuf {
 }
 
 fn add(served: &Served, arguments: &[&str]) {
-    told(served, &[&["add", "q"], arguments].concat());
+    output_of(served, &[&["add", "q"], arguments].concat());
 }
 
 #[track_caller]
@@ -79,13 +79,13 @@ fn a_cancelled_job_is_reported_as_that_and_its_command_ended_however_long_its_le
     let script = "trap 'exit 3' TERM; eval $up; sleep 600 & wait";
     let mut worker = Worker::start(&url(&served), &["--once", "--json"], script);
     worker.said.await_line("up");
-    told(&served, &["cancel", "1"]);
+    output_of(&served, &["cancel", "1"]);
     let (line, code) = worker.end();
     became(&line, "cancelled", None);
     assert_eq!((code, &line["exit_code"], &line["attempt"]), (5, &json!(3), &json!(1)));
     // The `sleep` held the pipe; its end says that it is gone too.
     worker.said.await_end();
-    let job = object(&told(&served, &["job", "1", "--json"]));
+    let job = object(&output_of(&served, &["job", "1", "--json"]));
     assert_eq!((&job["status"], &job["result"]["code"]), (&json!("dead"), &json!("cancelled")));
 }
 
@@ -98,10 +98,10 @@ fn people_are_told_of_cancelled_and_deleted_jobs_and_the_worker_goes_on() {
     let script = "case $SPINDLE_JOB_ID in 1 | 2) eval $up; exec sleep 600;; 3) exit 7;; esac";
     let mut worker = Worker::start(&url(&served), &["--drain", "--kill-after", "0"], script);
     worker.said.await_line("up");
-    told(&served, &["cancel", "1"]);
+    output_of(&served, &["cancel", "1"]);
     worker.said.await_line("job 1 of q was cancelled; its command is ended");
     worker.said.await_line("up");
-    told(&served, &["delete", "2"]);
+    output_of(&served, &["delete", "2"]);
     worker.said.await_line("job 2 of q was deleted, or its time to live is over; its command is");
     worker.said.await_line("job 3 of q failed: exit code 7");
     worker.said.await_line("1 completed, 1 failed, 2 cancelled or lost");
@@ -115,7 +115,7 @@ fn a_command_that_does_not_end_is_killed_and_that_is_told() {
     let script = "trap '' TERM; eval $up; while :; do sleep 1; done";
     let mut worker = Worker::start(&url(&served), &["--once", "--kill-after", "200ms"], script);
     worker.said.await_line("up");
-    told(&served, &["cancel", "1"]);
+    output_of(&served, &["cancel", "1"]);
     worker.said.await_line("job 1 of q: its command did not end in 200ms and was killed");
     assert_eq!(await_exit(&mut worker.child).code(), Some(5));
 }
@@ -128,7 +128,7 @@ fn a_lease_that_ran_out_is_lost_and_so_is_one_that_another_worker_has() {
         let mut asleep = Worker::start(&url(&served), &["--once", "--json"], "eval $up; sleep 600");
         asleep.said.await_line("up");
         asleep.child.signal(Signal::SIGSTOP);
-        while object(&told(&served, &["job", "1", "--json"]))["status"] != "ready" {}
+        while object(&output_of(&served, &["job", "1", "--json"]))["status"] != "ready" {}
         let other = taken.then(|| Worker::start(&url(&served), &["--once"], "eval $up; eval $go"));
         if let Some(other) = &other {
             other.said.await_line("up");
@@ -151,7 +151,7 @@ fn a_command_may_be_kept_running_and_its_result_is_dropped_all_the_same() {
     let arguments = ["--once", "--keep-running"];
     let mut worker = Worker::start(&url(&served), &arguments, "eval $up; eval $go; echo end >&2");
     worker.said.await_line("up");
-    told(&served, &["cancel", "1"]);
+    output_of(&served, &["cancel", "1"]);
     worker.said.await_line("job 1 of q was cancelled; its command runs on");
     worker.go();
     worker.said.await_line("end");
@@ -172,7 +172,7 @@ fn a_failure_has_a_code_a_message_and_the_end_of_standard_error() {
     worker.said.await_line("job 2 of q failed: killed by signal 9 (SIGKILL)");
     worker.said.await_line("line 0");
     worker.said.await_line("0 completed, 3 failed");
-    let result = |id: &str| object(&told(&served, &["job", id, "--json"]))["result"].clone();
+    let result = |id: &str| object(&output_of(&served, &["job", id, "--json"]))["result"].clone();
     let first = result("1");
     assert_eq!(
         (&first["code"], &first["message"], &first["error"], &first["text"]),
@@ -183,9 +183,9 @@ fn a_failure_has_a_code_a_message_and_the_end_of_standard_error() {
     assert_eq!(second["message"], "killed by signal 9 (SIGKILL)");
     let error = result("3")["error"].as_str().unwrap().to_owned();
     assert!(error.ends_with("line 1998\nline 1999") && error.len() == 4095, "{error}");
-    let shown = told(&served, &["job", "1"]);
+    let shown = output_of(&served, &["job", "1"]);
     for line in ["code\texit_9", "message\texit code 9", "error\tno printer"] {
-        assert!(shown.lines().any(|told| told == line), "{line}: {shown}");
+        assert!(shown.lines().any(|answer| answer == line), "{line}: {shown}");
     }
 }
 
@@ -194,9 +194,9 @@ fn the_attempt_is_in_the_environment_through_both_doors() {
     let served = served(&["--memory"]);
     let script = "echo attempt $SPINDLE_ATTEMPT; [ $SPINDLE_ATTEMPT = 2 ]";
     let command = ["work", "q", "--max-jobs", "2", "--", "sh", "-c", script];
-    told(&served, &["add", "q", "--max-fails", "3"]);
+    output_of(&served, &["add", "q", "--max-fails", "3"]);
     at(&served, &command).assert().code(5);
-    assert_eq!(told(&served, &["result", "1"]), "attempt 2\n");
+    assert_eq!(output_of(&served, &["result", "1"]), "attempt 2\n");
     let id = stdout(&served.spindle(&["add", "q", "--max-fails", "3"]).unwrap());
     served.spindle(&command).assert().code(5);
     assert_eq!(stdout(&served.spindle(&["result", id.trim()]).unwrap()), "attempt 2\n");
@@ -215,7 +215,7 @@ fn a_server_that_is_not_up_yet_is_waited_for_and_that_is_told_once() {
     add(&served, &["hello"]);
     let mut worker = worker;
     assert_eq!(await_exit(&mut worker.child).code(), Some(0));
-    assert_eq!(told(&served, &["result", "1"]), "hello");
+    assert_eq!(output_of(&served, &["result", "1"]), "hello");
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub fn at(served: &Served, arguments: &[&str]) -> assert_cmd::Command {
     command
 }
 
-pub fn told(served: &Served, arguments: &[&str]) -> String {
+pub fn output_of(served: &Served, arguments: &[&str]) -> String {
     let output = at(served, arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
     stdout(&output)
@@ -44,7 +44,7 @@ pub fn object(text: &str) -> Value {
 }
 
 fn add(served: &Served, arguments: &[&str]) -> String {
-    told(served, &[&["add"], arguments].concat()).trim().to_owned()
+    output_of(served, &[&["add"], arguments].concat()).trim().to_owned()
 }
 
 /// How a command ended that did not go well: its exit code and what it said.
@@ -58,19 +58,19 @@ fn a_session_through_the_native_api() {
     let served = served(&["--memory"]);
     let id = add(&served, &["greet", "world"]);
     assert_eq!(id, "1");
-    assert_eq!(told(&served, &["queues"]), "greet\t1\t0\t0\t0\t0\t0\t\n");
-    let jobs = told(&served, &["jobs", "greet"]);
+    assert_eq!(output_of(&served, &["queues"]), "greet\t1\t0\t0\t0\t0\t0\t\n");
+    let jobs = output_of(&served, &["jobs", "greet"]);
     assert!(jobs.starts_with("1\tgreet\tready\t0\t0\t0\t"), "{jobs}");
     assert!(jobs.ends_with("\tworld\n"), "{jobs}");
     assert_eq!(refused(&served, &["result", &id]).0, 4);
     let script = "printf 'hello '; cat; printf %s \" $SPINDLE_JOB_ID $SPINDLE_QUEUE\"";
-    told(&served, &["work", "greet", "--once", "--", "sh", "-c", script]);
-    assert_eq!(told(&served, &["result", &id]), "hello world 1 greet");
-    let job = told(&served, &["job", &id]);
+    output_of(&served, &["work", "greet", "--once", "--", "sh", "-c", script]);
+    assert_eq!(output_of(&served, &["result", &id]), "hello world 1 greet");
+    let job = output_of(&served, &["job", &id]);
     for line in ["status\tdone", "payload\tworld", "result\thello world 1 greet", "attempts\t1"] {
-        assert!(job.lines().any(|told| told == line), "{line}: {job}");
+        assert!(job.lines().any(|answer| answer == line), "{line}: {job}");
     }
-    told(&served, &["delete", &id]);
+    output_of(&served, &["delete", &id]);
     assert_eq!(refused(&served, &["job", &id]).0, 3);
 }
 
@@ -79,12 +79,12 @@ fn a_job_goes_by_the_names_of_every_door() {
     let served = served(&["--memory"]);
     add(&served, &["q", "x"]);
     for name in ["1", "H:anyhost:1", "7370696e-646c-8000-8000-000000000001"] {
-        assert_eq!(object(&told(&served, &["job", "--json", name]))["payload_text"], "x");
+        assert_eq!(object(&output_of(&served, &["job", "--json", name]))["payload_text"], "x");
     }
     let through_workq = stdout(&served.spindle(&["job", "1", "--json"]).unwrap());
     assert_eq!(object(&through_workq)["payload_text"], "x");
     let uuid = stdout(&served.spindle(&["add", "q", "y"]).unwrap()).trim().to_owned();
-    assert_eq!(object(&told(&served, &["job", "--json", &uuid]))["payload_text"], "y");
+    assert_eq!(object(&output_of(&served, &["job", "--json", &uuid]))["payload_text"], "y");
 }
 
 #[test]
@@ -94,12 +94,12 @@ fn payloads_and_results_are_carried_byte_for_byte() {
     let asked = at(&served, &["add", "q", "-"]).write_stdin(bytes.clone()).unwrap();
     assert_eq!(stdout(&asked), "1\n");
     let half = "head -c 1000000";
-    told(&served, &["work", "q", "--once", "--", "sh", "-c", half]);
+    output_of(&served, &["work", "q", "--once", "--", "sh", "-c", half]);
     assert_eq!(at(&served, &["result", "1"]).unwrap().stdout, bytes[..1_000_000]);
     let json = " {\"n\": 1.000e2,\n\"big\": 12345678901234567890123}";
     add(&served, &["q", json, "--type", "json"]);
-    told(&served, &["work", "q", "--once", "--", "cat"]);
-    assert_eq!(told(&served, &["result", "2"]), json.trim());
+    output_of(&served, &["work", "q", "--once", "--", "cat"]);
+    assert_eq!(output_of(&served, &["result", "2"]), json.trim());
     let (code, said) = refused(&served, &["add", "q", "{", "--type", "json"]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("not JSON"), "{said}");
@@ -113,7 +113,7 @@ fn jobs_are_treated_as_the_options_say() {
     let options = ["--priority", "-5", "--ttr", "90s", "--ttl", "2h", "--max-attempts", "3"];
     let words = ["--max-fails", "2", "--tag", "a", "--tag", "b", "--unique", "k"];
     add(&served, &[&["mail", "hello"], &options[..], &words].concat());
-    let job = object(&told(&served, &["job", "1", "--json"]));
+    let job = object(&output_of(&served, &["job", "1", "--json"]));
     let expected = json!({
         "priority": -5, "ttr_ms": 90_000, "ttl_ms": 7_200_000, "attempts_max": 3,
         "fails_max": 2, "tags": ["a", "b"], "unique_key": "k", "keep_ms": 7_200_000,
@@ -127,11 +127,11 @@ fn jobs_are_treated_as_the_options_say() {
     assert_eq!(add(&served, &["mail", "--unique", "k", "--if-taken", "existing"]), "1");
     let replaced = add(&served, &["mail", "new", "--unique", "k", "--if-taken", "replace"]);
     assert_eq!(refused(&served, &["job", "1"]).0, 3);
-    assert_eq!(object(&told(&served, &["job", "--json", &replaced]))["payload_text"], "new");
+    assert_eq!(object(&output_of(&served, &["job", "--json", &replaced]))["payload_text"], "new");
     let uuid = "6ba7b810-9dad-41d1-80b4-00c04fd430c4";
     assert_eq!(refused(&served, &["add", "mail", "--id", uuid]).0, 2);
-    told(&served, &["schedule", "later", "2100-01-01T00:00:00Z", "x"]);
-    let scheduled = told(&served, &["jobs", "--scheduled"]);
+    output_of(&served, &["schedule", "later", "2100-01-01T00:00:00Z", "x"]);
+    let scheduled = output_of(&served, &["jobs", "--scheduled"]);
     assert!(scheduled.contains("\tlater\tscheduled\t"), "{scheduled}");
     assert!(scheduled.contains("\t2100-01-01T00:00:00.000Z\t"), "{scheduled}");
 }
@@ -144,15 +144,15 @@ fn jobs_are_listed_page_by_page_and_by_what_they_are() {
     let ids: String = (1..=1_100).map(|id| format!("{id}\n")).collect();
     assert_eq!(stdout(&added), ids);
     add(&served, &["other", "--tag", "news"]);
-    let listed = told(&served, &["jobs", "--limit", "1050", "--offset", "3"]);
+    let listed = output_of(&served, &["jobs", "--limit", "1050", "--offset", "3"]);
     assert_eq!(listed.lines().count(), 1_050);
     assert!(listed.starts_with("4\t"), "{}", &listed[..40]);
     for filter in [&["--tag", "news"][..], &["other"], &["other", "--status", "ready"]] {
-        let listed = told(&served, &[&["jobs"], filter].concat());
+        let listed = output_of(&served, &[&["jobs"], filter].concat());
         assert!(listed.starts_with("1101\tother\t"), "{filter:?}: {listed}");
         assert_eq!(listed.lines().count(), 1);
     }
-    assert_eq!(told(&served, &["jobs", "q", "--status", "dead"]), "");
+    assert_eq!(output_of(&served, &["jobs", "q", "--status", "dead"]), "");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn exit_codes_tell_what_became_of_the_jobs() {
     for part in ["1 completed, 2 failed", "job 3 of q failed: exit code 7"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert_eq!(told(&served, &["result", "1"]), "out");
+    assert_eq!(output_of(&served, &["result", "1"]), "out");
     let failed = at(&served, &["result", "2", "--json"]).output().unwrap();
     assert_eq!(failed.status.code(), Some(5));
     let expected = json!({
@@ -185,8 +185,8 @@ fn exit_codes_tell_what_became_of_the_jobs() {
 fn a_long_job_keeps_its_lease() {
     let served = served(&["--memory"]);
     add(&served, &["q", "--ttr", "300ms", "--max-fails", "9"]);
-    told(&served, &["work", "q", "--once", "--", "sleep", "1.2"]);
-    let job = object(&told(&served, &["job", "1", "--json"]));
+    output_of(&served, &["work", "q", "--once", "--", "sleep", "1.2"]);
+    let job = object(&output_of(&served, &["job", "1", "--json"]));
     assert_eq!((&job["status"], &job["attempts"]), (&json!("done"), &json!(1)), "{job}");
 }
 
@@ -221,7 +221,7 @@ fn a_worker_outlives_a_restart_of_the_server_and_delivers() {
     let again = serve(&["--workq", "127.0.0.1:0", "--http", &address, "--data", &data]);
     said.await_line(" answers again");
     assert_eq!(await_exit(&mut worker).code(), Some(0));
-    assert_eq!(told(&again, &["result", "1"]), "x");
+    assert_eq!(output_of(&again, &["result", "1"]), "x");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_signal_ends_an_idle_worker_at_once_and_its_next_job_is_not_lost() {
     worker.signal(Signal::SIGTERM);
     assert_eq!(await_exit(&mut worker).code(), Some(0));
     add(&served, &["q"]);
-    assert_eq!(object(&told(&served, &["job", "2", "--json"]))["attempts"], 0);
+    assert_eq!(object(&output_of(&served, &["job", "2", "--json"]))["attempts"], 0);
 }
 
 /// Whether three workers wait for queue `q`: workers that hang up are not told of any more.
@@ -255,7 +255,7 @@ fn run_waits_for_the_result_and_leaves_nothing_behind() {
     let (code, said) = refused(&served, &["run", "nobody", "x", "--wait", "100ms"]);
     assert_eq!(code, 4, "{said}");
     assert!(said.contains("the job is gone"), "{said}");
-    assert_eq!(told(&served, &["jobs"]), "");
+    assert_eq!(output_of(&served, &["jobs"]), "");
     worker.signal(Signal::SIGTERM);
     await_exit(&mut worker);
 }
@@ -270,7 +270,7 @@ fn result_waits_until_the_job_is_done() {
             .stdout(Stdio::piped()),
     );
     let said = Said::by(waiter.stdout.take().unwrap());
-    told(&served, &["work", "q", "--once", "--", "echo", "the result"]);
+    output_of(&served, &["work", "q", "--once", "--", "echo", "the result"]);
     said.await_line("the result");
     assert_eq!(await_exit(&mut waiter).code(), Some(0));
 }
@@ -280,34 +280,34 @@ fn why_retry_cancel_move_and_purge() {
     let served = served(&["--memory"]);
     add(&served, &["mail", "old"]);
     add(&served, &["mail", "second"]);
-    let why = told(&served, &["why", "2"]);
+    let why = output_of(&served, &["why", "2"]);
     assert!(why.starts_with("position\t1 ready job of its queue comes before it\t\n"), "{why}");
-    told(&served, &["pause", "mail"]);
-    assert!(told(&served, &["why", "2"]).contains("paused\tits queue is paused\t\n"));
-    assert!(told(&served, &["queues"]).ends_with("\tpaused\n"));
-    assert_eq!(object(&told(&served, &["resume", "mail", "--json"]))["paused"], false);
+    output_of(&served, &["pause", "mail"]);
+    assert!(output_of(&served, &["why", "2"]).contains("paused\tits queue is paused\t\n"));
+    assert!(output_of(&served, &["queues"]).ends_with("\tpaused\n"));
+    assert_eq!(object(&output_of(&served, &["resume", "mail", "--json"]))["paused"], false);
 
     let (code, said) = refused(&served, &["cancel", "1", "99", "2"]);
     assert_eq!((code, said.as_str()), (3, "error: there is no job 99\n"));
-    let dead = object(&told(&served, &["job", "2", "--json"]));
+    let dead = object(&output_of(&served, &["job", "2", "--json"]));
     assert_eq!((&dead["status"], &dead["result"]["code"]), (&json!("dead"), &json!("cancelled")));
-    told(&served, &["retry", "2"]);
-    assert_eq!(object(&told(&served, &["job", "2", "--json"]))["payload_text"], "second");
-    let retried = told(&served, &["retry", "1", "[1]", "--type", "json", "--json"]);
+    output_of(&served, &["retry", "2"]);
+    assert_eq!(object(&output_of(&served, &["job", "2", "--json"]))["payload_text"], "second");
+    let retried = output_of(&served, &["retry", "1", "[1]", "--type", "json", "--json"]);
     assert_eq!(object(&retried)["payload"], json!([1]));
     let (code, said) = refused(&served, &["retry", "1"]);
     assert_eq!(code, 1);
     assert!(said.contains("spindle why"), "{said}");
 
-    told(&served, &["move", "1", "2", "--to", "sms"]);
-    assert_eq!(told(&served, &["purge", "sms", "--dry-run"]), "2 jobs would be deleted\n");
+    output_of(&served, &["move", "1", "2", "--to", "sms"]);
+    assert_eq!(output_of(&served, &["purge", "sms", "--dry-run"]), "2 jobs would be deleted\n");
     assert_eq!(
-        object(&told(&served, &["purge", "sms", "--json"])),
+        object(&output_of(&served, &["purge", "sms", "--json"])),
         json!({
             "queue": "sms", "deleted": 2
         })
     );
-    assert_eq!(told(&served, &["jobs"]), "");
+    assert_eq!(output_of(&served, &["jobs"]), "");
 }
 
 #[test]
@@ -316,11 +316,11 @@ fn events_are_printed_and_followed_across_a_restart() {
     let mut first = served(&["--data", &data]);
     let address = first.address_of("http");
     add(&first, &["q", "x"]);
-    let events = told(&first, &["events", "--json"]);
+    let events = output_of(&first, &["events", "--json"]);
     let events: Vec<Value> = events.lines().map(object).collect();
     let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["started", "submitted"]);
-    let after = told(&first, &["events", "--after", events[0]["id"].as_str().unwrap()]);
+    let after = output_of(&first, &["events", "--after", events[0]["id"].as_str().unwrap()]);
     assert_eq!(after.lines().count(), 1, "{after}");
 
     let mut follower = Program::start(
@@ -396,10 +396,10 @@ fn all_jobs_that_match_are_counted_and_changed() {
     }
     add(&served, &["other", "payload 1"]);
     let all = |command: &str, filter: &[&str]| {
-        told(&served, &[&[command, "--all-matching"], filter].concat())
+        output_of(&served, &[&[command, "--all-matching"], filter].concat())
     };
     assert_eq!(all("delete", &["--tag", "news", "--dry-run"]), "5 jobs would be deleted\n");
-    assert_eq!(told(&served, &["jobs"]).lines().count(), 6);
+    assert_eq!(output_of(&served, &["jobs"]).lines().count(), 6);
     assert_eq!(all("move", &["--text", "load 1", "--to", "sms"]), "2 jobs moved\n");
     assert_eq!(all("cancel", &["--queue", "mail", "--status", "ready"]), "4 jobs cancelled\n");
     let done = object(&all("retry", &["--tag", "news", "--json"]));
@@ -425,20 +425,20 @@ fn all_jobs_that_match_are_counted_and_changed() {
 fn constraints_are_set_shown_and_removed() {
     let served = served(&["--memory"]);
     let rule = r#"{"queue": "mail", "running_max": 1}"#;
-    told(&served, &["constraint", "put", "one", rule]);
+    output_of(&served, &["constraint", "put", "one", rule]);
     add(&served, &["mail", "--ttr", "1h"]);
     add(&served, &["mail"]);
-    assert_eq!(told(&served, &["constraint", "list"]), "one\tmail\t1\t\t\n");
-    let shown = object(&told(&served, &["constraint", "show", "one", "--json"]));
+    assert_eq!(output_of(&served, &["constraint", "list"]), "one\tmail\t1\t\t\n");
+    let shown = object(&output_of(&served, &["constraint", "show", "one", "--json"]));
     assert_eq!(shown["running_max"], 1);
-    assert!(told(&served, &["constraint", "show", "one"]).contains("running-max\t1\n"));
+    assert!(output_of(&served, &["constraint", "show", "one"]).contains("running-max\t1\n"));
     // The first job runs for as long as its worker is not told to end.
     let (mut worker, said) = work(&served, &["mail", "--", "sh", "-c", "echo up >&2; sleep 600"]);
     said.await_line("up");
-    assert!(told(&served, &["why", "2"]).starts_with("constraint\tconstraint one"), "");
-    let workers = told(&served, &["workers"]);
+    assert!(output_of(&served, &["why", "2"]).starts_with("constraint\tconstraint one"), "");
+    let workers = output_of(&served, &["workers"]);
     assert!(workers.contains("\tapi\tmail\t") && workers.ends_with("\t1\n"), "{workers}");
-    told(&served, &["constraint", "delete", "one"]);
+    output_of(&served, &["constraint", "delete", "one"]);
     assert_eq!(refused(&served, &["constraint", "show", "one"]).0, 3);
     constraints_in_options(&served);
     what_a_constraint_cannot_read_is_noted(&served);
@@ -463,10 +463,10 @@ fn what_a_constraint_cannot_read_is_noted(served: &Served) {
         assert!(note.starts_with("note: payloads of queue mail that come as bytes"), "{note}");
         assert_eq!(stdout(&said).contains("bytes_type"), arguments.contains(&"--json"));
     }
-    told(served, &["constraint", "delete", "each"]);
+    output_of(served, &["constraint", "delete", "each"]);
     let said = at(served, &["constraint", "put", "each", "--running-max", "1"]).unwrap();
     assert_eq!(stderr(&said), "", "it reads no payloads");
-    told(served, &["constraint", "delete", "each"]);
+    output_of(served, &["constraint", "delete", "each"]);
 }
 
 fn constraints_in_options(served: &Served) {
@@ -474,13 +474,13 @@ fn constraints_in_options(served: &Served) {
         [&["constraint", "put", "two"], more].concat()
     }
     let rate = ["--queue-glob", "mail.*", "--per", "/user", "--rate", "600/m", "--burst", "20"];
-    told(served, &put(&rate));
+    output_of(served, &put(&rate));
     assert_eq!(
-        told(served, &["constraint", "list"]),
+        output_of(served, &["constraint", "list"]),
         "two\tmail.*\t\t600 per 60000ms, burst 20\t/user\n"
     );
-    told(served, &put(&["--queue", "mail", "--running-max", "0"]));
-    assert_eq!(told(served, &["constraint", "list"]), "two\tmail\t0\t\t\n");
+    output_of(served, &put(&["--queue", "mail", "--running-max", "0"]));
+    assert_eq!(output_of(served, &["constraint", "list"]), "two\tmail\t0\t\t\n");
     for wrong in [
         &["--queue", "mail"][..],
         &["--rate", "10"],
@@ -492,7 +492,7 @@ fn constraints_in_options(served: &Served) {
         assert_eq!(refused(served, &put(wrong)).0, 2, "{wrong:?}");
     }
     assert_eq!(refused(served, &put(&["--rate", "0/s"])).0, 1);
-    told(served, &["constraint", "delete", "two"]);
+    output_of(served, &["constraint", "delete", "two"]);
 }
 
 #[test]
@@ -504,9 +504,9 @@ fn a_pause_can_wait_until_nobody_is_at_work() {
     let script = format!("echo up >&2; until [ -e {} ]; do sleep 0.01; done", go.display());
     let (mut worker, said) = work(&served, &["q", "--once", "--", "sh", "-c", &script]);
     said.await_line("up");
-    let (code, told) = refused(&served, &["pause", "q", "--drain", "100ms"]);
-    assert_eq!(code, 4, "{told}");
-    assert!(told.contains("queue q is paused, and 1 job is still at work"), "{told}");
+    let (code, answer) = refused(&served, &["pause", "q", "--drain", "100ms"]);
+    assert_eq!(code, 4, "{answer}");
+    assert!(answer.contains("queue q is paused, and 1 job is still at work"), "{answer}");
     fs::write(&go, "").unwrap();
     let drained = at(&served, &["pause", "q", "--drain", "1m", "--json"]).unwrap();
     assert_eq!(object(&stdout(&drained)), json!({"drained": true, "leased": 0}));

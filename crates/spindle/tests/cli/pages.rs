@@ -35,12 +35,12 @@ pub fn examples(page: &str) -> Vec<Example> {
 }
 
 /// Blanks between columns count as one; `…` stands for anything, alone on a line for any lines.
-pub fn fits(wanted: &[String], told: &[&str]) -> bool {
-    let Some((first, rest)) = wanted.split_first() else { return told.is_empty() };
+pub fn fits(wanted: &[String], answer: &[&str]) -> bool {
+    let Some((first, rest)) = wanted.split_first() else { return answer.is_empty() };
     if first == "…" {
-        return (0..=told.len()).any(|skipped| fits(rest, &told[skipped..]));
+        return (0..=answer.len()).any(|skipped| fits(rest, &answer[skipped..]));
     }
-    told.split_first().is_some_and(|(line, more)| line_fits(first, line) && fits(rest, more))
+    answer.split_first().is_some_and(|(line, more)| line_fits(first, line) && fits(rest, more))
 }
 
 fn line_fits(wanted: &str, line: &str) -> bool {
@@ -80,9 +80,9 @@ fn every_example_of_the_page_of_commands_says_what_it_does() {
             .env_remove("SPINDLE_SERVE_HTTP")
             .output()
             .unwrap();
-        let told = String::from_utf8(output.stdout).unwrap();
-        let lines: Vec<&str> = told.lines().collect();
-        assert!(fits(&prints, &lines), "line {line}: {command}\n{told}");
+        let answer = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<&str> = answer.lines().collect();
+        assert!(fits(&prints, &lines), "line {line}: {command}\n{answer}");
     }
 }
 

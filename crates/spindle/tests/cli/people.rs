@@ -30,10 +30,10 @@ fn run(served: &Served, arguments: &[&str]) -> (i32, String, String) {
 }
 
 #[track_caller]
-fn told(served: &Served, arguments: &[&str]) -> String {
-    let (code, told, said) = run(served, arguments);
+fn output_of(served: &Served, arguments: &[&str]) -> String {
+    let (code, answer, said) = run(served, arguments);
     assert_eq!(code, 0, "{arguments:?}: {said}");
-    told
+    answer
 }
 
 fn object(text: &str) -> Value {
@@ -49,11 +49,11 @@ fn add_lines(served: &Served, queue: &str, lines: &str) -> String {
 #[test]
 fn ids_in_json_are_numbers_whatever_name_was_typed() {
     let served = served();
-    let id = |arguments: &[&str]| object(&told(&served, arguments))["id"].clone();
+    let id = |arguments: &[&str]| object(&output_of(&served, arguments))["id"].clone();
     assert_eq!(id(&["add", "q", "x", "--json"]), 1);
     assert_eq!(id(&["schedule", "q", "+1h", "--json"]), 2);
     let through_workq = stdout(&served.spindle(&["add", "q", "y"]).unwrap()).trim().to_owned();
-    told(&served, &["work", "q", "--drain", "--", "cat"]);
+    output_of(&served, &["work", "q", "--drain", "--", "cat"]);
     let foreign = "7370696e-646c-8000-8000-000000000001";
     for name in ["1", "H:box:1", foreign] {
         assert_eq!(id(&["job", name, "--json"]), 1);
@@ -68,7 +68,7 @@ fn ids_in_json_are_numbers_whatever_name_was_typed() {
     assert_eq!(id(&["delete", &through_workq, "--json"]), 3);
     let (code, gone, _) = run(&served, &["delete", foreign, "--json"]);
     assert_eq!((code, object(&gone)["id"].clone()), (3, json!(foreign)));
-    let events = told(&served, &["events", "--json"]);
+    let events = output_of(&served, &["events", "--json"]);
     let jobs = events.lines().map(object).filter(|event| event["type"] == "submitted");
     assert!(jobs.map(|event| event["job"].clone()).eq([1, 2, 3].map(Value::from)));
 }
@@ -76,14 +76,14 @@ fn ids_in_json_are_numbers_whatever_name_was_typed() {
 #[test]
 fn ids_in_json_through_workq_are_its_uuids() {
     let served = served();
-    let told = |arguments: &[&str]| object(&stdout(&served.spindle(arguments).unwrap()));
-    let added = told(&["add", "q", "x", "--json"]);
+    let object_of = |arguments: &[&str]| object(&stdout(&served.spindle(arguments).unwrap()));
+    let added = object_of(&["add", "q", "x", "--json"]);
     let uuid = added["id"].as_str().unwrap();
-    assert_eq!(told(&["job", uuid, "--json"])["id"], uuid);
-    assert_eq!(told(&["jobs", "q", "--json"])["id"], uuid);
+    assert_eq!(object_of(&["job", uuid, "--json"])["id"], uuid);
+    assert_eq!(object_of(&["jobs", "q", "--json"])["id"], uuid);
     let foreign = "7370696e-646c-8000-8000-000000000001";
     assert_eq!(added["id"].as_str().map(str::len), Some(foreign.len()));
-    assert_eq!(told(&["delete", uuid, "--json"])["id"], uuid);
+    assert_eq!(object_of(&["delete", uuid, "--json"])["id"], uuid);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_list_says_how_many_more_there_are() {
     let served = served();
     let lines: String = (0..1_500).map(|number| format!("{number}\n")).collect();
     add_lines(&served, "q", &lines);
-    told(&served, &["add", "other", "--tag", "news"]);
+    output_of(&served, &["add", "other", "--tag", "news"]);
     let said = |arguments: &[&str]| run(&served, &[&["jobs"], arguments].concat()).2;
     assert_eq!(said(&["q"]), "and 1,400 more (--limit, --offset)\n");
     assert_eq!(said(&["--json"]), "and 1,401 more (--limit, --offset)\n");
@@ -113,11 +113,11 @@ fn a_list_says_how_many_more_there_are() {
 fn a_list_is_sorted_by_a_column() {
     let served = served();
     for (queue, priority) in [("b", "1"), ("a", "-7"), ("b", "3"), ("a", "1")] {
-        told(&served, &["add", queue, "--priority", priority]);
+        output_of(&served, &["add", queue, "--priority", priority]);
     }
-    told(&served, &["cancel", "1"]);
+    output_of(&served, &["cancel", "1"]);
     let ids = |arguments: &[&str]| {
-        let listed = told(&served, &[&["jobs"], arguments].concat());
+        let listed = output_of(&served, &[&["jobs"], arguments].concat());
         let first = |line: &str| line.split('\t').next().unwrap().to_owned();
         listed.lines().map(first).collect::<Vec<_>>().join(" ")
     };
@@ -137,29 +137,29 @@ fn a_list_is_sorted_by_a_column() {
 #[test]
 fn a_list_shows_how_payloads_begin_in_one_line() {
     let served = served();
-    told(&served, &["add", "q", "line one\nline\ttwo \x1b[2J"]);
-    told(&served, &["add", "q", &"ä".repeat(40)]);
-    told(&served, &["add", "q", &"ä".repeat(41)]);
-    told(&served, &["add", "q", "{\"to\": \"ann\"}", "--type", "json"]);
+    output_of(&served, &["add", "q", "line one\nline\ttwo \x1b[2J"]);
+    output_of(&served, &["add", "q", &"ä".repeat(40)]);
+    output_of(&served, &["add", "q", &"ä".repeat(41)]);
+    output_of(&served, &["add", "q", "{\"to\": \"ann\"}", "--type", "json"]);
     let mut command = spindle(&["add", "q", "-"]);
     command.env("SPINDLE_URL", url(&served)).write_stdin([0xff, 0]).assert().success();
     let mut command = spindle(&["add", "q", "-"]);
     let large = vec![b'x'; 1 << 20];
     command.env("SPINDLE_URL", url(&served)).write_stdin(large).assert().success();
-    let listed = told(&served, &["jobs", "q"]);
+    let listed = output_of(&served, &["jobs", "q"]);
     let payloads: Vec<&str> =
         listed.lines().map(|line| line.rsplit('\t').next().unwrap()).collect();
     let (fits, cut) = ("ä".repeat(40), format!("{}…", "ä".repeat(40)));
     let long = format!("{}…", "x".repeat(40));
     let first = "line one\\nline\\ttwo \\u{1b}[2J";
     assert_eq!(payloads, [first, &fits, &cut, "{\"to\": \"ann\"}", "(2 bytes)", &long]);
-    assert!(!told(&served, &["jobs", "q", "--json"]).contains("preview"));
+    assert!(!output_of(&served, &["jobs", "q", "--json"]).contains("preview"));
 }
 
 #[test]
 fn a_queue_that_is_not_there_is_told_by_its_name() {
     let served = served();
-    told(&served, &["add", "mail"]);
+    output_of(&served, &["add", "mail"]);
     let commands: [&[&str]; 6] = [
         &["jobs", "mial"],
         &["pause", "mial"],
@@ -174,7 +174,7 @@ fn a_queue_that_is_not_there_is_told_by_its_name() {
         let there_is_none = "error: there is no queue mial; `spindle queues` lists them";
         assert!(said.starts_with(there_is_none), "{command:?}: {said}");
     }
-    assert_eq!(told(&served, &["queues", "--json"]).lines().count(), 1);
+    assert_eq!(output_of(&served, &["queues", "--json"]).lines().count(), 1);
     let workq = served.spindle(&["jobs", "mial"]).output().unwrap();
     assert_eq!(workq.status.code(), Some(3), "{}", stderr(&workq));
     // One without such jobs is there.
@@ -189,13 +189,13 @@ fn a_queue_that_is_not_there_is_paused_only_on_purpose() {
     let served = served();
     let (_, _, said) = run(&served, &["pause", "mial"]);
     assert!(said.contains("--create pauses it all the same"), "{said}");
-    told(&served, &["pause", "new", "--create"]);
-    assert_eq!(told(&served, &["queues"]), "new\t0\t0\t0\t0\t0\t0\tpaused\n");
-    told(&served, &["pause", "new"]);
-    told(&served, &["resume", "new"]);
-    assert_eq!(told(&served, &["queues"]), "");
-    told(&served, &["add", "mail"]);
-    told(&served, &["pause", "mail"]);
+    output_of(&served, &["pause", "new", "--create"]);
+    assert_eq!(output_of(&served, &["queues"]), "new\t0\t0\t0\t0\t0\t0\tpaused\n");
+    output_of(&served, &["pause", "new"]);
+    output_of(&served, &["resume", "new"]);
+    assert_eq!(output_of(&served, &["queues"]), "");
+    output_of(&served, &["add", "mail"]);
+    output_of(&served, &["pause", "mail"]);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_person_is_asked_before_many_jobs_go() {
     terminal.await_text("Cancel 1,204 jobs? [y/N] ");
     terminal.type_line("no");
     assert_eq!(terminal.await_end().code(), Some(1));
-    assert_eq!(told(&served, &["queues"]), "mail\t1204\t0\t0\t0\t0\t0\t\n");
+    assert_eq!(output_of(&served, &["queues"]), "mail\t1204\t0\t0\t0\t0\t0\t\n");
     for (command, asks, tells) in [
         (&["park"][..], "Park 1,204 jobs?", "1204 jobs parked"),
         (&["release"], "Release 1,204 jobs?", "1204 jobs released"),
@@ -242,7 +242,7 @@ fn who_said_yes_or_means_nothing_is_not_asked() {
     let served = served();
     let url = url(&served);
     for _ in 0..2 {
-        told(&served, &["add", "mail"]);
+        output_of(&served, &["add", "mail"]);
     }
     let commands: [&[&str]; 4] = [
         &["purge", "mail", "--dry-run"],
@@ -256,26 +256,26 @@ fn who_said_yes_or_means_nothing_is_not_asked() {
         terminal.await_text(tells);
         assert_eq!(terminal.await_end().code(), Some(0), "{command:?}");
     }
-    told(&served, &["add", "mail"]);
+    output_of(&served, &["add", "mail"]);
     let mut terminal = Terminal::run(&url, &["purge", "-y", "mail"]);
     terminal.await_text("1 job deleted");
     assert_eq!(terminal.await_end().code(), Some(0));
     // Without a terminal nobody can answer: scripts go on as they always did.
-    told(&served, &["add", "mail"]);
-    assert_eq!(told(&served, &["purge", "mail"]), "1 job deleted\n");
+    output_of(&served, &["add", "mail"]);
+    assert_eq!(output_of(&served, &["purge", "mail"]), "1 job deleted\n");
 }
 
 #[test]
 fn a_list_is_watched_until_it_is_interrupted() {
     let served = served();
-    told(&served, &["add", "mail", "the first one"]);
+    output_of(&served, &["add", "mail", "the first one"]);
     let arguments = ["jobs", "mail", "--watch=100ms"];
     let mut terminal = Terminal::run(&url(&served), &arguments);
     terminal.await_text("every 100ms; Ctrl-C ends");
     terminal.await_text("the first one");
-    told(&served, &["add", "mail", "the second one"]);
+    output_of(&served, &["add", "mail", "the second one"]);
     terminal.await_text("the second one");
-    told(&served, &["cancel", "1"]);
+    output_of(&served, &["cancel", "1"]);
     terminal.await_text("dead");
     terminal.interrupt();
     assert!(!terminal.await_end().success());
@@ -310,11 +310,11 @@ fn a_watched_list_keeps_to_its_screen_and_outlives_its_server() {
 #[test]
 fn a_job_is_shown_with_its_attempts_and_times_as_people_write_them() {
     let served = served();
-    told(&served, &["add", "q", "x", "--max-fails", "3"]);
+    output_of(&served, &["add", "q", "x", "--max-fails", "3"]);
     for command in ["exit 1", "exit 1", "cat"] {
         run(&served, &["work", "q", "--once", "--", "sh", "-c", command]);
     }
-    let job = told(&served, &["job", "1"]);
+    let job = output_of(&served, &["job", "1"]);
     let lines: Vec<&str> = job.lines().collect();
     let created = lines.iter().find_map(|line| line.strip_prefix("created\t")).unwrap();
     let (time, distance) = created.split_once(" UTC (").unwrap();
@@ -328,7 +328,7 @@ fn a_job_is_shown_with_its_attempts_and_times_as_people_write_them() {
     assert!(attempts[0][4].ends_with(" (api)"), "{attempts:?}");
     assert!(!job.contains("history"), "{job}");
     // Machines are told as before.
-    let json = object(&told(&served, &["job", "1", "--json"]));
+    let json = object(&output_of(&served, &["job", "1", "--json"]));
     assert!(json["history"][0]["started_at"].as_str().unwrap().ends_with('Z'));
 
     let mut terminal = Terminal::run(&url(&served), &["job", "1"]);
@@ -340,22 +340,23 @@ fn a_job_is_shown_with_its_attempts_and_times_as_people_write_them() {
 fn waiting_jobs_are_parked_released_and_edited() {
     let served = served();
     for _ in 0..3 {
-        told(&served, &["add", "q"]);
+        output_of(&served, &["add", "q"]);
     }
-    let field = |id: &str, name: &str| object(&told(&served, &["job", id, "--json"]))[name].clone();
-    told(&served, &["park", "1", "2"]);
+    let field =
+        |id: &str, name: &str| object(&output_of(&served, &["job", id, "--json"]))[name].clone();
+    output_of(&served, &["park", "1", "2"]);
     assert_eq!([field("1", "status"), field("2", "status")], ["parked", "parked"]);
-    assert_eq!(object(&told(&served, &["release", "1", "--json"]))["status"], "ready");
-    told(&served, &["edit", "1", "--priority", "-9", "--run-at", "+2h", "--to", "other"]);
+    assert_eq!(object(&output_of(&served, &["release", "1", "--json"]))["status"], "ready");
+    output_of(&served, &["edit", "1", "--priority", "-9", "--run-at", "+2h", "--to", "other"]);
     assert_eq!((field("1", "priority"), field("1", "queue")), (json!(-9), json!("other")));
     assert_eq!(field("1", "status"), "scheduled");
-    told(&served, &["edit", "1", "--run-at", "now"]);
+    output_of(&served, &["edit", "1", "--run-at", "now"]);
     assert_eq!(field("1", "status"), "ready");
-    told(&served, &["edit", "1", "--run-at", "2100-01-01T02:00:00+02:00"]);
+    output_of(&served, &["edit", "1", "--run-at", "2100-01-01T02:00:00+02:00"]);
     assert_eq!(field("1", "run_at"), "2100-01-01T00:00:00.000Z");
 
     let revision = field("3", "revision").to_string();
-    told(&served, &["edit", "3", "--priority", "1", "--if-revision", &revision]);
+    output_of(&served, &["edit", "3", "--priority", "1", "--if-revision", &revision]);
     for command in [&["edit", "3", "--priority", "2"][..], &["park", "3"], &["release", "3"]] {
         let (code, _, said) = run(&served, &[command, &["--if-revision", &revision]].concat());
         assert_eq!(code, 1, "{command:?}");
@@ -366,7 +367,7 @@ fn waiting_jobs_are_parked_released_and_edited() {
     assert_eq!((code, said.as_str()), (3, "error: there is no job 99\n"));
     assert_eq!(field("3", "status"), "parked");
     let all = ["edit", "--all-matching", "--status", "parked", "--priority", "5"];
-    assert_eq!(told(&served, &all), "2 jobs changed\n");
+    assert_eq!(output_of(&served, &all), "2 jobs changed\n");
     let wrong: [&[&str]; 6] = [
         &["edit", "1"],
         &["edit", "1", "--run-at", "tomorrow"],
@@ -384,31 +385,31 @@ fn waiting_jobs_are_parked_released_and_edited() {
 fn names_of_queues_may_be_any_bytes() {
     let served = served();
     let name = r"\xff/a b\\c\x0a";
-    let added = object(&told(&served, &["add", name, "x", "--json"]));
+    let added = object(&output_of(&served, &["add", name, "x", "--json"]));
     assert_eq!((&added["queue_base64"], &added["queue"]), (&json!("/y9hIGJcYwo="), &Value::Null));
-    told(&served, &["schedule", name, "+1h", "y"]);
-    assert_eq!(told(&served, &["queues"]), format!("{name}\t1\t1\t0\t0\t0\t0\t\n"));
-    let listed = told(&served, &["jobs", name]);
+    output_of(&served, &["schedule", name, "+1h", "y"]);
+    assert_eq!(output_of(&served, &["queues"]), format!("{name}\t1\t1\t0\t0\t0\t0\t\n"));
+    let listed = output_of(&served, &["jobs", name]);
     assert!(listed.starts_with(&format!("1\t{name}\tready\t")), "{listed}");
-    assert!(told(&served, &["job", "1"]).contains(&format!("queue\t{name}\n")));
-    assert!(told(&served, &["events"]).contains(&format!("queue={name}")));
-    told(&served, &["pause", name]);
-    assert_eq!(object(&told(&served, &["resume", name, "--json"]))["paused"], false);
-    told(&served, &["move", "1", "--to", r"\xfe"]);
-    told(&served, &["edit", "1", "--to", name]);
+    assert!(output_of(&served, &["job", "1"]).contains(&format!("queue\t{name}\n")));
+    assert!(output_of(&served, &["events"]).contains(&format!("queue={name}")));
+    output_of(&served, &["pause", name]);
+    assert_eq!(object(&output_of(&served, &["resume", name, "--json"]))["paused"], false);
+    output_of(&served, &["move", "1", "--to", r"\xfe"]);
+    output_of(&served, &["edit", "1", "--to", name]);
     let all = ["park", "--all-matching", "--queue", name];
-    assert_eq!(told(&served, &all), "2 jobs parked\n");
-    told(&served, &["release", "1"]);
+    assert_eq!(output_of(&served, &all), "2 jobs parked\n");
+    output_of(&served, &["release", "1"]);
     let script = "cat; printf ' %s' \"$SPINDLE_QUEUE\"";
-    told(&served, &["work", name, "q", "--once", "--", "sh", "-c", script]);
-    assert_eq!(told(&served, &["result", "1"]), format!("x {name}"));
-    let workers = told(&served, &["workers"]);
+    output_of(&served, &["work", name, "q", "--once", "--", "sh", "-c", script]);
+    assert_eq!(output_of(&served, &["result", "1"]), format!("x {name}"));
+    let workers = output_of(&served, &["workers"]);
     assert!(workers.contains(&format!("\tapi\tq {name}\t")), "{workers}");
-    let purged = object(&told(&served, &["purge", name, "--json"]));
+    let purged = object(&output_of(&served, &["purge", name, "--json"]));
     assert_eq!((&purged["queue_base64"], &purged["deleted"]), (&json!("/y9hIGJcYwo="), &json!(0)));
     let put = ["constraint", "put", "one", "--running-max", "1", "--queue"];
-    told(&served, &[&put[..], &[r"a\\b"]].concat());
-    assert_eq!(told(&served, &["constraint", "list"]), "one\ta\\\\b\t1\t\t\n");
+    output_of(&served, &[&put[..], &[r"a\\b"]].concat());
+    assert_eq!(output_of(&served, &["constraint", "list"]), "one\ta\\\\b\t1\t\t\n");
     assert_eq!(run(&served, &[&put[..], &[r"\xff"]].concat()).0, 2);
     let (code, _, said) = run(&served, &["resume", r"\xfd"]);
     assert_eq!(code, 3);
@@ -442,7 +443,7 @@ fn blank_lines_are_no_jobs() {
     let served = served();
     let said = add_lines(&served, "q", "one\n\ntwo\r\n\r\n \n\n\nlast");
     assert_eq!(said, "4 blank lines are skipped\n");
-    let listed = told(&served, &["jobs", "q", "--json"]);
+    let listed = output_of(&served, &["jobs", "q", "--json"]);
     let texts: Vec<Value> =
         listed.lines().map(|line| object(line)["payload_bytes"].clone()).collect();
     assert_eq!(texts, [3, 4, 1, 4]);
@@ -459,11 +460,11 @@ fn blank_lines_are_no_jobs() {
 #[test]
 fn the_state_of_a_server_is_told_on_one_screen() {
     let served = served();
-    told(&served, &["add", "mail", "x"]);
-    told(&served, &["add", "mail", "x"]);
-    told(&served, &["cancel", "1"]);
-    told(&served, &["pause", "mail"]);
-    let status = told(&served, &["status"]);
+    output_of(&served, &["add", "mail", "x"]);
+    output_of(&served, &["add", "mail", "x"]);
+    output_of(&served, &["cancel", "1"]);
+    output_of(&served, &["pause", "mail"]);
+    let status = output_of(&served, &["status"]);
     let version = format!("server\tspindle {}, up ", env!("CARGO_PKG_VERSION"));
     for part in [
         version.as_str(),
@@ -479,7 +480,7 @@ fn the_state_of_a_server_is_told_on_one_screen() {
         assert!(status.contains(part), "{part}: {status}");
     }
     assert!(status.lines().count() < 24, "{status}");
-    let json = object(&told(&served, &["status", "--json"]));
+    let json = object(&output_of(&served, &["status", "--json"]));
     assert_eq!((&json["ready"], &json["server"]["status"]), (&json!(true), &json!("ok")));
     assert_eq!((&json["jobs"]["dead"], &json["workers"]), (&json!(1), &json!(0)));
     let attention = json!({
@@ -536,11 +537,11 @@ fn a_server_that_takes_no_jobs_is_told_by_the_exit_code() {
     ] {
         let url = says(server(status, disk_full, clock_held));
         let output = spindle(&["status", "--url", &url]).output().unwrap();
-        let told = stdout(&output);
-        assert_eq!(output.status.code(), Some(code), "{told}{}", stderr(&output));
-        assert!(told.contains(health), "{told}");
-        assert!(told.contains("server\tspindle 9.9.9, up 1d 1h\n"), "{told}");
-        assert!(told.contains("log\t4.1 MiB\n"), "{told}");
+        let answer = stdout(&output);
+        assert_eq!(output.status.code(), Some(code), "{answer}{}", stderr(&output));
+        assert!(answer.contains(health), "{answer}");
+        assert!(answer.contains("server\tspindle 9.9.9, up 1d 1h\n"), "{answer}");
+        assert!(answer.contains("log\t4.1 MiB\n"), "{answer}");
         let output = spindle(&["status", "--json", "--url", &url]).output().unwrap();
         assert_eq!(output.status.code(), Some(code));
         assert_eq!(object(&stdout(&output))["ready"], code == 0);
@@ -558,14 +559,14 @@ fn a_folder_that_a_server_has_is_in_use_and_not_damaged() {
         stdout(&output)
     };
     for arguments in [&[][..], &["--repair"]] {
-        let told = in_use(arguments);
-        assert!(told.starts_with("verdict\tin use\n"), "{told}");
+        let answer = in_use(arguments);
+        assert!(answer.starts_with("verdict\tin use\n"), "{answer}");
         let by = format!("is in use by process {}: stop that server first\n", served.id());
-        assert!(told.contains(&by), "{told}");
-        assert_eq!(told.lines().count(), 3, "{told}");
+        assert!(answer.contains(&by), "{answer}");
+        assert_eq!(answer.lines().count(), 3, "{answer}");
     }
-    let told = object(&in_use(&["--json"]));
-    assert_eq!((&told["verdict"], &told["sound"]), (&json!("in use"), &json!(false)));
-    assert_eq!(told["in_use_by"], served.id());
-    assert_eq!(told["damage"], Value::Null);
+    let answer = object(&in_use(&["--json"]));
+    assert_eq!((&answer["verdict"], &answer["sound"]), (&json!("in use"), &json!(false)));
+    assert_eq!(answer["in_use_by"], served.id());
+    assert_eq!(answer["damage"], Value::Null);
 }

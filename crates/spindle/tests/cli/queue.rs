@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use crate::{
     fake_workq::{spindle, stderr},
-    native::{at, object, served, told, url},
+    native::{at, object, output_of, served, url},
     serve::Served,
 };
 
 fn settings(served: &Served, queue: &str) -> Value {
-    object(&told(served, &["queue", "show", queue, "--json"]))["settings"].clone()
+    object(&output_of(served, &["queue", "show", queue, "--json"]))["settings"].clone()
 }
 
 /// What `spindle queue show` says of one field.
 fn field(served: &Served, queue: &str, name: &str) -> String {
-    let shown = told(served, &["queue", "show", queue]);
+    let shown = output_of(served, &["queue", "show", queue]);
     let value = shown.lines().find_map(|line| line.strip_prefix(&format!("{name}\t")));
     value.unwrap_or_else(|| panic!("{name} is not in {shown}")).to_owned()
 }
@@ -25,14 +25,14 @@ fn field(served: &Served, queue: &str, name: &str) -> String {
 fn a_job_is_added_with_its_tries_and_their_backoff() {
     let served = served(&["--memory"]);
     let limits = ["--tries", "7", "--max-attempts", "0", "--backoff", "5s*1.5..10m~0.2"];
-    told(&served, &[&["add", "q"], &limits[..]].concat());
-    told(&served, &[&["schedule", "q", "+1h"], &limits[..]].concat());
+    output_of(&served, &[&["add", "q"], &limits[..]].concat());
+    output_of(&served, &[&["schedule", "q", "+1h"], &limits[..]].concat());
     for id in ["1", "2"] {
-        let job = object(&told(&served, &["job", id, "--json"]));
+        let job = object(&output_of(&served, &["job", id, "--json"]));
         assert_eq!((&job["fails_max"], &job["attempts_max"]), (&json!(7), &json!(0)), "{job}");
         let backoff = json!({"base_ms": 5000, "factor": 1.5, "cap_ms": 600_000, "jitter": 0.2});
         assert_eq!(job["backoff"], backoff);
-        assert!(told(&served, &["job", id]).contains("\nbackoff\t5s*1.5..10m~0.2\n"));
+        assert!(output_of(&served, &["job", id]).contains("\nbackoff\t5s*1.5..10m~0.2\n"));
     }
 }
 
@@ -40,11 +40,11 @@ fn a_job_is_added_with_its_tries_and_their_backoff() {
 fn a_job_that_failed_waits_and_one_with_none_is_ready_at_once() {
     let served = served(&["--memory"]);
     for backoff in ["1h", "none"] {
-        told(&served, &["add", backoff, "--tries", "2", "--backoff", backoff]);
+        output_of(&served, &["add", backoff, "--tries", "2", "--backoff", backoff]);
         at(&served, &["work", backoff, "--once", "--", "false"]).assert().code(5);
     }
-    assert_eq!(object(&told(&served, &["job", "1", "--json"]))["status"], "scheduled");
-    assert_eq!(object(&told(&served, &["job", "2", "--json"]))["status"], "ready");
+    assert_eq!(object(&output_of(&served, &["job", "1", "--json"]))["status"], "scheduled");
+    assert_eq!(object(&output_of(&served, &["job", "2", "--json"]))["status"], "ready");
 }
 
 #[test]
@@ -54,10 +54,10 @@ fn settings_are_set_changed_shown_and_taken_back() {
     assert_eq!(unknown.status.code(), Some(3));
     assert_eq!(stderr(&unknown), "error: there is no queue mail; `spindle queues` lists them\n");
 
-    told(&served, &["queue", "set", "mail", "--tries", "3", "--backoff", "5s*2..10m"]);
+    output_of(&served, &["queue", "set", "mail", "--tries", "3", "--backoff", "5s*2..10m"]);
     let more = ["--max-attempts", "0", "--ttr", "90s", "--keep", "2d", "--keep-dead", "36h"];
     let others = ["--max-jobs", "100", "--max-finished", "10", "--bytes-type", "json", "--json"];
-    let set = told(&served, &[&["queue", "set", "mail"], &more[..], &others].concat());
+    let set = output_of(&served, &[&["queue", "set", "mail"], &more[..], &others].concat());
     let expected = json!({
         "fails_max": 3, "attempts_max": 0, "ttr_default_ms": 90_000, "keep_ms": 172_800_000,
         "keep_dead_ms": 129_600_000, "jobs_max": 100, "finished_max": 10, "bytes_type": "json",
@@ -83,7 +83,7 @@ fn settings_are_set_changed_shown_and_taken_back() {
     }
 
     let back = ["--backoff", "default", "--keep", "default", "--bytes-type", "none"];
-    told(&served, &[&["queue", "set", "mail"], &back[..]].concat());
+    output_of(&served, &[&["queue", "set", "mail"], &back[..]].concat());
     for name in ["backoff", "keep", "bytes-type"] {
         assert_eq!(field(&served, "mail", name), "default", "{name}");
     }
@@ -93,11 +93,11 @@ fn settings_are_set_changed_shown_and_taken_back() {
 #[test]
 fn settings_hold_for_jobs_that_say_nothing_themselves() {
     let served = served(&["--memory"]);
-    told(&served, &["queue", "set", "q", "--tries", "1", "--max-jobs", "1"]);
-    told(&served, &["add", "q"]);
+    output_of(&served, &["queue", "set", "q", "--tries", "1", "--max-jobs", "1"]);
+    output_of(&served, &["add", "q"]);
     assert_eq!(at(&served, &["add", "q"]).output().unwrap().status.code(), Some(1));
     at(&served, &["work", "q", "--once", "--", "false"]).assert().code(5);
-    assert_eq!(object(&told(&served, &["job", "1", "--json"]))["status"], "dead");
+    assert_eq!(object(&output_of(&served, &["job", "1", "--json"]))["status"], "dead");
 }
 
 #[test]

@@ -134,11 +134,11 @@ fn every_example_of_the_readme_says_what_it_does() {
     let shown = shown(&script(&examples, &served), folder.path(), &served);
     let parts: Vec<&str> = shown.split(MARK).skip(1).collect();
     assert_eq!(parts.len(), examples.len(), "{shown}");
-    for (Example { line, command, prints }, told) in examples.iter().zip(parts) {
+    for (Example { line, command, prints }, answer) in examples.iter().zip(parts) {
         let wanted: Vec<String> = prints.iter().map(|line| plain(line)).collect();
-        let lines: Vec<String> = told.lines().map(plain).collect();
+        let lines: Vec<String> = answer.lines().map(plain).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        assert!(fits(&wanted, &lines), "line {line}: {command}\n{told}");
+        assert!(fits(&wanted, &lines), "line {line}: {command}\n{answer}");
     }
 }
 

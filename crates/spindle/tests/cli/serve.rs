@@ -209,8 +209,8 @@ fn a_folder_in_use_is_told_with_the_process_that_has_it() {
     let served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
     let output = spindle(&["serve", "--workq", "127.0.0.1:0", "--data", &data]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = stderr(&output);
-    assert!(told.contains(&data) && told.contains(&served.id().to_string()), "{told}");
+    let answer = stderr(&output);
+    assert!(answer.contains(&data) && answer.contains(&served.id().to_string()), "{answer}");
     let output = spindle(&["verify", &data]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("in use"), "{}", stdout(&output));
@@ -221,9 +221,9 @@ fn a_taken_port_is_told_with_its_door_and_its_flag() {
     let served = serve(&["--workq", "127.0.0.1:0", "--memory"]);
     let output = spindle(&["serve", "--workq", &served.address, "--memory"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = stderr(&output);
+    let answer = stderr(&output);
     for part in ["workq: cannot listen", &served.address, "--workq"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(answer.contains(part), "{part}: {answer}");
     }
 }
 

@@ -4,78 +4,79 @@ use std::fs;
 
 use crate::fake_workq::{spindle, stderr, stdout};
 
+const NOT_MEANT: &[&[&str]] = &[
+    &[],
+    &["frobnicate"],
+    &["add"],
+    &["add", ""],
+    &["add", "q", "--workq", "127.0.0.1:1", "--url", "http://127.0.0.1:1"],
+    &["add", "q", "--if-taken", "existing"],
+    &["add", "q", "--type", "xml"],
+    &["queues", "--url", "nowhere"],
+    &["add", "q", "--workq", "127.0.0.1:1", "--ca-file", "/etc/passwd"],
+    &["why", "not-a-job"],
+    &["retry"],
+    &["cancel"],
+    &["move", "7"],
+    &["pause"],
+    &["pause", "a\\b"],
+    &["purge", "q", "--yes", "--dry-run"],
+    &["park"],
+    &["release", "--if-revision", "1"],
+    &["edit", "1"],
+    &["edit", "1", "--priority", "x"],
+    &["jobs", "--sort"],
+    &["jobs", "--watch", "q", "--json"],
+    &["jobs", "--watch=soon"],
+    &["status", "now"],
+    &["constraint"],
+    &["jobs", "q", "--status", "odd"],
+    &["add", "q", "--ttr", "0"],
+    &["add", "q", "--ttr", "25h"],
+    &["add", "q", "--ttl", "0"],
+    &["add", "q", "--ttl", "10"],
+    &["add", "q", "--priority", "2147483648"],
+    &["add", "q", "--max-attempts", "-1"],
+    &["add", "q", "--tries", "4294967296"],
+    &["add", "q", "--tries", "some"],
+    &["add", "q", "--backoff", "soon"],
+    &["schedule", "q", "+1h", "--backoff", "1h..5s"],
+    &["queue"],
+    &["queue", "show"],
+    &["queue", "set", "q"],
+    &["queue", "set", "q", "--ttr", "0"],
+    &["queue", "set", "q", "--bytes-type", "xml"],
+    &["queue", "set", "q", "--max-jobs", "none"],
+    &["work", "q", "--kill-after", "10", "--", "true"],
+    &["add", "q", "--id", "not-a-uuid"],
+    &["add", "q", "payload", "--lines", "-"],
+    &["result", "not-a-job"],
+    &["result", "6ba7b810-9dad-41d1-80b4-00c04fd430c4", "--wait", "soon"],
+    &["work", "q"],
+    &["work", "--", "true"],
+    &["work", "q", "-j", "0", "--", "true"],
+    &["jobs", "q", "--limit", "0"],
+    &["delete"],
+    &["completions", "nosuchshell"],
+    &["serve", "extra"],
+    &["serve", "--sync", "sometimes"],
+    &["serve", "--payload-memory", "64MB"],
+    &["serve", "--shutdown-timeout", "10"],
+    &["serve", "--connections-max", "0"],
+    &["serve", "--log-level", "loud"],
+    &["serve", "--workq", "9922"],
+    &["serve", "--workq", "off", "--gearman", "off", "--http", "off", "--jobd-master", "off"],
+    &["serve", "--gearman-job-retries", "-2"],
+    &["serve", "--insecure", "gate"],
+    &["serve", "--webhook", "ftp://127.0.0.1/"],
+    &["serve", "--config", "/no/such/file"],
+];
+
 #[test]
 fn what_cannot_be_meant_is_a_usage_error() {
     let long = "q".repeat(513);
-    let cases: &[&[&str]] = &[
-        &[],
-        &["frobnicate"],
-        &["add"],
-        &["add", ""],
-        &["add", "q", "--workq", "127.0.0.1:1", "--url", "http://127.0.0.1:1"],
-        &["add", "q", "--if-taken", "existing"],
-        &["add", "q", "--type", "xml"],
-        &["queues", "--url", "nowhere"],
-        &["add", "q", "--workq", "127.0.0.1:1", "--ca-file", "/etc/passwd"],
-        &["why", "not-a-job"],
-        &["retry"],
-        &["cancel"],
-        &["move", "7"],
-        &["pause"],
-        &["pause", "a\\b"],
-        &["purge", "q", "--yes", "--dry-run"],
-        &["park"],
-        &["release", "--if-revision", "1"],
-        &["edit", "1"],
-        &["edit", "1", "--priority", "x"],
-        &["jobs", "--sort"],
-        &["jobs", "--watch", "q", "--json"],
-        &["jobs", "--watch=soon"],
-        &["status", "now"],
-        &["constraint"],
-        &["jobs", "q", "--status", "odd"],
-        &["add", &long],
-        &["add", "q", "--ttr", "0"],
-        &["add", "q", "--ttr", "25h"],
-        &["add", "q", "--ttl", "0"],
-        &["add", "q", "--ttl", "10"],
-        &["add", "q", "--priority", "2147483648"],
-        &["add", "q", "--max-attempts", "-1"],
-        &["add", "q", "--tries", "4294967296"],
-        &["add", "q", "--tries", "some"],
-        &["add", "q", "--backoff", "soon"],
-        &["schedule", "q", "+1h", "--backoff", "1h..5s"],
-        &["queue"],
-        &["queue", "show"],
-        &["queue", "set", "q"],
-        &["queue", "set", "q", "--ttr", "0"],
-        &["queue", "set", "q", "--bytes-type", "xml"],
-        &["queue", "set", "q", "--max-jobs", "none"],
-        &["work", "q", "--kill-after", "10", "--", "true"],
-        &["add", "q", "--id", "not-a-uuid"],
-        &["add", "q", "payload", "--lines", "-"],
-        &["result", "not-a-job"],
-        &["result", "6ba7b810-9dad-41d1-80b4-00c04fd430c4", "--wait", "soon"],
-        &["work", "q"],
-        &["work", "--", "true"],
-        &["work", "q", "-j", "0", "--", "true"],
-        &["jobs", "q", "--limit", "0"],
-        &["delete"],
-        &["completions", "nosuchshell"],
-        &["serve", "extra"],
-        &["serve", "--sync", "sometimes"],
-        &["serve", "--payload-memory", "64MB"],
-        &["serve", "--shutdown-timeout", "10"],
-        &["serve", "--connections-max", "0"],
-        &["serve", "--log-level", "loud"],
-        &["serve", "--workq", "9922"],
-        &["serve", "--workq", "off", "--gearman", "off", "--http", "off", "--jobd-master", "off"],
-        &["serve", "--gearman-job-retries", "-2"],
-        &["serve", "--insecure", "gate"],
-        &["serve", "--webhook", "ftp://127.0.0.1/"],
-        &["serve", "--config", "/no/such/file"],
-    ];
-    for arguments in cases {
+    let too_long: &[&str] = &["add", &long];
+    for arguments in NOT_MEANT.iter().chain([&too_long]) {
         let output = spindle(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         assert!(stdout(&output).is_empty(), "{arguments:?}");
@@ -94,9 +95,9 @@ fn an_address_that_is_not_loopback_is_refused_unless_its_door_is_named() {
     for address in ["0.0.0.0:9922", "[::]:9922", "192.0.2.1:9922"] {
         let output = spindle(&["serve", "--workq", address]).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
-        let told = stderr(&output);
-        assert!(told.contains("not a loopback address"), "{told}");
-        assert!(told.contains("--insecure workq"), "{told}");
+        let answer = stderr(&output);
+        assert!(answer.contains("not a loopback address"), "{answer}");
+        assert!(answer.contains("--insecure workq"), "{answer}");
     }
     spindle(&["config", "--workq", "0.0.0.0:9922", "--insecure", "workq"]).assert().success();
 }
@@ -117,7 +118,11 @@ fn config_prints_what_is_in_force_and_where_it_came_from() {
         "workq\t127.0.0.1:9922\tdefault".to_owned(),
         "insecure\t\tdefault".to_owned(),
     ] {
-        assert!(stdout(&output).lines().any(|told| told == line), "{line}\n{}", stdout(&output));
+        assert!(
+            stdout(&output).lines().any(|answer| answer == line),
+            "{line}\n{}",
+            stdout(&output)
+        );
     }
 }
 
@@ -142,8 +147,8 @@ fn a_mistake_in_the_file_is_told_with_the_file_and_the_key() {
     let path = file.path().to_str().unwrap();
     let output = spindle(&["serve", "--config", path]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let told = stderr(&output);
-    assert!(told.contains(path) && told.contains("maybe `payload-memory`?"), "{told}");
+    let answer = stderr(&output);
+    assert!(answer.contains(path) && answer.contains("maybe `payload-memory`?"), "{answer}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn through(proxy: &Proxy, arguments: &[&str]) -> assert_cmd::Command {
     command
 }
 
-fn told(proxy: &Proxy, arguments: &[&str]) -> String {
+fn output_of(proxy: &Proxy, arguments: &[&str]) -> String {
     let output = through(proxy, arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
     stdout(&output)
@@ -54,20 +54,20 @@ fn worker(proxy: &Proxy, arguments: &[&str]) -> (Program, Said) {
 #[test]
 fn the_commands_work_over_tls_behind_a_path() {
     let (_served, proxy) = behind_tls();
-    assert_eq!(told(&proxy, &["add", "q", "x"]), "1\n");
+    assert_eq!(output_of(&proxy, &["add", "q", "x"]), "1\n");
     let lines = through(&proxy, &["add", "q", "--lines", "-"]).write_stdin("a\nb\n").unwrap();
     assert_eq!(stdout(&lines), "2\n3\n");
-    assert_eq!(told(&proxy, &["queues"]), "q\t3\t0\t0\t0\t0\t0\t\n");
+    assert_eq!(output_of(&proxy, &["queues"]), "q\t3\t0\t0\t0\t0\t0\t\n");
     // Flags behind `--` would be the command's.
     let script = ["q", "--once", "--", "sh", "-c", "cat; echo y"];
     let (mut child, _said) = worker(&proxy, &script);
     assert_eq!(await_exit(&mut child).code(), Some(0));
-    assert_eq!(told(&proxy, &["result", "1"]), "xy\n");
-    assert!(told(&proxy, &["why", "2"]).starts_with("position"));
-    told(&proxy, &["cancel", "2"]);
-    assert!(told(&proxy, &["events"]).contains("\tdead\t"));
-    told(&proxy, &["constraint", "put", "few", "--running-max", "1"]);
-    told(&proxy, &["clock", "accept"]);
+    assert_eq!(output_of(&proxy, &["result", "1"]), "xy\n");
+    assert!(output_of(&proxy, &["why", "2"]).starts_with("position"));
+    output_of(&proxy, &["cancel", "2"]);
+    assert!(output_of(&proxy, &["events"]).contains("\tdead\t"));
+    output_of(&proxy, &["constraint", "put", "few", "--running-max", "1"]);
+    output_of(&proxy, &["clock", "accept"]);
     let large = vec![b'z'; 3 << 20];
     let added = through(&proxy, &["add", "large", "-"]).write_stdin(large).unwrap();
     assert_eq!(stdout(&added), "4\n");
@@ -105,8 +105,8 @@ fn an_idle_worker_over_tls_hangs_up_at_a_signal_and_its_next_job_is_not_lost() {
     child.signal(Signal::SIGTERM);
     assert_eq!(await_exit(&mut child).code(), Some(0));
     while waits() {}
-    told(&proxy, &["add", "q"]);
-    assert!(told(&proxy, &["job", "1"]).contains("attempts\t0\n"));
+    output_of(&proxy, &["add", "q"]);
+    assert!(output_of(&proxy, &["job", "1"]).contains("attempts\t0\n"));
 }
 
 #[test]
@@ -119,9 +119,9 @@ fn a_worker_waits_while_the_server_behind_a_proxy_is_away() {
     let served = served(&["--memory"]);
     proxy.asks(&served.address_of("http"));
     said.await_line(" answers");
-    told(&proxy, &["add", "q"]);
+    output_of(&proxy, &["add", "q"]);
     assert_eq!(await_exit(&mut child).code(), Some(0));
-    assert_eq!(told(&proxy, &["result", "1"]), "hello\n");
+    assert_eq!(output_of(&proxy, &["result", "1"]), "hello\n");
 }
 
 /// A server that says this to everybody.
@@ -145,11 +145,11 @@ fn refused(url: &str, more: &[&str], code: i32, parts: &[&str]) {
         let tail: &[&str] = if command.len() > 1 { &["--", "true"] } else { &[] };
         let mut spindle = spindle(command);
         let output = spindle.args(["--url", url]).args(more).args(tail).output().unwrap();
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(code), "{url}: {told}");
-        assert!(told.starts_with("error: ") && told.lines().count() == 1, "{url}: {told}");
+        let answer = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{url}: {answer}");
+        assert!(answer.starts_with("error: ") && answer.lines().count() == 1, "{url}: {answer}");
         for part in parts {
-            assert!(told.contains(part), "{url}: {part:?} is not in {told}");
+            assert!(answer.contains(part), "{url}: {part:?} is not in {answer}");
         }
     }
 }

@@ -57,10 +57,10 @@ fn a_dead_job_is_told_and_the_secret_to_nobody() {
     let mut served = serve(&[&arguments[..], &flags].concat());
     let id = stdout(&served.spindle(&["add", "mail", "--tries", "1"]).unwrap()).trim().to_owned();
     served.spindle(&["work", "mail", "--once", "--", "false"]).assert().code(5);
-    let (head, told) = posts.recv_timeout(Duration::from_secs(20)).unwrap();
+    let (head, answer) = posts.recv_timeout(Duration::from_secs(20)).unwrap();
     assert!(head.starts_with("POST /hook?key=hidden HTTP/1.1\r\n"), "{head}");
     assert!(head.to_lowercase().contains("spindle-signature: t="), "{head}");
-    assert_eq!((&told["event"], &told["job"]["queue"]), (&"job_dead".into(), &"mail".into()));
+    assert_eq!((&answer["event"], &answer["job"]["queue"]), (&"job_dead".into(), &"mail".into()));
     served.spindle(&["job", &id]).assert().success();
     assert_eq!(served.end().code(), Some(0));
     for file in fs::read_dir(&data).unwrap() {
@@ -103,8 +103,8 @@ fn a_file_without_authorities_is_refused_before_anything_is_served() {
         serve.args(["--webhook-ca-file", path]).env("SPINDLE_WEBHOOK_SECRET", SECRET);
         let refused = serve.output().unwrap();
         assert_eq!(refused.status.code(), Some(1));
-        let told = stderr(&refused);
-        assert!(told.contains(path) && told.contains(why), "{told}");
+        let answer = stderr(&refused);
+        assert!(answer.contains(path) && answer.contains(why), "{answer}");
     }
     assert!(!std::path::Path::new(&data).exists());
 }

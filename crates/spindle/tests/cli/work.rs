@@ -170,13 +170,13 @@ fn a_result_nobody_wants_any_more_is_told_and_dropped() {
         ),
         (|| refused("Too large"), "refused", Some("Too large"), "is dropped: Too large"),
     ];
-    for (answer, outcome, reason, told) in cases {
+    for (answer, outcome, reason, shown) in cases {
         let (line, said) = after_answer(answer);
         assert_eq!(line["outcome"], outcome, "{line}");
         assert_eq!(line["reason"].as_str(), reason, "{line}");
         assert_eq!((&line["success"], &line["delivered"]), (&false.into(), &false.into()));
         assert_eq!(line["exit_code"], 0);
-        assert!(said.contains(told) && said.contains("result is dropped"), "{said}");
+        assert!(said.contains(shown) && said.contains("result is dropped"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
 }

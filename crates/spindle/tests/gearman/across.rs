@@ -72,8 +72,8 @@ fn a_workq_worker_ends_a_gearman_job_and_its_client_hears_it() {
             // Its result is kept for whoever asks.
             (_, true) => {
                 assert!(!status(&mut client, &handle).is_known);
-                let told = worker.result(foreign(&handle), 0).unwrap();
-                assert_eq!((told.success, told.result), (true, result));
+                let answer = worker.result(foreign(&handle), 0).unwrap();
+                assert_eq!((answer.success, answer.result), (true, result));
             }
         }
     }
@@ -102,14 +102,14 @@ fn a_gearman_worker_ends_a_workq_job_and_whoever_waits_has_the_whole_result() {
     let [numerator, denominator] = [b"1", b"4"].map(|text| Bytes::from_static(text));
     worker.send(&Request::WorkStatus { handle: handle.clone(), numerator, denominator });
     let mut other = served.connect();
-    let told = status(&mut worker, &handle);
-    assert_eq!((told.numerator, told.denominator), (1, 4));
-    assert_eq!(status(&mut other, &handle), told);
+    let answer = status(&mut worker, &handle);
+    assert_eq!((answer.numerator, answer.denominator), (1, 4));
+    assert_eq!(status(&mut other, &handle), answer);
     let waiting = std::thread::spawn(move || client.result(id, WAIT_MS).unwrap());
     worker.send(&Request::WorkData { handle: handle.clone(), data: Bytes::from_static(b"one ") });
     worker.complete(&handle, "two");
-    let told = waiting.join().unwrap();
-    assert_eq!((told.success, &told.result[..]), (true, &b"one two"[..]));
+    let answer = waiting.join().unwrap();
+    assert_eq!((answer.success, &answer.result[..]), (true, &b"one two"[..]));
     assert!(!status(&mut other, &handle).is_known);
 }
 

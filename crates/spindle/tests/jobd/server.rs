@@ -87,8 +87,8 @@ impl Served {
 
     /// How many jobs of a queue have a status, as the server counts them.
     pub fn count(&self, queue: &str, status: &str) -> i64 {
-        let (_, told) = self.ask(&format!("GET /api/v1/queues/{queue}"), &Value::Null);
-        told["jobs"][status].as_i64().unwrap_or(0)
+        let (_, shown) = self.ask(&format!("GET /api/v1/queues/{queue}"), &Value::Null);
+        shown["jobs"][status].as_i64().unwrap_or(0)
     }
 }
 

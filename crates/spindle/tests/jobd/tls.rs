@@ -66,13 +66,13 @@ async fn a_proxy_may_want_a_certificate_of_the_worker() {
 
 fn until_troubled(worker: &spindle_jobd::worker::Worker, expected: &str) {
     let mut peer = connect(worker);
-    let mut told = Value::Null;
+    let mut answer = Value::Null;
     let is_troubled = || {
-        told = peer.data("status", json!({}))["tableTrouble"].take();
-        told.is_string()
+        answer = peer.data("status", json!({}))["tableTrouble"].take();
+        answer.is_string()
     };
     until("it says what is wrong", is_troubled);
-    assert!(told.as_str().unwrap().contains(expected), "{told} instead of {expected}");
+    assert!(answer.as_str().unwrap().contains(expected), "{answer} instead of {expected}");
 }
 
 /// A server of HTTP that sends everybody elsewhere.

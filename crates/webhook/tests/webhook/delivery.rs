@@ -27,13 +27,13 @@ fn a_dead_job_is_told_with_what_its_worker_said() {
     assert_eq!(post.head[0], "POST /hook?token=hidden HTTP/1.1");
     assert_eq!(post.header("content-type"), "application/json");
     assert_eq!(post.header("spindle-event"), "job_dead");
-    let told = post.json();
-    assert_eq!((&told["event"], &told["server"]), (&json!("job_dead"), &json!("box")));
-    let job = &told["job"];
+    let answer = post.json();
+    assert_eq!((&answer["event"], &answer["server"]), (&json!("job_dead"), &json!("box")));
+    let job = &answer["job"];
     assert_eq!((&job["id"], &job["queue"]), (&json!(id.0), &json!("mail")));
     assert_eq!((&job["message"], &job["code"]), (&json!("no such address"), &json!("E42")));
     assert_eq!((&job["attempts"], &job["fails"]), (&json!(1), &json!(1)));
-    assert!(told["at"].as_str().unwrap().ends_with('Z'), "{told}");
+    assert!(answer["at"].as_str().unwrap().ends_with('Z'), "{answer}");
     assert!(receiver.is_quiet(), "a cancelled job is no alarm");
     drop(hooks);
     engine.stop();
@@ -131,9 +131,9 @@ fn signature(time: &str, body: &[u8]) -> String {
 }
 
 fn signed_at(post: &Post) -> u64 {
-    let (time, told) = post.header(SIGNATURE_HEADER).split_once(",v1=").unwrap();
+    let (time, answer) = post.header(SIGNATURE_HEADER).split_once(",v1=").unwrap();
     let time = time.strip_prefix("t=").unwrap();
-    assert_eq!(told, signature(time, &post.body));
+    assert_eq!(answer, signature(time, &post.body));
     time.parse().unwrap()
 }
 
@@ -212,16 +212,16 @@ fn a_queue_that_needs_somebody_is_told_once_and_so_is_its_end() {
     let mut begins: Vec<Post> = vec![receiver.next(), receiver.next()];
     begins.sort_by_key(|post| post.header("spindle-event").to_owned());
     for (post, event) in begins.iter().zip(["queue_no_worker", "queue_older"]) {
-        let told = post.json();
-        assert_eq!((&told["event"], &told["state"]), (&json!(event), &json!("begins")));
-        assert_eq!((&told["queue"], &told["ready"]), (&json!("slow"), &json!(1)));
-        assert_eq!(told["threshold_s"], 1);
-        assert!(told["next_ready_age_ms"].as_u64().unwrap() >= 1_000, "{told}");
+        let answer = post.json();
+        assert_eq!((&answer["event"], &answer["state"]), (&json!(event), &json!("begins")));
+        assert_eq!((&answer["queue"], &answer["ready"]), (&json!("slow"), &json!(1)));
+        assert_eq!(answer["threshold_s"], 1);
+        assert!(answer["next_ready_age_ms"].as_u64().unwrap() >= 1_000, "{answer}");
     }
     assert!(receiver.is_quiet(), "it is told once");
     let claim = lease(&engine, "slow");
     let ends = [receiver.next().json(), receiver.next().json()];
-    assert!(ends.iter().all(|told| told["state"] == "ends"), "{ends:?}");
+    assert!(ends.iter().all(|answer| answer["state"] == "ends"), "{ends:?}");
     let done = WorkResult { success: true, ..WorkResult::default() };
     opened(engine.leases().finish(claim, done)).unwrap();
     assert!(receiver.is_quiet());

@@ -81,11 +81,11 @@ fn the_page_shows_the_fields_that_are_sent() {
     let page = page();
     let shown = blocks(&page, "http")[0].split_once("\n\n").unwrap().1;
     let shown: serde_json::Value = serde_json::from_str(shown).unwrap();
-    let told = receiver.next().json();
+    let answer = receiver.next().json();
     let names =
         |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(&told), names(&shown));
-    assert_eq!(names(&told["job"]), names(&shown["job"]));
+    assert_eq!(names(&answer), names(&shown));
+    assert_eq!(names(&answer["job"]), names(&shown["job"]));
     crate::receiver::submit(&engine, "mail");
     let shown: serde_json::Value = serde_json::from_str(blocks(&page, "json")[0]).unwrap();
     assert_eq!(names(&receiver.next().json()), names(&shown));

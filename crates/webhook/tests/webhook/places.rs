@@ -39,7 +39,6 @@ fn what_happened_while_the_hook_was_away_is_told_after_a_restart() {
     let options = remembering(&folder);
     let first = engine(file_log(&folder));
     dead(&first, "q", "before there was a hook");
-    let begin = FeedId { position: first.durable().0, index: 0 };
     let hooks = start(&first, &receiver, "dead", &options);
     dead(&first, "q", "told");
     assert_eq!(receiver.next().json()["job"]["message"], "told");
@@ -76,8 +75,8 @@ fn a_delivery_that_was_not_taken_is_made_after_the_restart() {
     while !refuses.is_quiet() {}
     let second = engine(file_log(&folder));
     let hooks = start(&second, &refuses, "dead", &options);
-    let told = refuses.next().json();
-    assert_eq!((&told["id"], &told["job"]["message"]), (&id, &"important".into()));
+    let answer = refuses.next().json();
+    assert_eq!((&answer["id"], &answer["job"]["message"]), (&id, &"important".into()));
     drop(hooks);
     second.stop();
 }

@@ -182,7 +182,8 @@ fn no_constraint() -> Problem {
         ConstraintPath,
         ("If-Match" = Option<String>, Header, format = "entity-tag",
             description = "Only if there is one with this entity tag; `*`: if there is one"),
-        ("If-None-Match" = Option<String>, Header, format = "star", description = "`*`: only if there is none")),
+        ("If-None-Match" = Option<String>, Header, format = "star",
+            description = "`*`: only if there is none")),
     responses(
         (status = 200, description = "The constraint as it is now", body = ConstraintInFull),
         (status = 201, description = "It is new", body = ConstraintInFull),

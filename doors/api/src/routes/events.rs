@@ -12,8 +12,8 @@ use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use spindle_core::event::{Edited, Event, Leased, Requeued};
-use spindle_core::job::{Outcome, cut};
-use spindle_core::{JobImage, Status, Type};
+use spindle_core::job::Outcome;
+use spindle_core::{JobImage, Status, Type, cut_text};
 use spindle_engine::{FeedError, FeedEvent, FeedId, Refused};
 use tokio::select;
 use tokio::sync::watch;
@@ -269,7 +269,7 @@ fn put_words(data: &mut Value, outcome: &Outcome, error_type: Type) {
     ];
     let Some(data) = data.as_object_mut() else { return };
     for (name, word) in words.into_iter().filter(|(_, word)| !word.is_empty()) {
-        let shown = String::from_utf8_lossy(cut(word.as_bytes(), WORD_BYTES_MAX));
+        let shown = String::from_utf8_lossy(cut_text(word.as_bytes(), WORD_BYTES_MAX));
         data.insert(name.to_owned(), shown.into());
     }
 }

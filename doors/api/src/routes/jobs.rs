@@ -68,7 +68,8 @@ impl EditBody {
 #[utoipa::path(patch, path = "/api/v1/jobs/{id}",
     operation_id = "edit_job", tag = "jobs", request_body = EditBody,
     params(JobPath,
-        ("If-Match" = Option<String>, Header, format = "entity-tag", description = "The ETag of the job as it was read")),
+        ("If-Match" = Option<String>, Header, format = "entity-tag",
+            description = "The ETag of the job as it was read")),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
         (status = 412, description = "It changed meanwhile"),
@@ -172,7 +173,8 @@ pub(crate) async fn retry(
 /// Keep a waiting job aside until it is released.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/park", operation_id = "park_job", tag = "jobs",
     params(JobPath,
-        ("If-Match" = Option<String>, Header, format = "entity-tag", description = "The ETag of the job as it was read")),
+        ("If-Match" = Option<String>, Header, format = "entity-tag",
+            description = "The ETag of the job as it was read")),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
         (status = "4XX", description = "Refused")))]
@@ -187,7 +189,8 @@ pub(crate) async fn park(
 /// Let a parked job run when its time has come.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/release", operation_id = "release_job", tag = "jobs",
     params(JobPath,
-        ("If-Match" = Option<String>, Header, format = "entity-tag", description = "The ETag of the job as it was read")),
+        ("If-Match" = Option<String>, Header, format = "entity-tag",
+            description = "The ETag of the job as it was read")),
     responses(
         (status = 200, description = "The job as it is now", body = Job),
         (status = "4XX", description = "Refused")))]

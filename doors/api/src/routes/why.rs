@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use spindle_core::job::{Attempt, Cause, Outcome, cut};
-use spindle_core::{JobId, JobImage, Status, Tries};
+use spindle_core::job::{Attempt, Cause, Outcome};
+use spindle_core::{JobId, JobImage, Status, Tries, cut_text};
 use spindle_engine::{HeldBack, JobNow};
 use tokio::task::yield_now;
 use utoipa::ToSchema;
@@ -175,7 +175,7 @@ fn said(image: &JobImage, outcome: &Outcome) -> String {
         ("error", error_text(&outcome.error, image.error_type())),
     ];
     let line = |(name, word): (&str, String)| {
-        let word = String::from_utf8_lossy(cut(word.trim().as_bytes(), WORD_BYTES_MAX));
+        let word = String::from_utf8_lossy(cut_text(word.trim().as_bytes(), WORD_BYTES_MAX));
         let word: String = word.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         (!word.is_empty()).then(|| format!("{name} {word}"))
     };

@@ -18,7 +18,7 @@ async fn status(bench: &Bench, id: u64) -> Value {
 #[tokio::test]
 async fn each_job_of_a_batch_is_taken_or_refused_for_itself() {
     let bench = Bench::new();
-    let told = batch(
+    let shown = batch(
         &bench,
         json!([
             { "queue": "q", "payload": [1] },
@@ -31,10 +31,10 @@ async fn each_job_of_a_batch_is_taken_or_refused_for_itself() {
         ]),
     )
     .await;
-    assert_eq!(told.status, StatusCode::OK, "{}", told.text());
-    let told = told.json();
-    assert_eq!((&told["taken"], &told["refused"]), (&json!(4), &json!(3)));
-    let answers = told["answers"].as_array().unwrap();
+    assert_eq!(shown.status, StatusCode::OK, "{}", shown.text());
+    let shown = shown.json();
+    assert_eq!((&shown["taken"], &shown["refused"]), (&json!(4), &json!(3)));
+    let answers = shown["answers"].as_array().unwrap();
     let ids: Vec<Value> = answers.iter().map(|answer| answer["id"].clone()).collect();
     assert_eq!(json!(ids), json!([1, null, 2, null, null, 2, 3]));
     let codes: Vec<&str> =
@@ -114,8 +114,8 @@ async fn a_job_that_replaces_takes_the_place_of_the_waiting_one() {
     bench.call(Method::POST, "/api/v1/jobs/2/cancel").await;
     assert_eq!(bench.submit(replacing(3)).await, 3);
     assert_eq!(status(&bench, 2).await, "dead", "a finished job is not replaced: its key is free");
-    let told = batch(&bench, json!([replacing(4), replacing(5), replacing(6)])).await.json();
-    assert_eq!(told["taken"], 3);
+    let answer = batch(&bench, json!([replacing(4), replacing(5), replacing(6)])).await.json();
+    assert_eq!(answer["taken"], 3);
     assert_eq!(bench.engine.observe().gauges().jobs, 2, "the dead one and the last one");
 }
 

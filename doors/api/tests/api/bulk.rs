@@ -16,8 +16,8 @@ async fn count(bench: &Bench, query: &str) -> usize {
 
 async fn submit_many(bench: &Bench, queue: &str, count: usize) {
     let jobs: Vec<Value> = (0..count).map(|_| json!({ "queue": queue })).collect();
-    let told = bench.post("/api/v1/jobs/batch", json!({ "jobs": jobs })).await;
-    assert_eq!(told.json()["taken"], count);
+    let answer = bench.post("/api/v1/jobs/batch", json!({ "jobs": jobs })).await;
+    assert_eq!(answer.json()["taken"], count);
 }
 
 #[tokio::test]

@@ -50,13 +50,13 @@ async fn a_constraint_is_told_as_it_was_put() {
     });
     let reply = put(&bench, "per%20user", body.clone()).await;
     assert_eq!((reply.status, reply.header("etag")), (StatusCode::CREATED, "\"1\""));
-    let told = reply.json();
-    assert_eq!(told["name"], "per user");
+    let answer = reply.json();
+    assert_eq!(answer["name"], "per user");
     for field in ["queue_glob", "where", "per", "running_max"] {
-        assert_eq!(told[field], body[field], "{field}");
+        assert_eq!(answer[field], body[field], "{field}");
     }
-    assert_eq!(told["rate"], json!({ "count": 10, "per_ms": 1000, "burst": 10 }));
-    assert_eq!(told["buckets"], json!([]));
+    assert_eq!(answer["rate"], json!({ "count": 10, "per_ms": 1000, "burst": 10 }));
+    assert_eq!(answer["buckets"], json!([]));
     // What is told can be put again, and changes nothing.
     let again = put(&bench, "per%20user", body).await;
     assert_eq!((again.status, again.header("etag")), (StatusCode::OK, "\"1\""));
@@ -117,8 +117,8 @@ async fn a_constraint_says_which_payloads_it_cannot_read() {
         (per(json!({})), "payloads of queues without a bytes_type"),
         (json!({ "queue": "mail", "where": condition, "running_max": 0 }), "of queue mail"),
     ] {
-        for told in [put(&bench, "c", body).await.json(), shown(&bench, "c").await] {
-            let notes = told["notes"].as_array().unwrap();
+        for answer in [put(&bench, "c", body).await.json(), shown(&bench, "c").await] {
+            let notes = answer["notes"].as_array().unwrap();
             let note = notes[0].as_str().unwrap();
             assert!(
                 notes.len() == 1 && note.contains(part) && note.contains("bytes_type"),
@@ -126,8 +126,8 @@ async fn a_constraint_says_which_payloads_it_cannot_read() {
             );
         }
     }
-    let told = bench.get("/api/v1/constraints").await.json();
-    assert_eq!(told["constraints"][0]["notes"].as_array().unwrap().len(), 1);
+    let answer = bench.get("/api/v1/constraints").await.json();
+    assert_eq!(answer["constraints"][0]["notes"].as_array().unwrap().len(), 1);
     // What reads no payloads has nothing to say, nor has what can read all of them.
     assert!(
         put(&bench, "c", json!({ "queue": "mail", "running_max": 1 })).await.json()["notes"]
@@ -136,8 +136,8 @@ async fn a_constraint_says_which_payloads_it_cannot_read() {
     let settings =
         json_request(Method::PUT, "/api/v1/queues/mail/settings", &json!({ "bytes_type": "json" }));
     assert_eq!(bench.send(settings).await.status, StatusCode::OK);
-    let told = put(&bench, "c", per(json!({ "queue": "mail" }))).await.json();
-    assert!(told["notes"].is_null(), "{told}");
+    let answer = put(&bench, "c", per(json!({ "queue": "mail" }))).await.json();
+    assert!(answer["notes"].is_null(), "{answer}");
 }
 
 #[tokio::test]
@@ -155,15 +155,15 @@ async fn jobs_that_are_still_to_be_matched_do_not_start_and_say_why() {
     let lease = bench.post("/api/v1/lease", asked.clone()).await;
     assert_eq!(lease.status, StatusCode::NO_CONTENT, "{}", lease.text());
     for id in [1, 2] {
-        let told = bench.get(&format!("/api/v1/jobs/{id}")).await.json();
+        let answer = bench.get(&format!("/api/v1/jobs/{id}")).await.json();
         let held = json!([{ "constraint": "no-free", "running_max": 0, "unmatched": true }]);
-        assert_eq!(told["held_by"], held);
-        let told = bench.get(&format!("/api/v1/jobs/{id}/why")).await.json();
+        assert_eq!(answer["held_by"], held);
+        let answer = bench.get(&format!("/api/v1/jobs/{id}/why")).await.json();
         assert_eq!(
-            (&told["runnable"], &told["reasons"][0]["code"]),
+            (&answer["runnable"], &answer["reasons"][0]["code"]),
             (&json!(false), &json!("constraint"))
         );
-        let text = told["reasons"][0]["text"].as_str().unwrap();
+        let text = answer["reasons"][0]["text"].as_str().unwrap();
         assert!(text.contains("no-free") && text.contains("still to be found out"), "{text}");
     }
     bench.log.fill(false);
@@ -171,8 +171,8 @@ async fn jobs_that_are_still_to_be_matched_do_not_start_and_say_why() {
     let lease = bench.post("/api/v1/lease", asked.clone()).await.json();
     assert_eq!(lease["jobs"][0]["id"].as_u64().or(lease["id"].as_u64()), Some(2), "{lease}");
     assert_eq!(bench.post("/api/v1/lease", asked).await.status, StatusCode::NO_CONTENT);
-    let told = bench.get("/api/v1/jobs/1").await.json();
-    assert_eq!(told["held_by"], json!([{ "constraint": "no-free", "running_max": 0 }]));
+    let answer = bench.get("/api/v1/jobs/1").await.json();
+    assert_eq!(answer["held_by"], json!([{ "constraint": "no-free", "running_max": 0 }]));
 }
 
 #[tokio::test]
@@ -214,8 +214,8 @@ async fn jobs_that_were_there_fall_under_a_new_constraint_and_are_shown_held() {
     }
     put(&bench, "each", json!({ "per": "/user", "running_max": 1 })).await;
     matched(&bench).await;
-    let told = shown(&bench, "each").await;
-    assert_eq!((&told["relabelled"], &told["remaining"]), (&json!(3), &json!(0)));
+    let answer = shown(&bench, "each").await;
+    assert_eq!((&answer["relabelled"], &answer["remaining"]), (&json!(3), &json!(0)));
     bench.lease("q").await;
     let page = bench.get("/api/v1/jobs?queue=q").await.json();
     let held = |at: usize| page["jobs"][at]["held_by"].clone();
@@ -225,9 +225,9 @@ async fn jobs_that_were_there_fall_under_a_new_constraint_and_are_shown_held() {
     assert_eq!(job["held_by"], held(1));
     let why = bench.get("/api/v1/jobs/2/why").await.json();
     assert_eq!(why["reasons"][0]["constraint"], "each");
-    let told = shown(&bench, "each").await;
-    assert_eq!(told["buckets_count"], 2);
-    let buckets = told["buckets"].as_array().unwrap();
+    let answer = shown(&bench, "each").await;
+    assert_eq!(answer["buckets_count"], 2);
+    let buckets = answer["buckets"].as_array().unwrap();
     let of = |jobs: u64| buckets.iter().find(|bucket| bucket["jobs"] == jobs).unwrap();
     assert_eq!((&of(2)["running"], &of(2)["admits"]), (&json!(1), &json!(false)));
     assert_eq!((&of(1)["running"], &of(1)["admits"]), (&json!(0), &json!(true)));
@@ -267,16 +267,16 @@ async fn constraints_and_buckets_come_in_pages() {
     }
     let names = |page: &Value| {
         let listed = page["constraints"].as_array().unwrap().iter();
-        listed.map(|told| told["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        listed.map(|answer| answer["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let first = bench.get("/api/v1/constraints?limit=2").await.json();
     assert_eq!(names(&first), ["a", "b"]);
     let cursor = first["next_cursor"].as_str().unwrap();
     let last = bench.get(&format!("/api/v1/constraints?limit=2&cursor={cursor}")).await.json();
     assert_eq!((names(&last), &last["next_cursor"]), (vec!["c".to_owned()], &Value::Null));
-    let told = &first["constraints"][0];
-    assert_eq!(told["buckets"].as_array().unwrap().len(), 16);
-    let cursor = told["buckets_cursor"].as_str().unwrap();
+    let answer = &first["constraints"][0];
+    assert_eq!(answer["buckets"].as_array().unwrap().len(), 16);
+    let cursor = answer["buckets_cursor"].as_str().unwrap();
     let path = "/api/v1/constraints/a/buckets";
     let rest = bench.get(&format!("{path}?cursor={cursor}")).await.json();
     assert_eq!(rest["buckets"].as_array().unwrap().len(), 4);

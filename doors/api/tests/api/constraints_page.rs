@@ -9,16 +9,16 @@ use crate::page::{examples, read};
 const PAGE: &str = include_str!("../../../../docs/constraints.md");
 
 /// Whether all that is expected is told; there may be more.
-fn tells(told: &Value, expected: &Value) -> bool {
-    match (told, expected) {
-        (Value::Object(told), Value::Object(expected)) => expected
+fn tells(answer: &Value, expected: &Value) -> bool {
+    match (answer, expected) {
+        (Value::Object(answer), Value::Object(expected)) => expected
             .iter()
-            .all(|(name, value)| told.get(name).is_some_and(|told| tells(told, value))),
-        (Value::Array(told), Value::Array(expected)) => {
-            let pairs = told.iter().zip(expected);
-            told.len() == expected.len() && pairs.into_iter().all(|(a, b)| tells(a, b))
+            .all(|(name, value)| answer.get(name).is_some_and(|answer| tells(answer, value))),
+        (Value::Array(answer), Value::Array(expected)) => {
+            let pairs = answer.iter().zip(expected);
+            answer.len() == expected.len() && pairs.into_iter().all(|(a, b)| tells(a, b))
         }
-        _ => told == expected,
+        _ => answer == expected,
     }
 }
 
@@ -39,8 +39,8 @@ async fn every_example_of_the_page_gives_what_stands_below_it() {
         }
         if !body.is_empty() {
             let expected: Value = serde_json::from_str(body).unwrap();
-            let told = reply.json();
-            assert!(tells(&told, &expected), "{}\ngives\n{told:#}", example.request);
+            let shown = reply.json();
+            assert!(tells(&shown, &expected), "{}\ngives\n{shown:#}", example.request);
         }
     }
 }

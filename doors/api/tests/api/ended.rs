@@ -21,9 +21,9 @@ async fn used(bench: &Bench, leased: &Value, how: &str) -> Reply {
 /// Whichever way the lease is used, the answer gives this reason.
 async fn over(bench: &Bench, leased: &Value, reason: &str) {
     for how in WAYS {
-        let told = used(bench, leased, how).await;
-        told.is_problem(409, "lease_not_live");
-        assert_eq!(told.json()["reason"], reason, "{how}: {}", told.text());
+        let answer = used(bench, leased, how).await;
+        answer.is_problem(409, "lease_not_live");
+        assert_eq!(answer.json()["reason"], reason, "{how}: {}", answer.text());
     }
 }
 
@@ -114,8 +114,8 @@ async fn a_job_that_is_gone_has_no_lease_any_more() {
     let expired = bench.lease("q").await;
     bench.pass(500);
     for (lease, how) in WAYS.iter().flat_map(|how| [(&lease, how), (&expired, how)]) {
-        let told = used(&bench, lease, how).await;
-        told.is_problem(410, "lease_gone");
-        assert_eq!(told.json()["reason"], Value::Null);
+        let answer = used(&bench, lease, how).await;
+        answer.is_problem(410, "lease_gone");
+        assert_eq!(answer.json()["reason"], Value::Null);
     }
 }

@@ -43,14 +43,14 @@ impl Follower {
                     let prefix = format!("{name}: ");
                     lines.filter_map(|line| line.strip_prefix(&prefix)).collect::<String>()
                 };
-                let told = (field("id"), field("event"), field("data"));
+                let answer = (field("id"), field("event"), field("data"));
                 self.text = rest.to_owned();
-                if told.2.is_empty() {
-                    self.begins.push_str(&told.0);
+                if answer.2.is_empty() {
+                    self.begins.push_str(&answer.0);
                     continue;
                 }
-                let data = serde_json::from_str(&told.2).unwrap();
-                return Some(Told { id: told.0, event: told.1, data });
+                let data = serde_json::from_str(&answer.2).unwrap();
+                return Some(Told { id: answer.0, event: answer.1, data });
             }
             let piece = timeout(PATIENCE, self.body.next()).await.expect("nothing came");
             self.text.push_str(std::str::from_utf8(&piece?.unwrap()).unwrap());
@@ -58,9 +58,9 @@ impl Follower {
     }
 
     async fn event(&mut self) -> (String, Value) {
-        let told = self.next().await.expect("the stream ended");
-        assert_eq!(told.data["type"], told.event.as_str());
-        (told.event, told.data)
+        let answer = self.next().await.expect("the stream ended");
+        assert_eq!(answer.data["type"], answer.event.as_str());
+        (answer.event, answer.data)
     }
 }
 
@@ -81,8 +81,8 @@ async fn an_id_that_is_none_is_refused_and_an_empty_one_is_not_there() {
         request.headers_mut().insert("last-event-id", HeaderValue::from_bytes(last).unwrap());
         bench.send(request).await.is_problem(400, "out_of_range");
     }
-    let told = open(&bench, "?follow=false", Some("")).await;
-    assert_eq!(told.status(), 200);
+    let answer = open(&bench, "?follow=false", Some("")).await;
+    assert_eq!(answer.status(), 200);
 }
 
 #[tokio::test]
@@ -127,9 +127,9 @@ async fn a_broken_stream_goes_on_behind_its_last_event() {
     let mut first = Follower::new(&bench, "?after=oldest", None).await;
     let mut seen = Vec::new();
     while seen.len() < 3 {
-        let told = first.next().await.unwrap();
-        if told.event == "submitted" {
-            seen.push(told);
+        let answer = first.next().await.unwrap();
+        if answer.event == "submitted" {
+            seen.push(answer);
         }
     }
     drop(first);
@@ -201,9 +201,9 @@ async fn a_stream_that_does_not_follow_ends_with_the_newest_event() {
     let mut follower = Follower::new(&bench, "?after=oldest&follow=false", None).await;
     let mut kinds = Vec::new();
     let mut last = String::new();
-    while let Some(told) = follower.next().await {
-        kinds.push(told.event);
-        last = told.id;
+    while let Some(answer) = follower.next().await {
+        kinds.push(answer.event);
+        last = answer.id;
     }
     assert_eq!(kinds, ["started", "submitted", "submitted"]);
     let mut rest = Follower::new(&bench, "?follow=false", Some(&last)).await;
@@ -219,8 +219,8 @@ async fn a_stream_that_begins_now_says_where_that_is() {
     let begins = follower.begins.clone();
     bench.submit(json!({ "queue": "meanwhile" })).await;
     let mut resumed = Follower::new(&bench, "?follow=false", Some(&begins)).await;
-    let told = resumed.next().await.expect("what happened since");
-    assert_eq!(told.data["queue"], "meanwhile");
+    let answer = resumed.next().await.expect("what happened since");
+    assert_eq!(answer.data["queue"], "meanwhile");
     assert_eq!(resumed.next().await, None);
 }
 
@@ -230,7 +230,8 @@ async fn a_failure_is_told_with_the_words_of_its_worker() {
     let mut follower = Follower::new(&bench, "", None).await;
     bench.submit(json!({ "queue": "q", "fails_max": 2, "backoff": { "base_ms": 0 } })).await;
     let long = "\u{e9}".repeat(600);
-    for (kind, error, told) in [("requeued", "tray 2", "tray 2"), ("dead", &long, &long[..1024])] {
+    for (kind, error, answer) in [("requeued", "tray 2", "tray 2"), ("dead", &long, &long[..1024])]
+    {
         let leased = bench.lease("q").await;
         let token = leased["lease_token"].as_str().unwrap();
         let words = json!({ "code": "exit_9", "message": "no paper", "error": error });
@@ -242,6 +243,6 @@ async fn a_failure_is_told_with_the_words_of_its_worker() {
             }
         };
         let words = (&data["code"], &data["message"], &data["error"]);
-        assert_eq!(words, (&json!("exit_9"), &json!("no paper"), &json!(told)), "{kind}");
+        assert_eq!(words, (&json!("exit_9"), &json!("no paper"), &json!(answer)), "{kind}");
     }
 }

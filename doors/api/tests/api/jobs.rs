@@ -44,8 +44,8 @@ async fn a_job_is_told_with_everything_it_was_given() {
     assert_eq!(reply.json(), expected);
     let reply = bench.get("/api/v1/jobs/1").await;
     assert_eq!(reply.header("etag"), format!("\"{}\"", reply.json()["revision"]));
-    let mut told = reply.json();
-    assert_eq!(told.as_object_mut().unwrap().remove("revision").unwrap(), json!(1));
+    let mut answer = reply.json();
+    assert_eq!(answer.as_object_mut().unwrap().remove("revision").unwrap(), json!(1));
     let expected = json!({
         "id": 1, "uuid": uuid, "handle": "H:box:1", "queue": "mail", "status": "scheduled",
         "origin": "api", "priority": -7, "created_at": "2026-01-02T03:04:05.678Z",
@@ -56,7 +56,7 @@ async fn a_job_is_told_with_everything_it_was_given() {
         "limits_from": { "attempts_max": "job", "fails_max": "job", "backoff": "job" },
         "payload_type": "json", "payload_bytes": 19, "payload": { "to": [1, 2.50, null] },
     });
-    assert_eq!(told, expected);
+    assert_eq!(answer, expected);
 }
 
 #[tokio::test]
@@ -67,28 +67,31 @@ async fn payloads_keep_their_bytes_and_their_type() {
     let request = request(Method::POST, "/api/v1/jobs")
         .header(header::CONTENT_TYPE, "application/json; charset=utf-8");
     bench.send(request.body(Body::from(raw)).unwrap()).await;
-    let told = bench.get("/api/v1/jobs/1").await;
+    let answer = bench.get("/api/v1/jobs/1").await;
     let written = r#""payload":{"z":12345678901234567890123.10,"a":null}"#;
-    assert!(told.text().contains(written), "{}", told.text());
+    assert!(answer.text().contains(written), "{}", answer.text());
     let id = bench.submit(json!({ "queue": "q", "payload": null })).await;
-    let told = job(&bench, id).await;
-    assert_eq!((&told["payload_type"], &told["payload_bytes"]), (&json!("json"), &json!(4)));
-    assert!(told.as_object().unwrap().contains_key("payload"));
+    let answer = job(&bench, id).await;
+    assert_eq!((&answer["payload_type"], &answer["payload_bytes"]), (&json!("json"), &json!(4)));
+    assert!(answer.as_object().unwrap().contains_key("payload"));
     for (kind, shown) in [(None, "bytes"), (Some("bytes"), "bytes"), (Some("msgpack"), "msgpack")] {
         let mut asked = json!({ "queue": "q", "payload_base64": "/wCA" });
         asked["payload_type"] = json!(kind);
         let id = bench.submit(asked).await;
-        let told = job(&bench, id).await;
-        assert_eq!(told["payload_type"], shown);
-        assert_eq!((&told["payload_base64"], &told["payload_bytes"]), (&json!("/wCA"), &json!(3)));
-        assert_eq!(told["payload"], Value::Null);
+        let answer = job(&bench, id).await;
+        assert_eq!(answer["payload_type"], shown);
+        assert_eq!(
+            (&answer["payload_base64"], &answer["payload_bytes"]),
+            (&json!("/wCA"), &json!(3))
+        );
+        assert_eq!(answer["payload"], Value::Null);
     }
     let asked = json!({ "queue": "q", "payload_base64": "WzFd", "payload_type": "json" });
     let id = bench.submit(asked).await;
     assert_eq!(job(&bench, id).await["payload"], json!([1]));
     let id = bench.submit(json!({ "queue": "q" })).await;
-    let told = job(&bench, id).await;
-    assert_eq!((&told["payload_type"], &told["payload_bytes"]), (&json!("bytes"), &json!(0)));
+    let answer = job(&bench, id).await;
+    assert_eq!((&answer["payload_type"], &answer["payload_bytes"]), (&json!("bytes"), &json!(0)));
 }
 
 #[tokio::test]
@@ -98,15 +101,15 @@ async fn an_integer_may_be_written_with_a_fraction_of_zero() {
     let id = bench
         .submit(json!({ "queue": "q", "priority": -5.0, "ttr_ms": 60000.0, "backoff": backoff }))
         .await;
-    let told = job(&bench, id).await;
-    assert_eq!((&told["priority"], &told["ttr_ms"]), (&json!(-5), &json!(60_000)));
-    assert_eq!(told["backoff"]["base_ms"], 1000);
+    let answer = job(&bench, id).await;
+    assert_eq!((&answer["priority"], &answer["ttr_ms"]), (&json!(-5), &json!(60_000)));
+    assert_eq!(answer["backoff"]["base_ms"], 1000);
     let leased =
         bench.post("/api/v1/lease", json!({ "queues": ["q"], "wait_s": 0.0 })).await.json();
     let token = leased["lease_token"].as_str().unwrap();
     let extend = format!("/api/v1/leases/{token}/extend");
-    let told = bench.post(&extend, json!({ "ttr_ms": 94152.0 })).await;
-    assert_eq!(told.json()["lease_ms"], 94_152, "{}", told.text());
+    let answer = bench.post(&extend, json!({ "ttr_ms": 94152.0 })).await;
+    assert_eq!(answer.json()["lease_ms"], 94_152, "{}", answer.text());
 }
 
 #[tokio::test]
@@ -115,9 +118,9 @@ async fn a_time_to_run_that_has_passed_is_now_and_a_ttl_counts_from_it() {
     let id = bench
         .submit(json!({ "queue": "q", "run_at": "1999-12-31T23:59:59Z", "ttl_ms": 5000 }))
         .await;
-    let told = job(&bench, id).await;
-    assert_eq!((&told["status"], &told["run_at"]), (&json!("ready"), &Value::Null));
-    assert_eq!(told["expires_at"], "2026-01-02T03:04:10.678Z");
+    let answer = job(&bench, id).await;
+    assert_eq!((&answer["status"], &answer["run_at"]), (&json!("ready"), &Value::Null));
+    assert_eq!(answer["expires_at"], "2026-01-02T03:04:10.678Z");
 }
 
 #[tokio::test]
@@ -179,9 +182,9 @@ async fn what_a_submit_gets_wrong_is_told() {
         (json!({ "queue": "q", "unique": { "key": "" } }), "out_of_range"),
         (json!({ "queue": "q", "unique": { "key": "k".repeat(256) } }), "out_of_range"),
     ] {
-        let told = bench.post("/api/v1/jobs", body.clone()).await;
-        assert_eq!(told.json()["code"], code, "{body}: {}", told.text());
-        told.is_problem(400, code);
+        let answer = bench.post("/api/v1/jobs", body.clone()).await;
+        assert_eq!(answer.json()["code"], code, "{body}: {}", answer.text());
+        answer.is_problem(400, code);
     }
     assert_eq!(bench.engine.observe().gauges().jobs, 0);
 }
@@ -199,8 +202,8 @@ async fn limits_take_what_is_just_within_them() {
     ] {
         bench.submit(body).await;
     }
-    let told = bench.post("/api/v1/jobs", json!({ "queue": "q".repeat(513) })).await;
-    told.is_problem(400, "out_of_range");
+    let answer = bench.post("/api/v1/jobs", json!({ "queue": "q".repeat(513) })).await;
+    answer.is_problem(400, "out_of_range");
 }
 
 #[tokio::test]
@@ -211,9 +214,9 @@ async fn a_body_is_taken_up_to_its_limit_only() {
         json!({ "queue": "q", "payload": "x".repeat(len - frame) })
     };
     bench.submit(body(100)).await;
-    let told = bench.post("/api/v1/jobs", body(101)).await;
-    told.is_problem(413, "too_large");
-    assert_eq!(told.json()["bytes_max"], 100);
+    let answer = bench.post("/api/v1/jobs", body(101)).await;
+    answer.is_problem(413, "too_large");
+    assert_eq!(answer.json()["bytes_max"], 100);
     // One that does not say how long it is.
     let pieces: Vec<Result<_, std::io::Error>> = vec![Ok(vec![b' '; 60]), Ok(vec![b' '; 60])];
     let stream = Body::from_stream(futures_util::stream::iter(pieces));
@@ -228,12 +231,13 @@ async fn a_payload_over_the_engines_limit_is_refused() {
         spindle_engine::Options { payload_bytes_max: 10, ..spindle_engine::Options::default() };
     let bench = Bench::with(|_| {}, options);
     bench.submit(json!({ "queue": "q", "payload": "x".repeat(8) })).await;
-    let told = bench.post("/api/v1/jobs", json!({ "queue": "q", "payload": "x".repeat(9) })).await;
-    told.is_problem(413, "too_large");
+    let answer =
+        bench.post("/api/v1/jobs", json!({ "queue": "q", "payload": "x".repeat(9) })).await;
+    answer.is_problem(413, "too_large");
     bench.lease("q").await;
     act(&bench, 1, "cancel").await;
-    let told = bench.post("/api/v1/jobs/1/retry", json!({ "payload": "x".repeat(9) })).await;
-    told.is_problem(413, "too_large");
+    let answer = bench.post("/api/v1/jobs/1/retry", json!({ "payload": "x".repeat(9) })).await;
+    answer.is_problem(413, "too_large");
 }
 
 #[tokio::test]
@@ -246,8 +250,8 @@ async fn a_job_is_found_by_every_doors_name_for_it() {
     submit.uuid = Some(uuid);
     opened(bench.engine.jobs().submit(new_job(submit, b"x"))).unwrap();
     for name in ["1", "H:other:1", "7370696E-646C-8000-8000-000000000001"] {
-        let told = bench.get(&format!("/api/v1/jobs/{name}")).await;
-        assert_eq!((told.status, &told.json()["id"]), (StatusCode::OK, &json!(1)), "{name}");
+        let answer = bench.get(&format!("/api/v1/jobs/{name}")).await;
+        assert_eq!((answer.status, &answer.json()["id"]), (StatusCode::OK, &json!(1)), "{name}");
     }
     for name in [
         "2",
@@ -256,10 +260,13 @@ async fn a_job_is_found_by_every_doors_name_for_it() {
         "%7B6BA7B810-9dad-11d1-80b4-00c04fd430c4%7D",
         "urn:uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c4",
     ] {
-        let told = bench.get(&format!("/api/v1/jobs/{name}")).await.json();
-        assert_eq!(told["id"], 2, "{name}");
-        assert_eq!(told["uuid"], "6ba7b810-9dad-11d1-80b4-00c04fd430c4");
-        assert_eq!((&told["origin"], &told["payload_base64"]), (&json!("workq"), &json!("eA==")));
+        let answer = bench.get(&format!("/api/v1/jobs/{name}")).await.json();
+        assert_eq!(answer["id"], 2, "{name}");
+        assert_eq!(answer["uuid"], "6ba7b810-9dad-11d1-80b4-00c04fd430c4");
+        assert_eq!(
+            (&answer["origin"], &answer["payload_base64"]),
+            (&json!("workq"), &json!("eA=="))
+        );
     }
     // A Workq job goes by its own UUID, not by the one for jobs of other doors.
     for name in ["3", "7370696e-646c-8000-8000-000000000002", "H:box:99"] {
@@ -276,12 +283,12 @@ async fn a_unique_key_is_held_while_its_job_is_unfinished() {
     let asked =
         |queue: &str, mode: &str| json!({ "queue": queue, "unique": { "key": "k", "mode": mode } });
     let first = bench.submit(asked("q", "reject")).await;
-    let told = bench.post("/api/v1/jobs", asked("q", "reject")).await;
-    told.is_problem(409, "key_taken");
-    assert_eq!(told.json()["job"], first);
-    let told = bench.post("/api/v1/jobs", asked("q", "existing")).await;
-    assert_eq!(told.status, StatusCode::OK);
-    assert_eq!((&told.json()["id"], &told.json()["existing"]), (&json!(first), &json!(true)));
+    let answer = bench.post("/api/v1/jobs", asked("q", "reject")).await;
+    answer.is_problem(409, "key_taken");
+    assert_eq!(answer.json()["job"], first);
+    let answer = bench.post("/api/v1/jobs", asked("q", "existing")).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!((&answer.json()["id"], &answer.json()["existing"]), (&json!(first), &json!(true)));
     let other = bench.submit(asked("other", "reject")).await;
     assert_ne!(other, first);
     act(&bench, first, "cancel").await;
@@ -326,9 +333,9 @@ async fn a_queue_at_its_limit_takes_no_more() {
     let request = json_request(Method::PUT, "/api/v1/queues/q/settings", &json!({ "jobs_max": 1 }));
     assert_eq!(bench.send(request).await.status, StatusCode::OK);
     bench.submit(json!({ "queue": "q" })).await;
-    let told = bench.post("/api/v1/jobs", json!({ "queue": "q" })).await;
-    told.is_problem(429, "queue_full");
-    assert_eq!(told.header("retry-after"), "1");
+    let answer = bench.post("/api/v1/jobs", json!({ "queue": "q" })).await;
+    answer.is_problem(429, "queue_full");
+    assert_eq!(answer.header("retry-after"), "1");
 }
 
 #[tokio::test]
@@ -341,8 +348,8 @@ async fn a_full_disk_takes_no_jobs_and_lets_the_others_end() {
     act(&bench, 1, "cancel").await;
     bench.post("/api/v1/jobs/1/retry", json!({ "payload": 1 })).await.is_problem(507, "disk_full");
     assert_eq!(act(&bench, 1, "retry").await.status, StatusCode::OK);
-    let told = bench.call(Method::DELETE, "/api/v1/jobs/1").await;
-    assert_eq!(told.status, StatusCode::NO_CONTENT);
+    let answer = bench.call(Method::DELETE, "/api/v1/jobs/1").await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT);
 }
 
 #[tokio::test]
@@ -350,8 +357,8 @@ async fn a_stopping_server_still_takes_jobs_and_gives_none_out() {
     let bench = Bench::new();
     bench.engine.stop_leasing();
     bench.submit(json!({ "queue": "q" })).await;
-    let told = bench.post("/api/v1/lease", json!({ "queues": ["q"] })).await;
-    assert_eq!(told.status, StatusCode::NO_CONTENT);
+    let answer = bench.post("/api/v1/lease", json!({ "queues": ["q"] })).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT);
 }
 
 #[tokio::test]
@@ -359,12 +366,12 @@ async fn an_edit_holds_only_for_what_was_read() {
     let bench = Bench::new();
     bench.submit(json!({ "queue": "q", "priority": 1 })).await;
     let tag = bench.get("/api/v1/jobs/1").await.header("etag").to_owned();
-    let told = patch(&bench, 1, json!({ "priority": 5 }), Some(&tag)).await;
-    assert_eq!((told.status, &told.json()["priority"]), (StatusCode::OK, &json!(5)));
-    assert_ne!(told.header("etag"), tag);
+    let answer = patch(&bench, 1, json!({ "priority": 5 }), Some(&tag)).await;
+    assert_eq!((answer.status, &answer.json()["priority"]), (StatusCode::OK, &json!(5)));
+    assert_ne!(answer.header("etag"), tag);
     for stale in [tag.as_str(), "\"x\"", "W/\"0\""] {
-        let told = patch(&bench, 1, json!({ "priority": 6 }), Some(stale)).await;
-        told.is_problem(412, "revision_mismatch");
+        let answer = patch(&bench, 1, json!({ "priority": 6 }), Some(stale)).await;
+        answer.is_problem(412, "revision_mismatch");
     }
     assert_eq!(patch(&bench, 1, json!({ "priority": 7 }), Some("*")).await.status, StatusCode::OK);
     assert_eq!(patch(&bench, 1, json!({ "priority": 8 }), None).await.status, StatusCode::OK);
@@ -375,14 +382,14 @@ async fn an_edit_holds_only_for_what_was_read() {
 async fn a_job_moves_to_other_queues_and_times() {
     let bench = Bench::new();
     bench.submit(json!({ "queue": "q" })).await;
-    let told = patch(&bench, 1, json!({ "run_at": "2026-01-02T04:00:00Z", "queue": "r" }), None);
-    let told = told.await.json();
-    assert_eq!((&told["status"], &told["queue"]), (&json!("scheduled"), &json!("r")));
-    assert_eq!(told["run_at"], "2026-01-02T04:00:00.000Z");
-    let told = patch(&bench, 1, json!({ "run_at": "now", "queue_base64": "/w==" }), None).await;
-    let told = told.json();
-    assert_eq!((&told["status"], &told["queue_base64"]), (&json!("ready"), &json!("/w==")));
-    assert_eq!(told["queue"], Value::Null);
+    let answer = patch(&bench, 1, json!({ "run_at": "2026-01-02T04:00:00Z", "queue": "r" }), None);
+    let answer = answer.await.json();
+    assert_eq!((&answer["status"], &answer["queue"]), (&json!("scheduled"), &json!("r")));
+    assert_eq!(answer["run_at"], "2026-01-02T04:00:00.000Z");
+    let answer = patch(&bench, 1, json!({ "run_at": "now", "queue_base64": "/w==" }), None).await;
+    let answer = answer.json();
+    assert_eq!((&answer["status"], &answer["queue_base64"]), (&json!("ready"), &json!("/w==")));
+    assert_eq!(answer["queue"], Value::Null);
     patch(&bench, 1, json!({ "queue": "" }), None).await.is_problem(400, "out_of_range");
     patch(&bench, 1, json!({ "state": 1 }), None).await.is_problem(400, "bad_field");
     patch(&bench, 2, json!({}), None).await.is_problem(404, "job_not_found");
@@ -395,11 +402,14 @@ async fn a_leased_job_is_not_edited_and_can_be_cancelled() {
     bench.lease("q").await;
     patch(&bench, 1, json!({ "priority": 1 }), None).await.is_problem(409, "job_leased");
     act(&bench, 1, "park").await.is_problem(409, "job_leased");
-    let told = act(&bench, 1, "cancel").await.json();
-    assert_eq!((&told["status"], &told["result"]["code"]), (&json!("dead"), &json!("cancelled")));
+    let answer = act(&bench, 1, "cancel").await.json();
+    assert_eq!(
+        (&answer["status"], &answer["result"]["code"]),
+        (&json!("dead"), &json!("cancelled"))
+    );
     act(&bench, 1, "cancel").await.is_problem(409, "job_finished");
     patch(&bench, 1, json!({ "priority": 1 }), None).await.is_problem(409, "job_finished");
-    assert_eq!(told["history"][0]["outcome"], "cancelled");
+    assert_eq!(answer["history"][0]["outcome"], "cancelled");
 }
 
 #[tokio::test]
@@ -421,14 +431,14 @@ async fn a_dead_job_runs_again_with_the_old_payload_or_a_new_one() {
     bench.submit(json!({ "queue": "q", "payload": "old" })).await;
     act(&bench, 1, "retry").await.is_problem(409, "job_not_finished");
     act(&bench, 1, "cancel").await;
-    let told = act(&bench, 1, "retry").await.json();
-    assert_eq!((&told["status"], &told["payload"]), (&json!("ready"), &json!("old")));
+    let answer = act(&bench, 1, "retry").await.json();
+    assert_eq!((&answer["status"], &answer["payload"]), (&json!("ready"), &json!("old")));
     act(&bench, 1, "cancel").await;
-    let told = bench.post("/api/v1/jobs/1/retry", json!({ "payload": [2] })).await.json();
-    assert_eq!((&told["status"], &told["payload"]), (&json!("ready"), &json!([2])));
+    let answer = bench.post("/api/v1/jobs/1/retry", json!({ "payload": [2] })).await.json();
+    assert_eq!((&answer["status"], &answer["payload"]), (&json!("ready"), &json!([2])));
     act(&bench, 1, "cancel").await;
-    let told = bench.post("/api/v1/jobs/1/retry", json!({ "payload_base64": "" })).await.json();
-    assert_eq!((&told["payload_type"], &told["payload_bytes"]), (&json!("bytes"), &json!(0)));
+    let answer = bench.post("/api/v1/jobs/1/retry", json!({ "payload_base64": "" })).await.json();
+    assert_eq!((&answer["payload_type"], &answer["payload_bytes"]), (&json!("bytes"), &json!(0)));
     act(&bench, 9, "retry").await.is_problem(404, "job_not_found");
     bench.post("/api/v1/jobs/1/retry", json!({ "body": 1 })).await.is_problem(400, "bad_field");
 }
@@ -437,8 +447,8 @@ async fn a_dead_job_runs_again_with_the_old_payload_or_a_new_one() {
 async fn a_deleted_job_is_gone() {
     let bench = Bench::new();
     bench.submit(json!({ "queue": "q" })).await;
-    let told = bench.call(Method::DELETE, "/api/v1/jobs/H:x:1").await;
-    assert_eq!((told.status, told.body.len()), (StatusCode::NO_CONTENT, 0));
+    let answer = bench.call(Method::DELETE, "/api/v1/jobs/H:x:1").await;
+    assert_eq!((answer.status, answer.body.len()), (StatusCode::NO_CONTENT, 0));
     bench.get("/api/v1/jobs/1").await.is_problem(404, "job_not_found");
     bench.call(Method::DELETE, "/api/v1/jobs/1").await.is_problem(404, "job_not_found");
 }
@@ -451,7 +461,7 @@ async fn jobs_of_other_doors_keep_their_keys_to_themselves() {
     let (namespace, scope) = (Origin::Gearman as i32, Scope::WhileUnfinished as i32);
     submit.keys = vec![Key { namespace, name: b"u\0\0\x01qk"[..].into(), scope }];
     opened(bench.engine.jobs().submit(new_job(submit, b""))).unwrap();
-    let told = bench.get("/api/v1/jobs/1").await.json();
-    assert_eq!((&told["origin"], &told["unique_key"]), (&json!("gearman"), &Value::Null));
+    let answer = bench.get("/api/v1/jobs/1").await.json();
+    assert_eq!((&answer["origin"], &answer["unique_key"]), (&json!("gearman"), &Value::Null));
     bench.submit(json!({ "queue": "q", "unique": { "key": "k" } })).await;
 }

@@ -37,26 +37,26 @@ async fn a_job_goes_from_submit_over_lease_to_done() {
     ] {
         assert_eq!(leased[field], value, "{field}");
     }
-    let told = job(&bench, 1).await;
+    let answer = job(&bench, 1).await;
     let lease = json!({
         "attempt": 1, "door": "api", "worker": "w1", "bound": false,
         "started_at": "2026-01-02T03:04:05.678Z", "deadline_at": "2026-01-02T03:04:10.678Z",
     });
-    assert_eq!((&told["status"], &told["lease"]), (&json!("leased"), &lease));
-    assert!(!told.to_string().contains(leased["lease_token"].as_str().unwrap()));
+    assert_eq!((&answer["status"], &answer["lease"]), (&json!("leased"), &lease));
+    assert!(!answer.to_string().contains(leased["lease_token"].as_str().unwrap()));
     bench.pass(1000);
     let done = end(&bench, &leased, "complete", json!({ "result": [true] })).await;
     assert_eq!((done.status, done.body.len()), (StatusCode::NO_CONTENT, 0));
-    let told = job(&bench, 1).await;
-    assert_eq!(told["status"], "done");
+    let answer = job(&bench, 1).await;
+    assert_eq!(answer["status"], "done");
     let result = json!({ "success": true, "type": "json", "bytes": 6, "value": [true] });
-    assert_eq!(told["result"], result);
-    assert_eq!(told["kept_until"], "2026-01-02T04:04:06.678Z", "an hour, unless asked");
+    assert_eq!(answer["result"], result);
+    assert_eq!(answer["kept_until"], "2026-01-02T04:04:06.678Z", "an hour, unless asked");
     let attempt = json!({
         "attempt": 1, "outcome": "completed", "door": "api", "worker": "w1",
         "started_at": "2026-01-02T03:04:05.678Z", "ended_at": "2026-01-02T03:04:06.678Z",
     });
-    assert_eq!(told["history"], json!([attempt]));
+    assert_eq!(answer["history"], json!([attempt]));
 }
 
 #[tokio::test]
@@ -76,8 +76,8 @@ async fn the_highest_priority_of_all_named_queues_goes_first() {
 #[tokio::test]
 async fn without_work_and_wait_the_answer_is_empty() {
     let bench = Bench::new();
-    let told = bench.post("/api/v1/lease", json!({ "queues": ["q"] })).await;
-    assert_eq!((told.status, told.body.len()), (StatusCode::NO_CONTENT, 0));
+    let answer = bench.post("/api/v1/lease", json!({ "queues": ["q"] })).await;
+    assert_eq!((answer.status, answer.body.len()), (StatusCode::NO_CONTENT, 0));
 }
 
 #[tokio::test]
@@ -96,9 +96,9 @@ async fn what_a_lease_gets_wrong_is_told() {
         (json!({ "queues": ["q"], "wait_s": -1 }), "bad_field"),
         (json!({ "queue": "q" }), "bad_field"),
     ] {
-        let told = bench.post("/api/v1/lease", body.clone()).await;
-        assert_eq!(told.json()["code"], code, "{body}");
-        told.is_problem(400, code);
+        let answer = bench.post("/api/v1/lease", body.clone()).await;
+        assert_eq!(answer.json()["code"], code, "{body}");
+        answer.is_problem(400, code);
     }
     let most = json!({ "queues": vec!["q"; 1024], "worker": "w".repeat(256), "timeout_ms": 1 });
     assert_eq!(bench.post("/api/v1/lease", most).await.status, StatusCode::NO_CONTENT);
@@ -115,8 +115,8 @@ async fn a_waiting_worker_gets_the_job_when_it_comes() {
     )));
     bench.waits(1).await;
     let id = bench.submit(json!({ "queue": "q", "payload": "x" })).await;
-    let told = Reply::of(waiting.await.unwrap().unwrap()).await.json();
-    assert_eq!((&told["id"], &told["payload"]), (&json!(id), &json!("x")));
+    let answer = Reply::of(waiting.await.unwrap().unwrap()).await.json();
+    assert_eq!((&answer["id"], &answer["payload"]), (&json!(id), &json!("x")));
     bench.waits(0).await;
 }
 
@@ -153,8 +153,8 @@ async fn a_worker_that_left_gets_no_job() {
     waiting.abort();
     bench.waits(0).await;
     bench.submit(json!({ "queue": "q" })).await;
-    let told = job(&bench, 1).await;
-    assert_eq!((&told["status"], &told["attempts"]), (&json!("ready"), &json!(0)));
+    let answer = job(&bench, 1).await;
+    assert_eq!((&answer["status"], &answer["attempts"]), (&json!("ready"), &json!(0)));
 }
 
 #[tokio::test]
@@ -168,8 +168,8 @@ async fn a_lease_whose_answer_never_left_is_undone() {
     assert_eq!(job(&bench, 1).await["status"], "leased");
     // The connection broke before it took the body.
     drop(response);
-    let told = job(&bench, 1).await;
-    assert_eq!((&told["status"], &told["attempts"]), (&json!("ready"), &json!(0)));
+    let answer = job(&bench, 1).await;
+    assert_eq!((&answer["status"], &answer["attempts"]), (&json!("ready"), &json!(0)));
     let leased = bench.lease("q").await;
     assert_eq!(leased["attempt"], 1);
     assert_eq!(job(&bench, 1).await["status"], "leased", "what was taken stays leased");
@@ -199,8 +199,8 @@ async fn a_waiter_that_leaves_as_its_job_comes_gives_it_back() {
     assert!(waiting.await.is_err());
     bench.log.hold(false);
     assert_eq!(submitting.await.unwrap().unwrap().status(), StatusCode::CREATED);
-    let told = job(&bench, 1).await;
-    assert_eq!((&told["status"], &told["attempts"]), (&json!("ready"), &json!(0)));
+    let shown = job(&bench, 1).await;
+    assert_eq!((&shown["status"], &shown["attempts"]), (&json!("ready"), &json!(0)));
 }
 
 #[tokio::test]
@@ -225,17 +225,20 @@ async fn a_lease_is_extended_from_now() {
     bench.submit(json!({ "queue": "q", "ttr_ms": 1000 })).await;
     let leased = bench.lease("q").await;
     bench.pass(900);
-    let told = end(&bench, &leased, "extend", json!({ "ttr_ms": 2000 })).await;
-    assert_eq!(told.json(), json!({ "lease_ms": 2000, "deadline_at": "2026-01-02T03:04:08.578Z" }));
+    let answer = end(&bench, &leased, "extend", json!({ "ttr_ms": 2000 })).await;
+    assert_eq!(
+        answer.json(),
+        json!({ "lease_ms": 2000, "deadline_at": "2026-01-02T03:04:08.578Z" })
+    );
     bench.pass(1999);
     assert_eq!(job(&bench, 1).await["status"], "leased");
     bench.pass(1);
     assert_eq!(job(&bench, 1).await["status"], "scheduled", "it waits out its backoff");
-    let told = end(&bench, &leased, "extend", json!({ "ttr_ms": 2000 })).await;
-    told.is_problem(409, "lease_not_live");
+    let answer = end(&bench, &leased, "extend", json!({ "ttr_ms": 2000 })).await;
+    answer.is_problem(409, "lease_not_live");
     for ttr_ms in [0, 31 * 24 * 3_600_000 + 1u64] {
-        let told = end(&bench, &leased, "extend", json!({ "ttr_ms": ttr_ms })).await;
-        told.is_problem(400, "out_of_range");
+        let answer = end(&bench, &leased, "extend", json!({ "ttr_ms": ttr_ms })).await;
+        answer.is_problem(400, "out_of_range");
     }
     end(&bench, &leased, "extend", json!({})).await.is_problem(400, "bad_field");
 }
@@ -248,20 +251,20 @@ async fn a_failed_job_is_tried_again_until_its_tries_are_spent() {
     let leased = bench.lease("q").await;
     let body = json!({ "message": "no route", "error": "E1", "code": "net", "result": 7 });
     assert_eq!(end(&bench, &leased, "fail", body).await.status, StatusCode::NO_CONTENT);
-    let told = job(&bench, 1).await;
-    assert_eq!((&told["status"], &told["fails"]), (&json!("scheduled"), &json!(1)));
-    assert_eq!(told["run_at"], "2026-01-02T03:04:06.678Z");
+    let answer = job(&bench, 1).await;
+    assert_eq!((&answer["status"], &answer["fails"]), (&json!("scheduled"), &json!(1)));
+    assert_eq!(answer["run_at"], "2026-01-02T03:04:06.678Z");
     let result = json!({
         "success": false, "type": "json", "bytes": 1, "value": 7, "message": "no route",
         "error": "E1", "code": "net",
     });
-    assert_eq!(told["result"], result);
+    assert_eq!(answer["result"], result);
     bench.pass(1000);
     let leased = bench.lease("q").await;
     assert_eq!(leased["attempt"], 2);
     let token = leased["lease_token"].as_str().unwrap();
-    let told = bench.call(Method::POST, &format!("/api/v1/leases/{token}/fail")).await;
-    assert_eq!(told.status, StatusCode::NO_CONTENT, "the body may be left out");
+    let answer = bench.call(Method::POST, &format!("/api/v1/leases/{token}/fail")).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT, "the body may be left out");
     assert_eq!(job(&bench, 1).await["status"], "dead");
 }
 
@@ -279,12 +282,15 @@ async fn a_job_tells_how_each_attempt_ended_and_what_was_said() {
     bench.pass(1000);
     let leased = bench.lease("q").await;
     end(&bench, &leased, "complete", json!({})).await;
-    let told = job(&bench, 1).await["history"].clone();
-    let words = |at: usize| json!([told[at]["message"], told[at]["error"], told[at]["code"]]);
+    let answer = job(&bench, 1).await["history"].clone();
+    let words = |at: usize| json!([answer[at]["message"], answer[at]["error"], answer[at]["code"]]);
     assert_eq!(words(0), json!(["no route", "E1", "net"]));
     assert_eq!(words(1), json!([long[..256], long[..256], long[..64]]));
     for (at, outcome) in [(2, "timeout"), (3, "completed")] {
-        assert_eq!((&told[at]["outcome"], words(at)), (&json!(outcome), json!([null, null, null])));
+        assert_eq!(
+            (&answer[at]["outcome"], words(at)),
+            (&json!(outcome), json!([null, null, null]))
+        );
     }
 }
 
@@ -298,10 +304,10 @@ async fn a_failure_that_must_not_be_retried_is_final() {
     for (field, most) in [("message", 4096), ("error", 4096), ("code", 64)] {
         let id = bench.submit(json!({ "queue": "q", "fails_max": 0 })).await;
         let leased = bench.lease("q").await;
-        let told = end(&bench, &leased, "fail", json!({ field: "x".repeat(most + 1) })).await;
-        told.is_problem(400, "out_of_range");
-        let told = end(&bench, &leased, "fail", json!({ field: "x".repeat(most) })).await;
-        assert_eq!(told.status, StatusCode::NO_CONTENT, "{field}");
+        let answer = end(&bench, &leased, "fail", json!({ field: "x".repeat(most + 1) })).await;
+        answer.is_problem(400, "out_of_range");
+        let answer = end(&bench, &leased, "fail", json!({ field: "x".repeat(most) })).await;
+        assert_eq!(answer.status, StatusCode::NO_CONTENT, "{field}");
         assert_eq!(job(&bench, id).await["result"][field].as_str().unwrap().len(), most);
         bench.call(Method::DELETE, &format!("/api/v1/jobs/{id}")).await;
     }
@@ -320,9 +326,9 @@ async fn the_words_of_a_failure_are_limited_in_letters_not_in_bytes() {
         end(&bench, &leased, "fail", one_more).await.is_problem(400, "out_of_range");
     }
     assert_eq!(end(&bench, &leased, "fail", words.clone()).await.status, StatusCode::NO_CONTENT);
-    let told = job(&bench, id).await;
+    let answer = job(&bench, id).await;
     for field in ["message", "error", "code"] {
-        assert_eq!(told["result"][field], words[field], "{field}");
+        assert_eq!(answer["result"][field], words[field], "{field}");
     }
 }
 
@@ -332,8 +338,8 @@ async fn a_released_job_is_for_others_and_its_attempt_counts() {
     bench.submit(json!({ "queue": "q" })).await;
     let leased = bench.lease("q").await;
     let token = leased["lease_token"].as_str().unwrap();
-    let told = bench.call(Method::POST, &format!("/api/v1/leases/{token}/release")).await;
-    assert_eq!(told.status, StatusCode::NO_CONTENT);
+    let answer = bench.call(Method::POST, &format!("/api/v1/leases/{token}/release")).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT);
     assert_eq!(bench.lease("q").await["attempt"], 2);
     end(&bench, &leased, "complete", json!({})).await.is_problem(409, "lease_not_live");
 }
@@ -349,15 +355,15 @@ async fn tokens_of_ended_leases_end_nothing() {
         end(&bench, &late, how, json!({})).await.is_problem(409, "lease_not_live");
     }
     let token = late["lease_token"].as_str().unwrap();
-    let told = bench.call(Method::POST, &format!("/api/v1/leases/{token}/release")).await;
-    told.is_problem(409, "lease_not_live");
+    let answer = bench.call(Method::POST, &format!("/api/v1/leases/{token}/release")).await;
+    answer.is_problem(409, "lease_not_live");
     assert_eq!(end(&bench, &live, "complete", json!({})).await.status, StatusCode::NO_CONTENT);
     end(&bench, &live, "complete", json!({})).await.is_problem(409, "lease_not_live");
     bench.call(Method::DELETE, "/api/v1/jobs/1").await;
     end(&bench, &live, "complete", json!({})).await.is_problem(410, "lease_gone");
     for token in ["x", "AAAA", &"A".repeat(28)] {
-        let told = bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await;
-        told.is_problem(400, "out_of_range");
+        let answer = bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await;
+        answer.is_problem(400, "out_of_range");
     }
 }
 
@@ -378,8 +384,8 @@ async fn results_come_as_json_or_as_bytes() {
         let id = bench.submit(json!({ "queue": "q" })).await;
         let leased = bench.lease("q").await;
         end(&bench, &leased, "complete", body).await;
-        let told = job(&bench, id).await;
-        assert_eq!((&told["result"]["type"], &told["result"][field]), (&json!(kind), &value));
+        let answer = job(&bench, id).await;
+        assert_eq!((&answer["result"]["type"], &answer["result"][field]), (&json!(kind), &value));
     }
     bench.submit(json!({ "queue": "q" })).await;
     let leased = bench.lease("q").await;
@@ -398,9 +404,9 @@ async fn more_waiters_than_may_wait_are_told_to_come_again() {
         &asked,
     )));
     bench.waits(1).await;
-    let told = bench.post("/api/v1/lease", asked).await;
-    told.is_problem(429, "too_many");
-    assert_eq!(told.header("retry-after"), "1");
+    let answer = bench.post("/api/v1/lease", asked).await;
+    answer.is_problem(429, "too_many");
+    assert_eq!(answer.header("retry-after"), "1");
     bench.pass(300_000);
     let ended = tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap();
     assert_eq!(ended.unwrap().unwrap().status(), StatusCode::NO_CONTENT);
@@ -414,8 +420,8 @@ async fn a_person_gives_a_worker_more_time_without_its_token() {
     let early = bench.post("/api/v1/jobs/1/extend", more.clone()).await;
     early.is_problem(409, "lease_not_live");
     bench.lease("q").await;
-    let told = bench.post("/api/v1/jobs/1/extend", more.clone()).await.json();
-    assert_eq!(told, json!({ "lease_ms": 60_000, "deadline_at": "2026-01-02T03:05:05.678Z" }));
+    let answer = bench.post("/api/v1/jobs/1/extend", more.clone()).await.json();
+    assert_eq!(answer, json!({ "lease_ms": 60_000, "deadline_at": "2026-01-02T03:05:05.678Z" }));
     bench.pass(30_000);
     let job = bench.get("/api/v1/jobs/1").await.json();
     assert_eq!(job["status"], "leased");

@@ -81,8 +81,11 @@ fn requests_follow_each_other_on_one_connection() {
     send(&mut stream, "POST /api/v1/jobs HTTP/1.1", r#"{"queue":"q","payload":[1]}"#);
     assert!(receive(&mut stream).starts_with("HTTP/1.1 201 Created\r\n"));
     send(&mut stream, "GET /api/v1/jobs/1 HTTP/1.1", "");
-    let told = receive(&mut stream);
-    assert!(told.starts_with("HTTP/1.1 200 OK\r\n") && told.contains("\"payload\":[1]"), "{told}");
+    let answer = receive(&mut stream);
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\"payload\":[1]"),
+        "{answer}"
+    );
     assert_eq!(served.open(), 1);
     drop(stream);
     wait_until("the connections", || served.open() == 0);

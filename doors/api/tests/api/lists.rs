@@ -109,9 +109,9 @@ async fn what_a_list_gets_wrong_is_told() {
         "?queue_base64=!",
         "?status=Ready",
     ] {
-        let told = bench.get(&format!("/api/v1/jobs{query}")).await;
-        assert_eq!(told.json()["code"], "out_of_range", "{query}");
-        told.is_problem(400, "out_of_range");
+        let answer = bench.get(&format!("/api/v1/jobs{query}")).await;
+        assert_eq!(answer.json()["code"], "out_of_range", "{query}");
+        answer.is_problem(400, "out_of_range");
     }
     for query in ["?limit=many", "?colour=red", "?queue=a&queue=b"] {
         bench.get(&format!("/api/v1/jobs{query}")).await.is_problem(400, "bad_field");
@@ -169,10 +169,10 @@ async fn pages(bench: &Bench, query: &str) -> Vec<u64> {
     let mut all = Vec::new();
     let mut cursor = String::new();
     for _ in 0..1000 {
-        let told = bench.get(&format!("/api/v1/jobs{query}{cursor}")).await.json();
-        let jobs = told["jobs"].as_array().unwrap();
+        let answer = bench.get(&format!("/api/v1/jobs{query}{cursor}")).await.json();
+        let jobs = answer["jobs"].as_array().unwrap();
         all.extend(jobs.iter().map(|job| job["id"].as_u64().unwrap()));
-        let Some(next) = told["next_cursor"].as_str() else { return all };
+        let Some(next) = answer["next_cursor"].as_str() else { return all };
         cursor = format!("&cursor={next}");
     }
     panic!("{query} has no end: {all:?}");
@@ -220,8 +220,8 @@ async fn a_unique_key_is_found_in_every_queue_that_has_it() {
     assert_eq!(ids(&bench, "?unique_key=k&limit=1&cursor=3").await, [6]);
     assert_eq!(ids(&bench, "?unique_key=other").await, [0; 0]);
     let body = json!({ "filter": { "unique_key": "k" }, "action": "park" });
-    let told = bench.post("/api/v1/jobs/bulk", body).await.json();
-    assert_eq!((&told["matched"], &told["changed"]), (&json!(2), &json!(2)));
+    let answer = bench.post("/api/v1/jobs/bulk", body).await.json();
+    assert_eq!((&answer["matched"], &answer["changed"]), (&json!(2), &json!(2)));
 }
 
 #[tokio::test]
@@ -263,8 +263,8 @@ async fn a_search_through_more_than_one_request_may_goes_on_from_its_cursor() {
                 json!({ "queue": "a", "payload": format!("{large}{hit}") })
             })
             .collect();
-        let told = bench.post("/api/v1/jobs/batch", json!({ "jobs": jobs })).await.json();
-        assert_eq!(told["taken"], 8, "{told}");
+        let answer = bench.post("/api/v1/jobs/batch", json!({ "jobs": jobs })).await.json();
+        assert_eq!(answer["taken"], 8, "{answer}");
     }
     let first = bench.get("/api/v1/jobs?text=needle").await.json();
     assert_eq!((&first["partial"], &first["jobs"]), (&json!(true), &json!([])));
@@ -346,11 +346,11 @@ async fn a_list_tells_how_payloads_begin_if_it_is_asked_to() {
     let begin = async |bytes: u32| {
         let page = bench.get(&format!("/api/v1/jobs?payload_preview={bytes}")).await.json();
         let jobs = page["jobs"].as_array().unwrap().iter();
-        let told = |job: &Value| {
+        let answer = |job: &Value| {
             let base64 = &job["payload_preview_base64"];
             if base64.is_null() { job["payload_preview"].clone() } else { base64.clone() }
         };
-        jobs.map(told).collect::<Vec<Value>>()
+        jobs.map(answer).collect::<Vec<Value>>()
     };
     assert_eq!(begin(256).await, ["{\"to\":\"ann\"}", "\"grüße\"", "/wAB", ""]);
     // The fourth byte is the first half of a letter.
@@ -359,7 +359,7 @@ async fn a_list_tells_how_payloads_begin_if_it_is_asked_to() {
     let page = bench.get("/api/v1/jobs").await.json();
     assert_eq!(page["jobs"][0]["payload_preview"], Value::Null);
     for wrong in ["0", "257", "x", "-1"] {
-        let told = bench.get(&format!("/api/v1/jobs?payload_preview={wrong}")).await;
-        assert_eq!(told.status, 400, "{wrong}");
+        let answer = bench.get(&format!("/api/v1/jobs?payload_preview={wrong}")).await;
+        assert_eq!(answer.status, 400, "{wrong}");
     }
 }

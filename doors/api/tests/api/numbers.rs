@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 use crate::harness::{Bench, json as json_request, request};
 
 async fn metrics(bench: &Bench) -> String {
-    let told = bench.get("/metrics").await;
-    assert_eq!(told.status, StatusCode::OK);
-    assert_eq!(told.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
-    assert_eq!(told.header("vary"), "accept");
-    told.text().to_owned()
+    let answer = bench.get("/metrics").await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    assert_eq!(answer.header("vary"), "accept");
+    answer.text().to_owned()
 }
 
 async fn open_metrics(bench: &Bench) -> String {
     let accept = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5";
     let request = request(Method::GET, "/metrics").header(header::ACCEPT, accept);
-    let told = bench.send(request.body(Body::empty()).unwrap()).await;
+    let answer = bench.send(request.body(Body::empty()).unwrap()).await;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    assert_eq!((told.status, told.header("content-type")), (StatusCode::OK, kind));
-    told.text().to_owned()
+    assert_eq!((answer.status, answer.header("content-type")), (StatusCode::OK, kind));
+    answer.text().to_owned()
 }
 
 /// Asks promtool (the Debian package prometheus) whether it finds anything to say.
@@ -36,10 +36,10 @@ fn check_with_promtool(text: &str) {
         .spawn()
         .expect("the test needs promtool: install the Debian package prometheus");
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let told = child.wait_with_output().unwrap();
-    let said = [told.stdout, told.stderr].concat();
+    let answer = child.wait_with_output().unwrap();
+    let said = [answer.stdout, answer.stderr].concat();
     let said = String::from_utf8_lossy(&said);
-    assert!(told.status.success() && said.is_empty(), "{}: {said}\n{text}", told.status);
+    assert!(answer.status.success() && said.is_empty(), "{}: {said}\n{text}", answer.status);
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn those_who_ask_for_openmetrics_get_it() {
 
 #[track_caller]
 fn has(text: &str, line: &str) {
-    assert!(text.lines().any(|told| told == line), "{line}\nis not in\n{text}");
+    assert!(text.lines().any(|answer| answer == line), "{line}\nis not in\n{text}");
 }
 
 #[tokio::test]
@@ -237,20 +237,20 @@ async fn connections_of_all_doors_are_told() {
 async fn health_says_ok() {
     let bench = Bench::new();
     for path in ["/healthz", "/readyz"] {
-        let told = bench.get(path).await;
-        assert_eq!((told.status, told.json()), (StatusCode::OK, json!({ "status": "ok" })));
+        let answer = bench.get(path).await;
+        assert_eq!((answer.status, answer.json()), (StatusCode::OK, json!({ "status": "ok" })));
     }
     bench.engine.stop_leasing();
-    let told = bench.get("/readyz").await;
-    assert_eq!(told.status, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(told.json(), json!({ "status": "stopping" }));
+    let answer = bench.get("/readyz").await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.json(), json!({ "status": "stopping" }));
 }
 
 #[tokio::test]
 async fn the_clock_can_be_accepted() {
     let bench = Bench::new();
-    let told = bench.call(Method::POST, "/api/v1/clock/accept").await;
-    assert_eq!((told.status, told.body.len()), (StatusCode::NO_CONTENT, 0));
+    let answer = bench.call(Method::POST, "/api/v1/clock/accept").await;
+    assert_eq!((answer.status, answer.body.len()), (StatusCode::NO_CONTENT, 0));
 }
 
 /// Every reference in a document leads somewhere.
@@ -271,9 +271,9 @@ fn check_references(document: &Value, value: &Value) {
 #[tokio::test]
 async fn the_description_names_every_route_and_every_type() {
     let bench = Bench::new();
-    let told = bench.get("/api/openapi.json").await;
-    assert_eq!(told.header("content-type"), "application/json");
-    let document = told.json();
+    let answer = bench.get("/api/openapi.json").await;
+    assert_eq!(answer.header("content-type"), "application/json");
+    let document = answer.json();
     assert!(document["openapi"].as_str().unwrap().starts_with("3."));
     let mut routes: Vec<String> = Vec::new();
     for (path, operations) in document["paths"].as_object().unwrap() {
@@ -333,10 +333,10 @@ async fn the_description_names_every_route_and_every_type() {
 #[tokio::test]
 async fn the_page_needs_nothing_from_anywhere() {
     let bench = Bench::new();
-    let told = bench.get("/api/docs").await;
-    assert_eq!(told.header("content-type"), "text/html; charset=utf-8");
-    assert!(told.header("content-security-policy").starts_with("default-src 'none'"));
-    let page = told.text();
+    let answer = bench.get("/api/docs").await;
+    assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
+    assert!(answer.header("content-security-policy").starts_with("default-src 'none'"));
+    let page = answer.text();
     assert!(!page.contains("<script") && !page.contains("src="));
     for part in
         ["/api/v1/jobs/{id}/why", "lease_token", "idempotency_key_reused", "Idempotency-Key"]

@@ -1,14 +1,22 @@
 //! What LightJQ's workers tell in MessagePack, as the API shows it.
 
 use serde_json::{Value, json};
-use spindle_core::Type;
 use spindle_core::command::Lease;
 use spindle_core::job::Origin;
-use spindle_engine::{Payload, WorkResult};
+use spindle_core::{Policy, Type};
+use spindle_engine::{Options, Payload, WorkResult};
 use spindle_msgpack::from_json;
 use spindle_testkit::{lease_from, opened, take};
 
 use crate::harness::Bench;
+
+/// An engine that knows what LightJQ's door declares of its workers.
+fn bench() -> Bench {
+    let packed = Policy { error_type: Type::Msgpack, ..Policy::ONCE };
+    let mut options = Options::default();
+    options.defaults.policies = [(Origin::Lightjq, packed)].into_iter().collect();
+    Bench::with(|_| {}, options)
+}
 
 /// A job of this door's worker that ends like this, as the API shows its result.
 async fn ended(bench: &Bench, door: Origin, end: WorkResult) -> Value {
@@ -34,32 +42,35 @@ fn failure(error: bytes::Bytes) -> WorkResult {
 
 #[tokio::test]
 async fn a_result_is_told_exactly_and_as_what_it_says() {
-    let bench = Bench::new();
+    let bench = bench();
     let result = result_of(packed(&json!({ "bytes": 4711 })));
     let end = WorkResult { success: true, result, ..WorkResult::default() };
-    let told = ended(&bench, Origin::Lightjq, end).await;
-    assert_eq!((&told["type"], &told["base64"]), (&json!("msgpack"), &json!("gaVieXRlc80SZw==")));
-    assert_eq!((&told["as_json"], &told["value"]), (&json!({ "bytes": 4711 }), &Value::Null));
+    let answer = ended(&bench, Origin::Lightjq, end).await;
+    assert_eq!(
+        (&answer["type"], &answer["base64"]),
+        (&json!("msgpack"), &json!("gaVieXRlc80SZw=="))
+    );
+    assert_eq!((&answer["as_json"], &answer["value"]), (&json!({ "bytes": 4711 }), &Value::Null));
     let result = result_of("\u{1}\u{2}");
     let broken = WorkResult { success: true, result, ..WorkResult::default() };
-    let told = ended(&bench, Origin::Lightjq, broken).await;
-    assert_eq!((&told["base64"], told.get("as_json")), (&json!("AQI="), None));
+    let answer = ended(&bench, Origin::Lightjq, broken).await;
+    assert_eq!((&answer["base64"], answer.get("as_json")), (&json!("AQI="), None));
 }
 
 #[tokio::test]
 async fn an_error_is_told_as_what_it_says_where_its_door_writes_messagepack() {
-    let bench = Bench::new();
+    let bench = bench();
     for (error, shown) in [
         (json!("no such file"), "no such file"),
         (json!({ "code": 5, "of": ["disk"] }), r#"{"code":5,"of":["disk"]}"#),
         (json!(-7), "-7"),
     ] {
-        let told = ended(&bench, Origin::Lightjq, failure(packed(&error))).await;
-        assert_eq!(told["error"], shown);
+        let answer = ended(&bench, Origin::Lightjq, failure(packed(&error))).await;
+        assert_eq!(answer["error"], shown);
     }
     // The same bytes of another door's worker are a text: nobody guesses.
-    let told = ended(&bench, Origin::Api, failure(packed(&json!("x")))).await;
-    assert_eq!(told["error"], "\u{fffd}x");
-    let told = ended(&bench, Origin::Lightjq, failure("plain words".into())).await;
-    assert_eq!(told["error"], "plain words", "what is no MessagePack is not hidden");
+    let answer = ended(&bench, Origin::Api, failure(packed(&json!("x")))).await;
+    assert_eq!(answer["error"], "\u{fffd}x");
+    let answer = ended(&bench, Origin::Lightjq, failure("plain words".into())).await;
+    assert_eq!(answer["error"], "plain words", "what is no MessagePack is not hidden");
 }

@@ -62,8 +62,8 @@ pub fn check(example: &Example<'_>, reply: &Reply) {
         return;
     }
     let expected: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{body}"));
-    let told = serde_json::to_string_pretty(&reply.json()).unwrap();
-    assert_eq!(expected, reply.json(), "{}\ngives\n{told}", example.request);
+    let shown = serde_json::to_string_pretty(&reply.json()).unwrap();
+    assert_eq!(expected, reply.json(), "{}\ngives\n{shown}", example.request);
 }
 
 #[tokio::test]
@@ -123,9 +123,9 @@ fn spoken_of(text: &str) -> Vec<&str> {
 async fn alerts_and_dashboard_speak_of_metrics_that_there_are() {
     let bench = Bench::new();
     bench.submit(serde_json::json!({ "queue": "q" })).await;
-    let told = bench.get("/metrics").await;
+    let answer = bench.get("/metrics").await;
     let samples: Vec<&str> =
-        told.text().lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
+        answer.text().lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
     for (name, text) in [
         ("alerts", include_str!("../../../../deploy/prometheus/alerts.yml")),
         ("dashboard", include_str!("../../../../deploy/grafana/spindle.json")),

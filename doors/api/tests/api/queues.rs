@@ -39,12 +39,12 @@ async fn a_queue_counts_its_jobs_by_status() {
     });
     let list = bench.get("/api/v1/queues").await.json();
     assert_eq!(list, json!({ "queues": [queue] }));
-    let mut told = bench.get("/api/v1/queues/q").await.json();
-    let more = told.as_object_mut().unwrap();
+    let mut answer = bench.get("/api/v1/queues/q").await.json();
+    let more = answer.as_object_mut().unwrap();
     assert_eq!(more.remove("settings").unwrap(), json!({}));
     assert_eq!(more.remove("since_start").unwrap(), through);
     assert_eq!(more.remove("oldest_ready_age_ms").unwrap(), json!(1500));
-    assert_eq!(told, queue);
+    assert_eq!(answer, queue);
 }
 
 #[tokio::test]
@@ -52,12 +52,12 @@ async fn queues_with_any_name_can_be_reached() {
     let bench = Bench::new();
     bench.submit(json!({ "queue": "a b/c?ä" })).await;
     bench.submit(json!({ "queue_base64": "/y8A" })).await;
-    let told = bench.get("/api/v1/queues/a%20b%2Fc%3F%C3%A4").await.json();
-    assert_eq!((&told["name"], &told["jobs"]["ready"]), (&json!("a b/c?ä"), &json!(1)));
-    let told = bench.get("/api/v1/queues/%FF%2F%00").await.json();
-    assert_eq!((&told["name"], &told["name_base64"]), (&Value::Null, &json!("/y8A")));
-    let told = bench.call(Method::POST, "/api/v1/queues/%FF%2F%00/pause").await.json();
-    assert_eq!(told["paused"], true);
+    let answer = bench.get("/api/v1/queues/a%20b%2Fc%3F%C3%A4").await.json();
+    assert_eq!((&answer["name"], &answer["jobs"]["ready"]), (&json!("a b/c?ä"), &json!(1)));
+    let answer = bench.get("/api/v1/queues/%FF%2F%00").await.json();
+    assert_eq!((&answer["name"], &answer["name_base64"]), (&Value::Null, &json!("/y8A")));
+    let answer = bench.call(Method::POST, "/api/v1/queues/%FF%2F%00/pause").await.json();
+    assert_eq!(answer["paused"], true);
     let long = "q".repeat(513);
     bench.get(&format!("/api/v1/queues/{long}")).await.is_problem(400, "out_of_range");
     bench.get("/api/v1/queues/none").await.is_problem(404, "queue_not_found");
@@ -67,20 +67,20 @@ async fn queues_with_any_name_can_be_reached() {
 async fn a_paused_queue_gives_nothing_out_until_it_is_resumed() {
     let bench = Bench::new();
     bench.submit(json!({ "queue": "q" })).await;
-    let told = bench.call(Method::POST, "/api/v1/queues/q/pause").await;
-    assert_eq!((told.status, &told.json()["paused"]), (StatusCode::OK, &json!(true)));
-    let told = bench.post("/api/v1/lease", json!({ "queues": ["q"] })).await;
-    assert_eq!(told.status, StatusCode::NO_CONTENT);
-    let told = bench.call(Method::POST, "/api/v1/queues/q/resume").await;
-    assert_eq!(told.json()["paused"], false);
+    let answer = bench.call(Method::POST, "/api/v1/queues/q/pause").await;
+    assert_eq!((answer.status, &answer.json()["paused"]), (StatusCode::OK, &json!(true)));
+    let answer = bench.post("/api/v1/lease", json!({ "queues": ["q"] })).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT);
+    let answer = bench.call(Method::POST, "/api/v1/queues/q/resume").await;
+    assert_eq!(answer.json()["paused"], false);
     bench.lease("q").await;
-    let told = bench.call(Method::POST, "/api/v1/queues/none/resume").await;
-    told.is_problem(404, "queue_not_found");
+    let answer = bench.call(Method::POST, "/api/v1/queues/none/resume").await;
+    answer.is_problem(404, "queue_not_found");
     // An empty queue can be paused before anything comes, and is forgotten when resumed.
     bench.call(Method::POST, "/api/v1/queues/new/pause").await;
     assert_eq!(bench.get("/api/v1/queues/new").await.json()["paused"], true);
-    let told = bench.call(Method::POST, "/api/v1/queues/new/resume").await;
-    assert_eq!((told.status, &told.json()["paused"]), (StatusCode::OK, &json!(false)));
+    let answer = bench.call(Method::POST, "/api/v1/queues/new/resume").await;
+    assert_eq!((answer.status, &answer.json()["paused"]), (StatusCode::OK, &json!(false)));
     bench.get("/api/v1/queues/new").await.is_problem(404, "queue_not_found");
 }
 
@@ -93,10 +93,10 @@ async fn settings_are_replaced_as_a_whole_and_leave_the_pause_alone() {
         "keep_dead_ms": 6, "jobs_max": 7, "finished_max": 8,
         "backoff": { "base_ms": 1, "factor": 1.001, "cap_ms": 3_600_000, "jitter": 0.25 },
     });
-    let told = set(&bench, "q", settings.clone()).await.json();
-    assert_eq!((&told["settings"], &told["paused"]), (&settings, &json!(true)));
-    let told = set(&bench, "q", json!({ "jobs_max": 9 })).await.json();
-    assert_eq!((&told["settings"], &told["paused"]), (&json!({ "jobs_max": 9 }), &json!(true)));
+    let answer = set(&bench, "q", settings.clone()).await.json();
+    assert_eq!((&answer["settings"], &answer["paused"]), (&settings, &json!(true)));
+    let answer = set(&bench, "q", json!({ "jobs_max": 9 })).await.json();
+    assert_eq!((&answer["settings"], &answer["paused"]), (&json!({ "jobs_max": 9 }), &json!(true)));
     set(&bench, "q", json!({ "paused": false })).await.is_problem(400, "bad_field");
     set(&bench, "q", json!({ "ttr_default_ms": 0 })).await.is_problem(400, "out_of_range");
     bench.call(Method::POST, "/api/v1/queues/q/resume").await;
@@ -116,13 +116,13 @@ async fn a_purge_takes_what_waits_and_nothing_else() {
         bench.submit(json!({ "queue": "q" })).await;
     }
     bench.submit(json!({ "queue": "q", "run_at": "2030-01-01T00:00:00Z" })).await;
-    let told = bench.call(Method::POST, "/api/v1/queues/q/purge").await;
-    assert_eq!((told.status, told.json()), (StatusCode::OK, json!({ "deleted": 301 })));
-    let told = bench.get("/api/v1/queues/q").await.json();
-    assert_eq!((&told["jobs"]["leased"], &told["jobs"]["parked"]), (&json!(1), &json!(1)));
+    let answer = bench.call(Method::POST, "/api/v1/queues/q/purge").await;
+    assert_eq!((answer.status, answer.json()), (StatusCode::OK, json!({ "deleted": 301 })));
+    let answer = bench.get("/api/v1/queues/q").await.json();
+    assert_eq!((&answer["jobs"]["leased"], &answer["jobs"]["parked"]), (&json!(1), &json!(1)));
     assert_eq!(bench.get("/api/v1/queues/other").await.json()["jobs"]["ready"], 1);
-    let told = bench.call(Method::POST, "/api/v1/queues/none/purge").await;
-    assert_eq!(told.json(), json!({ "deleted": 0 }));
+    let answer = bench.call(Method::POST, "/api/v1/queues/none/purge").await;
+    assert_eq!(answer.json(), json!({ "deleted": 0 }));
 }
 
 #[tokio::test]
@@ -160,20 +160,20 @@ async fn a_queue_tells_what_goes_through_it_and_who_asks() {
     bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await;
     bench.pass(5000);
     bench.submit(json!({ "queue": "a", "priority": 9 })).await;
-    let told = bench.get("/api/v1/queues/a").await.json();
+    let answer = bench.get("/api/v1/queues/a").await.json();
     let counts = json!({
         "submitted": 5, "leased": 1, "completed": 1, "requeued": 0, "died": 0,
     });
-    assert_eq!((&told["last_minute"], &told["since_start"]), (&counts, &counts));
-    assert_eq!(told["last_asked_at"], "2026-01-02T03:04:05.678Z");
-    assert_eq!(told["next_ready_age_ms"], 0, "the urgent one is next");
-    assert_eq!(told["oldest_ready_age_ms"], 5000, "and others wait longer");
+    assert_eq!((&answer["last_minute"], &answer["since_start"]), (&counts, &counts));
+    assert_eq!(answer["last_asked_at"], "2026-01-02T03:04:05.678Z");
+    assert_eq!(answer["next_ready_age_ms"], 0, "the urgent one is next");
+    assert_eq!(answer["oldest_ready_age_ms"], 5000, "and others wait longer");
     let list = bench.get("/api/v1/queues").await.json();
     assert_eq!(list["queues"][0]["last_minute"], counts);
     bench.pass(120_000);
-    let told = bench.get("/api/v1/queues/a").await.json();
-    assert_eq!(told["last_minute"]["submitted"], 0);
-    assert_eq!(told["since_start"], counts);
+    let answer = bench.get("/api/v1/queues/a").await.json();
+    assert_eq!(answer["last_minute"]["submitted"], 0);
+    assert_eq!(answer["since_start"], counts);
 }
 
 #[tokio::test]
@@ -196,8 +196,8 @@ async fn settings_are_replaced_only_if_they_are_what_was_read() {
     assert_eq!(second.json()["paused"], true);
     assert_ne!(second.header("etag"), tag);
     put(json!({ "fails_max": 5 }), Some(&tag)).await.is_problem(412, "revision_mismatch");
-    let told = bench.get("/api/v1/queues/a").await.json();
-    assert_eq!(told["settings"]["fails_max"], 4);
+    let answer = bench.get("/api/v1/queues/a").await.json();
+    assert_eq!(answer["settings"]["fails_max"], 4);
     assert_eq!(put(json!({ "fails_max": 5 }), Some("*")).await.status, 200);
 }
 
@@ -207,8 +207,8 @@ async fn a_drain_pauses_and_waits_until_no_worker_has_a_job() {
     bench.submit(json!({ "queue": "a" })).await;
     bench.submit(json!({ "queue": "a" })).await;
     let leased = bench.lease("a").await;
-    let told = bench.call(Method::POST, "/api/v1/queues/a/drain").await;
-    assert_eq!(told.json(), json!({ "drained": false, "leased": 1 }));
+    let answer = bench.call(Method::POST, "/api/v1/queues/a/drain").await;
+    assert_eq!(answer.json(), json!({ "drained": false, "leased": 1 }));
     let none = bench.post("/api/v1/lease", json!({ "queues": ["a"] })).await;
     assert_eq!(none.status, 204, "it is paused");
     let drain = bench.call(Method::POST, "/api/v1/queues/a/drain?wait_s=300");
@@ -216,10 +216,10 @@ async fn a_drain_pauses_and_waits_until_no_worker_has_a_job() {
         let token = leased["lease_token"].as_str().unwrap();
         bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await
     };
-    let (told, _) = tokio::join!(drain, end);
-    assert_eq!(told.json(), json!({ "drained": true, "leased": 0 }));
-    let told = bench.get("/api/v1/queues/a").await.json();
-    assert_eq!((&told["paused"], &told["jobs"]["ready"]), (&json!(true), &json!(1)));
+    let (answer, _) = tokio::join!(drain, end);
+    assert_eq!(answer.json(), json!({ "drained": true, "leased": 0 }));
+    let answer = bench.get("/api/v1/queues/a").await.json();
+    assert_eq!((&answer["paused"], &answer["jobs"]["ready"]), (&json!(true), &json!(1)));
     let long = bench.call(Method::POST, "/api/v1/queues/a/drain?wait_s=301").await;
     long.is_problem(400, "out_of_range");
 }
@@ -228,16 +228,16 @@ async fn a_drain_pauses_and_waits_until_no_worker_has_a_job() {
 async fn a_queue_that_is_not_there_is_paused_only_if_it_may_come_to_be() {
     let bench = Bench::new();
     for path in ["pause?create=false", "drain?create=false", "resume"] {
-        let told = bench.call(Method::POST, &format!("/api/v1/queues/mial/{path}")).await;
-        told.is_problem(404, "queue_not_found");
+        let answer = bench.call(Method::POST, &format!("/api/v1/queues/mial/{path}")).await;
+        answer.is_problem(404, "queue_not_found");
     }
     assert_eq!(bench.get("/api/v1/queues").await.json(), json!({ "queues": [] }));
     bench.submit(json!({ "queue": "mail" })).await;
-    let told = bench.call(Method::POST, "/api/v1/queues/mail/pause?create=false").await.json();
-    assert_eq!(told["paused"], true);
+    let answer = bench.call(Method::POST, "/api/v1/queues/mail/pause?create=false").await.json();
+    assert_eq!(answer["paused"], true);
     for path in ["pause", "drain?create=true"] {
-        let told = bench.call(Method::POST, &format!("/api/v1/queues/new/{path}")).await;
-        assert_eq!(told.status, StatusCode::OK, "{}", told.text());
+        let answer = bench.call(Method::POST, &format!("/api/v1/queues/new/{path}")).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
     }
     let wrong = bench.call(Method::POST, "/api/v1/queues/mail/pause?create=maybe").await;
     wrong.is_problem(400, "bad_field");

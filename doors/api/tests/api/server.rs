@@ -23,8 +23,8 @@ async fn the_server_tells_its_version_its_doors_and_how_it_is() {
     let dead = bench.submit(json!({ "queue": "q" })).await;
     bench.call(Method::POST, &format!("/api/v1/jobs/{dead}/cancel")).await;
     bench.pass(90_000);
-    let mut told = bench.get("/api/v1/server").await.json();
-    assert!(told.as_object_mut().unwrap().remove("log_bytes").unwrap().is_u64());
+    let mut answer = bench.get("/api/v1/server").await.json();
+    assert!(answer.as_object_mut().unwrap().remove("log_bytes").unwrap().is_u64());
     let expected = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "started_at": "2026-01-02T03:04:05.678Z",
@@ -39,8 +39,8 @@ async fn the_server_tells_its_version_its_doors_and_how_it_is() {
         ],
         "jobs": 2, "jobs_finished": 1, "queues": 1, "waits": 0,
     });
-    assert_eq!(told, expected);
+    assert_eq!(answer, expected);
     bench.log.fill(true);
-    let told = bench.get("/api/v1/server").await.json();
-    assert_eq!((&told["status"], &told["disk_full"]), (&json!("disk_full"), &json!(true)));
+    let answer = bench.get("/api/v1/server").await.json();
+    assert_eq!((&answer["status"], &answer["disk_full"]), (&json!("disk_full"), &json!(true)));
 }

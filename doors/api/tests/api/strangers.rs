@@ -21,12 +21,12 @@ async fn only_known_names_reach_the_server() {
     ] {
         for path in ["/api/v1/queues", "/healthz", "/metrics", "/api/docs"] {
             let request = Request::get(path).header(header::HOST, host).body(Body::empty());
-            let told = bench.send(request.unwrap()).await;
-            assert_eq!(told.status.as_u16(), status, "{host} {path}");
+            let answer = bench.send(request.unwrap()).await;
+            assert_eq!(answer.status.as_u16(), status, "{host} {path}");
         }
     }
-    let told = bench.send(Request::get("/healthz").body(Body::empty()).unwrap()).await;
-    told.is_problem(400, "bad_request");
+    let answer = bench.send(Request::get("/healthz").body(Body::empty()).unwrap()).await;
+    answer.is_problem(400, "bad_request");
     let two = Request::get("/healthz").header(header::HOST, "localhost");
     let two = two.header(header::HOST, "localhost").body(Body::empty()).unwrap();
     bench.send(two).await.is_problem(400, "bad_request");
@@ -36,8 +36,8 @@ async fn only_known_names_reach_the_server() {
             .fold(Request::get(target), |request, host| request.header(header::HOST, *host));
         bench.send(request.body(Body::empty()).unwrap())
     };
-    let told = absolute("http://evil.example/healthz", &["localhost"]).await;
-    told.is_problem(421, "unknown_host");
+    let answer = absolute("http://evil.example/healthz", &["localhost"]).await;
+    answer.is_problem(421, "unknown_host");
     // The target beats the header, which must be there all the same.
     assert_eq!(absolute("http://localhost/healthz", &["evil.example"]).await.status, 200);
     absolute("http://localhost/healthz", &[]).await.is_problem(400, "bad_request");
@@ -70,8 +70,8 @@ async fn pages_of_other_origins_write_nothing() {
     }
     for method in [Method::PUT, Method::PATCH, Method::DELETE] {
         let request = request(method, "/api/v1/jobs/1").header("origin", "http://evil.example");
-        let told = bench.send(request.body(Body::empty()).unwrap()).await;
-        told.is_problem(403, "foreign_origin");
+        let answer = bench.send(request.body(Body::empty()).unwrap()).await;
+        answer.is_problem(403, "foreign_origin");
     }
     let read = request(Method::GET, "/api/v1/jobs/1").header("sec-fetch-site", "cross-site");
     assert_eq!(bench.send(read.body(Body::empty()).unwrap()).await.status, StatusCode::OK);
@@ -91,20 +91,24 @@ async fn a_body_of_another_type_is_refused() {
     ] {
         let request = request(Method::POST, "/api/v1/jobs")
             .header(header::CONTENT_TYPE, HeaderValue::from_bytes(kind.as_bytes()).unwrap());
-        let told = bench.send(request.body(Body::from("{\"queue\":\"q\"}")).unwrap()).await;
-        told.is_problem(415, "unsupported_type");
+        let answer = bench.send(request.body(Body::from("{\"queue\":\"q\"}")).unwrap()).await;
+        answer.is_problem(415, "unsupported_type");
         let is_form = kind.ends_with("urlencoded");
-        assert_eq!(told.text().contains("-H 'Content-Type: application/json'"), is_form, "{kind}");
+        assert_eq!(
+            answer.text().contains("-H 'Content-Type: application/json'"),
+            is_form,
+            "{kind}"
+        );
     }
     let two = request(Method::POST, "/api/v1/jobs")
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::CONTENT_TYPE, "text/plain");
-    let told = bench.send(two.body(Body::from("{\"queue\":\"q\"}")).unwrap()).await;
-    told.is_problem(415, "unsupported_type");
+    let answer = bench.send(two.body(Body::from("{\"queue\":\"q\"}")).unwrap()).await;
+    answer.is_problem(415, "unsupported_type");
     for kind in ["application/json", "Application/JSON; charset=utf-8", "application/x+json"] {
         let request = request(Method::POST, "/api/v1/jobs").header(header::CONTENT_TYPE, kind);
-        let told = bench.send(request.body(Body::from("{\"queue\":\"q\"}")).unwrap()).await;
-        assert_eq!(told.status, StatusCode::CREATED, "{kind}");
+        let answer = bench.send(request.body(Body::from("{\"queue\":\"q\"}")).unwrap()).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{kind}");
     }
 }
 
@@ -122,8 +126,8 @@ async fn a_body_without_a_type_is_json() {
         (Method::POST, "/api/v1/queues/q/pause", r"{}", 200),
         (Method::POST, "/api/v1/jobs", "queue=q", 400),
     ] {
-        let told = bench.send(untyped(method, path, body)).await;
-        assert_eq!(told.status.as_u16(), status, "{path}: {}", told.text());
+        let answer = bench.send(untyped(method, path, body)).await;
+        assert_eq!(answer.status.as_u16(), status, "{path}: {}", answer.text());
     }
     let mut empty = untyped(Method::POST, "/api/v1/jobs", r#"{"queue":"q"}"#);
     empty.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(""));
@@ -146,9 +150,9 @@ async fn what_is_no_json_is_refused() {
     for body in ["", "{", "queue", "{\"queue\":\"q\"} x", "\u{feff}{}", &deep, &deep_map] {
         let request =
             request(Method::POST, "/api/v1/jobs").header(header::CONTENT_TYPE, "application/json");
-        let told = bench.send(request.body(Body::from(body.to_owned())).unwrap()).await;
-        assert!(matches!(told.json()["code"].as_str(), Some("bad_json" | "bad_field")), "{body}");
-        assert_eq!(told.status, StatusCode::BAD_REQUEST);
+        let answer = bench.send(request.body(Body::from(body.to_owned())).unwrap()).await;
+        assert!(matches!(answer.json()["code"].as_str(), Some("bad_json" | "bad_field")), "{body}");
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     }
     let not_utf8 = request(Method::POST, "/api/v1/jobs")
         .header(header::CONTENT_TYPE, "application/json")
@@ -163,8 +167,8 @@ async fn a_payload_nested_thousands_deep_comes_back_as_it_was() {
     let body = format!("{{\"queue\":\"q\",\"payload\":{deep}}}");
     let request =
         request(Method::POST, "/api/v1/jobs").header(header::CONTENT_TYPE, "application/json");
-    let told = bench.send(request.body(Body::from(body)).unwrap()).await;
-    assert_eq!(told.status, StatusCode::CREATED, "{}", told.text());
+    let answer = bench.send(request.body(Body::from(body)).unwrap()).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
     assert!(bench.get("/api/v1/jobs/1").await.text().contains(&deep));
 }
 
@@ -200,9 +204,9 @@ async fn wrong_paths_and_methods_are_told() {
         (Method::GET, "/api/v1/lease", "POST"),
         (Method::DELETE, "/healthz", "GET,HEAD"),
     ] {
-        let told = bench.call(method, path).await;
-        told.is_problem(405, "method_not_allowed");
-        let mut allowed: Vec<&str> = told.header("allow").split(',').map(str::trim).collect();
+        let answer = bench.call(method, path).await;
+        answer.is_problem(405, "method_not_allowed");
+        let mut allowed: Vec<&str> = answer.header("allow").split(',').map(str::trim).collect();
         allowed.sort_unstable();
         assert_eq!(allowed.join(","), allow, "{path}");
     }
@@ -213,8 +217,8 @@ async fn every_answer_forbids_guessing_and_keeping() {
     let bench = Bench::new();
     bench.submit(json!({ "queue": "q" })).await;
     for path in ["/api/v1/jobs/1", "/api/v1/jobs/2", "/nowhere", "/metrics"] {
-        let told = bench.get(path).await;
-        assert_eq!(told.header("x-content-type-options"), "nosniff", "{path}");
-        assert_eq!(told.header("cache-control"), "no-store", "{path}");
+        let answer = bench.get(path).await;
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(answer.header("cache-control"), "no-store", "{path}");
     }
 }

@@ -20,30 +20,30 @@ async fn sent(bench: &Bench, method: Method, path: &str, body: &str) -> Reply {
 async fn a_job_tells_the_limits_that_are_in_force_and_who_set_them() {
     let bench = Bench::new();
     let id = bench.submit(json!({ "queue": "q" })).await;
-    let told = job(&bench, id).await;
-    assert_eq!((&told["attempts_max"], &told["fails_max"]), (&json!(25), &json!(5)));
+    let answer = job(&bench, id).await;
+    assert_eq!((&answer["attempts_max"], &answer["fails_max"]), (&json!(25), &json!(5)));
     let usual = json!({ "base_ms": 5000, "factor": 3, "cap_ms": 3_600_000, "jitter": 0.2 });
-    assert_eq!(told["backoff"], usual);
+    assert_eq!(answer["backoff"], usual);
     let from = json!({ "attempts_max": "default", "fails_max": "default", "backoff": "default" });
-    assert_eq!(told["limits_from"], from);
+    assert_eq!(answer["limits_from"], from);
     let settings = json!({ "fails_max": 2, "attempts_max": 9 });
     let put = json_request(Method::PUT, "/api/v1/queues/q/settings", &settings);
     bench.send(put).await;
     let asked = json!({ "queue": "q", "attempts_max": 0, "backoff": { "base_ms": 7 } });
     let id = bench.submit(asked).await;
     let listed = bench.get("/api/v1/jobs?order=desc&limit=1").await.json();
-    for told in [job(&bench, id).await, listed["jobs"][0].clone()] {
-        assert_eq!((&told["attempts_max"], &told["fails_max"]), (&json!(0), &json!(2)));
+    for answer in [job(&bench, id).await, listed["jobs"][0].clone()] {
+        assert_eq!((&answer["attempts_max"], &answer["fails_max"]), (&json!(0), &json!(2)));
         let own = json!({ "base_ms": 7, "factor": 1, "cap_ms": 3_600_000, "jitter": 0 });
-        assert_eq!(told["backoff"], own);
+        assert_eq!(answer["backoff"], own);
         let from = json!({ "attempts_max": "job", "fails_max": "queue", "backoff": "job" });
-        assert_eq!(told["limits_from"], from);
+        assert_eq!(answer["limits_from"], from);
     }
     // A job that ended tells those a retry would have.
     bench.call(Method::POST, "/api/v1/jobs/1/cancel").await;
-    let told = job(&bench, 1).await;
+    let answer = job(&bench, 1).await;
     assert_eq!(
-        (&told["fails_max"], &told["limits_from"]["fails_max"]),
+        (&answer["fails_max"], &answer["limits_from"]["fails_max"]),
         (&json!(2), &json!("queue"))
     );
 }
@@ -57,11 +57,11 @@ async fn a_job_that_ends_its_workers_is_dead_and_says_so_wherever_it_is_told() {
         assert_eq!(bench.lease("q").await["attempt"], attempt);
         bench.pass(1000);
     }
-    let told = job(&bench, 1).await;
-    assert_eq!((&told["status"], &told["attempts"]), (&json!("dead"), &json!(25)));
+    let answer = job(&bench, 1).await;
+    assert_eq!((&answer["status"], &answer["attempts"]), (&json!("dead"), &json!(25)));
     let message = "25 of 25 attempts: the last one timed out";
     assert_eq!(
-        (&told["result"]["code"], &told["result"]["message"]),
+        (&answer["result"]["code"], &answer["result"]["message"]),
         (&json!("timeout"), &json!(message))
     );
     let events = bench.get("/api/v1/events?after=oldest&follow=false").await;
@@ -88,11 +88,11 @@ async fn factor_and_jitter_have_up_to_three_decimals_however_they_are_written() 
         let reply = sent(&bench, Method::POST, "/api/v1/jobs", &body).await;
         assert_eq!(reply.status, 201, "{body}: {}", reply.text());
         let id = &reply.json()["id"];
-        let told = bench.get(&format!("/api/v1/jobs/{id}")).await;
+        let answer = bench.get(&format!("/api/v1/jobs/{id}")).await;
         let expected = format!(
             r#""backoff":{{"base_ms":1,"factor":{told_factor},"cap_ms":3600000,"jitter":{told_jitter}}}"#
         );
-        assert!(told.text().contains(&expected), "{expected} in {}", told.text());
+        assert!(answer.text().contains(&expected), "{expected} in {}", answer.text());
     }
 }
 
@@ -118,10 +118,10 @@ async fn what_is_no_such_number_is_refused_and_the_answer_says_which() {
     ] {
         let backoff = format!(r#""backoff":{{"base_ms":1,"{field}":{value}}}"#);
         let job = format!(r#"{{"queue":"q",{backoff}}}"#);
-        let told = sent(&bench, Method::POST, "/api/v1/jobs", &job).await;
-        told.is_problem(400, code);
+        let answer = sent(&bench, Method::POST, "/api/v1/jobs", &job).await;
+        answer.is_problem(400, code);
         let name = if code == "out_of_range" { format!("backoff.{field}") } else { String::new() };
-        assert!(told.json()["detail"].as_str().unwrap().contains(&name), "{}", told.text());
+        assert!(answer.json()["detail"].as_str().unwrap().contains(&name), "{}", answer.text());
         let settings = format!("{{{backoff}}}");
         let path = "/api/v1/queues/q/settings";
         sent(&bench, Method::PUT, path, &settings).await.is_problem(400, code);

@@ -18,9 +18,9 @@ async fn a_waiter_is_told_the_job_as_it_ended() {
         bench.waits(1).await;
         bench.post(&format!("/api/v1/leases/{token}/complete"), json!({ "result": 7 })).await
     };
-    let (told, _) = join!(waits, ends);
-    assert_eq!(told.status, StatusCode::OK);
-    let job = told.json();
+    let (answer, _) = join!(waits, ends);
+    assert_eq!(answer.status, StatusCode::OK);
+    let job = answer.json();
     assert_eq!((&job["status"], &job["result"]["value"]), (&json!("done"), &json!(7)));
     let again = bench.get("/api/v1/jobs/1/wait?wait_s=300").await;
     assert_eq!(again.json()["status"], "done", "there is nothing left to wait for");
@@ -36,8 +36,8 @@ async fn a_wait_that_is_over_tells_the_job_as_it_is() {
         bench.waits(1).await;
         bench.pass(2_000);
     };
-    let (told, ()) = join!(waits, passes);
-    assert_eq!(told.json()["status"], "ready");
+    let (answer, ()) = join!(waits, passes);
+    assert_eq!(answer.json()["status"], "ready");
 }
 
 #[tokio::test]
@@ -49,8 +49,8 @@ async fn a_job_that_goes_meanwhile_is_not_found() {
         bench.waits(1).await;
         bench.call(Method::DELETE, "/api/v1/jobs/1").await
     };
-    let (told, _) = join!(waits, goes);
-    told.is_problem(404, "job_not_found");
+    let (answer, _) = join!(waits, goes);
+    answer.is_problem(404, "job_not_found");
     bench.get("/api/v1/jobs/1/wait?wait_s=1").await.is_problem(404, "job_not_found");
     bench.get("/api/v1/jobs/1/wait?wait_s=301").await.is_problem(400, "out_of_range");
     bench.get("/api/v1/jobs/1/wait?wait_s=x").await.is_problem(400, "bad_field");

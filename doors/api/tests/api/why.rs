@@ -20,10 +20,10 @@ async fn a_ready_job_knows_its_place_and_who_waits() {
     for priority in [0, 0, 1] {
         bench.submit(json!({ "queue": "q", "priority": priority })).await;
     }
-    let told = why(&bench, 2).await;
-    assert_eq!((&told["status"], &told["runnable"]), (&json!("ready"), &json!(true)));
-    assert_eq!(codes(&told), ["position", "nobody_waits"]);
-    assert_eq!(told["reasons"][0]["before"], 2);
+    let answer = why(&bench, 2).await;
+    assert_eq!((&answer["status"], &answer["runnable"]), (&json!("ready"), &json!(true)));
+    assert_eq!(codes(&answer), ["position", "nobody_waits"]);
+    assert_eq!(answer["reasons"][0]["before"], 2);
     assert_eq!(why(&bench, 3).await["reasons"][0]["before"], 0);
     bench.get("/api/v1/jobs/9/why").await.is_problem(404, "job_not_found");
 }
@@ -40,9 +40,9 @@ async fn a_paused_queue_is_named_and_its_waiting_workers_too() {
         &asked,
     )));
     bench.waits(1).await;
-    let told = why(&bench, 1).await;
+    let answer = why(&bench, 1).await;
     assert_eq!(
-        (codes(&told), &told["runnable"]),
+        (codes(&answer), &answer["runnable"]),
         (vec!["paused", "position", "workers_wait"], &json!(false),)
     );
     waiting.abort();
@@ -52,27 +52,27 @@ async fn a_paused_queue_is_named_and_its_waiting_workers_too() {
 async fn other_statuses_say_what_they_wait_for() {
     let bench = Bench::new();
     bench.submit(json!({ "queue": "q", "run_at": "2030-01-01T00:00:00Z" })).await;
-    let told = why(&bench, 1).await;
-    assert_eq!(codes(&told), ["scheduled"]);
-    assert_eq!(told["reasons"][0]["until"], "2030-01-01T00:00:00.000Z");
+    let answer = why(&bench, 1).await;
+    assert_eq!(codes(&answer), ["scheduled"]);
+    assert_eq!(answer["reasons"][0]["until"], "2030-01-01T00:00:00.000Z");
     bench.submit(json!({ "queue": "q", "parked": true })).await;
     assert_eq!(codes(&why(&bench, 2).await), ["parked"]);
     let backoff = json!({ "base_ms": 1000 });
     bench.submit(json!({ "queue": "q", "fails_max": 2, "backoff": backoff })).await;
     let asked = json!({ "queues": ["q"], "worker": "w1" });
     let leased = bench.post("/api/v1/lease", asked).await.json();
-    let told = why(&bench, 3).await;
-    assert_eq!((codes(&told), &told["reasons"][0]["worker"]), (vec!["leased"], &json!("w1")));
-    assert_eq!(told["reasons"][0]["until"], "2026-01-02T03:05:05.678Z");
+    let answer = why(&bench, 3).await;
+    assert_eq!((codes(&answer), &answer["reasons"][0]["worker"]), (vec!["leased"], &json!("w1")));
+    assert_eq!(answer["reasons"][0]["until"], "2026-01-02T03:05:05.678Z");
     let token = leased["lease_token"].as_str().unwrap();
     bench.post(&format!("/api/v1/leases/{token}/fail"), json!({ "code": "net" })).await;
-    let told = why(&bench, 3).await;
-    assert_eq!(codes(&told), ["backoff", "last_attempt"]);
-    assert_eq!(told["reasons"][0]["until"], "2026-01-02T03:04:06.678Z");
+    let answer = why(&bench, 3).await;
+    assert_eq!(codes(&answer), ["backoff", "last_attempt"]);
+    assert_eq!(answer["reasons"][0]["until"], "2026-01-02T03:04:06.678Z");
     bench.call(Method::POST, "/api/v1/jobs/3/cancel").await;
-    let told = why(&bench, 3).await;
-    assert_eq!(codes(&told), ["dead"]);
-    assert!(told["reasons"][0]["text"].as_str().unwrap().contains("cancelled"), "{told}");
+    let answer = why(&bench, 3).await;
+    assert_eq!(codes(&answer), ["dead"]);
+    assert!(answer["reasons"][0]["text"].as_str().unwrap().contains("cancelled"), "{answer}");
 }
 
 /// The text of a reason.
@@ -92,20 +92,20 @@ async fn a_job_that_failed_says_why_and_which_try_it_waits_for() {
         let leased = bench.lease("q").await;
         let token = leased["lease_token"].as_str().unwrap();
         bench.post(&format!("/api/v1/leases/{token}/fail"), words.clone()).await;
-        let told = why(&bench, 1).await;
+        let answer = why(&bench, 1).await;
         if fails == 5 {
             let dead = format!("it failed for good at try 5 of 5: {said}; retry lets it run again");
-            assert_eq!(text(&told, "dead"), dead);
-            assert_eq!(codes(&told), ["dead"]);
+            assert_eq!(text(&answer, "dead"), dead);
+            assert_eq!(codes(&answer), ["dead"]);
             break;
         }
         let next = format!("it waits until its backoff is over, for try {} of 5", fails + 1);
-        assert_eq!(text(&told, "backoff"), next);
-        assert_eq!(text(&told, "last_attempt"), format!("the last attempt failed: {said}"));
+        assert_eq!(text(&answer, "backoff"), next);
+        assert_eq!(text(&answer, "last_attempt"), format!("the last attempt failed: {said}"));
         bench.pass(3_600_000);
-        let told = why(&bench, 1).await;
-        assert_eq!(codes(&told), ["position", "nobody_waits", "last_attempt"], "ready again");
-        assert_eq!(text(&told, "last_attempt"), format!("the last attempt failed: {said}"));
+        let answer = why(&bench, 1).await;
+        assert_eq!(codes(&answer), ["position", "nobody_waits", "last_attempt"], "ready again");
+        assert_eq!(text(&answer, "last_attempt"), format!("the last attempt failed: {said}"));
     }
 }
 
@@ -115,17 +115,17 @@ async fn a_job_whose_workers_are_lost_says_so() {
     bench.submit(json!({ "queue": "q", "ttr_ms": 1000, "attempts_max": 2 })).await;
     bench.lease("q").await;
     bench.pass(1000);
-    let told = why(&bench, 1).await;
+    let answer = why(&bench, 1).await;
     let next = "it waits until its backoff is over, for attempt 2 of 2";
-    assert_eq!(text(&told, "backoff"), next);
-    assert_eq!(text(&told, "last_attempt"), "the last attempt timed out");
+    assert_eq!(text(&answer, "backoff"), next);
+    assert_eq!(text(&answer, "last_attempt"), "the last attempt timed out");
     bench.pass(5000);
     bench.lease("q").await;
     bench.pass(1000);
-    let told = why(&bench, 1).await;
+    let answer = why(&bench, 1).await;
     let dead = "it failed for good: code timeout, message 2 of 2 attempts: the last one timed \
                 out; retry lets it run again";
-    assert_eq!(text(&told, "dead"), dead);
+    assert_eq!(text(&answer, "dead"), dead);
 }
 
 /// Two jobs under a constraint of their queue.
@@ -145,13 +145,13 @@ async fn a_constraint_that_holds_a_job_back_is_named() {
     constrain(&bench, json!({ "running_max": 1 })).await;
     assert_eq!(codes(&why(&bench, 1).await), ["position", "nobody_waits"]);
     bench.lease("q").await;
-    let told = why(&bench, 2).await;
-    assert_eq!(codes(&told)[0], "constraint");
+    let answer = why(&bench, 2).await;
+    assert_eq!(codes(&answer)[0], "constraint");
     assert_eq!(
-        (&told["reasons"][0]["constraint"], &told["runnable"]),
+        (&answer["reasons"][0]["constraint"], &answer["runnable"]),
         (&json!("slow"), &json!(false))
     );
-    assert_eq!(told["reasons"][0]["until"], Value::Null);
+    assert_eq!(answer["reasons"][0]["until"], Value::Null);
 }
 
 #[tokio::test]
@@ -160,9 +160,9 @@ async fn a_rate_says_when_it_frees() {
     constrain(&bench, json!({ "rate": { "count": 1, "per_ms": 2000 } })).await;
     bench.lease("q").await;
     bench.pass(500);
-    let told = why(&bench, 2).await;
-    assert_eq!(codes(&told)[0], "constraint");
-    assert_eq!(told["reasons"][0]["until"], "2026-01-02T03:04:07.678Z");
+    let answer = why(&bench, 2).await;
+    assert_eq!(codes(&answer)[0], "constraint");
+    assert_eq!(answer["reasons"][0]["until"], "2026-01-02T03:04:07.678Z");
     bench.pass(1500);
     assert_eq!(why(&bench, 2).await["runnable"], true);
     bench.lease("q").await;

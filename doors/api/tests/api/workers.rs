@@ -15,8 +15,8 @@ async fn workers(bench: &Bench) -> Vec<Value> {
 }
 
 async fn lease_as(bench: &Bench, worker: &str, queues: Value) -> Value {
-    let told = bench.post("/api/v1/lease", json!({ "queues": queues, "worker": worker })).await;
-    serde_json::from_slice(&told.body).unwrap_or_default()
+    let answer = bench.post("/api/v1/lease", json!({ "queues": queues, "worker": worker })).await;
+    serde_json::from_slice(&answer.body).unwrap_or_default()
 }
 
 #[tokio::test]
@@ -30,8 +30,8 @@ async fn workers_are_told_with_what_they_ask_for_and_what_they_have() {
     lease_as(&bench, "ann", json!(["a", "b"])).await;
     bench.pass(1000);
     lease_as(&bench, "bob", json!(["c"])).await;
-    let told = workers(&bench).await;
-    let (ann, bob) = (&told[0], &told[1]);
+    let answer = workers(&bench).await;
+    let (ann, bob) = (&answer[0], &answer[1]);
     assert_eq!((&ann["name"], &ann["door"]), (&json!("ann"), &json!("api")));
     assert_eq!((&ann["queues"], &ann["queues_count"]), (&json!(["a", "b"]), &json!(2)));
     assert_eq!(ann["seen_at"], "2026-01-02T03:04:05.678Z");
@@ -52,9 +52,9 @@ async fn a_worker_of_another_door_is_known_by_its_connection_and_goes_with_it() 
     let lease = Lease { holder: 77, bound: true, worker, ..lease_from("a", Origin::Gearman) };
     take(&bench.engine, lease);
     drop(bench.engine.turn());
-    let told = workers(&bench).await;
-    assert_eq!((&told[0]["door"], &told[0]["connection"]), (&json!("gearman"), &json!(77)));
-    assert_eq!((&told[0]["name"], &told[0]["jobs"][0]["id"]), (&json!("perl"), &json!(1)));
+    let answer = workers(&bench).await;
+    assert_eq!((&answer[0]["door"], &answer[0]["connection"]), (&json!("gearman"), &json!(77)));
+    assert_eq!((&answer[0]["name"], &answer[0]["jobs"][0]["id"]), (&json!("perl"), &json!(1)));
     bench.engine.waits().connection_gone(ConnectionId(77), None);
     drop(bench.engine.turn());
     assert_eq!(workers(&bench).await, [Value::Null; 0]);
@@ -67,16 +67,16 @@ async fn who_has_a_job_and_was_forgotten_is_told_all_the_same() {
     bench.submit(json!({ "queue": "a", "ttr_ms": day_ms })).await;
     lease_as(&bench, "ann", json!(["a"])).await;
     bench.pass(2 * 3_600_000);
-    let told = workers(&bench).await;
-    assert_eq!(told.len(), 1);
-    assert_eq!((&told[0]["name"], &told[0]["seen_at"]), (&json!("ann"), &Value::Null));
-    assert_eq!(told[0]["jobs"][0]["id"], 1);
+    let answer = workers(&bench).await;
+    assert_eq!(answer.len(), 1);
+    assert_eq!((&answer[0]["name"], &answer[0]["seen_at"]), (&json!("ann"), &Value::Null));
+    assert_eq!(answer[0]["jobs"][0]["id"], 1);
     bench.get("/api/v1/workers?cursor=x").await.is_problem(400, "bad_field");
 }
 
 async fn names(bench: &Bench) -> Vec<String> {
-    let told = workers(bench).await;
-    told.iter().map(|worker| worker["name"].as_str().unwrap().to_owned()).collect()
+    let answer = workers(bench).await;
+    answer.iter().map(|worker| worker["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
@@ -99,9 +99,9 @@ async fn a_worker_in_a_long_poll_is_not_gone() {
     let waiting = tokio::spawn(bench.router.clone().oneshot(request));
     bench.waits(1).await;
     bench.pass(299_000);
-    let told = workers(&bench).await;
-    assert_eq!((&told[0]["name"], &told[0]["waiting"]), (&json!("ann"), &json!(1)));
-    assert_eq!(told[0]["seen_at"], "2026-01-02T03:09:04.678Z");
+    let answer = workers(&bench).await;
+    assert_eq!((&answer[0]["name"], &answer[0]["waiting"]), (&json!("ann"), &json!(1)));
+    assert_eq!(answer[0]["seen_at"], "2026-01-02T03:09:04.678Z");
     bench.pass(1_000);
     assert_eq!(waiting.await.unwrap().unwrap().status(), 204);
     bench.pass(60_000);
@@ -116,9 +116,9 @@ async fn a_worker_with_a_long_job_is_not_gone_and_has_a_minute_after_it() {
     bench.submit(json!({ "queue": "a", "ttr_ms": 1_800_000 })).await;
     let lease = lease_as(&bench, "ann", json!(["a"])).await;
     bench.pass(1_700_000);
-    let told = workers(&bench).await;
-    assert_eq!((&told[0]["name"], &told[0]["queues"]), (&json!("ann"), &json!(["a"])));
-    assert_eq!(told[0]["jobs"][0]["id"], 1);
+    let answer = workers(&bench).await;
+    assert_eq!((&answer[0]["name"], &answer[0]["queues"]), (&json!("ann"), &json!(["a"])));
+    assert_eq!(answer[0]["jobs"][0]["id"], 1);
     let token = lease["lease_token"].as_str().unwrap();
     bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await;
     bench.pass(60_000);
@@ -145,9 +145,9 @@ async fn a_heartbeat_is_a_sign_of_life_and_one_with_a_lost_lease_is_not() {
     lease_as(&bench, "bob", json!(["a"])).await;
     bench.pass(10_000);
     assert_eq!(extend(&first).await.status, 409);
-    let told = workers(&bench).await;
-    assert_eq!((told.len(), &told[0]["name"]), (1, &json!("bob")));
-    assert_eq!(told[0]["seen_at"], "2026-01-02T03:07:15.678Z");
+    let answer = workers(&bench).await;
+    assert_eq!((answer.len(), &answer[0]["name"]), (1, &json!("bob")));
+    assert_eq!(answer[0]["seen_at"], "2026-01-02T03:07:15.678Z");
 }
 
 #[tokio::test]
@@ -156,8 +156,8 @@ async fn queues_of_any_name_are_told_apart_from_their_base64() {
     bench.submit(json!({ "queue_base64": "/y8A" })).await;
     let body = json!({ "queues": ["/y8A"], "queues_base64": ["/y8A"], "worker": "ann" });
     bench.post("/api/v1/lease", body).await;
-    let told = &workers(&bench).await[0];
-    assert_eq!((&told["queues"], &told["queues_base64"]), (&json!(["/y8A"]), &json!(["/y8A"])));
-    let job = &told["jobs"][0];
+    let answer = &workers(&bench).await[0];
+    assert_eq!((&answer["queues"], &answer["queues_base64"]), (&json!(["/y8A"]), &json!(["/y8A"])));
+    let job = &answer["jobs"][0];
     assert_eq!((&job["queue"], &job["queue_base64"]), (&Value::Null, &json!("/y8A")));
 }

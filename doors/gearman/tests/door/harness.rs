@@ -151,8 +151,8 @@ impl Bench {
     /// A worker of another door ends a job.
     pub fn finish_foreign(&self, id: JobId, success: bool, result: &str) {
         let result = Payload::new(Bytes::copy_from_slice(result.as_bytes()), Type::Bytes);
-        let told = WorkResult { success, retry: true, result, ..WorkResult::default() };
-        opened(self.engine.leases().finish(Claim::Unfinished { id }, told)).unwrap();
+        let shown = WorkResult { success, retry: true, result, ..WorkResult::default() };
+        opened(self.engine.leases().finish(Claim::Unfinished { id }, shown)).unwrap();
     }
 
     pub fn execute(&self, command: Command) {

@@ -23,16 +23,16 @@ fn a_foreground_client_hears_all_the_worker_says() {
     assert_eq!((&job.function[..], &job.unique), (&b"rev"[..], &None));
     worker.progress(&handle, "1", "10");
     let (numerator, denominator) = (bytes("1"), bytes("10"));
-    let told = Response::WorkStatus { handle: handle.clone(), numerator, denominator };
-    assert_eq!(client.hear(), told);
+    let answer = Response::WorkStatus { handle: handle.clone(), numerator, denominator };
+    assert_eq!(client.hear(), answer);
     let status = client.status(&handle);
     assert_eq!((status.is_running, status.numerator, status.denominator), (true, 1, 10));
     worker.data(&handle, "part");
-    let told = Response::WorkData { handle: handle.clone(), data: bytes("part") };
-    assert_eq!(client.hear(), told);
+    let answer = Response::WorkData { handle: handle.clone(), data: bytes("part") };
+    assert_eq!(client.hear(), answer);
     worker.send(&Request::WorkWarning { handle: handle.clone(), data: bytes("warn") });
-    let told = Response::WorkWarning { handle: handle.clone(), data: bytes("warn") };
-    assert_eq!(client.hear(), told);
+    let answer = Response::WorkWarning { handle: handle.clone(), data: bytes("warn") };
+    assert_eq!(client.hear(), answer);
     worker.complete(&handle, "olleh");
     // What was told as data is not told again.
     client.hears_complete(&handle, "olleh");
@@ -125,8 +125,8 @@ fn an_exception_is_told_to_those_who_asked_and_to_others_as_a_failure_never_both
     worker.take();
     worker.except(&handle, "boom");
     plain.hears_fail(&handle);
-    let told = Response::WorkException { handle: handle.clone(), data: bytes("boom") };
-    assert_eq!(keen.hear(), told);
+    let answer = Response::WorkException { handle: handle.clone(), data: bytes("boom") };
+    assert_eq!(keen.hear(), answer);
     // Perl's worker says both; the second has nothing new.
     worker.fail(&handle);
     worker.hears_nothing();
@@ -149,8 +149,8 @@ fn a_door_with_exceptions_tells_them_to_everybody() {
     worker.take();
     worker.except(&handle, "boom");
     worker.fail(&handle);
-    let told = Response::WorkException { handle: handle.clone(), data: bytes("boom") };
-    assert_eq!((plain.hear(), keen.hear()), (told.clone(), told));
+    let answer = Response::WorkException { handle: handle.clone(), data: bytes("boom") };
+    assert_eq!((plain.hear(), keen.hear()), (answer.clone(), answer));
     plain.hears_nothing();
     worker.hears_nothing();
     // A failure without a word is still one.

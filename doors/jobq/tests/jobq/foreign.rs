@@ -81,7 +81,7 @@ async fn a_foreign_job_is_shown_with_what_the_engine_did_to_it() {
 }
 
 /// What each event says: its tag, or the tags of the states it leads from and to.
-fn told(job: &Value) -> Vec<String> {
+fn answer_of(job: &Value) -> Vec<String> {
     let events = job["events"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     events
@@ -107,10 +107,10 @@ async fn jobs_of_every_other_door_tell_how_they_waited_failed_and_ended() {
         });
         let job = bench.job(id).await;
         let scheduled = json!(["SCHEDULED", {"run_at": (run_at_ms / 1000).to_string()}]);
-        assert_eq!((&job["state"], told(&job)), (&scheduled, vec!["job_created".to_owned()]));
+        assert_eq!((&job["state"], answer_of(&job)), (&scheduled, vec!["job_created".to_owned()]));
         bench.pass(10_000);
         let job = bench.job(id).await;
-        assert_eq!((&job["state"], told(&job).len()), (&json!(["READY"]), 2));
+        assert_eq!((&job["state"], answer_of(&job).len()), (&json!(["READY"]), 2));
         assert_eq!(job["events"][1][1]["timestamp"], (run_at_ms / 1000).to_string());
         for _ in 0..2 {
             bench.pass(second);
@@ -128,10 +128,10 @@ async fn jobs_of_every_other_door_tell_how_they_waited_failed_and_ended() {
             "READY > LEASED",
             "LEASED > DEAD",
         ];
-        assert_eq!(told(&job), expected, "{door:?}");
+        assert_eq!(answer_of(&job), expected, "{door:?}");
         let parked = submit_as(&bench, door, Type::Bytes, b"x", |submit| submit.parked = true);
         let job = bench.job(parked).await;
-        assert_eq!((&job["state"], told(&job).len()), (&json!(["PARKED"]), 1), "{door:?}");
+        assert_eq!((&job["state"], answer_of(&job).len()), (&json!(["PARKED"]), 1), "{door:?}");
     }
 }
 

@@ -38,8 +38,8 @@ async fn no_answer_tells_of_what_is_not_on_disk() {
         let early = tokio::time::timeout(A_WHILE, asked.as_mut()).await;
         assert!(early.is_err(), "{path} {body}: {early:?}");
         bench.log.hold(false);
-        let told = asked.await.json();
-        let job = told.get("jobs").map_or(&told, |jobs| &jobs[0]);
+        let shown = asked.await.json();
+        let job = shown.get("jobs").map_or(&shown, |jobs| &jobs[0]);
         assert_eq!(json!([job["id"], job["state"]]), answer, "{path} {body}");
     }
 }

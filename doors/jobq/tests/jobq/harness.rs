@@ -45,8 +45,8 @@ impl Bench {
             let routes = door.router();
             (door, routes)
         };
-        let mut engine_options = spindle_engine::Options::default();
-        engine_options.copied = Some(Origin::Jobq);
+        let mut engine_options =
+            spindle_engine::Options { copied: Some(Origin::Jobq), ..Default::default() };
         engine_options.defaults.policies = [spindle_jobq::policy()].into_iter().collect();
         let (http, door) = HttpDoor::open(log, now_ms, engine_options, open);
         Bench { door, http }

@@ -162,14 +162,14 @@ fn spoilt_bodies_are_answered_or_refused_and_change_nothing() {
                 }
             }
         }
-        let told = (path.list(&body), path.candidates(&body));
-        if let (Ok(listed), Ok(candidates)) = &told {
+        let answer = (path.list(&body), path.candidates(&body));
+        if let (Ok(listed), Ok(candidates)) = &answer {
             answered += 1;
             assert!(candidates.iter().all(|id| (1..=3).contains(id)));
             // Lists may have a limit.
             assert!(listed.matches("{\"id\":").count() <= candidates.len());
         }
-        refused += usize::from(told.0.is_err());
+        refused += usize::from(answer.0.is_err());
     }
     assert_eq!(path.list(b"").unwrap(), before);
     assert!(answered > 1_000 && refused > 1_000, "{answered} answered, {refused} refused");

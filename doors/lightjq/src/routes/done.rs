@@ -64,7 +64,6 @@ fn work_result(done: Done) -> WorkResult {
             code: Bytes::from_static(reason.as_str().as_bytes()),
             result: Payload::new(Bytes::new(), Type::Msgpack),
             worker_finished_at,
-            ..WorkResult::default()
         },
     }
 }

@@ -12,7 +12,7 @@ async fn a_constraint_holds_jobs_back_by_their_name_and_argument_until_it_is_lif
         "running_max": 1});
     let put = bench.send(packed("PUT", "/constraint/big", None, &limit)).await;
     put.is(201);
-    assert_eq!(put.told()["running_max"], 1);
+    assert_eq!(put.body()["running_max"], 1);
     bench.send(packed("PUT", "/constraint/big", None, &limit)).await.is(200);
     for size in [50, 60, 5] {
         bench.submit(json!({"name": "n", "argument": {"size": size}})).await;
@@ -26,7 +26,7 @@ async fn a_constraint_holds_jobs_back_by_their_name_and_argument_until_it_is_lif
     bench.submit(json!({"name": "n", "argument": {"size": 70}})).await;
     bench.next(&worker, "0").await.is(204);
     let shown = bench.get("/constraint/big").await;
-    assert_eq!(shown.told()["where"], limit["where"]);
+    assert_eq!(shown.body()["where"], limit["where"]);
     bench.delete("/constraint/big").await.is(204);
     assert_eq!(bench.take(&worker).await["argument"]["size"], 70);
     bench.get("/constraint/big").await.is_problem(404, "constraint_not_found");

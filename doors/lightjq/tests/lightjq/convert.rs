@@ -49,7 +49,7 @@ proptest! {
 
 #[test]
 fn what_json_does_not_have_is_told_by_the_table() {
-    for (packed, told) in [
+    for (packed, answer) in [
         (Packed::F64(f64::NAN), Value::Null),
         (Packed::F32(f32::INFINITY), Value::Null),
         (Packed::F32(0.5), json!(0.5)),
@@ -58,7 +58,7 @@ fn what_json_does_not_have_is_told_by_the_table() {
         (Packed::from(u64::MAX), json!(u64::MAX)),
         (Packed::from(i64::MIN), json!(i64::MIN)),
     ] {
-        assert_eq!(to_json(&pack(&packed)), Ok(told), "{packed}");
+        assert_eq!(to_json(&pack(&packed)), Ok(answer), "{packed}");
     }
     assert_eq!(to_json(b"\xa2\xffa"), Ok(json!("\u{fffd}a")));
 }

@@ -33,9 +33,9 @@ async fn answers_wait_for_the_disk() {
     let job = json!({"name": "n", "argument": {}});
     let reply = is_held(&bench, bench.post("/job", job)).await;
     reply.is(201);
-    let id = reply.told()["job_id"].clone();
+    let id = reply.body()["job_id"].clone();
     let order = is_held(&bench, bench.next(&worker, "60")).await;
-    assert_eq!(order.told()["id"], id);
+    assert_eq!(order.body()["id"], id);
     let done = json!({"job_id": id, "type": "success"});
     is_held(&bench, bench.done(&worker, done)).await.is(204);
     let id = bench.submit_plain("n").await;

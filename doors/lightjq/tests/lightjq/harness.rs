@@ -80,7 +80,7 @@ impl Bench {
     pub async fn submit(&self, body: Value) -> String {
         let reply = self.post("/job", body).await;
         assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
-        reply.told()["job_id"].as_str().unwrap().to_owned()
+        reply.body()["job_id"].as_str().unwrap().to_owned()
     }
 
     /// A job that is like every other.
@@ -91,14 +91,14 @@ impl Bench {
     pub async fn job(&self, id: &str) -> Value {
         let reply = self.get(&format!("/job/{id}")).await;
         assert_eq!(reply.status, StatusCode::OK, "{reply:?}");
-        reply.told()
+        reply.body()
     }
 
     /// Registers a worker, and gives its id.
     pub async fn register(&self, body: Value) -> String {
         let reply = self.post("/worker", body).await;
         assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
-        reply.told()["worker_id"].as_str().unwrap().to_owned()
+        reply.body()["worker_id"].as_str().unwrap().to_owned()
     }
 
     /// A worker that asks for everything.
@@ -114,7 +114,7 @@ impl Bench {
     pub async fn take(&self, worker: &str) -> Value {
         let reply = self.next(worker, "60").await;
         assert_eq!(reply.status, StatusCode::OK, "{reply:?}");
-        reply.told()
+        reply.body()
     }
 
     pub async fn done(&self, worker: &str, body: Value) -> Reply {
@@ -183,7 +183,7 @@ impl Deref for Reply {
 impl Reply {
     /// What it says, whichever of the two formats it is in.
     #[track_caller]
-    pub fn told(&self) -> Value {
+    pub fn body(&self) -> Value {
         match self.header("content-type") {
             "application/msgpack" => to_json(&self.body).unwrap(),
             "application/json" | "application/problem+json" => self.json(),
@@ -194,8 +194,12 @@ impl Reply {
     /// It is a problem with this code.
     #[track_caller]
     pub fn is_problem(&self, status: u16, code: &str) {
-        let told = self.told();
-        assert_eq!((self.status.as_u16(), told["code"].as_str()), (status, Some(code)), "{told}");
-        assert!(!told["detail"].as_str().unwrap().is_empty());
+        let answer = self.body();
+        assert_eq!(
+            (self.status.as_u16(), answer["code"].as_str()),
+            (status, Some(code)),
+            "{answer}"
+        );
+        assert!(!answer["detail"].as_str().unwrap().is_empty());
     }
 }

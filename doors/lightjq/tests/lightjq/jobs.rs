@@ -12,7 +12,7 @@ async fn a_job_goes_from_queued_to_done() {
     let reply = bench.post("/job", json!({"name": "mail", "argument": {"to": "a"}})).await;
     reply.is(201);
     assert_eq!(reply.header("content-type"), "application/msgpack");
-    let id = reply.told()["job_id"].as_str().unwrap().to_owned();
+    let id = reply.body()["job_id"].as_str().unwrap().to_owned();
     assert_eq!(reply.header("location"), format!("/job/{id}"));
     let waiting = json!({"status": "queued", "worker_id": null, "result": null, "error": null,
         "message": null, "retry_count": 0});
@@ -129,18 +129,18 @@ async fn json_is_spoken_with_those_who_ask_for_it() {
     let reply = bench.send(request).await;
     reply.is(201);
     assert_eq!(reply.header("content-type"), "application/json");
-    let id = reply.told()["job_id"].as_str().unwrap().to_owned();
+    let id = reply.body()["job_id"].as_str().unwrap().to_owned();
     let mut request = ask("GET", &format!("/job/{id}"));
     request.headers_mut().insert(header::ACCEPT, "application/json".parse().unwrap());
     let reply = bench.send(request).await;
     assert_eq!(reply.header("content-type"), "application/json");
-    assert_eq!(reply.told()["status"], "queued");
+    assert_eq!(reply.body()["status"], "queued");
     let worker = bench.worker(1).await;
     let mut request = by(ask("GET", "/worker/job"), &worker);
     request.headers_mut().insert(header::ACCEPT, "application/json".parse().unwrap());
     let reply = bench.send(request).await;
     assert_eq!(reply.header("content-type"), "application/json");
-    assert_eq!(reply.told()["argument"], json!({"to": "a"}));
+    assert_eq!(reply.body()["argument"], json!({"to": "a"}));
     let mut request = ask("GET", "/job/1000000");
     request.headers_mut().insert(header::ACCEPT, "application/json".parse().unwrap());
     let reply = bench.send(request).await;

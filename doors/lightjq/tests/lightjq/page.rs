@@ -51,9 +51,9 @@ fn check(request: &str, answer: &str, reply: &Reply, worker: &str) {
         return;
     }
     let expected: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{body}"));
-    let told = text.replace(worker, WORKER);
-    let told: Value = serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}"));
-    assert_eq!(expected, told, "{request}");
+    let shown = text.replace(worker, WORKER);
+    let shown: Value = serde_json::from_str(&shown).unwrap_or_else(|_| panic!("{shown}"));
+    assert_eq!(expected, shown, "{request}");
 }
 
 #[tokio::test]
@@ -64,8 +64,8 @@ async fn every_example_gives_what_stands_below_it() {
     let mut worker = WORKER.to_owned();
     for (request, answer) in &examples {
         let reply = bench.send(read(&request.replace(WORKER, &worker))).await;
-        if let Ok(Value::Object(told)) = serde_json::from_slice(&reply.body)
-            && let (Some(id), true) = (told.get("worker_id"), request.starts_with("POST /worker"))
+        if let Ok(Value::Object(shown)) = serde_json::from_slice(&reply.body)
+            && let (Some(id), true) = (shown.get("worker_id"), request.starts_with("POST /worker"))
         {
             worker = id.as_str().unwrap().to_owned();
         }
@@ -104,7 +104,7 @@ async fn every_route_is_on_the_page_and_in_the_document() {
     ];
     assert_eq!(routes, expected.map(str::to_owned).into());
     let served = bench.get("/lightjq/openapi.json").await;
-    assert_eq!(served.told(), document);
+    assert_eq!(served.body(), document);
 }
 
 /// The fields the document gives a body are those the wire knows: each is refused when it is of a
@@ -124,7 +124,7 @@ async fn the_document_tells_of_every_field_the_door_reads() {
             let worker = (path == "/done").then_some(WORKER);
             let reply = bench.send(crate::harness::packed("POST", path, worker, &body)).await;
             reply.is_problem(400, "bad_field");
-            let detail = reply.told()["detail"].as_str().unwrap().to_owned();
+            let detail = reply.body()["detail"].as_str().unwrap().to_owned();
             assert!(detail.contains(&format!("`{field}`")), "{schema}.{field}: {detail}");
         }
     }

@@ -24,12 +24,12 @@ async fn who_waits_is_told_at_the_end_and_not_of_failures_before() {
     };
     let (reply, ()) = tokio::join!(polled, work);
     reply.is(200);
-    let job = reply.told();
+    let job = reply.body();
     assert_eq!((&job["status"], &job["result"]), (&json!("done"), &json!(7)));
     assert_eq!(job["retry_count"], 1);
     // It is over already: no wait.
     let again = bench.send(poll(&id, "0")).await;
-    assert_eq!(again.told(), job);
+    assert_eq!(again.body(), job);
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn a_job_that_failed_for_good_is_over_as_well() {
     };
     let (reply, ()) = tokio::join!(polled, work);
     reply.is(200);
-    assert_eq!((&reply.told()["status"], &reply.told()["error"]), (&json!("error"), &json!(1)));
+    assert_eq!((&reply.body()["status"], &reply.body()["error"]), (&json!("error"), &json!(1)));
 }
 
 #[tokio::test]

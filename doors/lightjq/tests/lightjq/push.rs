@@ -161,8 +161,8 @@ async fn a_job_that_a_worker_calls_malformed_has_failed() {
     pushed_to(&bench, addr, 1).await;
     let id = bench.submit(json!({"name": "n", "argument": {}, "max_retry": 0})).await;
     let reply = bench.get(&format!("/job/{id}/polling?timeout=60")).await;
-    assert_eq!(reply.told()["status"], "error");
-    assert!(reply.told()["message"].as_str().unwrap().contains("400"));
+    assert_eq!(reply.body()["status"], "error");
+    assert!(reply.body()["message"].as_str().unwrap().contains("400"));
 }
 
 #[tokio::test]
@@ -273,7 +273,7 @@ async fn a_worker_that_starts_anew_at_its_address_replaces_itself_unless_it_says
     // It renews its registration: nothing changes.
     let body = json!({"name": "w", "max_jobs": 1, "url": format!("http://{addr}/base")});
     let again = bench.send(packed("POST", "/worker", Some(&first), &body)).await;
-    assert_eq!(again.told()["worker_id"], json!(first));
+    assert_eq!(again.body()["worker_id"], json!(first));
     assert_eq!(bench.job(&id).await["status"], "running");
     // It has lost its memory: what it had goes back.
     let second = pushed_to(&bench, addr, 1).await;

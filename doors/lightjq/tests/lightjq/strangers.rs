@@ -22,7 +22,7 @@ async fn malformed_messagepack_gets_a_400_that_says_what_is_wrong() {
         for path in ["/job", "/worker"] {
             let reply = bench.send(with("POST", path, "application/msgpack", body.clone())).await;
             assert_eq!(reply.status, 400, "{path} {body:?}");
-            let detail = reply.told()["detail"].as_str().unwrap().to_owned();
+            let detail = reply.body()["detail"].as_str().unwrap().to_owned();
             assert!(detail.contains(says), "{path}: {detail}");
         }
     }
@@ -77,7 +77,7 @@ async fn a_body_without_a_type_is_messagepack() {
     request.headers_mut().remove(header::CONTENT_TYPE);
     let reply = bench.send(request).await;
     reply.is_problem(400, "bad_request");
-    assert!(reply.told()["detail"].as_str().unwrap().contains("Content-Type: application/json"));
+    assert!(reply.body()["detail"].as_str().unwrap().contains("Content-Type: application/json"));
     let mut request = packed("POST", "/job", None, &job);
     request.headers_mut().remove(header::CONTENT_TYPE);
     request.headers_mut().insert(header::ORIGIN, "https://evil.example".parse().unwrap());

@@ -16,7 +16,7 @@ async fn a_worker_that_waits_is_handed_a_job_that_comes() {
     };
     let (reply, id) = tokio::join!(waiting, submit);
     reply.is(200);
-    assert_eq!(reply.told()["id"], json!(id));
+    assert_eq!(reply.body()["id"], json!(id));
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_worker_has_at_most_max_jobs_and_gets_the_next_when_one_is_done() {
         bench.done(&worker, json!({"job_id": ids[0], "type": "success"})).await.is(204);
     };
     let (reply, ()) = tokio::join!(waiting, done);
-    assert_eq!(reply.told()["id"], json!(ids[2]));
+    assert_eq!(reply.body()["id"], json!(ids[2]));
 }
 
 #[tokio::test]

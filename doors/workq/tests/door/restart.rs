@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spindle_log::{FileLog, FileLogOptions, Log, SyncPolicy};
 use tempfile::TempDir;
 
-use crate::harness::{Job, START_MS, TestServer, job};
+use crate::harness::{Client, Job, START_MS, TestServer, job};
 
 fn log(folder: &TempDir) -> Arc<dyn Log> {
     let options = FileLogOptions {
@@ -17,11 +17,8 @@ fn log(folder: &TempDir) -> Arc<dyn Log> {
     Arc::new(FileLog::open_dir(folder.path(), options).expect("the folder is free and sound"))
 }
 
-#[test]
-fn jobs_leases_and_results_are_there_after_a_restart() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let server = TestServer::on(log(&folder), START_MS);
-    let mut client = server.client();
+/// Jobs in each state, by the number of their id.
+fn fill(client: &mut Client) {
     client.talk(
         "> add #1 q 1000 600000 1 -priority=4 -max-attempts=7 -max-fails=2
          > a
@@ -61,9 +58,10 @@ fn jobs_leases_and_results_are_there_after_a_restart() {
         "> run #7 r 1000 60000 1
          > a",
     );
-    server.stop();
-    let server = TestServer::on(log(&folder), START_MS + 60_000);
-    let mut client = server.client();
+}
+
+/// The jobs of [`fill`] after the restart.
+fn expect_all(client: &mut Client) {
     let long = |number, name| Job { ttl: 600_000, ..job(number, name) };
     client.inspect(&Job { priority: 4, max_attempts: 7, max_fails: 2, ..long(1, "q") });
     client.talk(
@@ -96,6 +94,18 @@ fn jobs_leases_and_results_are_there_after_a_restart() {
          > lease later 0
          < -TIMEOUT",
     );
+}
+
+#[test]
+fn jobs_leases_and_results_are_there_after_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = TestServer::on(log(&folder), START_MS);
+    let mut client = server.client();
+    fill(&mut client);
+    server.stop();
+    let server = TestServer::on(log(&folder), START_MS + 60_000);
+    let mut client = server.client();
+    expect_all(&mut client);
     // The scheduled job's time comes.
     server.pass(60_000);
     client.talk(
