@@ -12,8 +12,9 @@
 //! - [`FileLog`] is the default: segment files in a folder, one write and one `fdatasync` for all
 //!   records submitted together. The page of the file format is the `frame` module.
 //! - [`MemoryLog`] forgets everything when the process ends: tests and `--memory`.
-//! - [`disk`] is the seam below the file log: a real folder, or the simulated one of `spindle-testkit`
-//!   that tears writes, loses what was not synced and runs full when it is told to.
+//! - [`disk`] is the seam below the file log: a real folder, or the simulated one of
+//!   `spindle-testkit`, which tears writes, loses what was not synced and runs full when it is told
+//!   to.
 //! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not.
 //!
 //! No runtime is involved: plain threads and blocking calls. The engine's log thread calls
