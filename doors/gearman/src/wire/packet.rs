@@ -122,7 +122,8 @@ impl PacketType {
     }
 }
 
-/// Writes a response: its header and then the arguments with NULs between them: no copy but the last one.
+/// Writes a response: its header, then the arguments with NULs between them. No copy but the last
+/// one.
 pub(super) fn write_response(out: &mut BytesMut, kind: PacketType, arguments: &[&[u8]]) {
     let nuls = arguments.len().saturating_sub(1);
     let length = arguments.iter().map(|argument| argument.len()).sum::<usize>() + nuls;
