@@ -3,8 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use spindle_gearman::wire::{
     Assignment, Decoder, ErrorReply, GrabKind, Incoming, JobStatus, Limits, PacketType, Priority,
-    Request, Response, ResponseError, Schedule, Submit, SubmitKind, WireError, decode_response,
+    Request, Response, Schedule, Submit, SubmitKind, WireError,
 };
+use spindle_testkit::gearman::{Encode, ResponseError, decode_response};
 
 const LIMIT: usize = 1 << 20;
 
@@ -430,18 +431,6 @@ fn packets_and_lines_have_limits() {
     assert_eq!(decode(b"12345678"), Err(WireError::LineTooLong));
     assert_eq!(decode(b"12345678\n"), Err(WireError::LineTooLong));
     assert_eq!(limits.input_bytes_max(), 22);
-}
-
-#[test]
-fn the_reader_is_told_how_much_belongs_to_a_packet() {
-    let limits = Limits { packet_bytes_max: 100, line_bytes_max: 8 };
-    let decoder = Decoder::new(limits);
-    let wanted = |bytes: &[u8]| decoder.bytes_wanted(&BytesMut::from(bytes));
-    assert_eq!(wanted(b""), 1);
-    assert_eq!(wanted(b"\0REQ"), 5);
-    assert_eq!(wanted(b"\0REQ\0\0\0\x10\0\0\0\x64"), 112);
-    assert_eq!(wanted(b"\0REQ\0\0\0\x10\0\0\0\x65"), 13);
-    assert_eq!(wanted(b"a line of twelve"), 17);
 }
 
 #[test]
