@@ -6,6 +6,7 @@
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use spindle_gearman::wire::{Decoder, Incoming, Limits, Protocol, WireError};
+use spindle_testkit::gearman::Encode;
 
 fn decode<'a>(
     limits: Limits,

@@ -5,7 +5,7 @@
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use spindle_gearman::wire::decode_response;
+use spindle_testkit::gearman::decode_response;
 
 fuzz_target!(|data: &[u8]| {
     let mut input = BytesMut::from(data);

@@ -392,7 +392,7 @@ fn text(dump: &[u8]) -> String {
     String::from_utf8_lossy(dump).into_owned()
 }
 
-/// Tells everything again that needs a record below a position.
+/// Emits everything again that needs a record below a position.
 fn compact_all(server: &mut Server, below: u64) {
     let mut items = server.state.items_needing(below);
     let old =

@@ -1,7 +1,5 @@
 //! Time for the engine: never back, never still, and close to the wall clock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
 
@@ -102,38 +100,6 @@ fn read_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock).expect("Linux has had both clocks since 2.6.39");
     let seconds = u64::try_from(time.tv_sec()).unwrap_or_default();
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or_default()
-}
-
-/// A clock that is moved by hand, for tests and the simulator.
-#[derive(Debug, Default)]
-pub struct ManualClock(AtomicU64);
-
-impl ManualClock {
-    /// Starts at this time.
-    pub fn new(now_ms: u64) -> ManualClock {
-        ManualClock(AtomicU64::new(now_ms))
-    }
-
-    /// Lets time pass.
-    pub fn advance(&self, ms: u64) {
-        self.0.fetch_add(ms, Ordering::SeqCst);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    fn start_from(&self, last_ms: u64) {
-        self.0.fetch_max(last_ms, Ordering::SeqCst);
-    }
-
-    fn wall_ahead_ms(&self) -> i64 {
-        0
-    }
-
-    fn accept_wall(&self) {}
 }
 
 #[cfg(test)]

@@ -112,6 +112,31 @@ pub trait Door: Send + Sync + 'static {
     ) -> Box<dyn Session>;
 }
 
+/// First bytes of a browser's or a TLS client's connection.
+const STRANGERS: [&[u8]; 11] = [
+    b"GET ",
+    b"POST ",
+    b"PUT ",
+    b"HEAD ",
+    b"OPTIONS ",
+    b"DELETE ",
+    b"CONNECT ",
+    b"PATCH ",
+    b"TRACE ",
+    b"PRI ",
+    b"\x16\x03",
+];
+
+/// Whether a connection that begins with `input` speaks HTTP or TLS; `None` when more bytes are
+/// needed to tell. A TCP door closes such a connection at once, so that no web page can talk to it.
+pub fn is_stranger(input: &[u8]) -> Option<bool> {
+    if STRANGERS.iter().any(|start| input.starts_with(start)) {
+        return Some(true);
+    }
+    let may_become_one = STRANGERS.iter().any(|start| start.starts_with(input));
+    (!may_become_one).then_some(false)
+}
+
 /// Replies of one connection in order, each held back until its gate opens.
 ///
 /// One contiguous buffer: everything whose gate is open leaves in one write. A reply never

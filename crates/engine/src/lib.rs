@@ -40,7 +40,7 @@ mod wait;
 
 pub use answer::{Answer, Failure, LeaseReply, LeasedJob, News, Refused};
 pub use call::{Before, JobUpdate, Joined, NewJob, RetryError, Updated, WorkResult, WorkerRef};
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, SystemClock};
 pub use commit::{Committed, Payload, Threading, record};
 pub use constraints::{
     BucketLine, ConstraintView, Expected, HeldBack, JobNow, Opaque, PutConstraint, RelabelStep,

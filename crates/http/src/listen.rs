@@ -18,7 +18,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::select;
@@ -60,27 +59,10 @@ pub struct Bound {
 
 /// Claims an address.
 pub fn bind(addr: SocketAddr) -> io::Result<Bound> {
-    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    socket.set_reuse_address(true)?;
-    socket.set_tcp_nodelay(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE_TIME)
-        .with_interval(KEEPALIVE_INTERVAL)
-        .with_retries(KEEPALIVE_RETRIES);
-    socket.set_tcp_keepalive(&keepalive)?;
-    socket.bind(&addr.into())?;
-    socket.listen(BACKLOG)?;
-    let listener = TcpListener::from(socket);
-    let local_addr = listener.local_addr()?;
+    let (listener, local_addr) = spindle_net::listen(addr)?;
     Ok(Bound { listener, local_addr })
 }
 
-const BACKLOG: i32 = 1024;
-/// A peer whose machine is gone is noticed after two minutes, as at the other doors.
-const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-const KEEPALIVE_RETRIES: u32 = 4;
 /// After an accept that failed (no more file descriptors): to come again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

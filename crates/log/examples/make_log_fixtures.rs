@@ -7,10 +7,8 @@
 
 use std::{env, error::Error, fs, path::Path, sync::Arc};
 
-use spindle_log::{
-    Ack, FileLog, FileLogOptions, Log, Position, Record,
-    disk::{Disk, SimDisk},
-};
+use spindle_log::{Ack, FileLog, FileLogOptions, Log, Position, Record, disk::Disk};
+use spindle_testkit::disk::SimDisk;
 
 const SECOND: &str = "00000000000000000044.segment";
 

@@ -7,13 +7,14 @@
 //! Where to start reading:
 //!
 //! - [`Log`] is the contract, with a drawing of its positions. Every log keeps it, and
-//!   [`conformance`] is the suite that says so: a new log (over a database, say) is done when
-//!   [`conformance::run`] passes on it.
+//!   `log_conformance` of `spindle-testkit` is the suite that says so: a new log (over a database,
+//!   say) is done when `log_conformance::run` passes on it.
 //! - [`FileLog`] is the default: segment files in a folder, one write and one `fdatasync` for all
 //!   records submitted together. The page of the file format is the `frame` module.
 //! - [`MemoryLog`] forgets everything when the process ends: tests and `--memory`.
-//! - [`disk`] is the seam below the file log: a real folder, or a simulated one that tears writes,
-//!   loses what was not synced and runs full when a test wants it to.
+//! - [`disk`] is the seam below the file log: a real folder, or the simulated one of
+//!   `spindle-testkit`, which tears writes, loses what was not synced and runs full when it is told
+//!   to.
 //! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not.
 //!
 //! No runtime is involved: plain threads and blocking calls. The engine's log thread calls
@@ -30,7 +31,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod conformance;
 mod contract;
 pub mod disk;
 mod file;

@@ -4,16 +4,14 @@ mod common;
 
 use std::{sync::Arc, time::Duration};
 
-use spindle_log::{
-    FileLog, FileLogOptions, Log, MemoryLog, SyncPolicy, conformance,
-    disk::{RealDisk, SimDisk},
-};
+use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog, SyncPolicy, disk::RealDisk};
+use spindle_testkit::{disk::SimDisk, log_conformance};
 
 use common::{small, with_sync};
 
 fn check_simulated(options: &FileLogOptions) {
     let mut seed = 0;
-    conformance::run(&mut || {
+    log_conformance::run(&mut || {
         seed += 1;
         let disk = Arc::new(SimDisk::new(seed));
         Arc::new(FileLog::open(disk, options.clone()).expect("an empty folder")) as Arc<dyn Log>
@@ -22,8 +20,8 @@ fn check_simulated(options: &FileLogOptions) {
 
 #[test]
 fn the_memory_log_conforms() {
-    conformance::run(&mut || Arc::new(MemoryLog::with_run_records(64)));
-    conformance::run(&mut || Arc::new(MemoryLog::new()));
+    log_conformance::run(&mut || Arc::new(MemoryLog::with_run_records(64)));
+    log_conformance::run(&mut || Arc::new(MemoryLog::new()));
 }
 
 #[test]
@@ -45,7 +43,7 @@ fn the_file_log_conforms_in_a_directory() {
     let parent = tempfile::tempdir().expect("a directory");
     let mut nth = 0;
     for direct in [false, true] {
-        conformance::run(&mut || {
+        log_conformance::run(&mut || {
             nth += 1;
             let path = parent.path().join(nth.to_string());
             let disk = RealDisk::create_or_open(path).expect("a new directory");

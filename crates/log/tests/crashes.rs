@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use spindle_log::{
     Ack, FileLog, FileLogOptions, Log, OpenError, Position, Record, SubmitError, SyncPolicy,
-    disk::SimDisk,
 };
+use spindle_testkit::disk::SimDisk;
 
 use common::{small, with_sync};
 

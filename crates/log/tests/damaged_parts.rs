@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use spindle_log::{
     Ack, CheckedPart, FileLog, FileLogOptions, Log, OpenError, Position, Record, Stored,
-    disk::SimDisk,
     verify::{VerifyReport, verify, verify_with},
 };
+use spindle_testkit::disk::SimDisk;
 
 use common::{record, segments, small, used_bytes};
 

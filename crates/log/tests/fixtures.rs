@@ -5,7 +5,8 @@ mod common;
 
 use std::{fs, path::Path};
 
-use spindle_log::{Log, OpenError, Position, disk::SimDisk, verify::verify};
+use spindle_log::{Log, OpenError, Position, verify::verify};
+use spindle_testkit::disk::SimDisk;
 
 use common::{append_numbered, contents, open, try_open};
 

@@ -4,9 +4,8 @@ mod common;
 
 use std::fs;
 
-use spindle_log::{
-    Ack, FileLog, FileLogOptions, Log, OpenError, Position, ReadError, disk::SimDisk,
-};
+use spindle_log::{Ack, FileLog, FileLogOptions, Log, OpenError, Position, ReadError};
+use spindle_testkit::disk::SimDisk;
 
 use common::{
     append, append_numbered, check_numbered, contents, numbered, open, record, segments, try_open,

@@ -16,8 +16,9 @@ use std::{
 use parking_lot::Mutex;
 use spindle_log::{
     Ack, FileLog, FileLogOptions, Log, LogError, Position, Space, SubmitError, SyncPolicy,
-    disk::{Disk, DiskFile, Fault, FolderLock, LockError, Operation, SimDisk},
+    disk::{Disk, DiskFile, FolderLock, LockError},
 };
+use spindle_testkit::disk::{Fault, Operation, SimDisk};
 
 use common::{append, append_numbered, check_numbered, numbered, open, segments, small, with_sync};
 

@@ -4,10 +4,11 @@ mod common;
 
 use spindle_log::{
     Log, OpenError, Position,
-    disk::{Disk, SimDisk},
+    disk::Disk,
     no_parts,
     verify::{verify, verify_with},
 };
+use spindle_testkit::disk::SimDisk;
 
 use common::{append_numbered, check_numbered, numbered, open, segments, try_open, used_bytes};
 

@@ -41,13 +41,6 @@ impl Bound {
     pub fn connections(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.connections)
     }
-
-    /// Counts this door's open sessions in `connections`, for a door that shows the number itself.
-    #[must_use]
-    pub fn count_into(mut self, connections: Arc<AtomicUsize>) -> Bound {
-        self.connections = connections;
-        self
-    }
 }
 
 /// Claims `addr` for `door`.
@@ -60,8 +53,13 @@ pub fn bind(door: Arc<dyn Door>, addr: SocketAddr) -> Result<Bound, BindError> {
     }
 }
 
-/// Accepted sockets inherit the listener's options, so that an accept costs no call for them.
-fn listen(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+/// Claims `addr` for any listener, and says which address it is. Accepted sockets inherit the
+/// listener's options, so that an accept costs no call for them.
+///
+/// # Errors
+///
+/// What the system said; `AddrInUse` for a taken port.
+pub fn listen(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;

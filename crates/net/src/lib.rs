@@ -6,7 +6,8 @@
 //! reads. It knows no protocol and no queue.
 //!
 //! [`bind()`] claims the addresses, [`Server::start`] serves them, [`ServerHandle`] ends the
-//! server. No function of this crate is async.
+//! server. No function of this crate is async. [`listen`] claims an address for a server of another
+//! kind, such as that of HTTP.
 //!
 //! # How it runs
 //!
@@ -52,7 +53,7 @@ mod reactor;
 mod server;
 mod shutdown;
 
-pub use bind::{BindError, Bound, bind};
+pub use bind::{BindError, Bound, bind, listen};
 pub use config::{Limits, NetConfig};
 pub use counters::NetCounters;
 pub use server::{Server, ServerHandle, StartError};

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn leases_that_never_left_are_named_once_when_the_connection_goes() {
     served.toy.until("the end of the first", |seen| {
         seen.closed.iter().filter(|(_, unsent)| *unsent == [lease(2), lease(3)]).count() == 1
     });
-    // The clients of `let_turn_pass` included, nobody is told twice.
+    // The clients of `let_turn_pass` included, nobody gets it twice.
     let mut ids: Vec<_> = served.toy.seen().closed.iter().map(|(id, _)| *id).collect();
     ids.sort();
     let ends = ids.len();
@@ -75,9 +75,9 @@ fn a_lease_answered_while_the_connection_breaks_is_named_unsent() {
 #[test]
 fn the_doors_count_follows_its_sessions() {
     let toy = Arc::new(Toy::default());
-    let count = Arc::new(AtomicUsize::new(0));
     let door = Arc::new(ToyDoor(Arc::clone(&toy)));
-    let bound = bind(door, "127.0.0.1:0".parse().unwrap()).unwrap().count_into(Arc::clone(&count));
+    let bound = bind(door, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let count = bound.connections();
     let addr = bound.local_addr();
     let _handle = Server::start(vec![bound], one_reactor()).unwrap();
     let mut clients: Vec<_> =

@@ -21,12 +21,12 @@ use crate::output::{is_shown, put_bytes};
 pub struct QueueName(Bytes);
 
 impl QueueName {
-    /// A name as a server tells it.
+    /// A name as a server shows it.
     pub fn of(bytes: impl Into<Bytes>) -> Self {
         Self(bytes.into())
     }
 
-    /// A name as the native API tells it: text, or base64 where it is none.
+    /// A name as the native API shows it: text, or base64 where it is none.
     pub fn from_api(text: Option<&str>, base64: Option<&str>) -> Self {
         let decoded = || BASE64_STANDARD.decode(base64.unwrap_or_default()).unwrap_or_default();
         Self(text.map_or_else(|| decoded().into(), |text| Bytes::copy_from_slice(text.as_bytes())))
@@ -37,7 +37,7 @@ impl QueueName {
         &self.0
     }
 
-    /// Puts it into an object as the native API takes and tells it: as a text `name`, or as
+    /// Puts it into an object as the native API takes and shows it: as a text `name`, or as
     /// `name_base64` if it is none.
     pub fn put(&self, object: &mut Map<String, Value>, name: &str) {
         put_bytes(object, name, &self.0);

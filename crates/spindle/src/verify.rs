@@ -21,7 +21,7 @@ use crate::{
     output::{Rows, write_line},
 };
 
-/// Reads a folder, tells what is in it, and repairs it when asked to.
+/// Reads a folder, reports what is in it, and repairs it when asked to.
 pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
     let message = || format!("cannot read the folder {}", args.folder.display());
     let disk = RealDisk::open(&args.folder).with_context(message)?;
@@ -166,7 +166,7 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
         row("damaged-job", format!("{}: {}", job.id, fate(&job)));
     }
     if let Some(tail) = &report.tail {
-        let text = "an unfinished write that nobody was told of; the next start removes it";
+        let text = "an unfinished write that was never acknowledged; the next start removes it";
         row("tail", format!("{} from byte {}: {text}", tail.file, tail.offset));
     }
     if let Some(damage) = &report.damage {

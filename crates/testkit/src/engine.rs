@@ -7,12 +7,11 @@ use spindle_core::command::{Claim, Lease, Select, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{
-    Caller, Committed, ConnectionId, Engine, Gated, LeaseReply, ManualClock, NewJob, Options,
-    Payload,
+    Caller, Committed, ConnectionId, Engine, Gated, LeaseReply, NewJob, Options, Payload,
 };
 use spindle_log::Log;
 
-use crate::Letters;
+use crate::{Letters, ManualClock};
 
 /// An engine whose clock stands still until a test moves it.
 #[derive(Clone)]

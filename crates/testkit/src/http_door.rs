@@ -13,11 +13,11 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use serde_json::Value;
 use spindle_core::{JobId, Status};
-use spindle_engine::{Engine, JobRef, ManualClock, Options};
+use spindle_engine::{Engine, JobRef, Options};
 use spindle_http::{Names, site};
 use tower::ServiceExt;
 
-use crate::{HeldLog, ManualEngine, PATIENCE, opened, spawn};
+use crate::{HeldLog, ManualClock, ManualEngine, PATIENCE, opened, spawn};
 
 /// One HTTP door behind the guard that all of them share, and the engine behind it, whose threads
 /// run and whose clock stands still. Dropping it lets go of the log and stops the engine.

@@ -1,11 +1,13 @@
 //! What the test harnesses of Spindle's crates share. No product crate depends on it; they list it
-//! under `dev-dependencies`, with the features that their tests need.
+//! under `dev-dependencies`, with the features that their tests need. The simulator and the fuzz
+//! targets, which are tests too, depend on it as well.
 //!
-//! A test of Spindle stands at one of five distances from the code, and each has one starting point
+//! A test of Spindle stands at one of six distances from the code, and each has one starting point
 //! here. The nearest that can show the behaviour is the right one:
 //!
 //! | what the test drives | start with | feature |
 //! |---|---|---|
+//! | a log, on a disk that fails when and as a seed says | `disk::SimDisk`, `log_conformance` | `log` |
 //! | the engine, step by step: no thread runs, and no time passes, unless the test says so | `ManualEngine`, `submit_to`, `lease_from`, `take` | `engine` |
 //! | sessions of a TCP door, byte by byte, without sockets | `Sessions` | `engine` |
 //! | a TCP door behind its reactor, over loopback | `TcpServer` | `net` |
@@ -19,16 +21,23 @@
 //!   of a sound program takes nearly that long, so the figure says nothing about speed.
 //! - **Durability.** `HeldLog` is a log in memory that a test can hold back: what the engine has
 //!   decided is not durable until the test lets go, so a test sees which answers wait for the disk.
+//! - **Time.** It stands still until a test moves the `ManualClock`.
 //! - **Deliveries.** `Letters` is a mailbox that a test reads; `caller` is somebody who never
 //!   looks into theirs.
+//! - **The other end of a wire.** `gearman` writes what Gearman's clients send and reads what they
+//!   get.
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
 //! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper
 //! that one crate alone needs stays in that crate's harness.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(feature = "log")]
+pub mod disk;
 #[cfg(feature = "engine")]
 mod engine;
+#[cfg(feature = "gearman")]
+pub mod gearman;
 #[cfg(feature = "engine")]
 mod held_log;
 #[cfg(feature = "http")]
@@ -36,6 +45,10 @@ mod http_door;
 mod http_request;
 #[cfg(feature = "engine")]
 mod letters;
+#[cfg(feature = "log")]
+pub mod log_conformance;
+#[cfg(feature = "engine")]
+mod manual_clock;
 mod program;
 mod said;
 #[cfg(feature = "engine")]
@@ -56,6 +69,8 @@ pub use http_door::{HttpDoor, Reply, wait_until_async};
 pub use http_request::HttpRequest;
 #[cfg(feature = "engine")]
 pub use letters::Letters;
+#[cfg(feature = "engine")]
+pub use manual_clock::ManualClock;
 pub use program::{Program, await_exit, free_address};
 pub use said::Said;
 #[cfg(feature = "engine")]

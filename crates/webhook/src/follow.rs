@@ -33,7 +33,7 @@ const REMEMBER_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The place of a hook cannot be read.
-    #[error("cannot read {path}, which remembers what a webhook was told")]
+    #[error("cannot read {path}, which remembers what a webhook has delivered")]
     Place {
         /// The file.
         path: PathBuf,
@@ -160,7 +160,7 @@ impl Follower {
         self.remember();
     }
 
-    /// Tells of all dead jobs up to the end of the feed.
+    /// Reports all dead jobs up to the end of the feed.
     fn tell_dead(&mut self) -> Result<(), Ended> {
         loop {
             let page = match self.engine.feed().page(Some(self.from), PAGE) {
@@ -173,7 +173,7 @@ impl Follower {
                     continue;
                 }
                 Err(FeedError::Ahead { .. }) => {
-                    // Another log, or one that was cut: what it tells from now on.
+                    // Another log, or one that was cut: what it reports from now on.
                     self.from = end_of(&self.engine);
                     return Ok(());
                 }
@@ -210,7 +210,7 @@ impl Follower {
                 Sent::Refused(status) => {
                     let Alert { id, event, .. } = alert;
                     tracing::warn!(
-                        "webhook {}: it answered {event} {id} with status {status}; not told again",
+                        "webhook {}: it answered {event} {id} with status {status}; not sent again",
                         self.hook
                     );
                     return Ok(());

@@ -6,18 +6,18 @@ use ureq::http::Uri;
 
 use crate::glob;
 
-/// Where to tell what.
+/// Where to report what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     /// All of it as it was written, with one blank between the words.
     pub text: String,
     /// Where requests go.
     pub url: String,
-    /// Whether to tell of dead jobs.
+    /// Whether to report dead jobs.
     pub dead: bool,
-    /// Tell of a queue whose next job waits longer than this.
+    /// Report a queue whose next job waits longer than this.
     pub older: Option<Duration>,
-    /// Tell of a queue that has ready jobs, and for so long nobody who takes them.
+    /// Report a queue that has had ready jobs, and nobody who takes them, for this long.
     pub no_worker: Option<Duration>,
     /// Patterns of the queues it is about; none is all.
     pub queues: Vec<String>,
@@ -27,7 +27,7 @@ pub struct Hook {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HookError {
     /// There is nothing.
-    #[error("write a URL, then what to tell: `http://127.0.0.1:9000/hook dead older=10m`")]
+    #[error("write a URL, then what to report: `http://127.0.0.1:9000/hook dead older=10m`")]
     Empty,
     /// The address is none.
     #[error(

@@ -31,7 +31,7 @@ pub struct AlertSender {
 }
 
 impl AlertSender {
-    /// Sends what a hook tells; an answer comes within `answer_within` or counts as none.
+    /// Sends what a hook reports; an answer comes within `answer_within` or counts as none.
     pub fn new(hook: &Hook, secret: Secret, options: &Options) -> AlertSender {
         let tls = TlsConfig::builder().root_certs(options.authorities.roots()).build();
         let agent = Agent::config_builder()

@@ -1,17 +1,16 @@
-//! Gearman's wire formats, both ends of them, without any I/O.
+//! The server's half of Gearman's wire formats, without any I/O. The client's half, which only
+//! tests need, is in `spindle-testkit`.
 //!
 //! A connection speaks the published protocol, in which binary packets and text lines may be
-//! mixed, or the draft; [`Protocol::of`] tells which. The server's half of the published protocol
-//! is [`Decoder`] (bytes to [`Request`] and [`AdminCommand`]), [`Response::encode`] and [`admin`]
-//! (answers to bytes). The client's half is [`Request::encode`] and [`decode_response`]. Everything
-//! here is total: no bytes of a peer make it panic, and the work done is linear in the bytes
-//! received.
+//! mixed, or the draft; [`Protocol::of`] tells which. The published protocol is [`Decoder`]
+//! (bytes to [`Request`] and [`AdminCommand`]), [`Response::encode`] and [`admin`] (answers to
+//! bytes). Everything here is total: no bytes of a peer make it panic, and the work done is linear
+//! in the bytes received.
 //!
 //! What was decoded are slices of the input's buffer: copy what outlives the request and is small
 //! (a name), or the whole buffer stays alive with it.
 
 pub mod admin;
-mod arguments;
 mod decoder;
 pub mod draft;
 mod error;
@@ -34,5 +33,5 @@ pub use packet::{
 };
 pub use protocol::Protocol;
 pub use request::{GrabKind, Priority, Request, Submit, SubmitKind};
-pub use response::{Assignment, JobStatus, Response, ResponseError, decode_response};
+pub use response::{Assignment, JobStatus, Response};
 pub use schedule::{Schedule, ScheduleError};

@@ -4,6 +4,7 @@ use bytes::{Bytes, BytesMut};
 use spindle_gearman::wire::{
     AdminCommand, AdminError, Decoder, Incoming, Limits, Protocol, QueueLimits, Request, admin,
 };
+use spindle_testkit::gearman::Encode;
 
 #[track_caller]
 fn command(line: &str) -> AdminCommand {

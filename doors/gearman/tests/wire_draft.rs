@@ -2,8 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 use spindle_gearman::wire::draft::{
-    Decoder, DraftError, ErrorCode, JobKind, Limits, NewJob, Progress, Reply, Request, decode_reply,
+    Decoder, DraftError, ErrorCode, JobKind, Limits, NewJob, Progress, Reply, Request,
 };
+use spindle_testkit::gearman::{Encode, decode_reply};
 
 fn text(bytes: &'static [u8]) -> Bytes {
     Bytes::from_static(bytes)

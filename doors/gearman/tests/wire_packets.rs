@@ -3,8 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use spindle_gearman::wire::{
     Assignment, Decoder, ErrorReply, GrabKind, Incoming, JobStatus, Limits, PacketType, Priority,
-    Request, Response, ResponseError, Schedule, Submit, SubmitKind, WireError, decode_response,
+    Request, Response, Schedule, Submit, SubmitKind, WireError,
 };
+use spindle_testkit::gearman::{Encode, ResponseError, decode_response};
 
 const LIMIT: usize = 1 << 20;
 
@@ -33,26 +34,17 @@ fn submit(kind: SubmitKind, unique: &'static [u8], payload: &'static [u8]) -> Re
     Request::Submit(Submit { kind, function, unique: text(unique), payload: text(payload) })
 }
 
-/// Number, data and meaning of each packet that a client or worker sends, in the one spelling
-/// that our own client writes.
-fn requests() -> Vec<(u32, &'static [u8], Request)> {
-    use Priority::{High, Low, Normal};
-    use SubmitKind::{Background, Foreground};
+/// Number, data and meaning.
+type Packet = (u32, &'static [u8], Request);
+
+/// Each packet that a client or worker sends, in the one spelling that the tests' client writes.
+fn requests() -> Vec<Packet> {
     let (handle, function) = (text(b"H:h:1"), text(b"rev"));
-    let schedule =
-        Schedule::new([Some(5), Some(14), Some(31), Some(12), Some(6)]).expect("in range");
-    let reduce = |aggregator, is_background| SubmitKind::Reduce {
-        reducer: text(b"sum"),
-        aggregator: text(aggregator),
-        is_background,
-    };
-    vec![
+    let mut requests: Vec<Packet> = vec![
         (1, b"rev", Request::CanDo { function: function.clone() }),
         (2, b"rev", Request::CantDo { function: function.clone() }),
         (3, b"", Request::ResetAbilities),
         (4, b"", Request::PreSleep),
-        (7, b"rev\0u1\0hello", submit(Foreground(Normal), b"u1", b"hello")),
-        (7, b"rev\0\0a\0b\0c", submit(Foreground(Normal), b"", b"a\0b\0c")),
         (9, b"", Request::Grab(GrabKind::Plain)),
         (
             12,
@@ -71,8 +63,6 @@ fn requests() -> Vec<(u32, &'static [u8], Request)> {
         (14, b"H:h:1", Request::WorkFail { handle: handle.clone() }),
         (15, b"H:h:1", Request::GetStatus { handle: handle.clone() }),
         (16, b"a\0b", Request::Echo { data: text(b"a\0b") }),
-        (18, b"rev\0\0", submit(Background(Normal), b"", b"")),
-        (21, b"rev\0u\0p", submit(Foreground(High), b"u", b"p")),
         (22, b"worker 1", Request::SetClientId { id: text(b"worker 1") }),
         (23, b"rev\x001500", Request::CanDoTimeout { function, timeout_ms: 1500 }),
         (24, b"", Request::AllYours),
@@ -85,6 +75,29 @@ fn requests() -> Vec<(u32, &'static [u8], Request)> {
         (28, b"H:h:1\0part", Request::WorkData { handle: handle.clone(), data: text(b"part") }),
         (29, b"H:h:1\0warn", Request::WorkWarning { handle, data: text(b"warn") }),
         (30, b"", Request::Grab(GrabKind::Uniq)),
+        (39, b"", Request::Grab(GrabKind::All)),
+        (41, b"u1", Request::GetStatusUnique { unique: text(b"u1") }),
+    ];
+    requests.extend(submits());
+    requests
+}
+
+/// Those that submit a job.
+fn submits() -> Vec<Packet> {
+    use Priority::{High, Low, Normal};
+    use SubmitKind::{Background, Foreground};
+    let schedule =
+        Schedule::new([Some(5), Some(14), Some(31), Some(12), Some(6)]).expect("in range");
+    let reduce = |aggregator, is_background| SubmitKind::Reduce {
+        reducer: text(b"sum"),
+        aggregator: text(aggregator),
+        is_background,
+    };
+    vec![
+        (7, b"rev\0u1\0hello", submit(Foreground(Normal), b"u1", b"hello")),
+        (7, b"rev\0\0a\0b\0c", submit(Foreground(Normal), b"", b"a\0b\0c")),
+        (18, b"rev\0\0", submit(Background(Normal), b"", b"")),
+        (21, b"rev\0u\0p", submit(Foreground(High), b"u", b"p")),
         (32, b"rev\0u\0p", submit(Background(High), b"u", b"p")),
         (33, b"rev\0u\0p", submit(Foreground(Low), b"u", b"p")),
         (34, b"rev\0u\0p", submit(Background(Low), b"u", b"p")),
@@ -105,8 +118,6 @@ fn requests() -> Vec<(u32, &'static [u8], Request)> {
         ),
         (37, b"rev\0u\0sum\0\0p", submit(reduce(b"", false), b"u", b"p")),
         (38, b"rev\0u\0sum\0agg\0p", submit(reduce(b"agg", true), b"u", b"p")),
-        (39, b"", Request::Grab(GrabKind::All)),
-        (41, b"u1", Request::GetStatusUnique { unique: text(b"u1") }),
     ]
 }
 
@@ -430,18 +441,6 @@ fn packets_and_lines_have_limits() {
     assert_eq!(decode(b"12345678"), Err(WireError::LineTooLong));
     assert_eq!(decode(b"12345678\n"), Err(WireError::LineTooLong));
     assert_eq!(limits.input_bytes_max(), 22);
-}
-
-#[test]
-fn the_reader_is_told_how_much_belongs_to_a_packet() {
-    let limits = Limits { packet_bytes_max: 100, line_bytes_max: 8 };
-    let decoder = Decoder::new(limits);
-    let wanted = |bytes: &[u8]| decoder.bytes_wanted(&BytesMut::from(bytes));
-    assert_eq!(wanted(b""), 1);
-    assert_eq!(wanted(b"\0REQ"), 5);
-    assert_eq!(wanted(b"\0REQ\0\0\0\x10\0\0\0\x64"), 112);
-    assert_eq!(wanted(b"\0REQ\0\0\0\x10\0\0\0\x65"), 13);
-    assert_eq!(wanted(b"a line of twelve"), 17);
 }
 
 #[test]

@@ -51,8 +51,9 @@ async fn listed(door: &Jobq, body: ListBody) -> AnsweredText {
 
 /// `POST /api/v0/job/poll`
 pub async fn poll(State(door): State<Jobq>, request: Request) -> AnsweredText {
-    let body = body_of(&door, request).await?;
-    let found = door.query_thread().poll(PollBody::read(&body)?).await;
+    let body = PollBody::read(&body_of(&door, request).await?)?;
+    door.bridge().room().await?;
+    let found = door.query_thread().poll(body).await;
     door.bridge().durable(found).await.map(answer)
 }
 

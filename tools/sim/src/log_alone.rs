@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spindle_log::disk::SimDisk;
 use spindle_log::{Ack, FileLog, FileLogOptions, Log, Position, Record, SyncPolicy};
+use spindle_testkit::disk::SimDisk;
 
 use crate::counts::Counts;
 use crate::faults::Planted;

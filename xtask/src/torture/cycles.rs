@@ -57,7 +57,7 @@ impl Torture<'_> {
         }
         ensure!(
             trimmed > 0 || self.options.cycles < TRIMMED_WITHIN,
-            "no segment was dropped: the torture did not reach the carry-forward"
+            "no segment was dropped: the torture did not reach compaction"
         );
         self.cycle(&mut dice, End::Terminate).context("in the cycle that ends by SIGTERM")?;
         self.drain().context("while working off what was left")?;

@@ -1,4 +1,4 @@
-//! Telling things again.
+//! Emitting again what is alive.
 
 use bytes::Bytes;
 use spindle_core::command::{Claim, Compact};

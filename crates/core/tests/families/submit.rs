@@ -83,7 +83,7 @@ fn ids_that_were_never_used_are_given_back_and_given_again() {
     assert_eq!(server.then(back(1_000_000)), [""; 0], "there is nothing to give back");
     assert_eq!(server.then(back(3)), ["IdsReserved"]);
     assert_eq!(server.refused(submit(3, "mail", |_| {})), Rejection::IdNotReserved);
-    // Told again and folded anew it stays so.
+    // Emitted again and folded anew it stays so.
     let first = server.position;
     server.given(Command::Compact(Compact::Server));
     assert_eq!(server.folded(first).server().ids_until, 3);

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::answer::LeaseReply;
     use crate::call::NewJob;
-    use crate::clock::ManualClock;
+    use crate::clock::SystemClock;
     use crate::commit::Payload;
     use crate::constraints::Expected;
     use crate::door::{Delivery, Mailbox};
@@ -155,7 +155,7 @@ mod tests {
 
     impl Bench {
         fn new() -> Bench {
-            let clock = Arc::new(ManualClock::new(1_000_000));
+            let clock = Arc::new(SystemClock::new());
             let engine = Engine::open(Arc::new(MemoryLog::new()), clock, Options::default());
             Bench { engine: engine.unwrap(), letters: Arc::default() }
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{Answer, Committed, Failure, Gate, JobRef, Options, Refused, WorkResult};
 use spindle_log::MemoryLog;
-use spindle_log::disk::{Fault, Operation, SimDisk};
+use spindle_testkit::disk::{Fault, Operation, SimDisk};
 
 use crate::harness::{
     Bench, START_MS, TakeApart, TakeApartResult, file_log, new_job, noise, plain,

@@ -7,11 +7,11 @@ use spindle_core::command::{Lease, Select, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Status, Type};
 use spindle_engine::{
-    Caller, Committed, ConnectionId, Delivery, Engine, JobRef, LeaseReply, Mailbox, ManualClock,
-    NewJob, Options,
+    Caller, Committed, ConnectionId, Delivery, Engine, JobRef, LeaseReply, Mailbox, NewJob, Options,
 };
-use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log};
+use spindle_testkit::ManualClock;
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{TakeApart, bytes};
 

@@ -12,7 +12,7 @@ use spindle_engine::{
     Committed, Condition, ConstraintSpec, Expected, JobRef, Matcher, NewJob, Options, Payload,
     QueuePattern, Refused, RelabelStep, Scalar, Test,
 };
-use spindle_log::disk::SimDisk;
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{Bench, START_MS, TakeApart, file_log, new_job, noise, plain};
 

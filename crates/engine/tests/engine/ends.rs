@@ -5,7 +5,7 @@ use spindle_core::command::{Command, Edit};
 use spindle_core::queue::QueueSettings;
 use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{Answer, JobRef, Refused, RetryError};
-use spindle_log::disk::SimDisk;
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{Bench, TakeApart, TakeApartResult, noise, plain};
 

@@ -2,7 +2,7 @@
 
 use spindle_core::{Event, JobId};
 use spindle_engine::{Answer, Committed, Engine, FeedError, FeedId, FeedPage, Options, Refused};
-use spindle_log::disk::{Fault, Operation, SimDisk};
+use spindle_testkit::disk::{Fault, Operation, SimDisk};
 
 use crate::harness::{Bench, START_MS, TakeApart, file_log, new_job, noise, plain};
 

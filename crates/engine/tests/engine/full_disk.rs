@@ -7,11 +7,11 @@ use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{
-    Committed, Engine, JobRef, JobUpdate, ManualClock, NewJob, Options, Payload, Refused, Updated,
-    WorkResult,
+    Committed, Engine, JobRef, JobUpdate, NewJob, Options, Payload, Refused, Updated, WorkResult,
 };
-use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, Space};
+use spindle_testkit::ManualClock;
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::TakeApart;
 

@@ -11,11 +11,11 @@ use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, JobImage, Policy, Requeue, Status, Type};
 use spindle_engine::{
     Answer, Caller, Committed, ConnectionId, Delivery, Engine, Gate, Gated, JobRef, LeaseReply,
-    LeasedJob, Mailbox, ManualClock, NewJob, Options, Payload, Refused, Ticket, WorkResult,
-    fold_state,
+    LeasedJob, Mailbox, NewJob, Options, Payload, Refused, Ticket, WorkResult, fold_state,
 };
-use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
+use spindle_testkit::ManualClock;
+use spindle_testkit::disk::SimDisk;
 
 /// When the clocks of these tests start.
 pub const START_MS: u64 = 1_000_000;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use spindle_core::JobId;
-use spindle_log::disk::SimDisk;
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{Bench, TakeApart, TakeApartResult, new_job, plain};
 

@@ -7,7 +7,7 @@ use spindle_core::command::{Claim, Command, Submit};
 use spindle_core::job::{Key, Origin, Scope};
 use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{ConnectionId, Gate, JobRef, Joined, Refused};
-use spindle_log::disk::SimDisk;
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{Bench, TakeApart, TakeApartResult, new_job, plain};
 

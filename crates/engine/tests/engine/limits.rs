@@ -7,7 +7,7 @@ use spindle_core::job::Label;
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{Defaults, Rejection, Status};
 use spindle_engine::{Options, Refused};
-use spindle_log::disk::SimDisk;
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{Bench, TakeApart, new_job, noise, plain};
 

@@ -2,7 +2,7 @@
 
 use spindle_core::{Event, JobId, JobImage, Status};
 use spindle_engine::{FetchError, Gate, Options, Refused};
-use spindle_log::disk::SimDisk;
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{
     Bench, RECORD_BYTES_MAX, START_MS, TakeApart, file_log, new_job, noise, plain,

@@ -6,7 +6,7 @@ use spindle_core::job::{Backoff, Label};
 use spindle_core::queue::{Constraint, QueueSettings};
 use spindle_core::{JobId, Status, Type};
 use spindle_engine::{Payload, WorkResult};
-use spindle_log::disk::SimDisk;
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{Bench, SEGMENT_BYTES, TakeApart, noise, plain};
 

@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use spindle_core::JobId;
 use spindle_engine::{ConstraintSpec, Expected, Matcher, Options, QueuePattern, RelabelStep};
-use spindle_log::disk::SimDisk;
 use spindle_log::{Log, Space};
+use spindle_testkit::disk::SimDisk;
 
 use crate::constraints::{few, free_plan, in_queue, json, numbers, put, relabel};
 use crate::harness::{Bench, START_MS, TakeApart, file_log};

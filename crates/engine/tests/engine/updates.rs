@@ -5,7 +5,7 @@ use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Rejection, Status, Type};
 use spindle_engine::{Before, Change, Changes, Gate, JobUpdate, Options, Refused, Updated};
-use spindle_log::disk::SimDisk;
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{Bench, START_MS, TakeApart, TakeApartResult, file_log, noise, plain};
 

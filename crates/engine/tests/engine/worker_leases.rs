@@ -3,7 +3,7 @@
 use spindle_core::job::Origin;
 use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{JobRef, LeaseReply, Refused, WorkResult, WorkerRef};
-use spindle_log::disk::SimDisk;
+use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{Bench, TakeApart, TakeApartResult, wish};
 

@@ -129,7 +129,7 @@ impl Daemon {
         let Some(job) = self.jobs.get(&id) else { return };
         let Stage::Running(signals) = &job.stage else { return };
         warn!(%id, target = job.target,
-            "cancelled, or somebody else's by now: its process is told to end");
+            "cancelled, or somebody else's by now: its process is asked to end");
         let signals = signals.clone();
         tokio::spawn(async move {
             SignalRequest::send(&signals, SignalNumber::TERM).await;

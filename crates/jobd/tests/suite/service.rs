@@ -1,4 +1,4 @@
-//! A worker as a service: what its manager is told, and what its jobs do not inherit.
+//! A worker as a service: what its manager is notified of, and what its jobs do not inherit.
 
 use std::{fs, os::unix::net::UnixDatagram, process::Stdio, time::Duration};
 

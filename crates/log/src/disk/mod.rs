@@ -1,18 +1,15 @@
 //! The seam below the file log: one flat folder of files.
 //!
-//! [`RealDisk`] is a directory, by plain system calls. [`SimDisk`] is a directory in memory that
-//! fails the way disks do, when and as a seed says. Code above this seam must survive both.
+//! [`RealDisk`] is a directory, by plain system calls. The tests' simulated disk
+//! (`spindle-testkit`) is a directory in memory that fails the way disks do, when and as a seed
+//! says. Code above this seam must survive both.
 
 mod direct;
 mod real;
-mod sim;
-mod sim_state;
 
 use std::{io, sync::Arc};
 
 pub use real::RealDisk;
-pub use sim::SimDisk;
-pub use sim_state::{Fault, Operation};
 use thiserror::Error;
 
 /// A folder that holds a log. Names are plain file names.
@@ -98,7 +95,8 @@ pub struct FolderLock {
 }
 
 impl FolderLock {
-    fn new(held: impl Send + Sync + 'static) -> Self {
+    /// A lock that dropping `held` releases.
+    pub fn new(held: impl Send + Sync + 'static) -> Self {
         Self { _held: Box::new(held) }
     }
 }

@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use spindle_log::{
-    Ack, FileLog, FileLogOptions, Log, OpenError, Position, Record, SyncPolicy, disk::SimDisk,
-};
+use spindle_log::{Ack, FileLog, FileLogOptions, Log, OpenError, Position, Record, SyncPolicy};
+use spindle_testkit::disk::SimDisk;
 
 /// Short segments and no threads: everything happens when and where a test says.
 pub fn small() -> FileLogOptions {

@@ -49,7 +49,7 @@ pub enum ClientCommand {
     Why(WhyArgs),
     /// Let done or dead jobs run again
     Retry(RetryArgs),
-    /// End jobs as dead; who waits for them is told
+    /// End jobs as dead; those who wait for them get their answer
     Cancel(CancelArgs),
     /// Move waiting jobs to another queue
     Move(MoveArgs),

@@ -84,7 +84,7 @@ impl RetryWait {
         })
     }
 
-    /// As the native API tells it.
+    /// As the native API shows it.
     pub fn of_json(value: &Value) -> Option<Self> {
         let ms = |name: &str| value.get(name).and_then(Value::as_u64);
         let share = |name: &str, range| thousandths(&value.get(name)?.to_string(), range);

@@ -1,4 +1,4 @@
-//! Jobs and queues as a server tells of them. The names are those of the native API.
+//! Jobs and queues as a server shows them. The names are those of the native API.
 
 use anyhow::Context;
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::queue_name::QueueName;
 
-/// A job. What a door does not tell is left out.
+/// A job. What a door does not show is left out.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Job {
     /// Its id: a number through the native API, a UUID through Workq.
@@ -114,7 +114,7 @@ pub struct Queue {
     pub more: Map<String, Value>,
 }
 
-/// Jobs by status. Workq tells the first two.
+/// Jobs by status. Workq shows the first two.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Any worker may have them.
@@ -224,7 +224,7 @@ pub fn bytes_of(json: Option<&RawValue>, base64: Option<&str>) -> anyhow::Result
     match (json, base64) {
         (Some(json), _) => Ok(Some(Bytes::copy_from_slice(json.get().as_bytes()))),
         (None, Some(text)) => {
-            let bytes = BASE64_STANDARD.decode(text).context("the server told no base64")?;
+            let bytes = BASE64_STANDARD.decode(text).context("the server sent no base64")?;
             Ok(Some(Bytes::from(bytes)))
         }
         (None, None) => Ok(None),

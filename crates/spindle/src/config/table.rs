@@ -51,7 +51,7 @@ pub struct Config {
     pub jobq_query_time: Duration,
     /// Most bytes of a Jobq list.
     pub jobq_list_bytes_max: usize,
-    /// Whom to tell of dead jobs and of queues that need somebody.
+    /// Where dead jobs and queues that need somebody are reported.
     pub webhooks: Vec<Hook>,
     /// Where the secret is that webhooks are signed with.
     pub webhook_secret_file: Option<PathBuf>,

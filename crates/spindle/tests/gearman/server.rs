@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use bytes::{Bytes, BytesMut};
-use spindle_gearman::wire::{GrabKind, Request, Response, decode_response};
+use spindle_gearman::wire::{GrabKind, Request, Response};
+use spindle_testkit::gearman::{Encode, decode_response};
 use spindle_testkit::{PATIENCE, SpindleServer, wait_until};
 
 /// Says something in the test's log, also when the test passes.

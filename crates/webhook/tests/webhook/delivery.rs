@@ -218,7 +218,7 @@ fn a_queue_that_needs_somebody_is_told_once_and_so_is_its_end() {
         assert_eq!(answer["threshold_s"], 1);
         assert!(answer["next_ready_age_ms"].as_u64().unwrap() >= 1_000, "{answer}");
     }
-    assert!(receiver.is_quiet(), "it is told once");
+    assert!(receiver.is_quiet(), "it is reported once");
     let claim = lease(&engine, "slow");
     let ends = [receiver.next().json(), receiver.next().json()];
     assert!(ends.iter().all(|answer| answer["state"] == "ends"), "{ends:?}");

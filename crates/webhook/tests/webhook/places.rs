@@ -23,7 +23,7 @@ fn remembering(folder: &TempDir) -> Options {
     Options { folder: Some(folder.path().to_path_buf()), ..options() }
 }
 
-/// Whether the one hook of a folder has written down that it has told of something: its place is
+/// Whether the one hook of a folder has written down that it has reported something: its place is
 /// behind an event then, and not before a record.
 fn has_told(folder: &TempDir) -> bool {
     let mut files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
@@ -40,9 +40,9 @@ fn what_happened_while_the_hook_was_away_is_told_after_a_restart() {
     let first = engine(file_log(&folder));
     dead(&first, "q", "before there was a hook");
     let hooks = start(&first, &receiver, "dead", &options);
-    dead(&first, "q", "told");
-    assert_eq!(receiver.next().json()["job"]["message"], "told");
-    // The receiver has heard it, but until its answer is read it would be told again.
+    dead(&first, "q", "reported");
+    assert_eq!(receiver.next().json()["job"]["message"], "reported");
+    // The receiver has heard it, but until its answer is read it would be sent again.
     wait_until("the hook has heard that it was taken", || has_told(&folder));
     drop(hooks);
     dead(&first, "q", "while it was away");
@@ -54,7 +54,7 @@ fn what_happened_while_the_hook_was_away_is_told_after_a_restart() {
     for message in ["while it was away", "after"] {
         assert_eq!(receiver.next().json()["job"]["message"], message);
     }
-    assert!(receiver.is_quiet(), "what was told is not told again");
+    assert!(receiver.is_quiet(), "what was delivered is not sent again");
     drop(hooks);
     second.stop();
 }

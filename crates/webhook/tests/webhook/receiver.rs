@@ -1,4 +1,4 @@
-//! A receiver that answers as a test tells it to, and an engine with jobs to tell of.
+//! A receiver that answers as a test tells it to, and an engine with jobs to report.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -125,7 +125,7 @@ impl Receiver {
 
     /// The next request.
     pub fn next(&self) -> Post {
-        self.posts.recv_timeout(PATIENCE).expect("nothing was told")
+        self.posts.recv_timeout(PATIENCE).expect("nothing was reported")
     }
 
     /// Nothing comes, for a moment.

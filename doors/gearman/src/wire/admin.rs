@@ -137,31 +137,6 @@ impl AdminCommand {
             _ => Err(unknown()),
         }
     }
-
-    /// Appends the command as a client sends it; for handles without spaces.
-    pub fn encode(&self, out: &mut BytesMut) {
-        let mut put = |words: &[&[u8]]| put_words(out, words);
-        match self {
-            Self::Status => put(&[b"status"]),
-            Self::PriorityStatus => put(&[b"prioritystatus"]),
-            Self::Workers => put(&[b"workers"]),
-            Self::Version => put(&[b"version"]),
-            Self::Getpid => put(&[b"getpid"]),
-            Self::Verbose => put(&[b"verbose"]),
-            Self::ShowJobs => put(&[b"show", b"jobs"]),
-            Self::ShowUniqueJobs => put(&[b"show", b"unique", b"jobs"]),
-            Self::CancelJob { handle } => put(&[b"cancel", b"job", handle]),
-            Self::CreateFunction { name } => put(&[b"create", b"function", &written_name(name)]),
-            Self::DropFunction { name } => put(&[b"drop", b"function", &written_name(name)]),
-            Self::MaxQueue { function, limits } => {
-                let QueueLimits { high, normal, low } = *limits;
-                // No limit is 0 on the wire.
-                let numbers = [high, normal, low].map(|it| Decimal::new(it.unwrap_or(0).into()));
-                let [high, normal, low] = numbers.each_ref().map(Decimal::as_bytes);
-                put(&[b"maxqueue", &written_name(function), high, normal, low]);
-            }
-        }
-    }
 }
 
 /// A function's name, as a list shows it.
@@ -170,20 +145,6 @@ fn read_name(line: &Bytes, word: &[u8]) -> Bytes {
         Cow::Borrowed(name) => line.slice_ref(name),
         Cow::Owned(name) => name.into(),
     }
-}
-
-/// A function's name in a command: as a list shows it, and without spaces.
-fn written_name(name: &[u8]) -> BytesMut {
-    let mut shown = BytesMut::with_capacity(name.len());
-    put_shown(&mut shown, name);
-    let mut written = BytesMut::with_capacity(shown.len());
-    for byte in shown {
-        match byte {
-            b' ' => put_escaped(&mut written, b" "),
-            byte => written.put_u8(byte),
-        }
-    }
-    written
 }
 
 fn parse_show(
@@ -225,16 +186,6 @@ fn parse_limits(words: &[Option<&[u8]>]) -> QueueLimits {
         [Some(all), ..] => QueueLimits { high: limit(all), normal: limit(all), low: limit(all) },
         _ => QueueLimits::default(),
     }
-}
-
-fn put_words(out: &mut BytesMut, words: &[&[u8]]) {
-    for (place, word) in words.iter().enumerate() {
-        if place > 0 {
-            out.put_u8(b' ');
-        }
-        out.put_slice(word);
-    }
-    out.put_u8(b'\n');
 }
 
 impl AdminError {

@@ -1,9 +1,8 @@
 //! The server's decoder: a connection's bytes in, requests and commands out.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
-use super::arguments::Arguments;
 use super::packet::{REQUEST_MAGIC, RESPONSE_MAGIC, read_header, starts_like, take_data};
 use super::{
     AdminCommand, AdminError, FUNCTION_BYTES_MAX, GrabKind, HANDLE_BYTES_MAX, HEADER_BYTES,
@@ -106,21 +105,6 @@ impl Decoder {
         outcome
     }
 
-    /// How many bytes `input` has to have before the next packet or line can be complete. What
-    /// the socket's reader may reserve; a peer only has to announce a length for it, so bound the
-    /// sum over connections.
-    #[must_use]
-    pub fn bytes_wanted(&self, input: &BytesMut) -> usize {
-        let length = read_header(input).and_then(|(_, length)| usize::try_from(length).ok());
-        let announced = match (input.first(), length) {
-            (Some(0), Some(length)) if length <= self.limits.packet_bytes_max => {
-                HEADER_BYTES + length
-            }
-            _ => 0,
-        };
-        announced.max(input.len() + 1)
-    }
-
     fn decode_packet(&self, input: &mut BytesMut) -> Result<Option<Incoming>, WireError> {
         let is_request = starts_like(input, &REQUEST_MAGIC);
         if !is_request && !starts_like(input, &RESPONSE_MAGIC) {
@@ -172,7 +156,7 @@ fn read(kind: PacketType, data: Bytes) -> Result<Request, WireError> {
     if kind.is_of_server() {
         return Err(WireError::UnexpectedType(kind));
     }
-    let mut arguments = Reader { kind, arguments: Arguments::new(data) };
+    let mut arguments = Arguments { kind, data };
     Ok(match kind {
         P::CanDo => Request::CanDo { function: function(arguments.rest())? },
         P::CantDo => Request::CantDo { function: function(arguments.rest())? },
@@ -211,7 +195,7 @@ fn read(kind: PacketType, data: Bytes) -> Result<Request, WireError> {
     })
 }
 
-fn read_submit(kind: PacketType, mut arguments: Reader) -> Result<Submit, WireError> {
+fn read_submit(kind: PacketType, mut arguments: Arguments) -> Result<Submit, WireError> {
     use PacketType as P;
     let function_text = arguments.next()?;
     let unique_text = arguments.next()?;
@@ -239,19 +223,24 @@ fn read_submit(kind: PacketType, mut arguments: Reader) -> Result<Submit, WireEr
     })
 }
 
-/// The arguments of a packet of this type.
-struct Reader {
+/// The arguments of a packet of this type: NUL between them, the last one to the end.
+struct Arguments {
     kind: PacketType,
-    arguments: Arguments,
+    data: Bytes,
 }
 
-impl Reader {
+impl Arguments {
+    /// The next argument, which must have a NUL behind it.
     fn next(&mut self) -> Result<Bytes, WireError> {
-        self.arguments.next().ok_or(WireError::ArgumentMissing(self.kind))
+        let end = memchr(0, &self.data).ok_or(WireError::ArgumentMissing(self.kind))?;
+        let argument = self.data.split_to(end);
+        self.data.advance(1);
+        Ok(argument)
     }
 
+    /// The last argument, which may have any bytes.
     fn rest(&mut self) -> Bytes {
-        self.arguments.rest()
+        std::mem::take(&mut self.data)
     }
 
     /// What workers say about a job: its handle and anything.

@@ -1,4 +1,4 @@
-//! The framing of the draft that Gearman began with, both ends of it.
+//! The framing of the draft that Gearman began with, the server's half of it.
 //!
 //! The draft leaves the magic and some bytes open; what we chose is in `docs/gearman.md`, byte by
 //! byte. A packet is [`MAGIC`], the type (one byte), the length of the data (four bytes,
@@ -9,7 +9,7 @@ mod reply;
 mod request;
 
 pub use decoder::{Decoder, DraftError, Limits};
-pub use reply::{ErrorCode, Reply, decode_reply};
+pub use reply::{ErrorCode, Reply};
 pub use request::{JobKind, NewJob, Progress, Request};
 
 /// The first four bytes of every packet, in both directions: no NUL first, which the published
@@ -20,7 +20,8 @@ pub const MAGIC: [u8; 4] = *b"\x01SPD";
 pub const HEADER_BYTES: usize = 9;
 
 /// The types, by the draft's names.
-pub(super) mod kind {
+#[expect(missing_docs, reason = "the names are the draft's own, and all they say")]
+pub mod kind {
     pub const NOOP: u8 = 0x00;
     pub const WORKER_CONNECT: u8 = 0x01;
     pub const WORKER_DISCONNECT: u8 = 0x02;

@@ -1,6 +1,6 @@
 //! Numbers in decimal text.
 
-/// A number as text without an allocation. An absent one is empty.
+/// A number as text without an allocation.
 pub(super) struct Decimal {
     digits: [u8; 20],
     start: usize,
@@ -8,7 +8,7 @@ pub(super) struct Decimal {
 
 impl Decimal {
     pub fn new(mut value: u64) -> Decimal {
-        let mut decimal = Decimal::absent();
+        let mut decimal = Decimal { digits: [b'0'; 20], start: 20 };
         for digit in decimal.digits.iter_mut().rev() {
             *digit = b'0' + (value % 10) as u8;
             decimal.start -= 1;
@@ -18,10 +18,6 @@ impl Decimal {
             }
         }
         decimal
-    }
-
-    pub fn absent() -> Decimal {
-        Decimal { digits: [b'0'; 20], start: 20 }
     }
 
     pub fn as_bytes(&self) -> &[u8] {

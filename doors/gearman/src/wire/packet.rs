@@ -122,12 +122,13 @@ impl PacketType {
     }
 }
 
-/// Writes a header and then the arguments with NULs between them: no copy but the last one.
-pub(super) fn write(out: &mut BytesMut, magic: [u8; 4], kind: PacketType, arguments: &[&[u8]]) {
+/// Writes a response: its header, then the arguments with NULs between them. No copy but the last
+/// one.
+pub(super) fn write_response(out: &mut BytesMut, kind: PacketType, arguments: &[&[u8]]) {
     let nuls = arguments.len().saturating_sub(1);
     let length = arguments.iter().map(|argument| argument.len()).sum::<usize>() + nuls;
     out.reserve(HEADER_BYTES + length);
-    out.put_slice(&magic);
+    out.put_slice(&RESPONSE_MAGIC);
     out.put_u32(kind.number());
     // The header has no room for a greater length; no configuration allows them.
     out.put_u32(u32::try_from(length).unwrap_or(u32::MAX));

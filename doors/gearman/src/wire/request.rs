@@ -1,9 +1,8 @@
 //! What clients and workers ask for.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
-use super::packet::{PacketType, REQUEST_MAGIC, write};
-use super::{Schedule, number::Decimal};
+use super::Schedule;
 
 /// Gearman's three priorities.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -75,45 +74,6 @@ impl Submit {
             }
         }
     }
-
-    fn packet_type(&self) -> PacketType {
-        match self.kind {
-            SubmitKind::Foreground(Priority::Low) => PacketType::SubmitJobLow,
-            SubmitKind::Foreground(Priority::Normal) => PacketType::SubmitJob,
-            SubmitKind::Foreground(Priority::High) => PacketType::SubmitJobHigh,
-            SubmitKind::Background(Priority::Low) => PacketType::SubmitJobLowBg,
-            SubmitKind::Background(Priority::Normal) => PacketType::SubmitJobBg,
-            SubmitKind::Background(Priority::High) => PacketType::SubmitJobHighBg,
-            SubmitKind::Scheduled(_) => PacketType::SubmitJobSched,
-            SubmitKind::Epoch { .. } => PacketType::SubmitJobEpoch,
-            SubmitKind::Reduce { is_background: false, .. } => PacketType::SubmitReduceJob,
-            SubmitKind::Reduce { is_background: true, .. } => PacketType::SubmitReduceJobBackground,
-        }
-    }
-
-    fn encode(&self, out: &mut BytesMut) {
-        let kind = self.packet_type();
-        let (function, unique, payload) = (&self.function[..], &self.unique[..], &self.payload[..]);
-        match &self.kind {
-            SubmitKind::Foreground(_) | SubmitKind::Background(_) => {
-                write(out, REQUEST_MAGIC, kind, &[function, unique, payload]);
-            }
-            SubmitKind::Epoch { at_s } => {
-                let at = Decimal::new(*at_s);
-                write(out, REQUEST_MAGIC, kind, &[function, unique, at.as_bytes(), payload]);
-            }
-            SubmitKind::Reduce { reducer, aggregator, .. } => {
-                let arguments = [function, unique, &reducer[..], &aggregator[..], payload];
-                write(out, REQUEST_MAGIC, kind, &arguments);
-            }
-            SubmitKind::Scheduled(schedule) => {
-                let fields = schedule.fields();
-                let [minute, hour, day, month, weekday] = fields.each_ref().map(Decimal::as_bytes);
-                let arguments = [function, unique, minute, hour, day, month, weekday, payload];
-                write(out, REQUEST_MAGIC, kind, &arguments);
-            }
-        }
-    }
 }
 
 /// What a worker wants to get with its job.
@@ -181,39 +141,5 @@ impl Request {
     pub fn is_exceptions_option(name: &[u8]) -> bool {
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         name.eq_ignore_ascii_case(b"exceptions")
-    }
-
-    /// Appends the request as a client or worker sends it. Arguments with a NUL where the next
-    /// argument begins after a NUL are written as they are.
-    pub fn encode(&self, out: &mut BytesMut) {
-        use PacketType as P;
-        let mut put = |kind, arguments: &[&[u8]]| write(out, REQUEST_MAGIC, kind, arguments);
-        match self {
-            Self::CanDo { function } => put(P::CanDo, &[function]),
-            Self::CanDoTimeout { function, timeout_ms } => {
-                put(P::CanDoTimeout, &[function, Decimal::new(*timeout_ms).as_bytes()]);
-            }
-            Self::CantDo { function } => put(P::CantDo, &[function]),
-            Self::ResetAbilities => put(P::ResetAbilities, &[]),
-            Self::PreSleep => put(P::PreSleep, &[]),
-            Self::AllYours => put(P::AllYours, &[]),
-            Self::Submit(submit) => submit.encode(out),
-            Self::Grab(GrabKind::Plain) => put(P::GrabJob, &[]),
-            Self::Grab(GrabKind::Uniq) => put(P::GrabJobUniq, &[]),
-            Self::Grab(GrabKind::All) => put(P::GrabJobAll, &[]),
-            Self::WorkStatus { handle, numerator, denominator } => {
-                put(P::WorkStatus, &[handle, numerator, denominator]);
-            }
-            Self::WorkData { handle, data } => put(P::WorkData, &[handle, data]),
-            Self::WorkWarning { handle, data } => put(P::WorkWarning, &[handle, data]),
-            Self::WorkComplete { handle, result } => put(P::WorkComplete, &[handle, result]),
-            Self::WorkFail { handle } => put(P::WorkFail, &[handle]),
-            Self::WorkException { handle, data } => put(P::WorkException, &[handle, data]),
-            Self::GetStatus { handle } => put(P::GetStatus, &[handle]),
-            Self::GetStatusUnique { unique } => put(P::GetStatusUnique, &[unique]),
-            Self::Echo { data } => put(P::EchoReq, &[data]),
-            Self::SetClientId { id } => put(P::SetClientId, &[id]),
-            Self::Option { name } => put(P::OptionReq, &[name]),
-        }
     }
 }

@@ -1,11 +1,10 @@
-//! What a server answers: written by the server, read by clients.
+//! What the server answers.
 
 use bytes::{Bytes, BytesMut};
 
-use super::arguments::Arguments;
 use super::number::Decimal;
-use super::packet::{RESPONSE_MAGIC, read_header, starts_like, take_data, write};
-use super::{ErrorReply, PacketType, parse_number};
+use super::packet::write_response;
+use super::{ErrorReply, PacketType};
 
 /// A job given to a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,7 +34,7 @@ pub struct JobStatus {
     pub denominator: u64,
 }
 
-/// One packet of a server. The server writes slices (`B` is `&[u8]`); a client reads [`Bytes`].
+/// One packet of a server. The server writes slices (`B` is `&[u8]`); tests read [`Bytes`].
 ///
 /// A handle is not checked: give the bytes of a [`super::Handle`], or the handle of the question.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,32 +73,12 @@ pub enum Response<B = Bytes> {
     Error { code: B, text: B },
 }
 
-/// Why bytes of a server are no answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ResponseError {
-    /// Not the magic of a response.
-    #[error("not a response of a gearman server")]
-    WrongMagic,
-    /// Longer than the caller takes.
-    #[error("a response of {bytes} bytes is over the limit")]
-    TooLong {
-        /// The length in its header.
-        bytes: u32,
-    },
-    /// Not a type that servers send.
-    #[error("packet type {0} is not for a server to send")]
-    UnexpectedType(u32),
-    /// A NUL is missing.
-    #[error("packet type {0:?} with too few arguments")]
-    ArgumentMissing(PacketType),
-}
-
 impl<B: AsRef<[u8]>> Response<B> {
     /// Appends the packet.
     pub fn encode(&self, out: &mut BytesMut) {
         use PacketType as P;
         let of = B::as_ref;
-        let mut put = |kind, arguments: &[&[u8]]| write(out, RESPONSE_MAGIC, kind, arguments);
+        let mut put = |kind, arguments: &[&[u8]]| write_response(out, kind, arguments);
         match self {
             Self::JobCreated { handle } => put(P::JobCreated, &[of(handle)]),
             Self::JobAssign(Assignment { handle, function, unique, reducer, payload }) => {
@@ -156,79 +135,5 @@ impl JobStatus {
     fn numbers(self) -> [Decimal; 4] {
         let (is_known, is_running) = (self.is_known.into(), self.is_running.into());
         [is_known, is_running, self.numerator, self.denominator].map(Decimal::new)
-    }
-}
-
-/// Takes one packet off the front of `input`. `None` means that more bytes are needed; what is
-/// there stays in `input`.
-///
-/// # Errors
-///
-/// A [`ResponseError`] when the server does not keep to the protocol.
-pub fn decode_response(
-    input: &mut BytesMut,
-    packet_bytes_max: usize,
-) -> Result<Option<Response>, ResponseError> {
-    if !starts_like(input, &RESPONSE_MAGIC) {
-        return Err(ResponseError::WrongMagic);
-    }
-    let Some((number, length)) = read_header(input) else { return Ok(None) };
-    let kind = PacketType::from_number(number).ok_or(ResponseError::UnexpectedType(number))?;
-    let bytes = usize::try_from(length).unwrap_or(usize::MAX);
-    if bytes > packet_bytes_max {
-        return Err(ResponseError::TooLong { bytes: length });
-    }
-    take_data(input, bytes).map(|data| read(kind, data)).transpose()
-}
-
-fn read(kind: PacketType, data: Bytes) -> Result<Response, ResponseError> {
-    use PacketType as P;
-    let mut arguments = Arguments::new(data);
-    let mut next = || arguments.next().ok_or(ResponseError::ArgumentMissing(kind));
-    Ok(match kind {
-        P::JobCreated => Response::JobCreated { handle: arguments.rest() },
-        P::JobAssign | P::JobAssignUniq | P::JobAssignAll => Response::JobAssign(Assignment {
-            handle: next()?,
-            function: next()?,
-            unique: if kind == P::JobAssign { None } else { Some(next()?) },
-            reducer: if kind == P::JobAssignAll { Some(next()?) } else { None },
-            payload: arguments.rest(),
-        }),
-        P::NoJob => Response::NoJob,
-        P::Noop => Response::Noop,
-        P::WorkStatus => Response::WorkStatus {
-            handle: next()?,
-            numerator: next()?,
-            denominator: arguments.rest(),
-        },
-        P::WorkData => Response::WorkData { handle: next()?, data: arguments.rest() },
-        P::WorkWarning => Response::WorkWarning { handle: next()?, data: arguments.rest() },
-        P::WorkComplete => Response::WorkComplete { handle: next()?, result: arguments.rest() },
-        P::WorkFail => Response::WorkFail { handle: arguments.rest() },
-        P::WorkException => Response::WorkException { handle: next()?, data: arguments.rest() },
-        P::StatusRes => {
-            let (handle, [is_known, is_running, numerator]) =
-                (next()?, [next()?, next()?, next()?]);
-            let status = read_status([is_known, is_running, numerator, arguments.rest()]);
-            Response::Status { handle, status }
-        }
-        P::StatusResUnique => {
-            let (unique, numbers) = (next()?, [next()?, next()?, next()?, next()?]);
-            let clients = parse_number(&arguments.rest());
-            Response::StatusUnique { unique, status: read_status(numbers), clients }
-        }
-        P::EchoRes => Response::Echo { data: arguments.rest() },
-        P::OptionRes => Response::Option { name: arguments.rest() },
-        P::Error => Response::Error { code: next()?, text: arguments.rest() },
-        _ => return Err(ResponseError::UnexpectedType(kind.number())),
-    })
-}
-
-fn read_status([is_known, is_running, numerator, denominator]: [Bytes; 4]) -> JobStatus {
-    JobStatus {
-        is_known: &is_known[..] != b"0",
-        is_running: &is_running[..] != b"0",
-        numerator: parse_number(&numerator),
-        denominator: parse_number(&denominator),
     }
 }

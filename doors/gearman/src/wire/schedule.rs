@@ -3,7 +3,7 @@
 use jiff::civil::{Date, Time};
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::number::{Decimal, parse_number};
+use super::number::parse_number;
 
 /// When a scheduled job is due, in UTC: the first minute at which every field that is given
 /// matches. An absent field (empty or `*` on the wire) matches always.
@@ -56,12 +56,10 @@ impl Schedule {
         Schedule::new(fields)
     }
 
-    /// The five fields as text.
-    pub(super) fn fields(&self) -> [Decimal; 5] {
-        self.fields.map(|field| match field {
-            Some(value) => Decimal::new(value.into()),
-            None => Decimal::absent(),
-        })
+    /// Minute, hour, day of the month, month and day of the week.
+    #[must_use]
+    pub fn fields(&self) -> [Option<u8>; 5] {
+        self.fields
     }
 
     /// The start of the first matching minute that begins after `now_ms`. `None` when there is

@@ -11,15 +11,18 @@ use spindle_core::command::{Claim, Command, Lease, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{JobId, Type};
 use spindle_engine::{
-    Answer, ConnectionId, Delivery, Flow, JobRef, LeaseReply, LeasedJob, Mailbox, ManualClock,
-    Outbox, Payload, Session, WorkResult,
+    Answer, ConnectionId, Delivery, Flow, JobRef, LeaseReply, LeasedJob, Mailbox, Outbox, Payload,
+    Session, WorkResult,
 };
 use spindle_gearman::wire::{
-    Assignment, GrabKind, JobStatus, Priority, Request, Response, SubmitKind, decode_response,
+    Assignment, GrabKind, JobStatus, Priority, Request, Response, SubmitKind,
 };
 use spindle_gearman::{GearmanDoor, Options, policies};
 use spindle_log::{Log, MemoryLog};
-use spindle_testkit::{ManualEngine, Sessions, commit_all, lease_from, new_job, opened, submit_to};
+use spindle_testkit::gearman::{Encode, decode_response};
+use spindle_testkit::{
+    ManualClock, ManualEngine, Sessions, commit_all, lease_from, new_job, opened, submit_to,
+};
 
 /// When the clocks of these tests start: 2016-08-22 01:50:51 UTC, a Monday.
 pub const START_MS: u64 = 1_471_830_651_000;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
+use spindle_engine::door::is_stranger;
 
 use super::{
     ErrorText, Request,
@@ -56,24 +57,6 @@ pub enum Reject {
     ReplyThenClose(ErrorText),
 }
 
-/// First bytes of things that are not Workq clients: browsers and TLS.
-const STRANGERS: [&[u8]; 11] = [
-    b"GET ",
-    b"POST ",
-    b"PUT ",
-    b"HEAD ",
-    b"OPTIONS ",
-    b"DELETE ",
-    b"CONNECT ",
-    b"PATCH ",
-    b"TRACE ",
-    b"PRI ",
-    b"\x16\x03",
-];
-
-/// The longest of the [`STRANGERS`].
-const STRANGER_BYTES_MAX: usize = 8;
-
 /// Reads the requests of one connection. It remembers how far it has looked, so that every byte
 /// is looked at once however the bytes are cut into packets.
 #[derive(Debug)]
@@ -122,8 +105,10 @@ impl Decoder {
             State::Line { searched } => *searched,
             State::Fresh { searched } => {
                 let searched = *searched;
-                if searched < STRANGER_BYTES_MAX && is_stranger(input) {
-                    return self.close();
+                match is_stranger(input) {
+                    Some(true) => return self.close(),
+                    Some(false) => self.state = State::Line { searched },
+                    None => {}
                 }
                 searched
             }
@@ -192,12 +177,6 @@ impl Decoder {
         }
     }
 
-    /// Whether the decoder is between two requests: the peer owes nothing.
-    #[must_use]
-    pub fn is_idle(&self, input: &BytesMut) -> bool {
-        input.is_empty() && !matches!(self.state, State::Block(_))
-    }
-
     fn close(&mut self) -> Result<Option<Request>, Reject> {
         self.state = State::Closed;
         Err(Reject::Close)
@@ -253,10 +232,6 @@ impl Decoder {
             }
         }
     }
-}
-
-fn is_stranger(input: &[u8]) -> bool {
-    STRANGERS.iter().any(|start| input.starts_with(start))
 }
 
 /// Takes the line off the input and gives the request its name.

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use spindle_core::Policy;
 use spindle_core::job::Origin;
-use spindle_engine::{Engine, ManualClock, Options, SystemClock};
+use spindle_engine::{Engine, Options, SystemClock};
 use spindle_log::{Log, MemoryLog};
-use spindle_testkit::{ManualEngine, TcpServer, spawn, wait_until};
+use spindle_testkit::{ManualClock, ManualEngine, TcpServer, spawn, wait_until};
 use spindle_workq::WorkqDoor;
 use spindle_workq::wire::Limits;
 

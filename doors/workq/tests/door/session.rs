@@ -8,10 +8,10 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use spindle_core::Status;
 use spindle_engine::{
-    Committed, ConnectionId, Delivery, Door, Flow, JobRef, ManualClock, Options, Outbox, Session,
+    Committed, ConnectionId, Delivery, Door, Flow, JobRef, Options, Outbox, Session,
 };
 use spindle_log::MemoryLog;
-use spindle_testkit::{ManualEngine, Sessions, opened};
+use spindle_testkit::{ManualClock, ManualEngine, Sessions, opened};
 use spindle_workq::WorkqDoor;
 use spindle_workq::wire::Limits;
 

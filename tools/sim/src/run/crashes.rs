@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rand::Rng;
 use spindle_core::{Command, JobId};
-use spindle_engine::ManualClock;
 use spindle_log::Log;
-use spindle_log::disk::{Fault, Operation};
+use spindle_testkit::ManualClock;
+use spindle_testkit::disk::{Fault, Operation};
 
 use super::waits::Waits;
 use super::{Judged, Run};

@@ -20,7 +20,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spindle_core::JobId;
 use spindle_engine::{Gate, Gated};
-use spindle_log::disk::Operation;
+use spindle_testkit::disk::Operation;
 
 use crate::counts::Counts;
 use crate::faults::Planted;

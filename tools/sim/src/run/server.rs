@@ -5,11 +5,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use spindle_core::{JobId, State};
 use spindle_engine::{
-    Caller, Clock, ConnectionId, Delivery, Engine, JobRef, Mailbox, ManualClock, Options,
-    fold_state,
+    Caller, Clock, ConnectionId, Delivery, Engine, JobRef, Mailbox, Options, fold_state,
 };
-use spindle_log::disk::SimDisk;
 use spindle_log::{FileLog, FileLogOptions, Log, Space, SyncPolicy};
+use spindle_testkit::ManualClock;
+use spindle_testkit::disk::SimDisk;
 
 use super::Judged;
 use crate::defaults::defaults;

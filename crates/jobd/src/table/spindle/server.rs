@@ -143,8 +143,8 @@ mod tests {
             ("http://a/?x", "no ? and no #"),
             ("http://a#x", "no ? and no #"),
         ] {
-            let told = SpindleUrl::parse(wrong).unwrap_err();
-            assert!(told.contains(expected), "{wrong}: {told}");
+            let error = SpindleUrl::parse(wrong).unwrap_err();
+            assert!(error.contains(expected), "{wrong}: {error}");
         }
     }
 

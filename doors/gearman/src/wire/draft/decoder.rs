@@ -109,7 +109,7 @@ impl Decoder {
 }
 
 /// Takes type and data of a whole packet off the input.
-pub(super) fn take_packet(
+fn take_packet(
     input: &mut BytesMut,
     packet_bytes_max: usize,
 ) -> Result<Option<(u8, Bytes)>, DraftError> {
@@ -131,7 +131,7 @@ pub(super) fn take_packet(
 }
 
 /// Takes what stands before the next NUL, and the NUL.
-pub(super) fn take_name(data: &mut Bytes) -> Option<Bytes> {
+fn take_name(data: &mut Bytes) -> Option<Bytes> {
     let end = memchr(0, data)?;
     let name = data.split_to(end);
     data.advance(1);

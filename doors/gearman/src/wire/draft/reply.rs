@@ -1,8 +1,8 @@
 //! What the server sends.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
-use super::{DraftError, HEADER_BYTES, MAGIC, Progress, kind, put_header};
+use super::{HEADER_BYTES, MAGIC, Progress, kind, put_header};
 
 /// The code byte of an error packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,7 +65,12 @@ impl Reply {
                 out.put_u8(0);
                 out.put_slice(payload);
             }
-            Self::JobStatus(progress) => progress.encode(out, kind::JOB_STATUS_RES),
+            Self::JobStatus(Progress { numerator, denominator, remaining_s }) => {
+                put_header(out, kind::JOB_STATUS_RES, 12);
+                out.put_u32(*numerator);
+                out.put_u32(*denominator);
+                out.put_u32(*remaining_s);
+            }
             Self::JobComplete { elapsed_s, code, result } => {
                 put_header(out, kind::JOB_COMPLETE_RES, 4 + 1 + result.len());
                 out.put_u32(*elapsed_s);
@@ -101,42 +106,6 @@ impl ErrorCode {
             Self::Refused => "job refused",
         }
     }
-}
-
-/// The client's decoder: takes one packet off the front of `input`. `None` means that more bytes
-/// are needed; what is there stays in `input`.
-///
-/// # Errors
-///
-/// A [`DraftError`] when the server does not keep to the protocol.
-pub fn decode_reply(
-    input: &mut BytesMut,
-    packet_bytes_max: usize,
-) -> Result<Option<Reply>, DraftError> {
-    let Some((kind, mut data)) = super::decoder::take_packet(input, packet_bytes_max)? else {
-        return Ok(None);
-    };
-    let malformed = DraftError::Malformed(kind);
-    let reply = match kind {
-        kind::NOOP => Reply::Noop,
-        kind::JOB_CREATE_RES => Reply::JobCreated { handle: data },
-        kind::JOB_ASSIGN_RES => {
-            let name = super::decoder::take_name(&mut data).ok_or(malformed)?;
-            Reply::JobAssigned { name, payload: data }
-        }
-        kind::JOB_STATUS_RES => Reply::JobStatus(Progress::parse(&data).ok_or(malformed)?),
-        kind::JOB_COMPLETE_RES => {
-            let elapsed_s = data.try_get_u32().map_err(|_| malformed)?;
-            let code = data.try_get_u8().map_err(|_| malformed)?;
-            Reply::JobComplete { elapsed_s, code, result: data }
-        }
-        kind::ERROR => {
-            let code = data.try_get_u8().map_err(|_| malformed)?;
-            Reply::Error { code, text: data }
-        }
-        other => return Err(DraftError::UnknownType(other)),
-    };
-    Ok(Some(reply))
 }
 
 const _: () = assert!(HEADER_BYTES == MAGIC.len() + 1 + 4);

@@ -1,8 +1,6 @@
 //! What workers and applications send.
 
-use bytes::{BufMut, Bytes, BytesMut};
-
-use super::{kind, put_header};
+use bytes::Bytes;
 
 /// The draft's three job types.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -80,12 +78,6 @@ impl Request {
 }
 
 impl JobKind {
-    /// The byte of this type.
-    #[must_use]
-    pub fn to_byte(self) -> u8 {
-        self as u8
-    }
-
     /// The type of this byte.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<JobKind> {
@@ -94,13 +86,6 @@ impl JobKind {
 }
 
 impl Progress {
-    pub(super) fn encode(self, out: &mut BytesMut, kind: u8) {
-        put_header(out, kind, 12);
-        out.put_u32(self.numerator);
-        out.put_u32(self.denominator);
-        out.put_u32(self.remaining_s);
-    }
-
     pub(super) fn parse(data: &[u8]) -> Option<Progress> {
         let (numbers, rest) = data.as_chunks::<4>();
         let &[numerator, denominator, remaining] = numbers else { return None };
@@ -109,53 +94,5 @@ impl Progress {
             denominator: u32::from_be_bytes(denominator),
             remaining_s: u32::from_be_bytes(remaining),
         })
-    }
-}
-
-impl Request {
-    /// Appends the packet as a client sends it. Names and keys with a NUL in them are written as
-    /// they are.
-    pub fn encode(&self, out: &mut BytesMut) {
-        match self {
-            Self::Noop => put_header(out, kind::NOOP, 0),
-            Self::WorkerConnect { names } => {
-                let bytes = names.iter().map(Bytes::len).sum::<usize>();
-                put_header(out, kind::WORKER_CONNECT, bytes + names.len().saturating_sub(1));
-                for (place, name) in names.iter().enumerate() {
-                    if place > 0 {
-                        out.put_u8(0);
-                    }
-                    out.put_slice(name);
-                }
-            }
-            Self::WorkerDisconnect => put_header(out, kind::WORKER_DISCONNECT, 0),
-            Self::WorkerSleep => put_header(out, kind::WORKER_SLEEP, 0),
-            Self::JobCreate(NewJob { name, duplicate_key, flags, kind: job, payload }) => {
-                let bytes = name.len() + 1 + duplicate_key.len() + 1 + 2 + payload.len();
-                put_header(out, kind::JOB_CREATE_REQ, bytes);
-                out.put_slice(name);
-                out.put_u8(0);
-                out.put_slice(duplicate_key);
-                out.put_u8(0);
-                out.put_u8(*flags);
-                out.put_u8(job.to_byte());
-                out.put_slice(payload);
-            }
-            Self::JobAssign => put_header(out, kind::JOB_ASSIGN_REQ, 0),
-            Self::JobStatusAnnounce(progress) => progress.encode(out, kind::JOB_STATUS_ANNOUNCE),
-            Self::JobStatus { handle } => {
-                put_header(out, kind::JOB_STATUS_REQ, handle.len());
-                out.put_slice(handle);
-            }
-            Self::JobCompleteAnnounce { code, result } => {
-                put_header(out, kind::JOB_COMPLETE_ANNOUNCE, 1 + result.len());
-                out.put_u8(*code);
-                out.put_slice(result);
-            }
-            Self::JobComplete { handle } => {
-                put_header(out, kind::JOB_COMPLETE_REQ, handle.len());
-                out.put_slice(handle);
-            }
-        }
     }
 }

@@ -7,10 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-
-use crate::contract::{
-    Ack, Log, LogError, Position, ReadError, Record, Space, Stored, SubmitError,
-};
+use spindle_log::{Ack, Log, LogError, Position, ReadError, Record, Space, Stored, SubmitError};
 
 type Make<'a> = &'a mut dyn FnMut() -> Arc<dyn Log>;
 

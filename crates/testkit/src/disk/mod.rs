@@ -1,16 +1,17 @@
 //! A disk in memory that fails on command, the same way every time for the same seed.
 
+mod state;
+
 use std::{
     io,
     sync::{Arc, Weak},
 };
 
 use parking_lot::Mutex;
+use spindle_log::disk::{Disk, DiskFile, FolderLock, LockError};
 
-use super::{
-    Disk, DiskFile, FolderLock, LockError,
-    sim_state::{Fault, Operation, State},
-};
+use state::State;
+pub use state::{Fault, Operation};
 
 /// A simulated folder. Clones are the same folder, so a test can keep one in hand while a log
 /// works on another.
