@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use rand::{RngCore, SeedableRng, rngs::SmallRng};
 use spindle_core::command::{Claim, Extend, Lease, Select, Submit};
 use spindle_core::job::Origin;
+use spindle_core::state::QueueListing;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection, Type};
 use spindle_engine::{
     Answer, Caller, Engine, FetchError, Flow, Gated, LeaseRef, LeaseReply, LeasedJob, NewJob,
@@ -23,6 +24,8 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Payloads that `inspect jobs` shows in one answer: fewer jobs are shown when they are larger.
 const SHOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Queues that `inspect queues` looks at in one call of the engine.
+const QUEUES_PER_CALL: usize = 1_000;
 /// Larger payloads are passed over by this door's leases: its clients cannot take them.
 const LEASED_BYTES_MAX: u32 = 1024 * 1024;
 
@@ -324,7 +327,7 @@ impl WorkqSession {
             },
             Request::InspectQueues { cursor_offset, limit } => {
                 let (skip, limit) = (*cursor_offset as usize, *limit as usize);
-                let queues = out.open(self.engine.queues().list(skip, limit, wire::is_name));
+                let queues = self.queues(skip, limit, out);
                 out.put(|out| {
                     encode::count(out, queues.len());
                     for queue in &queues {
@@ -335,6 +338,18 @@ impl WorkqSession {
             Request::InspectServer => self.inspect_server(out),
             _ => {}
         }
+    }
+
+    /// Queues whose names this protocol can say, after passing over some.
+    fn queues(&self, skip: usize, limit: usize, out: &mut Outbox) -> Vec<QueueListing> {
+        let mut after: Option<Bytes> = None;
+        let pages = std::iter::from_fn(|| {
+            let page = out.open(self.engine.queues().list(after.as_deref(), QUEUES_PER_CALL));
+            after = Some(page.last()?.name.clone());
+            Some(page)
+        });
+        let named = pages.flatten().filter(|queue| wire::is_name(&queue.name));
+        named.skip(skip).take(limit).collect()
     }
 
     fn inspect_job(&mut self, id: Uuid, out: &mut Outbox) {

@@ -256,7 +256,7 @@ impl Engine {
     /// A job whose bytes are damaged cannot be compacted: an unfinished one is dead, a finished one
     /// is deleted, and both are logged as errors.
     fn give_up(&self, id: JobId, error: &FetchError) {
-        tracing::error!("job {id} cannot be carried forward: {error}");
+        tracing::error!("job {id} cannot be compacted: {error}");
         let mut inner = self.enter();
         inner.numbers.stats.payloads_damaged += 1;
         if inner.run(&Command::PayloadDamaged { id }).is_err() {

@@ -56,15 +56,10 @@ impl Queues<'_> {
         names.cloned().collect()
     }
 
-    /// Queues in order of their names, after passing over some: those with jobs or settings, and
-    /// those somebody waits for. `shows` says which names count.
-    pub fn list(
-        &self,
-        skip: usize,
-        limit: usize,
-        shows: impl Fn(&[u8]) -> bool,
-    ) -> Gated<Vec<QueueListing>> {
-        self.0.read(|inner| inner.queues_shown(shows).skip(skip).take(limit).collect())
+    /// Queues in order of their names, those behind `after`: with jobs or settings, and those
+    /// somebody waits for.
+    pub fn list(&self, after: Option<&[u8]>, limit: usize) -> Gated<Vec<QueueListing>> {
+        self.0.read(|inner| inner.queues_after(after).take(limit).collect())
     }
 
     /// Queues with jobs or settings in order of their names, those behind `after`. A list for
@@ -227,10 +222,11 @@ impl Inner {
     }
 
     /// Queues with jobs, settings or clients that wait for them, in order of their names.
-    fn queues_shown(&self, shows: impl Fn(&[u8]) -> bool) -> impl Iterator<Item = QueueListing> {
-        let mut waited = self.waiting.list.queues().cloned().peekable();
-        let mut kept = self.state.queues_from(b"", false).peekable();
-        let all = std::iter::from_fn(move || match (kept.peek(), waited.peek()) {
+    fn queues_after(&self, after: Option<&[u8]>) -> impl Iterator<Item = QueueListing> {
+        let mut waited = self.waiting.list.queues(after).cloned().peekable();
+        let mut kept =
+            self.state.queues_from(after.unwrap_or_default(), after.is_some()).peekable();
+        std::iter::from_fn(move || match (kept.peek(), waited.peek()) {
             (Some(queue), Some(name)) if *name < queue.name => waited.next().map(empty),
             (Some(queue), Some(name)) if *name == queue.name => {
                 waited.next();
@@ -238,8 +234,7 @@ impl Inner {
             }
             (Some(_), _) => kept.next(),
             (None, _) => waited.next().map(empty),
-        });
-        all.filter(move |queue| shows(&queue.name))
+        })
     }
 }
 

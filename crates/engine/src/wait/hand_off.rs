@@ -1,5 +1,4 @@
-//! Turns: after every command, those who wait for what it changed are served, the longest waiter
-//! first.
+//! After every command, those who wait for what it changed are served, the longest waiter first.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +8,18 @@ use spindle_core::job::{Cause, Origin, Status};
 use spindle_core::{Command, Decision, Event, Found, JobId, Rejection, decide_lease};
 
 use super::calls::{Callable, Spare};
-use super::list::{Kind, Turn, Wait, WaitFor};
+use super::list::{Kind, Rank, Wait, WaitFor};
 use crate::answer::{Answer, LeasedJob};
 use crate::commit::Payload;
 use crate::door::{ConnectionId, LeaseRef, Ticket};
 use crate::gate::Gated;
 use crate::inner::Inner;
 
-/// Whose turn it is.
+/// Who is served next.
 #[derive(Default)]
-struct Turns {
-    /// The next turn of each kind at each woken queue.
-    next: BTreeSet<(Turn, Kind, Bytes)>,
+struct NextInLine {
+    /// The first of each kind at each woken queue.
+    next: BTreeSet<(Rank, Kind, Bytes)>,
     /// Those who wait and for whom there was nothing.
     failed: BTreeSet<Ticket>,
 }
@@ -79,58 +78,58 @@ impl Inner {
         waiting.into_iter().chain([core]).flatten().min()
     }
 
-    // ---- turns ----
+    // ---- serving ----
 
-    /// Serves those who wait for woken queues and those who sleep, in turn: the longest waiter that
+    /// Serves those who wait for woken queues and those who sleep, by rank: the longest waiter that
     /// can carry a job is handed it, a sleeper is called.
     pub(crate) fn dispatch(&mut self) {
         while let Some(id) = self.waiting.next_unwanted() {
             self.run(&Command::Delete { id, cause: Cause::Abandoned }).ok();
         }
-        let mut turns = Turns::default();
+        let mut line = NextInLine::default();
         loop {
             for queue in self.state.take_promoted() {
                 self.waiting.wake_queue(&queue);
-                turns.failed.clear();
+                line.failed.clear();
             }
             while let Some(queue) = self.waiting.next_woken() {
                 for kind in [Kind::Lease, Kind::Sleep] {
-                    self.line_up(&mut turns, kind, &queue, None);
+                    self.line_up(&mut line, kind, &queue, None);
                 }
             }
-            let Some((turn, kind, queue)) = turns.next.pop_first() else { return };
+            let Some((rank, kind, queue)) = line.next.pop_first() else { return };
             if self.stopping {
                 return;
             }
-            if self.serve(&mut turns, turn, kind, &queue) {
-                self.line_up(&mut turns, kind, &queue, Some(turn));
+            if self.serve(&mut line, rank, kind, &queue) {
+                self.line_up(&mut line, kind, &queue, Some(rank));
             }
         }
     }
 
-    /// The next turn of a kind at a queue, if there may be a job.
-    fn line_up(&self, turns: &mut Turns, kind: Kind, queue: &Bytes, after: Option<Turn>) {
+    /// Lines up the next one of a kind at a queue, if there may be a job.
+    fn line_up(&self, line: &mut NextInLine, kind: Kind, queue: &Bytes, after: Option<Rank>) {
         let has_ready = self.state.queue(queue).is_some_and(|queue| queue.count(Status::Ready) > 0);
-        if has_ready && let Some(turn) = self.waiting.list.next_turn(kind, queue, after) {
-            turns.next.insert((turn, kind, queue.clone()));
+        if has_ready && let Some(rank) = self.waiting.list.next_rank(kind, queue, after) {
+            line.next.insert((rank, kind, queue.clone()));
         }
     }
 
-    /// It is somebody's turn. Returns whether the next of its kind has one: only if there is something
+    /// Serves one who waits. Returns whether the next of its kind is served: only if there is something
     /// for any of them, so that a job that cannot be leased costs no walk along the line.
-    fn serve(&mut self, turns: &mut Turns, turn: Turn, kind: Kind, queue: &Bytes) -> bool {
-        if self.waiting.list.find(turn.ticket).is_none() {
+    fn serve(&mut self, line: &mut NextInLine, rank: Rank, kind: Kind, queue: &Bytes) -> bool {
+        if self.waiting.list.find(rank.ticket).is_none() {
             // It was served at another queue.
             return true;
         }
         match kind {
             Kind::Lease => {
                 // What it cannot have at one queue it cannot have at another: it asks for all.
-                let is_new = turns.failed.insert(turn.ticket);
-                (is_new && self.hand_over(turn.ticket, Spare::Reserved))
+                let is_new = line.failed.insert(rank.ticket);
+                (is_new && self.hand_over(rank.ticket, Spare::Reserved))
                     || self.has_more(queue, Spare::Reserved)
             }
-            Kind::Sleep => self.call(turn, queue) || self.has_more(queue, Spare::Called),
+            Kind::Sleep => self.call(rank, queue) || self.has_more(queue, Spare::Called),
         }
     }
 
@@ -157,11 +156,11 @@ impl Inner {
         self.callable(vec![queue.clone()], u32::MAX, spare).is_some()
     }
 
-    /// It is a sleeper's turn at a queue. Returns whether it was called: if not, there is no job it
-    /// could lease.
-    fn call(&mut self, turn: Turn, queue: &Bytes) -> bool {
+    /// Calls a sleeper to a queue. Returns whether it was called: if not, there is no job it could
+    /// lease.
+    fn call(&mut self, rank: Rank, queue: &Bytes) -> bool {
         let Some(Wait { caller, request: WaitFor::Sleep(sleep), .. }) =
-            self.waiting.list.find(turn.ticket)
+            self.waiting.list.find(rank.ticket)
         else {
             return false;
         };
@@ -172,8 +171,8 @@ impl Inner {
         };
         // It may have several tickets: its last call counts.
         self.end_call(connection);
-        self.waiting.calls.add(connection, job, !turn.is_late, self.now_ms);
-        self.answer(turn.ticket, Gated::open(Answer::Called));
+        self.waiting.calls.add(connection, job, !rank.is_late, self.now_ms);
+        self.answer(rank.ticket, Gated::open(Answer::Called));
         true
     }
 

@@ -62,25 +62,25 @@ pub(crate) struct Sleep {
     pub queues: BTreeSet<Bytes>,
     /// It could not carry larger payloads.
     pub payload_bytes_max: u32,
-    /// Its turn comes after all others'.
+    /// It is served after all others.
     pub is_late: bool,
 }
 
 impl Sleep {
-    fn turn(&self, ticket: Ticket) -> Turn {
-        Turn { is_late: self.is_late, ticket }
+    fn rank(&self, ticket: Ticket) -> Rank {
+        Rank { is_late: self.is_late, ticket }
     }
 }
 
-/// When somebody's turn at a queue comes: those who are late come last, and the longest waiter
-/// first.
+/// Where somebody stands in the line at a queue: those who are late come last, and the longest
+/// waiter first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Turn {
+pub(crate) struct Rank {
     pub is_late: bool,
     pub ticket: Ticket,
 }
 
-/// What somebody waits for at its turn.
+/// What is done for somebody who waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// To be handed a job.
@@ -96,7 +96,7 @@ pub(crate) struct Wait {
     pub deadline_ms: Option<u64>,
 }
 
-/// Those who wait for the same, in the order of their turns, by what it is. There may be a hundred
+/// Those who wait for the same, in the order they are served, by what it is. There may be a hundred
 /// thousand names of queues, and lists show them in order.
 #[derive(Debug)]
 struct Lines<K, T>(BTreeMap<K, BTreeSet<T>>);
@@ -139,7 +139,7 @@ pub(crate) struct WaitList {
     waits: HashMap<Ticket, Wait>,
     by_queue: Lines<Bytes, Ticket>,
     /// As `by_queue`, of those who only want to be called.
-    asleep: Lines<Bytes, Turn>,
+    asleep: Lines<Bytes, Rank>,
     by_job: Lines<JobId, Ticket>,
     by_connection: Lines<ConnectionId, Ticket>,
     room: BTreeSet<Ticket>,
@@ -176,7 +176,7 @@ impl WaitList {
             }
             WaitFor::Sleep(sleep) => {
                 for queue in &sleep.queues {
-                    self.asleep.set(queue, sleep.turn(ticket), is_there, || owned(queue));
+                    self.asleep.set(queue, sleep.rank(ticket), is_there, || owned(queue));
                 }
             }
             WaitFor::Result { job, .. } | WaitFor::Watch { job } => {
@@ -257,21 +257,22 @@ impl WaitList {
         tickets
     }
 
-    /// Queues somebody waits for, in order of their names.
-    pub fn queues(&self) -> impl Iterator<Item = &Bytes> {
-        self.by_queue.0.keys()
+    /// Queues somebody waits for behind `after`, or all, in order of their names.
+    pub fn queues(&self, after: Option<&[u8]>) -> impl Iterator<Item = &Bytes> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_queue.0.range::<[u8], _>((from, Bound::Unbounded)).map(|(queue, _)| queue)
     }
 
     pub fn has_queue(&self, queue: &[u8]) -> bool {
         self.by_queue.0.contains_key(queue)
     }
 
-    /// The next turn of a kind at a queue, behind `after`.
-    pub fn next_turn(&self, kind: Kind, queue: &[u8], after: Option<Turn>) -> Option<Turn> {
+    /// The next one of a kind at a queue, behind `after`.
+    pub fn next_rank(&self, kind: Kind, queue: &[u8], after: Option<Rank>) -> Option<Rank> {
         match kind {
             Kind::Lease => {
-                let ticket = behind(self.by_queue.0.get(queue)?, after.map(|turn| turn.ticket))?;
-                Some(Turn { is_late: false, ticket })
+                let ticket = behind(self.by_queue.0.get(queue)?, after.map(|rank| rank.ticket))?;
+                Some(Rank { is_late: false, ticket })
             }
             Kind::Sleep => behind(self.asleep.0.get(queue)?, after),
         }
@@ -282,7 +283,7 @@ impl WaitList {
         let Some(Wait { request: WaitFor::Sleep(sleep), .. }) = self.waits.get_mut(&ticket) else {
             return;
         };
-        self.asleep.set(&queue, sleep.turn(ticket), true, || owned(&queue));
+        self.asleep.set(&queue, sleep.rank(ticket), true, || owned(&queue));
         sleep.queues.insert(queue);
     }
 
@@ -292,7 +293,7 @@ impl WaitList {
             return;
         };
         if sleep.queues.remove(queue) {
-            self.asleep.set(queue, sleep.turn(ticket), false, || owned(queue));
+            self.asleep.set(queue, sleep.rank(ticket), false, || owned(queue));
         }
     }
 

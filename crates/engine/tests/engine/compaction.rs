@@ -1,4 +1,4 @@
-//! Carry-forward beside jobs that change at that very moment.
+//! Compaction beside jobs that change at that very moment.
 
 use std::sync::Arc;
 

@@ -70,7 +70,7 @@ fn compaction(engine: &Engine) {
     let mut steps = 0;
     while engine.compaction_step().expect("a log that works") {
         steps += 1;
-        assert!(steps < 10_000, "carry-forward finds no end");
+        assert!(steps < 10_000, "compaction finds no end");
         while engine.commit_once() == Committed::Some {}
     }
 }

@@ -1,4 +1,4 @@
-//! Carry-forward: the log follows what lives in it, and forgets nothing that does.
+//! Compaction: the log follows what lives in it, and forgets nothing that does.
 
 use bytes::Bytes;
 use spindle_core::command::{Claim, Command};
