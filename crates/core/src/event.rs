@@ -4,7 +4,7 @@ use bytes::Bytes;
 use prost::{DecodeError, Message};
 
 use crate::fast_encode::{FIXED_BYTES_MAX, Put, message, uint};
-use crate::job::{JobImage, Label, Lease, Outcome};
+use crate::job::{HeldLease, JobImage, Label, Outcome};
 use crate::payload::BytesRef;
 use crate::queue::{BucketImage, Constraint, QueueSettings};
 
@@ -125,7 +125,7 @@ pub struct Leased {
     pub attempts: u32,
     /// The lease.
     #[prost(message, required, tag = "3")]
-    pub lease: Lease,
+    pub lease: HeldLease,
     /// Levels of the buckets it took from.
     #[prost(message, repeated, tag = "4")]
     pub buckets: Vec<BucketImage>,

@@ -4,7 +4,7 @@
 //! byte of every number; half of what an acknowledged submit cost was that. Reading stays with
 //! prost. A test holds every message that is written here against what prost writes.
 
-use crate::job::{Attempt, JobImage, Lease, Outcome, Words};
+use crate::job::{Attempt, HeldLease, JobImage, Outcome, Words};
 use crate::payload::BytesRef;
 use crate::queue::BucketImage;
 
@@ -177,7 +177,7 @@ impl Put for Outcome {
     }
 }
 
-impl Put for Lease {
+impl Put for HeldLease {
     fn put(&self, out: &mut Vec<u8>) {
         uint(out, 1, self.epoch);
         uint(out, 2, self.holder);
@@ -227,7 +227,9 @@ mod tests {
     use bytes::Bytes;
 
     use crate::event::{Event, Leased};
-    use crate::job::{Attempt, Backoff, JobImage, JobOptions, Key, Label, Lease, Outcome, Words};
+    use crate::job::{
+        Attempt, Backoff, HeldLease, JobImage, JobOptions, Key, Label, Outcome, Words,
+    };
     use crate::payload::BytesRef;
     use crate::queue::BucketImage;
 
@@ -281,8 +283,8 @@ mod tests {
             }
         }
 
-        fn lease(&mut self) -> Lease {
-            Lease {
+        fn lease(&mut self) -> HeldLease {
+            HeldLease {
                 epoch: self.number(),
                 holder: self.number(),
                 bound: self.flag(),

@@ -230,9 +230,9 @@ impl Label {
 /// A job has at most this many labels.
 pub const LABELS_MAX: usize = 8;
 
-/// A live lease.
+/// A lease that somebody holds.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Lease {
+pub struct HeldLease {
     /// The epoch it was given in; with the job's attempt count it is the lease's token.
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
@@ -407,7 +407,7 @@ pub struct JobImage {
     pub kept_until_ms: Option<u64>,
     /// Its live lease.
     #[prost(message, optional, boxed, tag = "21")]
-    pub lease: Option<Box<Lease>>,
+    pub lease: Option<Box<HeldLease>>,
     /// The last outcome.
     #[prost(message, optional, boxed, tag = "22")]
     pub outcome: Option<Box<Outcome>>,

@@ -50,23 +50,23 @@ impl Default for Limits {
     }
 }
 
-/// A claimed address. Clients can connect already; they wait until [`Bound::start`].
+/// A claimed address. Clients can connect already; they wait until [`HttpListener::start`].
 #[derive(Debug)]
-pub struct Bound {
+pub struct HttpListener {
     listener: TcpListener,
     local_addr: SocketAddr,
 }
 
 /// Claims an address.
-pub fn bind(addr: SocketAddr) -> io::Result<Bound> {
+pub fn bind(addr: SocketAddr) -> io::Result<HttpListener> {
     let (listener, local_addr) = spindle_net::listen(addr)?;
-    Ok(Bound { listener, local_addr })
+    Ok(HttpListener { listener, local_addr })
 }
 
 /// After an accept that failed (no more file descriptors): to come again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-impl Bound {
+impl HttpListener {
     /// The address claimed: with port 0 asked for, the port the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr

@@ -24,14 +24,14 @@ pub struct BindError {
 
 /// A door with its claimed address. Clients can connect already; they wait until
 /// [`Server::start`](crate::Server::start).
-pub struct Bound {
+pub struct BoundDoor {
     pub(crate) door: Arc<dyn Door>,
     pub(crate) listener: TcpListener,
     pub(crate) connections: Arc<AtomicUsize>,
     local_addr: SocketAddr,
 }
 
-impl Bound {
+impl BoundDoor {
     /// The address claimed: with port 0 asked for, the port the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
@@ -44,10 +44,10 @@ impl Bound {
 }
 
 /// Claims `addr` for `door`.
-pub fn bind(door: Arc<dyn Door>, addr: SocketAddr) -> Result<Bound, BindError> {
+pub fn bind(door: Arc<dyn Door>, addr: SocketAddr) -> Result<BoundDoor, BindError> {
     match listen(addr) {
         Ok((listener, local_addr)) => {
-            Ok(Bound { door, listener, connections: Arc::default(), local_addr })
+            Ok(BoundDoor { door, listener, connections: Arc::default(), local_addr })
         }
         Err(source) => Err(BindError { door: door.name(), addr, source }),
     }

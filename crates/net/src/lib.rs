@@ -53,7 +53,7 @@ mod reactor;
 mod server;
 mod shutdown;
 
-pub use bind::{BindError, Bound, bind, listen};
+pub use bind::{BindError, BoundDoor, bind, listen};
 pub use config::{Limits, NetConfig};
 pub use counters::NetCounters;
 pub use server::{Server, ServerHandle, StartError};

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::unconstrained;
 
 use crate::accept::Acceptor;
-use crate::bind::Bound;
+use crate::bind::BoundDoor;
 use crate::config::NetConfig;
 use crate::counters::NetCounters;
 use crate::inbox::{Command, Inbox};
@@ -41,12 +41,12 @@ pub struct Server;
 impl Server {
     /// Starts threads that serve the bound doors. Every reactor has introduced itself to every
     /// door ([`attach`](spindle_engine::door::Door::attach)) when this returns.
-    pub fn start(doors: Vec<Bound>, config: NetConfig) -> Result<ServerHandle, StartError> {
+    pub fn start(doors: Vec<BoundDoor>, config: NetConfig) -> Result<ServerHandle, StartError> {
         let reactors = config.reactors.clamp(1, REACTORS_MAX);
         let local_addrs = doors.iter().map(|b| (b.door.name(), b.local_addr())).collect();
         let mut entries = Vec::new();
         let mut listeners = Vec::new();
-        for Bound { door, listener, connections, .. } in doors {
+        for BoundDoor { door, listener, connections, .. } in doors {
             entries.push(DoorEntry { door, connections });
             listeners.push(listener);
         }

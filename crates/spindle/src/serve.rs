@@ -242,7 +242,7 @@ fn open_doors(doors: SessionDoors, engine: Engine, config: &Config) -> anyhow::R
         .into_iter()
         .map(|(door, addr)| spindle_net::bind(door, addr).map_err(not_bound))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let open = bound.iter().map(spindle_net::Bound::connections);
+    let open = bound.iter().map(spindle_net::BoundDoor::connections);
     let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
     let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
     let jobd_master = config.jobd_master.map(|addr| JobdMaster::open(addr, config, not_bound));

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use spindle_core::job::{Attempt, Cause, Lease, Origin, Outcome, Words};
+use spindle_core::job::{Attempt, Cause, HeldLease, Origin, Outcome, Words};
 use spindle_core::{JobId, JobImage, Source, Status, Type, address};
 use spindle_engine::{Engine, HeldBack, JobNow};
 use spindle_http::door_word;
@@ -354,7 +354,7 @@ impl Job {
     }
 }
 
-fn lease_shown(lease: &Lease, attempt: u32) -> LeaseShown {
+fn lease_shown(lease: &HeldLease, attempt: u32) -> LeaseShown {
     LeaseShown {
         attempt,
         door: door_word(lease.door()),

@@ -51,7 +51,7 @@ struct Request {
 /// Where an answer goes, and whether somebody waits for it.
 struct Reply {
     sender: oneshot::Sender<Found>,
-    turn: Turn,
+    baton: Baton,
 }
 
 impl Reply {
@@ -61,12 +61,12 @@ impl Reply {
     }
 }
 
-/// Who decides what becomes of a request. Both sides may take the turn, and one gets it: nothing is
+/// Who decides what becomes of a request. Both sides may take the baton, and one gets it: nothing is
 /// changed for a request that was answered that nothing was.
 #[derive(Clone, Default)]
-struct Turn(Arc<AtomicBool>);
+struct Baton(Arc<AtomicBool>);
 
-impl Turn {
+impl Baton {
     fn take(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
@@ -118,8 +118,8 @@ impl QueryThread {
     async fn ask(&self, ask: Ask) -> Found {
         let refused = |refusal| Gated::open(Err(refusal));
         let (sender, mut replied) = oneshot::channel();
-        let turn = Turn::default();
-        let reply = Reply { sender, turn: turn.clone() };
+        let baton = Baton::default();
+        let reply = Reply { sender, baton: baton.clone() };
         if self.requests.try_send(Request { ask, reply }).is_err() {
             return refused(Refusal::busy());
         }
@@ -129,7 +129,7 @@ impl QueryThread {
             found = &mut replied => return found.unwrap_or_else(|_| refused(Refusal::busy())),
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }
-        if turn.take() {
+        if baton.take() {
             return refused(Refusal::interrupted());
         }
         // Its job is being advanced: that takes no time.
@@ -221,7 +221,7 @@ impl Work {
             let found = self.query(move |replica| replica.candidates(&asked, wanted), reply)?;
             let mut all_lost_before = true;
             for candidate in &found {
-                if reply.is_unwanted() || !reply.turn.take() {
+                if reply.is_unwanted() || !reply.baton.take() {
                     return Err(Refusal::interrupted());
                 }
                 let id = JobId(candidate.id);
@@ -231,7 +231,7 @@ impl Work {
                     let shown = show::job(&self.engine, image, Modified::Shown)?;
                     return shown.map(|job| job + "\n").ok_or_else(Refusal::no_job);
                 }
-                reply.turn.give_back();
+                reply.baton.give_back();
                 all_lost_before &= !lost.insert((candidate.id, candidate.revision));
             }
             if all_lost_before {

@@ -20,7 +20,7 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::listing::{Listing, Piece, too_large};
 use crate::query::{
-    Bound, Budget, End, Guard, NAMES_MAX, PATTERN_BYTES_MAX, Query, TERMS_MAX, Try,
+    BoundQuery, Budget, End, Guard, NAMES_MAX, PATTERN_BYTES_MAX, Query, TERMS_MAX, Try,
     install_functions,
 };
 use crate::refusal::{Answered, Refusal};
@@ -205,7 +205,7 @@ impl Replica {
 
     /// The jobs that match, by number.
     pub fn list(&self, query: &Query, limit: Option<u64>) -> Answered<Vec<Piece>> {
-        let Bound { sql, values } = self.checked(query)?;
+        let BoundQuery { sql, values } = self.checked(query)?;
         // What is sorted by number are places, and not jobs with all there is to them.
         let sql = format!("SELECT j.update_seq FROM job AS j WHERE {sql} ORDER BY j.id");
         let limit = usize::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
@@ -230,7 +230,7 @@ impl Replica {
 
     /// The first few jobs that match and whose state may be set, the least recently updated first.
     pub fn candidates(&self, query: &Query, limit: usize) -> Answered<Vec<Match>> {
-        let Bound { sql, values } = self.checked(query)?;
+        let BoundQuery { sql, values } = self.checked(query)?;
         let sql = format!(
             "SELECT j.id, j.revision FROM job AS j WHERE ({sql}) AND NOT j.fixed
              ORDER BY j.update_seq"
@@ -251,7 +251,7 @@ impl Replica {
     }
 
     /// The query's condition, once SQLite has read it with the guard closed.
-    fn checked(&self, query: &Query) -> Answered<Bound> {
+    fn checked(&self, query: &Query) -> Answered<BoundQuery> {
         let bound = query.bound();
         let sql = format!("SELECT 1 FROM job AS j WHERE {}", bound.sql);
         let prepared = self.guard.closed(|| self.db.prepare(&sql).map(drop));

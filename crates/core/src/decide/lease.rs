@@ -74,7 +74,7 @@ pub(super) fn lease(cx: &mut Context<'_>, request: &Lease, reserved: &Reservatio
             cx.emit(Event::BucketSet(*image), true);
         }
     }
-    let lease = job::Lease {
+    let lease = job::HeldLease {
         epoch: cx.state.server().epoch,
         holder: request.holder,
         bound: request.bound,
@@ -265,7 +265,7 @@ pub(super) fn drop_timeout(cx: &mut Context<'_>, claim: Claim) -> Decided {
 fn emit_extended(
     cx: &mut Context<'_>,
     job: &LiveJob,
-    lease: &job::Lease,
+    lease: &job::HeldLease,
     deadline_ms: Option<u64>,
 ) -> Decided {
     let event = Extended { id: job.id.get(), deadline_ms, epoch: lease.epoch };

@@ -129,7 +129,7 @@ impl<'a> Context<'a> {
         let Claim::Token { epoch, attempt, .. } = claim else { return Ok(number) };
         let job = self.state.live_job(number);
         let is_epoch =
-            |lease: &job::Lease| lease.epoch == epoch || self.state.faults().stale_epoch_token;
+            |lease: &job::HeldLease| lease.epoch == epoch || self.state.faults().stale_epoch_token;
         let holds = job.attempts == attempt && job.live_lease().is_some_and(is_epoch);
         if holds { Ok(number) } else { Err(Rejection::NotHeld) }
     }

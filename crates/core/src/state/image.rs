@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::*;
-use crate::job::{Attempt, Cause, JobId, JobImage, Lease, Outcome, Status, Words};
+use crate::job::{Attempt, Cause, HeldLease, JobId, JobImage, Outcome, Status, Words};
 use crate::payload::{BytesRef, Type};
 
 impl State {
@@ -217,8 +217,8 @@ fn own(bytes: &Bytes) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }
 
-pub(super) fn owned_lease(lease: &Lease) -> Lease {
-    Lease { worker: own(&lease.worker), ..*lease }
+pub(super) fn owned_lease(lease: &HeldLease) -> HeldLease {
+    HeldLease { worker: own(&lease.worker), ..*lease }
 }
 
 /// Jobs mostly fail the same way each time: an attempt shares equal bytes with the one before.
@@ -253,7 +253,7 @@ pub(super) fn owned(outcome: &Outcome) -> Outcome {
 
 /// What is kept of an attempt once its lease has ended. `outcome` is what its worker reported.
 pub(super) fn ended_attempt(
-    lease: &Lease,
+    lease: &HeldLease,
     attempt: u32,
     cause: Cause,
     outcome: Option<&Outcome>,

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use crate::job::{
-    Attempt, JobId, JobOptions, Key, Label, Lease, NO_OPTIONS, Origin, Outcome, Scope, Status,
+    Attempt, HeldLease, JobId, JobOptions, Key, Label, NO_OPTIONS, Origin, Outcome, Scope, Status,
     UUID_NAMESPACE, ttl_end_ms,
 };
 use crate::payload::Type;
@@ -50,7 +50,7 @@ pub(crate) struct LiveJob {
 pub(crate) struct Extra {
     pub fails: u32,
     pub started_ms: Option<u64>,
-    pub lease: Option<Lease>,
+    pub lease: Option<HeldLease>,
     pub history: Vec<Attempt>,
     pub outcome: Option<Box<Outcome>>,
     /// Where the payload is, if that is not `oldest_record`: its last result lies before it.
@@ -149,12 +149,12 @@ impl LiveJob {
         self.extra().options.get_or_insert_default()
     }
 
-    pub fn lease(&self) -> Option<&Lease> {
+    pub fn lease(&self) -> Option<&HeldLease> {
         self.extra.as_ref().and_then(|extra| extra.lease.as_ref())
     }
 
     /// The lease of a job that is leased.
-    pub fn live_lease(&self) -> Option<&Lease> {
+    pub fn live_lease(&self) -> Option<&HeldLease> {
         self.lease().filter(|_| self.status() == Status::Leased)
     }
 

@@ -204,7 +204,7 @@ impl<'a> JobView<'a> {
     }
 
     /// Its live lease.
-    pub fn lease(&self) -> Option<&'a crate::job::Lease> {
+    pub fn lease(&self) -> Option<&'a crate::job::HeldLease> {
         self.live().lease()
     }
 

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use spindle_core::command::Claim;
-use spindle_core::job::{Cause, Lease, Origin};
+use spindle_core::job::{Cause, HeldLease, Origin};
 use spindle_core::{Command, JobId};
 
 use crate::answer::Refused;
@@ -21,7 +21,7 @@ pub struct WorkerRef {
 }
 
 impl WorkerRef {
-    fn holds(&self, lease: &Lease) -> bool {
+    fn holds(&self, lease: &HeldLease) -> bool {
         lease.door() == self.door && lease.worker.ends_with(&self.id)
     }
 }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use spindle_core::State;
 use spindle_core::command::{Claim, Lease};
-use spindle_core::job::{Lease as HeldLease, Origin};
+use spindle_core::job::{HeldLease, Origin};
 
 /// Workers known at once. Those above are not listed, and get their jobs all the same.
 const WORKERS_MAX: usize = 10_000;

@@ -271,6 +271,7 @@ impl Inner {
         payload_bytes_max: u32,
         spare: Spare,
     ) -> Option<Callable> {
+        // Decided, and never applied: of nobody, and of no door.
         let request = Lease {
             queues,
             select: Select::ByPriority,

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use spindle_core::job::{Lease, Origin};
+use spindle_core::job::{HeldLease, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
 use spindle_engine::{Gated, ScannedJob, WorkerView};
@@ -155,7 +155,7 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
 }
 
 struct Holding {
-    lease: Lease,
+    lease: HeldLease,
     jobs: Vec<WorkerJob>,
 }
 
@@ -183,7 +183,7 @@ async fn held(api: &Api) -> (Gated<HashMap<Who, Holding>>, bool) {
     (read.map(|()| by_who), from.is_some())
 }
 
-fn job(image: &JobImage, lease: &Lease) -> WorkerJob {
+fn job(image: &JobImage, lease: &HeldLease) -> WorkerJob {
     let (queue, queue_base64) = naming::text_or_base64(&image.queue);
     WorkerJob {
         id: image.id,

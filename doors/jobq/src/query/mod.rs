@@ -21,4 +21,4 @@ pub use budget::{Budget, End, Try};
 pub use functions::install as install_functions;
 pub use guard::{Guard, NAMES_MAX};
 pub use pattern::PATTERN_BYTES_MAX;
-pub use terms::{Bound, Query, TERMS_MAX};
+pub use terms::{BoundQuery, Query, TERMS_MAX};

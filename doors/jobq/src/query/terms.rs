@@ -38,7 +38,7 @@ enum Expr {
 
 /// A condition with the values that stand in it as `?1`, `?2`, ...
 #[derive(Clone, PartialEq, Debug)]
-pub struct Bound {
+pub struct BoundQuery {
     pub sql: String,
     pub values: Vec<Bind>,
 }
@@ -81,8 +81,8 @@ impl Query {
     }
 
     /// The condition, for behind a WHERE.
-    pub fn bound(&self) -> Bound {
-        let mut bound = Bound { sql: String::new(), values: Vec::new() };
+    pub fn bound(&self) -> BoundQuery {
+        let mut bound = BoundQuery { sql: String::new(), values: Vec::new() };
         for term in &self.terms {
             if !bound.sql.is_empty() {
                 bound.sql.push_str(&format!(" AND {TIME_LEFT}() AND "));
@@ -116,7 +116,7 @@ impl Expr {
         })
     }
 
-    fn write(&self, bound: &mut Bound) {
+    fn write(&self, bound: &mut BoundQuery) {
         let value = match self {
             Expr::Sql(text) => {
                 bound.sql.push('(');
@@ -143,7 +143,7 @@ fn is_literal(text: &str) -> bool {
 }
 
 impl Term {
-    fn write(&self, bound: &mut Bound) {
+    fn write(&self, bound: &mut BoundQuery) {
         let is_json = |expr: &Expr| matches!(expr, Expr::Json(_));
         if !is_json(&self.left) && !is_json(&self.right) {
             bound.sql.push('(');

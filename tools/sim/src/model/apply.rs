@@ -172,7 +172,7 @@ impl Model {
         job.status = Status::Leased as i32;
         job.attempts += 1;
         job.started_ms = job.started_ms.or(Some(now_ms));
-        job.lease = Some(Box::new(spindle_core::job::Lease {
+        job.lease = Some(Box::new(spindle_core::job::HeldLease {
             epoch,
             holder: lease.holder,
             bound: lease.bound,
@@ -346,5 +346,5 @@ impl Model {
 
 /// The door of a job's holder.
 pub(crate) fn door_of(job: &JobImage) -> Option<Origin> {
-    job.lease.as_deref().map(spindle_core::job::Lease::door)
+    job.lease.as_deref().map(spindle_core::job::HeldLease::door)
 }
