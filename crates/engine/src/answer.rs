@@ -100,9 +100,9 @@ pub enum Answer {
 pub enum News {
     /// How far it is, as text the way the worker wrote it.
     Progress {
-        /// So much is done.
+        /// What is done of the denominator.
         numerator: Bytes,
-        /// So much there is to do.
+        /// All there is to do.
         denominator: Bytes,
         /// How long it will take by the worker's own estimate; 0 if it has none (the draft Gearman
         /// began with).

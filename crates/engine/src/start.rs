@@ -167,7 +167,7 @@ fn start(log: &Arc<dyn Log>, clock: &dyn Clock, options: Options) -> Result<Inne
     inner.begin_ids();
     // First: whose lease ends now, and who has no tries left, would else die of that and be retried
     // with the damaged payload.
-    bury(&damage, &mut inner)?;
+    end_damaged(&damage, &mut inner)?;
     let mut from = JobId(0);
     loop {
         let grace_ms = inner.options.grace_ms;
@@ -177,8 +177,8 @@ fn start(log: &Arc<dyn Log>, clock: &dyn Clock, options: Options) -> Result<Inne
     }
 }
 
-/// Damaged payloads: the jobs die now, not when a worker would have been handed one.
-fn bury(damage: &DamageFinder, inner: &mut Inner) -> Result<(), StartError> {
+/// Ends unfinished jobs with a damaged payload as dead now, not when a worker would be handed one.
+fn end_damaged(damage: &DamageFinder, inner: &mut Inner) -> Result<(), StartError> {
     let jobs = damage.jobs(&inner.state);
     if jobs.is_empty() && !damage.is_empty() {
         tracing::warn!("bytes in the log are damaged that no job needs any more");

@@ -295,7 +295,7 @@ impl Connection {
         }
     }
 
-    /// Whether so much is unsent that a session may leave whole requests for later.
+    /// Whether enough is unsent that a session may leave whole requests for later.
     fn is_holding_back(&self) -> bool {
         self.out.pending_bytes() > HOLD_BACK_BYTES_MIN
     }

@@ -54,9 +54,9 @@ impl Wanted {
         for _ in 0..TRIES {
             let (job, claim) = wanted.split();
             let submitted = api.bridge().change(|engine| engine.jobs().submit(job)).await;
-            match claim.settle(api, submitted).await? {
-                Settled::Taken(taken) => return Ok(taken),
-                Settled::Free(again) => wanted = *again,
+            match claim.resolve(api, submitted).await? {
+                Outcome::Taken(taken) => return Ok(taken),
+                Outcome::Free(again) => wanted = *again,
             }
         }
         Err(Problem::new(Code::Busy, "the key changes hands too fast"))
@@ -72,7 +72,7 @@ struct Claim {
 }
 
 /// What a submit comes to.
-enum Settled {
+enum Outcome {
     /// It is taken, or another job is the answer instead.
     Taken(Taken),
     /// The job that had the key went meanwhile: it is to be submitted again.
@@ -80,9 +80,9 @@ enum Settled {
 }
 
 impl Claim {
-    async fn settle(self, api: &Api, submitted: Result<JobId, Refused>) -> Answered<Settled> {
+    async fn resolve(self, api: &Api, submitted: Result<JobId, Refused>) -> Answered<Outcome> {
         let refused = match submitted {
-            Ok(id) => return Ok(Settled::Taken(Taken { id, existing: false })),
+            Ok(id) => return Ok(Outcome::Taken(Taken { id, existing: false })),
             Err(refused) => refused,
         };
         let (Refused::Rejected(Rejection::KeyTaken(other)), Some(job)) = (&refused, self.again)
@@ -92,9 +92,9 @@ impl Claim {
         let image = api.engine().jobs().get(JobRef::Id(*other))?;
         let Some(image) = api.bridge().durable(image).await else {
             let again = Wanted { job, once: self.once, mode: self.mode };
-            return Ok(Settled::Free(Box::new(again)));
+            return Ok(Outcome::Free(Box::new(again)));
         };
-        let existing = Ok(Settled::Taken(Taken { id: *other, existing: true }));
+        let existing = Ok(Outcome::Taken(Taken { id: *other, existing: true }));
         match self.once.as_ref().and_then(|once| keys::is_same(&image, once)) {
             Some(true) => existing,
             Some(false) => {
@@ -136,9 +136,9 @@ pub(crate) async fn take_many(api: &Api, wanted: Vec<Wanted>) -> Vec<Answered<Ta
     api.bridge().durable(answers).await;
     let mut taken = Vec::with_capacity(claims.len());
     for (claim, submitted) in claims.into_iter().zip(submitted) {
-        taken.push(match claim.settle(api, submitted).await {
-            Ok(Settled::Taken(taken)) => Ok(taken),
-            Ok(Settled::Free(wanted)) => wanted.take(api).await,
+        taken.push(match claim.resolve(api, submitted).await {
+            Ok(Outcome::Taken(taken)) => Ok(taken),
+            Ok(Outcome::Free(wanted)) => wanted.take(api).await,
             Err(problem) => Err(problem),
         });
     }

@@ -288,7 +288,7 @@ pub(crate) fn is_in_feed(event: &Event) -> bool {
     )
 }
 
-/// What an event brings that may be long: so much room it needs in a record besides its fixed part.
+/// Bytes of an event that may be many: what it takes in a record besides its fixed part.
 fn long_bytes(event: &Event) -> usize {
     match event {
         Event::StateSet(set) => set.event.len() + set.state.as_ref().map_or(0, Bytes::len),

@@ -42,7 +42,7 @@ pub enum SyncPolicy {
     /// Before they are acknowledged. A power cut loses nothing that was.
     #[default]
     Always,
-    /// This often. A power cut loses at most so much, and what the last sync was still writing.
+    /// This often. A power cut loses at most what came in one interval, and what the last sync was still writing.
     Interval(Duration),
     /// When the operating system likes to, when a segment ends, before a trim, and at the end.
     Os,

@@ -74,7 +74,7 @@ pub enum ClientCommand {
     Constraint(ConstraintArgs),
     /// Print what happens on the server
     Events(EventsArgs),
-    /// Settle what the server's clock is, when it and the log disagree
+    /// Accept the server's wall clock as right, when it and the log disagree
     Clock(ClockArgs),
 }
 

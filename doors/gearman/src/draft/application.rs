@@ -15,7 +15,7 @@ use crate::wire::parse_number;
 /// Progress of a job that is over.
 const OVER: Progress = Progress { numerator: 1, denominator: 1, remaining_s: 0 };
 
-/// With so much unsent, progress of a sync job is dropped: a later one replaces it.
+/// With more unsent, progress of a sync job is dropped: a later one replaces it.
 const NEWS_BYTES_MAX: usize = 1024 * 1024;
 
 /// The synchronous job this connection waits for.

@@ -7,9 +7,9 @@ use spindle_engine::{Answer, Flow, Gated, News, Outbox, Ticket};
 use super::{GearmanSession, reply};
 use crate::wire::Response;
 
-/// With so much unsent, WORK_STATUS is dropped: a later one replaces it.
+/// With more unsent, WORK_STATUS is dropped: a later one replaces it.
 const NEWS_BYTES_MAX: usize = 1024 * 1024;
-/// With so much unsent, a client that further WORK_DATA or WORK_WARNING comes for has stopped
+/// With more unsent, a client that further WORK_DATA or WORK_WARNING comes for has stopped
 /// reading: it is cut off, so that a slow reader of a fast worker does not fill the memory.
 const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 

@@ -30,7 +30,7 @@ pub struct JobStatus {
     pub is_running: bool,
     /// Done so far, as the worker last said.
     pub numerator: u64,
-    /// Of so much.
+    /// All there is to do.
     pub denominator: u64,
 }
 

@@ -18,7 +18,7 @@ pub enum JobKind {
 pub struct Progress {
     /// Done so far.
     pub numerator: u32,
-    /// Of so much.
+    /// All there is to do.
     pub denominator: u32,
     /// How long it will take, by the worker's estimate; 0 if it has none.
     pub remaining_s: u32,
