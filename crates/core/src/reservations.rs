@@ -1,4 +1,4 @@
-//! Jobs reserved for workers that were woken: other leases leave them.
+//! Jobs reserved for sleepers that were called: other leases leave them.
 
 use std::collections::BTreeMap;
 

@@ -28,8 +28,8 @@ pub enum Refused {
     /// The core refuses it.
     #[error("{0}")]
     Rejected(#[from] Rejection),
-    /// Nobody could wait any longer for room in the log. No call says so by itself: who makes one
-    /// waits for room first.
+    /// The caller waited too long for room in the log. The engine never answers this: the HTTP
+    /// bridge does when its wait runs out.
     #[error("too much is waiting for the disk")]
     Busy,
     /// The disk is full: what frees space goes on, new jobs do not.
@@ -82,14 +82,14 @@ pub enum Answer {
     Ended {
         /// Its outcome is in here.
         image: Arc<JobImage>,
-        /// The result begins with so many bytes that were reported as [`News::Data`] before.
+        /// How many bytes at the start of the result were already reported as [`News::Data`].
         streamed_bytes: u32,
     },
     /// A sleeper is called: there may be something to lease.
     Called,
     /// The wait ran out.
     TimedOut,
-    /// The log has room again for what was refused as busy.
+    /// A request that waited for room in the log may go on.
     Room,
     /// The feed has something newer.
     FeedMoved,

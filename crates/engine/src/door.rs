@@ -19,7 +19,7 @@ use crate::gate::{Gate, Gated};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId(pub u64);
 
-/// One wait of one connection (a lease, a result, a busy log), unique in this process.
+/// One wait of one connection (a lease, a result, room in the log), unique in this process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
 

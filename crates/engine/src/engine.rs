@@ -49,8 +49,8 @@ pub(crate) struct Shared {
 
 /// A running queue. Clones are the same engine.
 ///
-/// What changes something is called within a [`Turn`]. What each call says comes as a
-/// [`Gated`] value; see [`crate::gate`].
+/// What changes something is called within a [`Turn`]. What a crash could take back
+/// comes as a [`Gated`] value; see [`crate::gate`].
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
@@ -129,8 +129,7 @@ impl Engine {
 
     // ---- admission ----
 
-    /// Whether there is room for one more change. Asked before a request is read: while there is
-    /// none, it stays where it is.
+    /// Whether one more change may be made now. Long loops ask between their steps.
     pub fn has_room(&self) -> bool {
         self.shared.undurable_bytes.load(Ordering::Relaxed) <= self.shared.undurable_bytes_max
     }

@@ -17,7 +17,7 @@ impl Gate {
 }
 
 /// A value that may leave the process only when the log is durable up to a gate.
-#[must_use = "an answer that nobody opens is lost, and what it waits for with it"]
+#[must_use = "an answer that nobody opens never reaches its client; what was decided stays"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Gated<T> {
     value: T,

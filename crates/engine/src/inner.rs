@@ -1,9 +1,9 @@
 //! What is behind the engine's one lock: the core's state, the batch, and the parts that follow the
 //! events.
 //!
-//! [`Inner::apply`] is the only way anything changes: decide, log, fold. Each part sees each event,
-//! before it is folded where it needs what is about to go, and after. Whose turn it is then is for
-//! `wait/hand_off.rs`.
+//! Every event goes through [`Inner::happen`], which logs it, folds it and shows it to the parts:
+//! before the fold where they need what is about to go, and after. Commands reach it through
+//! [`Inner::apply`], leases through [`Inner::lease`]. Who is served then is for `wait/hand_off.rs`.
 
 use spindle_core::command::Claim;
 use spindle_core::{Command, Decision, Event, Found, JobId, Place, Rejection, State, decide};
@@ -29,7 +29,8 @@ pub(crate) struct Inner {
     pub changes: ChangeSet,
     /// How far jobs that were there before the newest constraints have been matched.
     pub pass: Pass,
-    /// The events of the last decision; kept for its memory.
+    /// The newest decision, for [`Inner::cut_off_at`] and to use its memory again. After those who
+    /// wait were served it may be one of theirs.
     pub decision: Decision,
     next_id: u64,
     /// What a foreground handle must wait for: the record that reserved its id.

@@ -1,10 +1,10 @@
 //! The running queue: one core, one log, and everybody who waits.
 //!
-//! A call locks the core, decides, folds, appends the events to the open batch, and unlocks: a few
+//! A call locks the core, decides, appends the events to the open batch, folds them, unlocks: a few
 //! microseconds, no thread in between. The log thread takes the batch, writes and syncs it, and
-//! publishes how far the log is durable; while it does, the next batch grows. Every answer is a
-//! [`Gated`] value, closed until the log is durable up to its [`Gate`]: nothing that leaves the
-//! process can be taken back by a crash.
+//! publishes how far the log is durable; while it does, the next batch grows. Every answer that a
+//! crash could take back is a [`Gated`] value, closed until the log is durable up to its [`Gate`].
+//! Numbers for people, pages of the feed and tickets are plain values.
 //!
 //! Doors are written against [`door`]; [`Engine`] has the calls they make, in groups: `jobs`,
 //! `leases`, `waits`, `queues`, `constraints`, `feed`, `observe`, `replica`. Start with `engine.rs`
@@ -62,4 +62,4 @@ pub use spindle_matching::{
 };
 pub use start::{StartError, fold_state};
 pub use views::{Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Waits};
-pub use wait::{Caller, Slept};
+pub use wait::{Caller, SleepReply};

@@ -15,8 +15,8 @@ use crate::state::{Group, LARGE_PAYLOAD_BYTES, LiveJob, Queue, State};
 
 /// Queues a lease may name.
 pub const LEASE_QUEUES_MAX: usize = 1024;
-/// Groups a lease looks at in one queue for the sake of what is reserved. With more that are
-/// reserved, it waits until a worker that was woken has leased a job.
+/// Groups a lease looks at in one queue for the sake of what is reserved. If more are
+/// reserved, the lease waits until a called sleeper has leased its job.
 const RESERVED_GROUPS_MAX: usize = 64;
 
 /// A lease that leaves what is reserved.

@@ -25,11 +25,11 @@ impl Leases<'_> {
             return inner.gated(Ok(LeaseReply::Nothing));
         }
         inner.numbers.asked(&request, &inner.state, inner.now_ms);
-        inner.came(caller.connection);
+        inner.end_call_of(caller.connection);
         let spare = if wait_ms == 0 { Spare::Nothing } else { Spare::Reserved };
         let leased = inner.lease(&request, spare);
         // What it was called for and did not take is for others.
-        inner.dispatch();
+        inner.serve_waiting();
         match leased {
             Ok(job) => job.map(|job| Ok(LeaseReply::Leased(Box::new(job)))),
             Err(Rejection::NothingReady) if wait_ms == 0 => inner.gated(Ok(LeaseReply::Nothing)),

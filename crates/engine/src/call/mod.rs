@@ -1,8 +1,8 @@
 //! Calls that change jobs: submits, joins, leases, ends of attempts, edits, retries.
 //!
-//! Each takes the same way: what needs no lock is made ready (checksums, labels), then
-//! [`Engine::change`](crate::engine::Engine) enters with everything due already done, decides, and
-//! closes the answer behind the record it depends on.
+//! Each takes the same way: what needs no lock is made ready (checksums, labels); `Engine::enter`
+//! takes the lock, and everything due happens; the core decides; the answer leaves behind the gate
+//! of what it depends on. `Engine::change` is the last three where that is the change's own record.
 
 mod end;
 mod join;

@@ -87,7 +87,7 @@ impl Jobs<'_> {
             let request = WaitFor::Result { job: id, until_leased: true };
             let ticket = inner.add_wait(caller, request, Some(wait_ms))?;
             let leased = inner.state.status(id) == Some(Status::Leased);
-            inner.waiting.list.set_leased(id, leased);
+            inner.waiting.list.stop_deadlines(id, leased);
             Ok(ticket)
         })
     }

@@ -18,7 +18,7 @@ pub(crate) struct Calls {
     due: BTreeSet<(u64, ConnectionId)>,
     /// What they all come for: others are not called for it.
     called: Reservations,
-    /// What those of them come for who reserve it: those who wait leave it.
+    /// The part of `called` that is reserved: leases that wait leave it.
     reserved: Reservations,
     /// Those whose last call was in vain.
     missed: HashSet<ConnectionId>,

@@ -1,4 +1,4 @@
-//! Waiting for the end of a job, giving a wait up, and what ends all waits.
+//! Waiting for the end of a job, giving a wait up, and what ends waits at a stop.
 
 use spindle_core::{Command, JobId, Status};
 
@@ -29,11 +29,12 @@ impl Waits<'_> {
         inner.waiting.set_abandoned(job, false);
         let request = WaitFor::Result { job, until_leased };
         let ticket = inner.add_wait(caller, request, Some(wait_ms))?;
-        inner.waiting.list.set_leased(job, status == Status::Leased);
+        inner.waiting.list.stop_deadlines(job, status == Status::Leased);
         Ok(Some(ticket))
     }
 
-    /// Waits until others had a turn: the answer is on its way already.
+    /// Lets other connections go first: the ticket's [`Answer::Room`] is in the mailbox already, so
+    /// the session goes on in a later turn of its reactor.
     pub fn after_others(&self, caller: &Caller) -> Ticket {
         let mut inner = self.0.shared.inner.lock();
         let wait = Wait { caller: caller.clone(), request: WaitFor::Room, deadline_ms: None };
@@ -59,8 +60,8 @@ impl Waits<'_> {
         for ticket in inner.waiting.list.of_connection(connection) {
             inner.end_wait(ticket, None);
         }
-        inner.came(connection);
-        inner.dispatch();
+        inner.end_call_of(connection);
+        inner.serve_waiting();
         let command = Command::HolderGone { holder: connection.0 };
         while inner.run(&command).is_ok() && inner.state.holds_any(connection.0) {}
     }
@@ -68,7 +69,7 @@ impl Waits<'_> {
 
 impl Engine {
     /// No leases are given from now on, and no foreground jobs taken; those who wait for a lease,
-    /// or for a result, are answered that their time is up. Jobs that are logged are still taken:
+    /// or for the result of somebody else's job, are answered that their time is up. Jobs that are logged are still taken:
     /// what clients had sent before they learned of it is served, and kept.
     pub fn stop_leasing(&self) {
         let mut inner = self.enter();

@@ -8,7 +8,7 @@ use spindle_core::job::{Cause, Origin, Status};
 use spindle_core::{Command, Decision, Event, Found, JobId, Rejection, decide_lease};
 
 use super::calls::{Callable, Spare};
-use super::list::{Kind, Rank, Wait, WaitFor};
+use super::list::{Rank, Service, Wait, WaitFor};
 use crate::answer::{Answer, LeasedJob};
 use crate::commit::Payload;
 use crate::door::{ConnectionId, LeaseRef, Ticket};
@@ -18,8 +18,8 @@ use crate::inner::Inner;
 /// Who is served next.
 #[derive(Default)]
 struct NextInLine {
-    /// The first of each kind at each woken queue.
-    next: BTreeSet<(Rank, Kind, Bytes)>,
+    /// The first for each service at each woken queue.
+    next: BTreeSet<(Rank, Service, Bytes)>,
     /// Those who wait and for whom there was nothing.
     failed: BTreeSet<Ticket>,
 }
@@ -40,7 +40,7 @@ impl Inner {
     ) -> Result<(), Rejection> {
         self.apply(command, payload)?;
         // An end may have freed a bucket: those who wait for what it held back come now.
-        self.dispatch();
+        self.serve_waiting();
         Ok(())
     }
 
@@ -65,7 +65,7 @@ impl Inner {
         }
         let more = now_ms >= self.state.due_hint_ms() || self.state.has_surplus();
         if (is_due || rebases) && !more {
-            self.dispatch();
+            self.serve_waiting();
         }
         more
     }
@@ -82,7 +82,7 @@ impl Inner {
 
     /// Serves those who wait for woken queues and those who sleep, by rank: the longest waiter that
     /// can carry a job is handed it, a sleeper is called.
-    pub(crate) fn dispatch(&mut self) {
+    pub(crate) fn serve_waiting(&mut self) {
         while let Some(id) = self.waiting.next_unwanted() {
             self.run(&Command::Delete { id, cause: Cause::Abandoned }).ok();
         }
@@ -93,43 +93,49 @@ impl Inner {
                 line.failed.clear();
             }
             while let Some(queue) = self.waiting.next_woken() {
-                for kind in [Kind::Lease, Kind::Sleep] {
-                    self.line_up(&mut line, kind, &queue, None);
+                for service in [Service::Lease, Service::Sleep] {
+                    self.line_up(&mut line, service, &queue, None);
                 }
             }
-            let Some((rank, kind, queue)) = line.next.pop_first() else { return };
+            let Some((rank, service, queue)) = line.next.pop_first() else { return };
             if self.stopping {
                 return;
             }
-            if self.serve(&mut line, rank, kind, &queue) {
-                self.line_up(&mut line, kind, &queue, Some(rank));
+            if self.serve(&mut line, rank, service, &queue) {
+                self.line_up(&mut line, service, &queue, Some(rank));
             }
         }
     }
 
-    /// Lines up the next one of a kind at a queue, if there may be a job.
-    fn line_up(&self, line: &mut NextInLine, kind: Kind, queue: &Bytes, after: Option<Rank>) {
+    /// Lines up the next one for a service at a queue, if there may be a job.
+    fn line_up(&self, line: &mut NextInLine, service: Service, queue: &Bytes, after: Option<Rank>) {
         let has_ready = self.state.queue(queue).is_some_and(|queue| queue.count(Status::Ready) > 0);
-        if has_ready && let Some(rank) = self.waiting.list.next_rank(kind, queue, after) {
-            line.next.insert((rank, kind, queue.clone()));
+        if has_ready && let Some(rank) = self.waiting.list.next_rank(service, queue, after) {
+            line.next.insert((rank, service, queue.clone()));
         }
     }
 
-    /// Serves one who waits. Returns whether the next of its kind is served: only if there is something
+    /// Serves one who waits. Returns whether the next in its line is served: only if there is something
     /// for any of them, so that a job that cannot be leased costs no walk along the line.
-    fn serve(&mut self, line: &mut NextInLine, rank: Rank, kind: Kind, queue: &Bytes) -> bool {
+    fn serve(
+        &mut self,
+        line: &mut NextInLine,
+        rank: Rank,
+        service: Service,
+        queue: &Bytes,
+    ) -> bool {
         if self.waiting.list.find(rank.ticket).is_none() {
             // It was served at another queue.
             return true;
         }
-        match kind {
-            Kind::Lease => {
+        match service {
+            Service::Lease => {
                 // What it cannot have at one queue it cannot have at another: it asks for all.
                 let is_new = line.failed.insert(rank.ticket);
                 (is_new && self.hand_over(rank.ticket, Spare::Reserved))
                     || self.has_more(queue, Spare::Reserved)
             }
-            Kind::Sleep => self.call(rank, queue) || self.has_more(queue, Spare::Called),
+            Service::Sleep => self.call(rank, queue) || self.has_more(queue, Spare::Called),
         }
     }
 
@@ -186,8 +192,8 @@ impl Inner {
 
     // ---- leases ----
 
-    /// Leases a job. What its answer waits for is what the lease reveals: the record that made the
-    /// job ready.
+    /// Leases a job. Its answer waits for what the lease reveals, the record that made the job
+    /// ready, and for the lease's own record where a forgotten lease would break a limit.
     pub fn lease(&mut self, request: &Lease, spare: Spare) -> Result<Gated<LeasedJob>, Rejection> {
         loop {
             // A job whose maximum was lowered dies instead of being leased: then the next is tried.
@@ -271,7 +277,7 @@ impl Inner {
         payload_bytes_max: u32,
         spare: Spare,
     ) -> Option<Callable> {
-        // Decided, and never applied: of nobody, and of no door.
+        // Only to see which job it would be: no event is folded, so holder and door do not matter.
         let request = Lease {
             queues,
             select: Select::ByPriority,
@@ -296,7 +302,7 @@ impl Inner {
 
     // ---- waits ----
 
-    /// Ends a wait with an answer; a worker whose wait it was, was here until now.
+    /// Ends a wait with an answer. A worker that waited for a lease was here until now.
     pub fn answer(&mut self, ticket: Ticket, answer: Gated<Answer>) {
         let wait = self.waiting.answer(ticket, answer);
         self.note_wait_ended(wait);
@@ -320,7 +326,7 @@ impl Inner {
         }
     }
 
-    /// Those who were called have had their time: others have their turn at what is left.
+    /// Those who were called have had their time: what is left is for others.
     pub fn end_due_calls(&mut self, now_ms: u64) {
         let mut any = false;
         while let Some(connection) = self.waiting.calls.due(now_ms) {
@@ -329,7 +335,7 @@ impl Inner {
             any = true;
         }
         if any {
-            self.dispatch();
+            self.serve_waiting();
         }
     }
 

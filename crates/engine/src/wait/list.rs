@@ -1,5 +1,5 @@
 //! Who waits for what: leases, results, news of a job, calls to work, room in the log, the feed.
-//! Volatile: a crash forgets it, and so may the connections it belonged to.
+//! Volatile: it is gone after a crash, as are the connections that waited.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -48,7 +48,8 @@ pub(crate) enum WaitFor {
     },
     /// News of a job and its end, with several answers.
     Watch { job: JobId },
-    /// A call when there is something to lease; nothing is reserved.
+    /// A call when there is something to lease. The call reserves it for a while (see
+    /// [`super::wakeups`]), unless the sleeper did not come when it was called last.
     Sleep(Box<Sleep>),
     /// Room for more undurable bytes.
     Room,
@@ -82,7 +83,7 @@ pub(crate) struct Rank {
 
 /// What is done for somebody who waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum Service {
     /// To be handed a job.
     Lease,
     /// To be called.
@@ -96,26 +97,26 @@ pub(crate) struct Wait {
     pub deadline_ms: Option<u64>,
 }
 
-/// Those who wait for the same, in the order they are served, by what it is. There may be a hundred
-/// thousand names of queues, and lists show them in order.
+/// For each thing waited for, those who wait for it, in the order they are served. Sorted by what
+/// it is: there may be a hundred thousand names of queues, and pages of queues show them in order.
 #[derive(Debug)]
 struct Lines<K, T>(BTreeMap<K, BTreeSet<T>>);
 
 impl<K: Ord, T: Ord + Copy> Lines<K, T> {
-    /// Adds a place to a line, or removes it. `key` makes the line's key, if there is no line yet.
-    fn set(&mut self, line: &K, place: T, is_there: bool, key: impl FnOnce() -> K) {
+    /// Adds somebody to a line, or removes them. `key` makes the line's key, if there is no line yet.
+    fn set(&mut self, line: &K, waiter: T, is_there: bool, key: impl FnOnce() -> K) {
         match self.0.get_mut(line) {
-            Some(places) if is_there => {
-                places.insert(place);
+            Some(waiters) if is_there => {
+                waiters.insert(waiter);
             }
-            Some(places) => {
-                places.remove(&place);
-                if places.is_empty() {
+            Some(waiters) => {
+                waiters.remove(&waiter);
+                if waiters.is_empty() {
                     self.0.remove(line);
                 }
             }
             None if is_there => {
-                self.0.insert(key(), BTreeSet::from([place]));
+                self.0.insert(key(), BTreeSet::from([waiter]));
             }
             None => {}
         }
@@ -192,9 +193,9 @@ impl WaitList {
         self.by_connection.set(&connection, ticket, is_there, || connection);
     }
 
-    /// The deadlines of those who wait for this job until it is leased count no more (it is
-    /// leased), or count again (it was given back).
-    pub fn set_leased(&mut self, job: JobId, leased: bool) {
+    /// Stops the deadlines of those who wait for this job until it is leased, or, when it was given
+    /// back, starts them again.
+    pub fn stop_deadlines(&mut self, job: JobId, stop: bool) {
         for ticket in self.by_job.0.get(&job).into_iter().flatten() {
             if let Some(Wait {
                 request: WaitFor::Result { until_leased: true, .. },
@@ -202,7 +203,7 @@ impl WaitList {
                 ..
             }) = self.waits.get(ticket)
             {
-                set(&mut self.deadlines, (*deadline_ms, *ticket), !leased);
+                set(&mut self.deadlines, (*deadline_ms, *ticket), !stop);
             }
         }
     }
@@ -242,7 +243,8 @@ impl WaitList {
         self.feed.range(..(end, Ticket(0))).map(|(_, ticket)| *ticket).collect()
     }
 
-    /// Tickets that wait for leases, and those that wait for results.
+    /// Tickets that wait for leases, and those that wait for results, but not those that wait for a
+    /// job they submitted themselves (`until_leased`).
     pub fn leases_and_results(&self) -> Vec<Ticket> {
         let is_one = |wait: &Wait| match &wait.request {
             WaitFor::Lease(_) => true,
@@ -267,14 +269,14 @@ impl WaitList {
         self.by_queue.0.contains_key(queue)
     }
 
-    /// The next one of a kind at a queue, behind `after`.
-    pub fn next_rank(&self, kind: Kind, queue: &[u8], after: Option<Rank>) -> Option<Rank> {
-        match kind {
-            Kind::Lease => {
+    /// The next one for a service at a queue, behind `after`.
+    pub fn next_rank(&self, service: Service, queue: &[u8], after: Option<Rank>) -> Option<Rank> {
+        match service {
+            Service::Lease => {
                 let ticket = behind(self.by_queue.0.get(queue)?, after.map(|rank| rank.ticket))?;
                 Some(Rank { is_late: false, ticket })
             }
-            Kind::Sleep => behind(self.asleep.0.get(queue)?, after),
+            Service::Sleep => behind(self.asleep.0.get(queue)?, after),
         }
     }
 

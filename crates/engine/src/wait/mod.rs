@@ -1,8 +1,8 @@
-//! Everybody who waits: for a job, for a job's end, for a wake-up, for room in the log.
+//! Everybody who waits: for a job, for a job's end, to be called to work, for room in the log.
 //!
-//! [`list`] is the list of them, [`calls`] who was woken for what, [`reports`] what holders of leases
+//! [`list`] is the list of them, [`calls`] which sleepers were called for what, [`reports`] what holders of leases
 //! say of their jobs; together they are [`waiting`], which follows the events. [`hand_off`] serves
-//! those who wait in turn. [`ends`], [`wakeups`] and [`watch`] are the calls of doors.
+//! those who wait. [`ends`], [`wakeups`] and [`watch`] have the methods that doors call.
 
 mod calls;
 mod ends;
@@ -17,4 +17,4 @@ pub(crate) use calls::Spare;
 pub use list::Caller;
 pub(crate) use list::{Wait, WaitFor};
 pub(crate) use waiting::Waiting;
-pub use wakeups::Slept;
+pub use wakeups::SleepReply;

@@ -26,7 +26,7 @@ pub(crate) struct Report {
     data_bytes: usize,
     /// A piece was not kept for want of room: none after it is.
     cut: bool,
-    /// The result that is being logged begins with so many bytes that watchers know.
+    /// How many bytes at the start of the result that is being logged watchers already have.
     streamed_bytes: u32,
 }
 
@@ -69,7 +69,7 @@ impl Reports {
         self.by_job.get(&job).map(|report| report.data.clone()).unwrap_or_default()
     }
 
-    /// The result of a job that is being logged begins with so many bytes that watchers know.
+    /// Notes how many bytes at the start of the result that is being logged watchers already have.
     pub fn note_streamed(&mut self, job: JobId, bytes: usize) {
         if let Some(report) = self.by_job.get_mut(&job) {
             report.streamed_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);

@@ -41,7 +41,7 @@ impl Waiting {
             }
             Event::Requeued(requeued) => {
                 self.reports.forget(JobId(requeued.id));
-                self.list.set_leased(JobId(requeued.id), false);
+                self.list.stop_deadlines(JobId(requeued.id), false);
                 self.on_ready_again(JobId(requeued.id), state);
             }
             Event::Ready(ready) => self.on_ready_again(JobId(ready.id), state),
@@ -55,11 +55,12 @@ impl Waiting {
             }
             Event::Gone(gone) => {
                 for id in &gone.ids {
-                    // A foreground job's end is in no record: waiting for one could be for ever.
+                    // Behind the tail, not this event's own record: a foreground job has none, and its
+                    // answer could wait for ever.
                     self.on_gone(JobId(*id), tail);
                 }
             }
-            Event::Leased(leased) => self.list.set_leased(JobId(leased.id), true),
+            Event::Leased(leased) => self.list.stop_deadlines(JobId(leased.id), true),
             _ => {}
         }
     }
@@ -101,7 +102,7 @@ impl Waiting {
         }
     }
 
-    /// Something of a queue has changed: whoever waits for it may have a turn.
+    /// Something of a queue has changed: whoever waits for it may be served.
     pub fn wake_queue(&mut self, queue: &Bytes) {
         if self.list.has_queue(queue) || self.list.has_asleep(queue) {
             self.woken.insert(queue.clone());

@@ -4,8 +4,8 @@
 //! What comes: [`Answer::Called`](crate::Answer::Called), once, which ends the sleep and waits for
 //! no record. As many sleepers are called as there are jobs they could lease.
 //!
-//! Sleepers and those who wait for a lease are served in turn: the one who has waited longest comes
-//! first, whichever it is. A sleeper's turn needs time, because it has to come; without more, every
+//! Sleepers and those who wait for a lease are served in one line: the one who has waited longest comes
+//! first, whichever it is. Serving a sleeper takes time, because it has to come; without more, every
 //! job would go to somebody who waits before it does. So a call reserves: for 100 ms those who wait
 //! leave one job of the queue, and one start under each label of it, to whoever was called (see
 //! [`Reservations`](spindle_core::Reservations)). What a reservation cannot do:
@@ -13,7 +13,7 @@
 //! - It refuses nobody. A lease that does not wait takes what is there, reserved or not; a wait that
 //!   ends while something is reserved takes that before it ends with nothing.
 //! - It strands no job. When the one who was called has come, is gone, or has had its 100 ms, the
-//!   queue's turns go on at once.
+//!   next in line is served at once.
 //! - It is not given twice in vain. Who did not come in its time is called after all who wait, and
 //!   reserves nothing, until it asks for a job again.
 //! - It costs nothing where nobody both sleeps and waits: leases that wait are the only ones that
@@ -33,7 +33,7 @@ use crate::views::Waits;
 
 /// What becomes of a worker that goes to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slept {
+pub enum SleepReply {
     /// There is work: it need not sleep.
     Called,
     /// It sleeps; the call comes as this ticket's answer.
@@ -47,40 +47,40 @@ impl Waits<'_> {
         caller: &Caller,
         queues: Vec<Bytes>,
         payload_bytes_max: u32,
-    ) -> Result<Slept, Refused> {
+    ) -> Result<SleepReply, Refused> {
         let mut inner = self.0.enter();
         if inner.end_call(caller.connection) {
             // It sleeps again instead of coming.
             inner.waiting.calls.set_missed(caller.connection, true);
-            inner.dispatch();
+            inner.serve_waiting();
         }
         inner.check_waits()?;
         let is_late = inner.waiting.calls.has_missed(caller.connection);
         let sleep = Sleep { queues: queues.into_iter().collect(), payload_bytes_max, is_late };
-        if inner.finds_work(caller.connection, &sleep) {
-            return Ok(Slept::Called);
+        if inner.call_at_once(caller.connection, &sleep) {
+            return Ok(SleepReply::Called);
         }
         let ticket = inner.add_wait(caller, WaitFor::Sleep(Box::new(sleep)), None)?;
-        Ok(Slept::Asleep(ticket))
+        Ok(SleepReply::Asleep(ticket))
     }
 
-    /// A sleeper is to be called for one more queue, and keeps its turn.
-    pub fn sleep_also(&self, ticket: Ticket, queue: Bytes) -> Result<Slept, Refused> {
+    /// A sleeper is to be called for one more queue, and keeps its place in line.
+    pub fn sleep_also(&self, ticket: Ticket, queue: Bytes) -> Result<SleepReply, Refused> {
         let mut inner = self.0.enter();
         let Some(Wait { caller, request: WaitFor::Sleep(sleep), .. }) =
             inner.waiting.list.find(ticket)
         else {
             // Its call is on its way.
-            return Ok(Slept::Asleep(ticket));
+            return Ok(SleepReply::Asleep(ticket));
         };
         let connection = caller.connection;
         let alone = Sleep { queues: BTreeSet::from([queue.clone()]), ..**sleep };
-        if inner.finds_work(connection, &alone) {
+        if inner.call_at_once(connection, &alone) {
             inner.waiting.list.remove(ticket);
-            return Ok(Slept::Called);
+            return Ok(SleepReply::Called);
         }
         inner.waiting.list.add_queue(ticket, queue);
-        Ok(Slept::Asleep(ticket))
+        Ok(SleepReply::Asleep(ticket))
     }
 
     /// A sleeper is no longer to be called for a queue.
@@ -92,7 +92,7 @@ impl Waits<'_> {
 impl Inner {
     /// Calls one who would sleep at once, if there is something it could lease that nobody was
     /// called for.
-    fn finds_work(&mut self, connection: ConnectionId, sleep: &Sleep) -> bool {
+    fn call_at_once(&mut self, connection: ConnectionId, sleep: &Sleep) -> bool {
         let state = &self.state;
         let is_ready =
             |name: &&Bytes| state.queue(name).is_some_and(|queue| queue.count(Status::Ready) > 0);
@@ -107,9 +107,9 @@ impl Inner {
         true
     }
 
-    /// A connection asks for a job, or is gone: if it was called, that is over. Dispatch when it has
-    /// its job: what it leaves is for others.
-    pub(crate) fn came(&mut self, connection: ConnectionId) {
+    /// A connection asks for a job, or is gone: if it was called, that is over. Serve those who wait when
+    /// it has its job: what it leaves is for others.
+    pub(crate) fn end_call_of(&mut self, connection: ConnectionId) {
         self.waiting.calls.set_missed(connection, false);
         self.end_call(connection);
     }
@@ -211,10 +211,12 @@ mod tests {
             let first = worker * PER_WORKER;
             let caller = bench.caller(worker);
             let slept = bench.engine.waits().sleep(&caller, vec![name(first)], u32::MAX);
-            let Ok(Slept::Asleep(ticket)) = slept else { panic!("there is nothing to do yet") };
+            let Ok(SleepReply::Asleep(ticket)) = slept else {
+                panic!("there is nothing to do yet")
+            };
             let learns = |number| {
                 let slept = bench.engine.waits().sleep_also(ticket, name(number));
-                assert_eq!(slept, Ok(Slept::Asleep(ticket)));
+                assert_eq!(slept, Ok(SleepReply::Asleep(ticket)));
             };
             assert_eq!(bench.decided(|| (first + 1..first + PER_WORKER).for_each(learns)), 0);
         }
@@ -245,7 +247,7 @@ mod tests {
             assert!(matches!(bench.lease(connection, &queue, 60_000), LeaseReply::Waiting(_)));
             let caller = bench.caller(connection + 1);
             let slept = bench.engine.waits().sleep(&caller, vec![queue.clone()], u32::MAX);
-            assert!(matches!(slept, Ok(Slept::Asleep(_))));
+            assert!(matches!(slept, Ok(SleepReply::Asleep(_))));
         }
         for _ in 0..3 {
             let decided = bench.decided(|| bench.add(&queue));

@@ -11,7 +11,7 @@ use spindle_core::queue::Rate;
 use spindle_core::{JobId, Type};
 use spindle_engine::{
     Answer, ConnectionId, ConstraintSpec, Expected, LeaseReply, Matcher, NewJob, Payload,
-    QueuePattern, Slept, Ticket,
+    QueuePattern, SleepReply, Ticket,
 };
 
 use crate::harness::{Bench, TakeApart, plain, wish};
@@ -19,8 +19,8 @@ use crate::harness::{Bench, TakeApart, plain, wish};
 fn asleep(bench: &Bench, connection: u64, queues: &[&str]) -> Ticket {
     let queues = queues.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();
     match bench.engine.waits().sleep(&bench.caller(connection), queues, u32::MAX).unwrap() {
-        Slept::Asleep(ticket) => ticket,
-        Slept::Called => panic!("expected to sleep and was called"),
+        SleepReply::Asleep(ticket) => ticket,
+        SleepReply::Called => panic!("expected to sleep and was called"),
     }
 }
 
@@ -264,16 +264,16 @@ fn a_sleeper_keeps_its_turn_while_it_learns_and_forgets_queues() {
     let bench = Bench::new();
     let (first, second) = (asleep(&bench, 1, &["p"]), asleep(&bench, 2, &["q"]));
     let name = |name: &'static str| Bytes::from_static(name.as_bytes());
-    assert_eq!(bench.engine.waits().sleep_also(first, name("q")), Ok(Slept::Asleep(first)));
+    assert_eq!(bench.engine.waits().sleep_also(first, name("q")), Ok(SleepReply::Asleep(first)));
     bench.add("q", b"x");
     assert_eq!(heard(&bench).0, [first]);
     // Its call is on its way.
-    assert_eq!(bench.engine.waits().sleep_also(first, name("r")), Ok(Slept::Asleep(first)));
+    assert_eq!(bench.engine.waits().sleep_also(first, name("r")), Ok(SleepReply::Asleep(first)));
     assert_eq!(grab(&bench, 1, &["q"]).map(|_| ()), Some(()));
     bench.engine.waits().sleep_without(second, &name("q"));
     bench.add("q", b"x");
     assert_eq!(heard(&bench).0, []);
-    assert_eq!(bench.engine.waits().sleep_also(second, name("q")), Ok(Slept::Called));
+    assert_eq!(bench.engine.waits().sleep_also(second, name("q")), Ok(SleepReply::Called));
     assert_eq!(grab(&bench, 2, &["q"]).map(|_| ()), Some(()));
     bench.engine.waits().connection_gone(ConnectionId(2), None);
     bench.add("q", b"x");
@@ -327,8 +327,8 @@ impl Fleet {
             LeaseReply::Nothing => {
                 let queues = vec![Bytes::from_static(self.queue.as_bytes())];
                 match self.bench.engine.waits().sleep(&caller, queues, u32::MAX).unwrap() {
-                    Slept::Called => self.coming.push(worker),
-                    Slept::Asleep(ticket) => {
+                    SleepReply::Called => self.coming.push(worker),
+                    SleepReply::Asleep(ticket) => {
                         self.tickets.insert(ticket, worker);
                     }
                 }

@@ -5,19 +5,19 @@
 use bytes::Bytes;
 use spindle_core::command::Command;
 use spindle_core::queue::QueueSettings;
-use spindle_engine::{Answer, ConnectionId, Slept, Ticket};
+use spindle_engine::{Answer, ConnectionId, SleepReply, Ticket};
 
 use crate::harness::{Bench, plain};
 
-fn sleep(bench: &Bench, connection: u64, queues: &[&str]) -> Slept {
+fn sleep(bench: &Bench, connection: u64, queues: &[&str]) -> SleepReply {
     let queues = queues.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();
     bench.engine.waits().sleep(&bench.caller(connection), queues, u32::MAX).unwrap()
 }
 
 fn asleep(bench: &Bench, connection: u64, queues: &[&str]) -> Ticket {
     match sleep(bench, connection, queues) {
-        Slept::Asleep(ticket) => ticket,
-        Slept::Called => panic!("expected to sleep and was called"),
+        SleepReply::Asleep(ticket) => ticket,
+        SleepReply::Called => panic!("expected to sleep and was called"),
     }
 }
 
@@ -82,7 +82,7 @@ fn nobody_is_called_again_for_a_job_somebody_came_for() {
 fn one_who_would_sleep_beside_work_is_called_at_once_but_not_for_work_others_were_called_for() {
     let bench = Bench::new();
     bench.add("q", b"1");
-    assert_eq!(sleep(&bench, 1, &["p", "q"]), Slept::Called);
+    assert_eq!(sleep(&bench, 1, &["p", "q"]), SleepReply::Called);
     let second = asleep(&bench, 2, &["q"]);
     bench.pass(100);
     assert_eq!(called(&bench), [second]);

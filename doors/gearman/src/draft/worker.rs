@@ -7,7 +7,7 @@ use spindle_core::command::{Claim, Lease, Select};
 use spindle_core::job::{Origin, Status};
 use spindle_core::{BytesRef, JobId, Rejection, Type};
 use spindle_engine::{
-    JobRef, LeaseRef, LeaseReply, LeasedJob, News, Outbox, Payload, Refused, Slept, WorkResult,
+    JobRef, LeaseRef, LeaseReply, LeasedJob, News, Outbox, Payload, Refused, SleepReply, WorkResult,
 };
 
 use super::{DraftSession, error, refuse, reply};
@@ -76,11 +76,11 @@ impl DraftSession {
         }
         let payload_bytes_max = self.common.payload_bytes_max();
         match self.engine.waits().sleep(&self.caller, self.names.clone(), payload_bytes_max) {
-            Ok(Slept::Called) => {
+            Ok(SleepReply::Called) => {
                 self.sleeps = false;
                 reply(out, &Reply::Noop);
             }
-            Ok(Slept::Asleep(ticket)) => self.asleep = Some(ticket),
+            Ok(SleepReply::Asleep(ticket)) => self.asleep = Some(ticket),
             Err(refused) => refuse(out, &refused),
         }
     }

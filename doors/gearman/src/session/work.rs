@@ -6,7 +6,7 @@ use spindle_core::command::{Claim, Command, Extend, Lease, Select};
 use spindle_core::job::Origin;
 use spindle_core::{JobId, Rejection, Type};
 use spindle_engine::{
-    JobRef, LeaseRef, LeaseReply, LeasedJob, News, Outbox, Payload, Refused, Slept, WorkResult,
+    JobRef, LeaseRef, LeaseReply, LeasedJob, News, Outbox, Payload, Refused, SleepReply, WorkResult,
 };
 
 use super::abilities::Added;
@@ -116,14 +116,14 @@ impl GearmanSession {
         }
     }
 
-    fn slept(&mut self, slept: Result<Slept, Refused>, out: &mut Outbox) {
+    fn slept(&mut self, slept: Result<SleepReply, Refused>, out: &mut Outbox) {
         match slept {
-            Ok(Slept::Called) => {
+            Ok(SleepReply::Called) => {
                 self.asleep = None;
                 self.sleeps = false;
                 reply(out, Response::Noop);
             }
-            Ok(Slept::Asleep(ticket)) => self.asleep = Some(ticket),
+            Ok(SleepReply::Asleep(ticket)) => self.asleep = Some(ticket),
             Err(refused) => refuse(out, &refused),
         }
     }
