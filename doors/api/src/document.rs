@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::backoff::{Backoff, FACTOR_MAX};
     use crate::filter::{JobFilter, TEXT_CHARS_MAX};
-    use crate::keys::KEY_BYTES_MAX;
+    use crate::keys::KEY_CHARS_MAX;
     use crate::numbers::WAIT_S_MAX;
     use crate::router::described;
     use crate::routes::bulk::BulkBody;
@@ -95,9 +95,9 @@ mod tests {
         is_checked::<NewJobBody>("tags/maxItems", TAGS_MAX);
         is_checked::<NewJobBody>("tags/items/maxLength", TAG_CHARS_MAX);
         is_checked::<NewJobBody>("ttr_ms/maximum", u32::MAX - 1);
-        is_checked::<Unique>("key/maxLength", KEY_BYTES_MAX);
-        is_checked::<JobFilter>("unique_key/maxLength", KEY_BYTES_MAX);
-        is_checked::<JobFilter>("idempotency_key/maxLength", KEY_BYTES_MAX);
+        is_checked::<Unique>("key/maxLength", KEY_CHARS_MAX);
+        is_checked::<JobFilter>("unique_key/maxLength", KEY_CHARS_MAX);
+        is_checked::<JobFilter>("idempotency_key/maxLength", KEY_CHARS_MAX);
         is_checked::<JobFilter>("text/maxLength", TEXT_CHARS_MAX);
         is_checked::<BatchBody>("jobs/maxItems", BATCH_MAX);
         is_checked::<LeaseBody>("queues/maxItems", leases::QUEUES_MAX);

@@ -135,12 +135,12 @@ impl JobFilter {
     fn keys(&self, queue: Option<&[u8]>) -> Answered<Vec<Key>> {
         let mut wanted = Vec::new();
         if let Some(key) = &self.unique_key {
-            keys::check("unique_key", key.as_bytes())?;
+            keys::check("unique_key", key.chars().count())?;
             // A key counts in its queue: without one, jobs are looked through.
             wanted.extend(queue.map(|queue| keys::unique(queue, key.as_bytes())));
         }
         if let Some(key) = &self.idempotency_key {
-            keys::check("idempotency_key", key.as_bytes())?;
+            keys::check("idempotency_key", key.chars().count())?;
             let [key, _] = keys::once(key.as_bytes(), b"");
             wanted.push(key);
         }

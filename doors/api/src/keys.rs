@@ -7,19 +7,19 @@ use spindle_core::job::{Key, Origin, Scope};
 
 use spindle_http::{Answered, Problem};
 
-/// Unique keys and idempotency keys have at most this many bytes.
-pub(crate) const KEY_BYTES_MAX: usize = 255;
+/// Unique keys and idempotency keys have at most this many characters: what a schema can say too.
+pub(crate) const KEY_CHARS_MAX: usize = 255;
 
 const UNIQUE: &[u8] = b"u\0";
 const ONCE: &[u8] = b"i\0";
 const REQUEST: &[u8] = b"r\0";
 
-/// A key's limits.
-pub(crate) fn check(name: &str, key: &[u8]) -> Answered<()> {
-    if (1..=KEY_BYTES_MAX).contains(&key.len()) {
+/// Refuses a key that is empty or has more than [`KEY_CHARS_MAX`] characters.
+pub(crate) fn check(name: &str, chars: usize) -> Answered<()> {
+    if (1..=KEY_CHARS_MAX).contains(&chars) {
         return Ok(());
     }
-    Err(Problem::out_of_range(format!("{name} has 1 to {KEY_BYTES_MAX} bytes")))
+    Err(Problem::out_of_range(format!("{name} has 1 to {KEY_CHARS_MAX} characters")))
 }
 
 /// A key that at most one unfinished job of a queue holds.

@@ -80,7 +80,7 @@ pub(crate) struct NewJobBody {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Unique {
-    /// 1 to 255 bytes.
+    /// 1 to 255 characters.
     #[schema(min_length = 1, max_length = 255)]
     pub key: String,
     /// What happens when another job has the key.
@@ -127,7 +127,7 @@ impl NewJobBody {
         submit.parked = self.parked;
         submit.tags = self.tags.into_iter().map(Bytes::from).collect();
         if let Some(unique) = &self.unique {
-            keys::check("unique.key", unique.key.as_bytes())?;
+            keys::check("unique.key", unique.key.chars().count())?;
             submit.keys.push(keys::unique(&submit.queue, unique.key.as_bytes()));
         }
         Ok(NewJob { submit, payload: Payload::new(payload, kind) })

@@ -197,13 +197,26 @@ async fn limits_take_what_is_just_within_them() {
         json!({ "queue": "q", "ttr_ms": 4_294_967_294u64 }),
         json!({ "queue": "q", "ttl_ms": u64::MAX, "priority": i64::MIN }),
         json!({ "queue": "q", "tags": vec!["t".repeat(128); 64], "priority": i64::MAX }),
-        json!({ "queue": "q", "unique": { "key": "k".repeat(255) } }),
+        json!({ "queue": "q", "unique": { "key": "é".repeat(255) } }),
         json!({ "queue": "q", "run_at": "1960-01-01T00:00:00Z" }),
     ] {
         bench.submit(body).await;
     }
     let answer = bench.post("/api/v1/jobs", json!({ "queue": "q".repeat(513) })).await;
     answer.is_problem(400, "out_of_range");
+    let key = "é".repeat(256);
+    let answer =
+        bench.post("/api/v1/jobs", json!({ "queue": "q", "unique": { "key": key } })).await;
+    answer.is_problem(400, "out_of_range");
+    // What is asked for has the limits of what can be there.
+    let key = "%C3%A9".repeat(255);
+    let listed = bench.get(&format!("/api/v1/jobs?unique_key={key}")).await;
+    assert_eq!(listed.json()["jobs"].as_array().unwrap().len(), 1, "{}", listed.json());
+    for name in ["unique_key", "idempotency_key"] {
+        assert_eq!(bench.get(&format!("/api/v1/jobs?{name}={key}")).await.status, StatusCode::OK);
+        let answer = bench.get(&format!("/api/v1/jobs?{name}={key}x")).await;
+        answer.is_problem(400, "out_of_range");
+    }
 }
 
 #[tokio::test]
