@@ -98,7 +98,7 @@ fn main() {
 
     let mut calls = Calls::of("lease");
     for number in 0..jobs {
-        let wish = Lease {
+        let request = Lease {
             queues: vec![queue.clone()],
             select: Select::RandomQueue { draw: number },
             holder: 1,
@@ -108,7 +108,7 @@ fn main() {
             worker: Bytes::new(),
             payload_bytes_max: 1 << 20,
         };
-        let reply = calls.timed(|| engine.leases().take(&caller, wish, 0));
+        let reply = calls.timed(|| engine.leases().take(&caller, request, 0));
         match reply.without_waiting(NOBODY).expect("is taken") {
             LeaseReply::Leased(job) => drop(engine.leases().payload(&job).expect("is there")),
             other => panic!("{other:?}"),

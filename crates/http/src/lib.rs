@@ -33,4 +33,4 @@ pub use names::{HostName, HostNameError, HostNames, Names};
 pub use problem::{Answered, Code, Problem, ProblemBody, no_job};
 pub use site::site;
 pub use whole::{Integer, whole, whole_or_null};
-pub use words::{DOORS, door_word};
+pub use words::door_word;

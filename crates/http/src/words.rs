@@ -2,16 +2,6 @@
 
 use spindle_core::job::Origin;
 
-/// The doors that jobs come through.
-pub const DOORS: [Origin; 6] = [
-    Origin::Api,
-    Origin::Workq,
-    Origin::Gearman,
-    Origin::GearmanDraft,
-    Origin::Lightjq,
-    Origin::Jobq,
-];
-
 /// A door as the API and Jobq write it.
 pub fn door_word(door: Origin) -> &'static str {
     match door {

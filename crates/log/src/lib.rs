@@ -13,8 +13,8 @@
 //!   records submitted together. The page of the file format is the `frame` module.
 //! - [`MemoryLog`] forgets everything when the process ends: tests and `--memory`.
 //! - [`disk`] is the seam below the file log: a real folder, or the simulated one of
-//!   `spindle-testkit`, which tears writes, loses what was not synced and runs full when it is told
-//!   to.
+//!   `spindle-testkit`, which tears writes, loses what was not synced and runs full when a test
+//!   wants it to.
 //! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not.
 //!
 //! No runtime is involved: plain threads and blocking calls. The engine's log thread calls

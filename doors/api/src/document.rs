@@ -1,8 +1,9 @@
 //! The OpenAPI document: what types describe, and what they cannot say.
 
 use serde_json::{Value, json};
+use spindle_core::job::Origin;
 use spindle_http::document::Supplement;
-use spindle_http::{DOORS, door_word};
+use spindle_http::door_word;
 use utoipa::openapi::OpenApi;
 
 use crate::links::link;
@@ -50,7 +51,7 @@ fn formats() -> [(&'static str, Value); 11] {
         ("base64", json!({ "contentEncoding": "base64", "pattern": BASE64 })),
         ("queue-base64", json!({ "pattern": NAME_BASE64 })),
         ("statuses", json!({ "pattern": STATUSES })),
-        ("door", json!({ "enum": DOORS.map(door_word) })),
+        ("door", json!({ "enum": Origin::ALL.map(door_word) })),
         ("time-or-now", json!({ "anyOf": [time, { "const": "now" }] })),
         ("feed-id", json!({ "format": "feed-id", "pattern": FEED, "examples": ["16.0"] })),
         ("idempotency-key", json!({ "pattern": KEY, "examples": ["order-4711"] })),

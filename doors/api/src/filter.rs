@@ -11,7 +11,7 @@ use spindle_core::job::{Key, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
 use spindle_engine::{Engine, FetchError, Gated, JobRef, ScannedJob};
-use spindle_http::{Answered, Code, DOORS, Problem, door_word};
+use spindle_http::{Answered, Code, Problem, door_word};
 use tokio::task::{spawn_blocking, yield_now};
 use utoipa::{IntoParams, ToSchema};
 
@@ -158,7 +158,7 @@ fn read_statuses(words: &str) -> Answered<Vec<Status>> {
 }
 
 fn read_door(word: &str) -> Answered<Origin> {
-    DOORS.into_iter().find(|door| door_word(*door) == word).ok_or_else(|| {
+    Origin::ALL.into_iter().find(|door| door_word(*door) == word).ok_or_else(|| {
         let detail = "door is api, workq, gearman, gearman_draft, lightjq or jobq";
         Problem::out_of_range(detail)
     })

@@ -34,7 +34,7 @@ fn submit(engine: &Engine, queue: &'static [u8], payload: Vec<u8>) -> JobId {
     id
 }
 
-fn wish() -> Lease {
+fn lease() -> Lease {
     Lease {
         queues: vec![Bytes::from_static(b"watched")],
         select: Select::RandomQueue { draw: 0 },
@@ -60,7 +60,7 @@ fn a_job_whose_last_lease_runs_out_while_it_is_carried_keeps_its_payload() {
     let payload = vec![7; 500];
     let watched = submit(&engine, b"watched", payload.clone());
     let caller = Caller { connection: ConnectionId(1), mailbox: Arc::new(Nobody) };
-    let leased = engine.leases().take(&caller, wish(), 0).value().unwrap();
+    let leased = engine.leases().take(&caller, lease(), 0).value().unwrap();
     assert!(matches!(leased, LeaseReply::Leased(..)));
     for _ in 0..200 {
         let id = submit(&engine, b"other", vec![1; 2_000]);
