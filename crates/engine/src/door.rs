@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use spindle_core::JobId;
@@ -91,18 +92,28 @@ pub trait Session: Send {
     fn input_bytes_max(&self) -> usize;
 }
 
-/// Opens sessions for accepted connections.
-pub trait Door: Send + Sync + 'static {
-    /// The door's name as users write it: `workq`, `gearman`.
-    fn name(&self) -> &'static str;
+/// What a reactor needs of the engine behind its doors: it is the reactor that takes what its
+/// sessions decide to the log, see [`Cohort`](crate::cohort::Cohort).
+pub trait Committer: Send + Sync + 'static {
     /// A reactor introduces itself, once, before it opens connections: from now on its mailbox
     /// hears when the durable position moves.
     fn attach(&self, mailbox: &Arc<dyn Mailbox>);
     /// How far the log is durable now.
     fn durable(&self) -> Gate;
-    /// A reactor has let its sessions work on all that came in: what they decided may go to the
-    /// log now, as one batch. Called once a turn, before answers are written.
-    fn end_turn(&self);
+    /// A reactor has let its sessions work on all that came in. Returns whether something was
+    /// decided that is not on its way to the log.
+    fn end_turn(&self) -> bool;
+    /// Commits what was decided: here and now where that is quick, else on a thread of its own.
+    /// When it is done the mailboxes hear of it.
+    fn commit(&self);
+    /// How long a commit takes nowadays.
+    fn sync_time(&self) -> Duration;
+}
+
+/// Opens sessions for accepted connections.
+pub trait Door: Send + Sync + 'static {
+    /// The door's name as users write it: `workq`, `gearman`.
+    fn name(&self) -> &'static str;
     /// A new connection was accepted; `mailbox` reaches the reactor that owns it.
     fn open(
         &self,

@@ -10,7 +10,7 @@ use spindle_log::{Log, Space};
 
 use crate::answer::{Answer, Failure, Refused};
 use crate::clock::Clock;
-use crate::commit::{Payload, Threads, TimerBell};
+use crate::commit::{Payload, SyncTime, Threads, TimerBell};
 use crate::compaction::Compactor;
 use crate::constraints::Rules;
 use crate::door::{Mailbox, Ticket};
@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub compactor: Mutex<Compactor>,
     /// Held by whoever commits: records go to the log in their order.
     pub committing: Mutex<()>,
+    /// How long a commit takes.
+    pub sync_time: SyncTime,
     /// How long things take.
     pub meters: Arc<Meters>,
     /// The matchers of the constraints.
@@ -64,7 +66,7 @@ pub struct Turn<'a>(&'a Engine);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.end_turn();
+        self.0.hand_to_log_thread();
     }
 }
 
@@ -87,6 +89,7 @@ impl Engine {
             threads: Mutex::default(),
             compactor: Mutex::default(),
             committing: Mutex::default(),
+            sync_time: SyncTime::default(),
             relabel_bell: TimerBell::default(),
         };
         Engine { shared: Arc::new(shared) }
@@ -97,13 +100,9 @@ impl Engine {
         Gate(self.shared.durable.load(Ordering::Acquire))
     }
 
-    /// A reactor's mailbox is called from now on when the durable position moves.
+    /// A mailbox is called from now on when the durable position moves.
     pub fn attach(&self, mailbox: &Arc<dyn Mailbox>) {
-        let mut mailboxes = self.shared.mailboxes.write();
-        // A reactor introduces itself to every door, and doors share the engine.
-        if !mailboxes.iter().any(|known| Arc::ptr_eq(known, mailbox)) {
-            mailboxes.push(mailbox.clone());
-        }
+        self.shared.mailboxes.write().push(mailbox.clone());
     }
 
     /// Begins a turn of calls.

@@ -41,13 +41,13 @@ mod wait;
 pub use answer::{Answer, Failure, LeaseReply, LeasedJob, News, Refused};
 pub use call::{Before, JobUpdate, Joined, NewJob, RetryError, Updated, WorkResult, WorkerRef};
 pub use clock::{Clock, SystemClock};
-pub use commit::{Committed, Payload, Threading, record};
+pub use commit::{Committed, Payload, cohort, record};
 pub use constraints::{
     BucketLine, ConstraintView, Expected, HeldBack, JobNow, Opaque, PutConstraint, RelabelStep,
     Relabelling,
 };
 pub use damage::{DamagedBytes, DamagedJob};
-pub use door::{ConnectionId, Delivery, Door, Flow, LeaseRef, Mailbox, Outbox, Session, Ticket};
+pub use door::{Committer, ConnectionId, Delivery, Door, Flow, LeaseRef, Mailbox, Outbox, Session, Ticket};
 pub use engine::{Engine, Turn};
 pub use gate::{Gate, Gated};
 pub use observe::{Gauges, MeterReadings, QueueTraffic, Readings, Stats, Tally, WorkerView};

@@ -10,11 +10,6 @@ pub struct Options {
     pub payload_memory_bytes: usize,
     /// Over this many bytes that are not durable yet, callers have to wait.
     pub undurable_bytes_max: usize,
-    /// A turn that decided more entries of the log (events, and payloads beside them) than this is
-    /// committed by the thread that ends the turn. That saves two thread wake-ups and lets the next
-    /// requests pile up meanwhile, but the thread serves nobody while the disk writes: worth
-    /// it where the threads would wait for the same cores anyway. Off by default.
-    pub turn_entries_max: usize,
     /// Largest payload or result.
     pub payload_bytes_max: usize,
     /// Bytes of foreground payloads and results kept in memory at once.
@@ -46,7 +41,6 @@ impl Default for Options {
         Options {
             payload_memory_bytes: 64 * MIB,
             undurable_bytes_max: 8 * MIB,
-            turn_entries_max: usize::MAX,
             payload_bytes_max: 64 * MIB,
             foreground_bytes_max: 256 * MIB,
             streamed_bytes_max: 256 * MIB,

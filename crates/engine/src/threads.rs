@@ -146,9 +146,9 @@ impl Engine {
     fn run_relabel(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Acquire) && self.failure().is_none() {
             match self.relabel_step() {
-                RelabelStep::More => self.end_turn(),
+                RelabelStep::More => self.hand_to_log_thread(),
                 RelabelStep::Later => {
-                    self.end_turn();
+                    self.hand_to_log_thread();
                     self.shared.relabel_bell.sleep(FULL_PAUSE);
                 }
                 RelabelStep::Done => self.shared.relabel_bell.sleep(IDLE),

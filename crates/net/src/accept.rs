@@ -5,9 +5,8 @@ use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, Waker};
 
-use tokio::net::{TcpListener, TcpStream};
+use mio::net::{TcpListener, TcpStream};
 use tracing::{info, warn};
 
 use crate::counters::NetCounters;
@@ -44,7 +43,6 @@ pub(crate) struct Arrival {
 /// The listeners of all doors, in the reactor that accepts.
 pub(crate) struct Acceptor {
     listeners: Vec<TcpListener>,
-    waker: Waker,
     counters: Arc<NetCounters>,
     connections_max: usize,
     /// Accepting failed: wait for the next sweep, because no event will come.
@@ -59,13 +57,11 @@ impl Acceptor {
     /// `listeners[n]` belongs to door `n`.
     pub(crate) fn new(
         listeners: Vec<TcpListener>,
-        waker: Waker,
-        counters: Arc<NetCounters>,
+            counters: Arc<NetCounters>,
         connections_max: usize,
     ) -> Acceptor {
         Acceptor {
             listeners,
-            waker,
             counters,
             connections_max,
             paused: false,
@@ -79,9 +75,9 @@ impl Acceptor {
         let mut door = 0;
         while !self.paused {
             let listener = self.listeners.get(door)?;
-            match listener.poll_accept(&mut Context::from_waker(&self.waker)) {
-                Poll::Pending => door += 1,
-                Poll::Ready(Ok((stream, peer))) => {
+            match listener.accept() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => door += 1,
+                Ok((stream, peer)) => {
                     self.failing = false;
                     match Permit::acquire(&self.counters, self.connections_max) {
                         Some(permit) => {
@@ -91,7 +87,7 @@ impl Acceptor {
                         None => self.refuse(stream, peer),
                     }
                 }
-                Poll::Ready(Err(error)) => self.note_failure(&error),
+                Err(error) => self.note_failure(&error),
             }
         }
         None

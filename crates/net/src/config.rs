@@ -1,26 +1,23 @@
 //! How many threads serve, and what a client may not exceed.
 
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
 use std::time::Duration;
-
-use spindle_engine::Threading;
 
 /// How the TCP server runs.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
-    /// Threads that own connections, 1 to 64. Default: by the number of cores ([`Threading`]).
+    /// Threads that own connections, 1 to 64. Default: one for every two cores, at most four; more
+    /// would wait for the engine's lock.
     pub reactors: usize,
-    /// After this many reads in a turn, the requests read so far may go to the log while the
-    /// reactor reads on. Otherwise, with many connections in step, the disk waits for the reactor
-    /// and then the reactor for the disk. Default: by the number of cores.
-    pub reads_per_commit: usize,
     /// What a client may not exceed.
     pub limits: Limits,
 }
 
 impl Default for NetConfig {
     fn default() -> NetConfig {
-        let Threading { reactors, reads_per_commit, .. } = Threading::here();
-        NetConfig { reactors, reads_per_commit, limits: Limits::default() }
+        let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+        NetConfig { reactors: (cores / 2).clamp(1, 4), limits: Limits::default() }
     }
 }
 

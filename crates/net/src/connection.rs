@@ -1,19 +1,17 @@
 //! One connection: a socket, its session, what came in and what has not left yet.
 
-use std::future::Future;
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
 
-use bytes::{BufMut, BytesMut};
-use socket2::SockRef;
+use bytes::BytesMut;
+use mio::event::Event;
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use spindle_engine::cohort::{Cohort, Guest};
 use spindle_engine::door::{ConnectionId, Flow, LeaseRef, Outbox, Session, Ticket};
 use spindle_engine::{Answer, Gate, Gated};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 
 use crate::accept::Permit;
 use crate::config::SweepLimits;
@@ -35,7 +33,6 @@ pub(crate) struct Connection {
     /// The door's number in the reactor.
     pub(crate) door: usize,
     stream: TcpStream,
-    waker: Waker,
     /// Gone once `on_closed` was called.
     session: Option<OpenSession>,
     /// What the session did not consume, and what came while it waited.
@@ -45,8 +42,13 @@ pub(crate) struct Connection {
     input_ended: bool,
     /// The server stops: no further request is begun.
     shutting_down: bool,
-    /// The socket wakes us when something comes in.
-    listening: bool,
+    /// The socket may have something to read.
+    readable: bool,
+    /// The client sends no more: when all is read there is its end to be seen, of which no further
+    /// event comes.
+    read_closed: bool,
+    /// The last read filled its buffer: the next one gets a large one.
+    reads_large: bool,
     /// The session may have left whole requests in `input` until its outbox is empty.
     held_back: bool,
     /// The socket takes no more; it wakes us when it does again.
@@ -56,6 +58,9 @@ pub(crate) struct Connection {
     /// Listed for when the durable position moves.
     pub(crate) gated: bool,
     has_sent: bool,
+    /// Has sent something and not been answered since.
+    is_asking: bool,
+    guest: Guest,
     last_read_at: u64,
     last_write_at: u64,
     _permit: Permit,
@@ -105,7 +110,6 @@ impl Connection {
         id: ConnectionId,
         door: usize,
         stream: TcpStream,
-        waker: Waker,
         session: OpenSession,
         now: u64,
         permit: Permit,
@@ -114,45 +118,64 @@ impl Connection {
             id,
             door,
             stream,
-            waker,
             session: Some(session),
             input: BytesMut::new(),
             out: Outbox::default(),
             stage: Stage::Reading,
             input_ended: false,
             shutting_down: false,
-            listening: false,
+            readable: false,
+            read_closed: false,
+            reads_large: false,
             held_back: false,
             write_blocked: false,
             to_flush: false,
             gated: false,
             has_sent: false,
+            is_asking: false,
+            guest: Guest::default(),
             last_read_at: now,
             last_write_at: now,
             _permit: permit,
         }
     }
 
+    /// Lets the reactor's poll speak of the socket.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(&mut self.stream, token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Takes note of what the socket said.
+    pub(crate) fn note(&mut self, event: &Event) {
+        self.readable |= event.is_readable();
+        self.read_closed |= event.is_read_closed() || event.is_error();
+    }
+
+    fn is_readable(&self) -> bool {
+        self.readable || self.read_closed
+    }
+
     /// Reads what the socket has and lets the session work on it.
-    pub(crate) fn read(&mut self, buffers: &mut TurnBuffers) -> Share {
-        self.listening = false;
+    pub(crate) fn read(&mut self, cohort: &mut Cohort, buffers: &mut TurnBuffers) -> Share {
         if self.held_back && self.out.pending_bytes() == 0 {
             self.resume();
         }
         for _ in 0..READS_PER_TURN {
-            let Some(room) = self.room(buffers) else { return Share::Enough };
-            match self.poll_read(room, buffers) {
-                Poll::Pending => {
-                    self.listening = true;
-                    return Share::Enough;
-                }
-                Poll::Ready(Ok(0)) => self.end_input(),
-                Poll::Ready(Ok(count)) => {
+            let Some(room) = self.room(buffers).filter(|_| self.is_readable()) else {
+                return Share::Enough;
+            };
+            match self.read_once(room, buffers) {
+                Ok(0) => self.end_input(),
+                Ok(count) => {
                     buffers.traffic.note_read(count);
+                    if !std::mem::replace(&mut self.is_asking, true) {
+                        cohort.asks(&mut self.guest);
+                    }
                     self.take(buffers);
                 }
-                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Poll::Ready(Err(_)) => self.stage = Stage::Dead,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.stage = Stage::Dead,
             }
         }
         Share::UsedUp
@@ -178,13 +201,20 @@ impl Connection {
 
     /// One read: into the scratch buffer, or straight behind a large partial request, so that
     /// a large payload is not copied twice and a small one owns no large buffer.
-    fn poll_read(&mut self, room: usize, buffers: &mut TurnBuffers) -> Poll<io::Result<usize>> {
+    fn read_once(&mut self, room: usize, buffers: &mut TurnBuffers) -> io::Result<usize> {
         buffers.scratch.clear();
-        let target = if self.reads_behind_input() { &mut self.input } else { &mut buffers.scratch };
-        target.reserve(READ_BYTES);
-        let mut limited = target.limit(room);
-        let mut cx = Context::from_waker(&self.waker);
-        pin!(self.stream.read_buf(&mut limited)).poll(&mut cx)
+        let behind = self.reads_behind_input();
+        let target = if behind { &mut self.input } else { &mut buffers.scratch };
+        let (kept, most) = (target.len(), if self.reads_large { READ_BYTES } else { FIRST_READ_BYTES });
+        let len = room.min(most);
+        target.resize(kept + len, 0);
+        let outcome = self.stream.read(&mut target[kept..]);
+        let count = *outcome.as_ref().unwrap_or(&0);
+        target.truncate(kept + count);
+        // What left room has emptied the socket: more is a new event.
+        self.readable &= outcome.is_err() || count == len;
+        self.reads_large = count == most;
+        outcome
     }
 
     fn reads_behind_input(&self) -> bool {
@@ -315,21 +345,19 @@ impl Connection {
                 self.write_blocked = false;
                 return Share::Enough;
             }
-            match self.stream.try_write(released) {
+            match self.stream.write(released) {
                 Ok(count) if count > 0 => {
                     self.out.advance(count);
                     self.last_write_at = buffers.now;
                     buffers.traffic.note_write(count);
                 }
+                // The socket says when it takes more.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let mut cx = Context::from_waker(&self.waker);
-                    if self.stream.poll_write_ready(&mut cx).is_pending() {
-                        if !self.write_blocked {
-                            self.last_write_at = buffers.now;
-                        }
-                        self.write_blocked = true;
-                        return Share::Enough;
+                    if !self.write_blocked {
+                        self.last_write_at = buffers.now;
                     }
+                    self.write_blocked = true;
+                    return Share::Enough;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(_) | Err(_) => {
@@ -341,16 +369,28 @@ impl Connection {
         Share::UsedUp
     }
 
+    /// Tells the cohort, if everything the client asked for was answered in this flush.
+    pub(crate) fn note_answered(&mut self, cohort: &mut Cohort) {
+        let owes = self.stage != Stage::Reading
+            || !self.input.is_empty()
+            || self.out.pending_bytes() > 0;
+        if self.is_asking && !owes {
+            self.is_asking = false;
+            cohort.answered(&mut self.guest);
+        }
+    }
+
     /// Ends the session. What has sent everything then shuts our side and waits for the client to
     /// do the same; what is dead stays dead.
-    pub(crate) fn end(&mut self, buffers: &mut TurnBuffers) {
+    pub(crate) fn end(&mut self, cohort: &mut Cohort, buffers: &mut TurnBuffers) {
+        cohort.leaves(&mut self.guest);
         if let Some(session) = self.session.take() {
             session.close(&self.out.unsent_leases());
         }
         if self.stage != Stage::Closing {
             return;
         }
-        let shut = SockRef::from(&self.stream).shutdown(Shutdown::Write);
+        let shut = self.stream.shutdown(Shutdown::Write);
         if self.input_ended || shut.is_err() {
             self.stage = Stage::Dead;
             return;
@@ -359,7 +399,7 @@ impl Connection {
         self.last_read_at = buffers.now;
         self.input = BytesMut::new();
         // Whatever is left to read is read by the next wake, or closes with the linger timeout.
-        let _ = self.read(buffers);
+        let _ = self.read(cohort, buffers);
     }
 
     /// Ends the connection without sending anything further.
@@ -384,7 +424,7 @@ impl Connection {
     /// Whether there is something to read for that no socket event will come.
     pub(crate) fn wants_read(&self, buffers: &TurnBuffers) -> bool {
         (self.held_back && self.out.pending_bytes() == 0)
-            || (!self.listening && self.room(buffers).is_some())
+            || (self.is_readable() && self.room(buffers).is_some())
     }
 
     /// Why the connection has to go at this sweep, if it has to.
@@ -399,7 +439,7 @@ impl Connection {
             Stage::Draining => {
                 (since_read > sweep_limits.linger).then_some("was sent its last answer")
             }
-            Stage::Reading if self.held_back || !self.listening => None,
+            Stage::Reading if self.held_back || self.is_readable() => None,
             Stage::Reading if !self.has_sent => {
                 over(sweep_limits.first_bytes, since_read).then_some("never said a word")
             }
@@ -413,8 +453,9 @@ impl Connection {
     }
 }
 
-/// One read takes at most this much.
+/// One read takes at most this much, and the first one this: the buffer is cleared for each.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
+const FIRST_READ_BYTES: usize = 16 * 1024;
 /// From so many unconsumed bytes on, reads go behind them.
 const DIRECT_READ_BYTES_MIN: usize = 16 * 1024;
 /// A session may leave whole requests in its input when its outbox holds more than this. Part of

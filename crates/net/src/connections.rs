@@ -1,5 +1,6 @@
 //! The connections of one reactor, by id.
 
+use mio::Token;
 use spindle_engine::door::ConnectionId;
 
 use crate::connection::Connection;
@@ -56,6 +57,17 @@ impl Connections {
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
         self.slots.iter_mut().flatten()
     }
+}
+
+/// What a connection's socket is registered with.
+pub(crate) fn token_of(id: ConnectionId) -> Token {
+    const { assert!(usize::BITS == u64::BITS, "a token holds a connection's whole id") };
+    Token(id.0 as usize)
+}
+
+/// The connection that a socket's token names.
+pub(crate) fn connection_of(token: Token) -> ConnectionId {
+    ConnectionId(token.0 as u64)
 }
 
 fn slot_of(id: ConnectionId) -> usize {

@@ -1,10 +1,11 @@
-//! The notes that other threads and sockets leave for one reactor.
+//! What other threads leave for one reactor.
 
+use std::io;
 use std::mem;
-use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::net::SocketAddr;
 
+use mio::Waker;
+use mio::net::TcpStream;
 use parking_lot::Mutex;
 use spindle_engine::door::{ConnectionId, Delivery, Mailbox};
 
@@ -23,88 +24,76 @@ pub(crate) enum Command {
     Abort,
 }
 
-/// Everything that happened since the reactor last looked.
+/// Everything that others have noted since the reactor last looked.
 #[derive(Debug, Default)]
-pub(crate) struct Work {
+pub(crate) struct Notes {
     pub(crate) commands: Vec<Command>,
-    /// Connections whose sockets became readable or writable.
-    pub(crate) ready: Vec<ConnectionId>,
     pub(crate) deliveries: Vec<Delivery>,
-    pub(crate) accept: bool,
     pub(crate) durable_moved: bool,
-    pub(crate) sweep: bool,
 }
 
-impl Work {
+impl Notes {
     fn is_empty(&self) -> bool {
-        self.ready.is_empty()
-            && self.deliveries.is_empty()
-            && self.commands.is_empty()
-            && !(self.accept || self.durable_moved || self.sweep)
-    }
-
-    fn append(&mut self, later: &mut Work) {
-        self.commands.append(&mut later.commands);
-        self.ready.append(&mut later.ready);
-        self.deliveries.append(&mut later.deliveries);
-        self.accept |= mem::take(&mut later.accept);
-        self.durable_moved |= mem::take(&mut later.durable_moved);
-        self.sweep |= mem::take(&mut later.sweep);
+        self.commands.is_empty() && self.deliveries.is_empty() && !self.durable_moved
     }
 }
 
-/// One reactor's notes. The first note that comes while the reactor waits wakes it; while it works,
+/// One reactor's notes. The first note that comes while the reactor sleeps wakes it; while it works,
 /// a note costs a short lock and no wake, so that there are never more wakes than turns.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Inbox {
-    notes: Mutex<Notes>,
+    kept: Mutex<Kept>,
+    waker: Waker,
 }
 
 #[derive(Debug, Default)]
-struct Notes {
-    work: Work,
-    /// Present only while the reactor waits for notes.
-    waker: Option<Waker>,
+struct Kept {
+    notes: Notes,
+    asleep: bool,
+    /// Whether the reactor, while it sleeps, holds something back until the durable position moves.
+    awaits_durable: bool,
     /// The reactor has ended: nothing more is kept.
     closed: bool,
 }
 
 impl Inbox {
-    fn note(&self, change: impl FnOnce(&mut Work)) {
-        let waker = {
-            let mut notes = self.notes.lock();
-            if notes.closed {
-                return;
-            }
-            change(&mut notes.work);
-            notes.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+    /// The waker ends the poll of the reactor's sockets.
+    pub(crate) fn new(waker: Waker) -> Inbox {
+        Inbox { kept: Mutex::default(), waker }
     }
 
     pub(crate) fn command(&self, command: Command) {
-        self.note(|work| work.commands.push(command));
+        self.note(true, |notes| notes.commands.push(command));
     }
 
-    pub(crate) fn sweep(&self) {
-        self.note(|work| work.sweep = true);
+    fn note(&self, wakes: bool, change: impl FnOnce(&mut Notes)) {
+        let mut kept = self.kept.lock();
+        if kept.closed {
+            return;
+        }
+        change(&mut kept.notes);
+        let wakes = kept.asleep && (wakes || kept.awaits_durable);
+        kept.asleep &= !wakes;
+        drop(kept);
+        if wakes && let Err(error) = self.waker.wake() {
+            // It can only be out of memory: the next sweep finds the note.
+            tracing::warn!(%error, "cannot wake a reactor");
+        }
     }
 
-    /// Adds the notes to `work`; ready when it then has something in it.
-    pub(crate) fn poll_take(&self, cx: &Context<'_>, work: &mut Work) -> Poll<()> {
-        let mut notes = self.notes.lock();
-        if work.is_empty() {
-            mem::swap(&mut notes.work, work);
-        } else if !notes.work.is_empty() {
-            work.append(&mut notes.work);
-        }
-        if work.is_empty() {
-            notes.waker = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
-        Poll::Ready(())
+    /// The reactor is about to sleep. False when there is a note: then it must not.
+    pub(crate) fn may_sleep(&self, awaits_durable: bool) -> bool {
+        let mut kept = self.kept.lock();
+        kept.awaits_durable = awaits_durable;
+        kept.asleep = kept.notes.is_empty();
+        kept.asleep
+    }
+
+    /// The reactor is awake and takes its notes; `taken` is empty, and its memory is used again.
+    pub(crate) fn take(&self, taken: &mut Notes) {
+        let mut kept = self.kept.lock();
+        kept.asleep = false;
+        mem::swap(&mut kept.notes, taken);
     }
 
     /// Takes the queued deliveries of the connections that `is_ending` names, in order.
@@ -112,114 +101,88 @@ impl Inbox {
         &self,
         mut is_ending: impl FnMut(ConnectionId) -> bool,
     ) -> Vec<Delivery> {
-        let mut notes = self.notes.lock();
-        let queued = &mut notes.work.deliveries;
+        let mut kept = self.kept.lock();
+        let queued = &mut kept.notes.deliveries;
         queued.extract_if(.., |delivery| is_ending(delivery.connection)).collect()
     }
 
     /// The reactor ends; what is noted from now on is dropped.
-    pub(crate) fn close(&self) -> Work {
-        let mut notes = self.notes.lock();
-        notes.closed = true;
-        notes.waker = None;
-        mem::take(&mut notes.work)
-    }
-
-    /// What a connection's socket wakes.
-    pub(crate) fn waker(self: &Arc<Inbox>, connection: ConnectionId) -> Waker {
-        Waker::from(Arc::new(SocketWaker { inbox: Arc::clone(self), connection }))
-    }
-
-    /// What the listeners wake.
-    pub(crate) fn accept_waker(self: &Arc<Inbox>) -> Waker {
-        Waker::from(Arc::new(AcceptWaker { inbox: Arc::clone(self) }))
+    pub(crate) fn close(&self) -> Notes {
+        let mut kept = self.kept.lock();
+        kept.closed = true;
+        kept.asleep = false;
+        mem::take(&mut kept.notes)
     }
 }
 
 impl Mailbox for Inbox {
     fn deliver(&self, delivery: Delivery) {
-        self.note(|work| work.deliveries.push(delivery));
+        self.note(true, |notes| notes.deliveries.push(delivery));
     }
 
     fn durable_moved(&self) {
-        self.note(|work| work.durable_moved = true);
+        self.note(false, |notes| notes.durable_moved = true);
     }
 }
 
-struct SocketWaker {
-    inbox: Arc<Inbox>,
-    connection: ConnectionId,
+/// A reactor's sockets, and the inbox whose notes wake it.
+pub(crate) fn poll_and_inbox() -> io::Result<(mio::Poll, Inbox)> {
+    let poll = mio::Poll::new()?;
+    let waker = Waker::new(poll.registry(), WAKER)?;
+    Ok((poll, Inbox::new(waker)))
 }
 
-impl Wake for SocketWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.inbox.note(|work| work.ready.push(self.connection));
-    }
-}
-
-struct AcceptWaker {
-    inbox: Arc<Inbox>,
-}
-
-impl Wake for AcceptWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.inbox.note(|work| work.accept = true);
-    }
-}
+/// Stands for the inbox among the tokens of the connections.
+pub(crate) const WAKER: mio::Token = mio::Token(usize::MAX);
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use mio::Events;
 
     use super::*;
 
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
+    /// Whether the reactor was woken since the last look.
+    fn is_woken(poll: &mut mio::Poll) -> bool {
+        let mut events = Events::with_capacity(4);
+        poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+        !events.is_empty()
     }
 
     #[test]
-    fn many_notes_make_one_wake_and_none_while_the_reactor_works() {
-        let inbox = Arc::new(Inbox::default());
-        let count = Arc::new(Count::default());
-        let waker = Waker::from(Arc::clone(&count));
-        let cx = Context::from_waker(&waker);
-        let mut work = Work::default();
-        inbox.durable_moved();
-        assert!(inbox.poll_take(&cx, &mut work).is_ready());
-        inbox.durable_moved();
-        assert_eq!(count.0.load(Ordering::SeqCst), 0);
-        work = Work::default();
-        assert!(inbox.poll_take(&cx, &mut work).is_ready());
-        work = Work::default();
-        assert!(inbox.poll_take(&cx, &mut work).is_pending());
-        for id in 0..64 {
-            inbox.waker(ConnectionId(id)).wake_by_ref();
+    fn the_first_note_wakes_a_sleeping_reactor_and_none_one_that_works() {
+        let (mut poll, inbox) = poll_and_inbox().unwrap();
+        inbox.command(Command::StopAccepting);
+        assert!(!is_woken(&mut poll));
+        assert!(!inbox.may_sleep(true), "it would sleep over a note");
+        let mut notes = Notes::default();
+        inbox.take(&mut notes);
+        assert_eq!(notes.commands.len(), 1);
+        assert!(inbox.may_sleep(true));
+        inbox.command(Command::StopAccepting);
+        assert!(is_woken(&mut poll));
+        for _ in 0..64 {
+            inbox.command(Command::StopAccepting);
             inbox.durable_moved();
         }
-        assert_eq!(count.0.load(Ordering::SeqCst), 1);
-        assert!(inbox.poll_take(&cx, &mut work).is_ready());
-        assert_eq!((work.ready.len(), work.durable_moved), (64, true));
+        assert!(!is_woken(&mut poll), "once is enough");
+        notes = Notes::default();
+        inbox.take(&mut notes);
+        assert_eq!((notes.commands.len(), notes.durable_moved), (65, true));
     }
 
     #[test]
-    fn notes_are_taken_even_while_work_is_left_over() {
-        let inbox = Inbox::default();
-        let mut work = Work { ready: vec![ConnectionId(1)], ..Work::default() };
+    fn that_the_log_moved_wakes_only_who_waits_for_it() {
+        let (mut poll, inbox) = poll_and_inbox().unwrap();
+        assert!(inbox.may_sleep(false));
         inbox.durable_moved();
-        assert!(inbox.poll_take(&Context::from_waker(Waker::noop()), &mut work).is_ready());
-        assert_eq!((work.ready.len(), work.durable_moved), (1, true));
+        assert!(!is_woken(&mut poll));
+        let mut notes = Notes::default();
+        inbox.take(&mut notes);
+        assert!(notes.durable_moved);
+        assert!(inbox.may_sleep(true));
+        inbox.durable_moved();
+        assert!(is_woken(&mut poll));
     }
 }

@@ -1,29 +1,29 @@
-//! One thread's worth of connections, and the task that drives them.
+//! One thread's worth of connections, and what drives them.
 
-use std::future::poll_fn;
+use std::io;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use spindle_engine::Gate;
-use spindle_engine::door::{ConnectionId, Delivery, Door, Mailbox};
-use tokio::net::TcpStream;
-use tokio::task::yield_now;
+use mio::{Events, Poll, Token};
+use spindle_engine::cohort::{Cohort, Next};
+use spindle_engine::door::{Committer, ConnectionId, Delivery, Door, Mailbox};
 use tracing::{debug, warn};
 
 use crate::accept::{Acceptor, Arrival};
 use crate::config::{Limits, SweepLimits};
 use crate::connection::{Connection, OpenSession, READ_BYTES, Share, TurnBuffers};
-use crate::connections::Connections;
+use crate::connections::{Connections, connection_of, token_of};
 use crate::counters::{NetCounters, Traffic};
-use crate::inbox::{Command, Inbox, Work};
+use crate::inbox::{Command, Inbox, Notes, WAKER};
 
 /// What all reactors of a server share.
 pub(crate) struct Shared {
+    pub(crate) committer: Arc<dyn Committer>,
     pub(crate) doors: Vec<DoorEntry>,
     pub(crate) limits: Limits,
-    pub(crate) reads_per_commit: usize,
     pub(crate) counters: Arc<NetCounters>,
     /// Set before the reactors get the command: from then on nothing is written.
     pub(crate) aborted: AtomicBool,
@@ -37,28 +37,11 @@ pub(crate) struct DoorEntry {
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
-/// A turn of all doors: when it is dropped, what their sessions decided goes to the log as one batch.
-struct DoorTurns<'a>(&'a [DoorEntry]);
-
-impl DoorTurns<'_> {
-    /// What was decided so far goes to the log; more may come.
-    fn end_and_begin(&self) {
-        for entry in self.0 {
-            entry.door.end_turn();
-        }
-    }
-}
-
-impl Drop for DoorTurns<'_> {
-    fn drop(&mut self) {
-        self.end_and_begin();
-    }
-}
-
 /// A reactor: the connections of one thread.
 pub(crate) struct Reactor {
     number: usize,
     shared: Arc<Shared>,
+    poll: Poll,
     inbox: Arc<Inbox>,
     mailbox: Arc<dyn Mailbox>,
     /// In the reactor that accepts.
@@ -66,10 +49,15 @@ pub(crate) struct Reactor {
     /// The reactor that gets the next connection.
     next_reactor: usize,
     pub(crate) connections: Connections,
+    pub(crate) cohort: Cohort,
     buffers: TurnBuffers,
     sweep_limits: SweepLimits,
-    /// How far each door's log is durable, as of this turn's flush.
-    durable: Vec<Gate>,
+    next_sweep: Instant,
+    /// A listener may have a connection.
+    accepts: bool,
+    /// Connections to go on with in this turn: their sockets have said something, or they had used
+    /// up their share of the turn before.
+    ready: Vec<ConnectionId>,
     /// Connections to flush at the end of the turn.
     pub(crate) to_flush: Vec<ConnectionId>,
     /// Connections that hold something back until the durable position moves.
@@ -78,21 +66,30 @@ pub(crate) struct Reactor {
     again: Vec<ConnectionId>,
     /// Connections to end at the end of the turn.
     ending: Vec<ConnectionId>,
+    /// A session was called in this turn.
+    pub(crate) has_called: bool,
     pub(crate) shutting_down: bool,
     over: bool,
 }
 
 impl Reactor {
-    pub(crate) fn new(number: usize, shared: &Arc<Shared>, acceptor: Option<Acceptor>) -> Reactor {
+    pub(crate) fn new(
+        number: usize,
+        shared: &Arc<Shared>,
+        poll: Poll,
+        acceptor: Option<Acceptor>,
+    ) -> Reactor {
         let inbox = Arc::clone(&shared.inboxes[number]);
         Reactor {
             number,
             shared: Arc::clone(shared),
+            poll,
             mailbox: Arc::clone(&inbox) as Arc<dyn Mailbox>,
             inbox,
             acceptor,
             next_reactor: 0,
             connections: Connections::new(number),
+            cohort: Cohort::default(),
             buffers: TurnBuffers {
                 scratch: BytesMut::with_capacity(READ_BYTES),
                 traffic: Traffic::default(),
@@ -100,86 +97,125 @@ impl Reactor {
                 outbox_bytes_max: shared.limits.outbox_bytes_max,
             },
             sweep_limits: SweepLimits::of(&shared.limits),
-            durable: vec![Gate::OPEN; shared.doors.len()],
+            next_sweep: Instant::now(),
+            accepts: true,
+            ready: Vec::new(),
             to_flush: Vec::new(),
             gated: Vec::new(),
             again: Vec::new(),
             ending: Vec::new(),
+            has_called: false,
             shutting_down: false,
             over: false,
         }
     }
 
     /// Serves until everything is shut down.
-    pub(crate) async fn run(mut self) {
-        let mut work = Work { accept: true, ..Work::default() };
-        let mut turns = 0;
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_PER_POLL);
+        let mut notes = Notes::default();
+        let mut has_work = false;
         loop {
-            self.turn(&mut work);
+            self.inbox.take(&mut notes);
+            self.turn(&mut notes);
+            if mem::take(&mut self.has_called) {
+                has_work = self.shared.committer.end_turn();
+            }
             if self.over {
                 break;
             }
-            turns += 1;
-            if !self.again.is_empty() || work.accept || turns == TURNS_PER_POLL {
-                // Goes through the poll for events before it goes on.
-                turns = 0;
-                yield_now().await;
-                work.ready.append(&mut self.again);
-            }
-            poll_fn(|cx| {
-                let taken = self.inbox.poll_take(cx, &mut work);
-                if taken.is_pending() {
-                    turns = 0;
+            let committer = &self.shared.committer;
+            match self.cohort.next(has_work, committer.sync_time()) {
+                // What it releases leaves in the next turn, before the sockets are looked at.
+                Next::Commit => {
+                    committer.commit();
+                    has_work = false;
                 }
-                taken
-            })
-            .await;
+                Next::Look => {
+                    let time = self.poll_sockets(&mut events, Duration::ZERO);
+                    if events.is_empty() {
+                        self.cohort.looked(time);
+                    }
+                }
+                Next::Sleep => self.sleep(&mut events),
+            }
         }
         self.inbox.close();
     }
 
-    /// Does all that was noted: reads first, then answers, then one flush, so that everything a
-    /// connection has to send in this turn leaves in one write.
-    fn turn(&mut self, work: &mut Work) {
-        let shared = Arc::clone(&self.shared);
-        let turn = DoorTurns(&shared.doors);
-        for command in work.commands.drain(..) {
-            self.execute(command);
+    /// Sleeps until a socket or a note wakes it, or a sweep is due.
+    fn sleep(&mut self, events: &mut Events) {
+        let goes_on = self.accepts || !self.again.is_empty();
+        let timeout = if goes_on || !self.inbox.may_sleep(!self.gated.is_empty()) {
+            Duration::ZERO
+        } else {
+            self.next_sweep.saturating_duration_since(Instant::now())
+        };
+        let time = self.poll_sockets(events, timeout);
+        self.cohort.slept(time);
+    }
+
+    /// Takes what the sockets say. Returns how long that took.
+    fn poll_sockets(&mut self, events: &mut Events, timeout: Duration) -> Duration {
+        let began = Instant::now();
+        if let Err(error) = self.poll.poll(events, Some(timeout))
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            warn!(%error, "cannot ask which connections have something to say");
         }
-        if mem::take(&mut work.sweep) {
-            work.accept |= self.sweep();
-        }
-        if mem::take(&mut work.accept) {
-            work.accept = self.accept();
-        }
-        for (number, id) in work.ready.drain(..).enumerate() {
-            self.read(id);
-            if number % shared.reads_per_commit == shared.reads_per_commit - 1 {
-                turn.end_and_begin();
+        for event in &*events {
+            match event.token() {
+                WAKER => {}
+                LISTENERS => self.accepts = true,
+                token => {
+                    let id = connection_of(token);
+                    if let Some(connection) = self.connections.find(id) {
+                        connection.note(event);
+                        self.ready.push(id);
+                    }
+                }
             }
         }
-        for delivery in work.deliveries.drain(..) {
+        let now = Instant::now();
+        if now >= self.next_sweep {
+            self.next_sweep = now + self.shared.limits.sweep_interval();
+            self.sweep();
+        }
+        now - began
+    }
+
+    /// Does all that was noted: reads first, then answers, then one flush, so that everything a
+    /// connection has to send in this turn leaves in one write.
+    fn turn(&mut self, notes: &mut Notes) {
+        for command in notes.commands.drain(..) {
+            self.execute(command);
+        }
+        if mem::take(&mut self.accepts) {
+            self.accepts = self.accept();
+        }
+        self.ready.append(&mut self.again);
+        let mut ready = mem::take(&mut self.ready);
+        for id in ready.drain(..) {
+            self.read(id);
+        }
+        self.ready = ready;
+        for delivery in notes.deliveries.drain(..) {
             self.answer(delivery);
         }
-        if mem::take(&mut work.durable_moved) {
+        if mem::take(&mut notes.durable_moved) {
             self.list_gated();
         }
-        drop(turn);
         self.flush();
-        if !self.ending.is_empty() {
-            let _turn = DoorTurns(&shared.doors);
-            self.reap();
-        }
+        self.reap();
         self.buffers.traffic.publish(&self.shared.counters);
         self.over |= self.shutting_down && self.connections.is_empty();
     }
 
     fn execute(&mut self, command: Command) {
         match command {
-            Command::Adopt { door, stream, peer, permit } => match TcpStream::from_std(stream) {
-                Ok(stream) => self.open(Arrival { door, stream, peer, permit }),
-                Err(error) => warn!(%peer, %error, "cannot serve a connection"),
-            },
+            Command::Adopt { door, stream, peer, permit } => {
+                self.open(Arrival { door, stream, peer, permit });
+            }
             Command::StopAccepting => self.stop_accepting(),
             Command::Shutdown { last } => self.shut_down(last),
             Command::Abort => self.abort(),
@@ -199,15 +235,8 @@ impl Reactor {
                 continue;
             }
             let Arrival { door, stream, peer, permit } = arrival;
-            match stream.into_std() {
-                Ok(stream) => self.shared.inboxes[reactor].command(Command::Adopt {
-                    door,
-                    stream,
-                    peer,
-                    permit,
-                }),
-                Err(error) => warn!(%peer, %error, "cannot hand a connection over"),
-            }
+            let command = Command::Adopt { door, stream, peer, permit };
+            self.shared.inboxes[reactor].command(command);
         }
         true
     }
@@ -221,17 +250,21 @@ impl Reactor {
         entry.connections.fetch_add(1, Ordering::Relaxed);
         let id = self.connections.insert(|id| {
             let session = entry.door.open(id, peer, &self.mailbox);
-            let waker = self.inbox.waker(id);
-            let sessions = Arc::clone(&entry.connections);
-            let session = OpenSession::new(session, sessions);
-            Connection::new(id, door, stream, waker, session, self.buffers.now, permit)
+            let session = OpenSession::new(session, Arc::clone(&entry.connections));
+            Connection::new(id, door, stream, session, self.buffers.now, permit)
         });
-        self.read(id);
+        let Some(connection) = self.connections.find(id) else { return };
+        if let Err(error) = connection.register(self.poll.registry(), token_of(id)) {
+            warn!(%peer, %error, "cannot serve a connection");
+            connection.kill();
+            list_for_flush(&mut self.to_flush, connection);
+        }
     }
 
     fn read(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.find(id) else { return };
-        if connection.read(&mut self.buffers) == Share::UsedUp {
+        self.has_called = true;
+        if connection.read(&mut self.cohort, &mut self.buffers) == Share::UsedUp {
             self.again.push(id);
         }
         list_for_flush(&mut self.to_flush, connection);
@@ -239,6 +272,7 @@ impl Reactor {
 
     fn answer(&mut self, delivery: Delivery) {
         let Some(connection) = self.connections.find(delivery.connection) else { return };
+        self.has_called = true;
         connection.answer(delivery.ticket, delivery.answer, &self.buffers);
         list_for_flush(&mut self.to_flush, connection);
     }
@@ -258,20 +292,19 @@ impl Reactor {
         }
         // Asked after the sessions have spoken: a gate that opens later is noted by
         // `durable_moved`, because the position is published before that call.
-        for (durable, entry) in self.durable.iter_mut().zip(&self.shared.doors) {
-            *durable = entry.door.durable();
-        }
+        let durable = self.shared.committer.durable();
         for id in self.to_flush.drain(..) {
             let Some(connection) = self.connections.find(id) else { continue };
             connection.to_flush = false;
             if self.shared.aborted.load(Ordering::Relaxed) {
                 connection.kill();
             }
-            let share = connection.flush(self.durable[connection.door], &mut self.buffers);
+            let share = connection.flush(durable, &mut self.buffers);
             if connection.is_ending() {
                 self.ending.push(id);
                 continue;
             }
+            connection.note_answered(&mut self.cohort);
             if share == Share::UsedUp || connection.wants_read(&self.buffers) {
                 self.again.push(id);
             }
@@ -285,6 +318,10 @@ impl Reactor {
     /// Ends the connections that are dead or have sent their last byte, after their sessions have
     /// seen the engine's answers.
     pub(crate) fn reap(&mut self) {
+        if self.ending.is_empty() {
+            return;
+        }
+        self.has_called = true;
         for delivery in self.inbox.take_deliveries(|id| self.ending.contains(&id)) {
             if let Some(connection) = self.connections.find(delivery.connection) {
                 connection.answer(delivery.ticket, delivery.answer, &self.buffers);
@@ -297,15 +334,15 @@ impl Reactor {
                 self.again.push(id);
                 continue;
             }
-            connection.end(&mut self.buffers);
+            connection.end(&mut self.cohort, &mut self.buffers);
             if connection.is_dead() {
                 self.connections.remove(id);
             }
         }
     }
 
-    /// Advances the sweep clock and closes what is overdue. Returns whether to try to accept again.
-    fn sweep(&mut self) -> bool {
+    /// Advances the sweep clock and closes what is overdue.
+    fn sweep(&mut self) {
         self.buffers.now += 1;
         for connection in self.connections.iter_mut() {
             if let Some(reason) = connection.overdue(self.buffers.now, &self.sweep_limits) {
@@ -315,7 +352,7 @@ impl Reactor {
                 list_for_flush(&mut self.to_flush, connection);
             }
         }
-        self.acceptor.as_mut().is_some_and(Acceptor::sweep)
+        self.accepts |= self.acceptor.as_mut().is_some_and(Acceptor::sweep);
     }
 }
 
@@ -326,6 +363,7 @@ pub(crate) fn list_for_flush(to_flush: &mut Vec<ConnectionId>, connection: &mut 
     }
 }
 
-/// This many turns may follow each other on notes alone before sockets are polled again.
-const TURNS_PER_POLL: u32 = 2;
+/// Stands for all listeners among the tokens of the connections.
+pub(crate) const LISTENERS: Token = Token(usize::MAX - 1);
+const EVENTS_PER_POLL: usize = 1024;
 const ACCEPTS_PER_TURN: usize = 64;

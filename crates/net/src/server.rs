@@ -2,24 +2,22 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mio::net::TcpListener;
+use mio::{Interest, Registry};
 use parking_lot::{Condvar, Mutex};
-use spindle_engine::door::Mailbox;
-use tokio::net::TcpListener;
-use tokio::runtime::{Builder, Runtime};
-use tokio::task::unconstrained;
+use spindle_engine::door::{Committer, Mailbox};
 
 use crate::accept::Acceptor;
 use crate::bind::BoundDoor;
 use crate::config::NetConfig;
 use crate::counters::NetCounters;
-use crate::inbox::{Command, Inbox};
-use crate::reactor::{DoorEntry, Reactor, Shared};
+use crate::inbox::{Command, poll_and_inbox};
+use crate::reactor::{DoorEntry, LISTENERS, Reactor, Shared};
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -39,9 +37,13 @@ impl From<io::Error> for StartError {
 pub struct Server;
 
 impl Server {
-    /// Starts threads that serve the bound doors. Every reactor has introduced itself to every
-    /// door ([`attach`](spindle_engine::door::Door::attach)) when this returns.
-    pub fn start(doors: Vec<BoundDoor>, config: NetConfig) -> Result<ServerHandle, StartError> {
+    /// Starts threads that serve the bound doors and take what their sessions decide to the log.
+    /// Every reactor has introduced itself ([`attach`](Committer::attach)) when this returns.
+    pub fn start(
+        committer: Arc<dyn Committer>,
+        doors: Vec<BoundDoor>,
+        config: NetConfig,
+    ) -> Result<ServerHandle, StartError> {
         let reactors = config.reactors.clamp(1, REACTORS_MAX);
         let local_addrs = doors.iter().map(|b| (b.door.name(), b.local_addr())).collect();
         let mut entries = Vec::new();
@@ -50,61 +52,46 @@ impl Server {
             entries.push(DoorEntry { door, connections });
             listeners.push(listener);
         }
+        let (polls, inboxes): (Vec<_>, Vec<_>) = (0..reactors)
+            .map(|_| poll_and_inbox().map(|(poll, inbox)| (poll, Arc::new(inbox))))
+            .collect::<io::Result<Vec<_>>>()?
+            .into_iter()
+            .unzip();
+        for inbox in &inboxes {
+            committer.attach(&(Arc::clone(inbox) as Arc<dyn Mailbox>));
+        }
         let shared = Arc::new(Shared {
+            committer,
             doors: entries,
             limits: config.limits,
-            reads_per_commit: config.reads_per_commit.max(1),
             counters: Arc::default(),
             aborted: AtomicBool::new(false),
-            inboxes: (0..reactors).map(|_| Arc::default()).collect(),
+            inboxes,
         });
-        let runtimes = (0..reactors)
-            .map(|_| Builder::new_current_thread().enable_io().build())
-            .collect::<io::Result<Vec<Runtime>>>()?;
-        let mut acceptor = Some(acceptor(&shared, &runtimes[0], listeners)?);
-        for inbox in &shared.inboxes {
-            let mailbox = Arc::clone(inbox) as Arc<dyn Mailbox>;
-            for entry in &shared.doors {
-                entry.door.attach(&mailbox);
-            }
-        }
+        let mut acceptor = Some(acceptor(&shared, polls[0].registry(), listeners)?);
         // From here on the handle's drop ends what was started if something fails.
         let running = Arc::new(Running::default());
         let handle = ServerHandle { shared, running, local_addrs };
-        for (number, runtime) in runtimes.into_iter().enumerate() {
-            let reactor = Reactor::new(number, &handle.shared, acceptor.take());
-            handle.spawn(format!("spindle-net-{number}"), move || drive(&runtime, reactor))?;
+        for (number, poll) in polls.into_iter().enumerate() {
+            let reactor = Reactor::new(number, &handle.shared, poll, acceptor.take());
+            handle.spawn(format!("spindle-net-{number}"), move || reactor.run())?;
         }
-        handle.spawn_sweeper()?;
         Ok(handle)
     }
 }
 
-/// The tokio listeners, in the runtime of the reactor that accepts.
+/// The listeners, in the poll of the reactor that accepts.
 fn acceptor(
     shared: &Shared,
-    runtime: &Runtime,
+    registry: &Registry,
     listeners: Vec<std::net::TcpListener>,
 ) -> io::Result<Acceptor> {
-    let _inside = runtime.enter();
-    let listeners = listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>()?;
-    Ok(Acceptor::new(
-        listeners,
-        shared.inboxes[0].accept_waker(),
-        Arc::clone(&shared.counters),
-        shared.limits.connections_max,
-    ))
-}
-
-/// Runs a reactor as a spawned task: waking such a task from its own thread costs no system call.
-/// It bounds its turns itself, hence outside of tokio's budget.
-fn drive(runtime: &Runtime, reactor: Reactor) {
-    let ended = runtime.block_on(async { tokio::spawn(unconstrained(reactor.run())).await });
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        resume_unwind(error.into_panic());
+    let mut listeners: Vec<_> = listeners.into_iter().map(TcpListener::from_std).collect();
+    for listener in &mut listeners {
+        registry.register(listener, LISTENERS, Interest::READABLE)?;
     }
+    let counters = Arc::clone(&shared.counters);
+    Ok(Acceptor::new(listeners, counters, shared.limits.connections_max))
 }
 
 /// How many reactors run.
@@ -214,19 +201,6 @@ impl ServerHandle {
             let _run = run;
             body();
         })?;
-        Ok(())
-    }
-
-    /// One thread beats time for all reactors, so that their polls need no timers.
-    fn spawn_sweeper(&self) -> io::Result<()> {
-        let (shared, running) = (Arc::clone(&self.shared), Arc::clone(&self.running));
-        let interval = shared.limits.sweep_interval();
-        let body = move || {
-            while !running.wait_until_none(Some(Instant::now() + interval)) {
-                shared.inboxes.iter().map(AsRef::as_ref).for_each(Inbox::sweep);
-            }
-        };
-        thread::Builder::new().name("spindle-net-sweep".to_owned()).spawn(body)?;
         Ok(())
     }
 }

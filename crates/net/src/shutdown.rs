@@ -14,6 +14,7 @@ impl Reactor {
     pub(crate) fn shut_down(&mut self, last: bool) {
         self.stop_accepting();
         self.shutting_down = true;
+        self.has_called = true;
         for connection in self.connections.iter_mut() {
             connection.shut_down(last);
             list_for_flush(&mut self.to_flush, connection);

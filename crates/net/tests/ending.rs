@@ -79,7 +79,7 @@ fn the_doors_count_follows_its_sessions() {
     let bound = bind(door, "127.0.0.1:0".parse().unwrap()).unwrap();
     let count = bound.connections();
     let addr = bound.local_addr();
-    let _handle = Server::start(vec![bound], one_reactor()).unwrap();
+    let _handle = Server::start(toy, vec![bound], one_reactor()).unwrap();
     let mut clients: Vec<_> =
         (0..3).map(|_| common::Client::new(TcpStream::connect(addr).unwrap())).collect();
     for client in &mut clients {

@@ -17,7 +17,7 @@ use nix::unistd::gethostname;
 use sd_notify::NotifyState;
 use spindle_core::Defaults;
 use spindle_core::job::Origin;
-use spindle_engine::{Door, Engine, Options, SystemClock, Threading, record};
+use spindle_engine::{Door, Engine, Options, SystemClock, record};
 use spindle_gearman::GearmanDoor;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
 use spindle_net::{BindError, Limits, NetConfig, Server, ServerHandle};
@@ -69,7 +69,6 @@ fn start_engine(
         copied: Some(Origin::Jobq),
         compaction_bytes: compaction_bytes.min(defaults.compaction_bytes),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
-        turn_entries_max: Threading::here().turn_entries_max,
         seed: uuid::Uuid::new_v4().as_u64_pair().0,
         ..defaults
     };
@@ -237,6 +236,7 @@ impl Doors {
 const FAR_AHEAD: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn open_doors(doors: SessionDoors, engine: Engine, config: &Config) -> anyhow::Result<Doors> {
+    let committer = Arc::new(engine.clone());
     let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
     let bound = doors
         .into_iter()
@@ -255,7 +255,7 @@ fn open_doors(doors: SessionDoors, engine: Engine, config: &Config) -> anyhow::R
         Http::open(engine, addr, host_name(), config, connections_by_door, addresses, not_bound)
     };
     let http = config.http.map(open).transpose()?;
-    let lines = Server::start(bound, NetConfig { limits, ..NetConfig::default() })?;
+    let lines = Server::start(committer, bound, NetConfig { limits, ..NetConfig::default() })?;
     Ok(Doors { lines, http, jobd_master })
 }
 

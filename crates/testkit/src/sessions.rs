@@ -23,7 +23,7 @@ impl<D: Door> Sessions<D> {
     /// A door at an engine.
     pub fn new(engine: &Engine, door: D) -> Sessions<D> {
         let letters = Arc::new(Letters::default());
-        door.attach(&(letters.clone() as Arc<dyn Mailbox>));
+        engine.attach(&(letters.clone() as Arc<dyn Mailbox>));
         Sessions { engine: engine.clone(), door, letters, opened: AtomicU64::new(0) }
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Gate, Mailbox, Session};
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Session};
 
 use crate::session::Opening;
 use crate::shared::Common;
@@ -56,18 +56,6 @@ impl GearmanDoor {
 impl Door for GearmanDoor {
     fn name(&self) -> &'static str {
         "gearman"
-    }
-
-    fn attach(&self, mailbox: &Arc<dyn Mailbox>) {
-        self.engine.attach(mailbox);
-    }
-
-    fn durable(&self) -> Gate {
-        self.engine.durable()
-    }
-
-    fn end_turn(&self) {
-        drop(self.engine.turn());
     }
 
     fn open(

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Gate, Mailbox, Session};
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Session};
 
 use crate::session::{Common, WorkqSession};
 use crate::wire::Limits;
@@ -32,18 +32,6 @@ impl WorkqDoor {
 impl Door for WorkqDoor {
     fn name(&self) -> &'static str {
         "workq"
-    }
-
-    fn attach(&self, mailbox: &Arc<dyn Mailbox>) {
-        self.engine.attach(mailbox);
-    }
-
-    fn durable(&self) -> Gate {
-        self.engine.durable()
-    }
-
-    fn end_turn(&self) {
-        drop(self.engine.turn());
     }
 
     fn open(

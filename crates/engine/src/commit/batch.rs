@@ -146,11 +146,6 @@ impl Batch {
         Gate(self.position + u64::from(!self.open.is_empty()))
     }
 
-    /// Events and pieces of bytes in the open record.
-    pub fn entries(&self) -> usize {
-        self.open.entries()
-    }
-
     /// Whether there is something to write.
     pub fn has_work(&self) -> bool {
         !self.open.is_empty() || !self.sealed.is_empty()

@@ -1,13 +1,38 @@
 //! Group commit: the log thread takes what was decided, writes and syncs it, and opens the gates.
 
-use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use spindle_log::{Ack, LogError, Position, Record, SubmitError};
 
 use super::batch::Sealed;
 use crate::answer::{Answer, Failure};
+use crate::door::{Committer, Mailbox};
 use crate::engine::Engine;
+use crate::gate::Gate;
+
+/// Where a commit takes longer than this, the log thread does it: reads and leases should not wait
+/// for a slow disk.
+const INLINE_SYNC_MAX: Duration = Duration::from_millis(1);
+
+/// How long commits take nowadays: a moving average, the newest an eighth of it.
+#[derive(Debug, Default)]
+pub(crate) struct SyncTime(AtomicU64);
+
+impl SyncTime {
+    fn note(&self, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        // Only who commits comes here: one thread at a time.
+        let before = self.0.load(Ordering::Relaxed);
+        let average = if before == 0 { took } else { before - before / 8 + took / 8 };
+        self.0.store(average, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
 
 /// What one round of the log thread did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,40 +47,60 @@ pub enum Committed {
     Failed,
 }
 
-impl Engine {
-    /// Ends a turn of calls: what they decided is handed to the log thread, and the timer learns of
-    /// new deadlines. No call does that by itself, so that all requests a reactor has read in one
-    /// turn go to the log together: see [`Turn`](crate::Turn).
-    ///
-    /// A large turn is committed here and now, if the options say so: see
-    /// [`Options::turn_entries_max`](crate::Options::turn_entries_max).
-    pub(crate) fn end_turn(&self) {
+impl Committer for Engine {
+    fn attach(&self, mailbox: &Arc<dyn Mailbox>) {
+        Engine::attach(self, mailbox);
+    }
+
+    fn durable(&self) -> Gate {
+        Engine::durable(self)
+    }
+
+    fn end_turn(&self) -> bool {
         let inner = self.shared.inner.lock();
-        if inner.batch.entries() <= inner.options.turn_entries_max {
-            return self.leave(inner);
-        }
-        // If the log thread is writing, it takes this up as soon as it is done.
-        let Some(_committing) = self.shared.committing.try_lock() else {
-            return self.leave(inner);
-        };
-        let deadline_ms = inner.next_deadline();
+        let (has_work, deadline_ms) = (inner.batch.has_work(), inner.next_deadline());
         drop(inner);
         self.shared.timer.ring_if_before(deadline_ms);
-        if self.commit() == Committed::Full {
+        has_work
+    }
+
+    fn commit(&self) {
+        if self.sync_time() > INLINE_SYNC_MAX {
+            self.shared.work.notify_one();
+            return;
+        }
+        // Whoever commits now may have taken only the first part: the log thread takes the rest.
+        let Some(_committing) = self.shared.committing.try_lock() else {
+            self.shared.work.notify_one();
+            return;
+        };
+        if self.commit_batch() == Committed::Full {
             // The log thread tries again when there may be room.
             self.shared.work.notify_one();
         }
+    }
+
+    fn sync_time(&self) -> Duration {
+        self.shared.sync_time.get()
+    }
+}
+
+impl Engine {
+    /// Ends a turn of calls: what they decided is handed to the log thread, and the timer learns of
+    /// new deadlines. No call does that by itself: see [`Turn`](crate::Turn).
+    pub(crate) fn hand_to_log_thread(&self) {
+        self.leave(self.shared.inner.lock());
     }
 
     /// Takes everything decided so far, commits it, and lets the answers go. The log thread calls
     /// this in a loop; the simulator calls it itself.
     pub fn commit_once(&self) -> Committed {
         let _committing = self.shared.committing.lock();
-        self.commit()
+        self.commit_batch()
     }
 
     /// As [`Engine::commit_once`], with `committing` held.
-    pub(crate) fn commit(&self) -> Committed {
+    fn commit_batch(&self) -> Committed {
         let batch = self.shared.inner.lock().batch.take_sealed();
         if batch.is_empty() {
             return Committed::Nothing;
@@ -90,7 +135,9 @@ impl Engine {
             self.shared.durable.store(record.position + 1, Ordering::Release);
         }
         if submitted > 0 {
-            self.shared.meters.note_commit(begun.elapsed(), durable_bytes);
+            let took = begun.elapsed();
+            self.shared.sync_time.note(took);
+            self.shared.meters.note_commit(took, durable_bytes);
         }
         self.after_commit(&batch[..submitted], &batch[submitted..]);
         outcome

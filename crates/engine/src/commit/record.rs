@@ -61,11 +61,6 @@ impl RecordWriter {
         self.entries == 0
     }
 
-    /// Events and pieces of bytes so far.
-    pub fn entries(&self) -> usize {
-        self.entries as usize
-    }
-
     /// Bytes so far, header included.
     pub fn len(&self) -> usize {
         self.bytes.len().max(HEADER_BYTES)

@@ -13,7 +13,7 @@ use spindle_testkit::{ManualEngine, new_job, opened, submit_to};
 
 /// A bridge at an engine that commits whatever a turn has decided at the turn's end.
 fn bridge() -> EngineBridge {
-    let options = Options { turn_entries_max: 0, ..Options::default() };
+    let options = Options::default();
     let engine = ManualEngine::open(Arc::new(MemoryLog::new()), 1, options).engine;
     engine.flush().unwrap();
     EngineBridge::new(engine)

@@ -12,11 +12,12 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use spindle_core::JobId;
 use spindle_engine::{
-    Answer, ConnectionId, Delivery, Door, Flow, Gate, Gated, LeaseRef, Mailbox, Outbox, Session,
+    Answer, Committer, ConnectionId, Delivery, Door, Flow, Gate, Gated, LeaseRef, Mailbox, Outbox, Session,
     Ticket,
 };
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
@@ -79,20 +80,28 @@ impl Toy {
     }
 }
 
+impl Committer for Toy {
+    fn attach(&self, mailbox: &Arc<dyn Mailbox>) {
+        self.note(|seen| seen.mailboxes.push(Arc::clone(mailbox)));
+    }
+    fn durable(&self) -> Gate {
+        Gate(self.durable.load(Ordering::SeqCst))
+    }
+    fn end_turn(&self) -> bool {
+        false
+    }
+    fn commit(&self) {}
+    fn sync_time(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
 /// The door as a reactor sees it.
 pub struct ToyDoor(pub Arc<Toy>);
 
 impl Door for ToyDoor {
     fn name(&self) -> &'static str {
         "toy"
-    }
-    fn attach(&self, mailbox: &Arc<dyn Mailbox>) {
-        self.0.note(|seen| seen.mailboxes.push(Arc::clone(mailbox)));
-    }
-    fn end_turn(&self) {}
-
-    fn durable(&self) -> Gate {
-        Gate(self.0.durable.load(Ordering::SeqCst))
     }
     fn open(
         &self,
@@ -251,7 +260,7 @@ pub fn serve(config: NetConfig) -> Served {
     let toy = Arc::new(Toy::default());
     let door = Arc::new(ToyDoor(Arc::clone(&toy)));
     let bound = bind(door, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let handle = Server::start(vec![bound], config).unwrap();
+    let handle = Server::start(toy.clone(), vec![bound], config).unwrap();
     let addr = handle.local_addrs()[0].1;
     Served { toy, handle, addr }
 }

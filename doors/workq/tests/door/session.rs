@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use spindle_core::Status;
 use spindle_engine::{
-    Committed, ConnectionId, Delivery, Door, Flow, JobRef, Options, Outbox, Session,
+    Committed, ConnectionId, Delivery, Flow, JobRef, Options, Outbox, Session,
 };
 use spindle_log::MemoryLog;
 use spindle_testkit::{ManualClock, ManualEngine, Sessions, opened};
@@ -50,7 +50,7 @@ impl Bench {
 
     /// What the line may send now.
     fn released(&self, line: &mut Line) -> String {
-        let released = line.out.released(self.door.durable());
+        let released = line.out.released(self.engine.durable());
         let text = String::from_utf8(released.to_vec()).unwrap();
         line.out.advance(text.len());
         text
@@ -346,7 +346,7 @@ fn part_of_a_lease_that_left_counts_as_unsent_and_all_of_it_as_sent() {
         worker.hear(ADD);
         worker.hear("lease q 0\r\n");
         bench.engine.commit_once();
-        let released = worker.out.released(bench.door.durable()).len();
+        let released = worker.out.released(bench.engine.durable()).len();
         assert_eq!(released, "+OK\r\n".len() + with_ids(LEASED).len());
         worker.out.advance("+OK\r\n".len() + sent.min(with_ids(LEASED).len()));
         worker.end();
