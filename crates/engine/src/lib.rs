@@ -47,7 +47,9 @@ pub use constraints::{
     Relabelling,
 };
 pub use damage::{DamagedBytes, DamagedJob};
-pub use door::{Committer, ConnectionId, Delivery, Door, Flow, LeaseRef, Mailbox, Outbox, Session, Ticket};
+pub use door::{
+    Committer, ConnectionId, Delivery, Door, Flow, LeaseRef, Mailbox, Outbox, Session, Ticket,
+};
 pub use engine::{Engine, Turn};
 pub use gate::{Gate, Gated};
 pub use observe::{Gauges, MeterReadings, QueueTraffic, Readings, Stats, Tally, WorkerView};

@@ -75,7 +75,7 @@ impl Cohort {
     /// A connection has sent something.
     pub fn asks(&mut self, guest: &mut Guest) {
         if let Some(answered) = guest.answered.take() {
-            let in_time = self.clock.saturating_sub(answered) <= self.patience;
+            let in_time = self.clock.saturating_sub(answered) < self.patience;
             guest.streak = if in_time { (guest.streak + 1).min(STREAK_MIN) } else { 0 };
         }
         self.leaves(guest);
@@ -124,5 +124,227 @@ impl Cohort {
         self.expected = 0;
         self.waited = Duration::ZERO;
         if has_work { Next::Commit } else { Next::Sleep }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn us(us: u64) -> Duration {
+        Duration::from_micros(us)
+    }
+
+    const SYNC: Duration = us(160);
+    const PATIENCE: Duration = us(80);
+
+    /// A client that is expected: it came back at once after its last answers.
+    fn fast(cohort: &mut Cohort) -> Guest {
+        let mut guest = Guest::default();
+        cohort.next(false, SYNC);
+        for _ in 0..STREAK_MIN {
+            cohort.answered(&mut guest);
+            cohort.asks(&mut guest);
+        }
+        guest
+    }
+
+    #[test]
+    fn a_cohort_waits_for_who_is_expected_up_to_its_patience_and_no_longer() {
+        let mut cohort = Cohort::default();
+        let mut guest = fast(&mut cohort);
+        cohort.answered(&mut guest);
+        assert_eq!(cohort.next(true, SYNC), Next::Look);
+        cohort.looked(PATIENCE - Duration::from_nanos(1));
+        assert_eq!(cohort.next(true, SYNC), Next::Look);
+        cohort.looked(Duration::from_nanos(1));
+        assert_eq!(cohort.next(true, SYNC), Next::Commit);
+        // It was expected in vain: it is not expected again before it has been fast twice.
+        for _ in 0..STREAK_MIN {
+            cohort.asks(&mut guest);
+            cohort.answered(&mut guest);
+            assert_eq!(cohort.next(true, SYNC), Next::Commit);
+        }
+        cohort.asks(&mut guest);
+        cohort.answered(&mut guest);
+        assert_eq!(cohort.next(true, SYNC), Next::Look);
+    }
+
+    #[test]
+    fn the_patience_is_half_a_sync_and_never_over_its_maximum() {
+        for (sync, patience) in [(us(40), us(20)), (us(200), us(100)), (us(9000), PATIENCE_MAX)] {
+            let mut cohort = Cohort::default();
+            let mut guest = fast(&mut cohort);
+            cohort.answered(&mut guest);
+            cohort.looked(patience - Duration::from_nanos(1));
+            assert_eq!(cohort.next(true, sync), Next::Look, "{sync:?}");
+            cohort.looked(Duration::from_nanos(1));
+            assert_eq!(cohort.next(true, sync), Next::Commit, "{sync:?}");
+        }
+    }
+
+    #[test]
+    fn who_came_or_left_is_not_waited_for() {
+        let mut cohort = Cohort::default();
+        let (mut one, mut other) = (fast(&mut cohort), fast(&mut cohort));
+        for guest in [&mut one, &mut other] {
+            cohort.answered(guest);
+        }
+        cohort.asks(&mut one);
+        assert_eq!(cohort.next(true, SYNC), Next::Look);
+        cohort.leaves(&mut other);
+        cohort.leaves(&mut other);
+        assert_eq!(cohort.next(true, SYNC), Next::Commit);
+    }
+
+    #[test]
+    fn within_a_cohort_nobody_is_expected_more_often_than_a_worker_needs() {
+        let mut cohort = Cohort::default();
+        let mut reader = fast(&mut cohort);
+        cohort.next(false, SYNC);
+        for _ in 0..EXPECTED_MAX {
+            cohort.answered(&mut reader);
+            assert_eq!(cohort.next(true, SYNC), Next::Look);
+            cohort.asks(&mut reader);
+        }
+        cohort.answered(&mut reader);
+        assert_eq!(cohort.next(true, SYNC), Next::Commit);
+    }
+
+    /// A server with one thread, and clients that ask again some time after they were answered, in
+    /// virtual time. How long things take is what was measured of a real one.
+    struct Server {
+        cohort: Cohort,
+        now: Duration,
+        clients: Vec<Client>,
+        commits: u64,
+        served: u64,
+        looked: Duration,
+    }
+
+    struct Client {
+        guest: Guest,
+        /// When its next request comes; none while it waits for the answer.
+        asks: Option<Duration>,
+        /// How long after an answer.
+        pause: Duration,
+        /// Whether its requests need the disk.
+        submits: bool,
+        served: u64,
+    }
+
+    impl Server {
+        fn new(clients: impl IntoIterator<Item = (Duration, bool)>) -> Server {
+            let client = |(pause, submits)| Client {
+                guest: Guest::default(),
+                asks: Some(Duration::ZERO),
+                pause,
+                submits,
+                served: 0,
+            };
+            Server {
+                cohort: Cohort::default(),
+                now: Duration::ZERO,
+                clients: clients.into_iter().map(client).collect(),
+                commits: 0,
+                served: 0,
+                looked: Duration::ZERO,
+            }
+        }
+
+        /// Serves what has come and answers what needs no disk. Returns whether something had come.
+        fn turn(&mut self, batch: &mut Vec<usize>) -> bool {
+            let begun = self.now;
+            for number in 0..self.clients.len() {
+                let client = &mut self.clients[number];
+                if client.asks.is_none_or(|at| at > begun) {
+                    continue;
+                }
+                self.cohort.asks(&mut client.guest);
+                client.asks = None;
+                client.served += 1;
+                self.now += us(4);
+                if client.submits {
+                    batch.push(number);
+                } else {
+                    self.answer(number);
+                }
+            }
+            self.now > begun
+        }
+
+        fn answer(&mut self, number: usize) {
+            self.now += us(3);
+            let client = &mut self.clients[number];
+            self.cohort.answered(&mut client.guest);
+            client.asks = Some(self.now + client.pause);
+        }
+
+        fn run(&mut self, commits: u64, patient: bool) {
+            let until = self.commits + commits;
+            let mut batch = Vec::new();
+            while self.commits < until {
+                let came = self.turn(&mut batch);
+                let next = self.cohort.next(!batch.is_empty(), if patient { SYNC } else { us(0) });
+                match next {
+                    Next::Commit => {
+                        self.now += SYNC;
+                        self.commits += 1;
+                        self.served += batch.len() as u64;
+                        batch.drain(..).for_each(|number| self.answer(number));
+                    }
+                    Next::Look => {
+                        self.now += us(1);
+                        if !came {
+                            self.cohort.looked(us(1));
+                            self.looked += us(1);
+                        }
+                    }
+                    Next::Sleep => {
+                        let first = self.clients.iter().filter_map(|client| client.asks).min();
+                        let time = first.expect("somebody asks").saturating_sub(self.now);
+                        self.now += time;
+                        self.cohort.slept(time);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn clients_that_ask_again_at_once_share_every_commit() {
+        let clients = || (0..8).map(|number| (us(10 + number), true));
+        let mut server = Server::new(clients());
+        server.run(10, true);
+        (server.served, server.commits) = (0, 0);
+        server.run(1000, true);
+        assert_eq!(server.served, 8 * server.commits);
+        let mut hasty = Server::new(clients());
+        hasty.run(1000, false);
+        assert!(hasty.served < 6 * hasty.commits, "{} in {}", hasty.served, hasty.commits);
+        assert!(
+            server.now.as_nanos() / u128::from(server.served)
+                < hasty.now.as_nanos() / u128::from(hasty.served)
+        );
+    }
+
+    #[test]
+    fn nobody_is_waited_for_who_takes_longer_than_patience_lasts() {
+        let mut server = Server::new((0..8).map(|number| (us(1000 + 170 * number), true)));
+        server.run(1000, true);
+        assert_eq!(server.looked, Duration::ZERO);
+        let mut mixed = Server::new((0..8).map(|number| (us(5 + 700 * (number % 2)), true)));
+        mixed.run(10, true);
+        mixed.looked = Duration::ZERO;
+        mixed.run(1000, true);
+        assert!(mixed.looked < us(10) * 1000, "{:?}", mixed.looked);
+    }
+
+    #[test]
+    fn a_reader_that_never_stops_holds_up_no_commit() {
+        let mut server = Server::new([(us(0), false), (us(5), true)]);
+        server.run(1000, true);
+        let reads = server.clients[0].served;
+        assert!(reads <= 4 * server.commits, "{reads} reads in {} commits", server.commits);
     }
 }

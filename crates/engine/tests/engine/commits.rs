@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spindle_core::{JobId, Rejection, Status};
-use spindle_engine::{Answer, Committed, Committer, Failure, Gate, JobRef, Options, Refused, WorkResult};
+use spindle_engine::{
+    Answer, Committed, Committer, Failure, Gate, JobRef, Options, Refused, WorkResult,
+};
 use spindle_log::MemoryLog;
 use spindle_testkit::disk::{Fault, Operation, SimDisk};
 
