@@ -103,8 +103,7 @@ pub trait Committer: Send + Sync + 'static {
     /// A reactor has let its sessions work on all that came in. Returns whether something was
     /// decided that is not on its way to the log.
     fn end_turn(&self) -> bool;
-    /// Commits what was decided: here and now where that is quick, else on a thread of its own.
-    /// When it is done the mailboxes hear of it.
+    /// Commits what was decided, here and now: it writes and syncs. The mailboxes hear of it.
     fn commit(&self);
     /// How long a commit takes nowadays.
     fn sync_time(&self) -> Duration;

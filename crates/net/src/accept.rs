@@ -57,17 +57,10 @@ impl Acceptor {
     /// `listeners[n]` belongs to door `n`.
     pub(crate) fn new(
         listeners: Vec<TcpListener>,
-            counters: Arc<NetCounters>,
+        counters: Arc<NetCounters>,
         connections_max: usize,
     ) -> Acceptor {
-        Acceptor {
-            listeners,
-            counters,
-            connections_max,
-            paused: false,
-            failing: false,
-            refused: 0,
-        }
+        Acceptor { listeners, counters, connections_max, paused: false, failing: false, refused: 0 }
     }
 
     /// The next connection of any door; `None` when none waits (the listeners wake us then).

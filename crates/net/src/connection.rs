@@ -205,7 +205,8 @@ impl Connection {
         buffers.scratch.clear();
         let behind = self.reads_behind_input();
         let target = if behind { &mut self.input } else { &mut buffers.scratch };
-        let (kept, most) = (target.len(), if self.reads_large { READ_BYTES } else { FIRST_READ_BYTES });
+        let (kept, most) =
+            (target.len(), if self.reads_large { READ_BYTES } else { FIRST_READ_BYTES });
         let len = room.min(most);
         target.resize(kept + len, 0);
         let outcome = self.stream.read(&mut target[kept..]);
@@ -371,9 +372,8 @@ impl Connection {
 
     /// Tells the cohort, if everything the client asked for was answered in this flush.
     pub(crate) fn note_answered(&mut self, cohort: &mut Cohort) {
-        let owes = self.stage != Stage::Reading
-            || !self.input.is_empty()
-            || self.out.pending_bytes() > 0;
+        let owes =
+            self.stage != Stage::Reading || !self.input.is_empty() || self.out.pending_bytes() > 0;
         if self.is_asking && !owes {
             self.is_asking = false;
             cohort.answered(&mut self.guest);

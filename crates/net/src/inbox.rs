@@ -75,9 +75,8 @@ impl Inbox {
         let wakes = kept.asleep && (wakes || kept.awaits_durable);
         kept.asleep &= !wakes;
         drop(kept);
-        if wakes && let Err(error) = self.waker.wake() {
-            // It can only be out of memory: the next sweep finds the note.
-            tracing::warn!(%error, "cannot wake a reactor");
+        if wakes {
+            self.wake();
         }
     }
 
@@ -106,12 +105,24 @@ impl Inbox {
         queued.extract_if(.., |delivery| is_ending(delivery.connection)).collect()
     }
 
-    /// The reactor ends; what is noted from now on is dropped.
-    pub(crate) fn close(&self) -> Notes {
-        let mut kept = self.kept.lock();
-        kept.closed = true;
-        kept.asleep = false;
-        mem::take(&mut kept.notes)
+    /// The reactor ends: what is noted from now on is dropped. Whoever still watches its poll is
+    /// woken.
+    pub(crate) fn close(&self) {
+        let left = {
+            let mut kept = self.kept.lock();
+            kept.closed = true;
+            mem::take(&mut kept.notes)
+        };
+        // Connections among them are closed, without the lock.
+        drop(left);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
+            // It can only be out of memory: the next sweep finds the note.
+            tracing::warn!(%error, "cannot wake a reactor");
+        }
     }
 }
 

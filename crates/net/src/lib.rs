@@ -52,6 +52,7 @@ mod inbox;
 mod reactor;
 mod server;
 mod shutdown;
+mod stand_in;
 
 pub use bind::{BindError, BoundDoor, bind, listen};
 pub use config::{Limits, NetConfig};

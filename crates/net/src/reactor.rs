@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll, Registry, Token};
 use spindle_engine::cohort::{Cohort, Next};
 use spindle_engine::door::{Committer, ConnectionId, Delivery, Door, Mailbox};
 use tracing::{debug, warn};
@@ -37,7 +37,19 @@ pub(crate) struct DoorEntry {
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
-/// A reactor: the connections of one thread.
+/// What a step of a reactor came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// It has served what came.
+    Served,
+    /// It is time to commit.
+    Commit,
+    /// Everything is shut down.
+    Over,
+}
+
+/// A reactor: connections, and their turns. Its two threads take turns at it, see
+/// [`Shift`](crate::stand_in::Shift).
 pub(crate) struct Reactor {
     number: usize,
     shared: Arc<Shared>,
@@ -66,8 +78,13 @@ pub(crate) struct Reactor {
     again: Vec<ConnectionId>,
     /// Connections to end at the end of the turn.
     ending: Vec<ConnectionId>,
+    /// What the sockets said, and what others have noted: empty between turns.
+    events: Events,
+    notes: Notes,
     /// A session was called in this turn.
     pub(crate) has_called: bool,
+    /// Something was decided that is not on its way to the log.
+    has_work: bool,
     pub(crate) shutting_down: bool,
     over: bool,
 }
@@ -104,66 +121,88 @@ impl Reactor {
             gated: Vec::new(),
             again: Vec::new(),
             ending: Vec::new(),
+            events: Events::with_capacity(EVENTS_PER_POLL),
+            notes: Notes::default(),
             has_called: false,
+            has_work: false,
             shutting_down: false,
             over: false,
         }
     }
 
-    /// Serves until everything is shut down.
-    pub(crate) fn run(mut self) {
-        let mut events = Events::with_capacity(EVENTS_PER_POLL);
-        let mut notes = Notes::default();
-        let mut has_work = false;
-        loop {
-            self.inbox.take(&mut notes);
-            self.turn(&mut notes);
-            if mem::take(&mut self.has_called) {
-                has_work = self.shared.committer.end_turn();
-            }
-            if self.over {
-                break;
-            }
-            let committer = &self.shared.committer;
-            match self.cohort.next(has_work, committer.sync_time()) {
-                // What it releases leaves in the next turn, before the sockets are looked at.
-                Next::Commit => {
-                    committer.commit();
-                    has_work = false;
-                }
-                Next::Look => {
-                    let time = self.poll_sockets(&mut events, Duration::ZERO);
-                    if events.is_empty() {
-                        self.cohort.looked(time);
-                    }
-                }
-                Next::Sleep => self.sleep(&mut events),
-            }
+    /// Serves what came, and finds out what to do next: looks or sleeps until more comes, or says
+    /// that it is time to commit.
+    pub(crate) fn step(&mut self) -> Step {
+        self.inbox.take(&mut self.notes);
+        self.turn();
+        if self.over {
+            return Step::Over;
         }
+        match self.cohort.next(self.has_work, self.shared.committer.sync_time()) {
+            Next::Commit => return Step::Commit,
+            Next::Look => {
+                let (came, time) = self.poll_sockets(Duration::ZERO);
+                if !came {
+                    self.cohort.looked(time);
+                }
+            }
+            Next::Sleep => self.sleep(),
+        }
+        Step::Served
+    }
+
+    /// What was decided so far is about to be committed, by whoever asks. Until then others may
+    /// serve what comes: see [`Reactor::serve_what_came`].
+    pub(crate) fn leave_for_commit(&mut self) -> Arc<dyn Committer> {
+        self.has_work = false;
+        // If there is a note already, it is seen after the commit at the latest.
+        self.inbox.may_sleep(false);
+        Arc::clone(&self.shared.committer)
+    }
+
+    /// Serves what came during a commit. False when there was nothing: then the poll says when there
+    /// is.
+    pub(crate) fn serve_what_came(&mut self) -> bool {
+        let (came, _) = self.poll_sockets(Duration::ZERO);
+        if !came && self.again.is_empty() && self.inbox.may_sleep(false) {
+            return false;
+        }
+        self.inbox.take(&mut self.notes);
+        self.turn();
+        true
+    }
+
+    /// Ends the reactor: nothing is noted for it any more, and its poll has something to say for
+    /// ever.
+    pub(crate) fn close(&mut self) {
         self.inbox.close();
     }
 
+    pub(crate) fn registry(&self) -> &Registry {
+        self.poll.registry()
+    }
+
     /// Sleeps until a socket or a note wakes it, or a sweep is due.
-    fn sleep(&mut self, events: &mut Events) {
+    fn sleep(&mut self) {
         let goes_on = self.accepts || !self.again.is_empty();
         let timeout = if goes_on || !self.inbox.may_sleep(!self.gated.is_empty()) {
             Duration::ZERO
         } else {
             self.next_sweep.saturating_duration_since(Instant::now())
         };
-        let time = self.poll_sockets(events, timeout);
+        let (_, time) = self.poll_sockets(timeout);
         self.cohort.slept(time);
     }
 
-    /// Takes what the sockets say. Returns how long that took.
-    fn poll_sockets(&mut self, events: &mut Events, timeout: Duration) -> Duration {
+    /// Takes what the sockets say. Returns whether something came, and how long that took.
+    fn poll_sockets(&mut self, timeout: Duration) -> (bool, Duration) {
         let began = Instant::now();
-        if let Err(error) = self.poll.poll(events, Some(timeout))
+        if let Err(error) = self.poll.poll(&mut self.events, Some(timeout))
             && error.kind() != io::ErrorKind::Interrupted
         {
             warn!(%error, "cannot ask which connections have something to say");
         }
-        for event in &*events {
+        for event in &self.events {
             match event.token() {
                 WAKER => {}
                 LISTENERS => self.accepts = true,
@@ -181,12 +220,13 @@ impl Reactor {
             self.next_sweep = now + self.shared.limits.sweep_interval();
             self.sweep();
         }
-        now - began
+        (!self.events.is_empty(), now - began)
     }
 
     /// Does all that was noted: reads first, then answers, then one flush, so that everything a
     /// connection has to send in this turn leaves in one write.
-    fn turn(&mut self, notes: &mut Notes) {
+    fn turn(&mut self) {
+        let mut notes = mem::take(&mut self.notes);
         for command in notes.commands.drain(..) {
             self.execute(command);
         }
@@ -208,6 +248,10 @@ impl Reactor {
         self.flush();
         self.reap();
         self.buffers.traffic.publish(&self.shared.counters);
+        self.notes = notes;
+        if mem::take(&mut self.has_called) {
+            self.has_work = self.shared.committer.end_turn();
+        }
         self.over |= self.shutting_down && self.connections.is_empty();
     }
 

@@ -18,6 +18,7 @@ use crate::config::NetConfig;
 use crate::counters::NetCounters;
 use crate::inbox::{Command, poll_and_inbox};
 use crate::reactor::{DoorEntry, LISTENERS, Reactor, Shared};
+use crate::stand_in::Shift;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +75,10 @@ impl Server {
         let handle = ServerHandle { shared, running, local_addrs };
         for (number, poll) in polls.into_iter().enumerate() {
             let reactor = Reactor::new(number, &handle.shared, poll, acceptor.take());
-            handle.spawn(format!("spindle-net-{number}"), move || reactor.run())?;
+            let shift = Arc::new(Shift::new(reactor)?);
+            let other = Arc::clone(&shift);
+            handle.spawn(format!("spindle-net-{number}"), move || shift.serve())?;
+            handle.spawn(format!("spindle-net-{number}b"), move || other.stand_in())?;
         }
         Ok(handle)
     }

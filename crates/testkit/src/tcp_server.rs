@@ -26,7 +26,8 @@ impl<D: Door> TcpServer<D> {
         let door = Arc::new(door);
         let bound = bind(door.clone(), "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = bound.local_addr();
-        let net = Server::start(Arc::new(engine.clone()), vec![bound], NetConfig::default()).unwrap();
+        let net =
+            Server::start(Arc::new(engine.clone()), vec![bound], NetConfig::default()).unwrap();
         TcpServer { engine: engine.clone(), door, net, address }
     }
 

@@ -12,10 +12,6 @@ use crate::door::{Committer, Mailbox};
 use crate::engine::Engine;
 use crate::gate::Gate;
 
-/// Where a commit takes longer than this, the log thread does it: reads and leases should not wait
-/// for a slow disk.
-const INLINE_SYNC_MAX: Duration = Duration::from_millis(1);
-
 /// How long commits take nowadays: a moving average, the newest an eighth of it.
 #[derive(Debug, Default)]
 pub(crate) struct SyncTime(AtomicU64);
@@ -65,16 +61,7 @@ impl Committer for Engine {
     }
 
     fn commit(&self) {
-        if self.sync_time() > INLINE_SYNC_MAX {
-            self.shared.work.notify_one();
-            return;
-        }
-        // Whoever commits now may have taken only the first part: the log thread takes the rest.
-        let Some(_committing) = self.shared.committing.try_lock() else {
-            self.shared.work.notify_one();
-            return;
-        };
-        if self.commit_batch() == Committed::Full {
+        if self.commit_once() == Committed::Full {
             // The log thread tries again when there may be room.
             self.shared.work.notify_one();
         }
@@ -96,11 +83,6 @@ impl Engine {
     /// this in a loop; the simulator calls it itself.
     pub fn commit_once(&self) -> Committed {
         let _committing = self.shared.committing.lock();
-        self.commit_batch()
-    }
-
-    /// As [`Engine::commit_once`], with `committing` held.
-    fn commit_batch(&self) -> Committed {
         let batch = self.shared.inner.lock().batch.take_sealed();
         if batch.is_empty() {
             return Committed::Nothing;

@@ -17,8 +17,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use spindle_core::JobId;
 use spindle_engine::{
-    Answer, Committer, ConnectionId, Delivery, Door, Flow, Gate, Gated, LeaseRef, Mailbox, Outbox, Session,
-    Ticket,
+    Answer, Committer, ConnectionId, Delivery, Door, Flow, Gate, Gated, LeaseRef, Mailbox, Outbox,
+    Session, Ticket,
 };
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
 use spindle_testkit::PATIENCE;

@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use spindle_core::Status;
-use spindle_engine::{
-    Committed, ConnectionId, Delivery, Flow, JobRef, Options, Outbox, Session,
-};
+use spindle_engine::{Committed, ConnectionId, Delivery, Flow, JobRef, Options, Outbox, Session};
 use spindle_log::MemoryLog;
 use spindle_testkit::{ManualClock, ManualEngine, Sessions, opened};
 use spindle_workq::WorkqDoor;
