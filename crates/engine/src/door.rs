@@ -46,7 +46,7 @@ pub struct Delivery {
 
 /// Where the engine leaves deferred answers for the reactor that owns the connections.
 ///
-/// Both calls come from inside the engine's lock or from its log thread: they MUST return at once
+/// Both calls come from inside the engine's lock or from whoever commits: they MUST return at once
 /// and MUST NOT call back into the engine.
 pub trait Mailbox: Send + Sync {
     /// Queues one deferred answer and wakes the reactor.

@@ -59,8 +59,8 @@ pub struct Engine {
 }
 
 /// A turn of calls. When it is dropped, what they decided is handed to the log thread, and the timer
-/// learns of new deadlines: so all requests that a reactor has read in one turn go to the log
-/// together.
+/// learns of new deadlines: so what belongs together goes to the log together. Reactors commit
+/// themselves, see [`Committer`](crate::Committer).
 #[must_use = "calls are made within a turn: what they decide goes to the log when it ends"]
 pub struct Turn<'a>(&'a Engine);
 

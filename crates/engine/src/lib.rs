@@ -1,9 +1,10 @@
 //! The running queue: one core, one log, and everybody who waits.
 //!
 //! A call locks the core, decides, appends the events to the open batch, folds them, unlocks: a few
-//! microseconds, no thread in between. The log thread takes the batch, writes and syncs it, and
-//! publishes how far the log is durable; while it does, the next batch grows. Every answer that a
-//! crash could take back is a [`Gated`] value, closed until the log is durable up to its [`Gate`].
+//! microseconds, no thread in between. A reactor, or the log thread for everybody who has none, takes
+//! the batch, writes and syncs it, and publishes how far the log is durable; while it does, the next
+//! batch grows. Every answer that a crash could take back is a [`Gated`] value, closed until the log
+//! is durable up to its [`Gate`].
 //! Numbers for people, pages of the feed and tickets are plain values.
 //!
 //! Doors are written against [`door`]; [`Engine`] has the calls they make, in groups: `jobs`,

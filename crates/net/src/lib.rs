@@ -11,12 +11,15 @@
 //!
 //! # How it runs
 //!
-//! A few **reactors**, each one thread with its own epoll set (tokio's current-thread runtime) and
-//! its own connections. All of a reactor is driven by *one* task: sockets, the engine's mailbox
-//! and commands leave notes in one `Inbox`; the task takes all notes in a swap and makes one
-//! *turn*: read what is ready, hand out deferred answers, then write to every connection that may
-//! have something to send. So a group commit that releases 64 answers costs one wake and 64 writes,
-//! and 32 requests that came in one read are answered by one write.
+//! A few **reactors**, each with its own epoll set and its own connections. A reactor makes
+//! *turns*: it takes what its sockets say and the notes that others have left in its `Inbox` (the
+//! engine's deferred answers, commands), reads what is ready, hands out answers, then writes to
+//! every connection that may have something to send. So a commit that releases 64 answers costs one
+//! turn and 64 writes, and 32 requests that came in one read are answered by one write.
+//!
+//! What its sessions decide the reactor commits itself, when its
+//! [`Cohort`](spindle_engine::cohort::Cohort) says so. Meanwhile a second thread, its *stand-in*,
+//! makes the turns.
 //!
 //! - Invariant: the inbox's lock is never held while a door is called, so a mailbox may be used
 //!   from inside the engine's lock.
@@ -24,6 +27,7 @@
 //!   (`Connection::flush`).
 //! - Invariant: every session that was opened gets exactly one `on_closed`.
 //! - Invariant: a turn never blocks, and what one connection can do in a turn is bounded.
+//! - Invariant: one thread at a time makes turns, so a session is called by one thread at a time.
 //!
 //! # What a session can rely on
 //!

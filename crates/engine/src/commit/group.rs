@@ -1,4 +1,4 @@
-//! Group commit: the log thread takes what was decided, writes and syncs it, and opens the gates.
+//! Group commit: whoever commits takes what was decided, writes and syncs it, and opens the gates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ impl SyncTime {
     }
 }
 
-/// What one round of the log thread did.
+/// What a commit did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Committed {
     /// There was nothing to write.

@@ -55,7 +55,7 @@ impl Default for Meters {
 }
 
 impl Meters {
-    /// One round of the log thread: from taking the batch to its being durable.
+    /// One commit: from taking the batch to its being durable.
     pub fn note_commit(&self, time: Duration, bytes: usize) {
         self.commit_us.note(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         self.commit_bytes.note(bytes as u64);
