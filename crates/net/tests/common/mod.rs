@@ -1,7 +1,7 @@
 //! A toy door of text lines, and a client for it.
 //!
 //! `echo X` answers X; `gate N X` answers X once N is durable; `lease N J` hands out job J behind
-//! gate N; `big N` answers N bytes; `wait` and `run` wait for the test to answer (at shutdown
+//! gate N; `add N` answers ok once N is durable, which a commit makes it; `big N` answers N bytes; `wait` and `run` wait for the test to answer (at shutdown
 //! `wait` gives up at once, `run` at the last moment); `answered-and-gone` is answered a lease by
 //! the engine in the moment its connection breaks; `swallow` takes everything that follows without
 //! an answer; `quit` says bye and closes; `die` aborts.
@@ -34,6 +34,10 @@ pub struct Seen {
     pub closed: Vec<(ConnectionId, Vec<LeaseRef>)>,
     pub shutdowns: Vec<bool>,
     pub mailboxes: Vec<Arc<dyn Mailbox>>,
+    /// Commits begun.
+    pub commits: usize,
+    /// Commits take until this is false again.
+    pub disk_stalls: bool,
     pub input_bytes_max: usize,
     pub pending_bytes_max: usize,
 }
@@ -41,6 +45,8 @@ pub struct Seen {
 #[derive(Default)]
 pub struct Toy {
     durable: AtomicU64,
+    /// What is durable after the next commit.
+    decided: AtomicU64,
     seen: Mutex<Seen>,
     changed: Condvar,
 }
@@ -62,6 +68,11 @@ impl Toy {
             .wait_timeout_while(self.seen(), PATIENCE, |seen| !condition(seen))
             .unwrap();
         assert!(!timeout.timed_out(), "waited in vain for: {what}");
+    }
+
+    /// The disk stalls, or goes on.
+    pub fn stall_disk(&self, stalls: bool) {
+        self.note(|seen| seen.disk_stalls = stalls);
     }
 
     pub fn set_durable(&self, position: u64) {
@@ -88,9 +99,14 @@ impl Committer for Toy {
         Gate(self.durable.load(Ordering::SeqCst))
     }
     fn end_turn(&self) -> bool {
-        false
+        self.decided.load(Ordering::SeqCst) > self.durable.load(Ordering::SeqCst)
     }
-    fn commit(&self) {}
+    fn commit(&self) {
+        let decided = self.decided.load(Ordering::SeqCst);
+        self.note(|seen| seen.commits += 1);
+        self.until("the disk", |seen| !seen.disk_stalls);
+        self.set_durable(decided);
+    }
     fn sync_time(&self) -> Duration {
         Duration::ZERO
     }
@@ -144,6 +160,10 @@ impl ToySession {
         match words[0] {
             "echo" => say(0, words[1]),
             "gate" => say(number(), words[2]),
+            "add" => {
+                say(number(), "ok");
+                self.toy.decided.fetch_max(number(), Ordering::SeqCst);
+            }
             "big" => say(0, &"x".repeat(number() as usize - 1)),
             "lease" => {
                 let job = JobId(words[2].parse().unwrap());
