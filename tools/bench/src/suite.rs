@@ -104,8 +104,8 @@ const fn known(peer: Peer, figure: Figure) -> Gate {
     Gate { figure, beside: Some(peer), bound: None }
 }
 
-const fn alone(figure: Figure, bound: Option<Bound>) -> Gate {
-    Gate { figure, beside: None, bound }
+const fn alone(figure: Figure, bound: Bound) -> Gate {
+    Gate { figure, beside: None, bound: Some(bound) }
 }
 
 /// Life cycles through Workq beside beanstalkd.
@@ -121,26 +121,32 @@ const fn life_cycles(name: &'static str, connections: usize, gates: &'static [Ga
 }
 
 /// Submits to Workq beside the echo that syncs.
-const fn workq_submits(name: &'static str, connections: usize, depth: usize, jobs: u64) -> Suite {
+const fn workq_submits(
+    name: &'static str,
+    connections: usize,
+    depth: usize,
+    jobs: u64,
+    gates: &'static [Gate],
+) -> Suite {
     Suite {
         name,
         door: Door::Workq,
         load: Load::Submits { connections, depth },
         jobs,
         peers: &[Peer::EchoSynced],
-        gates: const { &[known(Peer::EchoSynced, Rate)] },
+        gates,
     }
 }
 
 /// Submits to the API beside a bare handler.
-const fn api_submits(name: &'static str, connections: usize) -> Suite {
+const fn api_submits(name: &'static str, connections: usize, gates: &'static [Gate]) -> Suite {
     Suite {
         name,
         door: Door::Api,
         load: Load::Submits { connections, depth: 1 },
         jobs: 60_000,
         peers: &[Peer::BareAxum],
-        gates: const { &[of(Peer::BareAxum, Rate, AtLeast(0.6))] },
+        gates,
     }
 }
 
@@ -150,31 +156,31 @@ pub(crate) const SUITES: &[Suite] = &[
         "lifecycle-8",
         8,
         &[
-            of(Peer::Beanstalkd, Rate, AtLeast(0.65)),
-            of(Peer::BeanstalkdSynced, Rate, AtLeast(3.3)),
-            of(Peer::Beanstalkd, ServerCpu, AtMost(1.6)),
+            of(Peer::Beanstalkd, Rate, AtLeast(0.75)),
+            of(Peer::BeanstalkdSynced, Rate, AtLeast(6.0)),
+            of(Peer::Beanstalkd, ServerCpu, AtMost(1.2)),
         ],
     ),
     life_cycles(
         "lifecycle-64",
         64,
         &[
-            of(Peer::Beanstalkd, Rate, AtLeast(0.8)),
-            of(Peer::BeanstalkdSynced, Rate, AtLeast(5.0)),
-            of(Peer::Beanstalkd, ServerCpu, AtMost(1.6)),
+            of(Peer::Beanstalkd, Rate, AtLeast(1.0)),
+            known(Peer::BeanstalkdSynced, Rate),
+            known(Peer::Beanstalkd, ServerCpu),
         ],
     ),
-    workq_submits("submit-8", 8, 1, 120_000),
-    workq_submits("submit-16", 16, 1, 120_000),
-    workq_submits("submit-64", 64, 1, 120_000),
-    workq_submits("submit-8x32", 8, 32, 360_000),
+    workq_submits("submit-8", 8, 1, 120_000, &[of(Peer::EchoSynced, Rate, AtLeast(0.8))]),
+    workq_submits("submit-16", 16, 1, 120_000, &[of(Peer::EchoSynced, Rate, AtLeast(0.75))]),
+    workq_submits("submit-64", 64, 1, 120_000, &[of(Peer::EchoSynced, Rate, AtLeast(0.75))]),
+    workq_submits("submit-8x32", 8, 32, 360_000, &[of(Peer::EchoSynced, Rate, AtLeast(0.5))]),
     Suite {
         name: "half-load-64",
         door: Door::Workq,
         load: Load::OpenLoop { connections: 64 },
         jobs: 120_000,
         peers: &[Peer::EchoSynced],
-        gates: &[known(Peer::EchoSynced, SubmitP99)],
+        gates: &[alone(SubmitP99, AtMost(1000.0)), known(Peer::EchoSynced, SubmitP99)],
     },
     Suite {
         name: "gearman-submit-8",
@@ -182,7 +188,7 @@ pub(crate) const SUITES: &[Suite] = &[
         load: Load::Submits { connections: 8, depth: 1 },
         jobs: 120_000,
         peers: &[Peer::Gearmand],
-        gates: &[of(Peer::Gearmand, Rate, AtLeast(1.0))],
+        gates: &[of(Peer::Gearmand, Rate, AtLeast(0.7))],
     },
     Suite {
         name: "gearman-lifecycle-8",
@@ -190,17 +196,17 @@ pub(crate) const SUITES: &[Suite] = &[
         load: Load::LifeCycles { connections: 8 },
         jobs: 60_000,
         peers: &[Peer::Gearmand],
-        gates: &[of(Peer::Gearmand, Rate, AtLeast(0.75))],
+        gates: &[of(Peer::Gearmand, Rate, AtLeast(0.8))],
     },
-    api_submits("api-submit-8", 8),
-    api_submits("api-submit-64", 64),
+    api_submits("api-submit-8", 8, &[of(Peer::BareAxum, Rate, AtLeast(0.33))]),
+    api_submits("api-submit-64", 64, &[of(Peer::BareAxum, Rate, AtLeast(0.4))]),
     Suite {
         name: "jobq-create-8",
         door: Door::Jobq,
         load: Load::Submits { connections: 8, depth: 1 },
         jobs: 20_000,
         peers: &[Peer::PythonSqlite],
-        gates: &[of(Peer::PythonSqlite, Rate, AtLeast(30.0))],
+        gates: &[of(Peer::PythonSqlite, Rate, AtLeast(22.0))],
     },
     Suite {
         name: "waiting-1m",
@@ -208,7 +214,7 @@ pub(crate) const SUITES: &[Suite] = &[
         load: Load::Waiting,
         jobs: 1_000_000,
         peers: &[],
-        gates: &[alone(PeakMemory, Some(AtMost(220.0))), alone(StartTime, Some(AtMost(2.0)))],
+        gates: &[alone(PeakMemory, AtMost(190.0)), alone(StartTime, AtMost(1.0))],
     },
     Suite {
         name: "waiting-10m",
@@ -217,9 +223,9 @@ pub(crate) const SUITES: &[Suite] = &[
         jobs: 10_000_000,
         peers: &[Peer::FewWaiting],
         gates: &[
-            of(Peer::FewWaiting, Rate, AtLeast(0.9)),
-            alone(PeakMemory, None),
-            alone(StartTime, None),
+            of(Peer::FewWaiting, Rate, AtLeast(0.85)),
+            alone(PeakMemory, AtMost(1.6 * 1024.0)),
+            alone(StartTime, AtMost(12.0)),
         ],
     },
 ];
