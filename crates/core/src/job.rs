@@ -497,7 +497,33 @@ impl JobOptions {
 
     /// Whether there is nothing in it.
     pub fn is_none(&self) -> bool {
-        *self == NO_OPTIONS
+        // All fields by name: one that is added does not compile before it is looked at here.
+        let JobOptions {
+            run_at_ms: None,
+            scheduled_ms: None,
+            attempts_max: None,
+            fails_max: None,
+            backoff: None,
+            keys,
+            labels,
+            tags,
+            state: None,
+            events,
+            keep_ms: None,
+            keep_read_ms: None,
+            drop_result: false,
+            updated_ms: 0,
+            update_seq: 0,
+            pages,
+        } = self
+        else {
+            return false;
+        };
+        keys.is_empty()
+            && labels.is_empty()
+            && tags.is_empty()
+            && events.is_empty()
+            && pages.is_empty()
     }
 
     /// How many bytes `state` and `events` take, in memory and in pages.

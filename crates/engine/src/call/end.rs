@@ -121,7 +121,7 @@ impl Engine {
         mut result: WorkResult,
         claim: impl FnOnce(&Inner) -> Result<Claim, Refused>,
     ) -> Gated<Result<(), Refused>> {
-        result.result = result.result.with_checksum();
+        result.result.make_checksum();
         let mut inner = self.enter();
         let finished = claim(&inner).and_then(|claim| inner.finish(self, claim, result));
         inner.closed(finished)

@@ -234,11 +234,13 @@ impl Inner {
         let found = self.state.job(JobId(event.id)).ok_or(Rejection::NotFound)?;
         let gate = self.gate_of(&found);
         let Found::Live(job) = found else { return Err(Rejection::Finished) };
+        let payload = job.payload();
         let leased = LeasedJob {
             id: job.id(),
             uuid: job.uuid(),
             queue: job.queue().clone(),
-            payload: job.payload(),
+            bytes: self.bytes_in_memory(&payload),
+            payload,
             length_ms: event.lease.deadline_ms.map(|at| at.saturating_sub(self.now_ms)),
             epoch: event.lease.epoch,
             attempt: event.attempts,
