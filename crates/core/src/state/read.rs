@@ -276,9 +276,10 @@ impl State {
     /// puts the scope behind the name, and finds the name in all scopes by one lookup.
     pub fn job_by_key_prefix(&self, namespace: Origin, prefix: &[u8]) -> Option<Found<'_>> {
         let namespace = namespace as i32;
-        let start = (namespace, Bytes::copy_from_slice(prefix));
-        let ((found_in, name), handle) = self.named.range(start..).next()?;
-        let fits = *found_in == namespace && name.starts_with(prefix) && handle & FINISHED == 0;
+        let start = Named::new(namespace, Bytes::copy_from_slice(prefix));
+        let (named, handle) = self.named.range(start..).next()?;
+        let is_ours = named.namespace == namespace && named.name.starts_with(prefix);
+        let fits = is_ours && handle & FINISHED == 0;
         fits.then(|| self.found(*handle))
     }
 
