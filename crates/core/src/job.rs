@@ -578,8 +578,14 @@ impl JobImage {
     pub fn needs(&self) -> Option<u64> {
         let payload = self.payload.as_ref().and_then(BytesRef::needs);
         let result = self.outcome.as_ref().and_then(|o| o.bytes.as_ref()).and_then(BytesRef::needs);
-        let pages = self.options().pages_need();
-        [payload, result, pages].into_iter().flatten().min()
+        older(older(payload, result), self.options().pages_need())
+    }
+}
+
+fn older(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

@@ -217,9 +217,11 @@ mod tests {
 
     #[test]
     fn names_are_in_the_order_of_their_bytes() {
-        let mut names: Vec<&[u8]> = vec![b"", b"\0", b"a", b"a\0", b"a\0\0b", b"ab", b"abcd", b"abcd\0"];
+        let mut names: Vec<&[u8]> =
+            vec![b"", b"\0", b"a", b"a\0", b"a\0\0b", b"ab", b"abcd", b"abcd\0"];
         names.extend([&b"abcde"[..], b"abce", b"\xff", b"\xff\xff\xff\xff\xff"]);
-        for (one, other) in names.iter().flat_map(|one| names.iter().map(move |other| (one, other))) {
+        for (one, other) in names.iter().flat_map(|one| names.iter().map(move |other| (one, other)))
+        {
             let named = |name: &[u8]| Named::new(2, Bytes::copy_from_slice(name));
             assert_eq!(named(one).cmp(&named(other)), one.cmp(other), "{one:?} {other:?}");
         }

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use spindle_core::command::{Claim, Extend, Finish};
 use spindle_core::job::{Cause, Status};
-use spindle_core::{Command, JobId, Rejection};
+use spindle_core::{Command, JobId, Rejection, decide_finish};
 
 use crate::answer::Refused;
 use crate::commit::Payload;
@@ -162,7 +162,7 @@ impl Inner {
         self.claimed(claim);
         let place =
             if foreground { payload.shared_in_memory() } else { self.batch.place_for(&payload) };
-        let command = Command::Finish(Box::new(Finish {
+        let finish = Finish {
             claim,
             success: result.success,
             retry: result.retry,
@@ -171,8 +171,10 @@ impl Inner {
             error: result.error,
             code: result.code,
             worker_finished_at: result.worker_finished_at,
-        }));
-        self.run_with(&command, Some(&payload).filter(|_| !foreground))?;
+        };
+        self.run_decided(Some(&payload).filter(|_| !foreground), |state, now_ms, out| {
+            decide_finish(state, &finish, now_ms, out)
+        })?;
         Ok(Gated::new((), self.own_gate_if(!foreground)))
     }
 }

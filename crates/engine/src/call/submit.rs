@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use spindle_core::command::Submit;
-use spindle_core::{Command, JobId, Status};
+use spindle_core::{JobId, Status, decide_submit};
 
 use crate::answer::Refused;
 use crate::commit::Payload;
@@ -105,14 +105,18 @@ fn part_of(jobs: &VecDeque<NewJob>) -> usize {
 
 impl Inner {
     /// Submits a job that was matched by the newest constraints.
-    pub(crate) fn submit(&mut self, engine: &Engine, job: NewJob) -> Gated<Result<JobId, Refused>> {
-        let submitted = self.try_submit(engine, job);
+    pub(crate) fn submit(
+        &mut self,
+        engine: &Engine,
+        mut job: NewJob,
+    ) -> Gated<Result<JobId, Refused>> {
+        let submitted = self.try_submit(engine, &mut job);
         self.closed(submitted)
     }
 
-    fn try_submit(&mut self, engine: &Engine, job: NewJob) -> Result<Gated<JobId>, Refused> {
-        let NewJob { mut submit, payload } = job;
-        self.check_len(&payload)?;
+    fn try_submit(&mut self, engine: &Engine, job: &mut NewJob) -> Result<Gated<JobId>, Refused> {
+        let NewJob { submit, payload } = job;
+        self.check_len(payload)?;
         let foreground = submit.foreground;
         if foreground {
             if self.stopping {
@@ -128,10 +132,11 @@ impl Inner {
         let id = self.take_id();
         submit.id = id;
         submit.payload =
-            if foreground { payload.in_memory() } else { self.batch.place_for(&payload) };
-        let command = Command::Submit(Box::new(submit));
-        let logged = Some(&payload).filter(|_| !foreground);
-        if let Err(rejection) = self.run_with(&command, logged) {
+            if foreground { payload.in_memory() } else { self.batch.place_for(payload) };
+        let logged = Some(&*payload).filter(|_| !foreground);
+        let decided = self
+            .run_decided(logged, |state, now_ms, out| decide_submit(state, submit, now_ms, out));
+        if let Err(rejection) = decided {
             self.return_id(id);
             return Err(rejection.into());
         }
