@@ -15,9 +15,21 @@ const FLAGS_KEPT: usize = 4;
 /// `_`, `-`, `.`.
 #[must_use]
 pub fn is_name(name: &[u8]) -> bool {
-    let in_alphabet = |letter: &u8| letter.is_ascii_alphanumeric() || b"_-.".contains(letter);
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.iter().all(in_alphabet)
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.iter().all(|letter| IN_NAMES[usize::from(*letter)])
 }
+
+/// The letters of names.
+const IN_NAMES: [bool; 256] = {
+    let mut letters = [false; 256];
+    let mut letter = 0;
+    while letter < 128 {
+        let byte = letter as u8;
+        letters[letter] = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        letter += 1;
+    }
+    letters
+};
 
 /// A word and where in the line it begins.
 #[derive(Clone, Copy, Debug, Default)]
