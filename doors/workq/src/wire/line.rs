@@ -144,7 +144,7 @@ impl<'a> Line<'a> {
 
     /// The command: what stands before the first space, even if that is nothing.
     pub(super) fn command(&self) -> &'a [u8] {
-        if self.text.starts_with(b" ") { b"" } else { self.word(0).text }
+        Some(self.word(0)).filter(|word| word.at == 0).map_or(b"", |word| word.text)
     }
 
     /// The word at `index`, the command being 0. Empty when there is none.
