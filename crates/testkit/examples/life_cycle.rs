@@ -170,7 +170,7 @@ impl<D: Door> Run<D> {
     fn work(&mut self, turn: u64) {
         for (at, line) in self.workers.iter_mut().enumerate() {
             line.input.reserve(64 * 1024);
-            if (at as u64 + turn) % 2 == 0 {
+            if (at as u64 + turn).is_multiple_of(2) {
                 line.input.extend_from_slice(&self.words.lease);
             } else if !line.got.is_empty() {
                 (self.words.complete)(&mut line.input, &line.got);
