@@ -497,7 +497,33 @@ impl JobOptions {
 
     /// Whether there is nothing in it.
     pub fn is_none(&self) -> bool {
-        *self == NO_OPTIONS
+        // All fields by name: one that is added does not compile before it is looked at here.
+        let JobOptions {
+            run_at_ms: None,
+            scheduled_ms: None,
+            attempts_max: None,
+            fails_max: None,
+            backoff: None,
+            keys,
+            labels,
+            tags,
+            state: None,
+            events,
+            keep_ms: None,
+            keep_read_ms: None,
+            drop_result: false,
+            updated_ms: 0,
+            update_seq: 0,
+            pages,
+        } = self
+        else {
+            return false;
+        };
+        keys.is_empty()
+            && labels.is_empty()
+            && tags.is_empty()
+            && events.is_empty()
+            && pages.is_empty()
     }
 
     /// How many bytes `state` and `events` take, in memory and in pages.
@@ -552,8 +578,14 @@ impl JobImage {
     pub fn needs(&self) -> Option<u64> {
         let payload = self.payload.as_ref().and_then(BytesRef::needs);
         let result = self.outcome.as_ref().and_then(|o| o.bytes.as_ref()).and_then(BytesRef::needs);
-        let pages = self.options().pages_need();
-        [payload, result, pages].into_iter().flatten().min()
+        older(older(payload, result), self.options().pages_need())
+    }
+}
+
+fn older(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

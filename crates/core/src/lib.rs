@@ -25,7 +25,8 @@ mod reservations;
 mod tries;
 
 pub use command::Command;
-pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX, decide, decide_lease};
+pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX};
+pub use decide::{decide, decide_finish, decide_lease, decide_submit};
 pub use event::Event;
 pub use failure_text::cut_text;
 pub use job::{JobId, JobImage, Status};

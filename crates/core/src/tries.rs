@@ -47,6 +47,7 @@ pub struct Tries {
 }
 
 impl Tries {
+    #[inline]
     fn resolve(own: &JobOptions, queue: Option<&QueueSettings>, policy: &Policy) -> Tries {
         let (attempts_max, fails_max, backoff) = queue
             .map(|queue| (queue.attempts_max, queue.fails_max, queue.backoff))
@@ -73,6 +74,7 @@ impl Tries {
 
 impl State {
     /// The limits of a live job.
+    #[inline]
     pub(crate) fn tries(&self, number: u32) -> Tries {
         let job = self.live_job(number);
         let queue = self.queue_at(job.queue).map(|queue| queue.settings());

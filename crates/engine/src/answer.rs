@@ -125,6 +125,8 @@ pub struct LeasedJob {
     pub queue: Bytes,
     /// Where its payload is; [`Leases::payload`](crate::Leases::payload) fetches it.
     pub payload: BytesRef,
+    /// The payload itself, if it was in memory.
+    pub(crate) bytes: Option<Bytes>,
     /// How long the lease lasts, if it ends by itself.
     pub length_ms: Option<u64>,
     /// The epoch, first half of the token.

@@ -116,8 +116,17 @@ impl Inner {
     /// Decides, logs, folds. The bytes of `payload` stand in the log before the event that names
     /// them.
     pub fn apply(&mut self, command: &Command, payload: Option<&Payload>) -> Result<(), Rejection> {
+        self.apply_decided(payload, |state, now_ms, out| decide(state, command, now_ms, out))
+    }
+
+    /// As [`Inner::apply`], with what decides in the place of a command.
+    pub fn apply_decided(
+        &mut self,
+        payload: Option<&Payload>,
+        decide: impl FnOnce(&State, u64, &mut Decision) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
         let mut decision = std::mem::take(&mut self.decision);
-        let decided = decide(&self.state, command, self.now_ms, &mut decision);
+        let decided = decide(&self.state, self.now_ms, &mut decision);
         if !decision.blocked.is_empty() {
             self.state.apply_hints(&decision, self.now_ms);
         }

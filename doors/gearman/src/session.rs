@@ -65,7 +65,7 @@ pub struct GearmanSession {
     wants_exceptions: bool,
     abilities: Abilities,
     /// Jobs this connection has grabbed.
-    held: HashMap<JobId, GrabbedJob>,
+    held: HashMap<JobId, GrabbedJob, foldhash::fast::RandomState>,
     /// The one of them whose timer runs: the one grabbed last, if its function has a timeout.
     timed: Option<JobId>,
     /// Jobs it ended with WORK_EXCEPTION last: workers may send WORK_FAIL as well.
@@ -103,7 +103,7 @@ impl GearmanSession {
             id: Bytes::new(),
             wants_exceptions,
             abilities: Abilities::default(),
-            held: HashMap::new(),
+            held: HashMap::default(),
             timed: None,
             excepted: VecDeque::new(),
             sleeps: false,

@@ -99,7 +99,7 @@ impl WorkqSession {
                 self.decoder.decode(input)
             };
             match decoded {
-                Ok(Some(request)) => self.dispatch(request, self.engine.now_ms(), out),
+                Ok(Some(request)) => self.dispatch(request, None, out),
                 Ok(None) => return Flow::Continue,
                 Err(Reject::Reply(text)) => client_error(out, text),
                 Err(Reject::Close) => return Flow::Close,
@@ -111,12 +111,14 @@ impl WorkqSession {
         }
     }
 
-    /// Answers a request, once the log has room for what it may change.
-    fn dispatch(&mut self, request: Request, came_ms: u64, out: &mut Outbox) {
+    /// Answers a request, once the log has room for what it may change. `came_ms` is when it came, if
+    /// it had to wait for that.
+    fn dispatch(&mut self, request: Request, came_ms: Option<u64>, out: &mut Outbox) {
         if request.is_change()
             && let Some(ticket) = self.engine.wait_for_room(&self.caller)
         {
             let request = Box::new(request);
+            let came_ms = came_ms.unwrap_or_else(|| self.engine.now_ms());
             self.waiting = Some((ticket, Waiting::Room { request, came_ms }));
             return;
         }
@@ -127,7 +129,9 @@ impl WorkqSession {
             Request::Complete { id, result } => self.finish(id, true, result, out),
             Request::Fail { id, result } => self.finish(id, false, result, out),
             Request::Lease { names, wait_timeout_ms } => {
-                self.lease(names, came_ms.saturating_add(u64::from(wait_timeout_ms)), out);
+                let now_ms = self.engine.now_ms();
+                let until_ms = came_ms.unwrap_or(now_ms).saturating_add(wait_timeout_ms.into());
+                self.lease(names, until_ms, now_ms, out);
             }
             Request::Result { id, wait_timeout_ms } => self.result(id, wait_timeout_ms, out),
             Request::Delete { id } => self.delete(id, out),
@@ -173,28 +177,30 @@ impl WorkqSession {
 
     // ---- jobs out ----
 
-    fn lease(&mut self, names: Vec<Bytes>, until_ms: u64, out: &mut Outbox) {
+    fn lease(&mut self, names: Vec<Bytes>, until_ms: u64, mut now_ms: u64, out: &mut Outbox) {
+        let mut request = Lease {
+            queues: names,
+            select: Select::ByPriority,
+            holder: self.caller.connection.0,
+            bound: false,
+            timeout_ms: None,
+            door: Origin::Workq,
+            worker: Bytes::new(),
+            payload_bytes_max: LEASED_BYTES_MAX,
+        };
         loop {
-            let now_ms = self.engine.now_ms();
+            request.select = Select::RandomQueue { draw: self.random.next_u64() };
             let wait_ms = if self.ended { 0 } else { until_ms.saturating_sub(now_ms) };
-            let request = Lease {
-                queues: names.clone(),
-                select: Select::RandomQueue { draw: self.random.next_u64() },
-                holder: self.caller.connection.0,
-                bound: false,
-                timeout_ms: None,
-                door: Origin::Workq,
-                worker: Bytes::new(),
-                payload_bytes_max: LEASED_BYTES_MAX,
-            };
-            match out.open(self.engine.leases().take(&self.caller, request, wait_ms)) {
+            match out.open(self.engine.leases().take(&self.caller, &request, wait_ms)) {
                 Ok(LeaseReply::Leased(job)) => {
                     if self.hand_out(&job, out) {
                         return;
                     }
+                    now_ms = self.engine.now_ms();
                 }
                 Ok(LeaseReply::Nothing) => return out.put(encode::timeout),
                 Ok(LeaseReply::Waiting(ticket)) => {
+                    let names = request.queues;
                     self.waiting = Some((ticket, Waiting::Lease { names, until_ms }));
                     return;
                 }
@@ -420,7 +426,7 @@ impl Session for WorkqSession {
         match (out.open(answer), waiting) {
             (Answer::Leased(job), Waiting::Lease { names, until_ms }) => {
                 if !self.hand_out(&job, out) {
-                    self.lease(names, until_ms, out);
+                    self.lease(names, until_ms, self.engine.now_ms(), out);
                 }
             }
             (Answer::Finished(image), Waiting::Run { id }) => {
@@ -430,7 +436,7 @@ impl Session for WorkqSession {
                 self.send_end(id, false, &image, out);
             }
             (Answer::Room, Waiting::Room { request, came_ms }) => {
-                self.dispatch(*request, came_ms, out);
+                self.dispatch(*request, Some(came_ms), out);
             }
             (Answer::Gone(_), Waiting::Run { .. } | Waiting::Result { .. }) => {
                 out.put(encode::not_found);

@@ -13,7 +13,7 @@ pub use limits::{CONSTRAINTS_MAX, RATE_MAX};
 
 use bytes::Bytes;
 
-use crate::command::{Claim, Command, Lease};
+use crate::command::{Claim, Command, Finish, Lease, Submit};
 use crate::event::Event;
 use crate::job::{self, JobId, Label};
 use crate::queue::QUEUE_NAME_BYTES_MAX;
@@ -201,6 +201,26 @@ pub fn decide_lease(
     out: &mut Decision,
 ) -> Result<(), Rejection> {
     lease::lease(&mut Context::new(state, now_ms, out), request, reserved)
+}
+
+/// As [`decide`] for a [`Command::Submit`], which need not be put into a command.
+pub fn decide_submit(
+    state: &State,
+    job: &Submit,
+    now_ms: u64,
+    out: &mut Decision,
+) -> Result<(), Rejection> {
+    submit::submit(&mut Context::new(state, now_ms, out), job)
+}
+
+/// As [`decide`] for a [`Command::Finish`], which need not be put into a command.
+pub fn decide_finish(
+    state: &State,
+    end: &Finish,
+    now_ms: u64,
+    out: &mut Decision,
+) -> Result<(), Rejection> {
+    finish::finish(&mut Context::new(state, now_ms, out), end)
 }
 
 impl State {

@@ -110,6 +110,9 @@ fn is_full_for(queue: &Queue, priority: i64, going: usize) -> bool {
 
 /// What few submits ask for.
 fn options(state: &State, submit: &Submit, ahead: bool) -> Option<Box<JobOptions>> {
+    if is_plain(submit) {
+        return None;
+    }
     let updated = submit.state.is_some() || submit.event.is_some();
     let options = JobOptions {
         run_at_ms: submit.run_at_ms.filter(|_| ahead),
@@ -132,25 +135,54 @@ fn options(state: &State, submit: &Submit, ahead: bool) -> Option<Box<JobOptions
     options.boxed()
 }
 
+/// Whether nothing is asked for that only few submits ask for.
+fn is_plain(submit: &Submit) -> bool {
+    // All fields by name: one that is added does not compile before it is looked at here.
+    let Submit {
+        id: _,
+        queue: _,
+        origin: _,
+        priority: _,
+        ttl_ms: _,
+        ttr_ms: _,
+        payload: _,
+        uuid: _,
+        replaces: _,
+        constraints_revision: _,
+        parked: _,
+        foreground: _,
+        run_at_ms: None,
+        attempts_max: None,
+        fails_max: None,
+        backoff: None,
+        keys,
+        labels,
+        tags,
+        keep_ms: None,
+        keep_read_ms: None,
+        drop_result: false,
+        state: None,
+        event: None,
+    } = submit
+    else {
+        return false;
+    };
+    keys.is_empty() && labels.is_empty() && tags.is_empty()
+}
+
 fn check_limits(submit: &Submit) -> Result<(), Rejection> {
-    let name = submit.queue.len();
-    let fields = [
-        ("queue name", (1..=QUEUE_NAME_BYTES_MAX).contains(&name)),
-        ("id", submit.id.0 > 0 && submit.id.0 < JOB_ID_END),
-        ("ttr", submit.ttr_ms.is_none_or(|ttr| (1..=TTR_MS_MAX).contains(&ttr))),
-        ("ttl", submit.ttl_ms.is_none_or(|ttl| ttl > 0)),
-        // All zeros is how events say that a job has no UUID.
-        ("uuid", submit.uuid != Some([0; 16])),
-        ("labels", submit.labels.len() <= LABELS_MAX),
-        ("keys", submit.keys.len() <= NAMES_MAX),
-        ("tags", submit.tags.len() <= NAMES_MAX),
-        ("state", state_fits(submit.state.as_ref())),
-        ("event", event_fits(submit.event.as_ref())),
-    ];
-    match fields.iter().find(|(_, holds)| !holds) {
-        Some((field, _)) => Err(Rejection::OutOfRange(field)),
-        None => Ok(()),
-    }
+    let check = |field, holds: bool| refuse_if(!holds, Rejection::OutOfRange(field));
+    check("queue name", (1..=QUEUE_NAME_BYTES_MAX).contains(&submit.queue.len()))?;
+    check("id", submit.id.0 > 0 && submit.id.0 < JOB_ID_END)?;
+    check("ttr", submit.ttr_ms.is_none_or(|ttr| (1..=TTR_MS_MAX).contains(&ttr)))?;
+    check("ttl", submit.ttl_ms.is_none_or(|ttl| ttl > 0))?;
+    // All zeros is how events say that a job has no UUID.
+    check("uuid", submit.uuid != Some([0; 16]))?;
+    check("labels", submit.labels.len() <= LABELS_MAX)?;
+    check("keys", submit.keys.len() <= NAMES_MAX)?;
+    check("tags", submit.tags.len() <= NAMES_MAX)?;
+    check("state", state_fits(submit.state.as_ref()))?;
+    check("event", event_fits(submit.event.as_ref()))
 }
 
 pub(super) fn persist(

@@ -1,6 +1,8 @@
 //! How items enter and leave the indices. [`State::evolve`] takes a job out of what depends on its
 //! status, changes it, and puts it back: so no event needs to know all indices.
 
+use std::collections::btree_map::Entry;
+
 use bytes::Bytes;
 
 use super::scan::marks_of;
@@ -173,10 +175,12 @@ impl State {
         let job = &jobs.live[number];
         let Some(queue) = queues.find_mut(job.queue) else { return };
         let group_number = queue.group_for(job.labels(), job.is_large());
-        if let Some((group, _)) = queue.group_and_lane(group_number) {
-            group.ready.insert(number, |other| jobs.live[other].ready_key());
+        let Some((group, _)) = queue.group_and_lane(group_number) else { return };
+        group.ready.insert(number, |other| jobs.live[other].ready_key());
+        let (queue_number, key) = (job.queue, job.ready_key());
+        if group.head.is_none_or(|head| key < head) {
+            self.rehead(queue_number, group_number);
         }
-        self.rehead(self.jobs.live[number].queue, group_number);
     }
 
     fn leave_ready(&mut self, number: u32) {
@@ -244,7 +248,7 @@ impl State {
             keys.insert(hash, handle);
         }
         for key in jobs.other_keys_of(handle) {
-            named.insert((key.namespace, key.name.clone()), handle);
+            named.insert(Named::of(key), handle);
         }
     }
 
@@ -255,9 +259,10 @@ impl State {
             keys.remove(hash, handle);
         }
         for key in jobs.other_keys_of(handle) {
-            let name = (key.namespace, key.name.clone());
-            if named.get(&name) == Some(&handle) {
-                named.remove(&name);
+            if let Entry::Occupied(entry) = named.entry(Named::of(key))
+                && *entry.get() == handle
+            {
+                entry.remove();
             }
         }
     }
@@ -283,7 +288,7 @@ impl State {
     pub(crate) fn find_key(&self, key: &Key) -> Option<u32> {
         match as_uuid(key) {
             Some(uuid) => self.find_uuid(&uuid),
-            None => self.named.get(&(key.namespace, key.name.clone())).copied(),
+            None => self.named.get(&Named::of(key)).copied(),
         }
     }
 

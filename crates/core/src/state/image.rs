@@ -191,24 +191,25 @@ impl LiveJob {
 }
 
 fn fill_options(job: &mut LiveJob, options: &JobOptions) {
-    let mut kept = options.clone();
-    kept.keys.retain(|key| match as_uuid(key) {
-        Some(uuid) if !job.has_uuid() => {
-            job.set_uuid(uuid);
-            false
+    let mut keys = Vec::with_capacity(options.keys.len());
+    for key in &options.keys {
+        match as_uuid(key) {
+            Some(uuid) if !job.has_uuid() => job.set_uuid(uuid),
+            _ => keys.push(Key { name: own(&key.name), ..*key }),
         }
-        _ => true,
-    });
-    if kept.is_none() {
-        return;
     }
-    for key in &mut kept.keys {
-        key.name = own(&key.name);
+    let kept = JobOptions {
+        keys,
+        labels: options.labels.clone(),
+        tags: options.tags.iter().map(own).collect(),
+        state: options.state.as_ref().map(own),
+        events: options.events.iter().map(own).collect(),
+        pages: options.pages.clone(),
+        ..*options
+    };
+    if !kept.is_none() {
+        job.extra().options = Some(Box::new(kept));
     }
-    kept.tags.iter_mut().for_each(|tag| *tag = own(tag));
-    kept.events.iter_mut().for_each(|event| *event = own(event));
-    kept.state = kept.state.as_ref().map(own);
-    job.extra().options = Some(Box::new(kept));
 }
 
 /// A copy of some bytes. Bytes in an event may be a slice of a record or of a network buffer, which

@@ -3,13 +3,40 @@
 
 use std::hash::{BuildHasher, Hasher};
 
+use bytes::Bytes;
 use foldhash::fast::FixedState;
+
+use crate::job::Key;
 
 /// How many tables. A million keys make about 250 each.
 const TABLES: usize = 4096;
 
 /// Entries that are looked at first on one side of where an entry should be.
 const NEAR: usize = 8;
+
+/// A key that is not a UUID, in the order of namespace and name. The first bytes of the name are part
+/// of it as a number, which in most comparisons decides.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Named {
+    pub namespace: i32,
+    /// Filled up with zeros, so it orders as the name does.
+    start: u32,
+    pub name: Bytes,
+}
+
+impl Named {
+    /// A name in a namespace.
+    pub fn new(namespace: i32, name: Bytes) -> Named {
+        let mut start = [0; 4];
+        start.iter_mut().zip(&name).for_each(|(to, byte)| *to = *byte);
+        Named { namespace, start: u32::from_be_bytes(start), name }
+    }
+
+    /// The name a key gives.
+    pub fn of(key: &Key) -> Named {
+        Named::new(key.namespace, key.name.clone())
+    }
+}
 
 /// What keys the hashes. The seed keeps strangers from choosing names that collide.
 #[derive(Debug, Clone)]
@@ -185,6 +212,18 @@ mod tests {
                 }
                 table.insert(at, Entry { tag: tag.to_le_bytes(), handle: [0; 4] });
             }
+        }
+    }
+
+    #[test]
+    fn names_are_in_the_order_of_their_bytes() {
+        let mut names: Vec<&[u8]> =
+            vec![b"", b"\0", b"a", b"a\0", b"a\0\0b", b"ab", b"abcd", b"abcd\0"];
+        names.extend([&b"abcde"[..], b"abce", b"\xff", b"\xff\xff\xff\xff\xff"]);
+        for (one, other) in names.iter().flat_map(|one| names.iter().map(move |other| (one, other)))
+        {
+            let named = |name: &[u8]| Named::new(2, Bytes::copy_from_slice(name));
+            assert_eq!(named(one).cmp(&named(other)), one.cmp(other), "{one:?} {other:?}");
         }
     }
 

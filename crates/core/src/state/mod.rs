@@ -37,7 +37,7 @@ use crate::job::{JobOptions, Key, Label, Origin};
 use crate::policy::Defaults;
 use crate::queue::Constraint;
 use jobs::{FINISHED, Jobs};
-use keys::KeyIndex;
+use keys::{KeyIndex, Named};
 use numbered::Numbered;
 use ordered_list::OrderedList;
 use slab::Slab;
@@ -73,7 +73,7 @@ pub struct State {
     by_id: OrderedList<u64>,
     keys: KeyIndex,
     /// Keys that are not a UUID.
-    named: BTreeMap<(i32, Bytes), u32>,
+    named: BTreeMap<Named, u32>,
     queues: Numbered<Queue>,
     queue_names: BTreeMap<Bytes, u32>,
     /// Scheduled and leased jobs, by when they become ready or run out.

@@ -19,6 +19,7 @@ pub enum Found<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct JobView<'a> {
     state: &'a State,
+    job: &'a LiveJob,
     number: u32,
 }
 
@@ -107,7 +108,7 @@ impl FinishedView<'_> {
 
 impl<'a> JobView<'a> {
     fn live(&self) -> &'a LiveJob {
-        &self.state.jobs.live[self.number]
+        self.job
     }
 
     /// Its number.
@@ -191,6 +192,11 @@ impl<'a> JobView<'a> {
         self.live().payload_ref()
     }
 
+    /// How long its payload is.
+    pub fn payload_len(&self) -> u32 {
+        self.live().payload_len
+    }
+
     /// Its last outcome, if an attempt failed and was to be tried again.
     pub fn outcome(&self) -> Option<&'a Outcome> {
         self.live().outcome()
@@ -243,7 +249,7 @@ pub struct QueueListing {
 impl State {
     pub(super) fn found(&self, handle: u32) -> Found<'_> {
         if handle & FINISHED == 0 {
-            Found::Live(JobView { state: self, number: handle })
+            Found::Live(self.view(handle))
         } else {
             let number = handle & !FINISHED;
             Found::Finished(FinishedView { job: &self.jobs.finished[number], number })
@@ -270,9 +276,10 @@ impl State {
     /// puts the scope behind the name, and finds the name in all scopes by one lookup.
     pub fn job_by_key_prefix(&self, namespace: Origin, prefix: &[u8]) -> Option<Found<'_>> {
         let namespace = namespace as i32;
-        let start = (namespace, Bytes::copy_from_slice(prefix));
-        let ((found_in, name), handle) = self.named.range(start..).next()?;
-        let fits = *found_in == namespace && name.starts_with(prefix) && handle & FINISHED == 0;
+        let start = Named::new(namespace, Bytes::copy_from_slice(prefix));
+        let (named, handle) = self.named.range(start..).next()?;
+        let is_ours = named.namespace == namespace && named.name.starts_with(prefix);
+        let fits = is_ours && handle & FINISHED == 0;
         fits.then(|| self.found(*handle))
     }
 
@@ -333,7 +340,7 @@ impl State {
         let Some(queue) = self.queue(queue) else { return Box::new(std::iter::empty()) };
         let full: Vec<&Group> =
             queue.groups.iter().filter(|group| !group.ready.is_empty()).collect();
-        let view = move |number| JobView { state: self, number };
+        let view = move |number| self.view(number);
         if let [group] = full[..] {
             return Box::new(group.ready.iter_after(skip).map(view));
         }
@@ -347,7 +354,7 @@ impl State {
         self.queue(queue)
             .into_iter()
             .flat_map(|queue| queue.scheduled.iter_after(0))
-            .map(|number| JobView { state: self, number })
+            .map(|number| self.view(number))
     }
 
     /// No deadline lies before this. Cheap, but it may lie too early: see
@@ -450,7 +457,7 @@ impl State {
 
     /// A live job by its internal number.
     pub(crate) fn view(&self, number: u32) -> JobView<'_> {
-        JobView { state: self, number }
+        JobView { state: self, job: &self.jobs.live[number], number }
     }
 
     pub(crate) fn due_timers(&self, now_ms: u64) -> impl Iterator<Item = u32> + '_ {

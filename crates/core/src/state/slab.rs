@@ -7,20 +7,30 @@ const CHUNK: usize = 256;
 
 #[derive(Debug, Clone)]
 struct Chunk<T> {
-    places: Vec<Option<T>>,
-    /// Places given back, below `places.len()`.
+    places: [Option<T>; CHUNK],
+    /// Places from this one on were never used.
+    used: usize,
+    /// Places given back, below `used`.
     free: Vec<u8>,
 }
 
-/// Chunks in a block.
-const BLOCK: usize = 1024;
+impl<T> Chunk<T> {
+    fn boxed() -> Box<Chunk<T>> {
+        Box::new(Chunk { places: [const { None }; CHUNK], used: 0, free: Vec::new() })
+    }
+
+    fn is_full(&self) -> bool {
+        self.free.is_empty() && self.used == CHUNK
+    }
+}
 
 /// A slab of `T`. Numbers of removed entries are used again, lowest chunk first, so that chunks at
 /// the end become empty and are freed.
 #[derive(Debug, Clone)]
 pub struct Slab<T> {
-    /// All blocks but the last are full, so that growing never moves more than one.
-    blocks: Vec<Vec<Option<Box<Chunk<T>>>>>,
+    /// One step to an entry, not two: all indices lead here. Growing moves eight bytes for 256 entries,
+    /// 64 KiB at two million.
+    chunks: Vec<Option<Box<Chunk<T>>>>,
     /// Chunks with a free place (or not there at all).
     open: BTreeSet<u32>,
     len: usize,
@@ -28,7 +38,7 @@ pub struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { blocks: Vec::new(), open: BTreeSet::new(), len: 0 }
+        Slab { chunks: Vec::new(), open: BTreeSet::new(), len: 0 }
     }
 }
 
@@ -38,24 +48,10 @@ impl<T> Slab<T> {
         self.len
     }
 
-    fn chunk(&self, at: u32) -> Option<&Chunk<T>> {
-        self.blocks.get(at as usize / BLOCK)?.get(at as usize % BLOCK)?.as_deref()
-    }
-
-    fn chunk_mut(&mut self, at: u32) -> Option<&mut Option<Box<Chunk<T>>>> {
-        self.blocks.get_mut(at as usize / BLOCK)?.get_mut(at as usize % BLOCK)
-    }
-
     /// Room for one more chunk, at the end.
     fn add_chunk(&mut self) -> u32 {
-        if self.blocks.last().is_none_or(|block| block.len() == BLOCK) {
-            self.blocks.push(Vec::new());
-        }
-        let full = (self.blocks.len() - 1) * BLOCK;
-        let last = self.blocks.last_mut().expect("one was added above");
-        last.push(None);
-        let at = full + last.len() - 1;
-        let at = u32::try_from(at).expect("numbers end far below 2^32 chunks");
+        let at = u32::try_from(self.chunks.len()).expect("numbers end far below 2^32 chunks");
+        self.chunks.push(None);
         self.open.insert(at);
         at
     }
@@ -66,37 +62,29 @@ impl<T> Slab<T> {
             Some(at) => *at,
             None => self.add_chunk(),
         };
-        let slot = self.chunk_mut(at).expect("open chunks have their room");
-        let chunk = slot.get_or_insert_with(|| {
-            Box::new(Chunk { places: Vec::with_capacity(CHUNK), free: Vec::new() })
+        let chunk = self.chunks[at as usize].get_or_insert_with(Chunk::boxed);
+        let place = chunk.free.pop().unwrap_or_else(|| {
+            chunk.used += 1;
+            (chunk.used - 1) as u8
         });
-        let place = match chunk.free.pop() {
-            Some(place) => {
-                chunk.places[usize::from(place)] = Some(value);
-                usize::from(place)
-            }
-            None => {
-                chunk.places.push(Some(value));
-                chunk.places.len() - 1
-            }
-        };
-        if chunk.free.is_empty() && chunk.places.len() == CHUNK {
+        chunk.places[usize::from(place)] = Some(value);
+        if chunk.is_full() {
             self.open.remove(&at);
         }
         self.len += 1;
-        at * CHUNK as u32 + place as u32
+        at * CHUNK as u32 + u32::from(place)
     }
 
     /// Takes an entry out.
     pub fn remove(&mut self, number: u32) -> Option<T> {
         let at = number / CHUNK as u32;
-        let place = number % CHUNK as u32;
-        let slot = self.chunk_mut(at)?;
+        let slot = self.chunks.get_mut(at as usize)?;
         let chunk = slot.as_mut()?;
-        let value = chunk.places.get_mut(place as usize)?.take()?;
-        let was_full = chunk.free.is_empty() && chunk.places.len() == CHUNK;
+        let place = number as usize % CHUNK;
+        let value = chunk.places[place].take()?;
+        let was_full = chunk.is_full();
         chunk.free.push(place as u8);
-        let is_empty = chunk.free.len() == chunk.places.len();
+        let is_empty = chunk.free.len() == chunk.used;
         if is_empty {
             *slot = None;
         }
@@ -110,45 +98,41 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Frees empty chunks at the end, and their blocks.
+    /// Frees empty chunks at the end.
     fn drop_empty_end(&mut self) {
-        while let Some(block) = self.blocks.last_mut() {
-            match block.last() {
-                Some(Some(_)) => return,
-                Some(None) => {
-                    block.pop();
-                    let at =
-                        (self.blocks.len() - 1) * BLOCK + self.blocks.last().map_or(0, Vec::len);
-                    self.open.remove(&(at as u32));
-                }
-                None => {
-                    self.blocks.pop();
-                }
-            }
+        while let Some(None) = self.chunks.last() {
+            self.chunks.pop();
+            self.open.remove(&(self.chunks.len() as u32));
+        }
+        if self.chunks.len() * 4 < self.chunks.capacity() {
+            self.chunks.shrink_to(self.chunks.len() * 2);
         }
     }
 
     /// Looks an entry up.
+    #[inline]
     pub fn find(&self, number: u32) -> Option<&T> {
-        let chunk = self.chunk(number / CHUNK as u32)?;
-        chunk.places.get((number % CHUNK as u32) as usize)?.as_ref()
+        self.chunks.get(number as usize / CHUNK)?.as_ref()?.places[number as usize % CHUNK].as_ref()
     }
 
     /// Looks an entry up, to change it.
+    #[inline]
     pub fn find_mut(&mut self, number: u32) -> Option<&mut T> {
-        let chunk = self.chunk_mut(number / CHUNK as u32)?.as_mut()?;
-        chunk.places.get_mut((number % CHUNK as u32) as usize)?.as_mut()
+        self.chunks.get_mut(number as usize / CHUNK)?.as_mut()?.places[number as usize % CHUNK]
+            .as_mut()
     }
 }
 
 impl<T> std::ops::Index<u32> for Slab<T> {
     type Output = T;
+    #[inline]
     fn index(&self, number: u32) -> &T {
         self.find(number).expect("an index only holds numbers of live entries")
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
     fn index_mut(&mut self, number: u32) -> &mut T {
         self.find_mut(number).expect("an index only holds numbers of live entries")
     }
@@ -166,7 +150,7 @@ mod tests {
         for number in &numbers[10..] {
             assert_eq!(slab.remove(*number), Some(u64::from(*number)));
         }
-        assert_eq!((slab.len(), slab.blocks.len(), slab.blocks[0].len()), (10, 1, 1));
+        assert_eq!((slab.len(), slab.chunks.len()), (10, 1));
         assert_eq!(slab.remove(10), None);
         let again: BTreeSet<u32> = (0..300u64).map(|value| slab.insert(value)).collect();
         assert_eq!(again, (10..310).collect());

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use spindle_core::command::{Claim, Extend, Finish};
 use spindle_core::job::{Cause, Status};
-use spindle_core::{Command, JobId, Rejection};
+use spindle_core::{Command, Rejection, decide_finish};
 
 use crate::answer::Refused;
 use crate::commit::Payload;
@@ -43,7 +43,7 @@ impl WorkResult {
 impl Leases<'_> {
     /// Reports the end of an attempt.
     pub fn finish(&self, claim: Claim, result: WorkResult) -> Gated<Result<(), Refused>> {
-        self.0.finish(result, |_| Ok(claim))
+        self.0.finish(result, |inner| Ok((claim, inner.state.is_foreground(claim.id()))))
     }
 
     /// As [`Leases::finish`], for a holder that has reported pieces of its result before: a success
@@ -94,7 +94,11 @@ fn whole_result(pieces: &[Bytes], end: &Bytes, max: usize) -> Bytes {
 impl Jobs<'_> {
     /// Reports the end of any unfinished job, leased or not.
     pub fn finish_unfinished(&self, job: JobRef, result: WorkResult) -> Gated<Result<(), Refused>> {
-        self.0.finish(result, |inner| Ok(Claim::Unfinished { id: inner.resolve(job)? }))
+        self.0.finish(result, |inner| {
+            let found = inner.look_up(job).ok_or(Rejection::NotFound)?;
+            let foreground = found.live().is_some_and(|job| job.is_foreground());
+            Ok((Claim::Unfinished { id: found.id() }, foreground))
+        })
     }
 
     /// Deletes a job.
@@ -116,25 +120,21 @@ impl Jobs<'_> {
 }
 
 impl Engine {
+    /// `claim` says what is claimed, and whether it is a foreground job.
     fn finish(
         &self,
         mut result: WorkResult,
-        claim: impl FnOnce(&Inner) -> Result<Claim, Refused>,
+        claim: impl FnOnce(&Inner) -> Result<(Claim, bool), Refused>,
     ) -> Gated<Result<(), Refused>> {
-        result.result = result.result.with_checksum();
+        result.result.make_checksum();
         let mut inner = self.enter();
-        let finished = claim(&inner).and_then(|claim| inner.finish(self, claim, result));
+        let finished = claim(&inner)
+            .and_then(|(claim, foreground)| inner.finish(self, claim, foreground, result));
         inner.closed(finished)
     }
 }
 
 impl Inner {
-    /// The number of the job a door means, or the refusal that it is not there.
-    pub(crate) fn resolve(&self, job: JobRef) -> Result<JobId, Refused> {
-        let found = self.look_up(job).ok_or(Rejection::NotFound)?;
-        Ok(found.id())
-    }
-
     fn delete(
         &mut self,
         job: JobRef,
@@ -150,10 +150,10 @@ impl Inner {
         &mut self,
         engine: &Engine,
         claim: Claim,
+        foreground: bool,
         result: WorkResult,
     ) -> Result<Gated<()>, Refused> {
         self.check_len(&result.result)?;
-        let foreground = self.state.is_foreground(claim.id());
         let words_bytes = result.words_bytes();
         let payload = result.result;
         if !foreground {
@@ -162,7 +162,7 @@ impl Inner {
         self.claimed(claim);
         let place =
             if foreground { payload.shared_in_memory() } else { self.batch.place_for(&payload) };
-        let command = Command::Finish(Box::new(Finish {
+        let finish = Finish {
             claim,
             success: result.success,
             retry: result.retry,
@@ -171,8 +171,10 @@ impl Inner {
             error: result.error,
             code: result.code,
             worker_finished_at: result.worker_finished_at,
-        }));
-        self.run_with(&command, Some(&payload).filter(|_| !foreground))?;
+        };
+        self.run_decided(Some(&payload).filter(|_| !foreground), |state, now_ms, out| {
+            decide_finish(state, &finish, now_ms, out)
+        })?;
         Ok(Gated::new((), self.own_gate_if(!foreground)))
     }
 }

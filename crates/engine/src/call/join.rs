@@ -34,9 +34,9 @@ impl Jobs<'_> {
     pub fn submit_or_join(
         &self,
         watcher: Option<&Caller>,
-        job: NewJob,
+        mut job: NewJob,
     ) -> Gated<Result<Joined, Refused>> {
-        let mut job = job.with_checksum();
+        job.make_checksum();
         let asked = job.submit.constraints_revision;
         loop {
             job.submit.constraints_revision = asked;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use spindle_core::command::Submit;
-use spindle_core::{Command, JobId, Status};
+use spindle_core::{JobId, Status, decide_submit};
 
 use crate::answer::Refused;
 use crate::commit::Payload;
@@ -35,18 +35,17 @@ impl NewJob {
     }
 
     /// The checksum of what goes to the log is made without the lock.
-    pub(crate) fn with_checksum(mut self) -> NewJob {
+    pub(crate) fn make_checksum(&mut self) {
         if !self.submit.foreground {
-            self.payload = self.payload.with_checksum();
+            self.payload.make_checksum();
         }
-        self
     }
 }
 
 impl Jobs<'_> {
     /// Submits a job.
-    pub fn submit(&self, job: NewJob) -> Gated<Result<JobId, Refused>> {
-        let mut job = job.with_checksum();
+    pub fn submit(&self, mut job: NewJob) -> Gated<Result<JobId, Refused>> {
+        job.make_checksum();
         let mut inner = self.0.enter_matched(&mut job);
         inner.submit(self.0, job)
     }
@@ -58,8 +57,8 @@ impl Jobs<'_> {
         let mut answers = Vec::with_capacity(jobs.len());
         while !jobs.is_empty() && (answers.is_empty() || self.0.has_room()) {
             let count = if self.0.has_room() { part_of(jobs) } else { 1 };
-            let part = jobs.drain(..count).map(NewJob::with_checksum);
-            let mut part: Vec<NewJob> = part.collect();
+            let mut part: Vec<NewJob> = jobs.drain(..count).collect();
+            part.iter_mut().for_each(NewJob::make_checksum);
             let mut unmatched: Vec<&mut NewJob> =
                 part.iter_mut().filter(|job| job.is_unmatched()).collect();
             let mut inner = self.0.enter_all_matched(&mut unmatched);
@@ -73,10 +72,10 @@ impl Jobs<'_> {
     pub fn submit_and_wait(
         &self,
         caller: &Caller,
-        job: NewJob,
+        mut job: NewJob,
         wait_ms: u64,
     ) -> Gated<Result<Ticket, Refused>> {
-        let mut job = job.with_checksum();
+        job.make_checksum();
         let mut inner = self.0.enter_matched(&mut job);
         if let Err(refused) = inner.check_waits() {
             return Gated::open(Err(refused));
@@ -106,14 +105,18 @@ fn part_of(jobs: &VecDeque<NewJob>) -> usize {
 
 impl Inner {
     /// Submits a job that was matched by the newest constraints.
-    pub(crate) fn submit(&mut self, engine: &Engine, job: NewJob) -> Gated<Result<JobId, Refused>> {
-        let submitted = self.try_submit(engine, job);
+    pub(crate) fn submit(
+        &mut self,
+        engine: &Engine,
+        mut job: NewJob,
+    ) -> Gated<Result<JobId, Refused>> {
+        let submitted = self.try_submit(engine, &mut job);
         self.closed(submitted)
     }
 
-    fn try_submit(&mut self, engine: &Engine, job: NewJob) -> Result<Gated<JobId>, Refused> {
-        let NewJob { mut submit, payload } = job;
-        self.check_len(&payload)?;
+    fn try_submit(&mut self, engine: &Engine, job: &mut NewJob) -> Result<Gated<JobId>, Refused> {
+        let NewJob { submit, payload } = job;
+        self.check_len(payload)?;
         let foreground = submit.foreground;
         if foreground {
             if self.stopping {
@@ -129,10 +132,11 @@ impl Inner {
         let id = self.take_id();
         submit.id = id;
         submit.payload =
-            if foreground { payload.in_memory() } else { self.batch.place_for(&payload) };
-        let command = Command::Submit(Box::new(submit));
-        let logged = Some(&payload).filter(|_| !foreground);
-        if let Err(rejection) = self.run_with(&command, logged) {
+            if foreground { payload.in_memory() } else { self.batch.place_for(payload) };
+        let logged = Some(&*payload).filter(|_| !foreground);
+        let decided = self
+            .run_decided(logged, |state, now_ms, out| decide_submit(state, submit, now_ms, out));
+        if let Err(rejection) = decided {
             self.return_id(id);
             return Err(rejection.into());
         }

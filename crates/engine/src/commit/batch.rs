@@ -9,7 +9,7 @@ use spindle_core::job::{JobOptions, Outcome};
 use spindle_core::{BytesRef, Event, Place, Type};
 
 use super::recent::Recent;
-use super::record::{ENTRY_HEADER_BYTES, HEADER_BYTES, RecordWriter};
+use super::record::{ENTRY_HEADER_BYTES, HEADER_BYTES, RecordWriter, entry_of};
 use crate::gate::Gate;
 
 /// Room kept behind bytes in a record for the event that names them. Events with more than this (long
@@ -41,8 +41,12 @@ impl Payload {
     }
 
     /// Makes the checksum, so that nobody has to under the lock.
-    pub(crate) fn with_checksum(mut self) -> Payload {
+    pub(crate) fn make_checksum(&mut self) {
         self.crc = Some(self.checksum());
+    }
+
+    pub(crate) fn with_checksum(mut self) -> Payload {
+        self.make_checksum();
         self
     }
 
@@ -257,10 +261,15 @@ impl Batch {
         place
     }
 
-    /// Bytes of the open record; none if they are not there. An older record is in
-    /// [`Batch::recent`] or on disk.
-    pub fn slice(&self, offset: u32, len: u32) -> Option<&[u8]> {
-        self.open.slice(offset, len)
+    /// The first bytes of an entry of the open record, or of one that was sealed not long ago, at
+    /// most `max`. None if the record is on disk only, and none inside if there is no such entry.
+    pub fn entry(&self, place: Place, max: u32) -> Option<Option<Bytes>> {
+        if place.position == self.position {
+            let entry = entry_of(self.open.bytes(), place.offset, max);
+            return Some(entry.map(|range| Bytes::copy_from_slice(&self.open.bytes()[range])));
+        }
+        let record = self.recent(place.position)?;
+        Some(entry_of(record, place.offset, max).map(|range| record.slice(range)))
     }
 
     /// A record that was sealed not long ago.

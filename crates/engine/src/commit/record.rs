@@ -9,6 +9,8 @@
 //! Numbers are little-endian. An offset names the first byte of an entry's bytes, behind its length
 //! and checksum.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use spindle_core::Event;
 use spindle_log::CheckedPart;
@@ -71,10 +73,9 @@ impl RecordWriter {
         (self.len() + ENTRY_HEADER_BYTES) as u32
     }
 
-    /// The bytes written at `offset` of the record so far.
-    pub fn slice(&self, offset: u32, len: u32) -> Option<&[u8]> {
-        let start = offset as usize;
-        self.bytes.get(start..start.checked_add(len as usize)?)
+    /// The record so far, its header still to be filled in.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     fn begin_entry(&mut self) -> usize {
@@ -220,6 +221,15 @@ pub(crate) fn read_entry_header(bytes: &[u8]) -> Option<EntryHeader> {
     Some(EntryHeader { len: word & LENGTH_MASK, kind, crc })
 }
 
+/// Where in a record the first bytes of the entry at `offset` are, at most `max`. None if the record
+/// has no such entry.
+pub(crate) fn entry_of(record: &[u8], offset: u32, max: u32) -> Option<Range<usize>> {
+    let start = offset as usize;
+    let header = read_entry_header(record.get(start.checked_sub(ENTRY_HEADER_BYTES)?..)?)?;
+    let range = start..start + header.len.min(max) as usize;
+    (range.end <= record.len()).then_some(range)
+}
+
 /// The pieces of bytes in a record, for the log: one that rots costs a job its payload, not the
 /// record its events. Takes any bytes; reads up to where they stop being a record's.
 #[must_use]
@@ -260,7 +270,12 @@ mod tests {
         let first_offset = writer.next_offset();
         writer.put_event(&first);
         writer.put_event(&second);
-        assert_eq!(writer.slice(payload_offset, 7), Some(&b"payload"[..]));
+        let entry = |record: &[u8], max| {
+            entry_of(record, payload_offset, max).map(|range| record[range].to_vec())
+        };
+        assert_eq!(entry(writer.bytes(), 100), Some(b"payload".to_vec()));
+        assert_eq!(entry(writer.bytes(), 3), Some(b"pay".to_vec()));
+        assert_eq!(entry(&writer.bytes()[..payload_offset as usize + 6], 100), None);
         let sealed = writer.seal(3, 99);
         assert!(writer.is_empty());
         let reader = RecordReader::new(sealed.clone()).unwrap();

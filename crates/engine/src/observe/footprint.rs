@@ -1,6 +1,7 @@
 //! What jobs take: in the log if it were written anew, and in memory for those that are in no log.
 
 use spindle_core::job::JobImage;
+use spindle_core::state::JobView;
 use spindle_core::{BytesRef, Event, JobId, State};
 
 /// What an item takes in the log besides its payload, roughly.
@@ -33,7 +34,7 @@ impl Footprint {
             Event::Gone(gone) => gone.ids.iter().for_each(|id| self.job_ends(JobId(*id), state)),
             Event::Finished(image) => self.job_ends(JobId(image.id), state),
             Event::Requeued(requeued) => {
-                let before = outcome_bytes(state, JobId(requeued.id));
+                let before = logged_outcome_bytes(state, JobId(requeued.id));
                 self.live_bytes = self.live_bytes.saturating_sub(before);
             }
             Event::Persisted(image) => {
@@ -59,18 +60,18 @@ impl Footprint {
     /// Counts an event that was folded.
     pub fn after_fold(&mut self, event: &Event, state: &State) {
         if let Event::Requeued(requeued) = event {
-            self.live_bytes += outcome_bytes(state, JobId(requeued.id));
+            self.live_bytes += logged_outcome_bytes(state, JobId(requeued.id));
         }
     }
 
     fn job_ends(&mut self, id: JobId, state: &State) {
         let Some(job) = state.live(id) else { return };
         if job.is_foreground() {
-            let len = job.payload().len as usize;
+            let len = job.payload_len() as usize;
             self.foreground_bytes = self.foreground_bytes.saturating_sub(len);
         } else {
-            let cost = ITEM_BYTES + u64::from(job.payload().len) + job.options().update_bytes();
-            self.live_bytes = self.live_bytes.saturating_sub(cost + outcome_bytes(state, id));
+            let cost = ITEM_BYTES + u64::from(job.payload_len()) + job.options().update_bytes();
+            self.live_bytes = self.live_bytes.saturating_sub(cost + outcome_bytes(&job));
         }
     }
 }
@@ -80,11 +81,13 @@ fn payload_len(image: &JobImage) -> usize {
 }
 
 /// What a live job's last result and its workers' messages take, if it is logged.
-fn outcome_bytes(state: &State, id: JobId) -> u64 {
-    state.live(id).filter(|job| !job.is_foreground()).map_or(0, |job| {
-        let result = job.outcome().and_then(|outcome| outcome.bytes.as_ref());
-        result.map_or(0, |result| u64::from(result.len)) + job.words_len() as u64
-    })
+fn logged_outcome_bytes(state: &State, id: JobId) -> u64 {
+    state.live(id).filter(|job| !job.is_foreground()).map_or(0, |job| outcome_bytes(&job))
+}
+
+fn outcome_bytes(job: &JobView<'_>) -> u64 {
+    let result = job.outcome().and_then(|outcome| outcome.bytes.as_ref());
+    result.map_or(0, |result| u64::from(result.len)) + job.words_len() as u64
 }
 
 fn live_cost(image: &JobImage) -> u64 {

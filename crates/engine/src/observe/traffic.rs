@@ -110,16 +110,18 @@ impl Traffic {
             _ => return,
         };
         if let Some(queue) = queue {
-            self.entry(queue, state).count(now_ms, count);
+            self.with(queue, state, |counted| counted.count(now_ms, count));
         }
     }
 
     /// A worker asks for jobs of queues.
     pub fn asked(&mut self, queues: &[Bytes], state: &State, now_ms: u64) {
         for queue in queues {
-            // Names that are no queue's would only fill the table.
-            if self.queues.contains_key(queue) || state.queue(queue).is_some() {
-                self.entry(queue, state).asked_ms = Some(now_ms);
+            if let Some(counted) = self.queues.get_mut(queue) {
+                counted.asked_ms = Some(now_ms);
+            } else if state.queue(queue).is_some() {
+                // Names that are no queue's would only fill the table.
+                self.with(queue, state, |counted| counted.asked_ms = Some(now_ms));
             }
         }
     }
@@ -134,14 +136,18 @@ impl Traffic {
         self.others.read(now_ms)
     }
 
-    fn entry(&mut self, queue: &Bytes, state: &State) -> &mut Counted {
-        if !self.queues.contains_key(queue) && self.has_room(state) {
-            // A copy: the name may be a small part of a large read.
-            let name = Bytes::copy_from_slice(queue);
-            self.order.push_back(name.clone());
-            self.queues.insert(name, Box::default());
+    /// Counts something of a queue, by itself if there is room for one more.
+    fn with(&mut self, queue: &Bytes, state: &State, count: impl FnOnce(&mut Counted)) {
+        if let Some(counted) = self.queues.get_mut(queue) {
+            return count(counted);
         }
-        self.queues.get_mut(queue).map_or(&mut self.others, |counted| counted)
+        if !self.has_room(state) {
+            return count(&mut self.others);
+        }
+        // A copy: the name may be a small part of a large read.
+        let name = Bytes::copy_from_slice(queue);
+        self.order.push_back(name.clone());
+        count(self.queues.entry(name).or_default());
     }
 
     /// Makes room by forgetting queues that are gone.

@@ -6,6 +6,7 @@ use spindle_log::{Position, ReadError};
 
 use crate::commit::record::{ENTRY_HEADER_BYTES, HEADER_BYTES, read_entry_header};
 use crate::engine::Engine;
+use crate::inner::Inner;
 use crate::views::Jobs;
 
 /// Why bytes or an image could not be read.
@@ -86,20 +87,8 @@ impl Engine {
     fn entry(&self, place: Place, wanted: u32, max: u32) -> Result<Bytes, FetchError> {
         let damaged = || FetchError::Damaged(place.position);
         let start = place.offset.checked_sub(ENTRY_HEADER).ok_or_else(damaged)?;
-        let in_memory = {
-            let inner = self.shared.inner.lock();
-            if place.position == inner.batch.position() {
-                let header = inner.batch.slice(start, ENTRY_HEADER).and_then(read_entry_header);
-                let len = header.ok_or_else(damaged)?.len.min(max);
-                let body = inner.batch.slice(place.offset, len).ok_or_else(damaged)?;
-                return Ok(Bytes::copy_from_slice(body));
-            }
-            inner.batch.recent(place.position).cloned()
-        };
-        if let Some(record) = in_memory {
-            let entry = record.slice(record.len().min(start as usize)..);
-            let len = read_entry_header(&entry).ok_or_else(damaged)?.len.min(max);
-            return body_of(&entry, len).ok_or_else(damaged);
+        if let Some(in_memory) = self.shared.inner.lock().batch.entry(place, max) {
+            return in_memory.ok_or_else(damaged);
         }
         let (log, position) = (&self.shared.log, Position(place.position));
         let entry = match log.read_at(position, start, ENTRY_HEADER + wanted) {
@@ -126,6 +115,17 @@ impl Engine {
             Some(Event::Finished(image) | Event::Compacted(image)) => Ok(image),
             _ => Err(FetchError::Damaged(place.position)),
         }
+    }
+}
+
+impl Inner {
+    /// The bytes a reference names, if they are in memory and in one piece.
+    pub(crate) fn bytes_in_memory(&self, place: &BytesRef) -> Option<Bytes> {
+        if place.inline.is_some() || place.len == 0 {
+            return Some(place.inline.clone().unwrap_or_default());
+        }
+        let at = Place { position: place.position, offset: place.offset };
+        self.batch.entry(at, place.len)?.filter(|bytes| bytes.len() == place.len as usize)
     }
 }
 

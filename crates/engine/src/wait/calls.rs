@@ -67,6 +67,10 @@ impl Calls {
     /// Ends a connection's call. Returns the queues in which there is something for others now;
     /// none if it was not called.
     pub fn end(&mut self, connection: ConnectionId) -> Option<BTreeSet<Bytes>> {
+        // Most workers never sleep: then this is all it costs.
+        if self.by_connection.is_empty() {
+            return None;
+        }
         let call = self.by_connection.remove(&connection)?;
         self.due.remove(&(call.due_ms, connection));
         self.called.remove(&call.job.queue, &call.job.labels);
@@ -82,7 +86,7 @@ impl Calls {
     pub fn set_missed(&mut self, connection: ConnectionId, missed: bool) {
         if missed {
             self.missed.insert(connection);
-        } else {
+        } else if !self.missed.is_empty() {
             self.missed.remove(&connection);
         }
     }

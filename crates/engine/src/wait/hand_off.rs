@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use spindle_core::command::{Claim, Lease, Select};
 use spindle_core::job::{Cause, Origin, Status};
-use spindle_core::{Command, Decision, Event, Found, JobId, Rejection, decide_lease};
+use spindle_core::{
+    Command, Decision, Event, Found, JobId, Rejection, State, decide, decide_lease,
+};
 
 use super::calls::{Callable, Spare};
 use super::list::{Rank, Service, Wait, WaitFor};
@@ -38,7 +40,16 @@ impl Inner {
         command: &Command,
         payload: Option<&Payload>,
     ) -> Result<(), Rejection> {
-        self.apply(command, payload)?;
+        self.run_decided(payload, |state, now_ms, out| decide(state, command, now_ms, out))
+    }
+
+    /// As [`Inner::run_with`], with what decides in the place of a command.
+    pub fn run_decided(
+        &mut self,
+        payload: Option<&Payload>,
+        decide: impl FnOnce(&State, u64, &mut Decision) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
+        self.apply_decided(payload, decide)?;
         // An end may have freed a bucket: those who wait for what it held back come now.
         self.serve_waiting();
         Ok(())
@@ -234,11 +245,13 @@ impl Inner {
         let found = self.state.job(JobId(event.id)).ok_or(Rejection::NotFound)?;
         let gate = self.gate_of(&found);
         let Found::Live(job) = found else { return Err(Rejection::Finished) };
+        let payload = job.payload();
         let leased = LeasedJob {
             id: job.id(),
             uuid: job.uuid(),
             queue: job.queue().clone(),
-            payload: job.payload(),
+            bytes: self.bytes_in_memory(&payload),
+            payload,
             length_ms: event.lease.deadline_ms.map(|at| at.saturating_sub(self.now_ms)),
             epoch: event.lease.epoch,
             attempt: event.attempts,

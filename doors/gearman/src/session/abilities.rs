@@ -83,6 +83,11 @@ impl Abilities {
         timeouts.all(|other| other == first).then_some(first)
     }
 
+    /// Whether a job of the function runs out of time.
+    pub fn has_timeout(&self, function: &[u8]) -> bool {
+        self.common_timeout_ms() != Some(None) && self.timeout_ms(function).is_some()
+    }
+
     pub fn timeout_ms(&self, function: &[u8]) -> Option<u64> {
         let place = self.places.get(function)?;
         self.functions.get(place)?.timeout_ms

@@ -184,7 +184,7 @@ impl GearmanSession {
         self.limit_lease(job, held);
         self.stop_timer();
         self.held.insert(job.id, held);
-        self.timed = self.abilities.timeout_ms(&job.queue).map(|_| job.id);
+        self.timed = self.abilities.has_timeout(&job.queue).then_some(job.id);
         self.abilities.last = Some(job.queue.clone());
         let handle = self.common.handles.handle(job.id.0);
         let reducer = match kind {

@@ -35,13 +35,12 @@ impl HandlePrefix {
     #[must_use]
     pub fn handle(&self, number: u64) -> Handle {
         let digits = Decimal::new(number);
-        let mut handle = Handle { bytes: [0; HANDLE_BYTES_MAX], length: 0 };
-        let letters = self.0.iter().chain(digits.as_bytes());
-        for (place, letter) in handle.bytes.iter_mut().zip(letters) {
-            *place = *letter;
-            handle.length += 1;
-        }
-        handle
+        let (prefix, digits) = (&self.0[..], digits.as_bytes());
+        let mut bytes = [0; HANDLE_BYTES_MAX];
+        let length = prefix.len() + digits.len();
+        bytes[..prefix.len()].copy_from_slice(prefix);
+        bytes[prefix.len()..length].copy_from_slice(digits);
+        Handle { bytes, length }
     }
 }
 

@@ -99,6 +99,9 @@ impl Decoder {
     ///
     /// A [`Reject`] when there is something to refuse.
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Request>, Reject> {
+        if input.is_empty() && !matches!(self.state, State::Closed) {
+            return Ok(None);
+        }
         let searched = match &self.state {
             State::Closed => return Err(Reject::Close),
             State::Block(_) => return self.decode_block(input),

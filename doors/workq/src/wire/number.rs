@@ -4,16 +4,22 @@ use bytes::{BufMut, BytesMut};
 
 /// Reads digits only: no sign, no spaces, leading zeros allowed. `None` beyond `u64`.
 pub(super) fn parse_unsigned(text: &[u8]) -> Option<u64> {
+    /// So many digits fit whatever they are.
+    const DIGITS_FITTING: usize = 19;
     if text.is_empty() {
         return None;
     }
-    text.iter().try_fold(0u64, |number, letter| {
-        let digit = letter.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        number.checked_mul(10)?.checked_add(u64::from(digit))
-    })
+    let (fitting, rest) = text.split_at(text.len().min(DIGITS_FITTING));
+    let number = fitting.iter().try_fold(0u64, |number, letter| {
+        digit(*letter).map(|digit| number.wrapping_mul(10).wrapping_add(digit))
+    })?;
+    rest.iter()
+        .try_fold(number, |number, letter| number.checked_mul(10)?.checked_add(digit(*letter)?))
+}
+
+fn digit(letter: u8) -> Option<u64> {
+    let digit = letter.wrapping_sub(b'0');
+    (digit <= 9).then_some(u64::from(digit))
 }
 
 /// Reads digits behind at most one sign, which may be a plus (recorded for payload sizes).

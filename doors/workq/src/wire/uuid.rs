@@ -53,8 +53,6 @@ impl Uuid {
 
     /// The form that nearly all clients use, without a branch per letter.
     fn parse_canonical(text: &[u8; 36]) -> Option<Self> {
-        /// Where the first digit of each byte stands.
-        const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
         let mut bytes = [0u8; 16];
         let mut seen = 0;
         for (byte, place) in bytes.iter_mut().zip(PLACES) {
@@ -93,18 +91,10 @@ impl Uuid {
     /// The canonical form: 36 letters, lower case.
     #[must_use]
     pub fn to_letters(self) -> [u8; 36] {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut letters = [b'-'; 36];
-        let mut slots = letters.iter_mut();
-        for (index, byte) in self.0.iter().enumerate() {
-            if matches!(index, 4 | 6 | 8 | 10) {
-                slots.next();
-            }
-            for half in [byte >> 4, byte & 0xf] {
-                if let Some(slot) = slots.next() {
-                    *slot = HEX[usize::from(half)];
-                }
-            }
+        for (byte, place) in self.0.into_iter().zip(PLACES) {
+            letters[place] = HEX[usize::from(byte >> 4)];
+            letters[place + 1] = HEX[usize::from(byte & 0xf)];
         }
         letters
     }
@@ -114,6 +104,11 @@ impl Uuid {
         out.put_slice(&self.to_letters());
     }
 }
+
+/// Where in the canonical form the first digit of each byte stands.
+const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// The value of each hexadecimal digit; 0xff for everything that is none.
 const HEX_VALUES: [u8; 256] = {
