@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use spindle_engine::{Door, Engine, Options, Outbox, Session, SystemClock};
+use spindle_engine::{Committer, Door, Engine, Gate, Options, Outbox, Session, SystemClock};
 use spindle_gearman::GearmanDoor;
 use spindle_gearman::wire::{GrabKind, Priority, Request, Submit, SubmitKind};
 use spindle_log::MemoryLog;
@@ -120,8 +120,8 @@ impl Line {
     }
 
     /// What may leave leaves.
-    fn flush(&mut self, door: &impl Door) {
-        let released = self.out.released(door.durable());
+    fn flush(&mut self, durable: Gate) {
+        let released = self.out.released(durable);
         self.got.clear();
         self.got.extend_from_slice(released);
         let count = released.len();
@@ -181,10 +181,10 @@ impl<D: Door> Run<D> {
 
     /// What was read is decided: it is committed, and the answers leave.
     fn end_turn(&mut self) {
-        self.sessions.door.end_turn();
-        self.sessions.engine.commit_once();
+        self.sessions.engine.end_turn();
+        self.sessions.engine.commit();
         for line in self.producers.iter_mut().chain(&mut self.workers) {
-            line.flush(&self.sessions.door);
+            line.flush(self.sessions.engine.durable());
         }
     }
 

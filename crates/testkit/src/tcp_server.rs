@@ -2,8 +2,9 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
-use spindle_engine::{Door, Engine};
+use spindle_engine::{Committer, Door, Engine, Gate, Mailbox};
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
 
 use crate::{PATIENCE, wait_until};
@@ -23,11 +24,19 @@ pub struct TcpServer<D> {
 impl<D: Door> TcpServer<D> {
     /// Serves a door at an engine.
     pub fn start(engine: &Engine, door: D) -> TcpServer<D> {
+        TcpServer::with(Arc::new(engine.clone()), engine, door)
+    }
+
+    /// As [`TcpServer::start`], but nothing is durable until the test commits.
+    pub fn stepped(engine: &Engine, door: D) -> TcpServer<D> {
+        TcpServer::with(Arc::new(Idle(engine.clone())), engine, door)
+    }
+
+    fn with(committer: Arc<dyn Committer>, engine: &Engine, door: D) -> TcpServer<D> {
         let door = Arc::new(door);
         let bound = bind(door.clone(), "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = bound.local_addr();
-        let net =
-            Server::start(Arc::new(engine.clone()), vec![bound], NetConfig::default()).unwrap();
+        let net = Server::start(committer, vec![bound], NetConfig::default()).unwrap();
         TcpServer { engine: engine.clone(), door, net, address }
     }
 
@@ -43,6 +52,29 @@ impl<D: Door> TcpServer<D> {
     #[track_caller]
     pub fn until(&self, what: &str, condition: impl Fn(&Engine) -> bool) {
         wait_until(what, || condition(&self.engine));
+    }
+}
+
+/// Leaves commits to the test.
+struct Idle(Engine);
+
+impl Committer for Idle {
+    fn attach(&self, mailbox: &Arc<dyn Mailbox>) {
+        self.0.attach(mailbox);
+    }
+
+    fn durable(&self) -> Gate {
+        self.0.durable()
+    }
+
+    fn end_turn(&self) -> bool {
+        false
+    }
+
+    fn commit(&self) {}
+
+    fn sync_time(&self) -> Duration {
+        Duration::ZERO
     }
 }
 

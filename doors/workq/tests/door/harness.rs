@@ -44,6 +44,10 @@ impl Deref for TestServer {
     }
 }
 
+fn door(engine: &Engine) -> WorkqDoor {
+    WorkqDoor::new(engine.clone(), Limits::default())
+}
+
 impl TestServer {
     /// On a new log in memory.
     pub fn new() -> TestServer {
@@ -62,7 +66,7 @@ impl TestServer {
     pub fn stepped() -> TestServer {
         let log = Arc::new(MemoryLog::new());
         let ManualEngine { engine, clock } = ManualEngine::open(log, START_MS, options());
-        TestServer::start(&engine, clock)
+        TestServer { clock, server: TcpServer::stepped(&engine, door(&engine)) }
     }
 
     /// With the time of the machine.
@@ -74,8 +78,7 @@ impl TestServer {
     }
 
     fn start(engine: &Engine, clock: Arc<ManualClock>) -> TestServer {
-        let door = WorkqDoor::new(engine.clone(), Limits::default());
-        TestServer { clock, server: TcpServer::start(engine, door) }
+        TestServer { clock, server: TcpServer::start(engine, door(engine)) }
     }
 
     pub fn client(&self) -> Client {
