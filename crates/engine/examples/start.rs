@@ -8,15 +8,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use spindle_engine::{Engine, Options, SystemClock, record};
-use spindle_log::disk::RealDisk;
 use spindle_log::{FileLog, FileLogOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args().nth(1).ok_or("which folder?")?;
     let began = Instant::now();
-    let disk = Arc::new(RealDisk::open(&folder)?);
     let options = FileLogOptions { parts_of: record::checked_parts, ..FileLogOptions::default() };
-    let log = Arc::new(FileLog::open(disk, options)?);
+    let log = Arc::new(FileLog::open_dir(&folder, options)?);
     let opened = began.elapsed();
     let engine = Engine::open(log, Arc::new(SystemClock::new()), Options::default())?;
     let all = began.elapsed();
