@@ -39,9 +39,8 @@ macro_rules! events {
                 Ok(decoded)
             }
 
-            /// Reads an event back and hands it on, which spares moving it about. Returns whether
-            /// this version knows its kind.
-            pub fn decode_to(
+            /// As [`EventReader::read`](crate::EventReader::read), by prost alone.
+            pub(crate) fn decode_to(
                 mut bytes: Bytes,
                 take: impl FnOnce(Event),
             ) -> Result<bool, DecodeError> {
@@ -406,6 +405,21 @@ impl Event {
             (Event::Leased(leased), _) => leased.put(out),
             _ => self.encode_plainly(out),
         }
+    }
+
+    /// The byte of [`Event::Leased`].
+    pub(crate) const LEASED: u8 = 2;
+
+    /// Makes an event that brings a job's whole image, if this byte says that it is one.
+    pub(crate) fn of_image(kind: u8) -> Option<fn(JobImage) -> Event> {
+        Some(match kind {
+            1 => Event::Submitted,
+            5 => Event::Finished,
+            7 => Event::Retried,
+            10 => Event::Persisted,
+            20 => Event::Compacted,
+            _ => return None,
+        })
     }
 
     /// The whole image of a job, if the event brings one.

@@ -19,6 +19,7 @@ pub mod state;
 
 mod decide;
 mod failure_text;
+mod fast_decode;
 mod fast_encode;
 mod rejection;
 mod reservations;
@@ -28,6 +29,7 @@ pub use command::Command;
 pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX, decide, decide_lease};
 pub use event::Event;
 pub use failure_text::cut_text;
+pub use fast_decode::EventReader;
 pub use job::{JobId, JobImage, Status};
 pub use payload::{BytesRef, Type};
 pub use policy::{Defaults, Policies, Policy, Requeue};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use spindle_core::{Command, Event, JobId, Place, Rejection, State};
+use spindle_core::{Command, Event, EventReader, JobId, Place, Rejection, State};
 use spindle_log::{Log, LogError, ReadError, Stored, StoredRecords};
 
 use crate::clock::Clock;
@@ -54,30 +54,41 @@ struct Decoded {
 /// Events handed over at once; the list goes back to be filled again.
 const EVENTS_AT_ONCE: usize = 512;
 
-impl Decoded {
+/// What reads and decodes the log.
+struct Decoder {
+    records: StoredRecords,
+    events: EventReader,
+    damage: DamageFinder,
+}
+
+impl Decoder {
+    fn new(records: StoredRecords) -> Decoder {
+        Decoder { records, events: EventReader::default(), damage: DamageFinder::default() }
+    }
+
     /// Reads on, up to many events. Returns whether there may be more.
-    fn fill(
-        &mut self,
-        records: &mut StoredRecords,
-        damage: &mut DamageFinder,
-    ) -> Result<bool, StartError> {
-        while self.events.len() < EVENTS_AT_ONCE {
-            let Some(stored) = records.next() else { return Ok(false) };
-            self.add(stored?, damage)?;
+    fn fill(&mut self, decoded: &mut Decoded) -> Result<bool, StartError> {
+        // Folded ones come back to be dropped here: names are shared between events, and two
+        // threads that count who shares them would wait for each other at every event.
+        decoded.events.clear();
+        while decoded.events.len() < EVENTS_AT_ONCE {
+            let Some(stored) = self.records.next() else { return Ok(false) };
+            self.decode(stored?, decoded)?;
         }
         Ok(true)
     }
 
-    fn add(&mut self, stored: Stored, damage: &mut DamageFinder) -> Result<(), StartError> {
+    fn decode(&mut self, stored: Stored, decoded: &mut Decoded) -> Result<(), StartError> {
+        let Decoder { events, damage, .. } = self;
         damage.record(&stored);
         let position = stored.position.0;
         let failed = |source| StartError::Record { position, source };
         let reader = RecordReader::new(stored.bytes).map_err(failed)?;
-        self.now_ms = self.now_ms.max(reader.now_ms);
-        let read = reader.for_each_event(|event, offset| {
+        decoded.now_ms = decoded.now_ms.max(reader.now_ms);
+        let read = reader.for_each_event(events, |event, offset| {
             let place = Place { position, offset };
             damage.event(&event, place);
-            self.events.push((event, place));
+            decoded.events.push((event, place));
             true
         });
         read.map(|_| ()).map_err(failed)
@@ -87,7 +98,7 @@ impl Decoded {
 /// Folds everything the log holds. Reading and decoding go on in a thread of their own, so that a
 /// long log costs the longer of the two, not their sum.
 fn fold(log: &dyn Log, inner: &mut Inner) -> Result<DamageFinder, StartError> {
-    let mut records = log.read(log.first())?;
+    let mut decoder = Decoder::new(log.read(log.first())?);
     inner.batch.begin_at(log.next().0);
     // Of a churned log most jobs are gone at its end: their names need not come and go.
     inner.state.defer_keys();
@@ -95,23 +106,22 @@ fn fold(log: &dyn Log, inner: &mut Inner) -> Result<DamageFinder, StartError> {
     let (empty, emptied) = sync_channel::<Decoded>(4);
     std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
-            let mut damage = DamageFinder::default();
             let mut more = true;
             while more {
                 let mut decoded = emptied.try_recv().unwrap_or_default();
-                let filled = decoded.fill(&mut records, &mut damage);
+                let filled = decoder.fill(&mut decoded);
                 more = matches!(filled, Ok(true));
                 if full.send(filled.map(|_| decoded)).is_err() {
                     break;
                 }
             }
-            damage
+            decoder.damage
         });
         for decoded in filled {
-            let mut decoded = decoded?;
+            let decoded = decoded?;
             inner.now_ms = inner.now_ms.max(decoded.now_ms);
-            for (event, place) in decoded.events.drain(..) {
-                inner.fold_one(&event, place);
+            for (event, place) in &decoded.events {
+                inner.fold_one(event, *place);
             }
             empty.try_send(decoded).ok();
         }

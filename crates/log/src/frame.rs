@@ -157,9 +157,14 @@ pub(crate) fn announced(bytes: &[u8]) -> Announced {
 /// marker's word alone, because a search past the end of a log goes over a whole segment.
 pub(crate) fn marked_places(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
     const BEFORE: usize = FRAME_HEADER_BYTES - ALIGN;
-    let words = bytes.get(BEFORE..).unwrap_or_default().chunks_exact(ALIGN);
-    let marked = words.enumerate().filter(|(_, word)| word[4..] == MARKER.to_le_bytes());
-    marked.map(|(nth, _)| nth * ALIGN)
+    let (words, _) = bytes.get(BEFORE..).unwrap_or_default().as_chunks::<ALIGN>();
+    let is_marked = |word: &[u8; ALIGN]| (u64::from_le_bytes(*word) >> 32) as u32 == MARKER;
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let nth = next + words[next..].iter().position(is_marked)?;
+        next = nth + 1;
+        Some(nth * ALIGN)
+    })
 }
 
 /// The position a frame claims to have, before anything is proven.

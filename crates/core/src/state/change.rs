@@ -239,7 +239,7 @@ impl State {
 
     pub(super) fn enter_keys(&mut self, handle: u32) {
         let State { jobs, keys, named, .. } = self;
-        if let Some(uuid) = jobs.uuid_of(handle) {
+        if let Some(uuid) = jobs.uuid_of(handle).filter(|_| !keys.is_deferred()) {
             let hash = keys.hash(&uuid);
             keys.insert(hash, handle);
         }
@@ -250,7 +250,7 @@ impl State {
 
     pub(super) fn leave_keys(&mut self, handle: u32) {
         let State { jobs, keys, named, .. } = self;
-        if let Some(uuid) = jobs.uuid_of(handle) {
+        if let Some(uuid) = jobs.uuid_of(handle).filter(|_| !keys.is_deferred()) {
             let hash = keys.hash(&uuid);
             keys.remove(hash, handle);
         }

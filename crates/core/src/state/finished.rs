@@ -95,7 +95,7 @@ impl State {
         let handle = number | FINISHED;
         let State { jobs, by_id, keys, .. } = self;
         by_id.replace(id, (live_number, handle), marks, |other| jobs.id_of(other));
-        if let Some(uuid) = jobs.uuid_of(live_number) {
+        if let Some(uuid) = jobs.uuid_of(live_number).filter(|_| !keys.is_deferred()) {
             keys.replace(keys.hash(&uuid), live_number, handle);
         }
         if let Some(job) = self.jobs.live.remove(live_number) {

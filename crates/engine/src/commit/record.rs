@@ -10,7 +10,7 @@
 //! and checksum.
 
 use bytes::Bytes;
-use spindle_core::Event;
+use spindle_core::{Event, EventReader};
 use spindle_log::CheckedPart;
 
 /// The version this program writes.
@@ -178,6 +178,7 @@ impl RecordReader {
     /// are not looked at.
     pub fn for_each_event(
         self,
+        reader: &mut EventReader,
         mut take: impl FnMut(Event, u32) -> bool,
     ) -> Result<bool, RecordError> {
         let mut at = HEADER_BYTES;
@@ -195,7 +196,7 @@ impl RecordReader {
             }
             let mut goes_on = true;
             let take = |event| goes_on = take(event, start as u32);
-            match Event::decode_to(self.bytes.slice(start..end), take) {
+            match reader.read(self.bytes.slice(start..end), take) {
                 Ok(true) if goes_on => {}
                 Ok(true) => return Ok(false),
                 Ok(false) => return Err(RecordError::UnknownEvent(start)),
@@ -275,7 +276,10 @@ mod tests {
             read.push((event, offset));
             read.len() < 2
         };
-        assert!(!reader.for_each_event(take).unwrap(), "it stops where it is asked to");
+        assert!(
+            !reader.for_each_event(&mut EventReader::default(), take).unwrap(),
+            "it stops where it is asked to"
+        );
         assert_eq!(read[0], (first, first_offset));
         assert_eq!(read[1].0, second);
         assert!(matches!(
@@ -296,7 +300,7 @@ mod tests {
         let sealed = writer.seal(1, 1);
         for cut in 0..sealed.len() {
             let read = RecordReader::new(sealed.slice(..cut))
-                .and_then(|reader| reader.for_each_event(|_, _| true));
+                .and_then(|reader| reader.for_each_event(&mut EventReader::default(), |_, _| true));
             assert!(read.is_err(), "cut at {cut}");
         }
     }
