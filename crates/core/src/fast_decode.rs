@@ -9,6 +9,8 @@
 //! Names that come again and again, queues' and workers', are kept and shared, so an event does not
 //! hold on to the record that it was read from.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use prost::{DecodeError, Message};
 
@@ -32,40 +34,50 @@ const DELIMITED: u32 = 2;
 const NAMES: usize = 64;
 
 impl EventReader {
-    /// Reads an event back and hands it on, which spares moving it about. Returns whether this
-    /// version knows its kind.
-    pub fn read(&mut self, bytes: Bytes, take: impl FnOnce(Event)) -> Result<bool, DecodeError> {
-        match self.read_plain(&bytes) {
-            Some(event) => {
-                take(event);
-                Ok(true)
-            }
-            None => Event::decode_to(bytes, take),
+    /// Reads back the event that stands at `range` of a record, into the place of another one. None
+    /// for a kind that this version does not know.
+    ///
+    /// What the two have in common stays where it is: while a start reads image after image, no
+    /// event is moved about and no name is copied or counted. On an error the event is any event.
+    pub fn read(
+        &mut self,
+        record: &Bytes,
+        range: Range<usize>,
+        event: &mut Event,
+    ) -> Result<Option<()>, DecodeError> {
+        if self.read_plain(record, range.clone(), event).is_some() {
+            return Ok(Some(()));
         }
+        let read = Event::decode(record.slice(range))?;
+        Ok(read.map(|read| *event = read))
     }
 
     /// An event of the hot path with nothing out of the ordinary.
-    fn read_plain(&mut self, bytes: &Bytes) -> Option<Event> {
-        let (kind, body) = bytes.split_first()?;
-        let source = &mut Source { names: &mut self.names, bytes };
+    fn read_plain(&mut self, record: &Bytes, range: Range<usize>, event: &mut Event) -> Option<()> {
+        let (kind, body) = record.get(range)?.split_first()?;
+        let source = &mut Source { names: &mut self.names, record };
         if *kind == Event::LEASED {
-            return Leased::read_all(body, source).map(Event::Leased);
+            *event = Event::Leased(Leased::read_all(body, source)?);
+            return Some(());
         }
-        let event = Event::of_image(*kind)?;
-        JobImage::read_all(body, source).map(event)
+        let make = Event::of_image(*kind)?;
+        if event.kind() != *kind {
+            *event = make(JobImage::default());
+        }
+        event.image_mut()?.read_again(body, source)
     }
 }
 
 /// What an event is read from.
 struct Source<'a> {
     names: &'a mut Vec<Bytes>,
-    bytes: &'a Bytes,
+    record: &'a Bytes,
 }
 
 impl Source<'_> {
     /// Bytes that stay a slice of the record.
     fn slice(&self, bytes: &[u8]) -> Bytes {
-        self.bytes.slice_ref(bytes)
+        self.record.slice_ref(bytes)
     }
 
     fn text(&self, bytes: Option<&[u8]>) -> Bytes {
@@ -232,48 +244,46 @@ trait Read: Sized {
     }
 }
 
-impl Read for JobImage {
-    fn read(fields: &mut Fields<'_>, source: &mut Source<'_>) -> Option<JobImage> {
-        Some(JobImage {
-            id: fields.uint(1)?.unwrap_or(0),
-            queue: source.name(fields.bytes(2)?),
-            status: fields.kind(3)?,
-            origin: fields.kind(4)?,
-            priority: fields
-                .uint(5)?
-                .map_or(0, |zigzag| (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)),
-            order: fields.uint(6)?.unwrap_or(0),
-            created_ms: fields.fixed(7)?.unwrap_or(0),
-            ttl_ms: fields.uint(8)?,
-            ttr_ms: fields.uint(9)?,
-            attempts: fields.small(10)?,
-            fails: fields.small(11)?,
-            revision: fields.small(12)?,
-            payload: fields.message(13, source)?,
-            uuid_high: fields.fixed(14)?.unwrap_or(0),
-            uuid_low: fields.fixed(15)?.unwrap_or(0),
-            foreground: fields.flag(16)?,
-            options: fields.rare(17, source)?.map(Box::new),
-            started_ms: fields.fixed(18)?,
-            finished_ms: fields.fixed(19)?,
-            kept_until_ms: fields.fixed(20)?,
-            lease: fields.message(21, source)?.map(Box::new),
-            outcome: fields.message(22, source)?.map(Box::new),
-            history: history(fields, source)?,
-        })
-    }
-}
-
-fn history(fields: &mut Fields<'_>, source: &mut Source<'_>) -> Option<Vec<Attempt>> {
-    let mut history = Vec::new();
-    while let Some(attempt) = fields.message(23, source)? {
-        // Most jobs have one attempt: room for one, not for the four of a vector.
-        if history.is_empty() {
-            history.reserve_exact(1);
+impl JobImage {
+    /// Takes all fields anew.
+    fn read_again(&mut self, bytes: &[u8], source: &mut Source<'_>) -> Option<()> {
+        let fields = &mut Fields { left: bytes };
+        self.id = fields.uint(1)?.unwrap_or(0);
+        let queue = fields.bytes(2)?;
+        if queue.unwrap_or_default() != self.queue {
+            self.queue = source.name(queue);
         }
-        history.push(attempt);
+        self.status = fields.kind(3)?;
+        self.origin = fields.kind(4)?;
+        let zigzag = fields.uint(5)?.unwrap_or(0);
+        self.priority = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+        self.order = fields.uint(6)?.unwrap_or(0);
+        self.created_ms = fields.fixed(7)?.unwrap_or(0);
+        self.ttl_ms = fields.uint(8)?;
+        self.ttr_ms = fields.uint(9)?;
+        self.attempts = fields.small(10)?;
+        self.fails = fields.small(11)?;
+        self.revision = fields.small(12)?;
+        self.payload = fields.message(13, source)?;
+        self.uuid_high = fields.fixed(14)?.unwrap_or(0);
+        self.uuid_low = fields.fixed(15)?.unwrap_or(0);
+        self.foreground = fields.flag(16)?;
+        self.options = fields.rare(17, source)?.map(Box::new);
+        self.started_ms = fields.fixed(18)?;
+        self.finished_ms = fields.fixed(19)?;
+        self.kept_until_ms = fields.fixed(20)?;
+        self.lease = fields.message(21, source)?.map(Box::new);
+        self.outcome = fields.message(22, source)?.map(Box::new);
+        self.history.clear();
+        while let Some(attempt) = fields.message(23, source)? {
+            // Most jobs have one attempt: room for one, not for the four of a vector.
+            if self.history.is_empty() {
+                self.history.reserve_exact(1);
+            }
+            self.history.push(attempt);
+        }
+        fields.left.is_empty().then_some(())
     }
-    Some(history)
 }
 
 impl Read for BytesRef {
@@ -356,17 +366,25 @@ mod tests {
     }
 
     fn here(reader: &mut EventReader, bytes: &[u8]) -> Result<Option<Event>, DecodeError> {
-        let mut read = None;
-        let known = reader.read(Bytes::copy_from_slice(bytes), |event| read = Some(event))?;
-        assert_eq!(known, read.is_some());
-        Ok(read)
+        let mut event = Event::default();
+        let read = read_into(reader, bytes, &mut event)?;
+        Ok(read.map(|()| event))
+    }
+
+    fn read_into(
+        reader: &mut EventReader,
+        bytes: &[u8],
+        event: &mut Event,
+    ) -> Result<Option<()>, DecodeError> {
+        let record = Bytes::from([b"before", bytes, b"behind"].concat());
+        reader.read(&record, 6..6 + bytes.len(), event)
     }
 
     /// Whatever was done to the bytes of an event: both read the same, or both refuse it.
     #[test]
     fn any_bytes_are_read_as_prost_reads_them() {
         let mut reader = EventReader::default();
-        let mut plain = 0;
+        let (mut plain, mut used) = (0, Event::default());
         for seed in 0..3_000 {
             let mut draw = Draw(seed);
             let mut bytes = Vec::new();
@@ -383,8 +401,14 @@ mod tests {
                     10 => bytes.insert(at, 0x80),
                     _ => drop(bytes.drain(at..at + 1)),
                 }
-                plain += u32::from(reader.read_plain(&Bytes::from(bytes.clone())).is_some());
-                assert_eq!(here(&mut reader, &bytes), by_prost(&bytes), "seed {seed}, {damage}");
+                let (record, all) = (Bytes::from(bytes.clone()), 0..bytes.len());
+                plain += u32::from(reader.read_plain(&record, all, &mut used).is_some());
+                let expected = by_prost(&bytes);
+                assert_eq!(here(&mut reader, &bytes), expected, "seed {seed}, {damage}");
+                // And in the place of whatever the last one left, half read or whole.
+                let again = read_into(&mut reader, &bytes, &mut used);
+                let again = again.map(|read| read.map(|()| used.clone()));
+                assert_eq!(again, expected, "seed {seed}, {damage} again");
             }
         }
         assert!(plain > 3_000, "only {plain} were read here");
@@ -418,7 +442,9 @@ mod tests {
         ] {
             let mut bytes = Vec::new();
             event.encode(&mut bytes);
-            assert_eq!(reader.read_plain(&Bytes::from(bytes)), Some(event));
+            let (all, mut read) = (0..bytes.len(), Event::default());
+            assert!(reader.read_plain(&Bytes::from(bytes), all, &mut read).is_some());
+            assert_eq!(read, event);
         }
     }
 

@@ -7,7 +7,7 @@ use spindle_core::{Command, Event, EventReader, JobId, Place, Rejection, State};
 use spindle_log::{Log, LogError, ReadError, Stored, StoredRecords};
 
 use crate::clock::Clock;
-use crate::commit::record::{RecordError, RecordReader};
+use crate::commit::record::{Places, RecordError, RecordReader};
 use crate::damage::{DamageFinder, DamagedBytes, DamagedJob};
 use crate::engine::Engine;
 use crate::inner::Inner;
@@ -48,7 +48,30 @@ pub enum StartError {
 struct Decoded {
     /// The newest record's time.
     now_ms: u64,
+    /// Those behind the first `len` are folded ones, whose places are used again.
     events: Vec<(Event, Place)>,
+    len: usize,
+    /// The record that is read.
+    position: u64,
+}
+
+impl Decoded {
+    fn events(&self) -> &[(Event, Place)] {
+        &self.events[..self.len]
+    }
+}
+
+impl Places for Decoded {
+    fn next(&mut self, offset: u32) -> &mut Event {
+        let place = Place { position: self.position, offset };
+        if self.len == self.events.len() {
+            self.events.push((Event::default(), place));
+        }
+        let next = &mut self.events[self.len];
+        self.len += 1;
+        next.1 = place;
+        &mut next.0
+    }
 }
 
 /// Events handed over at once; the list goes back to be filled again.
@@ -68,10 +91,12 @@ impl Decoder {
 
     /// Reads on, up to many events. Returns whether there may be more.
     fn fill(&mut self, decoded: &mut Decoded) -> Result<bool, StartError> {
-        // Folded ones come back to be dropped here: names are shared between events, and two
-        // threads that count who shares them would wait for each other at every event.
-        decoded.events.clear();
-        while decoded.events.len() < EVENTS_AT_ONCE {
+        // Folded ones are used again here, where their names came from: two threads that count who
+        // shares a name would wait for each other at every event.
+        decoded.len = 0;
+        // Of a long record there were more, and they may hold on to its bytes.
+        decoded.events.truncate(EVENTS_AT_ONCE);
+        while decoded.len < EVENTS_AT_ONCE {
             let Some(stored) = self.records.next() else { return Ok(false) };
             self.decode(stored?, decoded)?;
         }
@@ -79,19 +104,18 @@ impl Decoder {
     }
 
     fn decode(&mut self, stored: Stored, decoded: &mut Decoded) -> Result<(), StartError> {
-        let Decoder { events, damage, .. } = self;
-        damage.record(&stored);
+        self.damage.record(&stored);
         let position = stored.position.0;
         let failed = |source| StartError::Record { position, source };
         let reader = RecordReader::new(stored.bytes).map_err(failed)?;
         decoded.now_ms = decoded.now_ms.max(reader.now_ms);
-        let read = reader.for_each_event(events, |event, offset| {
-            let place = Place { position, offset };
-            damage.event(&event, place);
-            decoded.events.push((event, place));
-            true
-        });
-        read.map(|_| ()).map_err(failed)
+        decoded.position = position;
+        let from = decoded.len;
+        reader.read_events(&mut self.events, decoded).map_err(failed)?;
+        if !self.damage.is_empty() {
+            decoded.events()[from..].iter().for_each(|(event, at)| self.damage.event(event, *at));
+        }
+        Ok(())
     }
 }
 
@@ -120,7 +144,7 @@ fn fold(log: &dyn Log, inner: &mut Inner) -> Result<DamageFinder, StartError> {
         for decoded in filled {
             let decoded = decoded?;
             inner.now_ms = inner.now_ms.max(decoded.now_ms);
-            for (event, place) in &decoded.events {
+            for (event, place) in decoded.events() {
                 inner.fold_one(event, *place);
             }
             empty.try_send(decoded).ok();

@@ -9,7 +9,10 @@
 //! Numbers are little-endian. An offset names the first byte of an entry's bytes, behind its length
 //! and checksum.
 
+use std::ops::Range;
+
 use bytes::Bytes;
+use prost::DecodeError;
 use spindle_core::{Event, EventReader};
 use spindle_log::CheckedPart;
 
@@ -178,8 +181,34 @@ impl RecordReader {
     /// are not looked at.
     pub fn for_each_event(
         self,
-        reader: &mut EventReader,
         mut take: impl FnMut(Event, u32) -> bool,
+    ) -> Result<bool, RecordError> {
+        self.for_each_entry(|bytes, range| {
+            let offset = range.start;
+            let event = known(Event::decode(bytes.slice(range)), offset)?;
+            Ok(take(event, offset as u32))
+        })
+    }
+
+    /// As [`RecordReader::for_each_event`], for a start: reads each event into the place that
+    /// `events` has for it, as [`EventReader::read`] does.
+    pub fn read_events(
+        self,
+        reader: &mut EventReader,
+        events: &mut impl Places,
+    ) -> Result<(), RecordError> {
+        let all = self.for_each_entry(|bytes, range| {
+            let offset = range.start;
+            let event = events.next(offset as u32);
+            known(reader.read(bytes, range, event), offset).map(|()| true)
+        });
+        all.map(|_| ())
+    }
+
+    /// Hands on where the events are, until `take` returns false. Returns whether it took all.
+    fn for_each_entry(
+        &self,
+        mut take: impl FnMut(&Bytes, Range<usize>) -> Result<bool, RecordError>,
     ) -> Result<bool, RecordError> {
         let mut at = HEADER_BYTES;
         for _ in 0..self.entries {
@@ -191,19 +220,27 @@ impl RecordReader {
                 return Err(RecordError::Malformed(at));
             }
             at = end;
-            if header.kind.ok_or(RecordError::UnknownEvent(start))? == Kind::Bytes {
-                continue;
-            }
-            let mut goes_on = true;
-            let take = |event| goes_on = take(event, start as u32);
-            match reader.read(self.bytes.slice(start..end), take) {
-                Ok(true) if goes_on => {}
-                Ok(true) => return Ok(false),
-                Ok(false) => return Err(RecordError::UnknownEvent(start)),
-                Err(_) => return Err(RecordError::Malformed(start)),
+            let kind = header.kind.ok_or(RecordError::UnknownEvent(start))?;
+            if kind == Kind::Event && !take(&self.bytes, start..end)? {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+}
+
+/// Places that events are read into.
+pub(crate) trait Places {
+    /// The place of the next event, which stands at this offset.
+    fn next(&mut self, offset: u32) -> &mut Event;
+}
+
+/// What was read at an offset, if it could be and is of a kind that this program knows.
+fn known<T>(read: Result<Option<T>, DecodeError>, offset: usize) -> Result<T, RecordError> {
+    match read {
+        Ok(Some(read)) => Ok(read),
+        Ok(None) => Err(RecordError::UnknownEvent(offset)),
+        Err(_) => Err(RecordError::Malformed(offset)),
     }
 }
 
@@ -276,10 +313,7 @@ mod tests {
             read.push((event, offset));
             read.len() < 2
         };
-        assert!(
-            !reader.for_each_event(&mut EventReader::default(), take).unwrap(),
-            "it stops where it is asked to"
-        );
+        assert!(!reader.for_each_event(take).unwrap(), "it stops where it is asked to");
         assert_eq!(read[0], (first, first_offset));
         assert_eq!(read[1].0, second);
         assert!(matches!(
@@ -300,7 +334,7 @@ mod tests {
         let sealed = writer.seal(1, 1);
         for cut in 0..sealed.len() {
             let read = RecordReader::new(sealed.slice(..cut))
-                .and_then(|reader| reader.for_each_event(&mut EventReader::default(), |_, _| true));
+                .and_then(|reader| reader.for_each_event(|_, _| true));
             assert!(read.is_err(), "cut at {cut}");
         }
     }

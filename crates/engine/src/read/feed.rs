@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
-use spindle_core::{Event, EventReader};
+use spindle_core::Event;
 use spindle_log::{Position, ReadError, StoredRecords};
 
 use crate::answer::{Answer, Refused};
@@ -206,7 +206,7 @@ impl FeedPage {
         let reader = RecordReader::new(record)?;
         let at_ms = reader.now_ms;
         let mut index = 0;
-        let took_all = reader.for_each_event(&mut EventReader::default(), |event, _| {
+        let took_all = reader.for_each_event(|event, _| {
             index += 1;
             let id = FeedId { position, index };
             if id <= self.next || !is_in_feed(&event) {

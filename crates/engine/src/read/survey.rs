@@ -1,6 +1,6 @@
 //! What a log comes to, for people: its records folded without a server.
 
-use spindle_core::{EventReader, Place, State, Status};
+use spindle_core::{Place, State, Status};
 use spindle_log::Stored;
 
 use crate::commit::record::{RecordError, RecordReader};
@@ -48,7 +48,7 @@ impl Survey {
         let position = stored.position.0;
         let reader = RecordReader::new(stored.bytes)?;
         let now_ms = reader.now_ms;
-        reader.for_each_event(&mut EventReader::default(), |event, offset| {
+        reader.for_each_event(|event, offset| {
             let place = Place { position, offset };
             self.damage.event(&event, place);
             self.state.evolve(&event, place);
