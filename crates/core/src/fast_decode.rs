@@ -1,4 +1,5 @@
-//! Reading the events of the hot path at a start: what prost reads, in a quarter of the instructions.
+//! Reading the events of the hot path at a start: what prost reads, in three fifths of the
+//! instructions, and without moving an event about.
 //!
 //! A start reads an image for each job that ever came, and as many more for those that ended. Here
 //! the fields are taken in the order in which `fast_encode.rs` writes them, so that each costs a look

@@ -324,6 +324,49 @@ mod tests {
         assert_eq!((header.len, header.crc), (7, crc32c::crc32c(b"payload")));
     }
 
+    /// Places that held other events before.
+    #[derive(Default)]
+    struct Used {
+        events: Vec<Event>,
+        offsets: Vec<u32>,
+    }
+
+    impl Places for Used {
+        fn next(&mut self, offset: u32) -> &mut Event {
+            self.offsets.push(offset);
+            self.events.push(events()[self.offsets.len() % 2].clone());
+            self.events.last_mut().unwrap()
+        }
+    }
+
+    #[test]
+    fn events_are_read_into_places_as_they_are_handed_on() {
+        let mut writer = RecordWriter::default();
+        writer.put_bytes(b"payload", crc32c::crc32c(b"payload"));
+        for event in events().iter().chain(&events()) {
+            writer.put_event(event);
+        }
+        let sealed = writer.seal(1, 1);
+        let mut handed_on = Vec::new();
+        let reader = RecordReader::new(sealed.clone()).unwrap();
+        let take = |event, offset| {
+            handed_on.push((event, offset));
+            true
+        };
+        assert!(reader.for_each_event(take).unwrap());
+        let mut used = Used::default();
+        let reader = RecordReader::new(sealed.clone()).unwrap();
+        reader.read_events(&mut EventReader::default(), &mut used).unwrap();
+        assert_eq!(used.events.into_iter().zip(used.offsets).collect::<Vec<_>>(), handed_on);
+
+        let kind = handed_on[2].1 as usize;
+        let mut unknown = sealed.to_vec();
+        unknown[kind] = 0xee;
+        let reader = RecordReader::new(Bytes::from(unknown)).unwrap();
+        let read = reader.read_events(&mut EventReader::default(), &mut Used::default());
+        assert!(matches!(read, Err(RecordError::UnknownEvent(at)) if at == kind));
+    }
+
     #[test]
     fn a_record_cut_anywhere_is_refused_and_never_panics() {
         let mut writer = RecordWriter::default();
@@ -335,6 +378,10 @@ mod tests {
         for cut in 0..sealed.len() {
             let read = RecordReader::new(sealed.slice(..cut))
                 .and_then(|reader| reader.for_each_event(|_, _| true));
+            assert!(read.is_err(), "cut at {cut}");
+            let read = RecordReader::new(sealed.slice(..cut)).and_then(|reader| {
+                reader.read_events(&mut EventReader::default(), &mut Used::default())
+            });
             assert!(read.is_err(), "cut at {cut}");
         }
     }
