@@ -195,7 +195,7 @@ impl LiveJob {
 fn fill_options(job: &mut LiveJob, options: &JobOptions) {
     let mut kept = options.clone();
     kept.keys.retain(|key| match as_uuid(key) {
-        Some(uuid) if job.uuid().is_none() => {
+        Some(uuid) if !job.has_uuid() => {
             job.set_uuid(uuid);
             false
         }

@@ -136,8 +136,12 @@ impl LiveJob {
         self.names = NonZeroU64::new(names).unwrap_or(self.names);
     }
 
+    pub fn has_uuid(&self) -> bool {
+        self.has(LIVE_UUID)
+    }
+
     pub fn uuid(&self) -> Option<[u8; 16]> {
-        self.has(LIVE_UUID).then_some(self.uuid)
+        self.has_uuid().then_some(self.uuid)
     }
 
     pub fn set_uuid(&mut self, uuid: [u8; 16]) {
