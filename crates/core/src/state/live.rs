@@ -204,34 +204,41 @@ impl LiveJob {
 
     // ---- numbers that may be wide ----
 
-    fn wide(&self) -> Option<&Wide> {
-        if !self.has(WIDE) {
-            return None;
+    #[inline]
+    fn numbers(&self) -> Wide {
+        if self.has(WIDE)
+            && let Some(wide) = self.extra.as_ref().and_then(|extra| extra.wide.as_deref())
+        {
+            return *wide;
         }
-        self.extra.as_ref()?.wide.as_deref()
+        Wide {
+            priority: i64::from(self.priority),
+            order: self.order & low(ORDER_BITS),
+            created_ms: self.created & low(CREATED_BITS),
+            ttl_ms: self.home & low(TTL_BITS),
+        }
     }
 
     pub fn priority(&self) -> i64 {
-        self.wide().map_or(i64::from(self.priority), |wide| wide.priority)
+        self.numbers().priority
     }
 
     /// Age among equals; 0 before it was ready the first time.
     pub fn order(&self) -> u64 {
-        self.wide().map_or(self.order & low(ORDER_BITS), |wide| wide.order)
+        self.numbers().order
     }
 
     pub fn created_ms(&self) -> u64 {
-        self.wide().map_or(self.created & low(CREATED_BITS), |wide| wide.created_ms)
+        self.numbers().created_ms
     }
 
     /// [`NO_TTL`] if it has none.
     pub fn ttl_ms(&self) -> u64 {
-        self.wide().map_or(self.home & low(TTL_BITS), |wide| wide.ttl_ms)
+        self.numbers().ttl_ms
     }
 
     pub fn set_rank(&mut self, priority: i64, order: u64) {
-        let (created_ms, ttl_ms) = (self.created_ms(), self.ttl_ms());
-        self.set_numbers(Wide { priority, order, created_ms, ttl_ms });
+        self.set_numbers(Wide { priority, order, ..self.numbers() });
     }
 
     pub fn set_numbers(&mut self, numbers: Wide) {
@@ -313,8 +320,9 @@ impl LiveJob {
 
     /// When its TTL ends.
     pub fn expires_ms(&self) -> Option<u64> {
-        let start = self.options().scheduled_ms.unwrap_or(self.created_ms());
-        ttl_end_ms(start, Some(self.ttl_ms()).filter(|ttl| *ttl != NO_TTL))
+        let Wide { created_ms, ttl_ms, .. } = self.numbers();
+        let start = self.options().scheduled_ms.unwrap_or(created_ms);
+        ttl_end_ms(start, Some(ttl_ms).filter(|ttl| *ttl != NO_TTL))
     }
 
     pub fn outcome(&self) -> Option<&Outcome> {
@@ -342,8 +350,9 @@ impl LiveJob {
 
     /// Smaller comes first: higher priority, then age.
     pub fn ready_key(&self) -> u128 {
-        let urgency = !((self.priority() as u64) ^ (1 << 63));
-        (u128::from(urgency) << 64) | u128::from(self.order())
+        let Wide { priority, order, .. } = self.numbers();
+        let urgency = !((priority as u64) ^ (1 << 63));
+        (u128::from(urgency) << 64) | u128::from(order)
     }
 
     pub fn expiry_key(&self) -> u128 {
