@@ -19,7 +19,7 @@ macro_rules! events {
 
         impl Event {
             /// The byte that says which kind it is.
-            fn kind(&self) -> u8 {
+            pub(crate) fn kind(&self) -> u8 {
                 match self {
                     $(Event::$name(_) => $number,)*
                 }
@@ -32,26 +32,14 @@ macro_rules! events {
                 }
             }
 
-            /// Reads an event back. None for a kind this version does not know.
-            pub fn decode(bytes: Bytes) -> Result<Option<Event>, DecodeError> {
-                let mut decoded = None;
-                Event::decode_to(bytes, |event| decoded = Some(event))?;
-                Ok(decoded)
-            }
-
-            /// Reads an event back and hands it on, which spares moving it about. Returns whether
-            /// this version knows its kind.
-            pub fn decode_to(
-                mut bytes: Bytes,
-                take: impl FnOnce(Event),
-            ) -> Result<bool, DecodeError> {
-                let Some(kind) = bytes.first().copied() else { return Ok(false) };
+            /// Reads an event back, by prost alone. None for a kind this version does not know.
+            pub fn decode(mut bytes: Bytes) -> Result<Option<Event>, DecodeError> {
+                let Some(kind) = bytes.first().copied() else { return Ok(None) };
                 bytes::Buf::advance(&mut bytes, 1);
-                match kind {
-                    $($number => take(Event::$name($message::decode(bytes)?)),)*
-                    _ => return Ok(false),
-                }
-                Ok(true)
+                Ok(Some(match kind {
+                    $($number => Event::$name($message::decode(bytes)?),)*
+                    _ => return Ok(None),
+                }))
             }
 
             /// A variant's name, for tests that count them and for people.
@@ -397,6 +385,13 @@ pub struct Server {
     pub relabelled_below: u64,
 }
 
+/// An event of which nothing comes, as a place for others.
+impl Default for Event {
+    fn default() -> Event {
+        Event::Gone(Gone::default())
+    }
+}
+
 impl Event {
     /// Appends the event.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -408,8 +403,34 @@ impl Event {
         }
     }
 
+    /// The byte of [`Event::Leased`].
+    pub(crate) const LEASED: u8 = 2;
+
+    /// Makes an event that brings a job's whole image, if this byte says that it is one.
+    pub(crate) fn of_image(kind: u8) -> Option<fn(JobImage) -> Event> {
+        Some(match kind {
+            1 => Event::Submitted,
+            5 => Event::Finished,
+            7 => Event::Retried,
+            10 => Event::Persisted,
+            20 => Event::Compacted,
+            _ => return None,
+        })
+    }
+
     /// The whole image of a job, if the event brings one.
     pub fn image(&self) -> Option<&JobImage> {
+        match self {
+            Event::Submitted(image)
+            | Event::Finished(image)
+            | Event::Retried(image)
+            | Event::Persisted(image)
+            | Event::Compacted(image) => Some(image),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn image_mut(&mut self) -> Option<&mut JobImage> {
         match self {
             Event::Submitted(image)
             | Event::Finished(image)

@@ -19,6 +19,7 @@ pub mod state;
 
 mod decide;
 mod failure_text;
+mod fast_decode;
 mod fast_encode;
 mod rejection;
 mod reservations;
@@ -29,6 +30,7 @@ pub use decide::{CONSTRAINTS_MAX, Decision, EVENTS_MAX, RATE_MAX};
 pub use decide::{decide, decide_finish, decide_lease, decide_submit};
 pub use event::Event;
 pub use failure_text::cut_text;
+pub use fast_decode::EventReader;
 pub use job::{JobId, JobImage, Status};
 pub use payload::{BytesRef, Type};
 pub use policy::{Defaults, Policies, Policy, Requeue};

@@ -77,7 +77,7 @@ impl State {
     #[inline]
     pub(crate) fn tries(&self, number: u32) -> Tries {
         let job = self.live_job(number);
-        let queue = self.queue_at(job.queue).map(|queue| queue.settings());
+        let queue = self.queue_at(job.queue()).map(|queue| queue.settings());
         Tries::resolve(job.options(), queue, self.policy(job.origin()))
     }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use spindle_core::{Command, Event, JobId, Place, Rejection, State};
+use spindle_core::{Command, Event, EventReader, JobId, Place, Rejection, State};
 use spindle_log::{Log, LogError, ReadError, Stored, StoredRecords};
 
 use crate::clock::Clock;
-use crate::commit::record::{RecordError, RecordReader};
+use crate::commit::record::{Places, RecordError, RecordReader};
 use crate::damage::{DamageFinder, DamagedBytes, DamagedJob};
 use crate::engine::Engine;
 use crate::inner::Inner;
@@ -48,46 +48,81 @@ pub enum StartError {
 struct Decoded {
     /// The newest record's time.
     now_ms: u64,
+    /// Those behind the first `len` are folded ones, whose places are used again.
     events: Vec<(Event, Place)>,
+    len: usize,
+    /// The record that is read.
+    position: u64,
+}
+
+impl Decoded {
+    fn events(&self) -> &[(Event, Place)] {
+        &self.events[..self.len]
+    }
+}
+
+impl Places for Decoded {
+    fn next(&mut self, offset: u32) -> &mut Event {
+        let place = Place { position: self.position, offset };
+        if self.len == self.events.len() {
+            self.events.push((Event::default(), place));
+        }
+        let next = &mut self.events[self.len];
+        self.len += 1;
+        next.1 = place;
+        &mut next.0
+    }
 }
 
 /// Events handed over at once; the list goes back to be filled again.
 const EVENTS_AT_ONCE: usize = 512;
 
-impl Decoded {
+/// What reads and decodes the log.
+struct Decoder {
+    records: StoredRecords,
+    events: EventReader,
+    damage: DamageFinder,
+}
+
+impl Decoder {
+    fn new(records: StoredRecords) -> Decoder {
+        Decoder { records, events: EventReader::default(), damage: DamageFinder::default() }
+    }
+
     /// Reads on, up to many events. Returns whether there may be more.
-    fn fill(
-        &mut self,
-        records: &mut StoredRecords,
-        damage: &mut DamageFinder,
-    ) -> Result<bool, StartError> {
-        while self.events.len() < EVENTS_AT_ONCE {
-            let Some(stored) = records.next() else { return Ok(false) };
-            self.add(stored?, damage)?;
+    fn fill(&mut self, decoded: &mut Decoded) -> Result<bool, StartError> {
+        // Folded ones are used again here, where their names came from: two threads that count who
+        // shares a name would wait for each other at every event.
+        decoded.len = 0;
+        // Of a long record there were more, and they may hold on to its bytes.
+        decoded.events.truncate(EVENTS_AT_ONCE);
+        while decoded.len < EVENTS_AT_ONCE {
+            let Some(stored) = self.records.next() else { return Ok(false) };
+            self.decode(stored?, decoded)?;
         }
         Ok(true)
     }
 
-    fn add(&mut self, stored: Stored, damage: &mut DamageFinder) -> Result<(), StartError> {
-        damage.record(&stored);
+    fn decode(&mut self, stored: Stored, decoded: &mut Decoded) -> Result<(), StartError> {
+        self.damage.record(&stored);
         let position = stored.position.0;
         let failed = |source| StartError::Record { position, source };
         let reader = RecordReader::new(stored.bytes).map_err(failed)?;
-        self.now_ms = self.now_ms.max(reader.now_ms);
-        let read = reader.for_each_event(|event, offset| {
-            let place = Place { position, offset };
-            damage.event(&event, place);
-            self.events.push((event, place));
-            true
-        });
-        read.map(|_| ()).map_err(failed)
+        decoded.now_ms = decoded.now_ms.max(reader.now_ms);
+        decoded.position = position;
+        let from = decoded.len;
+        reader.read_events(&mut self.events, decoded).map_err(failed)?;
+        if !self.damage.is_empty() {
+            decoded.events()[from..].iter().for_each(|(event, at)| self.damage.event(event, *at));
+        }
+        Ok(())
     }
 }
 
 /// Folds everything the log holds. Reading and decoding go on in a thread of their own, so that a
 /// long log costs the longer of the two, not their sum.
 fn fold(log: &dyn Log, inner: &mut Inner) -> Result<DamageFinder, StartError> {
-    let mut records = log.read(log.first())?;
+    let mut decoder = Decoder::new(log.read(log.first())?);
     inner.batch.begin_at(log.next().0);
     // Of a churned log most jobs are gone at its end: their names need not come and go.
     inner.state.defer_keys();
@@ -95,23 +130,22 @@ fn fold(log: &dyn Log, inner: &mut Inner) -> Result<DamageFinder, StartError> {
     let (empty, emptied) = sync_channel::<Decoded>(4);
     std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
-            let mut damage = DamageFinder::default();
             let mut more = true;
             while more {
                 let mut decoded = emptied.try_recv().unwrap_or_default();
-                let filled = decoded.fill(&mut records, &mut damage);
+                let filled = decoder.fill(&mut decoded);
                 more = matches!(filled, Ok(true));
                 if full.send(filled.map(|_| decoded)).is_err() {
                     break;
                 }
             }
-            damage
+            decoder.damage
         });
         for decoded in filled {
-            let mut decoded = decoded?;
+            let decoded = decoded?;
             inner.now_ms = inner.now_ms.max(decoded.now_ms);
-            for (event, place) in decoded.events.drain(..) {
-                inner.fold_one(&event, place);
+            for (event, place) in decoded.events() {
+                inner.fold_one(event, *place);
             }
             empty.try_send(decoded).ok();
         }

@@ -153,6 +153,20 @@ pub(crate) fn announced(bytes: &[u8]) -> Announced {
     Announced::Payload(u32_at(bytes, 4) as usize)
 }
 
+/// Where in these bytes a frame may begin: the aligned places with the marker of one. Looks at the
+/// marker's word alone, because a search past the end of a log goes over a whole segment.
+pub(crate) fn marked_places(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    const BEFORE: usize = FRAME_HEADER_BYTES - ALIGN;
+    let (words, _) = bytes.get(BEFORE..).unwrap_or_default().as_chunks::<ALIGN>();
+    let is_marked = |word: &[u8; ALIGN]| (u64::from_le_bytes(*word) >> 32) as u32 == MARKER;
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let nth = next + words[next..].iter().position(is_marked)?;
+        next = nth + 1;
+        Some(nth * ALIGN)
+    })
+}
+
 /// The position a frame claims to have, before anything is proven.
 pub(crate) fn claimed_position(bytes: &[u8]) -> Position {
     Position(u64_at(bytes, 8))
@@ -243,6 +257,25 @@ mod tests {
             assert_eq!(spot.start(), 64);
             assert_eq!(spot.payload_bytes(64 + bytes.len() as u32), len as u32);
         }
+    }
+
+    #[test]
+    fn frames_are_found_wherever_they_may_begin_and_only_there() {
+        let one = frame(b"payload");
+        for before in [0, 8, 16, 4096] {
+            let mut bytes = vec![0; before];
+            bytes.extend_from_slice(&one);
+            let second = bytes.len();
+            bytes.extend_from_slice(&one);
+            assert_eq!(marked_places(&bytes).collect::<Vec<_>>(), [before, second]);
+            bytes.truncate(second + FRAME_HEADER_BYTES);
+            assert_eq!(marked_places(&bytes).count(), 2, "as soon as its header is whole");
+            bytes.truncate(second + FRAME_HEADER_BYTES - 1);
+            assert_eq!(marked_places(&bytes).count(), 1);
+            bytes.insert(0, 0);
+            assert_eq!(marked_places(&bytes).count(), 0, "not between the places");
+        }
+        assert_eq!(marked_places(&[7; 20]).count(), 0);
     }
 
     #[test]

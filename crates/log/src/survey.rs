@@ -17,7 +17,7 @@ use crate::{
     folder::{FileKind, OpenError, file_kind, path, segment_name},
     frame::{
         Announced, BadHeader, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameSpot, SEGMENT_HEADER_BYTES,
-        SegmentHeader, announced, claimed_position, decode_frame,
+        SegmentHeader, announced, claimed_position, decode_frame, marked_places,
     },
     parts::PartsOf,
     scan::{Expected, Frames, NoFrame},
@@ -301,7 +301,7 @@ fn proof_behind(segment: &Surveyed, bad: Position, offset: u64) -> io::Result<bo
         if places == 0 {
             break;
         }
-        for at in (0..places * 8).step_by(8) {
+        for at in marked_places(&buffer[..read]) {
             let Announced::Payload(payload_bytes) = announced(&buffer[at..read]) else { continue };
             if claimed_position(&buffer[at..read]) <= bad {
                 continue;

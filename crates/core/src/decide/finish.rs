@@ -37,7 +37,7 @@ fn fail(cx: &mut Context<'_>, number: u32, retry: bool, outcome: Box<Outcome>) {
     let job = cx.state.live_job(number);
     let tries = cx.state.tries(number);
     let fails = job.fails().saturating_add(1);
-    if !retry || tries.is_last_failure(fails) || tries.is_last_attempt(job.attempts) {
+    if !retry || tries.is_last_failure(fails) || tries.is_last_attempt(job.attempts()) {
         end(cx, number, Status::Dead, Cause::Failed, Some(outcome));
     } else {
         requeue(cx, number, Cause::Failed, fails, Some(outcome));
@@ -49,7 +49,7 @@ pub(super) fn lose(cx: &mut Context<'_>, number: u32, cause: Cause) {
     let job = cx.state.live_job(number);
     let tries = cx.state.tries(number);
     let spare = u32::from(cx.state.faults().attempts_off_by_one);
-    let is_last = tries.is_last_attempt(job.attempts.saturating_sub(spare));
+    let is_last = tries.is_last_attempt(job.attempts().saturating_sub(spare));
     if is_last && cause != Cause::Undone {
         let outcome = ran_out(job, tries.attempts_max.value, cause);
         end(cx, number, Status::Dead, cause, Some(outcome));
@@ -61,7 +61,7 @@ pub(super) fn lose(cx: &mut Context<'_>, number: u32, cause: Cause) {
 /// The outcome of a job whose attempts ran out: the server's message, and the last result that a
 /// worker reported.
 fn ran_out(job: &LiveJob, attempts_max: u32, cause: Cause) -> Box<Outcome> {
-    let attempts = job.attempts;
+    let attempts = job.attempts();
     let message = match cause {
         Cause::Timeout => format!("{attempts} of {attempts_max} attempts: the last one timed out"),
         Cause::HolderGone | Cause::Restarted => {
@@ -93,20 +93,20 @@ fn requeue(
     let given_back = cause == Cause::Undone;
     let is_lost = matches!(cause, Cause::Timeout | Cause::HolderGone | Cause::Restarted);
     let goes_to_tail = |door| cx.state.policy(door).on_lost_lease == Requeue::ToTail;
-    let to_tail =
-        job.order == 0 || (is_lost && job.lease().is_some_and(|lease| goes_to_tail(lease.door())));
+    let to_tail = job.order() == 0
+        || (is_lost && job.lease().is_some_and(|lease| goes_to_tail(lease.door())));
     let wait_ms = if matches!(cause, Cause::Undone | Cause::Released | Cause::Restarted) {
         0
     } else {
-        let tried = if cause == Cause::Failed { fails } else { job.attempts };
+        let tried = if cause == Cause::Failed { fails } else { job.attempts() };
         cx.state.tries(number).backoff.value.wait_ms(job.job_id(), tried.max(1))
     };
     let event = Requeued {
-        id: job.id.get(),
+        id: job.id(),
         cause: cause as i32,
-        attempts: if given_back { job.attempts.saturating_sub(1) } else { job.attempts },
+        attempts: if given_back { job.attempts().saturating_sub(1) } else { job.attempts() },
         fails,
-        order: if to_tail { cx.next_order() } else { job.order },
+        order: if to_tail { cx.next_order() } else { job.order() },
         run_at_ms: later(
             (wait_ms > 0).then(|| cx.now_ms.saturating_add(wait_ms)),
             job.run_at_ms().filter(|run_at| *run_at > cx.now_ms),
@@ -155,7 +155,7 @@ fn end(
 
 fn kept_until(state: &State, number: u32, status: Status, now_ms: u64) -> Option<u64> {
     let job = state.live_job(number);
-    let settings = state.queue_at(job.queue).map(|queue| queue.settings());
+    let settings = state.queue_at(job.queue()).map(|queue| queue.settings());
     let defaults = state.defaults();
     let keep_ms = if status == Status::Dead {
         Some(settings.and_then(|s| s.keep_dead_ms).unwrap_or(defaults.keep_dead_ms))

@@ -43,11 +43,12 @@ pub(super) fn edit(cx: &mut Context<'_>, edit: &Edit) -> Decided {
     let run_at_ms = edit.run_at_ms.or(job.run_at_ms()).filter(|run_at| *run_at > cx.now_ms);
     let parked = edit.parked.unwrap_or(job.status() == Status::Parked);
     let status = Status::waiting(parked, run_at_ms.is_some());
-    let order = if status == Status::Ready && job.order == 0 { cx.next_order() } else { job.order };
+    let order =
+        if status == Status::Ready && job.order() == 0 { cx.next_order() } else { job.order() };
     let edited = Edited {
         id: edit.id.0,
         queue: edit.queue.clone(),
-        priority: edit.priority.unwrap_or(job.priority),
+        priority: edit.priority.unwrap_or(job.priority()),
         status: status as i32,
         run_at_ms,
         order,

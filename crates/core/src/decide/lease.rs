@@ -48,7 +48,7 @@ pub(super) fn lease(cx: &mut Context<'_>, request: &Lease, reserved: &Reservatio
         select(cx, LeaseQuery { lease: request, reserved }).ok_or(Rejection::NothingReady)?;
     let job = cx.state.live_job(chosen.job);
     let tries = cx.state.tries(chosen.job);
-    if tries.is_last_attempt(job.attempts) {
+    if tries.is_last_attempt(job.attempts()) {
         // Its maximum was lowered while it waited.
         lose(cx, chosen.job, Cause::Limit);
         return Ok(());
@@ -83,8 +83,8 @@ pub(super) fn lease(cx: &mut Context<'_>, request: &Lease, reserved: &Reservatio
         door: request.door as i32,
         worker: request.worker.clone(),
     };
-    let attempts = job.attempts.saturating_add(1);
-    cx.emit(Event::Leased(Leased { id: job.id.get(), attempts, lease, buckets }), logged);
+    let attempts = job.attempts().saturating_add(1);
+    cx.emit(Event::Leased(Leased { id: job.id(), attempts, lease, buckets }), logged);
     Ok(())
 }
 
@@ -92,7 +92,7 @@ pub(super) fn lease(cx: &mut Context<'_>, request: &Lease, reserved: &Reservatio
 /// connected.
 fn ttr_ms(state: &State, number: u32, bound: bool) -> Option<u64> {
     state.view(number).ttr_ms().or_else(|| {
-        let queue = state.queue_at(state.live_job(number).queue);
+        let queue = state.queue_at(state.live_job(number).queue());
         let default = queue.and_then(|queue| queue.settings().ttr_default_ms);
         (!bound).then(|| default.unwrap_or(state.defaults().ttr_ms))
     })
@@ -175,7 +175,7 @@ impl Line<'_> {
         if let Some(label) = group.labels.iter().copied().find(exhausted) {
             return Some(Hold::Bucket(label));
         }
-        let id = state.live_job(group.ready.first()?).id.get();
+        let id = state.live_job(group.ready.first()?).id();
         let is_unmatched = self.unmatched.iter().any(|range| range.contains(&id));
         (is_unmatched && !state.faults().unmatched_leased).then_some(Hold::Unmatched)
     }
@@ -268,7 +268,7 @@ fn emit_extended(
     lease: &job::HeldLease,
     deadline_ms: Option<u64>,
 ) -> Decided {
-    let event = Extended { id: job.id.get(), deadline_ms, epoch: lease.epoch };
+    let event = Extended { id: job.id(), deadline_ms, epoch: lease.epoch };
     cx.emit(Event::Extended(event), job.is_logged());
     Ok(())
 }

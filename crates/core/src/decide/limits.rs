@@ -79,7 +79,7 @@ pub(super) fn relabel(
 
 pub(super) fn emit_relabelled(cx: &mut Context<'_>, job: &LiveJob, matched: &Matched) {
     if job.labels() != matched.labels {
-        let relabelled = Relabelled { id: job.id.get(), labels: matched.labels.clone() };
+        let relabelled = Relabelled { id: job.id(), labels: matched.labels.clone() };
         cx.emit(Event::Relabelled(relabelled), job.is_logged());
     }
 }

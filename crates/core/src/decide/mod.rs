@@ -130,7 +130,7 @@ impl<'a> Context<'a> {
         let job = self.state.live_job(number);
         let is_epoch =
             |lease: &job::HeldLease| lease.epoch == epoch || self.state.faults().stale_epoch_token;
-        let holds = job.attempts == attempt && job.live_lease().is_some_and(is_epoch);
+        let holds = job.attempts() == attempt && job.live_lease().is_some_and(is_epoch);
         if holds { Ok(number) } else { Err(Rejection::NotHeld) }
     }
 

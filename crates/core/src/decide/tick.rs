@@ -20,14 +20,14 @@ pub(super) fn tick(cx: &mut Context<'_>, hold_expiry: bool) -> Decided {
     if gone.len() < EVENTS_MAX / 2 {
         for number in cx.state.due_timers(cx.now_ms).take(EVENTS_MAX / 2) {
             let job = cx.state.live_job(number);
-            if gone.contains(&job.id.get()) {
+            if gone.contains(&job.id()) {
                 continue;
             }
             match job.status() {
                 Status::Leased => lose(cx, number, Cause::Timeout),
                 Status::Scheduled => {
-                    let order = if job.order == 0 { cx.next_order() } else { job.order };
-                    let ready = Ready { id: job.id.get(), order };
+                    let order = if job.order() == 0 { cx.next_order() } else { job.order() };
+                    let ready = Ready { id: job.id(), order };
                     cx.emit(Event::Ready(ready), job.is_logged());
                 }
                 _ => {}

@@ -96,9 +96,9 @@ impl State {
     /// The line in which a ready job waits.
     pub(super) fn waits_at(&self, number: u32) -> Option<Waits> {
         let job = &self.jobs.live[number];
-        let queue = self.queue_at(job.queue).filter(|_| job.status() == Status::Ready)?;
+        let queue = self.queue_at(job.queue()).filter(|_| job.status() == Status::Ready)?;
         let group = queue.group(queue.find_group(job.labels(), job.is_large())?)?;
-        Some(Waits { queue: job.queue, label: group.blocked_by?, head: group.head? })
+        Some(Waits { queue: job.queue(), label: group.blocked_by?, head: group.head? })
     }
 
     /// Lets a ready job that was taken out of the indices and put back wait at its bucket again: if
@@ -108,7 +108,7 @@ impl State {
         let Some(Waits { queue: queue_number, label, head: before }) = waited else { return };
         let State { jobs, queues, buckets, .. } = self;
         let job = &jobs.live[number];
-        let stays = job.queue == queue_number && job.status() == Status::Ready;
+        let stays = job.queue() == queue_number && job.status() == Status::Ready;
         let Some(queue) = queues.find_mut(queue_number).filter(|_| stays) else { return };
         let found = queue.find_group(job.labels(), job.is_large());
         let Some(number) = found.filter(|_| job.labels().contains(&label)) else { return };

@@ -89,7 +89,7 @@ impl State {
             Status::Scheduled => {
                 self.leave_timers(number);
                 let State { jobs, queues, .. } = self;
-                if let Some(queue) = queues.find_mut(jobs.live[number].queue) {
+                if let Some(queue) = queues.find_mut(jobs.live[number].queue()) {
                     queue.scheduled.remove(number, |other| jobs.live[other].due_key());
                 }
             }
@@ -106,7 +106,7 @@ impl State {
             Status::Scheduled => {
                 self.enter_timers(number);
                 let State { jobs, queues, .. } = self;
-                if let Some(queue) = queues.find_mut(jobs.live[number].queue) {
+                if let Some(queue) = queues.find_mut(jobs.live[number].queue()) {
                     queue.scheduled.insert(number, |other| jobs.live[other].due_key());
                 }
             }
@@ -115,13 +115,13 @@ impl State {
         }
         self.count_one(number, true);
         let job = &self.jobs.live[number];
-        self.by_id.mark(job.id.get(), marks_of(job.status(), job.origin(), job.queue));
+        self.by_id.mark(job.id(), marks_of(job.status(), job.origin(), job.queue()));
     }
 
     fn count_one(&mut self, number: u32, comes: bool) {
         let job = &self.jobs.live[number];
-        if let Some(queue) = self.queues.find_mut(job.queue) {
-            queue.count_one(job.status(), job.priority, comes);
+        if let Some(queue) = self.queues.find_mut(job.queue()) {
+            queue.count_one(job.status(), job.priority(), comes);
         }
     }
 
@@ -144,7 +144,7 @@ impl State {
         let job = &self.jobs.live[number];
         let Some(lease) = job.lease() else { return };
         if lease.bound {
-            self.bound.insert((lease.holder, job.id.get()));
+            self.bound.insert((lease.holder, job.id()));
         }
         self.enter_timers(number);
         for label in self.labels_of(number) {
@@ -156,7 +156,7 @@ impl State {
         let job = &self.jobs.live[number];
         let Some(lease) = job.lease() else { return };
         if lease.bound {
-            self.bound.remove(&(lease.holder, job.id.get()));
+            self.bound.remove(&(lease.holder, job.id()));
         }
         self.leave_timers(number);
         for label in self.labels_of(number) {
@@ -173,11 +173,11 @@ impl State {
     fn enter_ready(&mut self, number: u32) {
         let State { jobs, queues, .. } = self;
         let job = &jobs.live[number];
-        let Some(queue) = queues.find_mut(job.queue) else { return };
+        let Some(queue) = queues.find_mut(job.queue()) else { return };
         let group_number = queue.group_for(job.labels(), job.is_large());
         let Some((group, _)) = queue.group_and_lane(group_number) else { return };
         group.ready.insert(number, |other| jobs.live[other].ready_key());
-        let (queue_number, key) = (job.queue, job.ready_key());
+        let (queue_number, key) = (job.queue(), job.ready_key());
         if group.head.is_none_or(|head| key < head) {
             self.rehead(queue_number, group_number);
         }
@@ -186,12 +186,12 @@ impl State {
     fn leave_ready(&mut self, number: u32) {
         let State { jobs, queues, .. } = self;
         let job = &jobs.live[number];
-        let Some(queue) = queues.find_mut(job.queue) else { return };
+        let Some(queue) = queues.find_mut(job.queue()) else { return };
         let Some(group_number) = queue.find_group(job.labels(), job.is_large()) else { return };
         if let Some((group, _)) = queue.group_and_lane(group_number) {
             group.ready.remove(number, |other| jobs.live[other].ready_key());
         }
-        self.rehead(self.jobs.live[number].queue, group_number);
+        self.rehead(self.jobs.live[number].queue(), group_number);
     }
 
     // ---- groups and buckets ----
@@ -243,7 +243,7 @@ impl State {
 
     pub(super) fn enter_keys(&mut self, handle: u32) {
         let State { jobs, keys, named, .. } = self;
-        if let Some(uuid) = jobs.uuid_of(handle) {
+        if let Some(uuid) = jobs.uuid_of(handle).filter(|_| !keys.is_deferred()) {
             let hash = keys.hash(&uuid);
             keys.insert(hash, handle);
         }
@@ -254,7 +254,7 @@ impl State {
 
     pub(super) fn leave_keys(&mut self, handle: u32) {
         let State { jobs, keys, named, .. } = self;
-        if let Some(uuid) = jobs.uuid_of(handle) {
+        if let Some(uuid) = jobs.uuid_of(handle).filter(|_| !keys.is_deferred()) {
             let hash = keys.hash(&uuid);
             keys.remove(hash, handle);
         }
@@ -316,7 +316,7 @@ impl State {
 
     /// Puts a new job into all indices.
     pub(super) fn insert_live(&mut self, queue: &Bytes, mut job: LiveJob) -> u32 {
-        job.queue = self.queue_made(queue);
+        job.set_queue(self.queue_made(queue));
         let is_labelled = !job.labels().is_empty();
         let number = self.jobs.live.insert(job);
         let State { jobs, by_id, .. } = self;
@@ -340,7 +340,7 @@ impl State {
             self.leave_expiry(handle);
             self.detach(handle);
             self.leave_labels(handle);
-            self.jobs.live.remove(handle).map(|job| job.queue)
+            self.jobs.live.remove(handle).map(|job| job.queue())
         } else {
             self.remove_finished(handle & !FINISHED)
         };

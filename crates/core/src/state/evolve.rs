@@ -26,7 +26,7 @@ impl State {
             Event::Requeued(requeued) => self.on_requeued(requeued, at),
             Event::Ready(ready) => self.change(JobId(ready.id), at, |job| {
                 job.set_status(Status::Ready);
-                job.order = ready.order;
+                job.set_rank(job.priority(), ready.order);
                 job.set_run_at(None);
             }),
             Event::Gone(gone) => {
@@ -104,7 +104,7 @@ impl State {
         leased.buckets.iter().for_each(|image| self.on_bucket_set(image));
         self.change(JobId(leased.id), at, |job| {
             job.set_status(Status::Leased);
-            job.attempts = leased.attempts;
+            job.set_attempts(leased.attempts);
             let extra = job.extra();
             extra.started_ms.get_or_insert(leased.lease.started_ms);
             extra.lease = Some(owned_lease(&leased.lease));
@@ -127,8 +127,8 @@ impl State {
     fn on_requeued(&mut self, requeued: &Requeued, at: Place) {
         self.change(JobId(requeued.id), at, |job| {
             end_lease(job, requeued);
-            job.attempts = requeued.attempts;
-            job.order = requeued.order;
+            job.set_attempts(requeued.attempts);
+            job.set_rank(job.priority(), requeued.order);
             if requeued.fails > 0 {
                 job.extra().fails = requeued.fails;
             }
@@ -144,14 +144,13 @@ impl State {
         let id = JobId(edited.id);
         let Some(number) = self.find_live(id) else { return };
         let moved = edited.queue.as_ref().map(|name| self.queue_made(name));
-        let from = self.jobs.live[number].queue;
+        let from = self.jobs.live[number].queue();
         self.change(id, at, |job| {
-            job.priority = edited.priority;
-            job.order = edited.order;
+            job.set_rank(edited.priority, edited.order);
             job.set_status(edited.status());
             job.set_run_at(edited.run_at_ms);
             if let Some(queue) = moved {
-                job.queue = queue;
+                job.set_queue(queue);
             }
         });
         self.forget_queue_if_unused(from);
@@ -200,7 +199,7 @@ impl State {
 
 /// Takes the lease off a job and notes the attempt in its history.
 fn end_lease(job: &mut LiveJob, requeued: &Requeued) {
-    let number = job.attempts;
+    let number = job.attempts();
     let Some(extra) = job.extra.as_mut() else { return };
     let Some(lease) = extra.lease.take() else { return };
     if requeued.attempts < number {

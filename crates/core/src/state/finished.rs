@@ -91,15 +91,15 @@ impl State {
         if !self.jobs.live[live_number].labels().is_empty() {
             self.leave_labels(live_number);
         }
-        let id = self.jobs.live[live_number].id.get();
+        let id = self.jobs.live[live_number].id();
         let handle = number | FINISHED;
         let State { jobs, by_id, keys, .. } = self;
         by_id.replace(id, (live_number, handle), marks, |other| jobs.id_of(other));
-        if let Some(uuid) = jobs.uuid_of(live_number) {
+        if let Some(uuid) = jobs.uuid_of(live_number).filter(|_| !keys.is_deferred()) {
             keys.replace(keys.hash(&uuid), live_number, handle);
         }
         if let Some(job) = self.jobs.live.remove(live_number) {
-            self.forget_queue_if_unused(job.queue);
+            self.forget_queue_if_unused(job.queue());
         }
     }
 

@@ -34,7 +34,7 @@ impl State {
             image.history = Vec::with_capacity(extra.history.len() + 1);
             image.history.extend(extra.history.iter().cloned());
             if let Some(lease) = &extra.lease {
-                let attempt = ended_attempt(lease, job.attempts, cause, outcome, now_ms);
+                let attempt = ended_attempt(lease, job.attempts(), cause, outcome, now_ms);
                 evolve::push_attempt(&mut image.history, attempt);
             }
         }
@@ -43,20 +43,20 @@ impl State {
 
     /// Everything but lease, history and outcome.
     fn plain_image(&self, job: &LiveJob) -> JobImage {
-        let queue = self.queue_at(job.queue).map(|queue| queue.name.clone()).unwrap_or_default();
-        let (uuid_high, uuid_low) = JobImage::uuid_halves(job.has_uuid().then_some(job.uuid));
+        let queue = self.queue_at(job.queue()).map(|queue| queue.name.clone()).unwrap_or_default();
+        let (uuid_high, uuid_low) = JobImage::uuid_halves(job.uuid());
         let extra = job.extra.as_deref();
         JobImage {
-            id: job.id.get(),
+            id: job.id(),
             queue,
             status: job.status() as i32,
             origin: job.origin() as i32,
-            priority: job.priority,
-            order: job.order,
-            created_ms: job.created_ms,
-            ttl_ms: (job.ttl_ms != NO_TTL).then_some(job.ttl_ms),
+            priority: job.priority(),
+            order: job.order(),
+            created_ms: job.created_ms(),
+            ttl_ms: Some(job.ttl_ms()).filter(|ttl| *ttl != NO_TTL),
             ttr_ms: (job.ttr_ms != NO_TTR).then(|| u64::from(job.ttr_ms)),
-            attempts: job.attempts,
+            attempts: job.attempts(),
             fails: extra.map_or(0, |extra| extra.fails),
             revision: job.revision,
             payload: Some(job.payload_ref()),
@@ -78,16 +78,18 @@ impl State {
         let kind = Type::try_from(payload.kind).unwrap_or(Type::Bytes);
         let id = NonZeroU64::new(image.id)?;
         let mut job = LiveJob::new(id, image.status(), image.origin(), kind);
-        job.oldest_record = image.needs().unwrap_or(position).min(position);
-        job.payload_offset = payload.offset;
+        let oldest_record = image.needs().unwrap_or(position).min(position);
+        job.set_place(oldest_record, payload.offset);
         job.payload_len = payload.len;
-        job.priority = image.priority;
-        job.order = image.order;
-        job.created_ms = image.created_ms;
-        job.ttl_ms = image.ttl_ms.unwrap_or(NO_TTL);
+        job.set_numbers(Wide {
+            priority: image.priority,
+            order: image.order,
+            created_ms: image.created_ms,
+            ttl_ms: image.ttl_ms.unwrap_or(NO_TTL),
+        });
         job.ttr_ms =
             image.ttr_ms.map_or(NO_TTR, |ttr| u32::try_from(ttr).unwrap_or(NO_TTR).min(NO_TTR - 1));
-        job.attempts = image.attempts;
+        job.set_attempts(image.attempts);
         job.revision = image.revision;
         job.set_foreground(image.foreground);
         job.set_last(position);
@@ -113,7 +115,7 @@ impl State {
             extra.outcome = image.outcome.as_deref().map(|outcome| Box::new(owned(outcome)));
             extra.inline.clone_from(&payload.inline);
         }
-        if let Some(at) = payload.needs().filter(|at| *at != job.oldest_record) {
+        if let Some(at) = payload.needs().filter(|at| *at != oldest_record) {
             job.extra().payload_position = Some(at);
         }
         if let Some(options) = image.options.as_deref() {
@@ -184,9 +186,9 @@ impl LiveJob {
         let position = match extra.and_then(|extra| extra.payload_position) {
             _ if self.payload_len == 0 => 0,
             Some(position) => position,
-            None => self.oldest_record,
+            None => self.oldest_record(),
         };
-        BytesRef::logged(position, self.payload_offset, self.payload_len, self.payload_kind())
+        BytesRef::logged(position, self.payload_offset(), self.payload_len, self.payload_kind())
     }
 }
 
@@ -194,7 +196,7 @@ fn fill_options(job: &mut LiveJob, options: &JobOptions) {
     let mut keys = Vec::with_capacity(options.keys.len());
     for key in &options.keys {
         match as_uuid(key) {
-            Some(uuid) if !job.has_uuid() => job.set_uuid(uuid),
+            Some(uuid) if job.uuid().is_none() => job.set_uuid(uuid),
             _ => keys.push(Key { name: own(&key.name), ..*key }),
         }
     }

@@ -19,7 +19,7 @@ impl Jobs {
     #[inline]
     pub fn id_of(&self, handle: u32) -> u64 {
         if handle & FINISHED == 0 {
-            self.live[handle].id.get()
+            self.live[handle].id()
         } else {
             self.finished[handle & !FINISHED].job_id().0
         }
@@ -28,8 +28,7 @@ impl Jobs {
     #[inline]
     pub fn uuid_of(&self, handle: u32) -> Option<[u8; 16]> {
         if handle & FINISHED == 0 {
-            let job = &self.live[handle];
-            job.has_uuid().then_some(job.uuid)
+            self.live[handle].uuid()
         } else {
             self.finished[handle & !FINISHED].uuid().copied()
         }

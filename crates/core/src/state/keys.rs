@@ -112,6 +112,11 @@ impl KeyIndex {
         self.tables = Vec::new();
     }
 
+    /// Whether it takes no entries for now, so that no hash need be computed.
+    pub fn is_deferred(&self) -> bool {
+        self.tables.is_empty()
+    }
+
     /// Begins again with these entries, at the cost of two walks over them and no search.
     pub fn fill<I: Iterator<Item = (u64, u32)>>(&mut self, entries: impl Fn() -> I) {
         let mut counts = vec![0; TABLES];

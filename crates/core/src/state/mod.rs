@@ -26,7 +26,7 @@ use bytes::Bytes;
 pub use finished::FinishedCap;
 use limits::Bucket;
 pub use limits::BucketView;
-pub(crate) use live::{FinishedJob, LiveJob, NO_TTL, NO_TTR, as_uuid};
+pub(crate) use live::{FinishedJob, LiveJob, NO_TTL, NO_TTR, Wide, as_uuid};
 pub use read::{Found, JobView, QueueListing};
 pub use ready::{Group, Queue};
 pub use scan::{ScanFilter, ScanStretch, Walk};

@@ -66,7 +66,7 @@ impl<'a> Found<'a> {
     /// The oldest record it needs; none for a job that is not logged.
     pub fn oldest_record(&self) -> Option<u64> {
         match self {
-            Found::Live(job) => (!job.is_foreground()).then(|| job.live().oldest_record),
+            Found::Live(job) => (!job.is_foreground()).then(|| job.live().oldest_record()),
             Found::Finished(job) => Some(job.job.oldest_record()),
         }
     }
@@ -129,27 +129,27 @@ impl<'a> JobView<'a> {
     /// The name of its queue.
     pub fn queue(&self) -> &'a Bytes {
         static NONE: Bytes = Bytes::new();
-        self.state.queue_at(self.live().queue).map_or(&NONE, |queue| &queue.name)
+        self.state.queue_at(self.live().queue()).map_or(&NONE, |queue| &queue.name)
     }
 
     /// Its UUID.
     pub fn uuid(&self) -> Option<[u8; 16]> {
-        self.live().has_uuid().then(|| self.live().uuid)
+        self.live().uuid()
     }
 
     /// Higher goes first.
     pub fn priority(&self) -> i64 {
-        self.live().priority
+        self.live().priority()
     }
 
     /// Age among equals.
     pub fn order(&self) -> u64 {
-        self.live().order
+        self.live().order()
     }
 
     /// When it was submitted.
     pub fn created_ms(&self) -> u64 {
-        self.live().created_ms
+        self.live().created_ms()
     }
 
     /// Time to run, as given.
@@ -159,7 +159,7 @@ impl<'a> JobView<'a> {
 
     /// Time to live, as given.
     pub fn ttl_ms(&self) -> Option<u64> {
-        (self.live().ttl_ms != NO_TTL).then(|| self.live().ttl_ms)
+        Some(self.live().ttl_ms()).filter(|ttl| *ttl != NO_TTL)
     }
 
     /// When its TTL ends.
@@ -169,7 +169,7 @@ impl<'a> JobView<'a> {
 
     /// Leases given.
     pub fn attempts(&self) -> u32 {
-        self.live().attempts
+        self.live().attempts()
     }
 
     /// Failures that workers reported.
@@ -471,7 +471,7 @@ impl State {
             .expiry
             .iter_after(0)
             .take_while(move |n| self.jobs.live[*n].expires_ms().is_some_and(|at| at <= now_ms))
-            .map(|number| self.jobs.live[number].id.get());
+            .map(|number| self.jobs.live[number].id());
         let finished = self
             .finished_expiry
             .iter_after(0)

@@ -180,7 +180,7 @@ impl State {
     fn sift(&self, sieve: &Sieve, handle: u32, marks: u128) -> (u128, bool) {
         let (status, door, queue) = if handle & FINISHED == 0 {
             let job = &self.jobs.live[handle];
-            (job.status(), Some(job.origin()), job.queue)
+            (job.status(), Some(job.origin()), job.queue())
         } else {
             let finished = &self.jobs.finished[handle & !FINISHED];
             (finished.status(), None, finished.queue())

@@ -136,7 +136,7 @@ impl State {
         let Some((group, lane)) = queue.group_and_lane(number) else { return };
         let Some((head, first)) = group.head.zip(group.ready.first()) else { return };
         lane.remove(&(head, number));
-        let id = jobs.live[first].id.get();
+        let id = jobs.live[first].id();
         group.unmatched_head = Some(id);
         unmatched.groups.insert(id, (queue_number, number));
         // Others wait for what it finds out about its bucket.

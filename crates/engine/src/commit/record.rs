@@ -12,7 +12,8 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use spindle_core::Event;
+use prost::DecodeError;
+use spindle_core::{Event, EventReader};
 use spindle_log::CheckedPart;
 
 /// The version this program writes.
@@ -176,6 +177,33 @@ impl RecordReader {
         self,
         mut take: impl FnMut(Event, u32) -> bool,
     ) -> Result<bool, RecordError> {
+        self.for_each_entry(|bytes, range| {
+            let offset = range.start;
+            let event = known(Event::decode(bytes.slice(range)), offset)?;
+            Ok(take(event, offset as u32))
+        })
+    }
+
+    /// As [`RecordReader::for_each_event`], for a start: reads each event into the place that
+    /// `events` has for it, as [`EventReader::read`] does.
+    pub fn read_events(
+        self,
+        reader: &mut EventReader,
+        events: &mut impl Places,
+    ) -> Result<(), RecordError> {
+        let all = self.for_each_entry(|bytes, range| {
+            let offset = range.start;
+            let event = events.next(offset as u32);
+            known(reader.read(bytes, range, event), offset).map(|()| true)
+        });
+        all.map(|_| ())
+    }
+
+    /// Hands on where the events are, until `take` returns false. Returns whether it took all.
+    fn for_each_entry(
+        &self,
+        mut take: impl FnMut(&Bytes, Range<usize>) -> Result<bool, RecordError>,
+    ) -> Result<bool, RecordError> {
         let mut at = HEADER_BYTES;
         for _ in 0..self.entries {
             let header = read_entry_header(self.bytes.get(at..).unwrap_or_default())
@@ -186,19 +214,27 @@ impl RecordReader {
                 return Err(RecordError::Malformed(at));
             }
             at = end;
-            if header.kind.ok_or(RecordError::UnknownEvent(start))? == Kind::Bytes {
-                continue;
-            }
-            let mut goes_on = true;
-            let take = |event| goes_on = take(event, start as u32);
-            match Event::decode_to(self.bytes.slice(start..end), take) {
-                Ok(true) if goes_on => {}
-                Ok(true) => return Ok(false),
-                Ok(false) => return Err(RecordError::UnknownEvent(start)),
-                Err(_) => return Err(RecordError::Malformed(start)),
+            let kind = header.kind.ok_or(RecordError::UnknownEvent(start))?;
+            if kind == Kind::Event && !take(&self.bytes, start..end)? {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+}
+
+/// Places that events are read into.
+pub(crate) trait Places {
+    /// The place of the next event, which stands at this offset.
+    fn next(&mut self, offset: u32) -> &mut Event;
+}
+
+/// What was read at an offset, if it could be and is of a kind that this program knows.
+fn known<T>(read: Result<Option<T>, DecodeError>, offset: usize) -> Result<T, RecordError> {
+    match read {
+        Ok(Some(read)) => Ok(read),
+        Ok(None) => Err(RecordError::UnknownEvent(offset)),
+        Err(_) => Err(RecordError::Malformed(offset)),
     }
 }
 
@@ -296,6 +332,49 @@ mod tests {
         assert_eq!((header.len, header.crc), (7, crc32c::crc32c(b"payload")));
     }
 
+    /// Places that held other events before.
+    #[derive(Default)]
+    struct Used {
+        events: Vec<Event>,
+        offsets: Vec<u32>,
+    }
+
+    impl Places for Used {
+        fn next(&mut self, offset: u32) -> &mut Event {
+            self.offsets.push(offset);
+            self.events.push(events()[self.offsets.len() % 2].clone());
+            self.events.last_mut().unwrap()
+        }
+    }
+
+    #[test]
+    fn events_are_read_into_places_as_they_are_handed_on() {
+        let mut writer = RecordWriter::default();
+        writer.put_bytes(b"payload", crc32c::crc32c(b"payload"));
+        for event in events().iter().chain(&events()) {
+            writer.put_event(event);
+        }
+        let sealed = writer.seal(1, 1);
+        let mut handed_on = Vec::new();
+        let reader = RecordReader::new(sealed.clone()).unwrap();
+        let take = |event, offset| {
+            handed_on.push((event, offset));
+            true
+        };
+        assert!(reader.for_each_event(take).unwrap());
+        let mut used = Used::default();
+        let reader = RecordReader::new(sealed.clone()).unwrap();
+        reader.read_events(&mut EventReader::default(), &mut used).unwrap();
+        assert_eq!(used.events.into_iter().zip(used.offsets).collect::<Vec<_>>(), handed_on);
+
+        let kind = handed_on[2].1 as usize;
+        let mut unknown = sealed.to_vec();
+        unknown[kind] = 0xee;
+        let reader = RecordReader::new(Bytes::from(unknown)).unwrap();
+        let read = reader.read_events(&mut EventReader::default(), &mut Used::default());
+        assert!(matches!(read, Err(RecordError::UnknownEvent(at)) if at == kind));
+    }
+
     #[test]
     fn a_record_cut_anywhere_is_refused_and_never_panics() {
         let mut writer = RecordWriter::default();
@@ -307,6 +386,10 @@ mod tests {
         for cut in 0..sealed.len() {
             let read = RecordReader::new(sealed.slice(..cut))
                 .and_then(|reader| reader.for_each_event(|_, _| true));
+            assert!(read.is_err(), "cut at {cut}");
+            let read = RecordReader::new(sealed.slice(..cut)).and_then(|reader| {
+                reader.read_events(&mut EventReader::default(), &mut Used::default())
+            });
             assert!(read.is_err(), "cut at {cut}");
         }
     }
