@@ -101,7 +101,13 @@ pub struct Defaults {
     /// Most values of a constraint's field that have a bucket; a submit that brings one more is
     /// refused.
     pub values_max: usize,
+    /// Most queues at once; a job or setting that makes one more is refused. At most
+    /// [`QUEUES_MAX`].
+    pub queues_max: usize,
 }
+
+/// Queues have numbers of 24 bits where there are many of them.
+pub const QUEUES_MAX: usize = 1 << 24;
 
 impl Default for Defaults {
     fn default() -> Self {
@@ -112,6 +118,7 @@ impl Default for Defaults {
             finished_max: 5_000_000,
             finished_bytes_max: 8 << 30,
             values_max: 65_536,
+            queues_max: QUEUES_MAX,
         }
     }
 }

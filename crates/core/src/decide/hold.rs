@@ -2,7 +2,7 @@
 
 use crate::command::Edit;
 use crate::decide::limits::{check_matched, emit_relabelled};
-use crate::decide::{Context, Decided, check_queue_name, refuse_if};
+use crate::decide::{Context, Decided, check_queue, refuse_if};
 use crate::event::{Edited, Event, Gone, ResultRead};
 use crate::job::{Cause, JobId, JobImage, Status};
 use crate::payload::BytesRef;
@@ -39,7 +39,7 @@ pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<Byt
 pub(super) fn edit(cx: &mut Context<'_>, edit: &Edit) -> Decided {
     let job = cx.state.live_job(cx.unchanged(edit.id, edit.revision)?);
     refuse_if(job.status() == Status::Leased, Rejection::Leased)?;
-    edit.queue.as_ref().map_or(Ok(()), |queue| check_queue_name(queue))?;
+    edit.queue.as_ref().map_or(Ok(()), |queue| check_queue(cx.state, queue))?;
     let run_at_ms = edit.run_at_ms.or(job.run_at_ms()).filter(|run_at| *run_at > cx.now_ms);
     let parked = edit.parked.unwrap_or(job.status() == Status::Parked);
     let status = Status::waiting(parked, run_at_ms.is_some());

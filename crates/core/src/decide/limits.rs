@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::command::Matched;
-use crate::decide::{Context, Decided, check_queue_name, refuse_if};
+use crate::decide::{Context, Decided, check_queue, refuse_if};
 use crate::event::{ConstraintRemoved, ConstraintSet, Event, QueueSet, Relabelled};
 use crate::job::{JobId, LABELS_MAX};
 use crate::queue::{Constraint, QueueSettings, Rate};
@@ -20,7 +20,7 @@ pub const CONSTRAINTS_MAX: usize = 1_000;
 const PRIORITY_CLASSES: usize = 3;
 
 pub(super) fn set_queue(cx: &mut Context<'_>, name: &Bytes, settings: &QueueSettings) -> Decided {
-    check_queue_name(name)?;
+    check_queue(cx.state, name)?;
     let classes = settings.jobs_max_by_class.len();
     refuse_if(classes > PRIORITY_CLASSES, Rejection::OutOfRange("priority classes"))?;
     // The type of the queue's payloads decides what its jobs fall under: they are matched again.

@@ -79,9 +79,11 @@ fn refuse_if(applies: bool, reason: Rejection) -> Decided {
     if applies { Err(reason) } else { Ok(()) }
 }
 
-fn check_queue_name(name: &[u8]) -> Decided {
+/// Whether there is, or may be, a queue of this name.
+fn check_queue(state: &State, name: &[u8]) -> Decided {
     let fits = (1..=QUEUE_NAME_BYTES_MAX).contains(&name.len());
-    refuse_if(!fits, Rejection::OutOfRange("queue name"))
+    refuse_if(!fits, Rejection::OutOfRange("queue name"))?;
+    refuse_if(state.has_no_room_for_queue(name), Rejection::OutOfRange("number of queues"))
 }
 
 impl<'a> Context<'a> {

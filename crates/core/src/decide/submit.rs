@@ -1,11 +1,10 @@
 //! Jobs that come in.
 
 use crate::command::Submit;
-use crate::decide::{Context, Decided, refuse_if};
+use crate::decide::{Context, Decided, check_queue, refuse_if};
 use crate::event::{Event, Gone};
 use crate::job::{Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Scope, Status};
 use crate::payload::BytesRef;
-use crate::queue::QUEUE_NAME_BYTES_MAX;
 use crate::rejection::Rejection;
 use crate::state::{Found, Queue, State, event_fits, state_fits};
 
@@ -16,6 +15,7 @@ pub const TTR_MS_MAX: u64 = u32::MAX as u64 - 1;
 const NAMES_MAX: usize = 64;
 
 pub(super) fn submit(cx: &mut Context<'_>, submit: &Submit) -> Decided {
+    check_queue(cx.state, &submit.queue)?;
     check_limits(submit)?;
     refuse_if(
         submit.id.0 >= cx.state.server().ids_until || cx.state.handle(submit.id).is_some(),
@@ -172,7 +172,6 @@ fn is_plain(submit: &Submit) -> bool {
 
 fn check_limits(submit: &Submit) -> Result<(), Rejection> {
     let check = |field, holds: bool| refuse_if(!holds, Rejection::OutOfRange(field));
-    check("queue name", (1..=QUEUE_NAME_BYTES_MAX).contains(&submit.queue.len()))?;
     check("id", submit.id.0 > 0 && submit.id.0 < JOB_ID_END)?;
     check("ttr", submit.ttr_ms.is_none_or(|ttr| (1..=TTR_MS_MAX).contains(&ttr)))?;
     check("ttl", submit.ttl_ms.is_none_or(|ttl| ttl > 0))?;

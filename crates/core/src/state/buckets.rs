@@ -233,6 +233,11 @@ impl State {
         }
     }
 
+    /// Whether there are as many queues as there may be, and none of this name.
+    pub fn has_no_room_for_queue(&self, name: &[u8]) -> bool {
+        self.queue_names.len() >= self.defaults.queues_max && !self.queue_names.contains_key(name)
+    }
+
     /// Whether a job with these labels would need more buckets than a constraint may have.
     pub fn has_no_room_for(&self, labels: &[Label]) -> bool {
         labels.iter().any(|label| {

@@ -1,7 +1,7 @@
 //! Queue settings and constraints.
 
 use bytes::Bytes;
-use spindle_core::command::{Claim, Matched};
+use spindle_core::command::{Claim, Edit, Matched};
 use spindle_core::event::Gone;
 use spindle_core::job::{Cause, Label, Origin};
 use spindle_core::payload::BytesRef;
@@ -214,6 +214,24 @@ fn finished_jobs_are_capped_by_what_they_take_on_disk() {
     server.given(Command::Delete { id: JobId(3), cause: Cause::Deleted });
     server.given(Command::Retry { image: Box::new(server.finished(4)), payload: None });
     assert_eq!(server.state.finished_bytes(), 0);
+}
+
+#[test]
+fn there_are_at_most_so_many_queues_until_one_is_forgotten() {
+    let mut server = Server::with(Defaults { queues_max: 2, ..defaults() });
+    let job = |id, queue| submit(id, queue, |_| {});
+    server.given(job(1, "one"));
+    server.given(job(2, "two"));
+    let full = Rejection::OutOfRange("number of queues");
+    assert_eq!(server.refused(job(3, "three")), full);
+    let settings = QueueSettings { paused: true, ..QueueSettings::default() };
+    let three = Bytes::from_static(b"three");
+    assert_eq!(server.refused(Command::SetQueue { name: three.clone(), settings }), full);
+    let edit = Edit { id: JobId(1), queue: Some(three), ..Edit::default() };
+    assert_eq!(server.refused(Command::Edit(Box::new(edit))), full);
+    assert_eq!(server.then(job(3, "two")), ["Submitted"], "a queue there is has room");
+    server.given(Command::Delete { id: JobId(1), cause: Cause::Deleted });
+    assert_eq!(server.then(job(4, "three")), ["Submitted"]);
 }
 
 #[test]
