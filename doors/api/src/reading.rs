@@ -23,7 +23,7 @@ fn bodies(api: &Api, image: &JobImage) -> Result<Gated<Bodies>, FetchError> {
         None => bodies.payload_damaged = true,
         Some(place) => {
             // The engine ends a job whose payload is damaged.
-            let _turn = api.engine().turn();
+            let _turn = api.bridge().turn();
             match jobs.payload(JobId(image.id), place) {
                 Ok(bytes) => bodies.payload = Some(bytes),
                 Err(FetchError::Damaged(_)) => bodies.payload_damaged = true,

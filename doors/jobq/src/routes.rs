@@ -233,7 +233,7 @@ pub async fn add_event(
             let event = Entry::noted(event, bridge.engine().now_ms()).encode();
             bridge.room().await?;
             let noted = {
-                let _turn = bridge.engine().turn();
+                let _turn = bridge.turn();
                 bridge.engine().jobs().add_event_to_finished(id, &event)?
             };
             bridge.durable(noted).await?

@@ -173,7 +173,7 @@ impl LightJq {
         if !slot.fill(&job) {
             return Ok(None);
         }
-        let _turn = self.engine().turn();
+        let _turn = self.bridge().turn();
         let payload = match self.engine().leases().payload(&job) {
             Ok(Some(payload)) => payload,
             none => {

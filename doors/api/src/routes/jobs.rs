@@ -163,7 +163,7 @@ pub(crate) async fn retry(
     let id = find(&api, which).await?;
     api.bridge().room().await?;
     let retried = {
-        let _turn = api.engine().turn();
+        let _turn = api.bridge().turn();
         api.engine().jobs().retry(JobRef::Id(id), payload)
     };
     api.bridge().durable(retried).await?;

@@ -119,7 +119,7 @@ pub(crate) async fn lease(
         let Some((job, lease_guard)) = api.bridge().durable(leased).await? else {
             return Ok(StatusCode::NO_CONTENT.into_response());
         };
-        let _turn = api.engine().turn();
+        let _turn = api.bridge().turn();
         if let Some(payload) = api.engine().leases().payload(&job)? {
             return Ok(handed_out(&api, &job, payload, lease_guard));
         }
