@@ -219,3 +219,116 @@ impl Drop for Member {
         self.commit_loop.state.lock().cohort.leaves(&mut self.guest.lock());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    /// An engine that notes what it is asked to commit.
+    #[derive(Default)]
+    struct Recorder {
+        mailbox: Mutex<Option<Arc<dyn Mailbox>>>,
+        decided: AtomicBool,
+        durable: AtomicU64,
+    }
+
+    impl Recorder {
+        fn move_to(&self, durable: u64) {
+            self.durable.store(durable, Ordering::SeqCst);
+            let mailbox = self.mailbox.lock().clone();
+            mailbox.unwrap().durable_moved();
+        }
+    }
+
+    impl Committer for Recorder {
+        fn attach(&self, mailbox: &Arc<dyn Mailbox>) {
+            *self.mailbox.lock() = Some(Arc::clone(mailbox));
+        }
+
+        fn durable(&self) -> Gate {
+            Gate(self.durable.load(Ordering::SeqCst))
+        }
+
+        fn end_turn(&self) -> bool {
+            self.decided.swap(false, Ordering::SeqCst)
+        }
+
+        fn commit(&self) {
+            self.move_to(self.durable().0 + 1);
+        }
+
+        fn sync_time(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    /// A loop at work on this test's thread.
+    fn started() -> (Arc<Recorder>, Arc<CommitLoop>, Installed) {
+        let (recorder, commit_loop) = (Arc::<Recorder>::default(), Arc::<CommitLoop>::default());
+        let installed = commit_loop.install(Arc::clone(&recorder) as Arc<dyn Committer>);
+        tokio::spawn(Arc::clone(&commit_loop).run(Arc::clone(&recorder) as Arc<dyn Committer>));
+        (recorder, commit_loop, installed)
+    }
+
+    /// A handler decides something.
+    fn decide(recorder: &Recorder) {
+        recorder.decided.store(true, Ordering::SeqCst);
+        CommitLoop::current().unwrap().called();
+    }
+
+    async fn pass() {
+        for _ in 0..10 {
+            yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_decided_before_the_loop_goes_on_is_one_commit() {
+        let (recorder, commit_loop, _installed) = started();
+        pass().await;
+        assert_eq!(recorder.durable(), Gate(0), "nothing is decided");
+        let members = [commit_loop.member(), commit_loop.member()];
+        for member in &members {
+            member.asks();
+            decide(&recorder);
+        }
+        assert_eq!(recorder.durable(), Gate(0));
+        commit_loop.moved_to(Gate(1)).await;
+        assert_eq!(recorder.durable(), Gate(1));
+        members.iter().for_each(Member::answered);
+        pass().await;
+        assert_eq!(recorder.durable(), Gate(1));
+        decide(&recorder);
+        commit_loop.moved_to(Gate(2)).await;
+    }
+
+    #[tokio::test]
+    async fn an_answer_goes_when_its_gate_opens_whoever_commits() {
+        let (recorder, commit_loop, _installed) = started();
+        pass().await;
+        let (first, second) = (commit_loop.moved_to(Gate(1)), commit_loop.moved_to(Gate(3)));
+        drop(commit_loop.moved_to(Gate(2)));
+        let elsewhere = Arc::clone(&recorder);
+        std::thread::spawn(move || elsewhere.move_to(2)).join().unwrap();
+        first.await;
+        let mut second = Box::pin(second);
+        assert!(second.as_mut().now_or_never().is_none());
+        recorder.move_to(3);
+        second.await;
+        assert!(commit_loop.state.lock().gated.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_ends_commits_what_is_left_and_has_no_loop_then() {
+        let (recorder, _, installed) = started();
+        decide(&recorder);
+        drop(installed);
+        assert_eq!(recorder.durable(), Gate(1));
+        assert!(CommitLoop::current().is_none());
+    }
+}
