@@ -15,6 +15,8 @@ use crate::gate::Gate;
 /// Where a commit takes longer than this, the log thread does it: reads and leases should not wait
 /// for a slow disk.
 const INLINE_SYNC_MAX: Duration = Duration::from_millis(1);
+/// The same goes for more bytes than this, which take a quick disk about as long.
+const INLINE_BYTES_MAX: usize = 512 * 1024;
 
 /// How long commits take nowadays: a moving average, the newest an eighth of it.
 #[derive(Debug, Default)]
@@ -65,7 +67,7 @@ impl Committer for Engine {
     }
 
     fn commit(&self) {
-        if self.sync_time() > INLINE_SYNC_MAX {
+        if self.sync_time() > INLINE_SYNC_MAX || self.undurable_bytes() > INLINE_BYTES_MAX {
             self.shared.work.notify_one();
             return;
         }
