@@ -105,6 +105,10 @@ pub trait Committer: Send + Sync + 'static {
     fn end_turn(&self) -> bool;
     /// Commits what was decided, here and now: it writes and syncs. The mailboxes hear of it.
     fn commit(&self);
+    /// As [`Committer::commit`] if that is quick: if syncs take no millisecond, there are not many
+    /// bytes, and nobody else commits. If not, the log thread commits. For threads that serve nobody
+    /// meanwhile.
+    fn commit_if_quick(&self);
     /// How long a commit takes nowadays.
     fn sync_time(&self) -> Duration;
 }

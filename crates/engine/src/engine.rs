@@ -130,7 +130,12 @@ impl Engine {
 
     /// Whether one more change may be made now. Long loops ask between their steps.
     pub fn has_room(&self) -> bool {
-        self.shared.undurable_bytes.load(Ordering::Relaxed) <= self.shared.undurable_bytes_max
+        self.undurable_bytes() <= self.shared.undurable_bytes_max
+    }
+
+    /// How much is decided and not durable.
+    pub(crate) fn undurable_bytes(&self) -> usize {
+        self.shared.undurable_bytes.load(Ordering::Relaxed)
     }
 
     /// Waits for room, if there is none now.

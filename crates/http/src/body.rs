@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use thiserror::Error;
 use tokio::time::timeout;
@@ -52,12 +53,36 @@ pub async fn read_body(request: Request, limits: BodyLimits) -> Result<Bytes, Bo
     if announced.is_some_and(|len| len > bytes_max as u64) {
         return Err(BodyError::TooLarge { bytes_max });
     }
-    let body = Limited::new(request.into_body(), bytes_max).collect();
+    let body = whole(Limited::new(request.into_body(), bytes_max), announced.unwrap_or(0));
     match timeout(time, body).await.map_err(|_| BodyError::TimedOut { time })? {
-        Ok(body) => Ok(body.to_bytes()),
+        Ok(body) => Ok(body),
         Err(error) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge { bytes_max }),
         Err(error) => Err(BodyError::Broken(error)),
     }
+}
+
+/// All data of a body, each piece copied as it comes: a large body is never copied at once. One
+/// that comes in one piece is not copied at all.
+async fn whole<B: Body<Data = Bytes> + Unpin>(
+    mut body: B,
+    announced: u64,
+) -> Result<Bytes, B::Error> {
+    let mut first = None;
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await.transpose()? {
+        let Ok(piece) = frame.into_data() else { continue };
+        if first.is_none() && all.is_empty() {
+            first = Some(piece);
+            continue;
+        }
+        if let Some(first) = first.take() {
+            // What is announced is no more than may come: pages nobody writes to cost nothing.
+            all.reserve(usize::try_from(announced).unwrap_or(0).max(first.len() + piece.len()));
+            all.extend_from_slice(&first);
+        }
+        all.extend_from_slice(&piece);
+    }
+    Ok(first.unwrap_or_else(|| all.freeze()))
 }
 
 /// A header that is text; none that is not there or is no text.

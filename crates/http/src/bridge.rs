@@ -17,9 +17,9 @@ use spindle_engine::{
     Mailbox, Refused, Ticket,
 };
 use tokio::sync::{oneshot, watch};
-use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
+use crate::commit_loop::CommitLoop;
 use crate::mailbox::TicketMailbox;
 
 /// How long a request waits for room in the log before it is refused as busy.
@@ -50,36 +50,22 @@ impl EngineBridge {
         &self.engine
     }
 
-    /// Waits while the log has no room, makes a call and ends its turn.
-    ///
-    /// Dropping this may drop what the call gave: for leases and tickets there is
-    /// [`EngineBridge::take`].
-    pub async fn call<T>(
-        &self,
-        call: impl FnOnce(&Engine) -> Gated<Result<T, Refused>>,
-    ) -> Gated<Result<T, Refused>> {
-        if let Err(busy) = self.room().await {
-            return Gated::open(Err(busy));
-        }
-        let turn = self.engine.turn();
-        let called = call(&self.engine);
-        // First all other requests that are here already make their calls, so that what they decide
-        // goes to the log together, in one hand-over and one sync.
-        yield_now().await;
-        drop(turn);
-        called
+    /// Begins a turn of calls.
+    pub fn turn(&self) -> Turn<'_> {
+        Turn(&self.engine)
     }
 
-    /// As [`EngineBridge::call`], for calls that give something to hold on to, a lease or a ticket.
+    /// Waits while the log has no room, then makes a call in a turn of its own.
+    ///
     /// Nothing is awaited between the call and the return: whoever drops this has been given
-    /// nothing.
-    pub async fn take<T>(
+    /// nothing, no lease and no ticket.
+    pub async fn call<T>(
         &self,
         call: impl FnOnce(&Engine) -> Gated<Result<T, Refused>>,
     ) -> Gated<Result<T, Refused>> {
         match self.room().await {
             Ok(()) => {
-                let _turn = self.engine.turn();
+                let _turn = self.turn();
                 call(&self.engine)
             }
             Err(busy) => Gated::open(Err(busy)),
@@ -95,7 +81,7 @@ impl EngineBridge {
         wait_ms: u64,
     ) -> Gated<Result<Option<(LeasedJob, LeaseGuard)>, Refused>> {
         let caller = self.caller();
-        let reply = self.take(|engine| engine.leases().take(&caller, request, wait_ms)).await;
+        let reply = self.call(|engine| engine.leases().take(&caller, request, wait_ms)).await;
         let mut answer = Gated::open(());
         let job = match answer.absorb(reply) {
             Ok(LeaseReply::Leased(job)) => Some(job),
@@ -120,7 +106,7 @@ impl EngineBridge {
     pub async fn result(&self, job: JobId, wait_ms: u64) -> Result<Option<Answer>, Refused> {
         let caller = self.caller();
         let ticket = {
-            let _turn = self.engine.turn();
+            let _turn = self.turn();
             self.engine.waits().for_result(&caller, job, wait_ms, false)?
         };
         let Some(ticket) = ticket else { return Ok(None) };
@@ -158,9 +144,25 @@ impl EngineBridge {
             Ok(value) => return value,
             Err(gated) => gated,
         };
-        let mut moves = self.mailbox.moves();
+        let Some(commit_loop) = CommitLoop::current() else {
+            return self.durable_elsewhere(gated).await;
+        };
         // What was looked at may have been due, and be in the open batch.
-        drop(self.engine.turn());
+        drop(self.turn());
+        loop {
+            let moved = commit_loop.moved_to(gated.gate());
+            gated = match gated.release(self.engine.durable()) {
+                Ok(value) => return value,
+                Err(gated) => gated,
+            };
+            moved.await;
+        }
+    }
+
+    /// As [`EngineBridge::durable`], on a thread that serves no connections.
+    async fn durable_elsewhere<T>(&self, mut gated: Gated<T>) -> T {
+        let mut moves = self.mailbox.moves();
+        drop(self.turn());
         loop {
             gated = match gated.release(self.engine.durable()) {
                 Ok(value) => return value,
@@ -196,7 +198,21 @@ impl EngineBridge {
 
     /// A lease that is undone unless its bytes are handed to the socket.
     pub fn lease_guard(&self, lease: LeaseRef) -> LeaseGuard {
-        LeaseGuard { engine: self.engine.clone(), lease: Some(lease) }
+        LeaseGuard { bridge: self.clone(), lease: Some(lease) }
+    }
+}
+
+/// A turn of calls. When it is dropped, what they decided is to be committed: by the serving thread,
+/// together with what its other requests decide; on other threads, by the engine's log thread.
+#[must_use = "calls are made within a turn: what they decide goes to the log when it ends"]
+pub struct Turn<'a>(&'a Engine);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        match CommitLoop::current() {
+            Some(commit_loop) => commit_loop.called(),
+            None => drop(self.0.turn()),
+        }
     }
 }
 
@@ -229,13 +245,13 @@ impl Drop for Wait<'_> {
         if let Some(ticket) = self.ticket {
             self.bridge.mailbox.forget(ticket);
         }
-        drop(self.bridge.engine.turn());
+        drop(self.bridge.turn());
     }
 }
 
 /// Undoes a lease unless its bytes are handed to the socket.
 pub struct LeaseGuard {
-    engine: Engine,
+    bridge: EngineBridge,
     lease: Option<LeaseRef>,
 }
 
@@ -249,8 +265,8 @@ impl LeaseGuard {
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
-            self.engine.leases().undo(lease);
-            drop(self.engine.turn());
+            let _turn = self.bridge.turn();
+            self.bridge.engine.leases().undo(lease);
         }
     }
 }

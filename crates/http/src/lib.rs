@@ -2,12 +2,13 @@
 //!
 //! A door gives an axum `Router` with its state applied and no fallback of its own; [`site()`] puts
 //! the routers of all doors behind one guard that keeps strangers out, and [`listen`] serves them
-//! on one thread, with limits and an orderly end. A handler is a translation: it turns a request
+//! on several threads, with limits and an orderly end. A handler is a translation: it turns a request
 //! into calls of the engine through an [`EngineBridge`], and answers once what the answer reveals
 //! is on disk.
 //!
 //! Start with `bridge.rs` (how a request waits for the engine and the disk), then `guard.rs` (which
-//! requests are let in, by which of the server's `names.rs`) and `listen.rs` (sockets).
+//! requests are let in, by which of the server's `names.rs`), `listen.rs` (sockets) and
+//! `commit_loop.rs` (when what was decided goes to the disk).
 
 pub mod document;
 pub mod listen;
@@ -15,11 +16,14 @@ pub mod listen;
 mod accept;
 mod body;
 mod bridge;
+mod commit_loop;
 mod constraint;
 mod guard;
+mod large;
 mod mailbox;
 mod names;
 mod problem;
+mod serving;
 mod site;
 mod whole;
 mod words;
@@ -27,8 +31,9 @@ mod write_timeout;
 
 pub use accept::{Preference, accept_of, preference};
 pub use body::{BodyError, BodyLimits, read_body, text_of};
-pub use bridge::{EngineBridge, GuardedBody, LeaseGuard, Wait};
+pub use bridge::{EngineBridge, GuardedBody, LeaseGuard, Turn, Wait};
 pub use constraint::{ConditionBody, ConstraintBody, ConstraintShown, Op, RateBody};
+pub use large::{SMALL_BYTES_MAX, work_on_bytes};
 pub use names::{HostName, HostNameError, HostNames, Names};
 pub use problem::{Answered, Code, Problem, ProblemBody, no_job};
 pub use site::site;

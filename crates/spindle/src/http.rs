@@ -12,7 +12,7 @@ use spindle_api::{Api, Options};
 use spindle_engine::Engine;
 use spindle_http::{
     Names,
-    listen::{self, Handle, Limits},
+    listen::{self, Handle, HttpConfig, Limits},
     site,
 };
 use spindle_jobq::Jobq;
@@ -64,13 +64,16 @@ impl Http {
             ..spindle_lightjq::Options::default()
         };
         let lightjq = LightJq::new(engine.clone(), lightjq);
+        let committer = Arc::new(engine.clone());
         let api = Api::new(engine, options);
         let routes = Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
         let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
         let routes = site(routes, names);
         let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
-        let handle =
-            bound.start(routes, limits, connections).context("http: cannot start serving")?;
+        let serving = HttpConfig { limits, ..HttpConfig::default() };
+        let handle = bound
+            .start(routes, committer, serving, connections)
+            .context("http: cannot start serving")?;
         Ok(Http { api, jobq, lightjq, handle })
     }
 

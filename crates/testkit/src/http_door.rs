@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -110,6 +111,19 @@ pub async fn wait_until_async(mut condition: impl FnMut() -> bool) {
         }
     };
     tokio::time::timeout(PATIENCE, wait).await.expect("it never came");
+}
+
+/// Does work as a thread does that serves connections; what it comes to, and how many other threads
+/// its runtime has started for it.
+pub fn on_serving_thread<T>(work: impl Future<Output = T>) -> (T, usize) {
+    let others = Arc::<AtomicUsize>::default();
+    let started = Arc::clone(&others);
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.on_thread_start(move || {
+        started.fetch_add(1, Ordering::SeqCst);
+    });
+    let done = builder.enable_all().build().unwrap().block_on(work);
+    (done, others.load(Ordering::SeqCst))
 }
 
 /// A whole answer.

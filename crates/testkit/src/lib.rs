@@ -65,7 +65,7 @@ pub use engine::{
 #[cfg(feature = "engine")]
 pub use held_log::HeldLog;
 #[cfg(feature = "http")]
-pub use http_door::{HttpDoor, Reply, wait_until_async};
+pub use http_door::{HttpDoor, Reply, on_serving_thread, wait_until_async};
 pub use http_request::HttpRequest;
 #[cfg(feature = "engine")]
 pub use letters::Letters;

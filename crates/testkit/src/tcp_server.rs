@@ -73,6 +73,8 @@ impl Committer for Idle {
 
     fn commit(&self) {}
 
+    fn commit_if_quick(&self) {}
+
     fn sync_time(&self) -> Duration {
         Duration::ZERO
     }

@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 
 use crate::api::Api;
 use crate::naming;
-use spindle_http::{Answered, Code, Problem, read_body};
+use spindle_http::{Answered, Code, Problem, read_body, work_on_bytes};
 
 /// A JSON body.
 pub(crate) struct JsonBody<T> {
@@ -23,13 +23,14 @@ pub(crate) struct JsonBody<T> {
     pub raw: Bytes,
 }
 
-impl<T: DeserializeOwned> FromRequest<Api> for JsonBody<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Answered<Self> {
         check_type(request.headers())?;
         let raw = read_body(request, api.options().body).await?;
-        Ok(JsonBody { value: parse(&raw)?, raw })
+        let len = raw.len();
+        work_on_bytes(len, move || Ok(JsonBody { value: parse(&raw)?, raw })).await
     }
 }
 
@@ -48,7 +49,7 @@ impl FromRequest<Api> for RawBody {
 /// A JSON body that may be left out: then everything in it is.
 pub(crate) struct OptionalBody<T>(pub T);
 
-impl<T: DeserializeOwned> FromRequest<Api> for OptionalBody<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for OptionalBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Answered<Self> {
@@ -58,7 +59,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for OptionalBody<T> {
             return parse(b"{}").map(OptionalBody);
         }
         typed?;
-        parse(&raw).map(OptionalBody)
+        work_on_bytes(raw.len(), move || parse(&raw).map(OptionalBody)).await
     }
 }
 

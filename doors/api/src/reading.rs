@@ -1,19 +1,33 @@
 //! Reading a job with its bytes.
 
+use bytes::Bytes;
 use spindle_core::{JobId, JobImage};
 use spindle_engine::{FetchError, Gated, JobRef};
 
 use crate::api::Api;
+use crate::typed::to_json;
 use crate::view::{Bodies, Job};
-use spindle_http::{Answered, no_job};
+use spindle_http::{Answered, no_job, work_on_bytes};
 
-/// A job in full, once all that is shown of it is durable.
-pub(crate) async fn job(api: &Api, which: JobRef) -> Answered<(u32, Job)> {
+/// A job in full as JSON, with its revision, once all that is shown of it is durable.
+pub(crate) async fn job(api: &Api, which: JobRef) -> Answered<(u32, Bytes)> {
     let image = api.engine().jobs().get(which)?;
     let image = api.bridge().durable(image).await.ok_or_else(no_job)?;
-    let bodies = api.bridge().durable(bodies(api, &image)?).await;
-    let job = Job::new(api.engine(), &image, bodies, &api.options().host);
-    Ok((image.revision, job))
+    let (revision, bytes) = (image.revision, bytes_of(&image));
+    let reader = api.clone();
+    let shown = work_on_bytes(bytes, move || {
+        let bodies = bodies(&reader, &image)?;
+        let shown = |bodies| Job::new(reader.engine(), &image, bodies, &reader.options().host);
+        Ok::<_, FetchError>(bodies.map(|bodies| to_json(&shown(bodies), bytes)))
+    });
+    let shown = shown.await?;
+    Ok((revision, api.bridge().durable(shown).await))
+}
+
+/// How long a job's payload and result are.
+fn bytes_of(image: &JobImage) -> usize {
+    let result = image.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref());
+    image.payload.iter().chain(result).map(|place| place.len as usize).sum()
 }
 
 fn bodies(api: &Api, image: &JobImage) -> Result<Gated<Bodies>, FetchError> {
@@ -23,7 +37,7 @@ fn bodies(api: &Api, image: &JobImage) -> Result<Gated<Bodies>, FetchError> {
         None => bodies.payload_damaged = true,
         Some(place) => {
             // The engine ends a job whose payload is damaged.
-            let _turn = api.engine().turn();
+            let _turn = api.bridge().turn();
             match jobs.payload(JobId(image.id), place) {
                 Ok(bytes) => bodies.payload = Some(bytes),
                 Err(FetchError::Damaged(_)) => bodies.payload_damaged = true,

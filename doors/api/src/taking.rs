@@ -127,11 +127,13 @@ pub(crate) async fn take_many(api: &Api, wanted: Vec<Wanted>) -> Vec<Answered<Ta
             submitted.extend(jobs.drain(..).map(|_| Err(busy.clone())));
             break;
         }
-        let turn = api.engine().turn();
-        let taken = api.engine().jobs().submit_batch(&mut jobs);
+        let taken = {
+            let _turn = api.bridge().turn();
+            api.engine().jobs().submit_batch(&mut jobs)
+        };
         submitted.extend(taken.into_iter().map(|answer| answers.absorb(answer)));
+        // Others come in between.
         tokio::task::yield_now().await;
-        drop(turn);
     }
     api.bridge().durable(answers).await;
     let mut taken = Vec::with_capacity(claims.len());

@@ -1,5 +1,8 @@
 //! Payloads and results: bytes with a type, shown as JSON where they are JSON.
 
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -7,7 +10,7 @@ use spindle_core::Type;
 use utoipa::ToSchema;
 
 use crate::naming::{from_base64, to_base64};
-use spindle_http::{Answered, Problem};
+use spindle_http::{Answered, Problem, work_on_bytes};
 
 /// What bytes are. Set by who wrote them, never guessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
@@ -74,6 +77,32 @@ pub(crate) fn read(
         (None, None) if kind.is_some() => wrong(format!("{name}_type without {name}_base64")),
         (None, None) => Ok((Bytes::new(), Type::Bytes)),
     }
+}
+
+/// As [`read`], beside the serving threads if there is much to read.
+pub(crate) async fn read_any(
+    name: &'static str,
+    json: Option<Box<RawValue>>,
+    base64: Option<String>,
+    kind: Option<Kind>,
+) -> Answered<(Bytes, Type)> {
+    let json_bytes = json.as_ref().map_or(0, |json| json.get().len());
+    let bytes = json_bytes + base64.as_ref().map_or(0, String::len);
+    work_on_bytes(bytes, move || read(name, json, base64.as_deref(), kind)).await
+}
+
+/// An answer as JSON, with so many bytes of payloads and results in it.
+pub(crate) fn to_json(answer: &impl Serialize, bytes: usize) -> Bytes {
+    // In base64 they are longer by a third.
+    let mut text = Vec::with_capacity(bytes + bytes / 3 + 1024);
+    serde_json::to_writer(&mut text, answer).expect("texts, numbers and JSON are JSON");
+    Bytes::from(text)
+}
+
+/// An answer that is JSON.
+pub(crate) fn json_answer(body: impl Into<Body>) -> Response {
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json)], body.into()).into_response()
 }
 
 /// Bytes for an answer: the JSON itself, or base64.

@@ -9,8 +9,8 @@ use spindle_core::command::Submit;
 use spindle_core::job::{JOB_ID_END, Origin};
 use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection, Type};
-use spindle_engine::{Before, JobRef, JobUpdate, NewJob, Payload, Refused, Updated};
-use spindle_http::read_body;
+use spindle_engine::{Before, FetchError, JobRef, JobUpdate, NewJob, Payload, Refused, Updated};
+use spindle_http::{read_body, work_on_bytes};
 
 use crate::bodies::{ListBody, NewBody, PollBody, StateBody};
 use crate::door::{Clients, Jobq};
@@ -29,8 +29,14 @@ fn answer(text: String) -> Response {
     ([(header::CONTENT_TYPE, json)], text).into_response()
 }
 
-async fn body_of(door: &Jobq, request: Request) -> Answered<Bytes> {
-    Ok(read_body(request, door.options().body).await?)
+/// What the body of a request says.
+async fn read<T: Send + 'static>(
+    door: &Jobq,
+    request: Request,
+    read: fn(&[u8]) -> Answered<T>,
+) -> Answered<T> {
+    let body = read_body(request, door.options().body).await?;
+    work_on_bytes(body.len(), move || read(&body)).await
 }
 
 /// `GET /api/v0/job`
@@ -40,8 +46,8 @@ pub async fn list(State(door): State<Jobq>) -> AnsweredText {
 
 /// `POST /api/v0/job`
 pub async fn query(State(door): State<Jobq>, request: Request) -> AnsweredText {
-    let body = body_of(&door, request).await?;
-    listed(&door, ListBody::read(&body)?).await
+    let body = read(&door, request, ListBody::read).await?;
+    listed(&door, body).await
 }
 
 async fn listed(door: &Jobq, body: ListBody) -> AnsweredText {
@@ -51,7 +57,7 @@ async fn listed(door: &Jobq, body: ListBody) -> AnsweredText {
 
 /// `POST /api/v0/job/poll`
 pub async fn poll(State(door): State<Jobq>, request: Request) -> AnsweredText {
-    let body = PollBody::read(&body_of(&door, request).await?)?;
+    let body = read(&door, request, PollBody::read).await?;
     door.bridge().room().await?;
     let found = door.query_thread().poll(body).await;
     door.bridge().durable(found).await.map(answer)
@@ -81,8 +87,11 @@ pub async fn create(
         Some("" | "1" | "true") => true,
         Some(_) => return Err(Refusal::body("`ready` is 1 or 0")),
     };
-    let body = body_of(&door, request).await?;
-    let NewBody { payload, state, form } = NewBody::read(&body)?;
+    let new = |body: &[u8]| {
+        let NewBody { payload, state, form } = NewBody::read(body)?;
+        Ok((Bytes::copy_from_slice(payload.as_bytes()), state.to_owned(), form))
+    };
+    let (payload, state, form) = read(&door, request, new).await?;
     let empty = BytesRef::empty(Type::Json);
     let created = Entry::created(form, door.bridge().engine().now_ms());
     let mut submit = Submit::new(JobId(0), Bytes::from(queue), Origin::Jobq, empty);
@@ -91,18 +100,21 @@ pub async fn create(
         submit.state = Some(Bytes::copy_from_slice(state.as_bytes()));
         submit.event = Some(created.encode());
     }
-    let kept = Bytes::copy_from_slice(payload.as_bytes());
-    let job = NewJob { submit, payload: Payload::new(kept, Type::Json) };
+    let job = NewJob { submit, payload: Payload::new(payload.clone(), Type::Json) };
     let id = door.bridge().change(|engine| engine.jobs().submit(job)).await?;
     // As it was created: others may have changed it by now.
-    let state = if ready { history::ready() } else { state.to_owned() };
+    let state = if ready { history::ready() } else { state };
     let events = format!("[{}]", created.json);
     let image = door.bridge().engine().jobs().get(JobRef::Id(id))?;
     let image = image.without_waiting("when a job was created is in the record that is durable");
     let created_ms = image.map_or(created.at_ms, |image| image.created_ms);
-    let mut shown = String::with_capacity(payload.len() + 256);
-    show::write(&mut shown, id.0, [payload, &state, &events], Some(created_ms / 1000));
-    Ok(answer(shown + "\n"))
+    let shown = work_on_bytes(payload.len() + state.len(), move || {
+        let payload = String::from_utf8_lossy(&payload);
+        let mut shown = String::with_capacity(payload.len() + 256);
+        show::write(&mut shown, id.0, [&payload, &state, &events], Some(created_ms / 1000));
+        shown + "\n"
+    });
+    Ok(answer(shown.await))
 }
 
 /// The job a path names. What is no number names none.
@@ -130,17 +142,11 @@ fn of_one(door: &Jobq) -> Modified {
 
 /// A job in full, once what it reveals is durable.
 async fn shown(door: &Jobq, image: JobImage, modified: Modified) -> AnsweredText {
-    let engine = door.bridge().engine();
-    let shown = if image.options().pages.is_empty() {
-        show::job(engine, image, modified)
-    } else {
-        // Pages are read from the log: long, and not on the thread that serves everybody.
-        let engine = engine.clone();
-        let reading =
-            tokio::task::spawn_blocking(move || show::job(&engine, image, modified)).await;
-        reading.map_err(|_| Refusal::busy())?
-    };
-    Ok(answer(shown?.ok_or_else(Refusal::no_job)? + "\n"))
+    let engine = door.bridge().engine().clone();
+    let shown = work_on_bytes(show::bytes_of(&image), move || {
+        Ok::<_, FetchError>(show::job(&engine, image, modified)?.map(|shown| shown + "\n"))
+    });
+    Ok(answer(shown.await?.ok_or_else(Refusal::no_job)?))
 }
 
 /// Why a job's state stays.
@@ -160,12 +166,16 @@ pub async fn set_state(
     request: Request,
 ) -> AnsweredText {
     let id = job_id(&id)?;
-    let body = body_of(&door, request).await?;
-    let StateBody { old: expected, new } = StateBody::read(&body)?;
+    let states = |body: &[u8]| {
+        let StateBody { old, new } = StateBody::read(body)?;
+        Ok((old.map(str::to_owned), new.to_owned()))
+    };
+    let (expected, new) = read(&door, request, states).await?;
+    let expected = expected.as_deref();
     // As the job has it: compared letter by letter, and by what it means if that fails.
     let mut same = expected.map(|text| Bytes::copy_from_slice(text.as_bytes()));
     loop {
-        let compose = |before: &Before| advanced(before, same.as_ref(), new);
+        let compose = |before: &Before| advanced(before, same.as_ref(), &new);
         match door.bridge().change(|engine| engine.jobs().update(id, None, compose)).await {
             Ok(Updated::Done(image)) => return shown(&door, *image, of_one(&door)).await,
             Ok(Updated::Declined(declined)) => {
@@ -219,10 +229,9 @@ pub async fn add_event(
     request: Request,
 ) -> AnsweredText {
     let id = job_id(&id)?;
-    let body = body_of(&door, request).await?;
-    let event = json::read(&body)?.get();
+    let event = read(&door, request, |body| Ok(json::read(body)?.get().to_owned())).await?;
     let compose = |before: &Before| {
-        let event = Entry::noted(event, before.now_ms).encode();
+        let event = Entry::noted(&event, before.now_ms).encode();
         Ok::<_, std::convert::Infallible>(JobUpdate { state: None, event })
     };
     let bridge = door.bridge();
@@ -230,10 +239,10 @@ pub async fn add_event(
         Ok(Updated::Done(image)) => *image,
         Ok(Updated::Declined(never)) => match never {},
         Err(Refused::Rejected(Rejection::Finished)) => {
-            let event = Entry::noted(event, bridge.engine().now_ms()).encode();
+            let event = Entry::noted(&event, bridge.engine().now_ms()).encode();
             bridge.room().await?;
             let noted = {
-                let _turn = bridge.engine().turn();
+                let _turn = bridge.turn();
                 bridge.engine().jobs().add_event_to_finished(id, &event)?
             };
             bridge.durable(noted).await?

@@ -19,8 +19,20 @@ pub enum Modified {
     AsCreated,
 }
 
-/// A job in full. Reads its payload, and older events, from the log: for a job with pages of them,
-/// not for a thread that others wait for.
+/// How many bytes a job is made of when it is shown, roughly.
+pub fn bytes_of(image: &JobImage) -> usize {
+    let options = image.options();
+    if !options.pages.is_empty() {
+        // They are read from the log one by one.
+        return usize::MAX;
+    }
+    let payload = image.payload.as_ref().map_or(0, |payload| payload.len as usize);
+    let state = options.state.as_ref().map_or(0, Bytes::len);
+    payload + state + options.events.iter().map(Bytes::len).sum::<usize>()
+}
+
+/// A job in full. Reads its payload, and older events, from the log: that takes as long as
+/// [`bytes_of`] says.
 pub fn job(
     engine: &Engine,
     image: JobImage,

@@ -8,13 +8,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use spindle_http::{Answered, Code, Problem, accept_of, read_body, text_of};
+use spindle_http::{Answered, Code, Problem, accept_of, read_body, text_of, work_on_bytes};
 
 use crate::door::LightJq;
 use crate::wire::{Format, WireError, answer_format, body_format, from_json, to_json_text};
 
 /// A request's body, as MessagePack whatever it came as.
-pub(crate) struct Body(pub Bytes);
+pub(crate) struct Body(Bytes);
 
 impl FromRequest<LightJq> for Body {
     type Rejection = Problem;
@@ -34,10 +34,22 @@ impl FromRequest<LightJq> for Body {
                           JSON, say so: Content-Type: application/json";
             return Err(Problem::new(Code::BadRequest, detail));
         }
-        Ok(Body(match format {
-            Format::Msgpack => bytes,
-            Format::Json => Bytes::from(from_json(&bytes).map_err(malformed)?),
-        }))
+        if format == Format::Msgpack {
+            return Ok(Body(bytes));
+        }
+        let packed = work_on_bytes(bytes.len(), move || from_json(&bytes)).await;
+        packed.map(|packed| Body(Bytes::from(packed))).map_err(malformed)
+    }
+}
+
+impl Body {
+    /// What it says.
+    pub async fn read<T: Send + 'static>(
+        self,
+        decode: fn(&Bytes) -> Result<T, WireError>,
+    ) -> Answered<T> {
+        let Body(packed) = self;
+        work_on_bytes(packed.len(), move || decode(&packed)).await.map_err(malformed)
     }
 }
 
@@ -77,17 +89,17 @@ fn wanted(headers: &HeaderMap) -> Option<Format> {
 
 impl Wanted {
     /// The bytes of an answer, in its format.
-    pub fn bytes(&self, packed: Vec<u8>) -> Answered<Bytes> {
-        Ok(Bytes::from(match self.0 {
-            Format::Msgpack => packed,
-            Format::Json => to_json_text(&packed)
-                .map_err(|error| Problem::new(Code::Unreadable, error.to_string()))?,
-        }))
+    pub async fn bytes(&self, packed: Vec<u8>) -> Answered<Bytes> {
+        if self.0 == Format::Msgpack {
+            return Ok(Bytes::from(packed));
+        }
+        let text = work_on_bytes(packed.len(), move || to_json_text(&packed)).await;
+        text.map(Bytes::from).map_err(|error| Problem::new(Code::Unreadable, error.to_string()))
     }
 
     /// An answer with this body.
-    pub fn answer(&self, status: StatusCode, packed: Vec<u8>) -> Answered<Response> {
-        Ok(self.with(status, HttpBody::from(self.bytes(packed)?)))
+    pub async fn answer(&self, status: StatusCode, packed: Vec<u8>) -> Answered<Response> {
+        Ok(self.with(status, HttpBody::from(self.bytes(packed).await?)))
     }
 
     /// An answer whose bytes are in its format already.

@@ -48,7 +48,7 @@ impl LightJq {
     }
 
     fn forget_ended_of(&self, id: WorkerId, jobs: &[JobId]) {
-        let _turn = self.engine().turn();
+        let _turn = self.bridge().turn();
         let live = self.engine().leases().still_held(jobs, &id.worker_ref());
         let live = live.without_waiting("the registry forgets with a crash as well");
         for job in jobs.iter().filter(|job| !live.contains(job)) {

@@ -10,8 +10,8 @@ use spindle_core::JobId;
 use spindle_core::command::{Lease, Select};
 use spindle_core::job::Origin;
 use spindle_core::payload::Type;
-use spindle_engine::LeasedJob;
-use spindle_http::{Answered, LeaseGuard, Problem};
+use spindle_engine::{FetchError, LeasedJob};
+use spindle_http::{Answered, LeaseGuard, work_on_bytes};
 use tokio::select;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -156,29 +156,38 @@ impl LightJq {
             let Some((job, guard)) = self.bridge().durable(leased).await? else {
                 return Ok(None);
             };
-            if let Some(taken) = self.taken(slot, job, guard)? {
+            if let Some(taken) = self.taken(slot, job, guard).await? {
                 return Ok(Some(taken));
             }
         }
     }
 
     /// Puts a leased job into the slot. None: it is not for this worker after all, or it is gone.
-    fn taken(
+    /// Whoever drops this gives back the slot, and the lease.
+    async fn taken(
         &self,
         slot: WorkerSlot<'_>,
         job: LeasedJob,
         lease_guard: LeaseGuard,
     ) -> Answered<Option<Taken>> {
-        let id = slot.id;
-        if !slot.fill(&job) {
-            return Ok(None);
-        }
-        let _turn = self.engine().turn();
+        let (bytes, door) = (job.payload.len as usize, self.clone());
+        let taken = work_on_bytes(bytes, move || door.read_order(job, lease_guard)).await?;
+        Ok(taken.filter(|taken| slot.fill(&taken.job)))
+    }
+
+    /// Reads what a leased job gives its worker. None: there is no payload to give out.
+    fn read_order(
+        &self,
+        job: LeasedJob,
+        lease_guard: LeaseGuard,
+    ) -> Result<Option<Taken>, FetchError> {
+        let _turn = self.bridge().turn();
         let payload = match self.engine().leases().payload(&job) {
             Ok(Some(payload)) => payload,
             none => {
-                self.let_go(id, job.id);
-                return none.map(|_| None).map_err(Problem::from);
+                // The engine has ended it. Undone once more, it might be somebody else's by now.
+                lease_guard.done();
+                return none.map(|_| None);
             }
         };
         let order = Order {

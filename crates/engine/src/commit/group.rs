@@ -12,6 +12,12 @@ use crate::door::{Committer, Mailbox};
 use crate::engine::Engine;
 use crate::gate::Gate;
 
+/// Where a commit takes longer than this, the log thread does it: reads and leases should not wait
+/// for a slow disk.
+const INLINE_SYNC_MAX: Duration = Duration::from_millis(1);
+/// The same goes for more bytes than this, which take a quick disk about as long.
+const INLINE_BYTES_MAX: usize = 512 * 1024;
+
 /// How long commits take nowadays: a moving average, the newest an eighth of it.
 #[derive(Debug, Default)]
 pub(crate) struct SyncTime(AtomicU64);
@@ -63,6 +69,17 @@ impl Committer for Engine {
     fn commit(&self) {
         if self.commit_once() == Committed::Full {
             // The log thread tries again when there may be room.
+            self.shared.work.notify_one();
+        }
+    }
+
+    fn commit_if_quick(&self) {
+        let is_quick = self.sync_time() <= INLINE_SYNC_MAX
+            && self.undurable_bytes() <= INLINE_BYTES_MAX
+            && !self.shared.committing.is_locked();
+        if is_quick {
+            self.commit();
+        } else {
             self.shared.work.notify_one();
         }
     }

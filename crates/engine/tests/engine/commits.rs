@@ -52,6 +52,18 @@ fn who_ends_a_turn_may_commit_it_where_that_is_quick() {
 }
 
 #[test]
+fn a_large_batch_is_left_to_the_log_thread() {
+    let bench = Bench::new();
+    let large = bench.engine.jobs().submit(new_job(plain("q"), &noise(1, 1 << 20)));
+    let (_, gate) = large.split().expect("taken");
+    assert!(bench.engine.end_turn());
+    bench.engine.commit_if_quick();
+    assert!(!bench.is_durable(gate), "whoever serves connections is not held up");
+    bench.commit();
+    assert!(bench.is_durable(gate));
+}
+
+#[test]
 fn every_answer_waits_for_the_record_it_tells_of() {
     let bench = Bench::new();
     let (id, submitted) =

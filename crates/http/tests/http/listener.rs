@@ -1,5 +1,6 @@
 //! Clients that behave badly, and what handlers learn of them.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -9,8 +10,10 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::routing::get;
-use spindle_http::listen::{self, Handle, Limits};
+use spindle_http::listen::{self, Handle, HttpConfig, Limits};
 use spindle_testkit::{PATIENCE, wait_until};
+
+use crate::engine;
 
 /// More than the buffers of a loopback connection take.
 const LARGE: usize = 64 << 20;
@@ -22,16 +25,21 @@ struct Served {
 
 impl Served {
     fn new(limits: Limits) -> Served {
+        Served::with(HttpConfig { limits, ..HttpConfig::default() })
+    }
+
+    fn with(config: HttpConfig) -> Served {
         let routes = Router::new()
             .route("/large", get(async || vec![b'x'; LARGE]))
             .route("/small", get(async || "small"))
             .route(
                 "/peer",
                 get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string()),
-            );
+            )
+            .route("/thread", get(async || format!("{:?}", std::thread::current().id())));
         let connections = Arc::<AtomicUsize>::default();
         let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let handle = bound.start(routes, limits, connections.clone()).unwrap();
+        let handle = bound.start(routes, Arc::new(engine()), config, connections.clone()).unwrap();
         Served { handle, connections }
     }
 
@@ -40,6 +48,16 @@ impl Served {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         stream
+    }
+
+    fn answer(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.handle.local_addr()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.rsplit("\r\n").next().unwrap().to_owned()
     }
 
     fn await_open(&self, count: usize) {
@@ -90,6 +108,15 @@ fn a_client_that_reads_slowly_gets_its_whole_answer() {
         taken += count;
     }
     assert!(begun.elapsed() > write_time * 2, "it was no slow client");
+}
+
+#[test]
+fn connections_are_dealt_out_to_the_threads_in_turn() {
+    let served = Served::with(HttpConfig { threads: 3, ..HttpConfig::default() });
+    let threads: Vec<String> = (0..9).map(|_| served.answer("/thread")).collect();
+    let different: HashSet<_> = threads.iter().collect();
+    assert_eq!(different.len(), 3);
+    assert!(threads.iter().zip(&threads[3..]).all(|(one, other)| one == other));
 }
 
 #[test]

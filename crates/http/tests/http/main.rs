@@ -6,3 +6,21 @@ mod bridge;
 mod listener;
 #[cfg(test)]
 mod site;
+
+#[cfg(test)]
+use std::sync::Arc;
+
+#[cfg(test)]
+use spindle_engine::{Engine, Options};
+#[cfg(test)]
+use spindle_log::MemoryLog;
+#[cfg(test)]
+use spindle_testkit::ManualEngine;
+
+/// An engine in memory, with nothing to commit. None of its threads runs.
+#[cfg(test)]
+fn engine() -> Engine {
+    let engine = ManualEngine::open(Arc::new(MemoryLog::new()), 1, Options::default()).engine;
+    engine.flush().unwrap();
+    engine
+}

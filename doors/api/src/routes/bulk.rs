@@ -124,7 +124,7 @@ pub(crate) async fn bulk(
     while walk.next().is_some() && !walk.is_spent() && started.elapsed() < TIME_MAX {
         let images = walk.stretch(&api, STRETCH_JOBS).await?;
         answer.matched += images.len();
-        let mut turn = api.engine().turn();
+        let mut turn = api.bridge().turn();
         for image in &images {
             let acted = match may(value.action, image.status()) {
                 Err(code) => Err(Problem::new(code, "")),
@@ -133,7 +133,7 @@ pub(crate) async fn bulk(
                     if !api.engine().has_room() {
                         drop(turn);
                         api.bridge().room().await?;
-                        turn = api.engine().turn();
+                        turn = api.bridge().turn();
                     }
                     let id = JobId(image.id);
                     let acted = act(api.engine(), id, value.action, &edit);

@@ -11,6 +11,6 @@ use crate::api::Api;
     responses((status = 204, description = "Time goes on from the machine's clock")))]
 pub(crate) async fn accept(State(api): State<Api>) -> StatusCode {
     api.engine().accept_clock();
-    drop(api.engine().turn());
+    drop(api.bridge().turn());
     StatusCode::NO_CONTENT
 }

@@ -1,6 +1,5 @@
 //! Reading and changing one job.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -14,7 +13,7 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::extract::{JobPath, JsonBody, OptionalBody};
 use crate::precondition::{if_match, revision_of, tag_of};
-use crate::typed::{self, Kind, present};
+use crate::typed::{self, Kind, json_answer, present};
 use crate::view::Job;
 use crate::{instant, naming, reading};
 use spindle_http::{Answered, no_job, whole_or_null};
@@ -31,7 +30,7 @@ pub(crate) async fn show(State(api): State<Api>, JobPath(which): JobPath) -> Ans
 
 pub(super) async fn answer(api: &Api, which: JobRef) -> Answered<Response> {
     let (revision, job) = reading::job(api, which).await?;
-    Ok((tag_of(revision), Json(job)).into_response())
+    Ok((tag_of(revision), json_answer(job)).into_response())
 }
 
 /// What may be changed while no worker has the job.
@@ -157,13 +156,13 @@ pub(crate) async fn retry(
     OptionalBody(body): OptionalBody<RetryBody>,
 ) -> Answered<Response> {
     let keeps = body.payload.is_none() && body.payload_base64.is_none();
-    let base64 = body.payload_base64.as_deref();
-    let payload = typed::read("payload", body.payload, base64, body.payload_type)?;
+    let RetryBody { payload, payload_base64, payload_type } = body;
+    let payload = typed::read_any("payload", payload, payload_base64, payload_type).await?;
     let payload = (!keeps).then(|| Payload::new(payload.0, payload.1));
     let id = find(&api, which).await?;
     api.bridge().room().await?;
     let retried = {
-        let _turn = api.engine().turn();
+        let _turn = api.bridge().turn();
         api.engine().jobs().retry(JobRef::Id(id), payload)
     };
     api.bridge().durable(retried).await?;

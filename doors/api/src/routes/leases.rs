@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use spindle_core::address;
 use spindle_core::command::{Claim, Extend, Lease, Select};
 use spindle_core::job::{Cause, Origin};
-use spindle_engine::{LeasedJob, Payload, WorkResult};
+use spindle_engine::{FetchError, LeasedJob, Payload, WorkResult};
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -19,10 +19,10 @@ use crate::ended::{LeaseRefusal, lease_ended};
 use crate::extract::{JobPath, JsonBody, LeasePath, OptionalBody};
 use crate::numbers::{bounded, wait_ms};
 use crate::routes::jobs;
-use crate::typed::{self, Kind, present};
+use crate::typed::{self, Kind, json_answer, present, to_json};
 use crate::{instant, naming};
 use spindle_http::{Answered, Code, GuardedBody, LeaseGuard, Problem};
-use spindle_http::{whole, whole_or_null};
+use spindle_http::{whole, whole_or_null, work_on_bytes};
 
 /// Queues one lease may name.
 pub(crate) const QUEUES_MAX: usize = 1024;
@@ -119,9 +119,10 @@ pub(crate) async fn lease(
         let Some((job, lease_guard)) = api.bridge().durable(leased).await? else {
             return Ok(StatusCode::NO_CONTENT.into_response());
         };
-        let _turn = api.engine().turn();
-        if let Some(payload) = api.engine().leases().payload(&job)? {
-            return Ok(handed_out(&api, &job, payload, lease_guard));
+        let (bytes, reader) = (job.payload.len as usize, api.clone());
+        let read = work_on_bytes(bytes, move || handed_out(&reader, &job, lease_guard)).await?;
+        if let Some(body) = read {
+            return Ok(json_answer(Body::new(body)));
         }
     }
 }
@@ -156,7 +157,22 @@ fn lease_of(body: LeaseBody) -> Answered<Lease> {
     })
 }
 
-fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, lease_guard: LeaseGuard) -> Response {
+/// The answer that hands a job out. None: there is no payload to give out with it, and the worker
+/// gets the next job.
+fn handed_out(
+    api: &Api,
+    job: &LeasedJob,
+    lease_guard: LeaseGuard,
+) -> Result<Option<GuardedBody>, FetchError> {
+    let _turn = api.bridge().turn();
+    let payload = match api.engine().leases().payload(job) {
+        Ok(Some(payload)) => payload,
+        none => {
+            // The engine has ended it. Undone once more, it might be somebody else's by now.
+            lease_guard.done();
+            return none.map(|_| None);
+        }
+    };
     let kind = Kind::of(job.payload.kind);
     let (queue, queue_base64) = naming::text_or_base64(&job.queue);
     let (payload, payload_base64) = typed::shown(&payload, kind);
@@ -175,10 +191,8 @@ fn handed_out(api: &Api, job: &LeasedJob, payload: Bytes, lease_guard: LeaseGuar
         payload,
         payload_base64,
     };
-    let text = serde_json::to_vec(&leased).expect("texts, numbers and JSON are JSON");
-    let body = GuardedBody::new(Bytes::from(text), lease_guard);
-    let json = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, json)], Body::new(body)).into_response()
+    let text = to_json(&leased, job.payload.len as usize);
+    Ok(Some(GuardedBody::new(text, lease_guard)))
 }
 
 /// More time.
@@ -350,7 +364,7 @@ async fn finish(
     result: WorkResult,
     (json, base64, kind): Given,
 ) -> Answered<StatusCode> {
-    let (bytes, kind) = typed::read("result", json, base64.as_deref(), kind)?;
+    let (bytes, kind) = typed::read_any("result", json, base64, kind).await?;
     let result = WorkResult { result: Payload::new(bytes, kind), ..result };
     let finished = api.bridge().change(|engine| engine.leases().finish(claim, result)).await;
     match finished {

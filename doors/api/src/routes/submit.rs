@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use spindle_core::address;
 use spindle_core::job::Key;
-use spindle_http::{Answered, Problem, ProblemBody};
+use spindle_http::{Answered, Problem, ProblemBody, work_on_bytes};
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -63,8 +63,11 @@ pub(crate) async fn submit(
     headers: HeaderMap,
     JsonBody { value, raw }: JsonBody<NewJobBody>,
 ) -> Answered<Response> {
-    let once = once_key(&headers)?.map(|key| keys::once(key, &raw));
-    let taken = Wanted::new(value, once, api.engine().now_ms())?.take(&api).await?;
+    let (once, now_ms) = (once_key(&headers)?.map(<[u8]>::to_vec), api.engine().now_ms());
+    let wanted = work_on_bytes(raw.len(), move || {
+        Wanted::new(value, once.map(|key| keys::once(&key, &raw)), now_ms)
+    });
+    let taken = wanted.await?.take(&api).await?;
     let status = if taken.existing { StatusCode::OK } else { StatusCode::CREATED };
     let location = HeaderValue::try_from(format!("/api/v1/jobs/{}", taken.id))
         .expect("a path of ASCII letters and digits");
@@ -135,25 +138,9 @@ pub(crate) async fn batch(
     headers: HeaderMap,
     RawBody(raw): RawBody,
 ) -> Answered<Json<BatchAnswer>> {
-    let BatchBody { jobs } = parse(&raw)?;
-    if !(1..=BATCH_MAX).contains(&jobs.len()) {
-        return Err(Problem::out_of_range("a batch has 1 to 1000 jobs"));
-    }
-    let once = once_key(&headers)?;
-    let now_ms = api.engine().now_ms();
-    let read = |(place, job): (usize, &&RawValue)| {
-        let raw = job.get().as_bytes();
-        Wanted::new(parse(raw)?, once.map(|key| once_in_batch(key, place, raw)), now_ms)
-    };
-    // What cannot be read keeps its place among the answers.
-    let mut wanted = Vec::with_capacity(jobs.len());
-    let mut unread = Vec::new();
-    for (place, job) in jobs.iter().enumerate() {
-        match read((place, job)) {
-            Ok(job) => wanted.push(job),
-            Err(problem) => unread.push((place, problem)),
-        }
-    }
+    let (once, now_ms) = (once_key(&headers)?.map(<[u8]>::to_vec), api.engine().now_ms());
+    let jobs = work_on_bytes(raw.len(), move || read_batch(&raw, once.as_deref(), now_ms));
+    let ReadBatch { wanted, unread } = jobs.await?;
     let mut answers = take_many(&api, wanted).await;
     let taken = answers.iter().filter(|answer| answer.is_ok()).count();
     for (place, problem) in unread {
@@ -165,6 +152,32 @@ pub(crate) async fn batch(
         Err(problem) => OneAnswer::Refused { problem: ProblemBody::from(problem) },
     };
     Ok(Json(BatchAnswer { taken, refused, answers: answers.into_iter().map(shown).collect() }))
+}
+
+/// The jobs of a batch.
+struct ReadBatch {
+    wanted: Vec<Wanted>,
+    /// What cannot be read keeps its place among the answers.
+    unread: Vec<(usize, Problem)>,
+}
+
+fn read_batch(raw: &[u8], once: Option<&[u8]>, now_ms: u64) -> Answered<ReadBatch> {
+    let BatchBody { jobs } = parse(raw)?;
+    if !(1..=BATCH_MAX).contains(&jobs.len()) {
+        return Err(Problem::out_of_range("a batch has 1 to 1000 jobs"));
+    }
+    let read = |(place, job): (usize, &&RawValue)| {
+        let raw = job.get().as_bytes();
+        Wanted::new(parse(raw)?, once.map(|key| once_in_batch(key, place, raw)), now_ms)
+    };
+    let mut batch = ReadBatch { wanted: Vec::with_capacity(jobs.len()), unread: Vec::new() };
+    for (place, job) in jobs.iter().enumerate() {
+        match read((place, job)) {
+            Ok(job) => batch.wanted.push(job),
+            Err(problem) => batch.unread.push((place, problem)),
+        }
+    }
+    Ok(batch)
 }
 
 /// A batch's key names each of its jobs by its place. No header can contain the NUL in between, so

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use spindle_http::listen::{self, Handle, Limits};
-use spindle_testkit::wait_until;
+use spindle_core::job::Origin;
+use spindle_http::listen::{self, Handle, HttpConfig, Limits};
+use spindle_log::Log;
+use spindle_testkit::{new_job, opened, submit_to, wait_until};
 
 use crate::harness::{Bench, PATIENCE};
 
@@ -22,7 +24,10 @@ impl Served {
         let bench = Bench::new();
         let connections = Arc::<AtomicUsize>::default();
         let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let handle = bound.start(bench.router.clone(), limits, connections.clone()).unwrap();
+        let committer = Arc::new(bench.engine.clone());
+        let config = HttpConfig { limits, ..HttpConfig::default() };
+        let routes = bench.router.clone();
+        let handle = bound.start(routes, committer, config, connections.clone()).unwrap();
         Served { bench, handle, connections }
     }
 
@@ -171,8 +176,13 @@ fn an_answer_that_never_comes_ends_with_the_deadline() {
     let served = Served::new(Limits::default());
     let mut stream = served.connect();
     served.bench.log.hold(true);
+    // The log thread commits this one, and is held back: so no serving thread is.
+    let (engine, before) = (&served.bench.engine, served.bench.log.next());
+    opened(engine.jobs().submit(new_job(submit_to("q", Origin::Api), b""))).unwrap();
+    drop(engine.turn());
+    wait_until("the commit", || served.bench.log.next() != before);
     send(&mut stream, "POST /api/v1/jobs HTTP/1.1", r#"{"queue":"q"}"#);
-    wait_until("the job", || served.bench.engine.observe().gauges().jobs == 1);
+    wait_until("the job", || served.bench.engine.observe().gauges().jobs == 2);
     assert!(!served.handle.finish(Instant::now() + Duration::from_millis(50)));
     assert_eq!(rest(stream), "", "nothing that is not on disk");
 }

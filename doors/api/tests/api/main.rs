@@ -19,6 +19,8 @@ mod harness;
 #[cfg(test)]
 mod jobs;
 #[cfg(test)]
+mod large;
+#[cfg(test)]
 mod leases;
 #[cfg(test)]
 mod listener;

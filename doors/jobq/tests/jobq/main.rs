@@ -10,6 +10,8 @@ mod events;
 mod foreign;
 mod gates;
 mod harness;
+mod large;
+#[cfg(test)]
 mod lists;
 mod page;
 mod polls;

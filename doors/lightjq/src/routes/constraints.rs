@@ -27,9 +27,9 @@ pub(crate) async fn put(
     State(door): State<LightJq>,
     NamePath(name): NamePath,
     wanted: Wanted,
-    Body(body): Body,
+    body: Body,
 ) -> Answered<Response> {
-    let constraint = to_json(&body).map_err(malformed)?;
+    let constraint = body.read(|body| to_json(body)).await?;
     if !matches!(constraint, Value::Object(_)) {
         return Err(Problem::bad_field("the body must be a map"));
     }
@@ -41,7 +41,7 @@ pub(crate) async fn put(
     let view = door.bridge().durable(door.engine().constraints().get(&name)).await;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
     // It may have been removed again since.
-    shown(&door, &wanted, status, &view.ok_or_else(no_constraint)?)
+    shown(&door, &wanted, status, &view.ok_or_else(no_constraint)?).await
 }
 
 /// A constraint as it stands.
@@ -56,7 +56,7 @@ pub(crate) async fn show(
     wanted: Wanted,
 ) -> Answered<Response> {
     let view = door.bridge().durable(door.engine().constraints().get(&name)).await;
-    shown(&door, &wanted, StatusCode::OK, &view.ok_or_else(no_constraint)?)
+    shown(&door, &wanted, StatusCode::OK, &view.ok_or_else(no_constraint)?).await
 }
 
 /// Remove a constraint. Jobs it held back start.
@@ -73,7 +73,7 @@ pub(crate) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn shown(
+async fn shown(
     door: &LightJq,
     wanted: &Wanted,
     status: StatusCode,
@@ -81,5 +81,5 @@ fn shown(
 ) -> Answered<Response> {
     let shown = ConstraintShown::of(view, door.engine().constraints().relabelling());
     let text = serde_json::to_vec(&shown).expect("texts, numbers and maps are JSON");
-    wanted.answer(status, from_json(&text).map_err(malformed)?)
+    wanted.answer(status, from_json(&text).map_err(malformed)?).await
 }

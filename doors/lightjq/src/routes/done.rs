@@ -9,7 +9,7 @@ use spindle_core::payload::Type;
 use spindle_engine::{Payload, Refused, WorkResult};
 use spindle_http::{Answered, Code, Problem};
 
-use crate::body::{Body, malformed};
+use crate::body::Body;
 use crate::door::LightJq;
 use crate::extract::Caller;
 use crate::routes::schema;
@@ -26,9 +26,9 @@ use crate::wire::{Done, Outcome};
 pub(crate) async fn done(
     State(door): State<LightJq>,
     Caller(id): Caller,
-    Body(body): Body,
+    body: Body,
 ) -> Answered<StatusCode> {
-    let done = Done::decode(&body).map_err(malformed)?;
+    let done = body.read(Done::decode).await?;
     let job = done.job.ok_or_else(not_held)?;
     // The lease itself says whose it is: so it can be ended also by a worker of an earlier run.
     let claim = door.engine().leases().claim_of(job, &id.worker_ref());

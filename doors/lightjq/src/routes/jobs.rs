@@ -11,7 +11,7 @@ use spindle_core::{BytesRef, JobId};
 use spindle_engine::{JobRef, NewJob, Payload};
 use spindle_http::Answered;
 
-use crate::body::{Body, Wanted, malformed};
+use crate::body::{Body, Wanted};
 use crate::door::LightJq;
 use crate::extract::{JobPath, Reads};
 use crate::routes::schema;
@@ -32,15 +32,15 @@ const KEEP_READ_MS: u64 = 5 * 60_000;
 pub(crate) async fn submit(
     State(door): State<LightJq>,
     wanted: Wanted,
-    Body(body): Body,
+    body: Body,
 ) -> Answered<Response> {
-    let job = new_job(wire::NewJob::decode(&body).map_err(malformed)?);
+    let job = new_job(body.read(wire::NewJob::decode).await?);
     // Before the job: whoever takes all names is to wait for this one already.
     door.shared().names.note(door.engine(), &job.submit.queue);
     let id = door.bridge().change(|engine| engine.jobs().submit(job)).await?;
     let mut pack = Pack::new();
     pack.map(1).text("job_id").text(&id.to_string());
-    let mut response = wanted.answer(StatusCode::CREATED, pack.into_bytes())?;
+    let mut response = wanted.answer(StatusCode::CREATED, pack.into_bytes()).await?;
     let location = HeaderValue::try_from(format!("/job/{id}")).expect("a path of ASCII");
     response.headers_mut().insert(header::LOCATION, location);
     Ok(response)
@@ -76,7 +76,7 @@ pub(crate) async fn show(
     wanted: Wanted,
 ) -> Answered<Response> {
     let job = door.job_answer(id, &reads).await?;
-    wanted.answer(StatusCode::OK, job.packed)
+    wanted.answer(StatusCode::OK, job.packed).await
 }
 
 /// Take back a job that nobody works on.

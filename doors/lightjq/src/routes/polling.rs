@@ -30,7 +30,7 @@ pub(crate) async fn polling(
     loop {
         let job = door.job_answer(id, &reads).await?;
         if job.status.is_finished() {
-            return wanted.answer(StatusCode::OK, job.packed);
+            return wanted.answer(StatusCode::OK, job.packed).await;
         }
         let left_ms = until_ms.saturating_sub(door.engine().now_ms());
         let ended = door.bridge().result(id, left_ms).await?;

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use spindle_core::job::Outcome;
 use spindle_core::payload::Type;
-use spindle_core::{Command, JobId, JobImage, Status};
-use spindle_engine::JobRef;
-use spindle_http::{Answered, no_job};
+use spindle_core::{BytesRef, Command, JobId, JobImage, Status};
+use spindle_engine::{FetchError, Gated, JobRef};
+use spindle_http::{Answered, no_job, work_on_bytes};
 
 use crate::door::LightJq;
 use crate::extract::Reads;
@@ -24,34 +24,37 @@ impl LightJq {
     pub(crate) async fn job_answer(&self, id: JobId, reads: &Reads) -> Answered<JobAnswer> {
         let image = self.bridge().durable(self.engine().jobs().get(JobRef::Id(id))?).await;
         let image = image.ok_or_else(no_job)?;
-        let result = self.result_of(&image).await?;
-        if let Some(keep_read_ms) =
-            image.options().keep_read_ms.filter(|_| reads.0 && result.is_some())
-        {
+        let status = image.status();
+        let result = result_place(&image).map(|place| (place.len as usize, place.kind()));
+        let keep_read_ms = image.options().keep_read_ms.filter(|_| reads.0 && result.is_some());
+        let (bytes, engine) = (result.map_or(0, |(bytes, _)| bytes), self.engine().clone());
+        let packed = work_on_bytes(bytes, move || {
+            let Some((_, kind)) = result else { return Ok(Gated::open(shown(&image, None))) };
+            let read = engine.jobs().result(&image)?;
+            Ok::<_, FetchError>(read.map(|bytes| shown(&image, Some(as_msgpack(&bytes, kind)))))
+        });
+        let packed = self.bridge().durable(packed.await?).await;
+        if let Some(keep_read_ms) = keep_read_ms {
             let command = Command::ResultRead { id, keep_read_ms };
             // It may be gone by now, or be read by another client: nothing is lost by that.
             let read = self.bridge().call(|engine| engine.jobs().execute(&command)).await;
             read.without_waiting("a crash that forgets it keeps the result longer").ok();
         }
-        let status = image.status();
-        Ok(JobAnswer { status, packed: shown(&image, result).encode() })
-    }
-
-    /// The result in MessagePack, if the job is done and has one.
-    async fn result_of(&self, image: &JobImage) -> Answered<Option<Bytes>> {
-        let outcome = image.outcome.as_ref().filter(|outcome| outcome.success);
-        let Some(place) = outcome.and_then(|outcome| outcome.bytes.as_ref()) else {
-            return Ok(None);
-        };
-        let result = self.bridge().durable(self.engine().jobs().result(image)?).await;
-        Ok(Some(as_msgpack(&result, place.kind())))
+        Ok(JobAnswer { status, packed })
     }
 }
 
-fn shown(image: &JobImage, result: Option<Bytes>) -> JobShown {
+/// Where the result is, if the job is done and has one.
+fn result_place(image: &JobImage) -> Option<&BytesRef> {
+    let outcome = image.outcome.as_ref().filter(|outcome| outcome.success);
+    outcome.and_then(|outcome| outcome.bytes.as_ref())
+}
+
+/// The body that shows a job, with its result in MessagePack.
+fn shown(image: &JobImage, result: Option<Bytes>) -> Vec<u8> {
     let status = image.status();
     let failure = image.outcome.as_deref().filter(|outcome| !outcome.success);
-    JobShown {
+    let shown = JobShown {
         status: match status {
             Status::Leased => "running",
             Status::Done => "done",
@@ -64,7 +67,8 @@ fn shown(image: &JobImage, result: Option<Bytes>) -> JobShown {
         error: failure.and_then(|outcome| error_of(image, outcome)),
         message: failure.and_then(message_of),
         retry_count: image.attempts.saturating_sub(1),
-    }
+    };
+    shown.encode()
 }
 
 /// Who has the job, or had it last: a worker's id, or what another door calls its worker.

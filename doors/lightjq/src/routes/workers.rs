@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use spindle_http::{Answered, Code, GuardedBody, Problem};
 use tokio::time::Instant;
 
-use crate::body::{Body, Wanted, malformed};
+use crate::body::{Body, Wanted};
 use crate::door::LightJq;
 use crate::extract::{Caller, PollTimeout, no_worker, worker_id};
 use crate::registry::Profile;
@@ -33,9 +33,9 @@ pub(crate) async fn register(
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
     headers: HeaderMap,
     wanted: Wanted,
-    Body(body): Body,
+    body: Body,
 ) -> Answered<Response> {
-    let given = Registration::decode(&body).map_err(malformed)?;
+    let given = body.read(Registration::decode).await?;
     let id = worker_id(&headers)?.unwrap_or_else(WorkerId::random);
     let target = given.url.as_deref().map(|url| target(&door, url, peer.map(|it| it.0.0)));
     let Registration { name, max_jobs, names, .. } = given;
@@ -55,7 +55,7 @@ pub(crate) async fn register(
     }
     let mut pack = Pack::new();
     pack.map(1).text("worker_id").text(&id.to_string());
-    wanted.answer(StatusCode::CREATED, pack.into_bytes())
+    wanted.answer(StatusCode::CREATED, pack.into_bytes()).await
 }
 
 fn target(door: &LightJq, url: &str, peer: Option<SocketAddr>) -> Answered<Target> {
@@ -104,6 +104,6 @@ pub(crate) async fn next_job(
     let Some(taken) = door.take(id, Some(Instant::now() + wait)).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    let body = GuardedBody::new(wanted.bytes(taken.order)?, taken.lease_guard);
+    let body = GuardedBody::new(wanted.bytes(taken.order).await?, taken.lease_guard);
     Ok(wanted.with(StatusCode::OK, HttpBody::new(body)))
 }

@@ -13,6 +13,8 @@ mod harness;
 #[cfg(test)]
 mod jobs;
 #[cfg(test)]
+mod large;
+#[cfg(test)]
 mod page;
 #[cfg(test)]
 mod polling;

@@ -1,0 +1,214 @@
+//! One serving thread: its runtime, its connections, and the loop that commits for them.
+
+use std::net::{SocketAddr, TcpStream};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use spindle_engine::Committer;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::select;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+use crate::commit_loop::{CommitLoop, Member};
+use crate::listen::Limits;
+use crate::write_timeout::WriteTimeout;
+
+/// After an accept that failed (no more file descriptors): to come again at once would only spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Stage {
+    Serving,
+    /// No new connections and requests; those under way are answered.
+    Stopping,
+    /// Everything ends now.
+    Aborted,
+}
+
+/// Waits for a stage, or a later one. A handle that is gone has aborted.
+async fn reached(stages: &mut watch::Receiver<Stage>, wanted: Stage) {
+    // What it returns holds a lock: it is dropped here, not kept over an await.
+    drop(stages.wait_for(|stage| *stage >= wanted).await);
+}
+
+/// What all serving threads of a listener share.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub router: Router,
+    pub limits: Limits,
+    pub stages: watch::Receiver<Stage>,
+    pub open: OpenConnections,
+}
+
+/// Counts the connections of all threads, and knows when the last one has ended.
+#[derive(Clone)]
+pub(crate) struct OpenConnections {
+    count: Arc<AtomicUsize>,
+    /// Nothing is sent: each connection holds a receiver until it ends.
+    held: Arc<watch::Sender<()>>,
+}
+
+impl OpenConnections {
+    pub fn new(count: Arc<AtomicUsize>) -> OpenConnections {
+        OpenConnections { count, held: Arc::default() }
+    }
+
+    /// One more, if there are fewer than so many.
+    fn one_more(&self, max: usize) -> Option<OpenConnection> {
+        (self.count.load(Ordering::Relaxed) < max).then(|| {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            OpenConnection { count: Arc::clone(&self.count), _held: self.held.subscribe() }
+        })
+    }
+
+    /// Waits until none is left, on any thread.
+    async fn all_ended(&self) {
+        self.held.closed().await;
+    }
+}
+
+/// Counts one connection as open until it is dropped.
+struct OpenConnection {
+    count: Arc<AtomicUsize>,
+    _held: watch::Receiver<()>,
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection on its way to the thread that serves it.
+pub(crate) struct Arrival {
+    stream: TcpStream,
+    peer: SocketAddr,
+    counted: OpenConnection,
+}
+
+/// The body of a serving thread: serves what arrives until it is time to end.
+pub(crate) fn serve(
+    runtime: Runtime,
+    server: Server,
+    committer: Arc<dyn Committer>,
+    arrivals: UnboundedReceiver<Arrival>,
+) {
+    let commit_loop = Arc::<CommitLoop>::default();
+    let installed = commit_loop.install(Arc::clone(&committer));
+    let mut stages = server.stages.clone();
+    runtime.block_on(async {
+        // A task, because a task that wakes costs less than what this waits for.
+        tokio::spawn(Arc::clone(&commit_loop).run(committer));
+        // The sender of stages lives until the handle is dropped, which aborts.
+        select! {
+            () = server.serve_all(arrivals, &commit_loop) => {}
+            () = reached(&mut stages, Stage::Aborted) => {}
+        }
+    });
+    // Dropping the runtime drops what is under way: its waits and leases go back, and by then no
+    // loop commits any more.
+    drop(installed);
+    drop(runtime);
+}
+
+impl Server {
+    /// Accepts until it is time to stop, and deals the connections out to the threads in turn.
+    pub async fn accept(self, listener: TcpListener, threads: Vec<UnboundedSender<Arrival>>) {
+        let mut stages = self.stages.clone();
+        let mut turns = threads.iter().cycle();
+        loop {
+            let accepted = select! {
+                accepted = listener.accept() => accepted,
+                () = reached(&mut stages, Stage::Stopping) => break,
+            };
+            // The thread that serves it has a reactor of its own.
+            let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
+            match accepted {
+                Ok((stream, peer)) => {
+                    let counted = self.open.one_more(self.limits.connections_max);
+                    if let (Some(counted), Some(thread)) = (counted, turns.next()) {
+                        // A thread that is gone has stopped, or has reported why.
+                        let _ = thread.send(Arrival { stream, peer, counted });
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!("http: cannot accept a connection: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Serves what arrives until it is time to stop, then waits for the open connections of all
+    /// threads: tasks of the doors may serve those of others.
+    async fn serve_all(
+        &self,
+        mut arrivals: UnboundedReceiver<Arrival>,
+        commit_loop: &Arc<CommitLoop>,
+    ) {
+        let mut stages = self.stages.clone();
+        loop {
+            let arrival = select! {
+                arrival = arrivals.recv() => arrival,
+                () = reached(&mut stages, Stage::Stopping) => None,
+            };
+            let Some(arrival) = arrival else { break };
+            tokio::spawn(self.clone().converse(arrival, commit_loop.member()));
+        }
+        drop(arrivals);
+        self.open.all_ended().await;
+    }
+
+    async fn converse(self, arrival: Arrival, member: Member) {
+        let Arrival { stream, peer, counted } = arrival;
+        let mut stages = self.stages;
+        let (router, member) = (self.router, Arc::new(member));
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let member = Arc::clone(&member);
+            member.asks();
+            request.extensions_mut().insert(ConnectInfo(peer));
+            let answer = router.clone().oneshot(request);
+            async move {
+                let answer = answer.await;
+                member.answered();
+                answer
+            }
+        });
+        let stream = match tokio::net::TcpStream::from_std(stream) {
+            Ok(stream) => TokioIo::new(WriteTimeout::new(stream, self.limits.write_time)),
+            Err(error) => {
+                tracing::warn!(%peer, "http: cannot serve a connection: {error}");
+                return;
+            }
+        };
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.head_time)
+            .max_buf_size(self.limits.head_bytes_max)
+            .serve_connection(stream, service);
+        let mut connection = pin!(connection);
+        let ended = select! {
+            ended = connection.as_mut() => ended,
+            () = reached(&mut stages, Stage::Stopping) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!("http: a connection broke off: {error}");
+        }
+        drop(counted);
+    }
+}
