@@ -19,8 +19,7 @@ use crate::serving::{self, OpenConnections, Server, Stage};
 /// How the listener serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HttpConfig {
-    /// Threads that own connections, at least 1. Default: as many as the reactors of the TCP doors,
-    /// and at least two.
+    /// Threads that own connections, at least 1. Default: as many as the reactors of the TCP doors.
     pub threads: usize,
     /// What a client may not exceed.
     pub limits: Limits,
@@ -29,11 +28,9 @@ pub struct HttpConfig {
 impl Default for HttpConfig {
     fn default() -> HttpConfig {
         let reactors = spindle_net::NetConfig::default().reactors;
-        HttpConfig { threads: reactors.max(THREADS_MIN), limits: Limits::default() }
+        HttpConfig { threads: reactors, limits: Limits::default() }
     }
 }
-
-const THREADS_MIN: usize = 2;
 
 /// Limits of the listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

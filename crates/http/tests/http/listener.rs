@@ -25,7 +25,7 @@ struct Served {
 
 impl Served {
     fn new(limits: Limits) -> Served {
-        Served::with(HttpConfig { limits, ..HttpConfig::default() })
+        Served::with(HttpConfig { threads: 2, limits })
     }
 
     fn with(config: HttpConfig) -> Served {
