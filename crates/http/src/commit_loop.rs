@@ -177,7 +177,7 @@ impl Mailbox for CommitLoop {
 }
 
 /// This thread has a loop. When it is dropped, what is decided from then on is committed elsewhere,
-/// and what was decided before is committed now.
+/// and what was decided before is committed, be it by the log thread.
 #[must_use = "without it the loop hears of no call"]
 pub(crate) struct Installed {
     committer: Arc<dyn Committer>,
@@ -187,7 +187,7 @@ impl Drop for Installed {
     fn drop(&mut self) {
         CURRENT.take();
         if self.committer.end_turn() {
-            self.committer.commit();
+            self.committer.commit_if_quick();
         }
     }
 }
