@@ -1,6 +1,5 @@
 //! Requests and answers: order, gates, waits, the end of input.
 
-#[expect(dead_code, reason = "each test file uses a part of it")]
 mod common;
 
 use std::sync::atomic::Ordering;
@@ -68,6 +67,60 @@ fn a_group_commit_costs_one_write_per_connection() {
     served.let_turn_pass();
     let writes = counters.writes.load(Ordering::Relaxed);
     assert!((64..=65).contains(&writes), "{writes} writes");
+}
+
+#[test]
+fn what_needs_no_disk_is_served_while_the_reactor_commits() {
+    let served = serve(one_reactor());
+    let toy = &served.toy;
+    let (mut producer, mut reader) = (served.client(), served.client());
+    for round in 1..=3 {
+        toy.stall_disk(true);
+        producer.send(&format!("add {round}\n"));
+        toy.until("a commit", |seen| seen.commits == round);
+        reader.asks("echo x", "x");
+        // Somebody new, somebody who waits for others, and again the first.
+        let mut other = served.client();
+        other.asks("echo y", "y");
+        other.send("wait\n");
+        toy.until("a wait", |seen| seen.waits.len() == 1);
+        toy.answer(0);
+        assert_eq!(other.line(), "answered");
+        reader.asks("echo z", "z");
+        assert!(producer.has_nothing_to_read());
+        toy.stall_disk(false);
+        assert_eq!(producer.line(), "ok");
+    }
+}
+
+#[test]
+fn what_is_decided_during_a_commit_is_in_the_next_one() {
+    let served = serve(one_reactor());
+    let toy = &served.toy;
+    let mut clients: Vec<_> = (0..8).map(|_| served.client()).collect();
+    toy.stall_disk(true);
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(&format!("add {}\n", number + 1));
+        toy.until("its request", |seen| seen.requests == number + 1);
+    }
+    assert_eq!(toy.seen().commits, 1);
+    toy.stall_disk(false);
+    for client in &mut clients {
+        assert_eq!(client.line(), "ok");
+    }
+    assert_eq!(toy.seen().commits, 2);
+}
+
+#[test]
+fn an_abort_during_a_commit_closes_everything_at_once() {
+    let served = serve(one_reactor());
+    let mut client = served.client();
+    served.toy.stall_disk(true);
+    client.send("add 1\n");
+    served.toy.until("a commit", |seen| seen.commits == 1);
+    served.handle.abort();
+    assert!(client.is_cut_off());
+    served.toy.stall_disk(false);
 }
 
 #[test]

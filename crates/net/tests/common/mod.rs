@@ -47,6 +47,8 @@ pub struct Toy {
     durable: AtomicU64,
     /// What is durable after the next commit.
     decided: AtomicU64,
+    /// What the newest commit has taken.
+    on_its_way: AtomicU64,
     seen: Mutex<Seen>,
     changed: Condvar,
 }
@@ -99,10 +101,11 @@ impl Committer for Toy {
         Gate(self.durable.load(Ordering::SeqCst))
     }
     fn end_turn(&self) -> bool {
-        self.decided.load(Ordering::SeqCst) > self.durable.load(Ordering::SeqCst)
+        self.decided.load(Ordering::SeqCst) > self.on_its_way.load(Ordering::SeqCst)
     }
     fn commit(&self) {
         let decided = self.decided.load(Ordering::SeqCst);
+        self.on_its_way.store(decided, Ordering::SeqCst);
         self.note(|seen| seen.commits += 1);
         self.until("the disk", |seen| !seen.disk_stalls);
         self.set_durable(decided);
