@@ -37,6 +37,7 @@ use crate::job::{JobOptions, Key, Label, Origin};
 use crate::policy::Defaults;
 use crate::queue::Constraint;
 use jobs::{FINISHED, Jobs};
+pub use keys::Work;
 use keys::{KeyIndex, Named};
 use numbered::Numbered;
 use ordered_list::OrderedList;
@@ -76,6 +77,8 @@ pub struct State {
     named: BTreeMap<Named, u32>,
     queues: Numbered<Queue>,
     queue_names: BTreeMap<Bytes, u32>,
+    /// The queue that a name was looked up for last; it may be gone.
+    last_queue: u32,
     /// Scheduled and leased jobs, by when they become ready or run out.
     timers: OrderedList,
     /// When unfinished jobs' TTLs end.
@@ -140,6 +143,7 @@ impl State {
             named: BTreeMap::new(),
             queues: Numbered::default(),
             queue_names: BTreeMap::new(),
+            last_queue: 0,
             timers: OrderedList::default(),
             expiry: OrderedList::default(),
             finished_expiry: OrderedList::default(),
