@@ -119,7 +119,8 @@ impl Chunk {
         })
     }
 
-    fn key(&self, order: Order, slot: u8) -> Option<u128> {
+    /// Where a job stands in an order, if it does.
+    pub fn key(&self, order: Order, slot: u8) -> Option<u128> {
         let job = self.job(slot);
         match order {
             Order::Age => Some(job.age_key()),
@@ -132,10 +133,9 @@ impl Chunk {
         self.slots().filter_map(move |slot| Some((self.key(order, slot)?, slot)))
     }
 
-    /// The first job in this order.
-    pub fn first(&self, order: Order) -> Option<(u128, u8)> {
-        let slot = self.first[order as usize]?;
-        Some((self.key(order, slot)?, slot))
+    /// The slot of the first job in each order.
+    pub fn firsts(&self) -> [Option<u8>; 2] {
+        self.first
     }
 
     /// Puts a job into a free slot of an open chunk; one that is full then is packed.
@@ -153,8 +153,9 @@ impl Chunk {
         }
         self.used |= 1 << slot;
         for order in Order::ALL {
+            let before = self.first[order as usize].and_then(|first| self.key(order, first));
             let key = self.key(order, slot);
-            if key.is_some() && self.first(order).is_none_or(|(first, _)| key < Some(first)) {
+            if key.is_some() && (before.is_none() || key < before) {
                 self.first[order as usize] = Some(slot);
             }
         }

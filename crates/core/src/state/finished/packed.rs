@@ -6,67 +6,73 @@ use super::job::{COLUMNS, Column};
 /// How many jobs are packed together.
 pub const ROWS: usize = 128;
 
-/// What may be read beyond the last number: as much as is read at once.
-const SPARE: usize = size_of::<u128>();
-
 #[derive(Debug, Clone)]
 pub struct Packed {
     /// The least number of each column. The bits have how far a number is above it.
     least: [u64; COLUMNS],
-    /// Where in the bits of a job a column begins, as if they stood row by row; the last one is where
-    /// they end. The columns lie one behind the other, so each begins at a byte.
+    /// How many bits a job has in the columns before each one, and in all. The columns lie one behind
+    /// the other: as there are 128 jobs, each begins with a word.
     starts: [u16; COLUMNS + 1],
-    bits: Box<[u8]>,
+    /// The columns, and behind them what is read with the last one.
+    words: Box<[u64]>,
 }
+
+/// Words of a column for each bit of its numbers.
+const WORDS_PER_BIT: usize = ROWS / u64::BITS as usize;
+/// Words that are read for a number at once, though it may have no bits.
+const WORDS_READ: usize = 2;
 
 impl Packed {
     pub fn new(rows: &[[u64; COLUMNS]; ROWS]) -> Packed {
-        let mut least = [0; COLUMNS];
-        let mut starts = [0; COLUMNS + 1];
-        for column in 0..COLUMNS {
-            let numbers = || rows.iter().map(|row| row[column]);
-            least[column] = numbers().min().unwrap_or_default();
-            let range = numbers().max().unwrap_or_default() - least[column];
-            starts[column + 1] = starts[column] + (u64::BITS - range.leading_zeros()) as u16;
-        }
-        let len = usize::from(starts[COLUMNS]) * ROWS / 8 + SPARE;
-        let mut packed = Packed { least, starts, bits: vec![0; len].into() };
-        for (row, numbers) in rows.iter().enumerate() {
+        let (mut least, mut most) = (rows[0], rows[0]);
+        for row in &rows[1..] {
             for column in 0..COLUMNS {
-                packed.put(row, column, numbers[column] - least[column]);
+                least[column] = least[column].min(row[column]);
+                most[column] = most[column].max(row[column]);
             }
         }
-        packed
-    }
-
-    /// The byte in which a number begins, the bit in that byte, and how many bits it has.
-    #[inline]
-    fn place(&self, row: usize, column: usize) -> (usize, usize, u32) {
-        let start = usize::from(self.starts[column]);
-        let width = usize::from(self.starts[column + 1]) - start;
-        let bit = start * ROWS + row * width;
-        (bit / 8, bit % 8, width as u32)
-    }
-
-    #[inline]
-    fn word(&self, byte: usize) -> u128 {
-        let mut word = [0; SPARE];
-        word.copy_from_slice(&self.bits[byte..byte + SPARE]);
-        u128::from_le_bytes(word)
-    }
-
-    fn put(&mut self, row: usize, column: usize, above: u64) {
-        let (byte, bit, _) = self.place(row, column);
-        let word = self.word(byte) | u128::from(above) << bit;
-        self.bits[byte..byte + SPARE].copy_from_slice(&word.to_le_bytes());
+        let mut starts = [0; COLUMNS + 1];
+        for column in 0..COLUMNS {
+            let width = u64::BITS - (most[column] - least[column]).leading_zeros();
+            starts[column + 1] = starts[column] + width as u16;
+        }
+        let mut words =
+            Vec::with_capacity(usize::from(starts[COLUMNS]) * WORDS_PER_BIT + WORDS_READ);
+        for column in 0..COLUMNS {
+            let width = starts[column + 1] - starts[column];
+            if width > 0 {
+                let above = rows.iter().map(|row| row[column] - least[column]);
+                pack(above, u32::from(width), &mut words);
+            }
+        }
+        words.extend([0; WORDS_READ]);
+        Packed { least, starts, words: words.into() }
     }
 
     #[inline]
     pub fn number(&self, row: usize, column: Column) -> u64 {
         let column = column as usize;
-        let (byte, bit, width) = self.place(row, column);
-        let above = (self.word(byte) >> bit) as u64 & ((1u128 << width) - 1) as u64;
+        let start = usize::from(self.starts[column]);
+        let width = usize::from(self.starts[column + 1]) - start;
+        let bit = row * width;
+        let word = start * WORDS_PER_BIT + bit / 64;
+        let both = u128::from(self.words[word]) | u128::from(self.words[word + 1]) << 64;
+        let above = (both >> (bit % 64)) as u64 & ((1u128 << width) - 1) as u64;
         self.least[column] + above
+    }
+}
+
+/// Appends numbers of this width, whole words of them.
+fn pack(numbers: impl Iterator<Item = u64>, width: u32, words: &mut Vec<u64>) {
+    let (mut word, mut filled) = (0u128, 0);
+    for number in numbers {
+        word |= u128::from(number) << filled;
+        filled += width;
+        if filled >= u64::BITS {
+            words.push(word as u64);
+            word >>= u64::BITS;
+            filled -= u64::BITS;
+        }
     }
 }
 
@@ -101,11 +107,11 @@ mod tests {
     #[test]
     fn equal_numbers_take_no_bits_and_the_widest_all() {
         let equal = Packed::new(&[[u64::MAX; COLUMNS]; ROWS]);
-        assert_eq!((equal.bits.len(), equal.number(127, Column::Kind)), (SPARE, u64::MAX));
+        assert_eq!((equal.words.len(), equal.number(127, Column::Kind)), (WORDS_READ, u64::MAX));
         let mut rows = [[0; COLUMNS]; ROWS];
         rows[127] = [u64::MAX; COLUMNS];
         let widest = Packed::new(&rows);
-        assert_eq!(widest.bits.len(), ROWS * COLUMNS * 8 + SPARE);
+        assert_eq!(widest.words.len(), ROWS * COLUMNS + WORDS_READ);
         assert_eq!(
             (widest.number(126, Column::Kind), widest.number(127, Column::Id)),
             (0, u64::MAX)

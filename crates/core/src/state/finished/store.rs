@@ -44,29 +44,6 @@ impl FinishedOfQueue {
     }
 }
 
-/// What the indices know of a chunk.
-struct Standing {
-    firsts: [Option<(u128, u32)>; 2],
-    empty_slots: usize,
-    is_sparse: bool,
-}
-
-impl Standing {
-    fn of(number: u32, chunk: &Chunk) -> Standing {
-        let first = |order| chunk.first(order).map(|(key, slot)| (key, number_of(number, slot)));
-        let empty_slots = chunk.empty_slots();
-        let is_sparse = chunk.len() > 0 && chunk.len() <= empty_slots;
-        Standing { firsts: Order::ALL.map(first), empty_slots, is_sparse }
-    }
-}
-
-fn exchange(index: &mut Firsts, old: Option<(u128, u32)>, new: Option<(u128, u32)>) {
-    if old != new {
-        old.map(|old| index.remove(&old));
-        index.extend(new);
-    }
-}
-
 fn chunk_of(number: u32) -> u32 {
     number / SLOTS as u32
 }
@@ -125,19 +102,29 @@ impl FinishedJobs {
         change: impl FnOnce(&mut Chunk) -> T,
     ) -> T {
         let chunk = &mut self.chunks[number];
-        let before = Standing::of(number, chunk);
+        let (firsts_before, empty_before) = (chunk.firsts(), chunk.empty_slots());
         let done = change(chunk);
-        let after = Standing::of(number, chunk);
-        self.empty_slots = self.empty_slots + after.empty_slots - before.empty_slots;
-        if after.is_sparse {
+        let (firsts, empty) = (chunk.firsts(), chunk.empty_slots());
+        self.empty_slots = self.empty_slots + empty - empty_before;
+        if empty > 0 && (1..=empty).contains(&chunk.len()) {
             self.sparse.insert(number);
-        } else if before.is_sparse {
+        } else {
             self.sparse.remove(&number);
         }
-        let [age, expiry] = Order::ALL.map(|order| order as usize);
-        exchange(&mut list.oldest, before.firsts[age], after.firsts[age]);
-        exchange(&mut self.firsts[age], before.firsts[age], after.firsts[age]);
-        exchange(&mut self.firsts[expiry], before.firsts[expiry], after.firsts[expiry]);
+        for order in Order::ALL {
+            let (old, new) = (firsts_before[order as usize], firsts[order as usize]);
+            if old == new {
+                continue;
+            }
+            // The slot of a job that went still has its numbers.
+            let entry = |slot| Some((chunk.key(order, slot)?, number_of(number, slot)));
+            let (old, new) = (old.and_then(entry), new.and_then(entry));
+            let of_queue = (order == Order::Age).then_some(&mut list.oldest);
+            for index in [Some(&mut self.firsts[order as usize]), of_queue].into_iter().flatten() {
+                old.map(|old| index.remove(&old));
+                index.extend(new);
+            }
+        }
         done
     }
 
@@ -292,9 +279,9 @@ mod tests {
             let phase = (step / 5_000) % 3;
             let oldest = both.jobs.oldest().next().filter(|_| phase > 0);
             let expiring = both.jobs.expiring().next().filter(|_| phase == 2);
-            for number in [oldest, expiring].into_iter().flatten() {
-                both.remove(both.jobs.job(number).id());
-            }
+            let id = |number: u32| both.jobs.job(number).id();
+            let gone = [oldest.map(id), expiring.map(id)];
+            gone.into_iter().flatten().for_each(|id| both.remove(id));
             let any = both.draw(step * 8 + 1);
             let any = both.known.range(any..).next().map(|(id, _)| *id);
             any.filter(|_| phase != 1).map(|id| both.remove(id));
