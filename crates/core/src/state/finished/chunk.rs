@@ -83,6 +83,7 @@ impl Chunk {
         }
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         self.used.count_ones() as usize
     }
@@ -120,6 +121,7 @@ impl Chunk {
     }
 
     /// Where a job stands in an order, if it does.
+    #[inline]
     pub fn key(&self, order: Order, slot: u8) -> Option<u128> {
         let job = self.job(slot);
         match order {
@@ -139,7 +141,7 @@ impl Chunk {
     }
 
     /// Puts a job into a free slot of an open chunk; one that is full then is packed.
-    pub fn insert(&mut self, job: FinishedJob) -> u8 {
+    pub fn insert(&mut self, job: &FinishedJob) -> u8 {
         let slot = self.used.trailing_ones() as u8;
         let Rows::Open(rows) = &mut self.rows else { unreachable!("only open chunks take jobs") };
         match rows.get_mut(usize::from(slot)) {

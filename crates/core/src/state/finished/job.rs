@@ -143,21 +143,25 @@ impl<N: Numbers> FinishedJob<N> {
         size_of_class((self.0.number(Column::Kind) >> SIZE_SHIFT) as u8)
     }
 
+    #[inline]
     fn ended_s(&self) -> u64 {
         self.0.number(Column::Ended)
     }
 
+    #[inline]
     pub fn kept_until_ms(&self) -> Option<u64> {
         let after = self.0.number(Column::Kept).checked_sub(1)?;
         Some(self.ended_s() * 1000 + after)
     }
 
     /// Orders by what goes first, then by number. None if it is kept until it is deleted.
+    #[inline]
     pub fn expiry_key(&self) -> Option<u128> {
         Some(u128::from(self.kept_until_ms()?) << 64 | u128::from(self.id()))
     }
 
     /// Orders by what ended first, to the second, then by number.
+    #[inline]
     pub fn age_key(&self) -> u128 {
         u128::from(self.ended_s()) << 64 | u128::from(self.id())
     }

@@ -7,6 +7,7 @@
 //! ([`FinishedJobs`]).
 
 mod chunk;
+mod firsts;
 mod job;
 mod packed;
 mod retention;

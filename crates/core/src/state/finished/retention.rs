@@ -49,7 +49,7 @@ impl State {
         let marks = marks_of(job.status(), image.origin(), queue);
         // Entered before the unfinished job is removed, so that the queue is not forgotten in
         // between.
-        let Some(number) = self.enter_finished(queue, job) else { return };
+        let Some(number) = self.enter_finished(queue, &job) else { return };
         match before {
             Some(handle) if self.jobs.live[handle].other_keys().is_empty() => {
                 self.index_finished_instead(handle, number, marks);
@@ -122,7 +122,7 @@ impl State {
     }
 
     /// Puts a finished job, as it is now, where new ones go.
-    fn move_finished(&mut self, number: u32, job: FinishedJob) {
+    fn move_finished(&mut self, number: u32, job: &FinishedJob) {
         let queue_number = self.jobs.finished.job(number).queue();
         let State { jobs, queues, named, .. } = self;
         let Some(queue) = queues.find_mut(queue_number) else { return };
@@ -144,19 +144,20 @@ impl State {
         let Some((chunk, queue)) = jobs.finished.sparse() else { return };
         let Some(queue) = queues.find_mut(queue) else { return };
         for number in jobs.finished.close(chunk, &mut queue.finished) {
-            self.move_finished(number, self.jobs.finished.job(number).alone());
+            let job = self.jobs.finished.job(number).alone();
+            self.move_finished(number, &job);
         }
     }
 
     pub(in crate::state) fn set_kept_until(&mut self, number: u32, until_ms: u64) {
         let mut job = self.jobs.finished.job(number).alone();
         job.set_kept_until(Some(until_ms));
-        self.move_finished(number, job);
+        self.move_finished(number, &job);
         self.close_sparse_chunk();
         self.note_due(until_ms);
     }
 
-    fn enter_finished(&mut self, queue_number: u32, job: FinishedJob) -> Option<u32> {
+    fn enter_finished(&mut self, queue_number: u32, job: &FinishedJob) -> Option<u32> {
         let State { jobs, queues, finished_bytes, .. } = self;
         let queue = queues.find_mut(queue_number)?;
         queue.counts[job.status() as usize] += 1;

@@ -4,11 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use super::chunk::{Chunk, Order, SLOTS, Slot};
+use super::firsts::{First, Firsts};
 use super::job::FinishedJob;
 use crate::state::slab::Slab;
-
-/// A chunk stands under the key of its first job, and with that job's number.
-type Firsts = BTreeSet<(u128, u32)>;
 
 /// Empty slots that are never worth moving jobs.
 const SPARE_SLOTS: usize = 1024;
@@ -69,7 +67,7 @@ impl FinishedJobs {
     }
 
     /// Puts a job of a queue in a place and returns its number.
-    pub fn insert(&mut self, queue: u32, list: &mut FinishedOfQueue, job: FinishedJob) -> u32 {
+    pub fn insert(&mut self, queue: u32, list: &mut FinishedOfQueue, job: &FinishedJob) -> u32 {
         let chunks = &mut self.chunks;
         let chunk = *list.open.get_or_insert_with(|| chunks.insert(Chunk::new(queue)));
         list.len += 1;
@@ -106,9 +104,9 @@ impl FinishedJobs {
         let done = change(chunk);
         let (firsts, empty) = (chunk.firsts(), chunk.empty_slots());
         self.empty_slots = self.empty_slots + empty - empty_before;
-        if empty > 0 && (1..=empty).contains(&chunk.len()) {
+        if (1..=empty).contains(&chunk.len()) {
             self.sparse.insert(number);
-        } else {
+        } else if empty_before > 0 {
             self.sparse.remove(&number);
         }
         for order in Order::ALL {
@@ -121,8 +119,7 @@ impl FinishedJobs {
             let (old, new) = (old.and_then(entry), new.and_then(entry));
             let of_queue = (order == Order::Age).then_some(&mut list.oldest);
             for index in [Some(&mut self.firsts[order as usize]), of_queue].into_iter().flatten() {
-                old.map(|old| index.remove(&old));
-                index.extend(new);
+                index.exchange(old, new);
             }
         }
         done
@@ -160,8 +157,8 @@ impl FinishedJobs {
     /// The jobs of some chunks. A chunk is not read before its first job was asked for and another
     /// one is.
     fn in_order<'a>(&'a self, order: Order, firsts: &'a Firsts) -> impl Iterator<Item = u32> + 'a {
-        let mut firsts = firsts.iter().copied().peekable();
-        let mut others: BinaryHeap<Reverse<(u128, u32)>> = BinaryHeap::new();
+        let mut firsts = firsts.iter().peekable();
+        let mut others: BinaryHeap<Reverse<First>> = BinaryHeap::new();
         let mut unread: Option<u32> = None;
         std::iter::from_fn(move || {
             if let Some(first) = unread.take() {
@@ -169,7 +166,7 @@ impl FinishedJobs {
                 let rest = self.chunks[at].keys(order).filter(|(_, slot)| *slot != first);
                 others.extend(rest.map(|(key, slot)| Reverse((key, number_of(at, slot)))));
             }
-            let is_next = |first: &(u128, u32)| others.peek().is_none_or(|other| *first < other.0);
+            let is_next = |first: &First| others.peek().is_none_or(|other| *first < other.0);
             if let Some(first) = firsts.next_if(is_next) {
                 unread = Some(first.1);
                 return Some(first.1);
@@ -226,7 +223,7 @@ mod tests {
                 bytes: self.draw(100_000),
             });
             let queue = self.draw(QUEUES as u64) as usize;
-            let number = self.jobs.insert(queue as u32, &mut self.lists[queue], job);
+            let number = self.jobs.insert(queue as u32, &mut self.lists[queue], &job);
             self.known.insert(id, (queue, number, job));
         }
 
@@ -237,7 +234,7 @@ mod tests {
             let list = &mut self.lists[queue as usize];
             for old in self.jobs.close(chunk, list) {
                 let job = self.jobs.job(old).alone();
-                let new = self.jobs.insert(queue, list, job);
+                let new = self.jobs.insert(queue, list, &job);
                 self.jobs.remove(old, list);
                 self.known.entry(job.id()).and_modify(|known| known.1 = new);
                 self.moved += 1;
@@ -293,7 +290,7 @@ mod tests {
         ids.into_iter().for_each(|id| both.remove(id));
         both.check();
         assert_eq!((both.jobs.empty_slots, both.jobs.sparse.len()), (0, 0));
-        assert!(both.jobs.firsts.iter().all(BTreeSet::is_empty));
+        assert!(both.jobs.firsts.iter().all(|firsts| firsts.iter().next().is_none()));
         assert!(both.jobs.chunks.find(0).is_none() && both.lists[0].open.is_none());
     }
 
