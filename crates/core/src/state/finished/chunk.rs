@@ -1,5 +1,5 @@
-//! Up to 128 finished jobs of one queue, in the order they came in. What a chunk holds is in no order
-//! of age or expiry, but the chunk knows its first job in both.
+//! Up to 128 finished jobs of one queue. They are in no order of age or expiry, but the chunk knows
+//! its first job in both.
 
 use std::cmp::Reverse;
 

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 /// A job's key, and its number, which says in which chunk it is.
 pub type First = (u128, u32);
 
-/// Chunks in order. As long as jobs go in that order, one chunk after the other, the tree stays as it
-/// is.
+/// Chunks in order. As long as jobs go one chunk after the other, the tree stays as it is.
 #[derive(Debug, Clone, Default)]
 pub struct Firsts {
     /// The chunk that comes before all others.

@@ -10,8 +10,8 @@ pub const ROWS: usize = 128;
 pub struct Packed {
     /// The least number of each column. The bits have how far a number is above it.
     least: [u64; COLUMNS],
-    /// How many bits a job has in the columns before each one, and in all. The columns lie one behind
-    /// the other: as there are 128 jobs, each begins with a word.
+    /// How many bits a job has in the columns before each one, and in all. The columns lie one
+    /// behind the other: as there are 128 jobs, each begins with a word.
     starts: [u16; COLUMNS + 1],
     /// The columns, and behind them what is read with the last one.
     words: Box<[u64]>,

@@ -205,7 +205,7 @@ mod tests {
             (self.draws >> 33) % below
         }
 
-        /// Ids come in no order, several jobs end in a second, some are kept until they are deleted.
+        /// Ids come in no order, several jobs end in a second, some are kept for good.
         fn insert(&mut self, step: u64) {
             let id = step * 8 + 1 + self.draw(300);
             if self.known.contains_key(&id) {
