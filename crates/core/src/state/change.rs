@@ -353,7 +353,7 @@ impl State {
             self.leave_labels(handle);
             self.jobs.live.remove(handle).map(|job| job.queue())
         } else {
-            self.remove_finished(handle & !FINISHED)
+            Some(self.remove_finished(handle & !FINISHED))
         };
         if let Some(queue) = queue {
             self.forget_queue_if_unused(queue);

@@ -24,9 +24,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 pub use finished::FinishedCap;
+pub(crate) use finished::{FinishedJob, FinishedJobs, Slot};
 use limits::Bucket;
 pub use limits::BucketView;
-pub(crate) use live::{FinishedJob, LiveJob, NO_TTL, NO_TTR, Wide, as_uuid};
+pub(crate) use live::{LiveJob, NO_TTL, NO_TTR, Wide, as_uuid};
 pub use read::{Found, JobView, QueueListing};
 pub use ready::{Group, Queue};
 pub use scan::{ScanFilter, ScanStretch, Walk};
@@ -83,10 +84,6 @@ pub struct State {
     timers: OrderedList,
     /// When unfinished jobs' TTLs end.
     expiry: OrderedList,
-    /// When finished jobs go.
-    finished_expiry: OrderedList,
-    /// Queues by the finished job that ended first.
-    oldest: BTreeSet<(u128, u32)>,
     /// Queues that keep more finished jobs than they may.
     surplus: BTreeSet<u32>,
     /// What finished jobs take on disk.
@@ -146,8 +143,6 @@ impl State {
             last_queue: 0,
             timers: OrderedList::default(),
             expiry: OrderedList::default(),
-            finished_expiry: OrderedList::default(),
-            oldest: BTreeSet::new(),
             surplus: BTreeSet::new(),
             finished_bytes: 0,
             bound: BTreeSet::new(),

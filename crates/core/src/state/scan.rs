@@ -182,7 +182,7 @@ impl State {
             let job = &self.jobs.live[handle];
             (job.status(), Some(job.origin()), job.queue())
         } else {
-            let finished = &self.jobs.finished[handle & !FINISHED];
+            let finished = self.jobs.finished.job(handle & !FINISHED);
             (finished.status(), None, finished.queue())
         };
         let own = match door {
