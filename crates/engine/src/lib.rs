@@ -49,7 +49,7 @@ pub use constraints::{
 };
 pub use damage::{DamagedBytes, DamagedJob};
 pub use door::{
-    Committer, ConnectionId, Delivery, Door, Flow, LeaseRef, Mailbox, Outbox, Session, Ticket,
+    Committer, ConnectionId, Delivery, Door, Flow, LeaseRef, Mailbox, Outbox, Peer, Session, Ticket,
 };
 pub use engine::{Engine, Turn};
 pub use gate::{Gate, Gated};

@@ -76,8 +76,8 @@ impl HttpListener {
     }
 
     /// Serves routes on threads of their own. `committer` is the engine that the routes call.
-    /// `connections` counts those that are open. Each request carries its client's address, as
-    /// axum's `ConnectInfo<SocketAddr>`.
+    /// `connections` counts those that are open. Each request carries its [`Peer`](spindle_engine::Peer)
+    /// as an extension.
     pub fn start(
         self,
         router: Router,

@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::ConnectInfo;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use spindle_engine::Committer;
+use spindle_engine::{Committer, Peer};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::select;
@@ -175,10 +174,11 @@ impl Server {
         let Arrival { stream, peer, counted } = arrival;
         let mut stages = self.stages;
         let (router, member) = (self.router, Arc::new(member));
+        let client = Peer::plain(peer);
         let service = service_fn(move |mut request: Request<Incoming>| {
             let member = Arc::clone(&member);
             member.asks();
-            request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(client.clone());
             let answer = router.clone().oneshot(request);
             async move {
                 let answer = answer.await;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use mio::{Events, Poll, Registry, Token};
 use spindle_engine::cohort::{Cohort, Next};
-use spindle_engine::door::{Committer, ConnectionId, Delivery, Door, Mailbox};
+use spindle_engine::door::{Committer, ConnectionId, Delivery, Door, Mailbox, Peer};
 use tracing::{debug, warn};
 
 use crate::accept::{Acceptor, Arrival};
@@ -293,7 +293,7 @@ impl Reactor {
         let entry = &self.shared.doors[door];
         entry.connections.fetch_add(1, Ordering::Relaxed);
         let id = self.connections.insert(|id| {
-            let session = entry.door.open(id, peer, &self.mailbox);
+            let session = entry.door.open(id, &Peer::plain(peer), &self.mailbox);
             let session = OpenSession::new(session, Arc::clone(&entry.connections));
             Connection::new(id, door, stream, session, self.buffers.now, permit)
         });

@@ -1,9 +1,8 @@
 //! The door itself: opens a session for every connection.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Session};
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session};
 
 use crate::session::Opening;
 use crate::shared::Common;
@@ -61,10 +60,11 @@ impl Door for GearmanDoor {
     fn open(
         &self,
         connection: ConnectionId,
-        peer: SocketAddr,
+        peer: &Peer,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
         let caller = Caller { connection, mailbox: mailbox.clone() };
-        Box::new(Opening::new(self.engine.clone(), self.common.clone(), caller, peer.ip()))
+        let address = peer.address.ip();
+        Box::new(Opening::new(self.engine.clone(), self.common.clone(), caller, address))
     }
 }

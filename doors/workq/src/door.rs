@@ -1,10 +1,9 @@
 //! The door itself: opens a session for every connection.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Session};
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session};
 
 use crate::session::{Common, WorkqSession};
 use crate::wire::Limits;
@@ -37,7 +36,7 @@ impl Door for WorkqDoor {
     fn open(
         &self,
         connection: ConnectionId,
-        _peer: SocketAddr,
+        _peer: &Peer,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
         self.common.clients.fetch_add(1, Ordering::Relaxed);

@@ -2,14 +2,15 @@
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::Router;
-use axum::extract::ConnectInfo;
 use axum::routing::get;
+use spindle_engine::Peer;
 use spindle_http::listen::{self, Handle, HttpConfig, Limits};
 use spindle_testkit::{PATIENCE, wait_until};
 
@@ -32,10 +33,7 @@ impl Served {
         let routes = Router::new()
             .route("/large", get(async || vec![b'x'; LARGE]))
             .route("/small", get(async || "small"))
-            .route(
-                "/peer",
-                get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string()),
-            )
+            .route("/peer", get(async |Extension(peer): Extension<Peer>| peer.address.to_string()))
             .route("/thread", get(async || format!("{:?}", std::thread::current().id())));
         let connections = Arc::<AtomicUsize>::default();
         let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();

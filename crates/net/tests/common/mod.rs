@@ -18,7 +18,7 @@ use bytes::BytesMut;
 use spindle_core::JobId;
 use spindle_engine::{
     Answer, Committer, ConnectionId, Delivery, Door, Flow, Gate, Gated, LeaseRef, Mailbox, Outbox,
-    Session, Ticket,
+    Peer, Session, Ticket,
 };
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
 use spindle_testkit::PATIENCE;
@@ -128,7 +128,7 @@ impl Door for ToyDoor {
     fn open(
         &self,
         connection: ConnectionId,
-        _peer: SocketAddr,
+        _peer: &Peer,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
         self.0.note(|seen| seen.opened += 1);

@@ -1,11 +1,10 @@
 //! What workers do: register, ask for jobs, leave.
 
-use std::net::SocketAddr;
-
 use axum::body::Body as HttpBody;
-use axum::extract::{ConnectInfo, Extension, State};
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use spindle_engine::Peer;
 use spindle_http::{Answered, Code, GuardedBody, Problem};
 use tokio::time::Instant;
 
@@ -30,14 +29,14 @@ use crate::worker_id::WorkerId;
         (status = "4XX", description = "Refused")))]
 pub(crate) async fn register(
     State(door): State<LightJq>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    peer: Option<Extension<Peer>>,
     headers: HeaderMap,
     wanted: Wanted,
     body: Body,
 ) -> Answered<Response> {
     let given = body.read(Registration::decode).await?;
     let id = worker_id(&headers)?.unwrap_or_else(WorkerId::random);
-    let target = given.url.as_deref().map(|url| target(&door, url, peer.map(|it| it.0.0)));
+    let target = given.url.as_deref().map(|url| target(&door, url, peer.map(|it| it.0)));
     let Registration { name, max_jobs, names, .. } = given;
     let profile = Profile { name, max_jobs, names, target: target.transpose()? };
     let now_ms = door.engine().now_ms();
@@ -58,12 +57,12 @@ pub(crate) async fn register(
     wanted.answer(StatusCode::CREATED, pack.into_bytes()).await
 }
 
-fn target(door: &LightJq, url: &str, peer: Option<SocketAddr>) -> Answered<Target> {
+fn target(door: &LightJq, url: &str, peer: Option<Peer>) -> Answered<Target> {
     let read = if door.options().allow_urls {
         Target::read(url, None)
     } else {
         let unknown = || Problem::new(Code::UrlNotOwn, "nobody knows where you call from");
-        Target::read(url, Some(peer.ok_or_else(unknown)?.ip()))
+        Target::read(url, Some(peer.ok_or_else(unknown)?.address.ip()))
     };
     read.map_err(|error| {
         let code = match error {
