@@ -1,0 +1,49 @@
+//! Who somebody is, by one entry of the tokens file.
+
+use std::time::SystemTime;
+
+use spindle_core::glob;
+
+use crate::denied::Denied;
+use crate::role::{Role, Roles};
+
+/// One entry of the tokens file, without what proves it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    pub(crate) name: String,
+    pub(crate) roles: Roles,
+    pub(crate) patterns: Vec<String>,
+    pub(crate) expires: Option<SystemTime>,
+}
+
+impl Identity {
+    /// What people call it: for logs.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Until when it works; none: for good.
+    pub fn expires(&self) -> Option<SystemTime> {
+        self.expires
+    }
+
+    /// Whether it may touch all queues.
+    pub fn is_unlimited(&self) -> bool {
+        self.patterns.iter().any(|pattern| pattern == "*")
+    }
+
+    /// Whether it has a role, and its time is not over. A clock is only asked if it has an end.
+    pub(crate) fn has(&self, role: Role, now: impl FnOnce() -> SystemTime) -> Result<(), Denied> {
+        if self.expires.is_some_and(|expires| expires <= now()) {
+            return Err(Denied::Expired);
+        }
+        if self.roles.include(role) { Ok(()) } else { Err(Denied::Role(role)) }
+    }
+
+    /// Whether a queue fits one of its patterns.
+    pub(crate) fn may_touch(&self, queue: &[u8]) -> bool {
+        self.patterns
+            .iter()
+            .any(|pattern| pattern == "*" || glob::fits(pattern.as_bytes(), queue))
+    }
+}
