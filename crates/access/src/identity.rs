@@ -42,8 +42,6 @@ impl Identity {
 
     /// Whether a queue fits one of its patterns.
     pub(crate) fn may_touch(&self, queue: &[u8]) -> bool {
-        self.patterns
-            .iter()
-            .any(|pattern| pattern == "*" || glob::fits(pattern.as_bytes(), queue))
+        self.patterns.iter().any(|pattern| pattern == "*" || glob::fits(pattern.as_bytes(), queue))
     }
 }

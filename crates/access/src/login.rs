@@ -58,9 +58,8 @@ enum Standing {
 
 impl Login {
     pub(crate) fn new(access: Access, certificate: Option<&Arc<str>>) -> Login {
-        let presented = certificate.map_or(Presented::Nothing, |name| {
-            Presented::Certificate(Arc::clone(name))
-        });
+        let presented =
+            certificate.map_or(Presented::Nothing, |name| Presented::Certificate(Arc::clone(name)));
         let standing = Standing::Denied(Denied::NoToken);
         let mut login = Login { access, presented, standing, generation: 0 };
         login.look_up();
@@ -113,6 +112,11 @@ impl Login {
             Target::Job(queue) => check(&queue().ok_or(Denied::Job)?, Denied::Job),
             Target::AllQueues => Err(Denied::AllQueues),
         }
+    }
+
+    /// Whether everything is allowed: nothing was presented, and the door does not ask.
+    pub fn is_open(&self) -> bool {
+        matches!(self.standing, Standing::Open)
     }
 
     /// Whether it may touch some queues only, so that a job's queue has to be known.

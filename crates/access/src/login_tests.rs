@@ -135,7 +135,8 @@ fn wrong_tokens_are_refused_and_bind_to_nothing() {
 
 #[test]
 fn a_certificate_is_who_its_entry_says() {
-    let certificate = "[[token]]\nname='c'\ncertificate='c.example'\nroles=['work']\nqueues=['*']\n";
+    let certificate =
+        "[[token]]\nname='c'\ncertificate='c.example'\nroles=['work']\nqueues=['*']\n";
     let folder = Folder::new(&(mail() + certificate));
     let (known, stranger) = (Arc::from("c.example"), Arc::from("d.example"));
     let access = folder.access().required(true);

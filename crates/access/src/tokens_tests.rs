@@ -85,7 +85,9 @@ fn limits_hold_at_the_limit_and_one_above() {
     }
     let certificates = |count: usize| {
         let one = |number| {
-            format!("[[token]]\nname='{number}'\ncertificate='{number}'\nroles=['read']\nqueues=['*']\n")
+            format!(
+                "[[token]]\nname='{number}'\ncertificate='{number}'\nroles=['read']\nqueues=['*']\n"
+            )
         };
         (0..count).map(one).collect::<String>()
     };

@@ -26,6 +26,7 @@
 //!   looks into theirs.
 //! - **The other end of a wire.** `gearman` writes what Gearman's clients send and reads what they
 //!   get.
+//! - **Who comes in.** `TokensFile` has a token for every role, for all queues and for some.
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
 //! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper
@@ -56,6 +57,8 @@ mod sessions;
 mod spindle_server;
 #[cfg(feature = "net")]
 mod tcp_server;
+#[cfg(feature = "access")]
+mod tokens_file;
 mod wait;
 
 #[cfg(feature = "engine")]
@@ -78,4 +81,6 @@ pub use sessions::Sessions;
 pub use spindle_server::SpindleServer;
 #[cfg(feature = "net")]
 pub use tcp_server::TcpServer;
+#[cfg(feature = "access")]
+pub use tokens_file::TokensFile;
 pub use wait::{PATIENCE, wait_until, wait_within};

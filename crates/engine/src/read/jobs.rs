@@ -85,7 +85,7 @@ impl Jobs<'_> {
         let inner = self.0.enter();
         match inner.look_up(job) {
             Some(found) => {
-                let queue = inner.state.queue_of(&found).map(|queue| queue.name.clone());
+                let queue = inner.state.queue_of(&found).map(|queue| queue.name().clone());
                 Gated::new(queue, inner.gate_of(&found))
             }
             None => inner.gated(None),

@@ -53,6 +53,13 @@ impl Bench {
         self.send(request(method, path).body(Body::empty()).unwrap()).await
     }
 
+    /// A request with a token.
+    pub async fn call_as(&self, token: &str, mut request: Request<Body>) -> Reply {
+        let value = format!("Bearer {token}").try_into().unwrap();
+        request.headers_mut().insert(header::AUTHORIZATION, value);
+        self.send(request).await
+    }
+
     pub async fn get(&self, path: &str) -> Reply {
         self.call(Method::GET, path).await
     }
