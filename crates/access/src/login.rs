@@ -11,13 +11,13 @@ use crate::role::Role;
 use crate::token::Digest;
 
 /// What a request is about.
-pub enum Target<'a> {
+pub enum Target<'a, 'q> {
     /// No queue: the server itself, or what the connection has already.
     Server,
     /// A queue.
     Queue(&'a [u8]),
     /// All of these queues.
-    Queues(&'a mut dyn Iterator<Item = &'a [u8]>),
+    Queues(&'a mut dyn Iterator<Item = &'q [u8]>),
     /// A job, by the queue it is in. It is only looked up for identities that are limited to some
     /// queues; none: there is no such job.
     Job(&'a mut dyn FnMut() -> Option<Vec<u8>>),
@@ -89,7 +89,7 @@ impl Login {
     /// # Errors
     ///
     /// Why not: first who it is, then the role, then the queue.
-    pub fn authorize(&mut self, role: Role, target: Target<'_>) -> Result<(), Denied> {
+    pub fn authorize(&mut self, role: Role, target: Target<'_, '_>) -> Result<(), Denied> {
         if self.generation != self.access.generation() {
             self.look_up();
         }

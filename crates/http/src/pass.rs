@@ -33,8 +33,8 @@ pub enum Needs {
     Named(Role),
 }
 
-/// What the routes of a door need: method, path as the router has it, needs. HEAD is GET. What is
-/// not in it is for `admin` only.
+/// What the routes of a door need: method, path as the router has it, needs. HEAD is GET. A
+/// method `*` is any other. What is not in it is for `admin` only.
 pub type Table = &'static [(&'static str, &'static str, Needs)];
 
 /// A door's routes and what they need.
@@ -110,7 +110,9 @@ impl Admission {
 
     fn needs(&self, method: &Method, path: &str) -> Needs {
         let method = if method == Method::HEAD { "GET" } else { method.as_str() };
-        let row = self.table.iter().find(|(of, at, _)| *of == method && *at == path);
+        let is_row =
+            |(of, at, _): &&(&str, &str, Needs)| (*of == method || *of == "*") && *at == path;
+        let row = self.table.iter().find(is_row);
         row.map_or(Needs::Server(Role::Admin), |(_, _, needs)| *needs)
     }
 }
@@ -153,7 +155,7 @@ impl Pass {
     /// # Errors
     ///
     /// Why not.
-    pub fn allows(&mut self, target: Target<'_>) -> Result<(), Denied> {
+    pub fn allows(&mut self, target: Target<'_, '_>) -> Result<(), Denied> {
         self.login.authorize(self.role, target)
     }
 
@@ -162,7 +164,7 @@ impl Pass {
     /// # Errors
     ///
     /// Why not.
-    pub fn allows_as(&mut self, role: Role, target: Target<'_>) -> Result<(), Denied> {
+    pub fn allows_as(&mut self, role: Role, target: Target<'_, '_>) -> Result<(), Denied> {
         self.login.authorize(role, target)
     }
 

@@ -82,5 +82,5 @@ pub use spindle_server::SpindleServer;
 #[cfg(feature = "net")]
 pub use tcp_server::TcpServer;
 #[cfg(feature = "access")]
-pub use tokens_file::TokensFile;
+pub use tokens_file::{TokensFile, is_enough};
 pub use wait::{PATIENCE, wait_until, wait_within};

@@ -7,6 +7,17 @@ use std::path::PathBuf;
 use spindle_access::{Access, Digest, Role};
 use tempfile::TempDir;
 
+/// Which roles are enough where one is needed: `docs/security.md`.
+pub fn is_enough(had: Role, needed: Role) -> bool {
+    use Role::{Admin, Inspect, Manage, Read, Submit, Work};
+    match had {
+        Admin => true,
+        Manage => matches!(needed, Manage | Inspect | Read),
+        Inspect => matches!(needed, Inspect | Read),
+        Read | Submit | Work => had == needed,
+    }
+}
+
 /// A tokens file in a folder of its own. Tokens are plain words here, the names of their entries.
 #[derive(Debug)]
 pub struct TokensFile(TempDir);

@@ -179,7 +179,7 @@ impl Filter {
     }
 
     /// Whose jobs these are.
-    pub fn target(&self) -> Target<'_> {
+    pub fn target(&self) -> Target<'_, '_> {
         self.scan.queue.as_deref().map_or(Target::AllQueues, Target::Queue)
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spindle_access::Access;
 use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session};
 
 use crate::session::Opening;
@@ -11,6 +12,8 @@ use crate::wire::{HandlePrefix, Limits};
 /// Options of a Gearman door.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Who may come in.
+    pub access: Access,
     /// What clients and workers may send.
     pub limits: Limits,
     /// The machine's name, which stands in the handles of jobs.
@@ -24,6 +27,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            access: Access::open(),
             limits: Limits::default(),
             host: "localhost".to_owned(),
             verbose: "ERROR",
@@ -42,6 +46,7 @@ impl GearmanDoor {
     /// A door with these options.
     pub fn new(engine: Engine, options: Options) -> GearmanDoor {
         let common = Common {
+            access: options.access,
             limits: options.limits,
             handles: HandlePrefix::of_host(&options.host),
             verbose: options.verbose,
@@ -64,7 +69,8 @@ impl Door for GearmanDoor {
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
         let caller = Caller { connection, mailbox: mailbox.clone() };
-        let address = peer.address.ip();
-        Box::new(Opening::new(self.engine.clone(), self.common.clone(), caller, address))
+        let login = self.common.access.login(peer.certificate.as_ref());
+        let (engine, common) = (self.engine.clone(), self.common.clone());
+        Box::new(Opening::new(engine, common, caller, login, peer.address.ip()))
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use spindle_access::Access;
 use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session};
 
 use crate::session::{Common, WorkqSession};
@@ -12,6 +13,7 @@ use crate::wire::Limits;
 pub struct WorkqDoor {
     engine: Engine,
     common: Arc<Common>,
+    access: Access,
 }
 
 impl WorkqDoor {
@@ -19,7 +21,13 @@ impl WorkqDoor {
     pub fn new(engine: Engine, limits: Limits) -> WorkqDoor {
         let started_ms = engine.now_ms();
         let common = Common { limits, started_ms, clients: AtomicU64::new(0) };
-        WorkqDoor { engine, common: Arc::new(common) }
+        WorkqDoor { engine, common: Arc::new(common), access: Access::open() }
+    }
+
+    /// The same door for those whom `access` lets in.
+    #[must_use]
+    pub fn with_access(self, access: Access) -> WorkqDoor {
+        WorkqDoor { access, ..self }
     }
 
     /// Connections now.
@@ -36,11 +44,12 @@ impl Door for WorkqDoor {
     fn open(
         &self,
         connection: ConnectionId,
-        _peer: &Peer,
+        peer: &Peer,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
         self.common.clients.fetch_add(1, Ordering::Relaxed);
         let caller = Caller { connection, mailbox: mailbox.clone() };
-        Box::new(WorkqSession::new(self.engine.clone(), self.common.clone(), caller))
+        let login = self.access.login(peer.certificate.as_ref());
+        Box::new(WorkqSession::new(self.engine.clone(), self.common.clone(), caller, login))
     }
 }

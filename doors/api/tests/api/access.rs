@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use serde_json::{Value, json};
 use spindle_access::{Look, Role};
-use spindle_testkit::TokensFile;
+use spindle_testkit::{TokensFile, is_enough};
 
 use crate::harness::{Bench, Reply, json, request};
 
@@ -70,17 +70,6 @@ const TABLE: &[Row] = &[
     ("GET", "/api/openapi.json", None, About::Nothing),
     ("GET", "/api/docs", None, About::Nothing),
 ];
-
-/// Which roles are enough where one is needed.
-fn is_enough(had: Role, needed: Role) -> bool {
-    use Role::{Admin, Inspect, Manage, Read, Submit, Work};
-    match had {
-        Admin => true,
-        Manage => matches!(needed, Manage | Inspect | Read),
-        Inspect => matches!(needed, Inspect | Read),
-        Read | Submit | Work => had == needed,
-    }
-}
 
 fn guarded(tokens: &TokensFile, is_required: bool) -> Bench {
     let access = tokens.access(is_required);

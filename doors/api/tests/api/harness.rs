@@ -54,10 +54,8 @@ impl Bench {
     }
 
     /// A request with a token.
-    pub async fn call_as(&self, token: &str, mut request: Request<Body>) -> Reply {
-        let value = format!("Bearer {token}").try_into().unwrap();
-        request.headers_mut().insert(header::AUTHORIZATION, value);
-        self.send(request).await
+    pub async fn call_as(&self, token: &str, request: Request<Body>) -> Reply {
+        Reply(self.http.send_as(token, request).await)
     }
 
     pub async fn get(&self, path: &str) -> Reply {
