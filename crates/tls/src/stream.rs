@@ -1,0 +1,1 @@
+//! Connections that are plain or encrypted, for async listeners.
