@@ -158,8 +158,11 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let (cert, key) = made();
             let path = |name: &str| folder.path().join(name);
-            let files =
-                ServerFiles { certificate: path("cert.pem"), key: path("key.pem"), client_ca: None };
+            let files = ServerFiles {
+                certificate: path("cert.pem"),
+                key: path("key.pem"),
+                client_ca: None,
+            };
             write(&files.certificate, &cert.pem(), 0o644);
             write(&files.key, &key.serialize_pem(), 0o600);
             Files { folder, files }

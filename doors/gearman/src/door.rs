@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session};
+use bytes::{BufMut, Bytes, BytesMut};
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session, TLS_REQUIRED};
 
 use crate::session::Opening;
 use crate::shared::Common;
-use crate::wire::{HandlePrefix, Limits};
+use crate::wire::draft::{ErrorCode, Reply};
+use crate::wire::{HandlePrefix, Limits, Protocol, Response};
 
 /// Options of a Gearman door.
 #[derive(Clone, Debug)]
@@ -66,5 +68,19 @@ impl Door for GearmanDoor {
         let caller = Caller { connection, mailbox: mailbox.clone() };
         let address = peer.address.ip();
         Box::new(Opening::new(self.engine.clone(), self.common.clone(), caller, address))
+    }
+
+    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {
+        let (code, text) = ("TLS_REQUIRED", TLS_REQUIRED);
+        match Protocol::of(first) {
+            Some(Protocol::Stranger) => {}
+            Some(Protocol::Draft) => {
+                let text = Bytes::from_static(text.as_bytes());
+                Reply::Error { code: ErrorCode::Refused.to_byte(), text }.encode(out);
+            }
+            // A binary packet begins with a zero, a text command with a letter.
+            _ if first.first() == Some(&0) => Response::Error { code, text }.encode(out),
+            _ => out.put_slice(format!("ERR {code} {}\r\n", text.replace(' ', "+")).as_bytes()),
+        }
     }
 }

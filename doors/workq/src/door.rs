@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session};
+use bytes::BytesMut;
+use spindle_engine::door::is_stranger;
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session, TLS_REQUIRED};
 
 use crate::session::{Common, WorkqSession};
 use crate::wire::Limits;
+use crate::wire::encode::client_error;
 
 /// Workq's protocol over an engine.
 pub struct WorkqDoor {
@@ -42,5 +45,11 @@ impl Door for WorkqDoor {
         self.common.clients.fetch_add(1, Ordering::Relaxed);
         let caller = Caller { connection, mailbox: mailbox.clone() };
         Box::new(WorkqSession::new(self.engine.clone(), self.common.clone(), caller))
+    }
+
+    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {
+        if is_stranger(first) != Some(true) {
+            client_error(out, TLS_REQUIRED);
+        }
     }
 }

@@ -143,6 +143,10 @@ impl Door for ToyDoor {
             closed: false,
         })
     }
+    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {
+        let first = String::from_utf8_lossy(first);
+        out.extend_from_slice(format!("not in plain: {first}").as_bytes());
+    }
 }
 
 struct ToySession {
