@@ -248,7 +248,10 @@ impl Server {
                 stream.shutdown().await?;
                 // Closing it with bytes of the client unread would destroy the answer.
                 let mut rest = [0; 4096];
-                let gone = async { while stream.read(&mut rest).await? > 0 {} io::Result::Ok(()) };
+                let gone = async {
+                    while stream.read(&mut rest).await? > 0 {}
+                    io::Result::Ok(())
+                };
                 let _ = timeout(LINGER, gone).await;
                 None
             }
