@@ -30,6 +30,15 @@ pub enum MaybeTls<S> {
 }
 
 impl<S> MaybeTls<S> {
+    /// The stream underneath.
+    pub fn io(&self) -> &S {
+        match self {
+            MaybeTls::Plain(stream) => stream,
+            MaybeTls::Server(stream) => stream.get_ref().0,
+            MaybeTls::Client(stream) => stream.get_ref().0,
+        }
+    }
+
     /// Whether it is encrypted.
     pub fn is_encrypted(&self) -> bool {
         !matches!(self, MaybeTls::Plain(_))
