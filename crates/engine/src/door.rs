@@ -144,7 +144,14 @@ pub trait Door: Send + Sync + 'static {
         peer: &Peer,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session>;
+    /// Appends the error that a client gets which spoke in plain bytes where TLS is required: an
+    /// error of its protocol, as far as `first`, its first bytes, show which that is. The
+    /// connection closes behind it. Nothing is said to those who speak HTTP (see [`is_stranger`]).
+    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut);
 }
+
+/// What people read who connect in plain bytes where TLS is required.
+pub const TLS_REQUIRED: &str = "this port takes encrypted connections only: connect with TLS";
 
 /// First bytes of a browser's or a TLS client's connection.
 const STRANGERS: [&[u8]; 11] = [

@@ -19,7 +19,7 @@ use spindle_jobq::Jobq;
 use spindle_lightjq::LightJq;
 use spindle_net::BindError;
 
-use crate::config::Config;
+use crate::{config::Config, tls::Place};
 
 /// The HTTP door at work. Dropping it closes it at once.
 pub struct Http {
@@ -34,15 +34,17 @@ impl Http {
     /// `addresses` where those listen.
     pub fn open(
         engine: Engine,
-        addr: SocketAddr,
+        place: Place,
         host: String,
         config: &Config,
         line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
         mut addresses: Vec<(&'static str, SocketAddr)>,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
+        let Place { addr, tls } = place;
         let bound = listen::bind(addr)
-            .map_err(|source| not_bound(BindError { door: "http", addr, source }))?;
+            .map_err(|source| not_bound(BindError { door: "http", addr, source }))?
+            .with_tls(tls);
         let connections = Arc::<AtomicUsize>::default();
         addresses.push(("http", bound.local_addr()));
         let options = Options {

@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::config::Config;
+use crate::{config::Config, tls::Place};
 
 /// The door's name in settings and messages.
 pub const DOOR: &str = "jobd-master";
@@ -40,14 +40,16 @@ pub struct JobdMaster {
 impl JobdMaster {
     /// Claims the address and serves it. The master asks no client for a password.
     pub fn open(
-        addr: SocketAddr,
+        place: Place,
         config: &Config,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Self> {
+        let Place { addr, tls } = place;
         let settings = MasterSettings::new(ListenSettings {
             host: addr.ip().to_string(),
             port: addr.port(),
             insecure: config.insecure.iter().any(|door| door == DOOR),
+            tls,
             limits: Limits { connections_max: config.connections_max, ..Limits::default() },
             ..ListenSettings::default()
         });

@@ -5,6 +5,7 @@
 //! - `http`, `jobd_master`: the HTTP door of a running server, and its jobd master
 //! - `serve`: puts log, engine, doors and TCP server together, and ends them in order
 //! - `policies`: what every door declared for its jobs
+//! - `tls`: the server's certificate, and which door uses it how
 //! - `verify`: reads a data folder
 //! - `webhooks`: starts the webhooks that are set
 //! - `client`: the commands that talk to a server, through its HTTP door or its Workq door
@@ -24,6 +25,7 @@ mod quantity;
 mod queue_name;
 mod serve;
 mod signals;
+mod tls;
 mod verify;
 mod webhooks;
 

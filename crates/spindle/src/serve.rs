@@ -32,6 +32,7 @@ use crate::{
     policies::policies,
     quantity::Written,
     signals::{self, Ending},
+    tls::Tls,
     webhooks,
 };
 
@@ -40,6 +41,8 @@ use crate::{
 enum Event {
     /// Somebody wants it to end.
     Signal(Ending),
+    /// Somebody wants files to be read anew.
+    Reload,
     /// The log takes nothing more: memory is ahead of it.
     LogFailed(String),
     /// All connections are closed.
@@ -122,15 +125,16 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     let (events, inbox) = channel();
     watch_signals(&events).context("cannot watch for signals")?;
     raise_file_limit(config.connections_max);
+    let tls = Tls::load(config)?;
     let hooks = webhooks::prepare(config)?;
     let log = open_log(config)?;
     let (engine, doors) = start_engine(log, config, events.clone())?;
     let hooks = hooks.map(|prepared| webhooks::start(&engine, config, prepared, host_name()));
     let hooks = hooks.transpose()?;
-    let server = open_doors(doors, engine.clone(), config)?;
+    let server = open_doors(doors, engine.clone(), config, &tls)?;
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
-    let outcome = wait_for_end(&server, config, &engine, inbox, &events);
+    let outcome = wait_for_end(&server, config, &engine, &tls, inbox, &events);
     drop(server);
     drop(hooks);
     outcome?;
@@ -149,11 +153,10 @@ fn start_logging(config: &Config) {
 }
 
 fn watch_signals(events: &Sender<Event>) -> io::Result<()> {
-    let events = events.clone();
-    let first = move |ending| {
-        // Nobody listens when the server is ending anyway.
-        let _ = events.send(Event::Signal(ending));
-    };
+    // Nobody listens when the server is ending anyway.
+    let (ends, reloads) = (events.clone(), events.clone());
+    let first = move |ending| drop(ends.send(Event::Signal(ending)));
+    signals::on_hangup(move || drop(reloads.send(Event::Reload)))?;
     signals::watch(first, |ending| {
         tracing::warn!("second {}: ending at once; nothing acknowledged is lost", ending.name);
     })
@@ -235,24 +238,35 @@ impl Doors {
 /// Stands for a shutdown timeout beyond what the clock can tell.
 const FAR_AHEAD: Duration = Duration::from_secs(365 * 24 * 3600);
 
-fn open_doors(doors: SessionDoors, engine: Engine, config: &Config) -> anyhow::Result<Doors> {
+fn open_doors(
+    doors: SessionDoors,
+    engine: Engine,
+    config: &Config,
+    tls: &Tls,
+) -> anyhow::Result<Doors> {
     let committer = Arc::new(engine.clone());
     let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
     let bound = doors
         .into_iter()
-        .map(|(door, addr)| spindle_net::bind(door, addr).map_err(not_bound))
+        .map(|(door, addr)| {
+            let place = tls.place(config, door.name(), addr);
+            spindle_net::bind(door, addr).map(|it| it.with_tls(place.tls)).map_err(not_bound)
+        })
         .collect::<anyhow::Result<Vec<_>>>()?;
     let open = bound.iter().map(spindle_net::BoundDoor::connections);
     let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
     let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
-    let jobd_master = config.jobd_master.map(|addr| JobdMaster::open(addr, config, not_bound));
+    let jobd_master = config.jobd_master.map(|addr| {
+        JobdMaster::open(tls.place(config, jobd_master::DOOR, addr), config, not_bound)
+    });
     let jobd_master = jobd_master.transpose()?;
     let lines = connections_by_door.iter().zip(&bound);
     let lines = lines.map(|((door, _), bound)| (*door, bound.local_addr()));
     let master = jobd_master.iter().map(|master| (jobd_master::DOOR, master.local_addr()));
     let addresses = lines.chain(master).collect();
     let open = |addr| {
-        Http::open(engine, addr, host_name(), config, connections_by_door, addresses, not_bound)
+        let place = tls.place(config, "http", addr);
+        Http::open(engine, place, host_name(), config, connections_by_door, addresses, not_bound)
     };
     let http = config.http.map(open).transpose()?;
     let lines = Server::start(committer, bound, NetConfig { limits, ..NetConfig::default() })?;
@@ -296,10 +310,16 @@ fn wait_for_end(
     server: &Doors,
     config: &Config,
     engine: &Engine,
+    tls: &Tls,
     inbox: Receiver<Event>,
     events: &Sender<Event>,
 ) -> anyhow::Result<()> {
-    match inbox.recv() {
+    let mut event = inbox.recv();
+    while let Ok(Event::Reload) = event {
+        tls.reload();
+        event = inbox.recv();
+    }
+    match event {
         Ok(Event::Signal(ending)) => {
             let timeout = config.shutdown_timeout;
             let most = Written(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
@@ -314,7 +334,9 @@ fn wait_for_end(
             Err(log_failed(&reason))
         }
         // Whoever could end the server is gone, which is no reason to serve on unseen.
-        Ok(Event::Closed) | Err(_) => Err(anyhow!("nothing watches over the server any more")),
+        Ok(Event::Closed | Event::Reload) | Err(_) => {
+            Err(anyhow!("nothing watches over the server any more"))
+        }
     }
 }
 
@@ -334,7 +356,7 @@ fn close_connections(
                         return Some(reason);
                     }
                     Event::Closed => return None,
-                    Event::Signal(_) => {}
+                    Event::Signal(_) | Event::Reload => {}
                 }
             }
             None

@@ -27,12 +27,15 @@
 //! - **The other end of a wire.** `gearman` writes what Gearman's clients send and reads what they
 //!   get.
 //! - **Who comes in.** `TokensFile` has a token for every role, for all queues and for some.
+//! - **TLS.** `Certificates` is an authority with a server and clients, and connects to the server.
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
 //! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper
 //! that one crate alone needs stays in that crate's harness.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(feature = "tls")]
+mod certificates;
 #[cfg(feature = "log")]
 pub mod disk;
 #[cfg(feature = "engine")]
@@ -61,6 +64,8 @@ mod tcp_server;
 mod tokens_file;
 mod wait;
 
+#[cfg(feature = "tls")]
+pub use certificates::{Certificates, TlsClient};
 #[cfg(feature = "engine")]
 pub use engine::{
     ManualEngine, caller, commit_all, lease_from, new_job, opened, spawn, submit_to, take,

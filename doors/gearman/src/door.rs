@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use bytes::{BufMut, Bytes, BytesMut};
 use spindle_access::Access;
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session};
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session, TLS_REQUIRED};
 
 use crate::session::Opening;
 use crate::shared::Common;
-use crate::wire::{HandlePrefix, Limits};
+use crate::wire::draft::{ErrorCode, Reply};
+use crate::wire::{HandlePrefix, Limits, Protocol, Response};
 
 /// Options of a Gearman door.
 #[derive(Clone, Debug)]
@@ -72,5 +74,19 @@ impl Door for GearmanDoor {
         let login = self.common.access.login(peer.certificate.as_ref());
         let (engine, common) = (self.engine.clone(), self.common.clone());
         Box::new(Opening::new(engine, common, caller, login, peer.address.ip()))
+    }
+
+    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {
+        let (code, text) = ("TLS_REQUIRED", TLS_REQUIRED);
+        match Protocol::of(first) {
+            Some(Protocol::Stranger) => {}
+            Some(Protocol::Draft) => {
+                let text = Bytes::from_static(text.as_bytes());
+                Reply::Error { code: ErrorCode::Refused.to_byte(), text }.encode(out);
+            }
+            // A binary packet begins with a zero, a text command with a letter.
+            _ if first.first() == Some(&0) => Response::Error { code, text }.encode(out),
+            _ => out.put_slice(format!("ERR {code} {}\r\n", text.replace(' ', "+")).as_bytes()),
+        }
     }
 }

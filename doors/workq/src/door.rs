@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::BytesMut;
 use spindle_access::Access;
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session};
+use spindle_engine::door::is_stranger;
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session, TLS_REQUIRED};
 
 use crate::session::{Common, WorkqSession};
 use crate::wire::Limits;
+use crate::wire::encode::client_error;
 
 /// Workq's protocol over an engine.
 pub struct WorkqDoor {
@@ -51,5 +54,11 @@ impl Door for WorkqDoor {
         let caller = Caller { connection, mailbox: mailbox.clone() };
         let login = self.access.login(peer.certificate.as_ref());
         Box::new(WorkqSession::new(self.engine.clone(), self.common.clone(), caller, login))
+    }
+
+    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {
+        if is_stranger(first) != Some(true) {
+            client_error(out, TLS_REQUIRED);
+        }
     }
 }

@@ -29,6 +29,9 @@ pub enum ConfigError {
          use 127.0.0.1, or --insecure {door} if the network itself keeps strangers out"
     )]
     NotLoopback { door: &'static str, address: SocketAddr },
+    /// A setting of TLS needs another one.
+    #[error("--{given} needs --{missing} too")]
+    TlsWithout { given: String, missing: &'static str },
     /// There would be nothing to serve.
     #[error("every door is off: nobody could reach the server")]
     NoDoor,

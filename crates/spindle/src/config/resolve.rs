@@ -8,7 +8,8 @@ use super::{
     address::{Loopback, loopback},
     error::ConfigError,
     file::read_file,
-    table::{Config, ENVIRONMENT_PREFIX, Setting, Shape, TABLE},
+    table::{Config, DOORS, ENVIRONMENT_PREFIX, Setting, Shape, TABLE},
+    tls_mode::TlsMode,
 };
 
 /// Where a value came from. The earlier wins.
@@ -217,7 +218,26 @@ fn check(config: &Config) -> Result<(), ConfigError> {
             return Err(ConfigError::NotLoopback { door, address });
         }
     }
-    Ok(())
+    check_tls(config)
+}
+
+fn check_tls(config: &Config) -> Result<(), ConfigError> {
+    let needs =
+        |given: &str, missing| Err(ConfigError::TlsWithout { given: given.to_owned(), missing });
+    match (&config.tls_cert, &config.tls_key) {
+        (Some(_), None) => return needs("tls-cert", "tls-key"),
+        (None, Some(_)) => return needs("tls-key", "tls-cert"),
+        (Some(_), Some(_)) => return Ok(()),
+        (None, None) => {}
+    }
+    if config.tls_client_ca.is_some() {
+        return needs("tls-client-ca", "tls-cert");
+    }
+    let speaks = |door: &&str| config.tls_setting(door).is_some_and(|mode| mode != TlsMode::Off);
+    match DOORS.iter().copied().find(speaks) {
+        Some(door) => needs(&format!("{door}-tls"), "tls-cert"),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -283,6 +303,35 @@ mod tests {
         assert!(resolved(&["--workq", "0.0.0.0:9922", "--insecure", "workq"], &[]).is_ok());
         let named = [("SPINDLE_SERVE_INSECURE", "workq"), ("SPINDLE_SERVE_WORKQ", "[::]:1")];
         assert!(resolved(&[], &named).is_ok());
+    }
+
+    #[test]
+    fn tls_needs_a_certificate_and_its_key() {
+        let refused = |given: &[&str]| resolved(given, &[]).unwrap_err().to_string();
+        for (given, missing) in [
+            (&["--tls-cert", "c"][..], "--tls-cert needs --tls-key"),
+            (&["--tls-key", "k"], "--tls-key needs --tls-cert"),
+            (&["--tls-client-ca", "a"], "--tls-client-ca needs --tls-cert"),
+            (&["--workq-tls", "required"], "--workq-tls needs --tls-cert"),
+            (&["--jobd-master-tls", "optional"], "--jobd-master-tls needs --tls-cert"),
+        ] {
+            assert!(refused(given).contains(missing), "{given:?}");
+        }
+        assert!(refused(&["--http-tls", "on"]).contains("write off, optional or required"));
+        assert!(resolved(&["--http-tls", "off"], &[]).is_ok());
+    }
+
+    #[test]
+    fn doors_are_encrypted_as_their_addresses_need_it_unless_a_setting_says_otherwise() {
+        let near = "127.0.0.1:1".parse().unwrap();
+        let far = "10.0.0.1:1".parse().unwrap();
+        let without = resolved(&[], &[]).unwrap().config;
+        assert_eq!(without.tls_mode("http", far), TlsMode::Off);
+        let with = &["--tls-cert", "c", "--tls-key", "k", "--http-tls", "off"];
+        let with = resolved(with, &[]).unwrap().config;
+        assert_eq!(with.tls_mode("workq", near), TlsMode::Optional);
+        assert_eq!(with.tls_mode("workq", far), TlsMode::Required);
+        assert_eq!(with.tls_mode("http", far), TlsMode::Off);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use spindle_log::SyncPolicy;
 use spindle_webhook::{Hook, HookError};
 
 use super::address::parse_listen;
-use super::parse::{LogLevel, parse_count, parse_level, parse_switch, parse_sync};
+use super::parse::{LogLevel, parse_count, parse_level, parse_switch, parse_sync, parse_tls_mode};
+use super::tls_mode::TlsMode;
 use crate::quantity::{parse_duration, parse_size};
 
 /// The server's configuration. The `Default` one is blank: the defaults of [`TABLE`] go into it.
@@ -57,6 +58,20 @@ pub struct Config {
     pub webhook_secret_file: Option<PathBuf>,
     /// Where the authorities are that vouch for receivers over TLS; none: the public ones do.
     pub webhook_ca_file: Option<PathBuf>,
+    /// The server's certificate, with those that lead to an authority.
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key.
+    pub tls_key: Option<PathBuf>,
+    /// Those who vouch for client certificates.
+    pub tls_client_ca: Option<PathBuf>,
+    /// Which connections the Workq door takes; `None`: see [`TlsMode::usual`]. So of the others.
+    pub workq_tls: Option<TlsMode>,
+    /// The same of the Gearman door.
+    pub gearman_tls: Option<TlsMode>,
+    /// The same of the HTTP door.
+    pub http_tls: Option<TlsMode>,
+    /// The same of the jobd master.
+    pub jobd_master_tls: Option<TlsMode>,
     /// Doors that may listen on an address that is not loopback.
     pub insecure: Vec<String>,
     /// How long answers under way may take at the end.
@@ -78,6 +93,25 @@ impl Config {
         ]
         .into_iter()
         .filter_map(|(door, addr)| Some((door, addr?)))
+    }
+
+    /// What a setting says of a door's connections; `None` if none does.
+    pub fn tls_setting(&self, door: &str) -> Option<TlsMode> {
+        match door {
+            "workq" => self.workq_tls,
+            "gearman" => self.gearman_tls,
+            "http" => self.http_tls,
+            _ => self.jobd_master_tls,
+        }
+    }
+
+    /// Which connections a door takes that listens on this address.
+    pub fn tls_mode(&self, door: &str, addr: SocketAddr) -> TlsMode {
+        match (&self.tls_cert, self.tls_setting(door)) {
+            (None, _) => TlsMode::Off,
+            (Some(_), Some(mode)) => mode,
+            (Some(_), None) => TlsMode::usual(addr),
+        }
     }
 }
 
@@ -279,6 +313,41 @@ pub const TABLE: &[Setting] = &[
              the certificate of a webhook receiver over https.",
         )
         .apply(|config, text| set(&mut config.webhook_ca_file, Ok(Some(text.into())))),
+    Setting::one("tls-cert", "FILE", "")
+        .help(
+            "The server's certificate in PEM, followed by those that lead to an authority. With \
+             it and `tls-key`, the doors speak TLS. SIGHUP reads the files anew.",
+        )
+        .apply(|config, text| set(&mut config.tls_cert, Ok(Some(text.into())))),
+    Setting::one("tls-key", "FILE", "")
+        .help(
+            "The private key of `tls-cert` in PEM, not encrypted. A file that every user of the \
+             machine may read is refused.",
+        )
+        .apply(|config, text| set(&mut config.tls_key, Ok(Some(text.into())))),
+    Setting::one("tls-client-ca", "FILE", "")
+        .help(
+            "Certificates in PEM of those who vouch for clients. Clients may show a certificate \
+             then; one that none of these has signed, or that has expired, is refused.",
+        )
+        .apply(|config, text| set(&mut config.tls_client_ca, Ok(Some(text.into())))),
+    Setting::one("workq-tls", "MODE", "")
+        .help(
+            "Which connections the Workq door takes: `off` (plain ones), `optional` (plain and \
+             encrypted ones on the same port) or `required` (encrypted ones). Without it, `off` \
+             if there is no `tls-cert`; with one, `optional` on a loopback address and `required` \
+             on any other.",
+        )
+        .apply(|config, text| set(&mut config.workq_tls, parse_tls_mode(text).map(Some))),
+    Setting::one("gearman-tls", "MODE", "")
+        .help("The same for the Gearman door.")
+        .apply(|config, text| set(&mut config.gearman_tls, parse_tls_mode(text).map(Some))),
+    Setting::one("http-tls", "MODE", "")
+        .help("The same for the HTTP door.")
+        .apply(|config, text| set(&mut config.http_tls, parse_tls_mode(text).map(Some))),
+    Setting::one("jobd-master-tls", "MODE", "")
+        .help("The same for the jobd master.")
+        .apply(|config, text| set(&mut config.jobd_master_tls, parse_tls_mode(text).map(Some))),
     Setting::many("insecure", "DOOR")
         .help(
             "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address that \
@@ -397,6 +466,7 @@ mod tests {
     fn every_door_has_a_setting() {
         for door in DOORS {
             assert!(Setting::named(door).is_some(), "{door}");
+            assert!(Setting::named(&format!("{door}-tls")).is_some(), "{door}");
         }
     }
 
