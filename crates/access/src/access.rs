@@ -40,6 +40,19 @@ pub enum Look {
     Kept(TokensError),
 }
 
+impl Look {
+    /// Says in the log what came of it, if anything did.
+    pub fn log(&self) {
+        match self {
+            Look::Unchanged => {}
+            Look::Read(count) => tracing::info!("the tokens file was read anew: {count} entries"),
+            Look::Kept(error) => {
+                tracing::error!("{error}; the tokens that were read before stay in force");
+            }
+        }
+    }
+}
+
 impl Access {
     /// Everybody may do everything who presents no token. No token is known.
     pub fn open() -> Access {
@@ -84,6 +97,14 @@ impl Access {
             return Look::Unchanged;
         }
         *seen = now;
+        self.read(path)
+    }
+
+    /// Reads the file, whether it has changed or not. Without a file, nothing changes.
+    pub fn read_again(&self) -> Look {
+        let Some(path) = &self.source.path else { return Look::Unchanged };
+        let mut seen = self.source.seen.lock();
+        *seen = Stamp::of(path);
         self.read(path)
     }
 

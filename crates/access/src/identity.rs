@@ -10,13 +10,41 @@ use crate::role::{Role, Roles};
 /// One entry of the tokens file, without what proves it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
-    pub(crate) name: String,
-    pub(crate) roles: Roles,
-    pub(crate) patterns: Vec<String>,
-    pub(crate) expires: Option<SystemTime>,
+    name: String,
+    /// As the entry names them.
+    granted: Vec<Role>,
+    /// With all that they include.
+    roles: Roles,
+    patterns: Vec<String>,
+    expires: Option<SystemTime>,
 }
 
 impl Identity {
+    pub(crate) fn new(
+        name: String,
+        granted: Vec<Role>,
+        patterns: Vec<String>,
+        expires: Option<SystemTime>,
+    ) -> Identity {
+        let roles = granted.iter().copied().collect();
+        Identity { name, granted, roles, patterns, expires }
+    }
+
+    /// The roles its entry names.
+    pub fn roles(&self) -> &[Role] {
+        &self.granted
+    }
+
+    /// The patterns of the queues it may touch.
+    pub fn queues(&self) -> &[String] {
+        &self.patterns
+    }
+
+    /// Whether its time is over.
+    pub fn has_expired(&self) -> bool {
+        self.expires.is_some_and(|expires| expires <= SystemTime::now())
+    }
+
     /// What people call it: for logs.
     pub fn name(&self) -> &str {
         &self.name

@@ -76,9 +76,7 @@ impl Login {
         self.presented = Presented::Token(Digest::of(token));
         self.look_up();
         match &self.standing {
-            Standing::Known(identity) if identity.expires.is_some_and(is_past) => {
-                Err(Denied::Expired)
-            }
+            Standing::Known(identity) if identity.has_expired() => Err(Denied::Expired),
             Standing::Known(_) | Standing::Open => Ok(()),
             Standing::Denied(denied) => Err(*denied),
         }
@@ -153,10 +151,6 @@ impl Login {
             }
         };
     }
-}
-
-fn is_past(expires: SystemTime) -> bool {
-    expires <= SystemTime::now()
 }
 
 impl fmt::Debug for Login {

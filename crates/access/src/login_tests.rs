@@ -6,6 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::access::Look;
+use crate::secret::SecretError;
 use crate::token::Token;
 use crate::tokens::TokensError;
 
@@ -202,7 +203,7 @@ fn a_file_that_cannot_be_used_leaves_the_old_one_in_force() {
     folder.write("", 0o600);
     still_works(access.look_again(), "no entry");
     folder.write(&mail(), 0o604);
-    still_works(access.look_again(), "chmod 640");
+    still_works(access.look_again(), "chmod 600");
     fs::remove_file(folder.path()).unwrap();
     still_works(access.look_again(), "cannot read");
     folder.write(&mail(), 0o600);
@@ -215,14 +216,17 @@ fn a_file_that_others_may_touch_is_refused_at_the_start() {
     for mode in [0o604, 0o602, 0o601, 0o644, 0o777] {
         folder.write(&mail(), mode);
         let error = Access::of_file(&folder.path()).unwrap_err();
-        assert!(matches!(error, TokensError::Exposed { .. }), "{mode:o}: {error}");
+        assert!(
+            matches!(error, TokensError::File(SecretError::Exposed { .. })),
+            "{mode:o}: {error}"
+        );
     }
     for mode in [0o400, 0o600, 0o640, 0o660] {
         folder.write(&mail(), mode);
         assert!(Access::of_file(&folder.path()).is_ok(), "{mode:o}");
     }
     let missing = Access::of_file(&folder.0.path().join("none")).unwrap_err();
-    assert!(matches!(missing, TokensError::Unreadable { .. }));
+    assert!(matches!(missing, TokensError::File(SecretError::Unreadable { .. })));
 }
 
 #[test]

@@ -19,8 +19,8 @@
 //! in its place.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::fs::{self, Metadata};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,8 @@ use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use crate::identity::Identity;
-use crate::role::{Role, Roles};
+use crate::role::Role;
+use crate::secret::{SecretError, open_private};
 use crate::token::Digest;
 
 /// A larger file is refused: it is read anew while the server serves.
@@ -41,33 +42,15 @@ const NAME_CHARS_MAX: usize = 128;
 const PATTERNS_MAX: usize = 64;
 /// As long as a queue's name.
 const PATTERN_BYTES_MAX: usize = 512;
-/// What all but owner and group may do with the file: nothing.
-const OTHERS: u32 = 0o007;
 
 const FIELDS: &str = "name, sha256 or certificate, roles, queues, expires";
 
 /// Why a tokens file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
-    /// It is not there, or may not be read.
-    #[error("cannot read the tokens file {path}: {source}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Everybody on the machine may read or write it.
-    #[error(
-        "the tokens file {path} is open to all users of this machine (mode {mode:04o}); close it: \
-         chmod 640 {path}"
-    )]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
+    /// It is not there, or may not be read, or all users of the machine may touch it.
+    #[error("the tokens file: {0}")]
+    File(#[from] SecretError),
     /// What is in it is not what it must be.
     #[error("the tokens file {path}{}: {reason}", at(*line))]
     Malformed {
@@ -125,13 +108,9 @@ impl Tokens {
     ///
     /// Why it cannot be used.
     pub(crate) fn read(path: &Path) -> Result<(Tokens, Stamp), TokensError> {
-        let unreadable = |source| TokensError::Unreadable { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(unreadable)?;
+        let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
+        let mut file = open_private(path)?;
         let metadata = file.metadata().map_err(unreadable)?;
-        if metadata.mode() & OTHERS != 0 {
-            let mode = metadata.mode() & 0o7777;
-            return Err(TokensError::Exposed { path: path.to_owned(), mode });
-        }
         let mut text = String::new();
         let read = file.by_ref().take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
         read.map_err(unreadable)?;
@@ -152,6 +131,15 @@ impl Tokens {
         Tokens::read(path).map(|(tokens, _)| tokens)
     }
 
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// What must be in it.
+    pub fn of_text(text: &str) -> Result<Tokens, String> {
+        Tokens::parse(text).map_err(|(_, reason)| reason)
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.by_digest.len() + self.by_certificate.len()
@@ -166,7 +154,7 @@ impl Tokens {
     pub fn identities(&self) -> Vec<&Identity> {
         let all = self.by_digest.values().chain(self.by_certificate.values());
         let mut all: Vec<&Identity> = all.map(Arc::as_ref).collect();
-        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all.sort_by(|one, other| one.name().cmp(other.name()));
         all
     }
 
@@ -217,12 +205,9 @@ impl Tokens {
         }
         let digest = fields.text("sha256")?;
         let certificate = fields.text("certificate")?;
-        let identity = Arc::new(Identity {
-            name: name.value,
-            roles: fields.roles()?,
-            patterns: fields.patterns()?,
-            expires: fields.expires()?,
-        });
+        let (granted, patterns) = (fields.roles()?, fields.patterns()?);
+        let identity = Identity::new(name.value, granted, patterns, fields.expires()?);
+        let identity = Arc::new(identity);
         let taken = match (digest, certificate) {
             (Some(digest), None) => {
                 let read = Digest::parse(&digest.value).ok_or_else(|| {
@@ -315,10 +300,10 @@ impl Fields {
         }
     }
 
-    fn roles(&mut self) -> Result<Roles, Wrong> {
+    fn roles(&mut self) -> Result<Vec<Role>, Wrong> {
         let names = self.texts("roles")?;
         let all: Vec<&str> = Role::ALL.iter().map(|role| role.name()).collect();
-        let roles: Option<Roles> = names.value.iter().map(|name| Role::named(name)).collect();
+        let roles: Option<Vec<Role>> = names.value.iter().map(|name| Role::named(name)).collect();
         roles.ok_or_else(|| names.wrong(format!("roles are {}", all.join(", "))))
     }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use crate::access::{Access, Look};
+use crate::access::Access;
 
 /// How long a change of the file takes to be seen, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -29,21 +29,11 @@ impl Watch {
         let (alive, ended) = channel();
         let look = move || {
             while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                log(&access.look_again());
+                access.look_again().log();
             }
         };
         let thread = Builder::new().name("spindle-tokens".to_owned()).spawn(look)?;
         Ok(Watch { alive: Some(alive), thread: Some(thread) })
-    }
-}
-
-fn log(look: &Look) {
-    match look {
-        Look::Unchanged => {}
-        Look::Read(count) => tracing::info!("the tokens file has changed: {count} entries"),
-        Look::Kept(error) => {
-            tracing::error!("{error}; the tokens that were read before stay in force");
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context;
 use axum::Router;
+use spindle_access::Access;
 use spindle_api::{Api, Options};
 use spindle_engine::Engine;
 use spindle_http::{
@@ -30,11 +31,12 @@ pub struct Http {
 }
 
 impl Http {
-    /// Claims the address and serves it. `line_connections` are those open at the other doors,
+    /// Claims the address and serves those whom `access` lets in. `line_connections` are those open at the other doors,
     /// `addresses` where those listen.
     pub fn open(
         engine: Engine,
         place: Place,
+        access: Access,
         host: String,
         config: &Config,
         line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
@@ -48,6 +50,7 @@ impl Http {
         let connections = Arc::<AtomicUsize>::default();
         addresses.push(("http", bound.local_addr()));
         let options = Options {
+            access: access.clone(),
             host,
             connections: Arc::clone(&connections),
             line_connections,
@@ -55,6 +58,7 @@ impl Http {
             ..Options::default()
         };
         let jobq = spindle_jobq::Options {
+            access: access.clone(),
             query_time: config.jobq_query_time,
             answer_bytes_max: config.jobq_list_bytes_max,
             ..spindle_jobq::Options::default()
@@ -62,6 +66,7 @@ impl Http {
         let jobq = Jobq::new(engine.clone(), jobq)
             .context("jobq: cannot start the thread that answers queries")?;
         let lightjq = spindle_lightjq::Options {
+            access,
             allow_urls: config.lightjq_allow_urls,
             ..spindle_lightjq::Options::default()
         };

@@ -25,6 +25,7 @@ use spindle_workq::WorkqDoor;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::{
+    access::Entrance,
     config::{Config, Resolved},
     exit::Code,
     http::Http,
@@ -56,6 +57,7 @@ type SessionDoors = Vec<(Arc<dyn Door>, SocketAddr)>;
 fn start_engine(
     log: Arc<dyn Log>,
     config: &Config,
+    entrance: &Entrance,
     events: Sender<Event>,
 ) -> anyhow::Result<(Engine, SessionDoors)> {
     let defaults = Options::default();
@@ -85,10 +87,11 @@ fn start_engine(
     let mut doors = SessionDoors::new();
     if let Some(addr) = config.workq {
         let door = WorkqDoor::new(engine.clone(), spindle_workq::wire::Limits::default());
-        doors.push((Arc::new(door), addr));
+        doors.push((Arc::new(door.with_access(entrance.door(config, addr))), addr));
     }
     if let Some(addr) = config.gearman {
         let options = spindle_gearman::Options {
+            access: entrance.door(config, addr),
             host: host_name(),
             verbose: gearman_level(config.log_level.0),
             exceptions: config.gearman_exceptions,
@@ -126,15 +129,16 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     watch_signals(&events).context("cannot watch for signals")?;
     raise_file_limit(config.connections_max);
     let tls = Tls::load(config)?;
+    let entrance = Entrance::open(config)?;
     let hooks = webhooks::prepare(config)?;
     let log = open_log(config)?;
-    let (engine, doors) = start_engine(log, config, events.clone())?;
+    let (engine, doors) = start_engine(log, config, &entrance, events.clone())?;
     let hooks = hooks.map(|prepared| webhooks::start(&engine, config, prepared, host_name()));
     let hooks = hooks.transpose()?;
-    let server = open_doors(doors, engine.clone(), config, &tls)?;
+    let server = open_doors(doors, engine.clone(), config, &tls, &entrance)?;
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
-    let outcome = wait_for_end(&server, config, &engine, &tls, inbox, &events);
+    let outcome = wait_for_end(&server, config, &engine, (&tls, &entrance), inbox, &events);
     drop(server);
     drop(hooks);
     outcome?;
@@ -243,6 +247,7 @@ fn open_doors(
     engine: Engine,
     config: &Config,
     tls: &Tls,
+    entrance: &Entrance,
 ) -> anyhow::Result<Doors> {
     let committer = Arc::new(engine.clone());
     let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
@@ -257,7 +262,9 @@ fn open_doors(
     let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
     let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
     let jobd_master = config.jobd_master.map(|addr| {
-        JobdMaster::open(tls.place(config, jobd_master::DOOR, addr), config, not_bound)
+        let (place, password) =
+            (tls.place(config, jobd_master::DOOR, addr), entrance.master_password());
+        JobdMaster::open(place, password, config, not_bound)
     });
     let jobd_master = jobd_master.transpose()?;
     let lines = connections_by_door.iter().zip(&bound);
@@ -266,7 +273,17 @@ fn open_doors(
     let addresses = lines.chain(master).collect();
     let open = |addr| {
         let place = tls.place(config, "http", addr);
-        Http::open(engine, place, host_name(), config, connections_by_door, addresses, not_bound)
+        let access = entrance.door(config, addr);
+        Http::open(
+            engine,
+            place,
+            access,
+            host_name(),
+            config,
+            connections_by_door,
+            addresses,
+            not_bound,
+        )
     };
     let http = config.http.map(open).transpose()?;
     let lines = Server::start(committer, bound, NetConfig { limits, ..NetConfig::default() })?;
@@ -310,13 +327,14 @@ fn wait_for_end(
     server: &Doors,
     config: &Config,
     engine: &Engine,
-    tls: &Tls,
+    (tls, entrance): (&Tls, &Entrance),
     inbox: Receiver<Event>,
     events: &Sender<Event>,
 ) -> anyhow::Result<()> {
     let mut event = inbox.recv();
     while let Ok(Event::Reload) = event {
         tls.reload();
+        entrance.reload();
         event = inbox.recv();
     }
     match event {
