@@ -70,7 +70,8 @@ fn foreign(status: StatusCode, headers: &HeaderMap, bytes: &[u8], base: &BaseUrl
         return AskError::Unusable(speaks_tls(base));
     }
     if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
-        let message = format!("{base} answered {status}: this is not Spindle's own refusal, but that of something in front of it");
+        let whose = "this is no refusal of Spindle, but of something in front of it";
+        let message = format!("{base} answered {status}: {whose}");
         return AskError::Unusable(message);
     }
     let kind = header(header::CONTENT_TYPE).unwrap_or("no type");
