@@ -66,9 +66,13 @@ impl Files {
 }
 
 fn http(served: &Served, token: &str, head: &str, body: &Value) -> u16 {
-    let head = format!("{head}\r\nAuthorization: Bearer {token}");
     let text = if body.is_null() { String::new() } else { body.to_string() };
-    HttpRequest::send(&served.address_of("http"), &head, &text).answer().0
+    status(&served.address_of("http"), token, head, &text)
+}
+
+fn status(address: &str, token: &str, head: &str, body: &str) -> u16 {
+    let headers = format!("Host: {address}\r\nAuthorization: Bearer {token}\r\n");
+    HttpRequest::send_with(address, head, &headers, body).answer().0
 }
 
 /// Refused at the start, with this in what it says.
@@ -97,7 +101,7 @@ fn commands_say_who_they_are_through_both_doors() {
         assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).contains("this needs a token"), "{}", stderr(&output));
         run(&["add", "mail.a", "x", "--token-file", &token_file]).assert().success();
-        run(&["queue", "mail.a"]).env("SPINDLE_TOKEN_FILE", &token_file).assert().success();
+        run(&["queues"]).env("SPINDLE_TOKEN_FILE", &token_file).assert().success();
         run(&["queues"]).env("SPINDLE_TOKEN", &token).assert().success();
         run(&["add", "mail.a", "x"]).env("SPINDLE_TOKEN", &limited).assert().success();
         for (queue, token, part) in [
@@ -197,9 +201,8 @@ fn insecure_doors_are_warned_of_and_ask_for_tokens_all_the_same() {
     let greeting = said.await_line("http on ");
     let port = greeting.split("http on 0.0.0.0:").nth(1).unwrap().split(',').next().unwrap();
     let address = format!("127.0.0.1:{port}");
-    let ask = |head: &str| HttpRequest::send(&address, head, "").answer().0;
-    assert_eq!(ask("GET /api/v1/queues"), 401);
-    assert_eq!(ask(&format!("GET /api/v1/queues\r\nAuthorization: Bearer {token}")), 200);
+    assert_eq!(HttpRequest::send(&address, "GET /api/v1/queues", "").answer().0, 401);
+    assert_eq!(status(&address, &token, "GET /api/v1/queues", ""), 200);
 }
 
 #[test]
