@@ -106,7 +106,12 @@ impl Login {
         match target {
             Target::Server => Ok(()),
             Target::Queue(queue) => check(queue, Denied::Queue),
-            Target::Queues(queues) => queues.map(|it| check(it, Denied::Queue)).collect(),
+            Target::Queues(queues) => {
+                for queue in queues {
+                    check(queue, Denied::Queue)?;
+                }
+                Ok(())
+            }
             Target::Job(queue) => check(&queue().ok_or(Denied::Job)?, Denied::Job),
             Target::AllQueues => Err(Denied::AllQueues),
         }

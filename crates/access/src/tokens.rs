@@ -208,7 +208,7 @@ impl Tokens {
         let (granted, patterns) = (fields.roles()?, fields.patterns()?);
         let identity = Identity::new(name.value, granted, patterns, fields.expires()?);
         let identity = Arc::new(identity);
-        let taken = match (digest, certificate) {
+        match (digest, certificate) {
             (Some(digest), None) => {
                 let read = Digest::parse(&digest.value).ok_or_else(|| {
                     digest.wrong(
@@ -226,8 +226,7 @@ impl Tokens {
                 before.is_none().then_some(()).ok_or_else(|| certificate.wrong(message))
             }
             _ => Err(Wrong::entry("an entry has either sha256 or certificate")),
-        };
-        taken
+        }
     }
 }
 

@@ -22,6 +22,14 @@ use spindle_net::BindError;
 
 use crate::{config::Config, tls::Place};
 
+/// The doors beside it, by their names.
+pub struct OtherDoors {
+    /// Their open connections, where they are counted.
+    pub connections: Vec<(&'static str, Arc<AtomicUsize>)>,
+    /// Where they listen.
+    pub addresses: Vec<(&'static str, SocketAddr)>,
+}
+
 /// The HTTP door at work. Dropping it closes it at once.
 pub struct Http {
     api: Api,
@@ -31,19 +39,18 @@ pub struct Http {
 }
 
 impl Http {
-    /// Claims the address and serves those whom `access` lets in. `line_connections` are those open at the other doors,
-    /// `addresses` where those listen.
+    /// Claims the address and serves those whom `access` lets in.
     pub fn open(
         engine: Engine,
         place: Place,
         access: Access,
         host: String,
         config: &Config,
-        line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
-        mut addresses: Vec<(&'static str, SocketAddr)>,
+        others: OtherDoors,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
         let Place { addr, tls } = place;
+        let OtherDoors { connections: line_connections, mut addresses } = others;
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?
             .with_tls(tls);

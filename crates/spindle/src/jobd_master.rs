@@ -53,7 +53,6 @@ impl JobdMaster {
             insecure: config.is_insecure(DOOR),
             tls,
             limits: Limits { connections_max: config.connections_max, ..Limits::default() },
-            ..ListenSettings::default()
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

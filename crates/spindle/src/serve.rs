@@ -28,7 +28,7 @@ use crate::{
     access::Entrance,
     config::{Config, Resolved},
     exit::Code,
-    http::Http,
+    http::{Http, OtherDoors},
     jobd_master::{self, JobdMaster},
     policies::policies,
     quantity::Written,
@@ -271,19 +271,11 @@ fn open_doors(
     let lines = lines.map(|((door, _), bound)| (*door, bound.local_addr()));
     let master = jobd_master.iter().map(|master| (jobd_master::DOOR, master.local_addr()));
     let addresses = lines.chain(master).collect();
+    let others = OtherDoors { connections: connections_by_door, addresses };
     let open = |addr| {
         let place = tls.place(config, "http", addr);
         let access = entrance.door(config, addr);
-        Http::open(
-            engine,
-            place,
-            access,
-            host_name(),
-            config,
-            connections_by_door,
-            addresses,
-            not_bound,
-        )
+        Http::open(engine, place, access, host_name(), config, others, not_bound)
     };
     let http = config.http.map(open).transpose()?;
     let lines = Server::start(committer, bound, NetConfig { limits, ..NetConfig::default() })?;

@@ -113,6 +113,13 @@ fn commands_say_who_they_are_through_both_doors() {
             assert!(!stderr(&output).contains(&**token), "{}", stderr(&output));
         }
     }
+    let worker = files.token("worker", &["--role", "work", "--queue", "mail.*"]);
+    served.said.await_line("read anew: 3 entries");
+    for door in [["--url", &*url], ["--workq", &*workq]] {
+        let mut work =
+            spindle(&[&["work", "mail.a", "--max-jobs", "1"], &door[..], &["--", "true"]].concat());
+        work.env("SPINDLE_TOKEN", &worker).assert().success();
+    }
     assert!(http(&served, "x", "GET /metrics", &Value::Null) == 401);
     assert!(http(&served, &token, "GET /metrics", &Value::Null) == 200);
     assert!(http(&served, "x", "GET /healthz", &Value::Null) == 200);

@@ -103,8 +103,8 @@ fn bytes_of(value: &impl Encode) -> Vec<u8> {
 
 /// One of each packet and line of the published protocol.
 fn published(function: &str, handle: &Bytes) -> Vec<Sample> {
-    let (function, handle) = (Bytes::copy_from_slice(function.as_bytes()), handle.clone());
-    let name = std::str::from_utf8(&function).unwrap();
+    let name = function;
+    let (function, handle) = (Bytes::copy_from_slice(name.as_bytes()), handle.clone());
     let data = Bytes::from_static(b"1");
     let requests = [
         Request::CanDo { function: function.clone() },
