@@ -16,6 +16,7 @@ pub struct Identity {
     /// With all that they include.
     roles: Roles,
     patterns: Vec<String>,
+    is_unlimited: bool,
     expires: Option<SystemTime>,
 }
 
@@ -27,7 +28,8 @@ impl Identity {
         expires: Option<SystemTime>,
     ) -> Identity {
         let roles = granted.iter().copied().collect();
-        Identity { name, granted, roles, patterns, expires }
+        let is_unlimited = patterns.iter().any(|pattern| pattern == "*");
+        Identity { name, granted, roles, patterns, is_unlimited, expires }
     }
 
     /// The roles its entry names.
@@ -57,7 +59,7 @@ impl Identity {
 
     /// Whether it may touch all queues.
     pub fn is_unlimited(&self) -> bool {
-        self.patterns.iter().any(|pattern| pattern == "*")
+        self.is_unlimited
     }
 
     /// Whether it has a role, and its time is not over. A clock is only asked if it has an end.
@@ -70,6 +72,7 @@ impl Identity {
 
     /// Whether a queue fits one of its patterns.
     pub(crate) fn may_touch(&self, queue: &[u8]) -> bool {
-        self.patterns.iter().any(|pattern| pattern == "*" || glob::fits(pattern.as_bytes(), queue))
+        self.is_unlimited
+            || self.patterns.iter().any(|pattern| glob::fits(pattern.as_bytes(), queue))
     }
 }
