@@ -20,6 +20,25 @@ use crate::gate::{Gate, Gated};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId(pub u64);
 
+/// Who is at the other end of a connection, known before its session is opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its address, as the socket names it.
+    pub address: SocketAddr,
+    /// The connection is encrypted (TLS).
+    pub encrypted: bool,
+    /// The subject's common name of the certificate that the client has shown and that was verified
+    /// against the client CA. None without one.
+    pub certificate: Option<Arc<str>>,
+}
+
+impl Peer {
+    /// A peer over plain TCP.
+    pub fn plain(address: SocketAddr) -> Peer {
+        Peer { address, encrypted: false, certificate: None }
+    }
+}
+
 /// One wait of one connection (a lease, a result, room in the log), unique in this process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
@@ -117,14 +136,22 @@ pub trait Committer: Send + Sync + 'static {
 pub trait Door: Send + Sync + 'static {
     /// The door's name as users write it: `workq`, `gearman`.
     fn name(&self) -> &'static str;
-    /// A new connection was accepted; `mailbox` reaches the reactor that owns it.
+    /// There is a new connection, and it is known how its client speaks: in plain bytes, or after a
+    /// handshake of TLS. `mailbox` reaches the reactor that owns it.
     fn open(
         &self,
         connection: ConnectionId,
-        peer: SocketAddr,
+        peer: &Peer,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session>;
+    /// Appends the error that a client gets which spoke in plain bytes where TLS is required: an
+    /// error of its protocol, as far as `first`, its first bytes, show which that is. The
+    /// connection closes behind it. Nothing is said to those who speak HTTP (see [`is_stranger`]).
+    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut);
 }
+
+/// What people read who connect in plain bytes where TLS is required.
+pub const TLS_REQUIRED: &str = "this port takes encrypted connections only: connect with TLS";
 
 /// First bytes of a browser's or a TLS client's connection.
 const STRANGERS: [&[u8]; 11] = [

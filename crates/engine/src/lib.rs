@@ -49,7 +49,8 @@ pub use constraints::{
 };
 pub use damage::{DamagedBytes, DamagedJob};
 pub use door::{
-    Committer, ConnectionId, Delivery, Door, Flow, LeaseRef, Mailbox, Outbox, Session, Ticket,
+    Committer, ConnectionId, Delivery, Door, Flow, LeaseRef, Mailbox, Outbox, Peer, Session,
+    TLS_REQUIRED, Ticket,
 };
 pub use engine::{Engine, Turn};
 pub use gate::{Gate, Gated};

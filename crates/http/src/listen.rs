@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use parking_lot::Mutex;
 use spindle_engine::Committer;
+use spindle_tls::ListenerTls;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 
@@ -39,6 +40,8 @@ pub struct Limits {
     pub connections_max: usize,
     /// A request's head comes whole within this time; a connection idles at most so long.
     pub head_time: Duration,
+    /// A handshake of TLS ends within this time.
+    pub handshake_time: Duration,
     /// The longest head of a request.
     pub head_bytes_max: usize,
     /// A client that takes no byte of its answers for this time loses its connection.
@@ -50,6 +53,7 @@ impl Default for Limits {
         Limits {
             connections_max: 10_000,
             head_time: Duration::from_secs(60),
+            handshake_time: Duration::from_secs(10),
             head_bytes_max: 64 * 1024,
             write_time: Duration::from_secs(60),
         }
@@ -60,13 +64,14 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct HttpListener {
     listener: TcpListener,
+    tls: ListenerTls,
     local_addr: SocketAddr,
 }
 
 /// Claims an address.
 pub fn bind(addr: SocketAddr) -> io::Result<HttpListener> {
     let (listener, local_addr) = spindle_net::listen(addr)?;
-    Ok(HttpListener { listener, local_addr })
+    Ok(HttpListener { listener, tls: ListenerTls::Off, local_addr })
 }
 
 impl HttpListener {
@@ -75,9 +80,14 @@ impl HttpListener {
         self.local_addr
     }
 
+    /// The same with TLS; without this call, its connections are plain.
+    pub fn with_tls(self, tls: ListenerTls) -> HttpListener {
+        HttpListener { tls, ..self }
+    }
+
     /// Serves routes on threads of their own. `committer` is the engine that the routes call.
-    /// `connections` counts those that are open. Each request carries its client's address, as
-    /// axum's `ConnectInfo<SocketAddr>`.
+    /// `connections` counts those that are open. Each request carries its [`Peer`](spindle_engine::Peer)
+    /// as an extension.
     pub fn start(
         self,
         router: Router,
@@ -88,7 +98,7 @@ impl HttpListener {
         let (stage, stages) = watch::channel(Stage::Serving);
         let (ending, ended) = channel::<()>();
         let open = OpenConnections::new(connections);
-        let server = Server { router, limits: config.limits, stages, open };
+        let server = Server { router, limits: config.limits, tls: self.tls, stages, open };
         // From here on an early return drops the handle, which ends the threads that are there.
         let mut handle = Handle {
             stage,

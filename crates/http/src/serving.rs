@@ -1,5 +1,6 @@
 //! One serving thread: its runtime, its connections, and the loop that commits for them.
 
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,18 +8,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::ConnectInfo;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use spindle_engine::Committer;
+use spindle_engine::{Committer, Peer, TLS_REQUIRED};
+use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
+use spindle_tls::{FirstByte, ListenerTls, Speaks};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::select;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tower::ServiceExt;
 
 use crate::commit_loop::{CommitLoop, Member};
@@ -48,6 +52,7 @@ async fn reached(stages: &mut watch::Receiver<Stage>, wanted: Stage) {
 pub(crate) struct Server {
     pub router: Router,
     pub limits: Limits,
+    pub tls: ListenerTls,
     pub stages: watch::Receiver<Stage>,
     pub open: OpenConnections,
 }
@@ -159,26 +164,41 @@ impl Server {
         commit_loop: &Arc<CommitLoop>,
     ) {
         let mut stages = self.stages.clone();
+        let turns = HandshakeTurns::default();
         loop {
             let arrival = select! {
                 arrival = arrivals.recv() => arrival,
                 () = reached(&mut stages, Stage::Stopping) => None,
             };
             let Some(arrival) = arrival else { break };
-            tokio::spawn(self.clone().converse(arrival, commit_loop.member()));
+            tokio::spawn(self.clone().converse(arrival, commit_loop.member(), turns.clone()));
         }
         drop(arrivals);
         self.open.all_ended().await;
     }
 
-    async fn converse(self, arrival: Arrival, member: Member) {
-        let Arrival { stream, peer, counted } = arrival;
-        let mut stages = self.stages;
+    async fn converse(self, arrival: Arrival, member: Member, turns: HandshakeTurns) {
+        let Arrival { stream, peer: address, counted } = arrival;
+        let mut stages = self.stages.clone();
+        let opened = select! {
+            opened = Box::pin(self.open(stream, &turns)) => opened,
+            () = reached(&mut stages, Stage::Stopping) => return,
+        };
+        let stream = match opened {
+            Ok(Some(stream)) => stream,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::debug!(%address, "http: a connection did not begin: {error}");
+                return;
+            }
+        };
+        let (encrypted, certificate) = (stream.is_encrypted(), stream.certificate_name());
+        let client = Peer { address, encrypted, certificate };
         let (router, member) = (self.router, Arc::new(member));
         let service = service_fn(move |mut request: Request<Incoming>| {
             let member = Arc::clone(&member);
             member.asks();
-            request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(client.clone());
             let answer = router.clone().oneshot(request);
             async move {
                 let answer = answer.await;
@@ -186,18 +206,11 @@ impl Server {
                 answer
             }
         });
-        let stream = match tokio::net::TcpStream::from_std(stream) {
-            Ok(stream) => TokioIo::new(WriteTimeout::new(stream, self.limits.write_time)),
-            Err(error) => {
-                tracing::warn!(%peer, "http: cannot serve a connection: {error}");
-                return;
-            }
-        };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.head_time)
             .max_buf_size(self.limits.head_bytes_max)
-            .serve_connection(stream, service);
+            .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         let ended = select! {
             ended = connection.as_mut() => ended,
@@ -211,4 +224,52 @@ impl Server {
         }
         drop(counted);
     }
+
+    /// The stream to speak HTTP over, after the handshake if there is one. None if the client has
+    /// gone, or speaks as it may not, which it has been told.
+    async fn open(&self, stream: TcpStream, turns: &HandshakeTurns) -> io::Result<Option<Stream>> {
+        let stream = tokio::net::TcpStream::from_std(stream)?;
+        let Limits { head_time, handshake_time, write_time, .. } = self.limits;
+        // A connection idles as long before its first request as between two of them.
+        let Ok(first) = timeout(head_time, first_byte(&stream, &self.tls, Speaks::Http)).await
+        else {
+            return Ok(None);
+        };
+        let first = first?;
+        let mut stream = WriteTimeout::new(stream, write_time);
+        Ok(match first {
+            None => None,
+            Some(FirstByte::Plain) => Some(MaybeTls::Plain(stream)),
+            Some(FirstByte::Handshake(config)) => {
+                Some(shake_hands(stream, config, turns, handshake_time).await?)
+            }
+            Some(FirstByte::Refused) => {
+                stream.write_all(refusal().as_bytes()).await?;
+                stream.shutdown().await?;
+                // Closing it with bytes of the client unread would destroy the answer.
+                let mut rest = [0; 4096];
+                let gone = async {
+                    while stream.read(&mut rest).await? > 0 {}
+                    io::Result::Ok(())
+                };
+                let _ = timeout(LINGER, gone).await;
+                None
+            }
+        })
+    }
+}
+
+/// How long a client that was refused may take to read why.
+const LINGER: Duration = Duration::from_secs(1);
+
+type Stream = MaybeTls<WriteTimeout<tokio::net::TcpStream>>;
+
+/// The answer to whoever speaks in plain bytes where TLS is required.
+fn refusal() -> String {
+    let body = format!("{TLS_REQUIRED} (https://)\n");
+    let length = body.len();
+    format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{body}"
+    )
 }

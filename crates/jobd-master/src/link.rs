@@ -19,13 +19,11 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use spindle_tls::stream::MaybeTls;
 use thiserror::Error;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split},
+    net::TcpStream,
     sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
     time::timeout,
 };
@@ -84,6 +82,9 @@ struct Shared {
     closed: watch::Sender<bool>,
 }
 
+/// What a connection runs over.
+pub type Stream = MaybeTls<TcpStream>;
+
 /// A handle to one connection.
 #[derive(Clone)]
 pub struct Link(Arc<Shared>);
@@ -105,10 +106,10 @@ impl Link {
     ///
     /// # Errors
     /// The socket is gone already.
-    pub fn open(stream: TcpStream, message_bytes_max: usize) -> io::Result<(Self, Connection)> {
-        let remote = stream.peer_addr()?;
-        stream.set_nodelay(true)?;
-        let (reader, writer) = stream.into_split();
+    pub fn open(stream: Stream, message_bytes_max: usize) -> io::Result<(Self, Connection)> {
+        let remote = stream.io().peer_addr()?;
+        stream.io().set_nodelay(true)?;
+        let (reader, writer) = split(stream);
         let (outgoing, to_write) = mpsc::unbounded_channel();
         let link = Self(Arc::new(Shared {
             remote,
@@ -301,7 +302,7 @@ impl Responder {
 #[derive(Debug)]
 pub struct Connection {
     link: Link,
-    reader: OwnedReadHalf,
+    reader: ReadHalf<Stream>,
 }
 
 impl Connection {
@@ -381,7 +382,7 @@ impl Connection {
 
 async fn write_all(
     link: Link,
-    mut writer: OwnedWriteHalf,
+    mut writer: WriteHalf<Stream>,
     mut outgoing: mpsc::UnboundedReceiver<Outgoing>,
 ) {
     let mut closed = link.0.closed.subscribe();

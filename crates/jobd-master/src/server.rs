@@ -3,17 +3,21 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
+use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
+use spindle_tls::{FirstByte, ListenerTls, Speaks};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 use tokio::{
-    net::TcpListener,
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
+    time::timeout,
 };
 use tracing::{debug, info, warn};
 
 use crate::{
-    link::{Connection, Link, Responder},
-    wire::Request,
+    link::{Connection, Link, Responder, Stream},
+    wire::{Request, encode_response},
 };
 
 /// Where a daemon listens, who may ask, and what that may cost.
@@ -27,6 +31,8 @@ pub struct ListenSettings {
     pub access: Access,
     /// Whether other machines may reach the address without a password.
     pub insecure: bool,
+    /// Whether connections are encrypted.
+    pub tls: ListenerTls,
     /// How many connections, how long messages.
     pub limits: Limits,
 }
@@ -133,6 +139,7 @@ pub struct Listener {
     listener: TcpListener,
     address: SocketAddr,
     access: Access,
+    tls: ListenerTls,
     limits: Limits,
 }
 
@@ -142,7 +149,7 @@ impl Listener {
     /// # Errors
     /// [`BindError`].
     pub async fn bind(settings: &ListenSettings) -> Result<Self, BindError> {
-        let ListenSettings { host, port, access, insecure, limits } = settings;
+        let ListenSettings { host, port, access, insecure, tls, limits } = settings;
         let failed = |cause| BindError::Listen { address: format!("{host}:{port}"), cause };
         let listener = TcpListener::bind((host.as_str(), *port)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -150,7 +157,8 @@ impl Listener {
         if !is_local && access.password.is_none() && !insecure {
             return Err(BindError::Open { address });
         }
-        Ok(Self { listener, address, access: access.clone(), limits: *limits })
+        let (access, tls) = (access.clone(), tls.clone());
+        Ok(Self { listener, address, access, tls, limits: *limits })
     }
 
     /// The address, with the port that the system chose.
@@ -174,6 +182,7 @@ impl Listener {
     ) {
         let Limits { connections_max, message_bytes_max } = self.limits;
         let access = Arc::new(self.access);
+        let turns = HandshakeTurns::default();
         let places = Arc::new(Semaphore::new(connections_max));
         loop {
             let accepted = tokio::select! {
@@ -193,10 +202,17 @@ impl Listener {
                 debug!(connections_max, "too many connections, one closed");
                 continue;
             };
-            let Ok((link, connection)) = Link::open(stream, message_bytes_max) else { continue };
             let (access, service) = (Arc::clone(&access), Arc::clone(&service));
-            let links = links.clone();
+            let (links, tls, turns) = (links.clone(), self.tls.clone(), turns.clone());
             tokio::spawn(async move {
+                let opened = match open(stream, &tls, &turns).await {
+                    Ok(stream) => Link::open(stream, message_bytes_max),
+                    Err(error) => Err(error),
+                };
+                let (link, connection) = match opened {
+                    Ok(opened) => opened,
+                    Err(error) => return debug!(%error, "a connection did not begin"),
+                };
                 debug!(peer = %link.remote(), "connected");
                 let admitted =
                     access.guard(|request, responder| service.request(request, responder));
@@ -207,6 +223,40 @@ impl Listener {
         }
     }
 }
+
+/// The stream to speak over, after the handshake if there is one. A client that may not speak in
+/// plain bytes, and does, gets an error in the protocol.
+async fn open(
+    mut stream: TcpStream,
+    tls: &ListenerTls,
+    turns: &HandshakeTurns,
+) -> io::Result<Stream> {
+    match first_byte(&stream, tls, Speaks::Lines).await? {
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+        Some(FirstByte::Plain) => Ok(MaybeTls::Plain(stream)),
+        Some(FirstByte::Handshake(config)) => {
+            shake_hands(stream, config, turns, HANDSHAKE_TIME).await
+        }
+        Some(FirstByte::Refused) => {
+            let text = "this port takes encrypted connections only: connect with TLS";
+            stream.write_all(&encode_response(0, Err(text))).await?;
+            stream.shutdown().await?;
+            // Closing it with bytes of the client unread would destroy the answer.
+            let mut rest = [0; 4096];
+            let gone = async {
+                while stream.read(&mut rest).await? > 0 {}
+                io::Result::Ok(())
+            };
+            let _ = timeout(LINGER, gone).await;
+            Err(io::Error::other("it is not encrypted"))
+        }
+    }
+}
+
+/// A handshake ends within this time.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// How long a client that was refused may take to read why.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// A daemon that accepts connections until it is stopped or dropped. Connections that are open
 /// then stay open.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use spindle_engine::door::Door;
+use spindle_tls::ListenerTls;
 
 /// Why a door has no address.
 #[derive(Debug, thiserror::Error)]
@@ -28,10 +29,16 @@ pub struct BoundDoor {
     pub(crate) door: Arc<dyn Door>,
     pub(crate) listener: TcpListener,
     pub(crate) connections: Arc<AtomicUsize>,
+    pub(crate) tls: ListenerTls,
     local_addr: SocketAddr,
 }
 
 impl BoundDoor {
+    /// The same with TLS; without this call, its connections are plain.
+    pub fn with_tls(self, tls: ListenerTls) -> BoundDoor {
+        BoundDoor { tls, ..self }
+    }
+
     /// The address claimed: with port 0 asked for, the port the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
@@ -47,7 +54,8 @@ impl BoundDoor {
 pub fn bind(door: Arc<dyn Door>, addr: SocketAddr) -> Result<BoundDoor, BindError> {
     match listen(addr) {
         Ok((listener, local_addr)) => {
-            Ok(BoundDoor { door, listener, connections: Arc::default(), local_addr })
+            let (connections, tls) = (Arc::default(), ListenerTls::Off);
+            Ok(BoundDoor { door, listener, connections, tls, local_addr })
         }
         Err(source) => Err(BindError { door: door.name(), addr, source }),
     }

@@ -34,6 +34,8 @@ pub struct Limits {
     pub idle_timeout: Option<Duration>,
     /// Closes a connection that never sent a byte. Default off: clients open connections ahead.
     pub first_bytes_timeout: Option<Duration>,
+    /// Closes a connection whose handshake of TLS has begun and not ended. Default 10 s.
+    pub handshake_timeout: Duration,
     /// Closes a connection that sent part of a request and then nothing more. Default 60 s.
     pub partial_request_timeout: Duration,
     /// Closes a connection that has not taken a single byte of a waiting answer. Default 30 s.
@@ -52,6 +54,7 @@ impl Default for Limits {
             connections_max: 10_000,
             idle_timeout: None,
             first_bytes_timeout: None,
+            handshake_timeout: Duration::from_secs(10),
             partial_request_timeout: Duration::from_secs(60),
             write_stall_timeout: Duration::from_secs(30),
             outbox_bytes_max: 4 * 1024 * 1024,
@@ -66,7 +69,8 @@ impl Limits {
         [self.idle_timeout, self.first_bytes_timeout]
             .into_iter()
             .flatten()
-            .chain([self.partial_request_timeout, self.write_stall_timeout, self.linger_timeout])
+            .chain([self.handshake_timeout, self.partial_request_timeout])
+            .chain([self.write_stall_timeout, self.linger_timeout])
             .map(|limit| limit / 4)
             .min()
             .unwrap_or(SWEEP_MAX)
@@ -82,6 +86,7 @@ const SWEEP_MIN: Duration = Duration::from_millis(5);
 pub(crate) struct SweepLimits {
     pub(crate) idle: Option<u64>,
     pub(crate) first_bytes: Option<u64>,
+    pub(crate) handshake: u64,
     pub(crate) partial_request: u64,
     pub(crate) write_stall: u64,
     pub(crate) linger: u64,
@@ -97,6 +102,7 @@ impl SweepLimits {
         SweepLimits {
             idle: limits.idle_timeout.map(sweeps),
             first_bytes: limits.first_bytes_timeout.map(sweeps),
+            handshake: sweeps(limits.handshake_timeout),
             partial_request: sweeps(limits.partial_request_timeout),
             write_stall: sweeps(limits.write_stall_timeout),
             linger: sweeps(limits.linger_timeout),

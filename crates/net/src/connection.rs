@@ -1,30 +1,50 @@
 //! One connection: a socket, its session, what came in and what has not left yet.
 
-use std::io::{self, Read, Write};
-use std::net::Shutdown;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
-use mio::event::Event;
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
 use spindle_engine::cohort::{Cohort, Guest};
-use spindle_engine::door::{ConnectionId, Flow, LeaseRef, Outbox, Session, Ticket};
+use spindle_engine::door::{ConnectionId, Flow, LeaseRef, Mailbox, Outbox, Session, Ticket};
 use spindle_engine::{Answer, Gate, Gated};
 
+use crate::accept::Arrival as Arrived;
 use crate::accept::Permit;
 use crate::config::SweepLimits;
 use crate::counters::Traffic;
+use crate::reactor::Shared;
+use crate::transport::{After, Arrival, Departure, READ_BYTES, Transport};
 
 /// What the connections of a reactor share during a turn.
 pub(crate) struct TurnBuffers {
     /// Where reads go; a connection owns memory only for what its session left unconsumed.
     pub(crate) scratch: BytesMut,
+    /// Where encrypted bytes are read to.
+    pub(crate) raw: Box<[u8]>,
     pub(crate) traffic: Traffic,
     /// Sweeps since the start: the clock that connections are stamped with.
     pub(crate) now: u64,
     pub(crate) outbox_bytes_max: usize,
+    /// The doors, which open sessions.
+    pub(crate) shared: Arc<Shared>,
+    /// What reaches this reactor.
+    pub(crate) mailbox: Arc<dyn Mailbox>,
+}
+
+impl TurnBuffers {
+    pub(crate) fn new(shared: &Arc<Shared>, mailbox: Arc<dyn Mailbox>) -> TurnBuffers {
+        TurnBuffers {
+            scratch: BytesMut::with_capacity(READ_BYTES),
+            raw: vec![0; READ_BYTES].into_boxed_slice(),
+            traffic: Traffic::default(),
+            now: 0,
+            outbox_bytes_max: shared.limits.outbox_bytes_max,
+            shared: Arc::clone(shared),
+            mailbox,
+        }
+    }
 }
 
 /// A connection of a reactor.
@@ -32,51 +52,45 @@ pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     /// The door's number in the reactor.
     pub(crate) door: usize,
-    stream: TcpStream,
-    /// Gone once `on_closed` was called.
-    session: Option<OpenSession>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) transport: Transport,
+    /// There once it is known how the client speaks, gone once `on_closed` was called.
+    pub(crate) session: Option<OpenSession>,
     /// What the session did not consume, and what came while it waited.
     input: BytesMut,
-    out: Outbox,
-    stage: Stage,
+    pub(crate) out: Outbox,
+    pub(crate) stage: Stage,
     input_ended: bool,
     /// The server stops: no further request is begun.
     shutting_down: bool,
-    /// The socket may have something to read.
-    readable: bool,
-    /// The client sends no more: when all is read there is its end to be seen, of which no further
-    /// event comes.
-    read_closed: bool,
-    /// The last read filled its buffer: the next one gets a large one.
-    reads_large: bool,
     /// The session may have left whole requests in `input` until its outbox is empty.
     held_back: bool,
     /// The socket takes no more; it wakes us when it does again.
     write_blocked: bool,
+    /// Our side is shut.
+    is_shut: bool,
+    /// Listed for a step of its handshake.
+    pub(crate) to_shake: bool,
     /// Listed for the flush of this turn.
     pub(crate) to_flush: bool,
     /// Listed for when the durable position moves.
     pub(crate) gated: bool,
-    has_sent: bool,
+    pub(crate) has_sent: bool,
     /// Has sent something and not been answered since.
     is_asking: bool,
     guest: Guest,
-    last_read_at: u64,
+    pub(crate) last_read_at: u64,
     last_write_at: u64,
     _permit: Permit,
 }
 
 /// A session that has not got `on_closed`; counted among its door's connections.
 pub(crate) struct OpenSession {
-    session: Box<dyn Session>,
-    connections: Arc<AtomicUsize>,
+    pub(crate) session: Box<dyn Session>,
+    pub(crate) connections: Arc<AtomicUsize>,
 }
 
 impl OpenSession {
-    pub(crate) fn new(session: Box<dyn Session>, connections: Arc<AtomicUsize>) -> OpenSession {
-        OpenSession { session, connections }
-    }
-
     fn close(mut self, unsent: &[LeaseRef]) {
         self.session.on_closed(unsent);
         self.connections.fetch_sub(1, Ordering::Relaxed);
@@ -84,7 +98,9 @@ impl OpenSession {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+pub(crate) enum Stage {
+    /// It is not known yet how the client speaks; or its handshake is under way.
+    Opening,
     /// Requests are read and given to the session.
     Reading,
     /// The session waits for a ticket; what comes in is kept.
@@ -97,6 +113,12 @@ enum Stage {
     Dead,
 }
 
+/// What a read has brought, and how many bytes of it are for the session.
+struct NewBytes {
+    arrival: Arrival,
+    count: usize,
+}
+
 /// Whether a connection stopped because it had its share of the turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
@@ -106,76 +128,60 @@ pub(crate) enum Share {
 }
 
 impl Connection {
-    pub(crate) fn new(
-        id: ConnectionId,
-        door: usize,
-        stream: TcpStream,
-        session: OpenSession,
-        now: u64,
-        permit: Permit,
-    ) -> Connection {
-        Connection {
+    /// A connection whose client may speak as the door lets it.
+    pub(crate) fn open(id: ConnectionId, arrival: Arrived, buffers: &TurnBuffers) -> Connection {
+        let Arrived { door, stream, peer, permit } = arrival;
+        let is_plain = buffers.shared.doors[door].tls.is_off();
+        let mut connection = Connection {
             id,
             door,
-            stream,
-            session: Some(session),
+            peer,
+            transport: Transport::new(stream, is_plain),
+            session: None,
             input: BytesMut::new(),
             out: Outbox::default(),
-            stage: Stage::Reading,
+            stage: Stage::Opening,
             input_ended: false,
             shutting_down: false,
-            readable: false,
-            read_closed: false,
-            reads_large: false,
             held_back: false,
             write_blocked: false,
+            is_shut: false,
+            to_shake: false,
             to_flush: false,
             gated: false,
             has_sent: false,
             is_asking: false,
             guest: Guest::default(),
-            last_read_at: now,
-            last_write_at: now,
+            last_read_at: buffers.now,
+            last_write_at: buffers.now,
             _permit: permit,
+        };
+        if is_plain {
+            connection.open_session(buffers);
         }
-    }
-
-    /// Lets the reactor's poll speak of the socket.
-    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        registry.register(&mut self.stream, token, Interest::READABLE | Interest::WRITABLE)
-    }
-
-    /// Takes note of what the socket said.
-    pub(crate) fn note(&mut self, event: &Event) {
-        self.readable |= event.is_readable();
-        self.read_closed |= event.is_read_closed() || event.is_error();
-    }
-
-    fn is_readable(&self) -> bool {
-        self.readable || self.read_closed
+        connection
     }
 
     /// Reads what the socket has and lets the session work on it.
     pub(crate) fn read(&mut self, cohort: &mut Cohort, buffers: &mut TurnBuffers) -> Share {
         if self.held_back && self.out.pending_bytes() == 0 {
-            self.resume();
+            self.resume(buffers);
         }
         for _ in 0..READS_PER_TURN {
-            let Some(room) = self.room(buffers).filter(|_| self.is_readable()) else {
+            let Some(room) = self.room(buffers).filter(|_| self.transport.is_readable()) else {
                 return Share::Enough;
             };
+            let was_opening = self.stage == Stage::Opening;
             match self.read_once(room, buffers) {
-                Ok(0) => self.end_input(),
-                Ok(count) => {
-                    buffers.traffic.note_read(count);
-                    if !std::mem::replace(&mut self.is_asking, true) {
-                        cohort.asks(&mut self.guest);
-                    }
-                    self.take(buffers);
+                Ok(arrival) => self.take(arrival, cohort, buffers),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.transport.is_drained();
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => self.stage = Stage::Dead,
+            }
+            if was_opening {
+                return Share::Enough;
             }
         }
         Share::UsedUp
@@ -187,7 +193,7 @@ impl Connection {
             return None;
         }
         match self.stage {
-            Stage::Draining => Some(READ_BYTES),
+            Stage::Draining | Stage::Opening => Some(READ_BYTES),
             Stage::Closing | Stage::Dead => None,
             _ if self.out.pending_bytes() > buffers.outbox_bytes_max => None,
             Stage::Reading if !self.held_back => Some(READ_BYTES),
@@ -201,34 +207,45 @@ impl Connection {
 
     /// One read: into the scratch buffer, or straight behind a large partial request, so that
     /// a large payload is not copied twice and a small one owns no large buffer.
-    fn read_once(&mut self, room: usize, buffers: &mut TurnBuffers) -> io::Result<usize> {
+    fn read_once(&mut self, room: usize, buffers: &mut TurnBuffers) -> io::Result<NewBytes> {
         buffers.scratch.clear();
-        let behind = self.reads_behind_input();
+        if self.stage == Stage::Draining {
+            let arrival = self.transport.discard(&mut buffers.raw)?;
+            return Ok(NewBytes { arrival, count: 0 });
+        }
+        let behind = self.input.len() >= DIRECT_READ_BYTES_MIN;
         let target = if behind { &mut self.input } else { &mut buffers.scratch };
-        let (kept, most) =
-            (target.len(), if self.reads_large { READ_BYTES } else { FIRST_READ_BYTES });
-        let len = room.min(most);
-        target.resize(kept + len, 0);
-        let outcome = self.stream.read(&mut target[kept..]);
-        let count = *outcome.as_ref().unwrap_or(&0);
-        target.truncate(kept + count);
-        // What left room has emptied the socket: more is a new event.
-        self.readable &= outcome.is_err() || count == len;
-        self.reads_large = count == most;
-        outcome
+        let kept = target.len();
+        let arrival = self.transport.read(room, target, &mut buffers.raw)?;
+        Ok(NewBytes { arrival, count: target.len() - kept })
     }
 
-    fn reads_behind_input(&self) -> bool {
-        self.input.len() >= DIRECT_READ_BYTES_MIN && self.stage != Stage::Draining
+    /// Works on what was just read.
+    fn take(&mut self, new: NewBytes, cohort: &mut Cohort, buffers: &mut TurnBuffers) {
+        let NewBytes { arrival: Arrival { raw, after }, count } = new;
+        if raw > 0 {
+            buffers.traffic.note_read(raw);
+        }
+        self.end_handshake(buffers);
+        if raw > 0 && !matches!(self.stage, Stage::Opening | Stage::Draining) {
+            self.last_read_at = buffers.now;
+            self.has_sent = true;
+        }
+        if count > 0 {
+            if !std::mem::replace(&mut self.is_asking, true) {
+                cohort.asks(&mut self.guest);
+            }
+            self.give(buffers);
+        }
+        match after {
+            After::More => {}
+            After::End => self.end_input(buffers),
+            After::Failed(error) => self.fail(&error, buffers),
+        }
     }
 
     /// Gives the session what was just read, or keeps it while the session waits.
-    fn take(&mut self, buffers: &mut TurnBuffers) {
-        if self.stage == Stage::Draining {
-            return;
-        }
-        self.last_read_at = buffers.now;
-        self.has_sent = true;
+    fn give(&mut self, buffers: &mut TurnBuffers) {
         if self.stage == Stage::Waiting || self.held_back || !self.input.is_empty() {
             self.input.extend_from_slice(&buffers.scratch);
             if self.stage == Stage::Reading && !self.held_back {
@@ -242,10 +259,10 @@ impl Connection {
     }
 
     /// The client has read enough of its answers for the requests that were left.
-    fn resume(&mut self) {
+    fn resume(&mut self, buffers: &TurnBuffers) {
         self.feed_kept();
         if self.input_ended && self.stage == Stage::Reading && !self.held_back {
-            self.end_input();
+            self.end_input(buffers);
         }
     }
 
@@ -263,8 +280,9 @@ impl Connection {
         }
     }
 
-    fn end_input(&mut self) {
+    fn end_input(&mut self, buffers: &TurnBuffers) {
         self.input_ended = true;
+        self.note_failed_handshake(buffers);
         match (self.stage, &mut self.session) {
             // What is left are whole requests: they come first.
             (Stage::Reading, _) if self.held_back => {}
@@ -285,10 +303,10 @@ impl Connection {
         let flow = session.on_answer(ticket, answer, &mut self.out);
         match self.stage {
             Stage::Closing if flow == Flow::Abort => self.stage = Stage::Dead,
-            Stage::Closing | Stage::Draining | Stage::Dead => {}
+            Stage::Opening | Stage::Closing | Stage::Draining | Stage::Dead => {}
             Stage::Reading | Stage::Waiting => {
                 if flow == Flow::Continue && self.input_ended && !self.shutting_down {
-                    self.end_input();
+                    self.end_input(buffers);
                     return;
                 }
                 self.apply(flow);
@@ -302,12 +320,15 @@ impl Connection {
     /// The server stops. `last`: whatever is still under way ends now.
     pub(crate) fn shut_down(&mut self, last: bool) {
         self.shutting_down = true;
+        if self.stage == Stage::Opening {
+            self.stage = Stage::Closing;
+        }
         let Some(OpenSession { session, .. }) = &mut self.session else { return };
         let flow = session.on_shutdown(last, &mut self.out);
         match self.stage {
             Stage::Reading | Stage::Waiting => self.apply(flow),
             Stage::Closing if flow == Flow::Abort => self.stage = Stage::Dead,
-            Stage::Closing | Stage::Draining | Stage::Dead => {}
+            Stage::Opening | Stage::Closing | Stage::Draining | Stage::Dead => {}
         }
     }
 
@@ -334,23 +355,28 @@ impl Connection {
     /// Writes what the outbox releases.
     pub(crate) fn flush(&mut self, durable: Gate, buffers: &mut TurnBuffers) -> Share {
         match self.stage {
-            Stage::Draining | Stage::Dead => Share::Enough,
-            Stage::Reading | Stage::Waiting | Stage::Closing => self.write(durable, buffers),
+            Stage::Dead => Share::Enough,
+            Stage::Draining => {
+                self.shut();
+                Share::Enough
+            }
+            Stage::Opening | Stage::Reading | Stage::Waiting | Stage::Closing => {
+                self.write(durable, buffers)
+            }
         }
     }
 
     fn write(&mut self, durable: Gate, buffers: &mut TurnBuffers) -> Share {
         for _ in 0..WRITES_PER_TURN {
-            let released = self.out.released(durable);
-            if released.is_empty() {
-                self.write_blocked = false;
-                return Share::Enough;
-            }
-            match self.stream.write(released) {
-                Ok(count) if count > 0 => {
-                    self.out.advance(count);
+            match self.transport.write(self.out.released(durable)) {
+                Ok(None) => {
+                    self.write_blocked = false;
+                    return Share::Enough;
+                }
+                Ok(Some(Departure { raw, plain })) => {
+                    self.out.advance(plain);
                     self.last_write_at = buffers.now;
-                    buffers.traffic.note_write(count);
+                    buffers.traffic.note_write(raw);
                 }
                 // The socket says when it takes more.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -361,7 +387,7 @@ impl Connection {
                     return Share::Enough;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(_) | Err(_) => {
+                Err(_) => {
                     self.stage = Stage::Dead;
                     return Share::Enough;
                 }
@@ -390,16 +416,32 @@ impl Connection {
         if self.stage != Stage::Closing {
             return;
         }
-        let shut = self.stream.shutdown(Shutdown::Write);
-        if self.input_ended || shut.is_err() {
-            self.stage = Stage::Dead;
-            return;
-        }
+        self.transport.seal_end();
         self.stage = Stage::Draining;
         self.last_read_at = buffers.now;
         self.input = BytesMut::new();
+        self.shut();
         // Whatever is left to read is read by the next wake, or closes with the linger timeout.
         let _ = self.read(cohort, buffers);
+    }
+
+    /// Shuts our side as soon as the socket has taken everything, the end of the encryption included.
+    fn shut(&mut self) {
+        while !self.is_shut && !self.is_dead() {
+            match self.transport.write(&[]) {
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    self.is_shut = true;
+                    if self.transport.shut().is_err() || self.input_ended {
+                        self.stage = Stage::Dead;
+                    }
+                }
+                // It says when it takes more, or the linger timeout ends it.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.stage = Stage::Dead,
+            }
+        }
     }
 
     /// Ends the connection without sending anything further.
@@ -409,7 +451,9 @@ impl Connection {
 
     /// Whether nothing is left to do but [`end`](Connection::end).
     pub(crate) fn is_ending(&self) -> bool {
-        self.is_dead() || (self.stage == Stage::Closing && self.out.pending_bytes() == 0)
+        let is_sent = || self.out.pending_bytes() == 0 || self.transport.has_failed();
+        self.is_dead()
+            || (self.stage == Stage::Closing && is_sent() && !self.transport.has_unsent())
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -424,7 +468,7 @@ impl Connection {
     /// Whether there is something to read for that no socket event will come.
     pub(crate) fn wants_read(&self, buffers: &TurnBuffers) -> bool {
         (self.held_back && self.out.pending_bytes() == 0)
-            || (self.is_readable() && self.room(buffers).is_some())
+            || (self.transport.is_readable() && self.room(buffers).is_some())
     }
 
     /// Why the connection has to go at this sweep, if it has to.
@@ -439,12 +483,17 @@ impl Connection {
             Stage::Draining => {
                 (since_read > sweep_limits.linger).then_some("was sent its last answer")
             }
-            Stage::Reading if self.held_back || self.is_readable() => None,
-            Stage::Reading if !self.has_sent => {
+            Stage::Opening if self.has_sent => {
+                (since_read > sweep_limits.handshake).then_some("has not finished its handshake")
+            }
+            Stage::Reading if self.held_back || self.transport.is_readable() => None,
+            Stage::Opening | Stage::Reading if !self.has_sent => {
                 over(sweep_limits.first_bytes, since_read).then_some("never said a word")
             }
-            Stage::Reading if !self.input.is_empty() => (since_read > sweep_limits.partial_request)
-                .then_some("stopped in the middle of a request"),
+            Stage::Reading if !self.input.is_empty() || self.transport.is_mid_record() => {
+                (since_read > sweep_limits.partial_request)
+                    .then_some("stopped in the middle of a request")
+            }
             Stage::Reading if self.out.pending_bytes() == 0 => {
                 over(sweep_limits.idle, since_read.min(since_write)).then_some("was idle")
             }
@@ -453,9 +502,6 @@ impl Connection {
     }
 }
 
-/// One read takes at most this much, and the first one this: the buffer is cleared for each.
-pub(crate) const READ_BYTES: usize = 64 * 1024;
-const FIRST_READ_BYTES: usize = 16 * 1024;
 /// From so many unconsumed bytes on, reads go behind them.
 const DIRECT_READ_BYTES_MIN: usize = 16 * 1024;
 /// A session may leave whole requests in its input when its outbox holds more than this. Part of

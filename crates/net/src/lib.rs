@@ -53,10 +53,13 @@ mod connection;
 mod connections;
 mod counters;
 mod inbox;
+mod opening;
 mod reactor;
 mod server;
 mod shutdown;
 mod stand_in;
+mod tls;
+mod transport;
 
 pub use bind::{BindError, BoundDoor, bind, listen};
 pub use config::{Limits, NetConfig};

@@ -1,22 +1,23 @@
 //! One thread's worth of connections, and what drives them.
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
 use mio::{Events, Poll, Registry, Token};
 use spindle_engine::cohort::{Cohort, Next};
 use spindle_engine::door::{Committer, ConnectionId, Delivery, Door, Mailbox};
+use spindle_tls::ListenerTls;
 use tracing::{debug, warn};
 
 use crate::accept::{Acceptor, Arrival};
 use crate::config::{Limits, SweepLimits};
-use crate::connection::{Connection, OpenSession, READ_BYTES, Share, TurnBuffers};
+use crate::connection::{Connection, Share, TurnBuffers};
 use crate::connections::{Connections, connection_of, token_of};
-use crate::counters::{NetCounters, Traffic};
+use crate::counters::NetCounters;
 use crate::inbox::{Command, Inbox, Notes, WAKER};
 
 /// What all reactors of a server share.
@@ -35,6 +36,8 @@ pub(crate) struct DoorEntry {
     pub(crate) door: Arc<dyn Door>,
     /// Its open sessions.
     pub(crate) connections: Arc<AtomicUsize>,
+    /// How its clients may speak.
+    pub(crate) tls: ListenerTls,
 }
 
 /// What a step of a reactor came to.
@@ -55,7 +58,6 @@ pub(crate) struct Reactor {
     shared: Arc<Shared>,
     poll: Poll,
     inbox: Arc<Inbox>,
-    mailbox: Arc<dyn Mailbox>,
     /// In the reactor that accepts.
     pub(crate) acceptor: Option<Acceptor>,
     /// The reactor that gets the next connection.
@@ -70,6 +72,8 @@ pub(crate) struct Reactor {
     /// Connections to go on with in this turn: their sockets have said something, or they had used
     /// up their share of the turn before.
     ready: Vec<ConnectionId>,
+    /// Connections that a step of their handshake is to be done for, in turn.
+    handshakes: VecDeque<ConnectionId>,
     /// Connections to flush at the end of the turn.
     pub(crate) to_flush: Vec<ConnectionId>,
     /// Connections that hold something back until the durable position moves.
@@ -101,22 +105,17 @@ impl Reactor {
             number,
             shared: Arc::clone(shared),
             poll,
-            mailbox: Arc::clone(&inbox) as Arc<dyn Mailbox>,
+            buffers: TurnBuffers::new(shared, Arc::clone(&inbox) as Arc<dyn Mailbox>),
             inbox,
             acceptor,
             next_reactor: 0,
             connections: Connections::new(number),
             cohort: Cohort::default(),
-            buffers: TurnBuffers {
-                scratch: BytesMut::with_capacity(READ_BYTES),
-                traffic: Traffic::default(),
-                now: 0,
-                outbox_bytes_max: shared.limits.outbox_bytes_max,
-            },
             sweep_limits: SweepLimits::of(&shared.limits),
             next_sweep: Instant::now(),
             accepts: true,
             ready: Vec::new(),
+            handshakes: VecDeque::new(),
             to_flush: Vec::new(),
             gated: Vec::new(),
             again: Vec::new(),
@@ -164,7 +163,7 @@ impl Reactor {
     /// is.
     pub(crate) fn serve_what_came(&mut self) -> bool {
         let (came, _) = self.poll_sockets(Duration::ZERO);
-        if !came && self.again.is_empty() && self.inbox.may_sleep(false) {
+        if !came && !self.has_more() && self.inbox.may_sleep(false) {
             return false;
         }
         self.inbox.take(&mut self.notes);
@@ -184,7 +183,7 @@ impl Reactor {
 
     /// Sleeps until a socket or a note wakes it, or a sweep is due.
     fn sleep(&mut self) {
-        let goes_on = self.accepts || !self.again.is_empty();
+        let goes_on = self.accepts || self.has_more();
         let timeout = if goes_on || !self.inbox.may_sleep(!self.gated.is_empty()) {
             Duration::ZERO
         } else {
@@ -192,6 +191,11 @@ impl Reactor {
         };
         let (_, time) = self.poll_sockets(timeout);
         self.cohort.slept(time);
+    }
+
+    /// Whether the next turn has something to do for that no event comes.
+    fn has_more(&self) -> bool {
+        !self.again.is_empty() || !self.handshakes.is_empty()
     }
 
     /// Takes what the sockets say. Returns whether something came, and how long that took.
@@ -209,7 +213,7 @@ impl Reactor {
                 token => {
                     let id = connection_of(token);
                     if let Some(connection) = self.connections.find(id) {
-                        connection.note(event);
+                        connection.transport.note(event);
                         self.ready.push(id);
                     }
                 }
@@ -239,6 +243,7 @@ impl Reactor {
             self.read(id);
         }
         self.ready = ready;
+        self.shake_hands();
         for delivery in notes.deliveries.drain(..) {
             self.answer(delivery);
         }
@@ -289,16 +294,10 @@ impl Reactor {
         if self.shutting_down {
             return;
         }
-        let Arrival { door, stream, peer, permit } = arrival;
-        let entry = &self.shared.doors[door];
-        entry.connections.fetch_add(1, Ordering::Relaxed);
-        let id = self.connections.insert(|id| {
-            let session = entry.door.open(id, peer, &self.mailbox);
-            let session = OpenSession::new(session, Arc::clone(&entry.connections));
-            Connection::new(id, door, stream, session, self.buffers.now, permit)
-        });
+        let peer = arrival.peer;
+        let id = self.connections.insert(|id| Connection::open(id, arrival, &self.buffers));
         let Some(connection) = self.connections.find(id) else { return };
-        if let Err(error) = connection.register(self.poll.registry(), token_of(id)) {
+        if let Err(error) = connection.transport.register(self.poll.registry(), token_of(id)) {
             warn!(%peer, %error, "cannot serve a connection");
             connection.kill();
             list_for_flush(&mut self.to_flush, connection);
@@ -307,11 +306,33 @@ impl Reactor {
 
     fn read(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.find(id) else { return };
+        connection.decide(&self.buffers);
+        if connection.is_shaking() {
+            if !mem::replace(&mut connection.to_shake, true) {
+                self.handshakes.push_back(id);
+            }
+            return;
+        }
         self.has_called = true;
         if connection.read(&mut self.cohort, &mut self.buffers) == Share::UsedUp {
             self.again.push(id);
         }
         list_for_flush(&mut self.to_flush, connection);
+    }
+
+    /// A few steps of handshakes: each takes about as long as a hundred requests, so those who come
+    /// together wait for one another, and nobody else waits for all of them.
+    fn shake_hands(&mut self) {
+        for _ in 0..HANDSHAKE_STEPS_PER_TURN {
+            let Some(id) = self.handshakes.pop_front() else { return };
+            let Some(connection) = self.connections.find(id) else { continue };
+            connection.to_shake = false;
+            self.has_called = true;
+            if connection.read(&mut self.cohort, &mut self.buffers) == Share::UsedUp {
+                self.again.push(id);
+            }
+            list_for_flush(&mut self.to_flush, connection);
+        }
     }
 
     fn answer(&mut self, delivery: Delivery) {
@@ -392,6 +413,7 @@ impl Reactor {
             if let Some(reason) = connection.overdue(self.buffers.now, &self.sweep_limits) {
                 let door = self.shared.doors[connection.door].door.name();
                 debug!(door, connection = connection.id.0, "closed a client that {reason}");
+                connection.note_failed_handshake(&self.buffers);
                 connection.kill();
                 list_for_flush(&mut self.to_flush, connection);
             }
@@ -411,3 +433,4 @@ pub(crate) fn list_for_flush(to_flush: &mut Vec<ConnectionId>, connection: &mut 
 pub(crate) const LISTENERS: Token = Token(usize::MAX - 1);
 const EVENTS_PER_POLL: usize = 1024;
 const ACCEPTS_PER_TURN: usize = 64;
+const HANDSHAKE_STEPS_PER_TURN: usize = 2;

@@ -49,8 +49,8 @@ impl Server {
         let local_addrs = doors.iter().map(|b| (b.door.name(), b.local_addr())).collect();
         let mut entries = Vec::new();
         let mut listeners = Vec::new();
-        for BoundDoor { door, listener, connections, .. } in doors {
-            entries.push(DoorEntry { door, connections });
+        for BoundDoor { door, listener, connections, tls, .. } in doors {
+            entries.push(DoorEntry { door, connections, tls });
             listeners.push(listener);
         }
         let (polls, inboxes): (Vec<_>, Vec<_>) = (0..reactors)

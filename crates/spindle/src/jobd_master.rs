@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use spindle_jobd_master::{
     Master, MasterSettings,
-    server::{BindError as MasterBindError, Limits, ListenSettings},
+    server::{Access, BindError as MasterBindError, Limits, ListenSettings},
 };
 use spindle_net::BindError;
 use tokio::{
@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::config::Config;
+use crate::{config::Config, tls::Place};
 
 /// The door's name in settings and messages.
 pub const DOOR: &str = "jobd-master";
@@ -38,18 +38,21 @@ pub struct JobdMaster {
 }
 
 impl JobdMaster {
-    /// Claims the address and serves it. The master asks no client for a password.
+    /// Claims the address and serves it. Without a password the master asks nobody.
     pub fn open(
-        addr: SocketAddr,
+        place: Place,
+        password: Option<String>,
         config: &Config,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Self> {
+        let Place { addr, tls } = place;
         let settings = MasterSettings::new(ListenSettings {
             host: addr.ip().to_string(),
             port: addr.port(),
-            insecure: config.insecure.iter().any(|door| door == DOOR),
+            access: Access { password, always_allow_localhost: false },
+            insecure: config.is_insecure(DOOR),
+            tls,
             limits: Limits { connections_max: config.connections_max, ..Limits::default() },
-            ..ListenSettings::default()
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

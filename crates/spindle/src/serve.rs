@@ -25,13 +25,15 @@ use spindle_workq::WorkqDoor;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::{
+    access::Entrance,
     config::{Config, Resolved},
     exit::Code,
-    http::Http,
+    http::{Http, OtherDoors},
     jobd_master::{self, JobdMaster},
     policies::policies,
     quantity::Written,
     signals::{self, Ending},
+    tls::Tls,
     webhooks,
 };
 
@@ -40,6 +42,8 @@ use crate::{
 enum Event {
     /// Somebody wants it to end.
     Signal(Ending),
+    /// Somebody wants files to be read anew.
+    Reload,
     /// The log takes nothing more: memory is ahead of it.
     LogFailed(String),
     /// All connections are closed.
@@ -50,7 +54,11 @@ enum Event {
 type SessionDoors = Vec<(Arc<dyn Door>, SocketAddr)>;
 
 /// Starts the engine on its log and makes the doors that are on.
-fn start_engine(config: &Config, events: Sender<Event>) -> anyhow::Result<(Engine, SessionDoors)> {
+fn start_engine(
+    config: &Config,
+    entrance: &Entrance,
+    events: Sender<Event>,
+) -> anyhow::Result<(Engine, SessionDoors)> {
     let defaults = Options::default();
     // On a full disk a step of compaction has only what is left of one segment.
     let compaction_bytes = usize::try_from(config.segment_bytes / 8).unwrap_or(usize::MAX);
@@ -81,10 +89,11 @@ fn start_engine(config: &Config, events: Sender<Event>) -> anyhow::Result<(Engin
     let mut doors = SessionDoors::new();
     if let Some(addr) = config.workq {
         let door = WorkqDoor::new(engine.clone(), spindle_workq::wire::Limits::default());
-        doors.push((Arc::new(door), addr));
+        doors.push((Arc::new(door.with_access(entrance.door(config, addr))), addr));
     }
     if let Some(addr) = config.gearman {
         let options = spindle_gearman::Options {
+            access: entrance.door(config, addr),
             host: host_name(),
             verbose: gearman_level(config.log_level.0),
             exceptions: config.gearman_exceptions,
@@ -121,14 +130,16 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     let (events, inbox) = channel();
     watch_signals(&events).context("cannot watch for signals")?;
     raise_file_limit(config.connections_max);
+    let tls = Tls::load(config)?;
+    let entrance = Entrance::open(config)?;
     let hooks = webhooks::prepare(config)?;
-    let (engine, doors) = start_engine(config, events.clone())?;
+    let (engine, doors) = start_engine(config, &entrance, events.clone())?;
     let hooks = hooks.map(|prepared| webhooks::start(&engine, config, prepared, host_name()));
     let hooks = hooks.transpose()?;
-    let server = open_doors(doors, engine.clone(), config)?;
+    let server = open_doors(doors, engine.clone(), config, &tls, &entrance)?;
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
-    let outcome = wait_for_end(&server, config, &engine, inbox, &events);
+    let outcome = wait_for_end(&server, config, &engine, (&tls, &entrance), inbox, &events);
     drop(server);
     drop(hooks);
     outcome?;
@@ -147,11 +158,10 @@ fn start_logging(config: &Config) {
 }
 
 fn watch_signals(events: &Sender<Event>) -> io::Result<()> {
-    let events = events.clone();
-    let first = move |ending| {
-        // Nobody listens when the server is ending anyway.
-        let _ = events.send(Event::Signal(ending));
-    };
+    // Nobody listens when the server is ending anyway.
+    let (ends, reloads) = (events.clone(), events.clone());
+    let first = move |ending| drop(ends.send(Event::Signal(ending)));
+    signals::on_hangup(move || drop(reloads.send(Event::Reload)))?;
     signals::watch(first, |ending| {
         tracing::warn!("second {}: ending at once; nothing acknowledged is lost", ending.name);
     })
@@ -233,24 +243,40 @@ impl Doors {
 /// Stands for a shutdown timeout beyond what the clock can tell.
 const FAR_AHEAD: Duration = Duration::from_secs(365 * 24 * 3600);
 
-fn open_doors(doors: SessionDoors, engine: Engine, config: &Config) -> anyhow::Result<Doors> {
+fn open_doors(
+    doors: SessionDoors,
+    engine: Engine,
+    config: &Config,
+    tls: &Tls,
+    entrance: &Entrance,
+) -> anyhow::Result<Doors> {
     let committer = Arc::new(engine.clone());
     let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
     let bound = doors
         .into_iter()
-        .map(|(door, addr)| spindle_net::bind(door, addr).map_err(not_bound))
+        .map(|(door, addr)| {
+            let place = tls.place(config, door.name(), addr);
+            spindle_net::bind(door, addr).map(|it| it.with_tls(place.tls)).map_err(not_bound)
+        })
         .collect::<anyhow::Result<Vec<_>>>()?;
     let open = bound.iter().map(spindle_net::BoundDoor::connections);
     let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
     let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
-    let jobd_master = config.jobd_master.map(|addr| JobdMaster::open(addr, config, not_bound));
+    let jobd_master = config.jobd_master.map(|addr| {
+        let (place, password) =
+            (tls.place(config, jobd_master::DOOR, addr), entrance.master_password());
+        JobdMaster::open(place, password, config, not_bound)
+    });
     let jobd_master = jobd_master.transpose()?;
     let lines = connections_by_door.iter().zip(&bound);
     let lines = lines.map(|((door, _), bound)| (*door, bound.local_addr()));
     let master = jobd_master.iter().map(|master| (jobd_master::DOOR, master.local_addr()));
     let addresses = lines.chain(master).collect();
+    let others = OtherDoors { connections: connections_by_door, addresses };
     let open = |addr| {
-        Http::open(engine, addr, host_name(), config, connections_by_door, addresses, not_bound)
+        let place = tls.place(config, "http", addr);
+        let access = entrance.door(config, addr);
+        Http::open(engine, place, access, host_name(), config, others, not_bound)
     };
     let http = config.http.map(open).transpose()?;
     let lines = Server::start(committer, bound, NetConfig { limits, ..NetConfig::default() })?;
@@ -294,10 +320,17 @@ fn wait_for_end(
     server: &Doors,
     config: &Config,
     engine: &Engine,
+    (tls, entrance): (&Tls, &Entrance),
     inbox: Receiver<Event>,
     events: &Sender<Event>,
 ) -> anyhow::Result<()> {
-    match inbox.recv() {
+    let mut event = inbox.recv();
+    while let Ok(Event::Reload) = event {
+        tls.reload();
+        entrance.reload();
+        event = inbox.recv();
+    }
+    match event {
         Ok(Event::Signal(ending)) => {
             let timeout = config.shutdown_timeout;
             let most = Written(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
@@ -312,7 +345,9 @@ fn wait_for_end(
             Err(log_failed(&reason))
         }
         // Whoever could end the server is gone, which is no reason to serve on unseen.
-        Ok(Event::Closed) | Err(_) => Err(anyhow!("nothing watches over the server any more")),
+        Ok(Event::Closed | Event::Reload) | Err(_) => {
+            Err(anyhow!("nothing watches over the server any more"))
+        }
     }
 }
 
@@ -332,7 +367,7 @@ fn close_connections(
                         return Some(reason);
                     }
                     Event::Closed => return None,
-                    Event::Signal(_) => {}
+                    Event::Signal(_) | Event::Reload => {}
                 }
             }
             None

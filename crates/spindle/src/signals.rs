@@ -1,4 +1,5 @@
 //! SIGTERM and SIGINT: the first asks for an orderly end, the second ends the process at once.
+//! SIGHUP asks a server to read files anew.
 
 use std::{io, process, thread};
 
@@ -41,6 +42,22 @@ pub fn watch(
         process::exit(ending.code());
     };
     thread::Builder::new().name("signals".to_owned()).spawn(body)?;
+    Ok(())
+}
+
+/// Calls `call` at each SIGHUP from now on, which else would end the process.
+pub fn on_hangup(mut call: impl FnMut() + Send + 'static) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let mut hangup = {
+        let _inside = runtime.enter();
+        signal(SignalKind::hangup())?
+    };
+    let body = move || {
+        while runtime.block_on(hangup.recv()).is_some() {
+            call();
+        }
+    };
+    thread::Builder::new().name("hangups".to_owned()).spawn(body)?;
     Ok(())
 }
 

@@ -26,12 +26,16 @@
 //!   looks into theirs.
 //! - **The other end of a wire.** `gearman` writes what Gearman's clients send and reads what they
 //!   get.
+//! - **Who comes in.** `TokensFile` has a token for every role, for all queues and for some.
+//! - **TLS.** `Certificates` is an authority with a server and clients, and connects to the server.
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
 //! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper
 //! that one crate alone needs stays in that crate's harness.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(feature = "tls")]
+mod certificates;
 #[cfg(feature = "log")]
 pub mod disk;
 #[cfg(feature = "engine")]
@@ -56,8 +60,12 @@ mod sessions;
 mod spindle_server;
 #[cfg(feature = "net")]
 mod tcp_server;
+#[cfg(feature = "access")]
+mod tokens_file;
 mod wait;
 
+#[cfg(feature = "tls")]
+pub use certificates::{Certificates, TlsClient};
 #[cfg(feature = "engine")]
 pub use engine::{
     ManualEngine, caller, commit_all, lease_from, new_job, opened, spawn, submit_to, take,
@@ -78,4 +86,6 @@ pub use sessions::Sessions;
 pub use spindle_server::SpindleServer;
 #[cfg(feature = "net")]
 pub use tcp_server::TcpServer;
+#[cfg(feature = "access")]
+pub use tokens_file::{TokensFile, is_enough};
 pub use wait::{PATIENCE, wait_until, wait_within};

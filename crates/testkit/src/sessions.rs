@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spindle_engine::{ConnectionId, Door, Engine, Mailbox, Session};
+use spindle_engine::{ConnectionId, Door, Engine, Mailbox, Peer, Session};
 
 use crate::Letters;
 
@@ -31,6 +31,7 @@ impl<D: Door> Sessions<D> {
     pub fn open(&self) -> (ConnectionId, Box<dyn Session>) {
         let id = ConnectionId(self.opened.fetch_add(1, Ordering::SeqCst) + 1);
         let mailbox = self.letters.clone() as Arc<dyn Mailbox>;
-        (id, self.door.open(id, ([127, 0, 0, 1], 1).into(), &mailbox))
+        let peer = Peer::plain(([127, 0, 0, 1], 1).into());
+        (id, self.door.open(id, &peer, &mailbox))
     }
 }

@@ -1,17 +1,21 @@
 //! The door itself: opens a session for every connection.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Session};
+use bytes::{BufMut, Bytes, BytesMut};
+use spindle_access::Access;
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session, TLS_REQUIRED};
 
 use crate::session::Opening;
 use crate::shared::Common;
-use crate::wire::{HandlePrefix, Limits};
+use crate::wire::draft::{ErrorCode, Reply};
+use crate::wire::{HandlePrefix, Limits, Protocol, Response};
 
 /// Options of a Gearman door.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Who may come in.
+    pub access: Access,
     /// What clients and workers may send.
     pub limits: Limits,
     /// The machine's name, which stands in the handles of jobs.
@@ -25,6 +29,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            access: Access::open(),
             limits: Limits::default(),
             host: "localhost".to_owned(),
             verbose: "ERROR",
@@ -43,6 +48,7 @@ impl GearmanDoor {
     /// A door with these options.
     pub fn new(engine: Engine, options: Options) -> GearmanDoor {
         let common = Common {
+            access: options.access,
             limits: options.limits,
             handles: HandlePrefix::of_host(&options.host),
             verbose: options.verbose,
@@ -61,10 +67,26 @@ impl Door for GearmanDoor {
     fn open(
         &self,
         connection: ConnectionId,
-        peer: SocketAddr,
+        peer: &Peer,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
         let caller = Caller { connection, mailbox: mailbox.clone() };
-        Box::new(Opening::new(self.engine.clone(), self.common.clone(), caller, peer.ip()))
+        let login = self.common.access.login(peer.certificate.as_ref());
+        let (engine, common) = (self.engine.clone(), self.common.clone());
+        Box::new(Opening::new(engine, common, caller, login, peer.address.ip()))
+    }
+
+    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {
+        let (code, text) = ("TLS_REQUIRED", TLS_REQUIRED);
+        match Protocol::of(first) {
+            Some(Protocol::Stranger) => {}
+            Some(Protocol::Draft) => {
+                let text = Bytes::from_static(text.as_bytes());
+                Reply::Error { code: ErrorCode::Refused.to_byte(), text }.encode(out);
+            }
+            // A binary packet begins with a zero, a text command with a letter.
+            _ if first.first() == Some(&0) => Response::Error { code, text }.encode(out),
+            _ => out.put_slice(format!("ERR {code} {}\r\n", text.replace(' ', "+")).as_bytes()),
+        }
     }
 }

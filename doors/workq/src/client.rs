@@ -10,8 +10,8 @@ use std::{
 use bytes::{Bytes, BytesMut};
 
 use crate::wire::{
-    ErrorText, JobInfo, JobResult, LeasedJob, Limits, NewJob, QueueInfo, Reply, ReplyError,
-    ReplyKind, Request, Run, ServerInfo, Uuid, decode_reply, is_name,
+    ErrorText, JobInfo, JobResult, LeasedJob, Limits, NewJob, Presented, QueueInfo, Reply,
+    ReplyError, ReplyKind, Request, Run, ServerInfo, Uuid, decode_reply, is_name,
 };
 
 /// How much is asked of the socket at once.
@@ -123,6 +123,13 @@ impl Client {
     #[must_use]
     pub fn stream(&self) -> &TcpStream {
         &self.stream
+    }
+
+    /// Says who is there, for all that follows. `Client` if the token is not known; its text does
+    /// not say the token.
+    pub fn auth(&mut self, token: &str) -> Result<(), ClientError> {
+        let token = Presented(Bytes::copy_from_slice(token.as_bytes()));
+        self.ask_ok(&Request::Auth { token })
     }
 
     /// Enqueues a job. A known id is `Client("Duplicate job")`.

@@ -2,24 +2,26 @@
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::Router;
-use axum::extract::ConnectInfo;
 use axum::routing::get;
+use spindle_engine::Peer;
 use spindle_http::listen::{self, Handle, HttpConfig, Limits};
 use spindle_testkit::{PATIENCE, wait_until};
+use spindle_tls::ListenerTls;
 
 use crate::engine;
 
 /// More than the buffers of a loopback connection take.
-const LARGE: usize = 64 << 20;
+pub const LARGE: usize = 64 << 20;
 
-struct Served {
-    handle: Handle,
+pub struct Served {
+    pub handle: Handle,
     connections: Arc<AtomicUsize>,
 }
 
@@ -29,17 +31,27 @@ impl Served {
     }
 
     fn with(config: HttpConfig) -> Served {
+        Served::with_tls(config, ListenerTls::Off)
+    }
+
+    pub fn with_tls(config: HttpConfig, tls: ListenerTls) -> Served {
         let routes = Router::new()
             .route("/large", get(async || vec![b'x'; LARGE]))
             .route("/small", get(async || "small"))
+            .route("/peer", get(async |Extension(peer): Extension<Peer>| peer.address.to_string()))
             .route(
-                "/peer",
-                get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string()),
+                "/name",
+                get(async |Extension(peer): Extension<Peer>| {
+                    format!("{} {:?}", peer.encrypted, peer.certificate)
+                }),
             )
             .route("/thread", get(async || format!("{:?}", std::thread::current().id())));
         let connections = Arc::<AtomicUsize>::default();
         let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let handle = bound.start(routes, Arc::new(engine()), config, connections.clone()).unwrap();
+        let handle = bound
+            .with_tls(tls)
+            .start(routes, Arc::new(engine()), config, connections.clone())
+            .unwrap();
         Served { handle, connections }
     }
 
@@ -60,7 +72,7 @@ impl Served {
         answer.rsplit("\r\n").next().unwrap().to_owned()
     }
 
-    fn await_open(&self, count: usize) {
+    pub fn await_open(&self, count: usize) {
         wait_until("the connections", || self.connections.load(Ordering::SeqCst) == count);
     }
 }

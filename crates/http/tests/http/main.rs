@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod bridge;
 #[cfg(test)]
+mod encrypted;
 mod listener;
 #[cfg(test)]
 mod site;

@@ -17,6 +17,7 @@ pub use worker::{MasterAddress, WorkerConfig};
 use std::time::Duration;
 
 use spindle_jobd_master::server::{Access, Limits, ListenSettings};
+use spindle_tls::ListenerTls;
 
 /// Where a daemon listens: the options that the two have in common.
 fn listen(ini: &Ini, port: u16) -> Result<ListenSettings, ConfigError> {
@@ -31,6 +32,7 @@ fn listen(ini: &Ini, port: u16) -> Result<ListenSettings, ConfigError> {
             always_allow_localhost: ini.flag("always_allow_localhost")?,
         },
         insecure: ini.flag("insecure")?,
+        tls: ListenerTls::Off,
         limits: Limits {
             connections_max: connections.unwrap_or(limits.connections_max),
             message_bytes_max: message_bytes.unwrap_or(limits.message_bytes_max),

@@ -7,6 +7,7 @@ use spindle_jobd_master::{
     link::{Link, RequestError},
     wire::raw,
 };
+use spindle_tls::stream::MaybeTls;
 use thiserror::Error;
 use tokio::{net::TcpStream, time::timeout};
 
@@ -58,7 +59,8 @@ impl<'a> Client<'a> {
                 .map_err(|_| AskError::Unreachable { address: address.shown(), patience })?,
         };
         let (link, connection) =
-            Link::open(stream.map_err(failed)?, ANSWER_BYTES_MAX).map_err(failed)?;
+            Link::open(MaybeTls::Plain(stream.map_err(failed)?), ANSWER_BYTES_MAX)
+                .map_err(failed)?;
         tokio::spawn(connection.run(|request, responder| {
             responder.error(&format!("unknown request type: '{}'", request.kind));
         }));

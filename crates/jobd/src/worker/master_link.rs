@@ -7,6 +7,7 @@ use spindle_jobd_master::{
     server::{Links, Service},
     wire::raw,
 };
+use spindle_tls::stream::MaybeTls;
 use tokio::{
     net::TcpStream,
     sync::watch,
@@ -82,7 +83,8 @@ impl MasterLink {
         let address = (self.address.host.as_str(), self.address.port);
         let stream = timeout(PATIENCE, TcpStream::connect(address)).await;
         let stream = stream.map_err(|_| RequestError::Silent(PATIENCE))?.map_err(refused)?;
-        let (link, connection) = Link::open(stream, self.message_bytes_max).map_err(refused)?;
+        let (link, connection) =
+            Link::open(MaybeTls::Plain(stream), self.message_bytes_max).map_err(refused)?;
         let (requests, links) = (Arc::clone(&self.requests), self.links.clone());
         tokio::spawn(async move {
             links.run(connection, |request, responder| requests.request(request, responder)).await;

@@ -18,16 +18,18 @@ use bytes::BytesMut;
 use spindle_core::JobId;
 use spindle_engine::{
     Answer, Committer, ConnectionId, Delivery, Door, Flow, Gate, Gated, LeaseRef, Mailbox, Outbox,
-    Session, Ticket,
+    Peer, Session, Ticket,
 };
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
 use spindle_testkit::PATIENCE;
+use spindle_tls::ListenerTls;
 
 pub const INPUT_BYTES_MAX: usize = 100_000;
 
 #[derive(Default)]
 pub struct Seen {
     pub opened: usize,
+    pub peers: Vec<Peer>,
     pub requests: usize,
     /// (connection, ticket, mailbox), in the order of asking.
     pub waits: Vec<(ConnectionId, Ticket, Arc<dyn Mailbox>)>,
@@ -128,10 +130,13 @@ impl Door for ToyDoor {
     fn open(
         &self,
         connection: ConnectionId,
-        _peer: SocketAddr,
+        peer: &Peer,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
-        self.0.note(|seen| seen.opened += 1);
+        self.0.note(|seen| {
+            seen.opened += 1;
+            seen.peers.push(peer.clone());
+        });
         let (toy, mailbox) = (Arc::clone(&self.0), Arc::clone(mailbox));
         Box::new(ToySession {
             toy,
@@ -142,6 +147,10 @@ impl Door for ToyDoor {
             swallows: false,
             closed: false,
         })
+    }
+    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {
+        let first = String::from_utf8_lossy(first);
+        out.extend_from_slice(format!("not in plain: {first}").as_bytes());
     }
 }
 
@@ -283,10 +292,14 @@ pub struct Served {
 }
 
 pub fn serve(config: NetConfig) -> Served {
+    serve_with(config, ListenerTls::Off)
+}
+
+pub fn serve_with(config: NetConfig, tls: ListenerTls) -> Served {
     let toy = Arc::new(Toy::default());
     let door = Arc::new(ToyDoor(Arc::clone(&toy)));
     let bound = bind(door, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let handle = Server::start(toy.clone(), vec![bound], config).unwrap();
+    let handle = Server::start(toy.clone(), vec![bound.with_tls(tls)], config).unwrap();
     let addr = handle.local_addrs()[0].1;
     Served { toy, handle, addr }
 }

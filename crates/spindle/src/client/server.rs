@@ -8,6 +8,8 @@ use std::{
     path::Path,
 };
 
+use spindle_access::{Token, read_secret};
+
 use super::{
     line::Line,
     payload,
@@ -32,19 +34,32 @@ pub enum Server {
     /// The native API at this URL.
     Web(BaseUrl),
     /// The Workq door at this address.
-    Workq(String),
+    Workq(WorkqDoor),
+}
+
+/// A Workq door.
+#[derive(Debug, Clone)]
+pub struct WorkqDoor {
+    /// Its address.
+    address: String,
+    /// Who comes.
+    token: Option<Token>,
 }
 
 impl Server {
     /// The server a command names: by its flags, or else by the environment.
     pub fn of(common: &Common) -> anyhow::Result<Self> {
         if let Some(address) = &common.workq {
-            return Ok(Self::Workq(address.clone()));
+            return Self::workq(address.clone(), &common.reach);
         }
         match (&common.reach.url, said("SPINDLE_WORKQ")) {
-            (None, Some(address)) => Ok(Self::Workq(address)),
+            (None, Some(address)) => Self::workq(address, &common.reach),
             _ => Ok(Self::Web(Self::url(&common.reach)?)),
         }
+    }
+
+    fn workq(address: String, reach: &Reach) -> anyhow::Result<Self> {
+        Ok(Self::Workq(WorkqDoor { address, token: token(reach)? }))
     }
 
     /// The URL that a command names, or the environment, or where servers are.
@@ -55,7 +70,8 @@ impl Server {
             (None, None) => (URL.to_owned(), "--url"),
         };
         let base = BaseUrl::parse(&url)
-            .map_err(|message| Failure::with(Code::Usage, format!("{name}: {message}")))?;
+            .map_err(|message| Failure::with(Code::Usage, format!("{name}: {message}")))?
+            .with_token(token(reach)?);
         match (&reach.ca_file, said_os("SPINDLE_CA_FILE")) {
             (Some(file), _) => base.trusting(file, "--ca-file"),
             (None, Some(file)) => base.trusting(Path::new(&file), "SPINDLE_CA_FILE"),
@@ -80,7 +96,9 @@ impl Server {
     pub fn try_open(&self, line: &Line) -> Result<Box<dyn Session>, AskError> {
         Ok(match self {
             Self::Web(base) => Box::new(WebSession::new(base, line)),
-            Self::Workq(address) => Box::new(WorkqSession::open(address, line)?),
+            Self::Workq(WorkqDoor { address, token }) => {
+                Box::new(WorkqSession::open(address, token.as_ref(), line)?)
+            }
         })
     }
 
@@ -114,7 +132,7 @@ impl Server {
                         "{base} is no HTTP door of Spindle: {text}; name its URL with --url or \
                          SPINDLE_URL"
                     ),
-                    Self::Workq(address) => format!(
+                    Self::Workq(WorkqDoor { address, .. }) => format!(
                         "{address} is no Workq door: {text}; name its address with --workq or \
                          SPINDLE_WORKQ"
                     ),
@@ -127,7 +145,7 @@ impl Server {
     fn lost(&self, error: &Error) -> String {
         let (address, door, flags, form) = match self {
             Self::Web(base) => (base.with_port(), "HTTP", "--url or SPINDLE_URL", URL),
-            Self::Workq(address) => {
+            Self::Workq(WorkqDoor { address, .. }) => {
                 (address.clone(), "Workq", "--workq or SPINDLE_WORKQ", "127.0.0.1:9922")
             }
         };
@@ -158,7 +176,7 @@ impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Web(base) => base.fmt(f),
-            Self::Workq(address) => write!(f, "Workq at {address}"),
+            Self::Workq(WorkqDoor { address, .. }) => write!(f, "Workq at {address}"),
         }
     }
 }
@@ -176,9 +194,26 @@ fn advice(code: &str) -> &'static str {
         "job_finished" => "; `spindle retry` lets it run again",
         "job_not_finished" => "; `spindle why` tells what it waits for",
         "queue_full" => "; `spindle queues` shows what is in it",
+        "unauthorized" => "; name a file with a token with --token-file or SPINDLE_TOKEN_FILE",
         "unknown_host" => "; name the server by the address it listens on",
         _ => "",
     }
+}
+
+/// The token that says who asks, if there is one.
+fn token(reach: &Reach) -> anyhow::Result<Option<Token>> {
+    let unusable = |message: String| Failure::with(Code::Usage, message);
+    let (path, name) = match (&reach.who.token_file, said_os("SPINDLE_TOKEN_FILE")) {
+        (Some(path), _) => (path.clone(), "--token-file"),
+        (None, Some(path)) => (path.into(), "SPINDLE_TOKEN_FILE"),
+        (None, None) => {
+            let token = said("SPINDLE_TOKEN").map(|text| Token::parse(&text)).transpose();
+            return token.map_err(|reason| unusable(format!("SPINDLE_TOKEN: {reason}")));
+        }
+    };
+    let text = read_secret(&path).map_err(|error| unusable(format!("{name}: {error}")))?;
+    let token = Token::parse(&text);
+    token.map(Some).map_err(|reason| unusable(format!("{name}: {}: {reason}", path.display())))
 }
 
 fn said(name: &str) -> Option<String> {

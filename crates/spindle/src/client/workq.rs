@@ -6,6 +6,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::BytesMut;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use spindle_access::Token;
 use spindle_core::address;
 use spindle_workq::{
     client::{Client, ClientError},
@@ -41,10 +42,13 @@ const NOT_LEASED: &str = "Not leased";
 pub struct WorkqSession(Client);
 
 impl WorkqSession {
-    /// Connects.
-    pub fn open(address: &str, line: &Line) -> Result<Self, AskError> {
-        let client = Client::connect(address, ANSWER_WITHIN)?;
+    /// Connects, and says who comes.
+    pub fn open(address: &str, token: Option<&Token>, line: &Line) -> Result<Self, AskError> {
+        let mut client = Client::connect(address, ANSWER_WITHIN)?;
         line.carries(client.stream().try_clone()?);
+        if let Some(token) = token {
+            client.auth(token.reveal())?;
+        }
         Ok(Self(client))
     }
 

@@ -5,9 +5,20 @@ use std::time::Duration;
 use spindle_log::SyncPolicy;
 use tracing_subscriber::filter::LevelFilter;
 
+use super::tls_mode::TlsMode;
+
 pub fn parse_count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
     count.ok_or_else(|| "write a whole number from 1".to_owned())
+}
+
+pub fn parse_tls_mode(text: &str) -> Result<TlsMode, String> {
+    match text {
+        "off" => Ok(TlsMode::Off),
+        "optional" => Ok(TlsMode::Optional),
+        "required" => Ok(TlsMode::Required),
+        _ => Err("write off, optional or required".to_owned()),
+    }
 }
 
 pub fn parse_switch(text: &str) -> Result<bool, String> {

@@ -8,7 +8,8 @@ use super::{
     address::{Loopback, loopback},
     error::ConfigError,
     file::read_file,
-    table::{Config, ENVIRONMENT_PREFIX, Setting, Shape, TABLE},
+    table::{Config, DOORS, ENVIRONMENT_PREFIX, Setting, Shape, TABLE},
+    tls_mode::TlsMode,
 };
 
 /// Where a value came from. The earlier wins.
@@ -212,12 +213,38 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return Err(ConfigError::NoDoor);
     }
     for (door, address) in doors {
-        let allowed = config.insecure.iter().any(|named| named == door);
-        if loopback(address) == Loopback::No && !allowed {
-            return Err(ConfigError::NotLoopback { door, address });
+        let missing = config.missing(door, address).filter(|_| !config.is_insecure(door));
+        match (missing, loopback(address)) {
+            (Some(missing), Loopback::No) => {
+                return Err(ConfigError::NotLoopback { door, address, missing });
+            }
+            (Some(_), Loopback::Yes) => return Err(ConfigError::MasterAsksNobody),
+            (None, _) => {}
         }
     }
-    Ok(())
+    if config.require_auth && config.tokens.is_none() {
+        return Err(ConfigError::NobodyKnown);
+    }
+    check_tls(config)
+}
+
+fn check_tls(config: &Config) -> Result<(), ConfigError> {
+    let needs =
+        |given: &str, missing| Err(ConfigError::TlsWithout { given: given.to_owned(), missing });
+    match (&config.tls_cert, &config.tls_key) {
+        (Some(_), None) => return needs("tls-cert", "tls-key"),
+        (None, Some(_)) => return needs("tls-key", "tls-cert"),
+        (Some(_), Some(_)) => return Ok(()),
+        (None, None) => {}
+    }
+    if config.tls_client_ca.is_some() {
+        return needs("tls-client-ca", "tls-cert");
+    }
+    let speaks = |door: &&str| config.tls_setting(door).is_some_and(|mode| mode != TlsMode::Off);
+    match DOORS.iter().copied().find(speaks) {
+        Some(door) => needs(&format!("{door}-tls"), "tls-cert"),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -283,6 +310,97 @@ mod tests {
         assert!(resolved(&["--workq", "0.0.0.0:9922", "--insecure", "workq"], &[]).is_ok());
         let named = [("SPINDLE_SERVE_INSECURE", "workq"), ("SPINDLE_SERVE_WORKQ", "[::]:1")];
         assert!(resolved(&[], &named).is_ok());
+    }
+
+    #[test]
+    fn an_address_that_is_not_loopback_needs_tokens_and_tls() {
+        let tls = ["--tls-cert", "c", "--tls-key", "k"];
+        let with = |door: &str, more: &[&str]| {
+            let address = format!("--{door}");
+            let given = [&[&address, "10.0.0.1:1"][..], more].concat();
+            resolved(&given, &[]).map(|_| ()).map_err(|error| error.to_string())
+        };
+        for (door, identity) in [
+            ("workq", "--tokens"),
+            ("gearman", "--tokens"),
+            ("http", "--tokens"),
+            ("jobd-master", "--jobd-master-password-file"),
+        ] {
+            let who = [identity, "f"];
+            let off = format!("--{door}-tls");
+            let refused = |more: &[&str]| with(door, more).unwrap_err();
+            assert!(refused(&[]).contains(&format!("{identity} and TLS")), "{door}");
+            assert!(refused(&tls).contains(&format!("needs {identity} there")), "{door}");
+            assert!(refused(&who).contains("needs TLS"), "{door}");
+            for mode in ["off", "optional"] {
+                let both = [&tls[..], &who, &[&off, mode]].concat();
+                assert!(refused(&both).contains("and no --"), "{door} {mode}");
+            }
+            assert_eq!(with(door, &[&tls[..], &who].concat()), Ok(()));
+            for insecure in [&[][..], &tls, &who] {
+                let named = [insecure, &["--insecure", door]].concat();
+                assert_eq!(with(door, &named), Ok(()), "{door} {named:?}");
+            }
+            let other = if door == "http" { "workq" } else { "http" };
+            assert!(with(door, &["--insecure", other]).is_err(), "{door}");
+        }
+    }
+
+    #[test]
+    fn who_has_to_say_who_they_are_needs_to_be_known() {
+        let refused = |given: &[&str]| resolved(given, &[]).unwrap_err().to_string();
+        let off = ["--require-auth", "--jobd-master", "off"];
+        assert!(refused(&off).contains("needs --tokens"));
+        assert!(resolved(&[&off[..], &["--tokens", "t"]].concat(), &[]).is_ok());
+        let on = ["--require-auth", "--tokens", "t"];
+        assert!(refused(&on).contains("--jobd-master-password-file"));
+        for more in [["--insecure", "jobd-master"], ["--jobd-master-password-file", "p"]] {
+            assert!(resolved(&[&on[..], &more].concat(), &[]).is_ok(), "{more:?}");
+        }
+    }
+
+    #[test]
+    fn doors_ask_where_others_reach_them_or_everywhere() {
+        let (near, far) = ("127.0.0.1:1".parse().unwrap(), "10.0.0.1:1".parse().unwrap());
+        let of = |given: &[&str]| {
+            let config = resolved(given, &[]).unwrap().config;
+            (config.asks(near), config.asks(far))
+        };
+        assert_eq!(of(&[]), (false, false));
+        assert_eq!(of(&["--tokens", "t"]), (false, true));
+        let insecure = ["--tokens", "t", "--insecure", "http"];
+        assert_eq!(of(&insecure), (false, true));
+        let required = ["--tokens", "t", "--require-auth", "--jobd-master", "off"];
+        assert_eq!(of(&required), (true, true));
+    }
+
+    #[test]
+    fn tls_needs_a_certificate_and_its_key() {
+        let refused = |given: &[&str]| resolved(given, &[]).unwrap_err().to_string();
+        for (given, missing) in [
+            (&["--tls-cert", "c"][..], "--tls-cert needs --tls-key"),
+            (&["--tls-key", "k"], "--tls-key needs --tls-cert"),
+            (&["--tls-client-ca", "a"], "--tls-client-ca needs --tls-cert"),
+            (&["--workq-tls", "required"], "--workq-tls needs --tls-cert"),
+            (&["--jobd-master-tls", "optional"], "--jobd-master-tls needs --tls-cert"),
+        ] {
+            assert!(refused(given).contains(missing), "{given:?}");
+        }
+        assert!(refused(&["--http-tls", "on"]).contains("write off, optional or required"));
+        assert!(resolved(&["--http-tls", "off"], &[]).is_ok());
+    }
+
+    #[test]
+    fn doors_are_encrypted_as_their_addresses_need_it_unless_a_setting_says_otherwise() {
+        let near = "127.0.0.1:1".parse().unwrap();
+        let far = "10.0.0.1:1".parse().unwrap();
+        let without = resolved(&[], &[]).unwrap().config;
+        assert_eq!(without.tls_mode("http", far), TlsMode::Off);
+        let with = &["--tls-cert", "c", "--tls-key", "k", "--http-tls", "off"];
+        let with = resolved(with, &[]).unwrap().config;
+        assert_eq!(with.tls_mode("workq", near), TlsMode::Optional);
+        assert_eq!(with.tls_mode("workq", far), TlsMode::Required);
+        assert_eq!(with.tls_mode("http", far), TlsMode::Off);
     }
 
     #[test]

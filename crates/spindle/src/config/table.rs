@@ -6,8 +6,9 @@ use spindle_http::HostNames;
 use spindle_log::SyncPolicy;
 use spindle_webhook::{Hook, HookError};
 
-use super::address::parse_listen;
-use super::parse::{LogLevel, parse_count, parse_level, parse_switch, parse_sync};
+use super::address::{Loopback, loopback, parse_listen};
+use super::parse::{LogLevel, parse_count, parse_level, parse_switch, parse_sync, parse_tls_mode};
+use super::tls_mode::TlsMode;
 use crate::quantity::{parse_duration, parse_size};
 
 /// The server's configuration. The `Default` one is blank: the defaults of [`TABLE`] go into it.
@@ -57,7 +58,27 @@ pub struct Config {
     pub webhook_secret_file: Option<PathBuf>,
     /// Where the authorities are that vouch for receivers over TLS; none: the public ones do.
     pub webhook_ca_file: Option<PathBuf>,
-    /// Doors that may listen on an address that is not loopback.
+    /// The server's certificate, with those that lead to an authority.
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key.
+    pub tls_key: Option<PathBuf>,
+    /// Those who vouch for client certificates.
+    pub tls_client_ca: Option<PathBuf>,
+    /// Which connections the Workq door takes; `None`: see [`TlsMode::usual`]. So of the others.
+    pub workq_tls: Option<TlsMode>,
+    /// The same of the Gearman door.
+    pub gearman_tls: Option<TlsMode>,
+    /// The same of the HTTP door.
+    pub http_tls: Option<TlsMode>,
+    /// The same of the jobd master.
+    pub jobd_master_tls: Option<TlsMode>,
+    /// Who may come in, and what they may do.
+    pub tokens: Option<PathBuf>,
+    /// Everybody has to say who they are, on loopback too.
+    pub require_auth: bool,
+    /// Where the password is that the jobd master asks for.
+    pub jobd_master_password_file: Option<PathBuf>,
+    /// Doors that may listen on an address that is not loopback without tokens and TLS.
     pub insecure: Vec<String>,
     /// How long answers under way may take at the end.
     pub shutdown_timeout: Duration,
@@ -79,7 +100,70 @@ impl Config {
         .into_iter()
         .filter_map(|(door, addr)| Some((door, addr?)))
     }
+
+    /// Whether a door that listens on this address asks everybody who they are.
+    pub fn asks(&self, addr: SocketAddr) -> bool {
+        self.require_auth || (self.tokens.is_some() && loopback(addr) == Loopback::No)
+    }
+
+    /// Whether a door may listen on an address that is not loopback without tokens and TLS.
+    pub fn is_insecure(&self, door: &str) -> bool {
+        self.insecure.iter().any(|named| named == door)
+    }
+
+    /// What a door would need that listens on an address that others reach; none: nothing is
+    /// missing.
+    pub fn missing(&self, door: &'static str, addr: SocketAddr) -> Option<Missing> {
+        let asks = if door == JOBD_MASTER {
+            self.jobd_master_password_file.is_some()
+        } else {
+            self.tokens.is_some()
+        };
+        if loopback(addr) == Loopback::Yes {
+            let is_asked = self.require_auth && door == JOBD_MASTER;
+            return (is_asked && !asks).then_some(Missing::Identity);
+        }
+        match (asks, self.tls_mode(door, addr) == TlsMode::Required) {
+            (true, true) => None,
+            (false, true) => Some(Missing::Identity),
+            (true, false) => Some(Missing::Tls),
+            (false, false) => Some(Missing::Both),
+        }
+    }
+
+    /// What a setting says of a door's connections; `None` if none does.
+    pub fn tls_setting(&self, door: &str) -> Option<TlsMode> {
+        match door {
+            "workq" => self.workq_tls,
+            "gearman" => self.gearman_tls,
+            "http" => self.http_tls,
+            _ => self.jobd_master_tls,
+        }
+    }
+
+    /// Which connections a door takes that listens on this address.
+    pub fn tls_mode(&self, door: &str, addr: SocketAddr) -> TlsMode {
+        match (&self.tls_cert, self.tls_setting(door)) {
+            (None, _) => TlsMode::Off,
+            (Some(_), Some(mode)) => mode,
+            (Some(_), None) => TlsMode::usual(addr),
+        }
+    }
 }
+
+/// What a door lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// It asks nobody who they are.
+    Identity,
+    /// It does not insist on TLS.
+    Tls,
+    /// Both.
+    Both,
+}
+
+/// The door that knows no tokens: it has a password.
+pub const JOBD_MASTER: &str = "jobd-master";
 
 /// The doors there are, as `--insecure` names them.
 pub const DOORS: &[&str] = &["workq", "gearman", "http", "jobd-master"];
@@ -279,10 +363,68 @@ pub const TABLE: &[Setting] = &[
              the certificate of a webhook receiver over https.",
         )
         .apply(|config, text| set(&mut config.webhook_ca_file, Ok(Some(text.into())))),
+    Setting::one("tls-cert", "FILE", "")
+        .help(
+            "The server's certificate in PEM, followed by those that lead to an authority. With \
+             it and `tls-key`, the doors speak TLS. SIGHUP reads the files anew.",
+        )
+        .apply(|config, text| set(&mut config.tls_cert, Ok(Some(text.into())))),
+    Setting::one("tls-key", "FILE", "")
+        .help(
+            "The private key of `tls-cert` in PEM, not encrypted. A file that every user of the \
+             machine may read is refused.",
+        )
+        .apply(|config, text| set(&mut config.tls_key, Ok(Some(text.into())))),
+    Setting::one("tls-client-ca", "FILE", "")
+        .help(
+            "Certificates in PEM of those who vouch for clients. Clients may show a certificate \
+             then; one that none of these has signed, or that has expired, is refused.",
+        )
+        .apply(|config, text| set(&mut config.tls_client_ca, Ok(Some(text.into())))),
+    Setting::one("workq-tls", "MODE", "")
+        .help(
+            "Which connections the Workq door takes: `off` (plain ones), `optional` (plain and \
+             encrypted ones on the same port) or `required` (encrypted ones). Without it, `off` \
+             if there is no `tls-cert`; with one, `optional` on a loopback address and `required` \
+             on any other.",
+        )
+        .apply(|config, text| set(&mut config.workq_tls, parse_tls_mode(text).map(Some))),
+    Setting::one("gearman-tls", "MODE", "")
+        .help("The same for the Gearman door.")
+        .apply(|config, text| set(&mut config.gearman_tls, parse_tls_mode(text).map(Some))),
+    Setting::one("http-tls", "MODE", "")
+        .help("The same for the HTTP door.")
+        .apply(|config, text| set(&mut config.http_tls, parse_tls_mode(text).map(Some))),
+    Setting::one("jobd-master-tls", "MODE", "")
+        .help("The same for the jobd master.")
+        .apply(|config, text| set(&mut config.jobd_master_tls, parse_tls_mode(text).map(Some))),
+    Setting::one("tokens", "FILE", "")
+        .help(
+            "Who may come in and what they may do: docs/security.md describes the file, and \
+             `spindle token new` writes its entries. It is read anew when it changes. A file that \
+             every user of the machine may read is refused. Doors on an address that is not \
+             loopback ask everybody for a token; on loopback whoever presents none may do \
+             everything.",
+        )
+        .apply(|config, text| set(&mut config.tokens, Ok(Some(text.into())))),
+    Setting::switch("require-auth")
+        .help(
+            "Ask everybody for a token (or a client certificate), on loopback addresses too. Needs \
+             `tokens`; the jobd master needs `jobd-master-password-file`, or to be `off`.",
+        )
+        .apply(|config, text| set(&mut config.require_auth, parse_switch(text))),
+    Setting::one("jobd-master-password-file", "FILE", "")
+        .help(
+            "A file with the password that the jobd master asks its clients and workers for. \
+             Without it, the master asks nobody.",
+        )
+        .apply(|config, text| set(&mut config.jobd_master_password_file, Ok(Some(text.into())))),
     Setting::many("insecure", "DOOR")
         .help(
             "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address that \
-             is not loopback: everyone who reaches it can do everything. May be repeated.",
+             is not loopback without tokens (the jobd master: a password) and TLS. Without tokens \
+             everyone who reaches it can do everything; without TLS everyone on the way can read \
+             tokens and jobs. A warning says so at each start. May be repeated.",
         )
         .apply(|config, text| {
             if !DOORS.contains(&text) {
@@ -397,6 +539,7 @@ mod tests {
     fn every_door_has_a_setting() {
         for door in DOORS {
             assert!(Setting::named(door).is_some(), "{door}");
+            assert!(Setting::named(&format!("{door}-tls")).is_some(), "{door}");
         }
     }
 

@@ -225,5 +225,5 @@ fn what_is_no_spindle_is_told() {
         says(b"HTTP/1.1 301 Moved\r\nlocation: https://jobs.example/\r\ncontent-length: 0\r\n\r\n");
     refused(&format!("http://{moved}"), &[], 1, &["sends us on to https://jobs.example/"]);
     let closed = says(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nNo");
-    refused(&format!("http://{closed}"), &[], 1, &["403 Forbidden", "log in nowhere yet"]);
+    refused(&format!("http://{closed}"), &[], 1, &["403 Forbidden", "something in front of it"]);
 }

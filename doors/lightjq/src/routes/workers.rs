@@ -1,12 +1,11 @@
 //! What workers do: register, ask for jobs, leave.
 
-use std::net::SocketAddr;
-
 use axum::body::Body as HttpBody;
-use axum::extract::{ConnectInfo, Extension, State};
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use spindle_http::{Answered, Code, GuardedBody, Problem};
+use spindle_engine::Peer;
+use spindle_http::{Answered, Code, GuardedBody, Pass, Problem};
 use tokio::time::Instant;
 
 use crate::body::{Body, Wanted};
@@ -14,6 +13,7 @@ use crate::door::LightJq;
 use crate::extract::{Caller, PollTimeout, no_worker, worker_id};
 use crate::registry::Profile;
 use crate::routes::schema;
+use crate::take::allows_names;
 use crate::target::{Target, TargetError};
 use crate::wire::{Pack, Registration};
 use crate::worker_id::WorkerId;
@@ -30,16 +30,20 @@ use crate::worker_id::WorkerId;
         (status = "4XX", description = "Refused")))]
 pub(crate) async fn register(
     State(door): State<LightJq>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    peer: Option<Extension<Peer>>,
     headers: HeaderMap,
+    pass: Pass,
     wanted: Wanted,
     body: Body,
 ) -> Answered<Response> {
     let given = body.read(Registration::decode).await?;
     let id = worker_id(&headers)?.unwrap_or_else(WorkerId::random);
-    let target = given.url.as_deref().map(|url| target(&door, url, peer.map(|it| it.0.0)));
+    let target = given.url.as_deref().map(|url| target(&door, url, peer.map(|it| it.0)));
     let Registration { name, max_jobs, names, .. } = given;
-    let profile = Profile { name, max_jobs, names, target: target.transpose()? };
+    let mut login = pass.into_login();
+    door.may_speak_for(id, &login)?;
+    allows_names(&mut login, names.as_deref())?;
+    let profile = Profile { name, max_jobs, names, target: target.transpose()?, login };
     let now_ms = door.engine().now_ms();
     let entered = door.registry().enter(id, profile, now_ms);
     let Some(entered) = entered else {
@@ -58,12 +62,12 @@ pub(crate) async fn register(
     wanted.answer(StatusCode::CREATED, pack.into_bytes()).await
 }
 
-fn target(door: &LightJq, url: &str, peer: Option<SocketAddr>) -> Answered<Target> {
+fn target(door: &LightJq, url: &str, peer: Option<Peer>) -> Answered<Target> {
     let read = if door.options().allow_urls {
         Target::read(url, None)
     } else {
         let unknown = || Problem::new(Code::UrlNotOwn, "nobody knows where you call from");
-        Target::read(url, Some(peer.ok_or_else(unknown)?.ip()))
+        Target::read(url, Some(peer.ok_or_else(unknown)?.address.ip()))
     };
     read.map_err(|error| {
         let code = match error {
@@ -96,12 +100,13 @@ pub(crate) async fn leave(State(door): State<LightJq>, Caller(id): Caller) -> An
 pub(crate) async fn next_job(
     State(door): State<LightJq>,
     Caller(id): Caller,
+    pass: Pass,
     wanted: Wanted,
     PollTimeout(wait): PollTimeout,
 ) -> Answered<Response> {
     let now_ms = door.engine().now_ms();
     door.registry().seen(id, now_ms);
-    let Some(taken) = door.take(id, Some(Instant::now() + wait)).await? else {
+    let Some(taken) = door.take(id, Some(Instant::now() + wait), pass.into_login()).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let body = GuardedBody::new(wanted.bytes(taken.order).await?, taken.lease_guard);

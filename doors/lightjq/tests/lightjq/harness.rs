@@ -1,14 +1,13 @@
 //! LightJQ's door on a test bench: its engine, its clock, its log, and requests to it.
 
-use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use axum::http::{Request, StatusCode, header};
 use serde_json::{Value, json};
+use spindle_engine::Peer;
 use spindle_lightjq::wire::{from_json, to_json};
 use spindle_lightjq::{LightJq, Options};
 use spindle_testkit::{HeldLog, HttpDoor, caller};
@@ -62,6 +61,11 @@ impl Bench {
 
     pub async fn send(&self, request: Request<Body>) -> Reply {
         Reply(self.http.send(request).await)
+    }
+
+    /// A request with a token.
+    pub async fn send_as(&self, token: &str, request: Request<Body>) -> Reply {
+        Reply(self.http.send_as(token, request).await)
     }
 
     pub async fn get(&self, path: &str) -> Reply {
@@ -136,12 +140,12 @@ impl Drop for Bench {
 
 /// A request without a body, from this machine.
 pub fn ask(method: &str, path: &str) -> Request<Body> {
-    let peer: SocketAddr = "127.0.0.1:40000".parse().unwrap();
+    let peer = Peer::plain(([127, 0, 0, 1], 40000).into());
     Request::builder()
         .method(method)
         .uri(path)
         .header(header::HOST, "localhost:7420")
-        .extension(ConnectInfo(peer))
+        .extension(peer)
         .body(Body::empty())
         .unwrap()
 }

@@ -3,9 +3,10 @@
 use std::{fmt, fs, path::Path};
 
 use anyhow::Context;
+use spindle_access::Token;
 use spindle_webhook::Authorities;
 use ureq::{
-    http::{Uri, uri::Scheme},
+    http::{HeaderValue, Uri, uri::Scheme},
     tls::TlsConfig,
 };
 
@@ -16,6 +17,7 @@ pub struct BaseUrl {
     text: String,
     is_https: bool,
     authorities: Authorities,
+    token: Option<Token>,
 }
 
 impl BaseUrl {
@@ -30,8 +32,8 @@ impl BaseUrl {
         // Nothing that may be a password is shown.
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if authority.contains('@') {
-            let message = "a URL with a user name or a password will not do: the commands log in \
-                        nowhere yet; leave out what stands before the @";
+            let message = "a URL with a user name or a password will not do: a token says who \
+                        you are (--token-file); leave out what stands before the @";
             return Err(message.to_owned());
         }
         let scheme = scheme.to_ascii_lowercase();
@@ -49,7 +51,25 @@ impl BaseUrl {
             ));
         }
         let text = checked(&scheme, rest).map_err(|()| no_url(url))?;
-        Ok(Self { text, is_https: scheme == "https", authorities: Authorities::Public })
+        Ok(Self {
+            text,
+            is_https: scheme == "https",
+            authorities: Authorities::Public,
+            token: None,
+        })
+    }
+
+    /// With the token that says who asks.
+    pub fn with_token(self, token: Option<Token>) -> Self {
+        Self { token, ..self }
+    }
+
+    /// What requests say of who asks.
+    pub(super) fn authorization(&self) -> Option<HeaderValue> {
+        let text = format!("Bearer {}", self.token.as_ref()?.reveal());
+        let mut value = HeaderValue::try_from(text).ok()?;
+        value.set_sensitive(true);
+        Some(value)
     }
 
     /// Trusts the certificates that these authorities vouch for, instead of the public ones.

@@ -1,0 +1,25 @@
+//! TLS, for everything of Spindle that listens or connects.
+//!
+//! - [`ServerTls`]: certificate and key of the listeners, and the authority of client certificates.
+//!   [`ServerTls::reload`] reads the files anew; handshakes from then on use what they hold.
+//! - [`ListenerTls`]: what one listener makes of a connection, judged by its first byte, so that
+//!   one port serves TLS and plain text.
+//! - [`client`]: whom our own clients trust and who they are; the one place that builds a
+//!   configuration of rustls for them.
+//! - [`common_name`]: who a certificate is for.
+//! - `stream` (feature `tokio`): a connection that is plain or encrypted, for async listeners.
+//!
+//! Cryptography is ring, versions are TLS 1.2 and 1.3. There is no renegotiation and no early data.
+
+pub mod client;
+mod files;
+mod listener;
+mod name;
+mod server;
+#[cfg(feature = "tokio")]
+pub mod stream;
+
+pub use files::FileError;
+pub use listener::{FirstByte, ListenerTls, TLS_FIRST_BYTE};
+pub use name::common_name;
+pub use server::{ServerFiles, ServerTls, Speaks};

@@ -1,0 +1,52 @@
+//! What a listener makes of a connection.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+
+use crate::server::{ServerTls, Speaks};
+
+/// How a listener takes connections.
+#[derive(Clone, Debug, Default)]
+pub enum ListenerTls {
+    /// In plain bytes only.
+    #[default]
+    Off,
+    /// As the client likes.
+    Optional(Arc<ServerTls>),
+    /// Encrypted only.
+    Required(Arc<ServerTls>),
+}
+
+/// What a connection's first byte says.
+#[derive(Clone, Debug)]
+pub enum FirstByte {
+    /// The client speaks in plain bytes, and may.
+    Plain,
+    /// The client speaks in plain bytes, and may not.
+    Refused,
+    /// The client begins a handshake.
+    Handshake(Arc<ServerConfig>),
+}
+
+impl ListenerTls {
+    /// Judges a connection by its first byte. No protocol of the doors begins with that of TLS.
+    pub fn judge(&self, byte: u8, speaks: Speaks) -> FirstByte {
+        match self {
+            ListenerTls::Off => FirstByte::Plain,
+            ListenerTls::Optional(tls) | ListenerTls::Required(tls) if byte == TLS_FIRST_BYTE => {
+                FirstByte::Handshake(tls.config(speaks))
+            }
+            ListenerTls::Optional(_) => FirstByte::Plain,
+            ListenerTls::Required(_) => FirstByte::Refused,
+        }
+    }
+
+    /// Whether every connection is plain, so that no byte is needed to judge it.
+    pub fn is_off(&self) -> bool {
+        matches!(self, ListenerTls::Off)
+    }
+}
+
+/// A record of the handshake (RFC 8446, 5.1).
+pub const TLS_FIRST_BYTE: u8 = 0x16;
