@@ -5,7 +5,14 @@ use std::{
     ffi::OsString,
     fmt,
     io::{Error, ErrorKind},
-    path::Path,
+    path::PathBuf,
+    sync::Arc,
+};
+
+use rustls::ClientConfig;
+use spindle_tls::{
+    FileError,
+    client::{ClientFiles, Identity, Trust},
 };
 
 use super::{
@@ -31,20 +38,24 @@ const ANSWER_SECONDS: u64 = 30;
 pub enum Server {
     /// The native API at this URL.
     Web(BaseUrl),
-    /// The Workq door at this address.
-    Workq(String),
+    /// The Workq door.
+    Workq(WorkqAddress),
 }
 
 impl Server {
     /// The server a command names: by its flags, or else by the environment.
     pub fn of(common: &Common) -> anyhow::Result<Self> {
-        if let Some(address) = &common.workq {
-            return Ok(Self::Workq(address.clone()));
-        }
-        match (&common.reach.url, said("SPINDLE_WORKQ")) {
-            (None, Some(address)) => Ok(Self::Workq(address)),
-            _ => Ok(Self::Web(Self::url(&common.reach)?)),
-        }
+        let address = match (&common.workq, &common.reach.url, said("SPINDLE_WORKQ")) {
+            (Some(address), _, _) => address.clone(),
+            (None, None, Some(address)) => address,
+            _ => return Ok(Self::Web(Self::url(&common.reach)?)),
+        };
+        let is_encrypted = common.tls || said("SPINDLE_TLS").is_some_and(|text| text == "true");
+        let tls = is_encrypted.then(|| {
+            let files = files(&common.reach)?;
+            anyhow::Ok(Arc::new(files.config().map_err(unusable)?))
+        });
+        Ok(Self::Workq(WorkqAddress { address, tls: tls.transpose()? }))
     }
 
     /// The URL that a command names, or the environment, or where servers are.
@@ -56,11 +67,7 @@ impl Server {
         };
         let base = BaseUrl::parse(&url)
             .map_err(|message| Failure::with(Code::Usage, format!("{name}: {message}")))?;
-        match (&reach.ca_file, said_os("SPINDLE_CA_FILE")) {
-            (Some(file), _) => base.trusting(file, "--ca-file"),
-            (None, Some(file)) => base.trusting(Path::new(&file), "SPINDLE_CA_FILE"),
-            (None, None) => Ok(base),
-        }
+        base.with_files(&files(reach)?).map_err(unusable)
     }
 
     /// The most bytes of a payload that this door takes.
@@ -80,7 +87,7 @@ impl Server {
     pub fn try_open(&self, line: &Line) -> Result<Box<dyn Session>, AskError> {
         Ok(match self {
             Self::Web(base) => Box::new(WebSession::new(base, line)),
-            Self::Workq(address) => Box::new(WorkqSession::open(address, line)?),
+            Self::Workq(at) => Box::new(WorkqSession::open(at, line)?),
         })
     }
 
@@ -128,7 +135,7 @@ impl Server {
         let (address, door, flags, form) = match self {
             Self::Web(base) => (base.with_port(), "HTTP", "--url or SPINDLE_URL", URL),
             Self::Workq(address) => {
-                (address.clone(), "Workq", "--workq or SPINDLE_WORKQ", "127.0.0.1:9922")
+                (address.to_string(), "Workq", "--workq or SPINDLE_WORKQ", "127.0.0.1:9922")
             }
         };
         match error.kind() {
@@ -158,9 +165,43 @@ impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Web(base) => base.fmt(f),
-            Self::Workq(address) => write!(f, "Workq at {address}"),
+            Self::Workq(at) => write!(f, "Workq at {at}"),
         }
     }
+}
+
+/// Where a Workq door is.
+#[derive(Debug, Clone)]
+pub struct WorkqAddress {
+    /// Its host and port.
+    pub address: String,
+    /// The connection is encrypted with this.
+    pub tls: Option<Arc<ClientConfig>>,
+}
+
+impl fmt::Display for WorkqAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+/// The files that a command names for TLS: by its flags, or else by the environment.
+fn files(reach: &Reach) -> anyhow::Result<ClientFiles> {
+    let named =
+        |flag: &Option<PathBuf>, name| flag.clone().or_else(|| said_os(name).map(PathBuf::from));
+    let trust = named(&reach.ca_file, "SPINDLE_CA_FILE").map_or(Trust::Public, Trust::File);
+    let certificate = named(&reach.cert, "SPINDLE_CERT");
+    let identity = match (certificate, named(&reach.key, "SPINDLE_KEY")) {
+        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+        (None, None) => None,
+        (Some(_), None) => return Err(Failure::with(Code::Usage, "--cert needs --key".to_owned())),
+        (None, Some(_)) => return Err(Failure::with(Code::Usage, "--key needs --cert".to_owned())),
+    };
+    Ok(ClientFiles { trust, identity })
+}
+
+fn unusable(error: FileError) -> anyhow::Error {
+    Failure::with(Code::Error, error.to_string())
 }
 
 fn not_there(about: &str) -> String {
