@@ -51,6 +51,11 @@ impl Server {
             _ => return Ok(Self::Web(Self::url(&common.reach)?)),
         };
         let is_encrypted = common.tls || said("SPINDLE_TLS").is_some_and(|text| text == "true");
+        let Reach { ca_file, cert, key, .. } = &common.reach;
+        if !is_encrypted && [ca_file, cert, key].into_iter().any(Option::is_some) {
+            let message = "--ca-file, --cert and --key are for encrypted connections: add --tls";
+            return Err(Failure::with(Code::Usage, message.to_owned()));
+        }
         let tls = is_encrypted.then(|| {
             let files = files(&common.reach)?;
             anyhow::Ok(Arc::new(files.config().map_err(unusable)?))
@@ -201,7 +206,7 @@ fn files(reach: &Reach) -> anyhow::Result<ClientFiles> {
 }
 
 fn unusable(error: FileError) -> anyhow::Error {
-    Failure::with(Code::Error, error.to_string())
+    Failure::with(Code::Error, format!("{error}; see --ca-file, --cert and --key"))
 }
 
 fn not_there(about: &str) -> String {

@@ -211,3 +211,43 @@ fn a_server_with_wrong_files_does_not_start_and_says_which() {
     fs::set_permissions(&files.key, fs::Permissions::from_mode(0o644)).unwrap();
     refused(cert, key, "chmod o-rwx");
 }
+
+#[test]
+fn the_commands_speak_tls_through_both_doors_and_show_a_certificate() {
+    let ca = Certificates::new();
+    let files = ca.server_for_clients();
+    let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let given = [text(&files.certificate), text(&files.key), text(&ca.ca())];
+    let [cert, key, ca_file] = given.each_ref().map(String::as_str);
+    let arguments = ["--memory", "--workq", "127.0.0.1:0", "--http", "127.0.0.1:0", "--gearman"];
+    let tls = ["off", "--jobd-master", "off", "--tls-cert", cert, "--tls-key", key];
+    let clients = ["--tls-client-ca", ca_file, "--workq-tls", "required"];
+    let arguments = [&arguments[..], &tls, &clients].concat();
+    let server = SpindleServer::start(env!("CARGO_BIN_EXE_spindle"), &arguments, "workq");
+    let (workq, url) = (server.address_of("workq"), server.address_of("http"));
+    let url = format!("https://{url}");
+    let doors = [&["--workq", &workq, "--tls"][..], &["--url", &url]];
+    for door in doors {
+        let run = |more: &[&str]| {
+            spindle(&[&["add", "mail", "hello", "--ca-file", ca_file], door, more].concat())
+                .output()
+                .unwrap()
+        };
+        let added = run(&[]);
+        assert!(added.status.success(), "{}", stderr(&added));
+        let mailer = ca.client("mailer");
+        let (cert, key) = (text(&mailer.certificate), text(&mailer.key));
+        let shown = run(&["--cert", &cert, "--key", &key]);
+        assert!(shown.status.success(), "{}", stderr(&shown));
+        let old = ca.expired_client("old");
+        let (cert, key) = (text(&old.certificate), text(&old.key));
+        assert!(!run(&["--cert", &cert, "--key", &key]).status.success());
+        let half = run(&["--cert", &cert]);
+        assert!(stderr(&half).contains("--cert needs --key"), "{}", stderr(&half));
+    }
+    let untrusted =
+        spindle(&["add", "mail", "hello", "--workq", &workq, "--tls"]).output().unwrap();
+    assert!(stderr(&untrusted).contains("is not trusted"), "{}", stderr(&untrusted));
+    let plain = spindle(&["add", "mail", "hello", "--workq", &workq]).output().unwrap();
+    assert!(stderr(&plain).contains("connect with TLS"), "{}", stderr(&plain));
+}
