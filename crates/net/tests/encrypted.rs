@@ -1,12 +1,14 @@
 //! Doors over TLS.
 
+#![expect(clippy::unwrap_used, reason = "tests, though clippy sees only helpers here")]
+
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{self, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
@@ -65,7 +67,7 @@ impl Secured {
     }
 
     fn failed(&self) -> u64 {
-        self.served.handle.counters().handshakes_failed.load(Ordering::Relaxed)
+        self.served.handle.counters().handshakes_failed.load(Relaxed)
     }
 
     /// Another client is served, whatever has been done to the server.
@@ -206,7 +208,7 @@ fn a_handshake_that_is_cut_anywhere_leaves_nothing() {
         assert!(answer.first() != Some(&0x16), "{cut}");
     }
     secured.still_serves();
-    let open = || secured.served.handle.counters().open.load(Ordering::Relaxed);
+    let open = || secured.served.handle.counters().open.load(Relaxed);
     wait_until("the connections to be gone", || open() == 0);
     assert_eq!(secured.served.toy.seen().opened, 1);
 }
