@@ -85,11 +85,11 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     Ok(read)
 }
 
-/// The first private key of a file: PKCS #8, PKCS #1 or SEC 1.
+/// The private key of a listener, as [`private_key`].
 ///
 /// # Errors
 /// [`FileError`]; also when every user of the machine has access to it.
-pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {
+pub(crate) fn guarded_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {
     let failed = |source| unreadable(path, source);
     // One open file, so that what is judged is what is read.
     let mut file = File::open(path).map_err(failed)?;
@@ -99,7 +99,19 @@ pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileErr
     }
     let mut text = Vec::new();
     file.read_to_end(&mut text).map_err(failed)?;
-    PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
+    key_of(path, &text)
+}
+
+/// The first private key of a file: PKCS #8, PKCS #1 or SEC 1.
+///
+/// # Errors
+/// [`FileError`]; also when there is none.
+pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {
+    key_of(path, &fs::read(path).map_err(|source| unreadable(path, source))?)
+}
+
+fn key_of(path: &Path, text: &[u8]) -> Result<PrivateKeyDer<'static>, FileError> {
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
         pem::Error::NoItemsFound => FileError::NoKey(path.to_owned()),
         other => damaged(path, &other),
     })

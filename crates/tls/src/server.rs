@@ -8,7 +8,7 @@ use rustls::crypto::ring;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{Error, InconsistentKeys, ServerConfig};
 
-use crate::files::{FileError, authorities, certificates, private_key, unusable};
+use crate::files::{FileError, authorities, certificates, guarded_key, unusable};
 
 /// The files of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Current {
 fn config_of(files: &ServerFiles) -> Result<ServerConfig, FileError> {
     let ServerFiles { certificate, key, client_ca } = files;
     let chain = certificates(certificate)?;
-    let secret = private_key(key)?;
+    let secret = guarded_key(key)?;
     let provider = Arc::new(ring::default_provider());
     let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

@@ -4,10 +4,13 @@ use std::{
     io::{self, Read, Write},
     net::{TcpStream, ToSocketAddrs},
     slice,
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::wire::{
     ErrorText, JobInfo, JobResult, LeasedJob, Limits, NewJob, Presented, QueueInfo, Reply,
@@ -70,11 +73,52 @@ impl From<ErrorText> for ClientError {
     }
 }
 
+/// What a connection runs over.
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => &stream.sock,
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(stream) => stream.flush(),
+            Stream::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
 /// One connection to a Workq server. A command fails with a [`ClientError`] when the server does
 /// not do what was asked; [`ClientError::is_answer`] says whether the connection can still be used.
 #[derive(Debug)]
 pub struct Client {
-    stream: TcpStream,
+    stream: Stream,
     /// How long an answer may take beyond the wait that a command itself asks for.
     timeout: Duration,
     /// What the socket's read timeout was last set to.
@@ -105,9 +149,33 @@ impl Client {
         Err(error.into())
     }
 
+    /// Encrypts the connection from now on, if the server is the one of this name. The handshake
+    /// takes `timeout` at most for each of its steps.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Io`]; it holds a [`rustls::Error`] if the server is not trusted, or if it
+    /// does not speak TLS.
+    pub fn encrypted(
+        self,
+        name: ServerName<'static>,
+        config: Arc<ClientConfig>,
+    ) -> Result<Self, ClientError> {
+        let Stream::Plain(mut stream) = self.stream else { return Ok(self) };
+        stream.set_read_timeout(Some(self.timeout))?;
+        let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
+        let mut session = Box::new(session);
+        while session.is_handshaking() {
+            session.complete_io(&mut stream)?;
+        }
+        let stream = Stream::Tls(Box::new(StreamOwned { conn: *session, sock: stream }));
+        Ok(Self { stream, read_timeout: Some(self.timeout), ..self })
+    }
+
     fn new(stream: TcpStream, timeout: Duration) -> Result<Self, ClientError> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(timeout))?;
+        let stream = Stream::Plain(stream);
         Ok(Self {
             stream,
             timeout,
@@ -122,7 +190,7 @@ impl Client {
     /// The socket, for those who want to close half of it or look at its addresses.
     #[must_use]
     pub fn stream(&self) -> &TcpStream {
-        &self.stream
+        self.stream.socket()
     }
 
     /// Says who is there, for all that follows. `Client` if the token is not known; its text does
@@ -291,7 +359,7 @@ impl Client {
     /// Setting a timeout is a system call, and most answers take the same one.
     fn limit_reads(&mut self, timeout: Duration) -> Result<(), ClientError> {
         if self.read_timeout != Some(timeout) {
-            self.stream.set_read_timeout(Some(timeout))?;
+            self.stream.socket().set_read_timeout(Some(timeout))?;
             self.read_timeout = Some(timeout);
         }
         Ok(())

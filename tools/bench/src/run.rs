@@ -5,13 +5,14 @@
 //! jobs as were acknowledged and not finished.
 
 use crate::figures::Figures;
-use crate::load::{self, Checker, Jobs, Plan};
+use crate::load::{self, Checker, Jobs, Plan, Socket, Target};
 use crate::peer::sqlite;
 use crate::process;
 use crate::server::{Running, Server};
 use crate::suite::Load;
 use crate::wire::waiting_jobs;
 use anyhow::{Context, Result, ensure};
+use std::io::{Read, Write};
 use std::path::Path;
 
 /// What the log of a waiting job takes at most, with what is prepared ahead.
@@ -22,6 +23,8 @@ const WARM_UP_JOBS_MIN: u64 = 200;
 const SCRIPT_SHARE: u64 = 30;
 /// A run among waiting jobs has one job for so many of them.
 const WAITING_PER_JOB: u64 = 500;
+/// What a connection asks for before it idles.
+const IDLE_REQUEST: &[u8] = b"inspect server\r\n";
 
 /// Measures a fresh server once. `half_load` is half the rate that the first server of the round
 /// took in closed loop, once it is known.
@@ -51,6 +54,7 @@ pub(crate) fn once(
             let full = site.play(plan)?.rate_per_s.context("a run has a rate")?;
             site.play(Plan { rate_per_s: Some(*half_load.get_or_insert(full / 2.0)), ..plan })
         }
+        Load::Idle => site.idle(jobs),
         Load::Waiting | Load::WaitingBesideFew => {
             let filled = site.fill(jobs)?;
             Ok(Figures { start_s: site.restart()?.start_s, ..filled })
@@ -71,6 +75,7 @@ pub(crate) fn among_waiting(waiting: u64) -> [(&'static str, Plan); 3] {
 /// A running server, and what it was sent since its first start.
 pub(crate) struct Site {
     running: Running,
+    target: Target,
     jobs: Jobs,
     submitted: u64,
     finished: u64,
@@ -81,8 +86,9 @@ impl Site {
     /// Starts a server on an empty folder.
     pub(crate) fn open(server: &Server, dir: &Path) -> Result<Self> {
         let running = server.start(dir)?;
+        let target = running.target()?;
         let jobs = Jobs::fresh(running.wire());
-        Ok(Self { running, jobs, submitted: 0, finished: 0, checker: Checker::default() })
+        Ok(Self { running, target, jobs, submitted: 0, finished: 0, checker: Checker::default() })
     }
 
     /// How many threads of the server have a name that starts so.
@@ -95,12 +101,29 @@ impl Site {
         self.play(Plan::submits(jobs, 8, 32))
     }
 
+    /// Opens so many connections, asks for something on each, and leaves them open: the most that
+    /// the server ever had resident meanwhile.
+    fn idle(&mut self, connections: u64) -> Result<Figures> {
+        let mut open = vec![];
+        for _ in 0..connections {
+            let mut socket = Socket::connect(&self.target)?;
+            socket.write_all(IDLE_REQUEST)?;
+            let mut answer = [0; 3];
+            socket.read_exact(&mut answer)?;
+            ensure!(answer == *b"+OK", "a connection was answered {answer:?}");
+            open.push(socket);
+        }
+        let resident_peak_kib = process::resident_peak_kib(self.running.pid())?;
+        let resident_peak_mib = Some(resident_peak_kib as f64 / 1024.0);
+        Ok(Figures { resident_peak_mib, ..Figures::default() })
+    }
+
     /// Plays a plan, reads what it cost the server, and accounts for every job.
     pub(crate) fn play(&mut self, plan: Plan) -> Result<Figures> {
         let pid = self.running.pid();
         let plan = Plan { first: self.submitted, ..plan };
         let before = process::cpu_time(pid)?;
-        let outcome = load::run(self.running.address, &self.jobs, plan, &mut self.checker)?;
+        let outcome = load::run(&self.target, &self.jobs, plan, &mut self.checker)?;
         let cpu = process::cpu_time(pid)?.saturating_sub(before);
         let resident_peak_kib = process::resident_peak_kib(pid)?;
         self.submitted += plan.submits;

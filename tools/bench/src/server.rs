@@ -1,14 +1,18 @@
 //! The servers under measurement: started on a free port of 127.0.0.1 with a temporary folder on
 //! disk, waited for, and stopped again.
 
-use crate::load::Jobs;
-use crate::suite::Door;
+use crate::load::{Jobs, Target};
+use crate::suite::{Door, Security};
 use crate::wire::Wire;
 use anyhow::{Context, Result, bail, ensure};
+use spindle_tls::client::{ClientFiles, Trust};
 use std::fs::{self, File};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -25,7 +29,7 @@ const API_ANSWER_BYTES: usize = 105;
 #[derive(Clone, Debug)]
 pub(crate) enum Server {
     /// Spindle with one door open; its answers are on disk.
-    Spindle { program: PathBuf, door: Door },
+    Spindle { program: PathBuf, door: Door, security: Security },
     /// beanstalkd, with a binlog synced on every write or in memory.
     Beanstalkd { program: PathBuf, synced: bool },
     /// gearmand in memory.
@@ -42,7 +46,9 @@ impl Server {
     /// What people call it, and when its acknowledgements are on disk.
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Spindle { .. } => "spindle --sync always".to_owned(),
+            Self::Spindle { security: Security::Plain, .. } => "spindle --sync always".to_owned(),
+            Self::Spindle { security: Security::Offered, .. } => "spindle, plain".to_owned(),
+            Self::Spindle { security: Security::Used, .. } => "spindle, TLS".to_owned(),
             Self::Beanstalkd { synced: false, .. } => "beanstalkd in memory".to_owned(),
             Self::Beanstalkd { synced: true, .. } => "beanstalkd -b -f 0".to_owned(),
             Self::Gearmand { .. } => "gearmand in memory".to_owned(),
@@ -119,7 +125,7 @@ impl Server {
     fn command(&self, data: &Path, address: SocketAddr) -> Result<Command> {
         let port = address.port().to_string();
         Ok(match self {
-            Self::Spindle { program, door } => {
+            Self::Spindle { program, door, security } => {
                 let mut command = Command::new(program);
                 command.args(["serve", "--sync", "always", "--data"]).arg(data);
                 let open = match door {
@@ -130,6 +136,11 @@ impl Server {
                 for flag in ["--workq", "--gearman", "--http", "--jobd-master"] {
                     let listen = if flag == open { address.to_string() } else { "off".to_owned() };
                     command.arg(flag).arg(listen);
+                }
+                command.args(["--connections-max", "12000"]);
+                if *security != Security::Plain {
+                    let (cert, key) = write_certificate(data)?;
+                    command.arg("--tls-cert").arg(cert).arg("--tls-key").arg(key);
                 }
                 command
             }
@@ -167,6 +178,17 @@ impl Server {
     }
 }
 
+/// The server's certificate and key, beside its data folder.
+fn write_certificate(data: &Path) -> Result<(PathBuf, PathBuf)> {
+    let (cert, key) = (data.with_file_name("cert.pem"), data.with_file_name("key.pem"));
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+    fs::write(&cert, made.cert.pem())?;
+    let mut file =
+        File::options().create(true).truncate(true).write(true).mode(0o600).open(&key)?;
+    file.write_all(made.signing_key.serialize_pem().as_bytes())?;
+    Ok((cert, key))
+}
+
 fn connects(address: SocketAddr) -> Result<()> {
     TcpStream::connect(address)?;
     Ok(())
@@ -202,6 +224,17 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Where it is, and how it is to be spoken to.
+    pub(crate) fn target(&self) -> Result<Target> {
+        let is_encrypted = matches!(self.server, Server::Spindle { security: Security::Used, .. });
+        let files = || ClientFiles {
+            trust: Trust::File(data_of(&self.folder).with_file_name("cert.pem")),
+            identity: None,
+        };
+        let tls = is_encrypted.then(|| files().config().map(Arc::new)).transpose()?;
+        Ok(Target { address: self.address, tls })
+    }
+
     /// What it speaks.
     pub(crate) fn wire(&self) -> Wire {
         self.server.wire()

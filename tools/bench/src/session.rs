@@ -7,7 +7,7 @@ use crate::machine::{Machine, require_disk, require_room};
 use crate::report::{Judgement, Report, Scenario, Series};
 use crate::run::{self, DISK_BYTES_PER_JOB, Site};
 use crate::server::Server;
-use crate::suite::{AGAINST, Bound, Door, FEW, Gate, Load, Peer, SUITES, Suite};
+use crate::suite::{AGAINST, Bound, Door, FEW, Gate, Load, Peer, SUITES, Security, Suite};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 
@@ -112,7 +112,9 @@ impl Session<'_> {
     /// Spindle, and behind it its peers in this suite or the other program.
     fn contestants(&self, suite: &Suite) -> Result<Vec<Contestant>> {
         let (door, jobs) = (suite.door, suite.jobs / self.divisor);
-        let of_ours = |program: &Path| Server::Spindle { program: program.to_owned(), door };
+        let security = suite.security;
+        let of_ours =
+            |program: &Path| Server::Spindle { program: program.to_owned(), door, security };
         let ours = of_ours(&self.spindle);
         let mut contestants = vec![Contestant { name: ours.name(), server: ours, jobs }];
         if let Some(program) = &self.args.against {
@@ -142,6 +144,11 @@ impl Session<'_> {
                 Server::Beanstalkd { program: programs.beanstalkd, synced: true }
             }
             Peer::Gearmand => Server::Gearmand { program: programs.gearmand },
+            Peer::PlainSpindle => Server::Spindle {
+                program: self.spindle.clone(),
+                door: Door::Workq,
+                security: Security::Offered,
+            },
             Peer::EchoSynced => Server::EchoSynced,
             Peer::BareAxum => Server::BareAxum { threads: self.http_threads()? },
             Peer::PythonSqlite => Server::PythonSqlite { python: programs.python },
@@ -151,7 +158,11 @@ impl Session<'_> {
 
     /// How many threads of Spindle serve HTTP.
     fn http_threads(&self) -> Result<usize> {
-        let server = Server::Spindle { program: self.spindle.clone(), door: Door::Api };
+        let server = Server::Spindle {
+            program: self.spindle.clone(),
+            door: Door::Api,
+            security: Security::Plain,
+        };
         let mut site = Site::open(&server, &self.args.dir)?;
         // Once requests of several connections are answered, all threads are there.
         site.play(Plan::submits(200, 8, 1))?;

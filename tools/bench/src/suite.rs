@@ -14,6 +14,8 @@ pub(crate) struct Suite {
     pub(crate) name: &'static str,
     /// Which of Spindle's doors gets the load.
     pub(crate) door: Door,
+    /// Whether that is over TLS.
+    pub(crate) security: Security,
     /// What is done.
     pub(crate) load: Load,
     /// With how many jobs a run.
@@ -34,6 +36,17 @@ pub(crate) enum Door {
     Jobq,
 }
 
+/// Whether Spindle speaks TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Security {
+    /// It has no certificate.
+    Plain,
+    /// It has one, and is spoken to in plain bytes.
+    Offered,
+    /// It is spoken to over TLS.
+    Used,
+}
+
 /// What is done to a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
@@ -44,6 +57,8 @@ pub(crate) enum Load {
     /// Jobs arrive at half the rate that Spindle has just taken them at, whatever the server does.
     /// A latency counts from when the job should have been sent (open loop).
     OpenLoop { connections: usize },
+    /// As many connections as there are jobs ask for something and idle.
+    Idle,
     /// The server takes jobs that nobody leases, is killed, and starts again.
     Waiting,
     /// The same; before the kill, life cycles, submits and drains over 8 connections a side take
@@ -67,6 +82,8 @@ pub(crate) enum Peer {
     BareAxum,
     /// A script that commits each job to one table with Python's sqlite3.
     PythonSqlite,
+    /// Spindle itself with a certificate, spoken to in plain bytes.
+    PlainSpindle,
     /// Spindle itself, with a thousand jobs waiting.
     FewWaiting,
 }
@@ -113,6 +130,7 @@ const fn life_cycles(name: &'static str, connections: usize, gates: &'static [Ga
     Suite {
         name,
         door: Door::Workq,
+        security: Security::Plain,
         load: Load::LifeCycles { connections },
         jobs: 60_000,
         peers: &[Peer::Beanstalkd, Peer::BeanstalkdSynced],
@@ -131,6 +149,7 @@ const fn workq_submits(
     Suite {
         name,
         door: Door::Workq,
+        security: Security::Plain,
         load: Load::Submits { connections, depth },
         jobs,
         peers: &[Peer::EchoSynced],
@@ -143,11 +162,17 @@ const fn api_submits(name: &'static str, connections: usize, gates: &'static [Ga
     Suite {
         name,
         door: Door::Api,
+        security: Security::Plain,
         load: Load::Submits { connections, depth: 1 },
         jobs: 60_000,
         peers: &[Peer::BareAxum],
         gates,
     }
+}
+
+/// Connections that idle.
+const fn idle(name: &'static str, security: Security, gates: &'static [Gate]) -> Suite {
+    Suite { name, door: Door::Workq, security, load: Load::Idle, jobs: 10_000, peers: &[], gates }
 }
 
 /// All suites, in the order they run.
@@ -175,8 +200,20 @@ pub(crate) const SUITES: &[Suite] = &[
     workq_submits("submit-64", 64, 1, 120_000, &[of(Peer::EchoSynced, Rate, AtLeast(0.75))]),
     workq_submits("submit-8x32", 8, 32, 360_000, &[of(Peer::EchoSynced, Rate, AtLeast(0.5))]),
     Suite {
+        name: "tls-submit-64",
+        door: Door::Workq,
+        security: Security::Used,
+        load: Load::Submits { connections: 64, depth: 1 },
+        jobs: 120_000,
+        peers: &[Peer::PlainSpindle],
+        gates: &[of(Peer::PlainSpindle, Rate, AtLeast(0.6)), known(Peer::PlainSpindle, ServerCpu)],
+    },
+    idle("idle-10k", Security::Plain, &[alone(PeakMemory, AtMost(120.0))]),
+    idle("idle-tls-10k", Security::Used, &[alone(PeakMemory, AtMost(350.0))]),
+    Suite {
         name: "half-load-64",
         door: Door::Workq,
+        security: Security::Plain,
         load: Load::OpenLoop { connections: 64 },
         jobs: 120_000,
         peers: &[Peer::EchoSynced],
@@ -185,6 +222,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "gearman-submit-8",
         door: Door::Gearman,
+        security: Security::Plain,
         load: Load::Submits { connections: 8, depth: 1 },
         jobs: 120_000,
         peers: &[Peer::Gearmand],
@@ -193,6 +231,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "gearman-lifecycle-8",
         door: Door::Gearman,
+        security: Security::Plain,
         load: Load::LifeCycles { connections: 8 },
         jobs: 60_000,
         peers: &[Peer::Gearmand],
@@ -203,6 +242,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "jobq-create-8",
         door: Door::Jobq,
+        security: Security::Plain,
         load: Load::Submits { connections: 8, depth: 1 },
         jobs: 20_000,
         peers: &[Peer::PythonSqlite],
@@ -211,6 +251,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "waiting-1m",
         door: Door::Workq,
+        security: Security::Plain,
         load: Load::Waiting,
         jobs: 1_000_000,
         peers: &[],
@@ -219,6 +260,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "waiting-10m",
         door: Door::Workq,
+        security: Security::Plain,
         load: Load::WaitingBesideFew,
         jobs: 10_000_000,
         peers: &[Peer::FewWaiting],
@@ -237,6 +279,7 @@ impl Suite {
     /// What it does, for people, with `jobs` divided by `divisor`.
     pub(crate) fn title(&self, divisor: u64) -> String {
         let (door, jobs) = (self.door, self.jobs / divisor);
+        let how = if self.security == Security::Used { " over TLS" } else { "" };
         match self.load {
             Load::LifeCycles { connections } => {
                 format!(
@@ -244,12 +287,13 @@ impl Suite {
                 )
             }
             Load::Submits { connections, depth } => {
-                format!("{jobs} submits to {door:?}, {connections} connections, {depth} deep")
+                format!("{jobs} submits to {door:?}{how}, {connections} connections, {depth} deep")
             }
             Load::OpenLoop { connections } => format!(
                 "{jobs} submits to {door:?} at half the rate that Spindle takes, {connections} \
                  connections; latency from the intended time"
             ),
+            Load::Idle => format!("{jobs} idle connections to {door:?}{how}: memory"),
             Load::Waiting => {
                 format!("{jobs} waiting jobs: memory, and the start after a kill")
             }

@@ -84,8 +84,11 @@ pub struct Common {
     #[command(flatten)]
     pub reach: Reach,
     /// Talk to the server's Workq door instead, at this address [env: SPINDLE_WORKQ]
-    #[arg(long, value_name = "ADDR", conflicts_with_all = ["url", "ca_file"])]
+    #[arg(long, value_name = "ADDR", conflicts_with = "url")]
     pub workq: Option<String>,
+    /// Encrypt the connection to the Workq door [env: SPINDLE_TLS=true]
+    #[arg(long, conflicts_with = "url")]
+    pub tls: bool,
     /// Print JSON: one object per line
     #[arg(long)]
     pub json: bool,

@@ -15,6 +15,12 @@ pub struct Reach {
     /// by a public authority [env: SPINDLE_CA_FILE]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, global = true)]
     pub ca_file: Option<PathBuf>,
+    /// A certificate in PEM to show to a server that asks for one; needs `--key` [env: SPINDLE_CERT]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, global = true)]
+    pub cert: Option<PathBuf>,
+    /// The private key of `--cert` in PEM [env: SPINDLE_KEY]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, global = true)]
+    pub key: Option<PathBuf>,
     #[command(flatten)]
     pub who: Who,
 }

@@ -5,10 +5,16 @@ use std::{
     ffi::OsString,
     fmt,
     io::{Error, ErrorKind},
-    path::Path,
+    path::PathBuf,
+    sync::Arc,
 };
 
+use rustls::ClientConfig;
 use spindle_access::{Token, read_secret};
+use spindle_tls::{
+    FileError,
+    client::{ClientFiles, Identity, Trust},
+};
 
 use super::{
     line::Line,
@@ -33,33 +39,30 @@ const ANSWER_SECONDS: u64 = 30;
 pub enum Server {
     /// The native API at this URL.
     Web(BaseUrl),
-    /// The Workq door at this address.
-    Workq(WorkqDoor),
-}
-
-/// A Workq door.
-#[derive(Debug, Clone)]
-pub struct WorkqDoor {
-    /// Its address.
-    address: String,
-    /// Who comes.
-    token: Option<Token>,
+    /// The Workq door.
+    Workq(WorkqAddress),
 }
 
 impl Server {
     /// The server a command names: by its flags, or else by the environment.
     pub fn of(common: &Common) -> anyhow::Result<Self> {
-        if let Some(address) = &common.workq {
-            return Self::workq(address.clone(), &common.reach);
+        let address = match (&common.workq, &common.reach.url, said("SPINDLE_WORKQ")) {
+            (Some(address), _, _) => address.clone(),
+            (None, None, Some(address)) => address,
+            _ => return Ok(Self::Web(Self::url(&common.reach)?)),
+        };
+        let is_encrypted = common.tls || said("SPINDLE_TLS").is_some_and(|text| text == "true");
+        let Reach { ca_file, cert, key, .. } = &common.reach;
+        if !is_encrypted && [ca_file, cert, key].into_iter().any(Option::is_some) {
+            let message = "--ca-file, --cert and --key are for encrypted connections: add --tls";
+            return Err(Failure::with(Code::Usage, message.to_owned()));
         }
-        match (&common.reach.url, said("SPINDLE_WORKQ")) {
-            (None, Some(address)) => Self::workq(address, &common.reach),
-            _ => Ok(Self::Web(Self::url(&common.reach)?)),
-        }
-    }
-
-    fn workq(address: String, reach: &Reach) -> anyhow::Result<Self> {
-        Ok(Self::Workq(WorkqDoor { address, token: token(reach)? }))
+        let tls = is_encrypted.then(|| {
+            let files = files(&common.reach)?;
+            anyhow::Ok(Arc::new(files.config().map_err(unusable)?))
+        });
+        let (tls, token) = (tls.transpose()?, token(&common.reach)?);
+        Ok(Self::Workq(WorkqAddress { address, tls, token }))
     }
 
     /// The URL that a command names, or the environment, or where servers are.
@@ -72,11 +75,7 @@ impl Server {
         let base = BaseUrl::parse(&url)
             .map_err(|message| Failure::with(Code::Usage, format!("{name}: {message}")))?
             .with_token(token(reach)?);
-        match (&reach.ca_file, said_os("SPINDLE_CA_FILE")) {
-            (Some(file), _) => base.trusting(file, "--ca-file"),
-            (None, Some(file)) => base.trusting(Path::new(&file), "SPINDLE_CA_FILE"),
-            (None, None) => Ok(base),
-        }
+        base.with_files(&files(reach)?).map_err(unusable)
     }
 
     /// The most bytes of a payload that this door takes.
@@ -96,9 +95,7 @@ impl Server {
     pub fn try_open(&self, line: &Line) -> Result<Box<dyn Session>, AskError> {
         Ok(match self {
             Self::Web(base) => Box::new(WebSession::new(base, line)),
-            Self::Workq(WorkqDoor { address, token }) => {
-                Box::new(WorkqSession::open(address, token.as_ref(), line)?)
-            }
+            Self::Workq(at) => Box::new(WorkqSession::open(at, line)?),
         })
     }
 
@@ -132,7 +129,7 @@ impl Server {
                         "{base} is no HTTP door of Spindle: {text}; name its URL with --url or \
                          SPINDLE_URL"
                     ),
-                    Self::Workq(WorkqDoor { address, .. }) => format!(
+                    Self::Workq(WorkqAddress { address, .. }) => format!(
                         "{address} is no Workq door: {text}; name its address with --workq or \
                          SPINDLE_WORKQ"
                     ),
@@ -145,8 +142,8 @@ impl Server {
     fn lost(&self, error: &Error) -> String {
         let (address, door, flags, form) = match self {
             Self::Web(base) => (base.with_port(), "HTTP", "--url or SPINDLE_URL", URL),
-            Self::Workq(WorkqDoor { address, .. }) => {
-                (address.clone(), "Workq", "--workq or SPINDLE_WORKQ", "127.0.0.1:9922")
+            Self::Workq(address) => {
+                (address.to_string(), "Workq", "--workq or SPINDLE_WORKQ", "127.0.0.1:9922")
             }
         };
         match error.kind() {
@@ -176,9 +173,45 @@ impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Web(base) => base.fmt(f),
-            Self::Workq(WorkqDoor { address, .. }) => write!(f, "Workq at {address}"),
+            Self::Workq(at) => write!(f, "Workq at {at}"),
         }
     }
+}
+
+/// Where a Workq door is, and who comes to it.
+#[derive(Debug, Clone)]
+pub struct WorkqAddress {
+    /// Its host and port.
+    pub address: String,
+    /// The connection is encrypted with this.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// Who comes.
+    pub token: Option<Token>,
+}
+
+impl fmt::Display for WorkqAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+/// The files that a command names for TLS: by its flags, or else by the environment.
+fn files(reach: &Reach) -> anyhow::Result<ClientFiles> {
+    let named =
+        |flag: &Option<PathBuf>, name| flag.clone().or_else(|| said_os(name).map(PathBuf::from));
+    let trust = named(&reach.ca_file, "SPINDLE_CA_FILE").map_or(Trust::Public, Trust::File);
+    let certificate = named(&reach.cert, "SPINDLE_CERT");
+    let identity = match (certificate, named(&reach.key, "SPINDLE_KEY")) {
+        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+        (None, None) => None,
+        (Some(_), None) => return Err(Failure::with(Code::Usage, "--cert needs --key".to_owned())),
+        (None, Some(_)) => return Err(Failure::with(Code::Usage, "--key needs --cert".to_owned())),
+    };
+    Ok(ClientFiles { trust, identity })
+}
+
+fn unusable(error: FileError) -> anyhow::Error {
+    Failure::with(Code::Error, format!("{error}; see --ca-file, --cert and --key"))
 }
 
 fn not_there(about: &str) -> String {

@@ -1,12 +1,12 @@
 //! A session through the Workq door.
 
-use std::time::Duration;
+use std::{io::ErrorKind, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::BytesMut;
 use jiff::Timestamp;
+use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
-use spindle_access::Token;
 use spindle_core::address;
 use spindle_workq::{
     client::{Client, ClientError},
@@ -15,6 +15,7 @@ use spindle_workq::{
 
 use super::{
     line::Line,
+    server::WorkqAddress,
     session::{AskError, Finished, JobQuery, Leased, Listed, Lost, More, NewJob, Report, Session},
     view::{Counts, Job, Queue},
     when::now_ms,
@@ -43,10 +44,17 @@ pub struct WorkqSession(Client);
 
 impl WorkqSession {
     /// Connects, and says who comes.
-    pub fn open(address: &str, token: Option<&Token>, line: &Line) -> Result<Self, AskError> {
+    pub fn open(at: &WorkqAddress, line: &Line) -> Result<Self, AskError> {
+        let address = at.address.as_str();
         let mut client = Client::connect(address, ANSWER_WITHIN)?;
+        if let Some(config) = &at.tls {
+            let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+            let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
+            let name = name.map_err(|error| AskError::Unusable(format!("{host}: {error}")))?;
+            client = client.encrypted(name, config.clone()).map_err(|error| no_tls(error, at))?;
+        }
         line.carries(client.stream().try_clone()?);
-        if let Some(token) = token {
+        if let Some(token) = &at.token {
             client.auth(token.reveal())?;
         }
         Ok(Self(client))
@@ -63,6 +71,26 @@ impl WorkqSession {
             _ => return Err(unable("lists ready and scheduled jobs only")),
         })
     }
+}
+
+/// Why there is no encrypted connection.
+fn no_tls(error: ClientError, at: &WorkqAddress) -> AskError {
+    let ClientError::Io(io) = &error else { return error.into() };
+    let cause = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    AskError::Unusable(match cause {
+        Some(rustls::Error::InvalidMessage(_)) => {
+            format!("{at} does not speak TLS: leave --tls out")
+        }
+        Some(rustls::Error::InvalidCertificate(_)) => format!(
+            "the certificate of {at} is not trusted: {io}; name the file of who vouches for it \
+             with --ca-file or SPINDLE_CA_FILE"
+        ),
+        Some(_) => format!("cannot speak TLS with {at}: {io}"),
+        None if io.kind() == ErrorKind::UnexpectedEof => {
+            format!("{at} closed the connection; does it speak TLS? if not, leave --tls out")
+        }
+        None => return error.into(),
+    })
 }
 
 impl WorkqSession {

@@ -119,7 +119,10 @@ own ones say where the server is:
 |---|---|---|
 | `--url URL` | `SPINDLE_URL` | `http://127.0.0.1:7420` |
 | `--ca-file FILE`, the authorities for https | `SPINDLE_CA_FILE` | the public authorities |
+| `--cert FILE`, a certificate to show to the server | `SPINDLE_CERT` | none |
+| `--key FILE`, its private key | `SPINDLE_KEY` | none |
 | `--workq ADDR`, to use the Workq door instead | `SPINDLE_WORKQ` | none |
+| `--tls`, to encrypt the connection to it | `SPINDLE_TLS=true` | plain |
 
 [The page of commands](commands.md#where-the-server-is) describes them. `SPINDLE_WEBHOOK_SECRET` is
 the only name without `SERVE` that the server reads, see

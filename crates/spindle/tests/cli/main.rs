@@ -14,6 +14,7 @@
 //! - `queue`: tries, and the settings of queues
 //! - `web`: the URLs they take; `proxy`: TLS and a path in front of a server
 //! - `serve`: the server itself, and a session with it
+//! - `tls`: TLS of all doors
 //! - `webhook`: who is told of dead jobs
 //! - `verify`: what is said of the folders it leaves
 
@@ -47,6 +48,8 @@ mod readme;
 mod serve;
 #[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod tls;
 #[cfg(test)]
 mod usage;
 #[cfg(test)]

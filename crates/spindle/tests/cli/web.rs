@@ -197,7 +197,12 @@ fn a_certificate_that_is_not_trusted_is_told_with_what_to_do() {
     fs::write(&empty, "nothing").unwrap();
     let empty = empty.to_str().unwrap();
     refused(&url, &["--ca-file", empty], 1, &["--ca-file", empty, "no certificate"]);
-    refused(&url, &["--ca-file", "/no/such"], 1, &["--ca-file /no/such", "No such file"]);
+    refused(
+        &url,
+        &["--ca-file", "/no/such"],
+        1,
+        &["--ca-file", "cannot read /no/such", "No such file"],
+    );
     // Nothing is vouched for without TLS.
     let plain = spindle(&["queues", "--url", "http://127.0.0.1:1", "--ca-file", "/no/such"]);
     assert!(stderr(&{ plain }.output().unwrap()).contains("cannot connect"));

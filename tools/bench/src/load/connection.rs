@@ -2,18 +2,16 @@
 
 use super::jobs::Jobs;
 use super::plan::LoadError;
+use super::socket::{Socket, Target};
 use super::tally::{Sent, Tally};
 use crate::wire::{Answer, Wire};
-use mio::net::TcpStream;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const INPUT_BYTES: usize = 16 * 1024;
 /// Room that must be free before a read; below it the buffer doubles.
 const FREE_BYTES_MIN: usize = 4 * 1024;
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +23,7 @@ pub(super) enum Role {
 }
 
 pub(super) struct Connection {
-    pub(super) stream: TcpStream,
+    pub(super) socket: Socket,
     role: Role,
     input: Vec<u8>,
     filled: usize,
@@ -35,11 +33,9 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Connects, and points the connection at the jobs' queue.
-    pub(super) fn open(address: SocketAddr, jobs: &Jobs, role: Role) -> Result<Self, LoadError> {
-        let stream = connect(address, jobs, role)?;
-        stream.set_nonblocking(true)?;
+    pub(super) fn open(target: &Target, jobs: &Jobs, role: Role) -> Result<Self, LoadError> {
         Ok(Self {
-            stream: TcpStream::from_std(stream),
+            socket: connect(target, jobs, role)?.begin()?,
             role,
             input: vec![0; INPUT_BYTES],
             filled: 0,
@@ -76,7 +72,8 @@ impl Connection {
                 }
             }
         }
-        Ok(flush(&self.stream, &mut self.output)?)
+        self.socket.flush()?;
+        Ok(flush(&mut self.socket, &mut self.output)?)
     }
 
     fn count_answers(&mut self, tally: &mut Tally<'_>, now: Instant) -> Result<(), LoadError> {
@@ -103,7 +100,7 @@ impl Connection {
             if self.input.len() - self.filled < FREE_BYTES_MIN {
                 self.input.resize(self.input.len() * 2, 0);
             }
-            match self.stream.read(&mut self.input[self.filled..]) {
+            match self.socket.read(&mut self.input[self.filled..]) {
                 Ok(0) => return Ok(false),
                 Ok(count) => {
                     self.filled += count;
@@ -121,7 +118,7 @@ impl Connection {
 }
 
 /// Writes what the socket takes now, and takes it from the buffer.
-pub(crate) fn flush(mut stream: &TcpStream, output: &mut Vec<u8>) -> io::Result<()> {
+pub(crate) fn flush(stream: &mut impl Write, output: &mut Vec<u8>) -> io::Result<()> {
     let mut at = 0;
     while at < output.len() {
         match stream.write(&output[at..]) {
@@ -135,20 +132,17 @@ pub(crate) fn flush(mut stream: &TcpStream, output: &mut Vec<u8>) -> io::Result<
     Ok(())
 }
 
-fn connect(address: SocketAddr, jobs: &Jobs, role: Role) -> Result<std::net::TcpStream, LoadError> {
-    let stream = std::net::TcpStream::connect_timeout(&address, CONNECT_TIME_MAX)
-        .map_err(|source| LoadError::Connect { address, source })?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(CONNECT_TIME_MAX))?;
+fn connect(target: &Target, jobs: &Jobs, role: Role) -> Result<Socket, LoadError> {
+    let mut socket = Socket::connect(target)?;
     for greeting in jobs.wire().greetings(jobs.queue(), role == Role::Worker) {
-        greet(&stream, jobs.wire(), &greeting)?;
+        greet(&mut socket, jobs.wire(), &greeting)?;
     }
-    Ok(stream)
+    Ok(socket)
 }
 
 /// Sends a request on a blocking connection and waits until it is done.
-fn greet(mut stream: &std::net::TcpStream, wire: Wire, greeting: &[u8]) -> Result<(), LoadError> {
-    stream.write_all(greeting)?;
+fn greet(socket: &mut Socket, wire: Wire, greeting: &[u8]) -> Result<(), LoadError> {
+    socket.write_all(greeting)?;
     let mut input = vec![];
     loop {
         if let Some((answer, _)) = wire.decode(&input)? {
@@ -161,7 +155,7 @@ fn greet(mut stream: &std::net::TcpStream, wire: Wire, greeting: &[u8]) -> Resul
             };
         }
         let mut bytes = [0; 4096];
-        match stream.read(&mut bytes)? {
+        match socket.read(&mut bytes)? {
             0 => return Err(LoadError::Closed { outstanding: 1 }),
             count => input.extend_from_slice(&bytes[..count]),
         }

@@ -4,13 +4,13 @@ use super::check::Checker;
 use super::connection::{Connection, Role};
 use super::jobs::Jobs;
 use super::plan::{LoadError, Outcome, Plan};
+use super::socket::Target;
 use super::tally::Tally;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
@@ -20,17 +20,17 @@ const ARRIVAL_PERIOD_MIN: Duration = Duration::from_micros(50);
 
 /// Plays `plan` and reports; what was delivered and finished goes to `checker`.
 pub(crate) fn run(
-    address: SocketAddr,
+    target: &Target,
     jobs: &Jobs,
     plan: Plan,
     checker: &mut Checker,
 ) -> Result<Outcome, LoadError> {
-    run_within(plan.time_max(), address, jobs, plan, checker)
+    run_within(plan.time_max(), target, jobs, plan, checker)
 }
 
 fn run_within(
     time_max: Duration,
-    address: SocketAddr,
+    target: &Target,
     jobs: &Jobs,
     plan: Plan,
     checker: &mut Checker,
@@ -41,9 +41,9 @@ fn run_within(
     let roles = std::iter::repeat_n(Role::Worker, plan.workers)
         .chain(std::iter::repeat_n(Role::Producer, plan.producers));
     for (index, role) in roles.enumerate() {
-        let mut connection = Connection::open(address, jobs, role)?;
+        let mut connection = Connection::open(target, jobs, role)?;
         let both = Interest::READABLE | Interest::WRITABLE;
-        poll.registry().register(&mut connection.stream, Token(index), both)?;
+        poll.registry().register(&mut connection.socket.stream, Token(index), both)?;
         connections.push(connection);
     }
     let timer = plan.rate_per_s.map(|rate| arrivals(&poll, rate)).transpose()?;
@@ -117,10 +117,10 @@ mod tests {
     fn a_run_that_takes_too_long_has_failed() {
         // It accepts connections, and never answers.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = silent.local_addr().unwrap();
+        let target = Target { address: silent.local_addr().unwrap(), tls: None };
         let (jobs, plan) = (Jobs::fresh(Wire::Workq), Plan::life_cycles(9, 2));
         let limit = Duration::from_millis(10);
-        let outcome = run_within(limit, address, &jobs, plan, &mut Checker::default());
+        let outcome = run_within(limit, &target, &jobs, plan, &mut Checker::default());
         let said = outcome.err().unwrap().to_string();
         assert_eq!(said, "not done after 10ms: 0 of 9 jobs submitted, 0 of 9 finished");
     }

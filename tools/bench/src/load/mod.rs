@@ -5,6 +5,7 @@ mod connection;
 mod driver;
 mod jobs;
 mod plan;
+mod socket;
 mod tally;
 
 pub(crate) use check::Checker;
@@ -12,3 +13,4 @@ pub(crate) use connection::flush;
 pub(crate) use driver::run;
 pub(crate) use jobs::{Jobs, PAYLOAD_BYTES};
 pub(crate) use plan::Plan;
+pub(crate) use socket::{Socket, Target};

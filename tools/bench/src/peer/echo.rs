@@ -169,7 +169,7 @@ impl Connection {
 
     /// Takes what came to where it is written from; false when the client is gone.
     fn take(&mut self, request_bytes: usize, disk: &mut Disk) -> Result<bool> {
-        if flush(&self.stream, &mut self.unsent).is_err() {
+        if flush(&mut self.stream, &mut self.unsent).is_err() {
             return Ok(false);
         }
         loop {
@@ -197,7 +197,7 @@ impl Connection {
         for _ in 0..std::mem::take(&mut self.unanswered) {
             self.unsent.extend_from_slice(ANSWER);
         }
-        flush(&self.stream, &mut self.unsent)
+        flush(&mut self.stream, &mut self.unsent)
     }
 }
 

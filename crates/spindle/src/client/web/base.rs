@@ -1,13 +1,16 @@
 //! The URL under which a server's HTTP door is reached.
 
-use std::{fmt, fs, path::Path};
+use std::{fmt, fs};
 
-use anyhow::Context;
+use rustls::pki_types::CertificateDer;
 use spindle_access::Token;
-use spindle_webhook::Authorities;
+use spindle_tls::{
+    FileError,
+    client::{ClientFiles, Trust, read_authorities},
+};
 use ureq::{
     http::{HeaderValue, Uri, uri::Scheme},
-    tls::TlsConfig,
+    tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig},
 };
 
 /// Where an HTTP door is: scheme, host, port, and the path that a proxy puts before its own paths.
@@ -16,7 +19,7 @@ pub struct BaseUrl {
     /// Without a slash at its end.
     text: String,
     is_https: bool,
-    authorities: Authorities,
+    tls: TlsConfig,
     token: Option<Token>,
 }
 
@@ -51,12 +54,7 @@ impl BaseUrl {
             ));
         }
         let text = checked(&scheme, rest).map_err(|()| no_url(url))?;
-        Ok(Self {
-            text,
-            is_https: scheme == "https",
-            authorities: Authorities::Public,
-            token: None,
-        })
+        Ok(Self { text, is_https: scheme == "https", tls: TlsConfig::default(), token: None })
     }
 
     /// With the token that says who asks.
@@ -72,13 +70,10 @@ impl BaseUrl {
         Some(value)
     }
 
-    /// Trusts the certificates that these authorities vouch for, instead of the public ones.
-    /// `name` is what named the file. It is read for https only.
-    pub fn trusting(mut self, file: &Path, name: &str) -> anyhow::Result<Self> {
+    /// Encrypts with these files, which are read for https only.
+    pub fn with_files(mut self, files: &ClientFiles) -> Result<Self, FileError> {
         if self.is_https {
-            let message = || format!("cannot read the certificates of {name} {}", file.display());
-            let text = fs::read(file).with_context(message)?;
-            self.authorities = Authorities::of_pem(&text).with_context(message)?;
+            self.tls = tls_config(files)?;
         }
         Ok(self)
     }
@@ -110,7 +105,7 @@ impl BaseUrl {
     }
 
     pub(super) fn tls(&self) -> TlsConfig {
-        TlsConfig::builder().root_certs(self.authorities.roots()).build()
+        self.tls.clone()
     }
 }
 
@@ -118,6 +113,29 @@ impl fmt::Display for BaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// The files in the HTTP library's own terms.
+fn tls_config(files: &ClientFiles) -> Result<TlsConfig, FileError> {
+    let certificate = |it: &CertificateDer<'static>| Certificate::from_der(it).to_owned();
+    let roots = match &files.trust {
+        Trust::File(path) => {
+            let roots: Vec<_> = read_authorities(path)?.iter().map(certificate).collect();
+            RootCerts::new_with_certs(&roots)
+        }
+        Trust::Public | Trust::Anybody => RootCerts::WebPki,
+    };
+    let mut config = TlsConfig::builder().root_certs(roots);
+    if let Some(identity) = &files.identity {
+        let (chain, _) = identity.read()?;
+        // The library takes a key in PEM only.
+        let failed = |reason: String| FileError::Unusable { path: identity.key.clone(), reason };
+        let text = fs::read(&identity.key).map_err(|error| failed(error.to_string()))?;
+        let key = PrivateKey::from_pem(&text).map_err(|error| failed(error.to_string()))?;
+        let chain: Vec<_> = chain.iter().map(certificate).collect();
+        config = config.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
+    }
+    Ok(config.build())
 }
 
 /// `http://host:port/prefix`, if that is what it is.

@@ -1,0 +1,253 @@
+//! TLS of a server that runs: every door, its settings, SIGHUP.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt,
+    process::Command,
+};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use spindle_testkit::{Certificates, PATIENCE, SpindleServer, TlsClient};
+
+use crate::fake_workq::{spindle, stderr};
+
+struct Secured {
+    server: SpindleServer,
+    certificates: Certificates,
+}
+
+/// All doors on free ports, with TLS.
+fn secured(more: &[&str]) -> Secured {
+    let certificates = Certificates::new();
+    let files = certificates.server();
+    let (cert, key) = (files.certificate.to_str().unwrap(), files.key.to_str().unwrap());
+    let mut arguments = vec!["--memory", "--tls-cert", cert, "--tls-key", key];
+    for door in DOORS {
+        arguments.extend([door.0, "127.0.0.1:0"]);
+    }
+    arguments.extend(more);
+    let server = SpindleServer::start(env!("CARGO_BIN_EXE_spindle"), &arguments, "workq");
+    Secured { server, certificates }
+}
+
+const DOORS: [(&str, &str); 4] = [
+    ("--workq", "workq"),
+    ("--gearman", "gearman"),
+    ("--http", "http"),
+    ("--jobd-master", "jobd-master"),
+];
+
+impl Secured {
+    fn socket(&self, door: &str) -> TcpStream {
+        let stream = TcpStream::connect(self.server.address_of(door)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    fn client(&self, door: &str) -> TlsClient {
+        self.certificates.connect(self.socket(door), None)
+    }
+}
+
+/// What a door says first, as much as is expected.
+#[track_caller]
+fn says(mut stream: impl Read + Write, request: &[u8], answer: &[u8]) {
+    stream.write_all(request).unwrap();
+    let mut said = vec![0; answer.len()];
+    if let Err(error) = stream.read_exact(&mut said) {
+        panic!("{error} instead of {}", String::from_utf8_lossy(answer));
+    }
+    assert_eq!(String::from_utf8_lossy(&said), String::from_utf8_lossy(answer));
+}
+
+/// A request of each door, and how its answer begins.
+fn requests() -> [(&'static str, Vec<u8>, Vec<u8>); 5] {
+    let get = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
+    let echo = b"\0REQ\0\0\0\x10\0\0\0\x05hello".to_vec();
+    [
+        ("workq", b"inspect server\r\n".to_vec(), b"+OK 1\r\n".to_vec()),
+        ("gearman", b"version\n".to_vec(), b"OK ".to_vec()),
+        ("gearman", echo, b"\0RES\0\0\0\x11\0\0\0\x05hello".to_vec()),
+        ("http", get, b"HTTP/1.1 200 OK\r\n".to_vec()),
+        ("jobd-master", b"[2]\x04".to_vec(), b"[3]\x04".to_vec()),
+    ]
+}
+
+#[test]
+fn every_door_serves_plain_and_encrypted_clients_on_one_port() {
+    let secured = secured(&[]);
+    for (door, request, answer) in requests() {
+        says(secured.socket(door), &request, &answer);
+        says(secured.client(door), &request, &answer);
+    }
+}
+
+#[test]
+fn every_door_refuses_plain_clients_in_its_own_words_where_tls_is_required() {
+    let secured = secured(&[
+        "--workq-tls",
+        "required",
+        "--gearman-tls",
+        "required",
+        "--http-tls",
+        "required",
+        "--jobd-master-tls",
+        "required",
+    ]);
+    for (door, request, refusal) in [
+        ("workq", &b"inspect server\r\n"[..], &b"-CLIENT-ERROR this port takes encrypted"[..]),
+        ("gearman", b"version\n", b"ERR TLS_REQUIRED this+port+takes+encrypted"),
+        (
+            "gearman",
+            b"\0REQ\0\0\0\x10\0\0\0\x05hello",
+            b"\0RES\0\0\0\x13\0\0\0\x49TLS_REQUIRED\0this",
+        ),
+        ("gearman", b"\x01SPD\0\0\0\0", b"\x01SPD\x7f"),
+        ("http", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
+        ("jobd-master", b"[2]\x04", b"[1,{\"no\":0,\"error\":\"this port takes encrypted"),
+    ] {
+        says(secured.socket(door), request, refusal);
+    }
+    for (door, request, answer) in requests() {
+        says(secured.client(door), &request, &answer);
+    }
+}
+
+#[test]
+fn a_client_of_tls_is_a_stranger_where_tls_is_off() {
+    let secured = secured(&["--workq-tls", "off"]);
+    let mut socket = secured.socket("workq");
+    socket.write_all(b"\x16\x03\x01\x02\0").unwrap();
+    assert_eq!(socket.read(&mut [0]).unwrap_or(0), 0);
+}
+
+#[test]
+fn curl_and_gearadmin_and_openssl_speak_with_it() {
+    let secured = secured(&["--http-tls", "required", "--gearman-tls", "required"]);
+    let ca = secured.certificates.ca();
+    let port = |door: &str| secured.server.address_of(door).rsplit(':').next().unwrap().to_owned();
+    let url = format!("https://localhost:{}/healthz", port("http"));
+    let curl =
+        |more: &[&str]| Command::new("curl").args(["-sSf", &url]).args(more).output().unwrap();
+    let trusted = curl(&["--cacert", ca.to_str().unwrap()]);
+    assert!(trusted.status.success(), "{trusted:?}");
+    let untrusted = curl(&[]);
+    assert!(!untrusted.status.success(), "{untrusted:?}");
+    let mut openssl = Command::new("openssl")
+        .args(["s_client", "-quiet", "-verify_return_error", "-CAfile", ca.to_str().unwrap()])
+        .args(["-servername", "localhost", "-connect", &secured.server.address_of("gearman")])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    openssl.stdin.as_mut().unwrap().write_all(b"version\n").unwrap();
+    let mut said = [0; 3];
+    openssl.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"OK ");
+    openssl.kill().unwrap();
+    openssl.wait().unwrap();
+}
+
+#[test]
+fn a_new_certificate_is_read_on_sighup_and_a_wrong_one_leaves_the_old_one_in_force() {
+    let secured = secured(&[]);
+    let shown = |client: &TlsClient| client.conn.peer_certificates().unwrap()[0].clone();
+    let connected = || {
+        let mut client = secured.client("workq");
+        client.conn.complete_io(&mut client.sock).unwrap();
+        client
+    };
+    let hang_up = || {
+        let pid = Pid::from_raw(secured.server.id().try_into().unwrap());
+        kill(pid, Signal::SIGHUP).unwrap();
+    };
+    let first = connected();
+    fs::write(secured.certificates.server().key, "no key").unwrap();
+    hang_up();
+    secured.server.said.await_line("the old certificate stays in force");
+    assert_eq!(shown(&first), shown(&connected()));
+    secured.certificates.renew_server();
+    hang_up();
+    secured.server.said.await_line("new connections get the certificate");
+    assert_ne!(shown(&first), shown(&connected()));
+    says(first, b"inspect server\r\n", b"+OK 1\r\n");
+}
+
+#[test]
+fn a_server_without_tls_lives_on_after_sighup() {
+    let arguments = ["--memory", "--workq", "127.0.0.1:0", "--gearman", "off", "--http", "off"];
+    let arguments = [&arguments[..], &["--jobd-master", "off"]].concat();
+    let server = SpindleServer::start(env!("CARGO_BIN_EXE_spindle"), &arguments, "workq");
+    kill(Pid::from_raw(server.id().try_into().unwrap()), Signal::SIGHUP).unwrap();
+    server.said.await_line("no certificate to read anew");
+    let stream = TcpStream::connect(server.address_of("workq")).unwrap();
+    says(stream, b"inspect server\r\n", b"+OK 1\r\n");
+}
+
+#[test]
+fn a_server_with_wrong_files_does_not_start_and_says_which() {
+    let certificates = Certificates::new();
+    let files = certificates.server();
+    let (cert, key) = (files.certificate.to_str().unwrap(), files.key.to_str().unwrap());
+    let refused = |cert: &str, key: &str, what: &str| {
+        let arguments = ["serve", "--memory", "--workq", "127.0.0.1:0", "--http", "off"];
+        let tls =
+            ["--gearman", "off", "--jobd-master", "off", "--tls-cert", cert, "--tls-key", key];
+        let output = spindle(&[&arguments[..], &tls].concat()).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(what), "{said}");
+    };
+    refused("/nowhere/cert.pem", key, "cannot read /nowhere/cert.pem");
+    refused(key, key, "there is no certificate in");
+    fs::write(&files.key, "no key").unwrap();
+    refused(cert, key, "there is no private key in");
+    let others = Certificates::new();
+    refused(cert, others.server().key.to_str().unwrap(), "does not fit");
+    fs::set_permissions(&files.key, fs::Permissions::from_mode(0o644)).unwrap();
+    refused(cert, key, "chmod o-rwx");
+}
+
+#[test]
+fn the_commands_speak_tls_through_both_doors_and_show_a_certificate() {
+    let ca = Certificates::new();
+    let files = ca.server_for_clients();
+    let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let given = [text(&files.certificate), text(&files.key), text(&ca.ca())];
+    let [cert, key, ca_file] = given.each_ref().map(String::as_str);
+    let arguments = ["--memory", "--workq", "127.0.0.1:0", "--http", "127.0.0.1:0", "--gearman"];
+    let tls = ["off", "--jobd-master", "off", "--tls-cert", cert, "--tls-key", key];
+    let clients = ["--tls-client-ca", ca_file, "--workq-tls", "required"];
+    let arguments = [&arguments[..], &tls, &clients].concat();
+    let server = SpindleServer::start(env!("CARGO_BIN_EXE_spindle"), &arguments, "workq");
+    let (workq, url) = (server.address_of("workq"), server.address_of("http"));
+    let url = format!("https://{url}");
+    let doors = [&["--workq", &workq, "--tls"][..], &["--url", &url]];
+    for door in doors {
+        let run = |more: &[&str]| {
+            spindle(&[&["add", "mail", "hello", "--ca-file", ca_file], door, more].concat())
+                .output()
+                .unwrap()
+        };
+        let added = run(&[]);
+        assert!(added.status.success(), "{}", stderr(&added));
+        let mailer = ca.client("mailer");
+        let (cert, key) = (text(&mailer.certificate), text(&mailer.key));
+        let shown = run(&["--cert", &cert, "--key", &key]);
+        assert!(shown.status.success(), "{}", stderr(&shown));
+        let old = ca.expired_client("old");
+        let (cert, key) = (text(&old.certificate), text(&old.key));
+        assert!(!run(&["--cert", &cert, "--key", &key]).status.success());
+        let half = run(&["--cert", &cert]);
+        assert!(stderr(&half).contains("--cert needs --key"), "{}", stderr(&half));
+    }
+    let untrusted =
+        spindle(&["add", "mail", "hello", "--workq", &workq, "--tls"]).output().unwrap();
+    assert!(stderr(&untrusted).contains("is not trusted"), "{}", stderr(&untrusted));
+    let plain = spindle(&["add", "mail", "hello", "--workq", &workq]).output().unwrap();
+    assert!(stderr(&plain).contains("connect with TLS"), "{}", stderr(&plain));
+}
