@@ -207,6 +207,13 @@ pub trait Log: Send + Sync + 'static {
     /// and what was dropped MUST stay dropped after a crash once this returned.
     fn trim_before(&self, position: Position) -> Result<(), LogError>;
 
+    /// Nothing more is appended: an orderly stop. Makes all committed records durable, and a log that keeps them notes
+    /// where it ends, so that whoever opens it next learns when records are missing there. A record that is submitted
+    /// all the same MUST be taken as before, and the note be withdrawn durably before it is in the log.
+    fn end(&self) -> Result<(), LogError> {
+        Ok(())
+    }
+
     /// The longest record the log takes, in bytes.
     fn record_bytes_max(&self) -> u32;
 

@@ -36,6 +36,10 @@ pub trait Disk: Send + Sync + 'static {
     /// Gives a file another name, which is not taken. Durable after `sync_folder`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
+    /// Moves a file into a folder inside this one, which is made when it is missing, under a name that is not taken
+    /// there. All of that is durable then.
+    fn move_aside(&self, from: &str, folder: &str, to: &str) -> io::Result<()>;
+
     /// Removes a name. Durable after `sync_folder`; open handles stay good.
     fn remove(&self, name: &str) -> io::Result<()>;
 

@@ -131,6 +131,18 @@ impl Disk for RealDisk {
         fs::rename(self.path.join(from), self.path.join(to))
     }
 
+    fn move_aside(&self, from: &str, folder: &str, to: &str) -> io::Result<()> {
+        let aside = self.path.join(folder);
+        match DirBuilder::new().mode(FOLDER_MODE).create(&aside) {
+            Ok(()) => self.sync_folder()?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        fs::rename(self.path.join(from), aside.join(to))?;
+        File::open(&aside)?.sync_all()?;
+        self.sync_folder()
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.path.join(name))
     }

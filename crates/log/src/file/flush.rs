@@ -36,6 +36,7 @@ impl Shared {
     }
 
     fn write_out(&self, flush: &mut Flush, mut run: Run) -> Result<(), LogError> {
+        self.go_on(flush)?;
         if let Some(opening) = run.opening.take() {
             self.open_next(flush, opening)?;
         }
@@ -76,6 +77,8 @@ impl Shared {
         let segment = Segment::new(header.first, name, spare.file, spare.capacity, header.salt);
         flush.open = Arc::new(segment);
         self.segments.write().push_back(flush.open.clone());
+        let (newest, reached) = (header.first, self.synced());
+        self.change_bounds(|bounds| (bounds.newest, bounds.reached) = (newest, reached))?;
         if !self.options.background {
             self.spares.prepare_if_short(&*self.disk);
         }

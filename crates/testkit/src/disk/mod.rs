@@ -182,6 +182,11 @@ impl Disk for SimDisk {
         state.rename(from, to)
     }
 
+    fn move_aside(&self, from: &str, folder: &str, to: &str) -> io::Result<()> {
+        self.rename(from, &format!("{folder}/{to}"))?;
+        self.sync_folder()
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.state.lock();
         state.attempt(Operation::Remove)?;
