@@ -63,7 +63,11 @@ impl Engine {
         if self.failure().is_none() {
             self.shared.inner.lock().return_ids();
         }
-        self.flush().ok();
+        if self.flush().is_ok()
+            && let Err(error) = self.shared.log.end()
+        {
+            tracing::error!(%error, "where the log ends could not be noted");
+        }
     }
 
     fn run_log(&self, stop: &AtomicBool) {
