@@ -136,6 +136,10 @@ impl Engine {
 
     fn run_compaction(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Acquire) {
+            if let Err(error) = self.shared.log.check() {
+                self.fail(Failure::Log(error));
+                return;
+            }
             match self.compaction_step() {
                 Ok(true) => self.await_durable(stop),
                 Ok(false) => std::thread::park_timeout(COMPACTION_PAUSE),

@@ -205,10 +205,12 @@ fn a_log_goes_on_after_its_end_whether_it_was_closed_or_not() {
     assert!(verify(&disk, false).ended_in_order);
 }
 
+type Step = fn(&FileLog);
+
 /// The power goes during each step of a trim, of an end, and of the first append after one.
 #[test]
 fn no_crash_looks_like_damage() {
-    let steps: [(&str, fn(&FileLog)); 4] = [
+    let steps: [(&str, Step); 4] = [
         ("trim", |log| drop(log.trim_before(Position(90)))),
         ("end", |log| drop(log.end())),
         ("append", |log| {

@@ -61,6 +61,10 @@ impl Log for HeldLog {
         self.log.trim_before(position)
     }
 
+    fn check(&self) -> Result<(), LogError> {
+        self.log.check()
+    }
+
     fn end(&self) -> Result<(), LogError> {
         self.log.end()
     }

@@ -199,6 +199,13 @@ impl Log for FileLog {
         self.shared.trim_before(position)
     }
 
+    fn check(&self) -> Result<(), LogError> {
+        match self.shared.poison() {
+            Some(error) => Err(error.clone()),
+            None => self.shared.check_folder(),
+        }
+    }
+
     fn end(&self) -> Result<(), LogError> {
         self.shared.end()
     }

@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     io,
     sync::{Arc, OnceLock, atomic::AtomicU64},
+    time::Instant,
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -260,7 +261,13 @@ fn assemble(
         record_bytes_max: sizes.record_max,
         segments: RwLock::new(segments),
         tail: Mutex::new(tail),
-        flushing: Mutex::new(Flush { open, answered: next, unsynced: false, ended }),
+        flushing: Mutex::new(Flush {
+            open,
+            answered: next,
+            unsynced: false,
+            ended,
+            looked_at: Instant::now(),
+        }),
         trimming: Mutex::new(()),
         syncing: Mutex::new(()),
         spares: Spares::new(spares, next_number, sizes.segment, sizes.segment_min),
@@ -273,6 +280,6 @@ fn assemble(
             kept_bytes: AtomicU64::new(kept_bytes),
         },
         poisoned: OnceLock::new(),
-        _lock: lock,
+        lock,
     }
 }

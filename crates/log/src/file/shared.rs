@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
+    time::Instant,
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -38,7 +39,7 @@ pub(super) struct Shared {
     pub(super) bounds: Mutex<Option<BoundsFile>>,
     pub(super) positions: Positions,
     pub(super) poisoned: OnceLock<LogError>,
-    pub(super) _lock: FolderLock,
+    pub(super) lock: FolderLock,
 }
 
 /// How far the flush is.
@@ -50,6 +51,8 @@ pub(super) struct Flush {
     pub(super) unsynced: bool,
     /// The bounds say that the log has ended: nothing is appended before they say otherwise.
     pub(super) ended: bool,
+    /// When the folder was last found to be the log's own.
+    pub(super) looked_at: Instant,
 }
 
 /// Numbers that readers take without a lock.
@@ -98,6 +101,16 @@ impl Shared {
         tracing::error!(operation, file, error = %source, "the log failed and takes nothing more");
         let error = LogError::Failed { operation, file, source: Arc::new(source) };
         self.poisoned.get_or_init(|| error).clone()
+    }
+
+    /// Stops the log for good when the folder is not its own any more: what was written may be in no folder, or another
+    /// server may have this one. Asked before anything is acknowledged and before the names of files change.
+    pub(super) fn check_folder(&self) -> Result<(), LogError> {
+        let Err(error) = self.lock.check() else { return Ok(()) };
+        let folder = self.disk.folder();
+        tracing::error!(folder, %error, "the data folder was taken away: nothing more is acknowledged");
+        let error = LogError::FolderLost { folder, source: Arc::new(error) };
+        Err(self.poisoned.get_or_init(|| error).clone())
     }
 
     /// Writes and syncs, unless an earlier failure made that a lie.

@@ -19,6 +19,7 @@ impl Shared {
         }
         let position = position.min(self.committed());
         let Some(first) = self.first_from(position) else { return Ok(()) };
+        self.check_folder()?;
         // What replaces the dropped records must not be less durable than they were.
         self.sync_committed()?;
         // Before anything goes: a segment that is missing from here on is damage, and one that a crash leaves is not.
