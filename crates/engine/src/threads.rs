@@ -21,8 +21,6 @@ const COMPACTION_PAUSE: Duration = Duration::from_millis(100);
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// Waits ended in one hold of the lock.
 const WAITS_PER_STEP: usize = 256;
-/// The clocks may differ by this much before deletions by TTL are held.
-const CLOCK_DIFFERENCE_MAX_MS: u64 = 5 * 60_000;
 
 impl Engine {
     /// Starts the threads. `on_failure` is called once, from any of them, when the log has failed;
@@ -109,29 +107,6 @@ impl Engine {
         self.shared.timer.arm(deadline_ms);
         self.leave(inner);
         deadline_ms.map(|deadline| deadline.saturating_sub(now_ms))
-    }
-
-    fn watch_clock(&self) {
-        let ahead_ms = self.shared.clock.wall_ahead_ms();
-        if ahead_ms.unsigned_abs() <= CLOCK_DIFFERENCE_MAX_MS {
-            return;
-        }
-        let mut inner = self.shared.inner.lock();
-        if !inner.hold_expiry {
-            inner.hold_expiry = true;
-            tracing::warn!(
-                "the wall clock differs from the log's time by {} s: nothing is deleted for its \
-                 TTL until the clock is accepted or agrees again",
-                ahead_ms / 1000
-            );
-        }
-    }
-
-    /// A person says the wall clock is right: time goes on from it, and TTLs count again.
-    pub fn accept_clock(&self) {
-        self.shared.clock.accept_wall();
-        self.shared.inner.lock().hold_expiry = false;
-        self.shared.timer.ring();
     }
 
     fn run_compaction(&self, stop: &AtomicBool) {

@@ -71,6 +71,7 @@ fn start_engine(
             ..defaults.defaults
         },
         copied: Some(Origin::Jobq),
+        away_max_ms: u64::try_from(config.away_max.as_millis()).unwrap_or(u64::MAX),
         compaction_bytes: compaction_bytes.min(defaults.compaction_bytes),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
         seed: uuid::Uuid::new_v4().as_u64_pair().0,

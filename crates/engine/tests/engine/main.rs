@@ -2,6 +2,7 @@
 //! clock moves when a test says so.
 
 mod batch;
+mod clock;
 mod commits;
 mod compaction;
 mod constraints;
