@@ -8,6 +8,7 @@ mod compaction;
 mod constraints;
 mod ends;
 mod feed;
+mod folder;
 mod full_disk;
 mod harness;
 mod ids;
