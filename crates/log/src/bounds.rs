@@ -79,6 +79,11 @@ fn u32_at(bytes: &[u8; SLOT_BYTES], at: usize) -> u32 {
 }
 
 impl Bounds {
+    /// The log has all records below this. It may have more by now, if somebody else has noted them.
+    pub(crate) fn reach(&mut self, upto: Position) {
+        self.reached = self.reached.max(upto);
+    }
+
     fn encode(self, sequence: u64) -> [u8; SLOT_BYTES] {
         let mut bytes = [0; SLOT_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);

@@ -90,7 +90,10 @@ impl Shared {
         flush.open = Arc::new(segment);
         self.segments.write().push_back(flush.open.clone());
         let (newest, reached) = (header.first, self.synced());
-        self.change_bounds(|bounds| (bounds.newest, bounds.reached) = (newest, reached))?;
+        self.change_bounds(|bounds| {
+            bounds.newest = newest;
+            bounds.reach(reached);
+        })?;
         if !self.options.background {
             self.spares.prepare_if_short(&*self.disk);
         }

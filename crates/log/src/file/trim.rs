@@ -24,7 +24,10 @@ impl Shared {
         self.sync_committed()?;
         // Before anything goes: a segment that is missing from here on is damage, and one that a crash leaves is not.
         let reached = self.synced();
-        self.change_bounds(|bounds| (bounds.first, bounds.reached) = (first, reached))?;
+        self.change_bounds(|bounds| {
+            bounds.first = first;
+            bounds.reach(reached);
+        })?;
         while let Some(end) = self.oldest_below(position) {
             let Some(segment) = self.take_oldest(end) else { break };
             let name = segment.name.clone();
