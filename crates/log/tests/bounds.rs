@@ -353,3 +353,34 @@ fn bounds_that_cannot_be_written_stop_the_log_for_good() {
     disk.crash();
     assert_eq!(open(&disk).next(), Position(100));
 }
+
+/// Bits of any files, in folders that were stopped in order and others.
+#[test]
+fn whatever_is_damaged_is_refused_or_harmless_and_a_repair_leaves_a_log_that_opens() {
+    let (mut refused, mut opened) = (0, 0);
+    for seed in 0..600 {
+        let disk = folder(seed % 2 == 0);
+        let names: Vec<_> = disk.names().into_iter().filter(|name| name != "lock").collect();
+        let random = SimDisk::new(seed);
+        for _ in 0..1 + seed % 4 {
+            let name = &names[(random.random() % names.len() as u64) as usize];
+            let bytes = disk.contents(name).expect("there").len() as u64;
+            disk.flip_bit(name, (random.random() % bytes) as usize, (random.random() % 8) as u8);
+        }
+        let report = verify(&disk, false);
+        assert!(report.failure.is_none(), "seed {seed}: {:?}", report.failure);
+        assert_eq!(try_open(&disk).is_ok(), report.is_sound(), "seed {seed}");
+        if !report.is_sound() {
+            refused += 1;
+            repair(&disk);
+        } else {
+            opened += 1;
+        }
+        let log = open(&disk);
+        let (first, next) = (log.first().0, log.next().0);
+        check_numbered(&log, first, next, 100);
+        // As after a start, or after a crash: no more is lost than at the end.
+        assert!(next <= 100, "seed {seed}: {next}");
+    }
+    assert!(refused > 100 && opened > 20, "{refused} refused, {opened} opened");
+}
