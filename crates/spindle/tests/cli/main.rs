@@ -47,6 +47,7 @@ mod readme;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
+mod taken;
 mod terminal;
 #[cfg(test)]
 mod tls;
