@@ -189,7 +189,7 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
             row("behind", format!("{file} cannot follow the records before the damage"));
         }
     }
-    for repair in &report.repair {
+    if let Some(repair) = &report.repair {
         for file in &repair.saved {
             row("saved", format!("{}/{file}", repair.folder));
         }

@@ -48,6 +48,7 @@ mod readme;
 mod serve;
 #[cfg(test)]
 mod taken;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod tls;
