@@ -1,8 +1,12 @@
 //! One connection's right to do something, asked at each request.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
+
+use spindle_core::audit::{Actor, ActorKind};
+use spindle_core::job::Origin;
 
 use crate::access::Access;
 use crate::denied::Denied;
@@ -35,6 +39,8 @@ pub struct Login {
     presented: Presented,
     standing: Standing,
     generation: u64,
+    /// Where the client is, if that is known.
+    address: Option<IpAddr>,
 }
 
 /// What proves who somebody is.
@@ -61,9 +67,15 @@ impl Login {
         let presented =
             certificate.map_or(Presented::Nothing, |name| Presented::Certificate(Arc::clone(name)));
         let standing = Standing::Denied(Denied::NoToken);
-        let mut login = Login { access, presented, standing, generation: 0 };
+        let mut login = Login { access, presented, standing, generation: 0, address: None };
         login.look_up();
         login
+    }
+
+    /// The same, of a client at this address: for the audit log.
+    #[must_use]
+    pub fn at(self, address: IpAddr) -> Login {
+        Login { address: Some(address), ..self }
     }
 
     /// A token is presented, in place of what was before. One that is not known binds the
@@ -133,6 +145,18 @@ impl Login {
             Standing::Known(identity) => Some(identity.name()),
             Standing::Open | Standing::Denied(_) => None,
         }
+    }
+
+    /// Who it is, for the audit log. To be asked when a request is authorized: it is for that one.
+    pub fn actor(&self, door: Origin) -> Actor {
+        let kind = match (&self.standing, &self.presented) {
+            (Standing::Known(_), Presented::Token(_)) => ActorKind::Token,
+            (Standing::Known(_), Presented::Certificate(_)) => ActorKind::Certificate,
+            _ => ActorKind::Nobody,
+        };
+        let address = self.address.map(|address| address.to_canonical().to_string());
+        let name = self.name().unwrap_or_default();
+        Actor::new(kind, name, &address.unwrap_or_default(), door)
     }
 
     fn look_up(&mut self) {

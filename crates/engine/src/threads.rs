@@ -5,10 +5,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::answer::Failure;
+use spindle_core::audit::Action;
+
+use crate::answer::{Failure, Refused};
+use crate::audit::{Deed, People};
 use crate::commit::Committed;
 use crate::constraints::RelabelStep;
 use crate::engine::Engine;
+use crate::gate::Gated;
 
 /// The body of a thread: returns when the flag says stop.
 type Loop = fn(&Engine, &AtomicBool);
@@ -123,13 +127,6 @@ impl Engine {
         }
     }
 
-    /// A person says the wall clock is right: time goes on from it, and TTLs count again.
-    pub fn accept_clock(&self) {
-        self.shared.clock.accept_wall();
-        self.shared.inner.lock().hold_expiry = false;
-        self.shared.timer.ring();
-    }
-
     fn run_compaction(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Acquire) {
             match self.compaction_step() {
@@ -164,5 +161,21 @@ impl Engine {
         while self.durable() < tail && !stop.load(Ordering::Acquire) && self.failure().is_none() {
             std::thread::park_timeout(Duration::from_millis(1));
         }
+    }
+}
+
+impl People<'_> {
+    /// Says that the wall clock is right: time goes on from it, and TTLs count again.
+    pub fn accept_clock(self) -> Gated<Result<(), Refused>> {
+        let shared = &self.engine.shared;
+        let ahead_ms = shared.clock.wall_ahead_ms();
+        shared.clock.accept_wall();
+        shared.inner.lock().hold_expiry = false;
+        shared.timer.ring();
+        let detail = format!("{} s ahead of the log", ahead_ms / 1000);
+        self.engine.change(|inner| {
+            let deed = Deed::new(Action::AcceptClock, detail);
+            Ok(inner.run_for(self.audit, deed, None, None)?)
+        })
     }
 }
