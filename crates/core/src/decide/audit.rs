@@ -32,5 +32,6 @@ pub(super) fn audited(cx: &mut Context<'_>, audited: &Audited) -> Decided {
 /// Entries that are too old by now are left behind.
 pub(super) fn compact(cx: &mut Context<'_>, from: u64, below: u64) {
     let needed = cx.state.audit_entries_needing(from, below, cx.now_ms);
-    needed.take(EVENTS_MAX).for_each(|entry| cx.emit(Event::Audited(entry.clone()), true));
+    let logged = !cx.state.faults().audit_not_compacted;
+    needed.take(EVENTS_MAX).for_each(|entry| cx.emit(Event::Audited(entry.clone()), logged));
 }
