@@ -111,7 +111,7 @@ mod tests {
     fn what_was_done_is_said_in_a_few_words() {
         for (entry, words) in [
             (json!({ "job": 7, "queue": "mail" }), ["job 7 of mail", ""]),
-            (json!({ "queue_base64": "/1w=", "count": 1 }), ["queue \\xff\\x5c", "1 job"]),
+            (json!({ "queue_base64": "/1w=", "count": 1 }), ["queue \\xff\\\\", "1 job"]),
             (json!({ "constraint": "c", "detail": "new" }), ["constraint c", "new"]),
             (json!({ "count": 3, "detail": "status dead" }), ["", "3 jobs, status dead"]),
         ] {
