@@ -1,10 +1,13 @@
 //! One connection's right to do something, asked at each request.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use spindle_core::audit::{Actor, ActorKind};
+use spindle_core::job::Origin;
 
 use crate::access::Access;
 use crate::denied::Denied;
@@ -37,6 +40,8 @@ pub struct Login {
     presented: Presented,
     standing: Standing,
     generation: u64,
+    /// Where the client is, if that is known.
+    address: Option<IpAddr>,
     /// The queue that fitted a pattern of the identity last: most connections are about one queue.
     fitted: Vec<u8>,
 }
@@ -65,9 +70,16 @@ impl Login {
         let presented =
             certificate.map_or(Presented::Nothing, |name| Presented::Certificate(Arc::clone(name)));
         let standing = Standing::Denied(Denied::NoToken);
-        let mut login = Login { access, presented, standing, generation: 0, fitted: Vec::new() };
+        let mut login =
+            Login { access, presented, standing, generation: 0, address: None, fitted: Vec::new() };
         login.look_up();
         login
+    }
+
+    /// The same, of a client at this address: for the audit log.
+    #[must_use]
+    pub fn at(self, address: IpAddr) -> Login {
+        Login { address: Some(address), ..self }
     }
 
     /// A token is presented, in place of what was before. One that is not known binds the
@@ -146,6 +158,18 @@ impl Login {
             Standing::Known(identity) => Some(identity.name()),
             Standing::Open | Standing::Denied(_) => None,
         }
+    }
+
+    /// Who it is, for the audit log. To be asked when a request is authorized: it is for that one.
+    pub fn actor(&self, door: Origin) -> Actor {
+        let kind = match (&self.standing, &self.presented) {
+            (Standing::Known(_), Presented::Token(_)) => ActorKind::Token,
+            (Standing::Known(_), Presented::Certificate(_)) => ActorKind::Certificate,
+            _ => ActorKind::Nobody,
+        };
+        let address = self.address.map(|address| address.to_canonical().to_string());
+        let name = self.name().unwrap_or_default();
+        Actor::new(kind, name, &address.unwrap_or_default(), door)
     }
 
     fn look_up(&mut self) {

@@ -64,6 +64,21 @@ fn without_tokens_everything_is_allowed_to_who_presents_none() {
 }
 
 #[test]
+fn the_audit_log_has_the_name_of_who_is_known_and_never_what_was_presented() {
+    let folder = Folder::new(&mail());
+    let address = "::ffff:192.0.2.7".parse().unwrap();
+    let actor = |login: Login| login.at(address).actor(Origin::Workq);
+    let nobody = Actor::new(ActorKind::Nobody, "", "192.0.2.7", Origin::Workq);
+    assert_eq!(actor(Access::open().login(None)), nobody);
+    for (token, name) in [("sesame", "sesame"), ("wrong", "")] {
+        let mut login = folder.access().login(None);
+        login.present(token.as_bytes()).ok();
+        let kind = if name.is_empty() { ActorKind::Nobody } else { ActorKind::Token };
+        assert_eq!(actor(login), Actor { kind: kind as i32, name: name.into(), ..nobody.clone() });
+    }
+}
+
+#[test]
 fn a_token_binds_to_its_roles_and_queues() {
     let folder = Folder::new(&mail());
     for access in [folder.access(), folder.access().required(true)] {

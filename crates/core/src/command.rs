@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use crate::audit::AuditEntry;
 use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, Origin};
 use crate::payload::BytesRef;
 use crate::queue::{Constraint, QueueSettings};
@@ -163,6 +164,8 @@ pub enum Command {
         /// Wall clock and log disagree: nothing is deleted for its TTL.
         hold_expiry: bool,
     },
+    /// A person's command and the entry in the audit log that speaks of it: both happen, or neither.
+    Audited(Box<Audited>),
     /// Appends an item in full again, so that its record can be dropped.
     Compact(Compact),
     /// New kinds of events may be written from now on.
@@ -170,6 +173,16 @@ pub enum Command {
         /// The version of the format.
         version: u32,
     },
+}
+
+/// A person's command, and the entry in the audit log that speaks of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Audited {
+    /// What is done; none if nothing of it is in the state. One that changes nothing leaves no
+    /// entry.
+    pub command: Option<Command>,
+    /// The entry. With a `seq` it is there already, and only its count is taken.
+    pub entry: AuditEntry,
 }
 
 /// A job to be submitted. Absent settings are resolved when they are needed: the job's own, then
@@ -403,6 +416,13 @@ pub enum Compact {
         number: u32,
         /// First bucket value.
         from: u64,
+    },
+    /// Entries of the audit log, at most 256 of them.
+    Audit {
+        /// First entry.
+        from: u64,
+        /// Those that need a record below this.
+        below: u64,
     },
     /// The server item.
     Server,

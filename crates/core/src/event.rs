@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use prost::{DecodeError, Message};
 
+use crate::audit::AuditEntry;
 use crate::fast_encode::{FIXED_BYTES_MAX, Put, message, uint};
 use crate::job::{HeldLease, JobImage, Label, Outcome};
 use crate::payload::BytesRef;
@@ -100,6 +101,9 @@ events! {
     22 Ready(Ready),
     /// A page of a job's events was copied, so that older records can be dropped.
     23 PageMoved(PageMoved),
+    /// A person's request changed something: the entry in full, or its new count (`seq` and `count`
+    /// only).
+    24 Audited(AuditEntry),
 }
 
 /// See [`Event::Leased`].
@@ -383,6 +387,9 @@ pub struct Server {
     /// ... as far as their number is below this; the highest number means all.
     #[prost(uint64, tag = "8")]
     pub relabelled_below: u64,
+    /// The number of the newest entry of the audit log.
+    #[prost(uint64, tag = "9")]
+    pub last_audit: u64,
 }
 
 /// An event of which nothing comes, as a place for others.

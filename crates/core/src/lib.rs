@@ -8,6 +8,7 @@
 //! Start with [`job`] (the life of a job), then [`command`] and [`event`].
 
 pub mod address;
+pub mod audit;
 pub mod command;
 pub mod event;
 pub mod glob;

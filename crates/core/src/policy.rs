@@ -101,6 +101,10 @@ pub struct Defaults {
     /// Most values of a constraint's field that have a bucket; a submit that brings one more is
     /// refused.
     pub values_max: usize,
+    /// Most entries of the audit log; the oldest go first.
+    pub audit_entries_max: usize,
+    /// How long an entry of the audit log is kept.
+    pub audit_ms: u64,
     /// Most queues at once; a job or setting that makes one more is refused. At most
     /// [`QUEUES_MAX`].
     pub queues_max: usize,
@@ -118,6 +122,8 @@ impl Default for Defaults {
             finished_max: 5_000_000,
             finished_bytes_max: 8 << 30,
             values_max: 65_536,
+            audit_entries_max: 10_000,
+            audit_ms: 90 * 24 * HOUR_MS,
             queues_max: QUEUES_MAX,
         }
     }

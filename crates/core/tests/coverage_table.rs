@@ -79,6 +79,7 @@ table! { COMMANDS of Command:
         "Command::ReturnIds {", "ids_until";
     Tick => "due_jobs_come_in_bounded_steps_and_in_the_order_of_their_time",
         "fn happen_what_is_due(", "tick";
+    Audited => "an_entry_comes_with_its_change_and_not_without_it", "fn audited(", "apply_audited";
     Compact => "the_fold_is_the_same_after_old_records_were_carried_forward_and_dropped",
         "fn compaction(", "apply_compaction";
     RaiseFormat => "formats_only_rise", "Command::RaiseFormat {", "compare_server";
@@ -121,6 +122,8 @@ table! { EVENTS of Event:
     Ready => "nothing_is_leased_from_a_paused_queue_or_outside_its_time",
         "fn happen_what_is_due(", "next_due";
     PageMoved => "a_page_of_events_moves_without_changing_its_job", "Compact::Page {", "apply_compaction";
+    Audited => "a_request_for_many_jobs_has_one_entry_that_counts_them", "fn audited(",
+        "audit_kept";
 }
 
 /// All Rust sources below a folder of the repository, one after the other.

@@ -8,8 +8,12 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
+use spindle_core::audit::Action;
 
+use crate::answer::Refused;
+use crate::audit::{Deed, People};
 use crate::engine::Engine;
+use crate::gate::Gated;
 use crate::inner::Inner;
 
 /// The time in milliseconds since 1970, which never goes back.
@@ -170,19 +174,28 @@ impl Engine {
     pub fn watch_clock(&self) {
         self.shared.inner.lock().watch_clock(&*self.shared.clock);
     }
+}
 
-    /// A person says the wall clock is right: time goes on from it, and TTLs count again. Where the log is ahead of it,
-    /// time goes on from the log's, and TTLs count by that.
-    pub fn accept_clock(&self) {
-        let clock = &*self.shared.clock;
-        clock.accept_wall();
-        let behind_ms = (-clock.wall_ahead_ms()).max(0);
+impl People<'_> {
+    /// Says that the wall clock is right: time goes on from it, and TTLs count again. Where the log is ahead of it, time
+    /// goes on from the log's, and TTLs count by that.
+    pub fn accept_clock(self) -> Gated<Result<(), Refused>> {
+        let shared = &self.engine.shared;
+        let ahead_ms = shared.clock.wall_ahead_ms();
+        shared.clock.accept_wall();
+        let behind_ms = (-shared.clock.wall_ahead_ms()).max(0);
         {
-            let mut inner = self.shared.inner.lock();
+            let mut inner = shared.inner.lock();
             inner.clock_trust = ClockTrust { starting: false, behind_ms };
             inner.set_hold(false);
         }
-        self.shared.timer.ring();
+        shared.timer.ring();
+        let direction = if ahead_ms < 0 { "behind" } else { "ahead of" };
+        let detail = format!("{} s {direction} the log", ahead_ms.unsigned_abs() / 1000);
+        self.engine.change(|inner| {
+            let deed = Deed::new(Action::AcceptClock, detail);
+            Ok(inner.run_for(self.audit, deed, None, None)?)
+        })
     }
 }
 

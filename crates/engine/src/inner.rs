@@ -129,6 +129,28 @@ impl Inner {
         payload: Option<&Payload>,
         decide: impl FnOnce(&State, u64, &mut Decision) -> Result<(), Rejection>,
     ) -> Result<(), Rejection> {
+        self.apply_after(payload, decide, |_, _| {})
+    }
+
+    /// As [`Inner::apply`], with all that is decided in one record.
+    pub fn apply_together(
+        &mut self,
+        command: &Command,
+        payload: Option<&Payload>,
+    ) -> Result<(), Rejection> {
+        self.apply_after(
+            payload,
+            |state, now_ms, out| decide(state, command, now_ms, out),
+            |batch, decision| batch.make_room_for(decision.events.iter().map(|(event, _)| event)),
+        )
+    }
+
+    fn apply_after(
+        &mut self,
+        payload: Option<&Payload>,
+        decide: impl FnOnce(&State, u64, &mut Decision) -> Result<(), Rejection>,
+        before_events: impl FnOnce(&mut Batch, &Decision),
+    ) -> Result<(), Rejection> {
         let mut decision = std::mem::take(&mut self.decision);
         let decided = decide(&self.state, self.now_ms, &mut decision);
         if !decision.blocked.is_empty() {
@@ -138,6 +160,7 @@ impl Inner {
             if let Some(payload) = payload {
                 self.batch.put_payload(payload);
             }
+            before_events(&mut self.batch, &decision);
             for (event, logged) in &decision.events {
                 self.happen(event, *logged);
             }

@@ -8,12 +8,13 @@
 //! Numbers for people, pages of the feed and tickets are plain values.
 //!
 //! Doors are written against [`door`]; [`Engine`] has the calls they make, in groups: `jobs`,
-//! `leases`, `waits`, `queues`, `constraints`, `feed`, `observe`, `replica`. Start with `engine.rs`
-//! (the way of a call) and `inner.rs` (what is behind the lock). The rooms:
+//! `leases`, `waits`, `queues`, `constraints`, `feed`, `observe`, `replica`, `audit`, and `people` for
+//! what people do. Start with `engine.rs` (the way of a call) and `inner.rs` (what is behind the
+//! lock). The rooms:
 //!
 //! - `call`: calls that change jobs; `read`: queries; `wait`: everybody who waits
 //! - `commit`: from decision to disk; `compaction`: keeps the log small
-//! - `constraints`: limits and labels; `observe`: numbers; `replica`: changes of one door's jobs
+//! - `audit`: who did what; `constraints`: limits and labels; `observe`: numbers; `replica`: changes of one door's jobs
 //!
 //! Nothing here knows of tokio, and every thread is a loop around a step that can be called by
 //! hand: so the simulator runs the whole engine on one thread, with a clock it moves itself.
@@ -22,6 +23,7 @@ pub mod door;
 pub mod gate;
 
 mod answer;
+mod audit;
 mod call;
 mod clock;
 mod commit;
@@ -40,6 +42,7 @@ mod views;
 mod wait;
 
 pub use answer::{Answer, Failure, LeaseReply, LeasedJob, News, Refused};
+pub use audit::{Audit, AuditFilter, AuditPage, People};
 pub use call::{Before, JobUpdate, Joined, NewJob, RetryError, Updated, WorkResult, WorkerRef};
 pub use clock::{Clock, SystemClock};
 pub use commit::{Committed, Payload, cohort, record};
@@ -65,5 +68,5 @@ pub use spindle_matching::{
     Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, UnreadableMatcher,
 };
 pub use start::{Each, StartError, fold_state};
-pub use views::{Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Waits};
+pub use views::{AuditLog, Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Waits};
 pub use wait::{Caller, SleepReply};

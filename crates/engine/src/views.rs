@@ -36,6 +36,8 @@ views! {
     feed Feed;
     /// Numbers for people and dashboards.
     observe Observe;
+    /// What people did.
+    audit AuditLog;
     /// The copy of one door's jobs that somebody keeps beside the engine.
     replica Replica;
 }

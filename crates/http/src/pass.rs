@@ -14,7 +14,9 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use spindle_access::{Access, Denied, Login, Role, Target};
-use spindle_engine::{JobRef, Peer};
+use spindle_core::audit::Actor;
+use spindle_core::job::Origin;
+use spindle_engine::{Audit, JobRef, Peer};
 
 use crate::bridge::EngineBridge;
 use crate::problem::{Answered, Code, Problem};
@@ -83,6 +85,9 @@ impl Admission {
     fn login(&self, request: &Request) -> Login {
         let peer = request.extensions().get::<Peer>();
         let mut login = self.access.login(peer.and_then(|peer| peer.certificate.as_ref()));
+        if let Some(peer) = peer {
+            login = login.at(peer.address.ip());
+        }
         if let Some(token) = bearer(request.headers()) {
             // Whether it is known is asked for with the route's needs: some have none.
             login.present(token).ok();
@@ -166,6 +171,16 @@ impl Pass {
     /// Why not.
     pub fn allows_as(&mut self, role: Role, target: Target<'_, '_>) -> Result<(), Denied> {
         self.login.authorize(role, target)
+    }
+
+    /// Who asks, for the audit log.
+    pub fn actor(&self, door: Origin) -> Actor {
+        self.login.actor(door)
+    }
+
+    /// The request, for the audit log.
+    pub fn audit(&self, door: Origin) -> Audit {
+        Audit::new(self.actor(door))
     }
 
     /// Whether it is for some queues only, so that the queue of a job it names has to be known.

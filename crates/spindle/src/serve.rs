@@ -68,6 +68,8 @@ fn start_engine(
             finished_max: config.finished_max,
             finished_bytes_max: config.finished_bytes_max,
             values_max: config.constraint_values_max,
+            audit_entries_max: config.audit_entries_max,
+            audit_ms: config.audit_days as u64 * 24 * 3_600_000,
             ..defaults.defaults
         },
         copied: Some(Origin::Jobq),

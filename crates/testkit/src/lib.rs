@@ -27,6 +27,7 @@
 //! - **The other end of a wire.** `gearman` writes what Gearman's clients send and reads what they
 //!   get.
 //! - **Who comes in.** `TokensFile` has a token for every role, for all queues and for some.
+//! - **The audit log.** `Audited` sees what a request leaves there.
 //! - **TLS.** `Certificates` is an authority with a server and clients, and connects to the server.
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
@@ -34,6 +35,8 @@
 //! that one crate alone needs stays in that crate's harness.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(feature = "engine")]
+mod audit;
 #[cfg(feature = "tls")]
 mod certificates;
 #[cfg(feature = "log")]
@@ -64,6 +67,8 @@ mod tcp_server;
 mod tokens_file;
 mod wait;
 
+#[cfg(feature = "engine")]
+pub use audit::Audited;
 #[cfg(feature = "tls")]
 pub use certificates::{Certificates, TlsClient};
 #[cfg(feature = "engine")]

@@ -1,12 +1,14 @@
 //! The OpenAPI document: what types describe, and what they cannot say.
 
 use serde_json::{Value, json};
+use spindle_core::audit::Action;
 use spindle_core::job::Origin;
 use spindle_http::document::Supplement;
 use spindle_http::door_word;
 use utoipa::openapi::OpenApi;
 
 use crate::links::link;
+use crate::routes::audit::action_word;
 use crate::together;
 
 /// A job by its number, its Gearman handle or its UUID.
@@ -43,7 +45,7 @@ pub(crate) fn document(description: &OpenApi) -> Value {
 }
 
 /// What fields and parameters say by one word.
-fn formats() -> [(&'static str, Value); 11] {
+fn formats() -> [(&'static str, Value); 12] {
     let time = json!({ "type": "string", "format": "date-time" });
     [
         ("job", json!({ "pattern": JOB })),
@@ -52,6 +54,7 @@ fn formats() -> [(&'static str, Value); 11] {
         ("queue-base64", json!({ "pattern": NAME_BASE64 })),
         ("statuses", json!({ "pattern": STATUSES })),
         ("door", json!({ "enum": Origin::ALL.map(door_word) })),
+        ("audit-action", json!({ "enum": Action::ALL.map(action_word) })),
         ("time-or-now", json!({ "anyOf": [time, { "const": "now" }] })),
         ("feed-id", json!({ "format": "feed-id", "pattern": FEED, "examples": ["16.0"] })),
         ("idempotency-key", json!({ "pattern": KEY, "examples": ["order-4711"] })),
@@ -75,7 +78,7 @@ mod tests {
     use crate::routes::jobs::EditBody;
     use crate::routes::leases::{self, ExtendBody, FailBody, LeaseBody};
     use crate::routes::submit::{BATCH_MAX, BatchBody};
-    use crate::routes::{constraints, list, queues};
+    use crate::routes::{audit, constraints, list, queues};
     use crate::submit::{NewJobBody, TAG_CHARS_MAX, TAGS_MAX, Unique};
 
     /// Holds a bound in a type's schema, at a place below its properties, against a constant.
@@ -125,6 +128,7 @@ mod tests {
         assert_eq!(parameter("/api/v1/jobs", "limit"), whole(list::LIMIT_MAX));
         assert_eq!(parameter("/api/v1/queues", "limit"), whole(queues::LIMIT_MAX));
         assert_eq!(parameter("/api/v1/constraints", "limit"), whole(constraints::LIMIT_MAX));
+        assert_eq!(parameter("/api/v1/audit", "limit"), whole(audit::LIMIT_MAX));
         let buckets = "/api/v1/constraints/{name}/buckets";
         assert_eq!(parameter(buckets, "limit"), whole(constraints::LIMIT_MAX));
         let preview = parameter("/api/v1/jobs", "payload_preview");

@@ -133,6 +133,24 @@ impl JobFilter {
         Ok(Filter { scan, tag, unique, text, from, until, is_of_any_time })
     }
 
+    /// What it says besides the queue, for people. What is looked for in payloads is not repeated.
+    pub fn described(&self) -> String {
+        let JobFilter { status, door, created_from, created_before, .. } = self;
+        let said = [
+            ("status", status),
+            ("door", door),
+            ("created_from", created_from),
+            ("created_before", created_before),
+            ("unique_key", &self.unique_key),
+            ("idempotency_key", &self.idempotency_key),
+            ("tag", &self.tag),
+        ];
+        let said = said.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
+        let text = self.text.as_ref().map(|_| "some text".to_owned());
+        let said = said.map(|(name, value)| format!("{name} {value}")).chain(text);
+        said.collect::<Vec<_>>().join(", ")
+    }
+
     fn keys(&self, queue: Option<&[u8]>) -> Answered<Vec<Key>> {
         let mut wanted = Vec::new();
         if let Some(key) = &self.unique_key {

@@ -44,6 +44,8 @@ pub(crate) const NEEDS: Table = &[
     ("GET", "/api/v1/events", All(Read)),
     ("GET", "/api/v1/server", Server(Read)),
     ("POST", "/api/v1/clock/accept", Server(Admin)),
+    // It names people, and queues.
+    ("GET", "/api/v1/audit", All(Admin)),
     ("GET", "/healthz", Nothing),
     ("GET", "/readyz", Nothing),
     // They name queues.

@@ -16,8 +16,8 @@ use crate::document::document;
 use crate::ended::LeaseEndedBody;
 use crate::needs::NEEDS;
 use crate::routes::{
-    bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, server, settings,
-    submit, wait, why, workers,
+    audit, bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, server,
+    settings, submit, wait, why, workers,
 };
 
 #[derive(OpenApi)]
@@ -35,7 +35,7 @@ use crate::routes::{
         (name = "constraints", description = "Limits on jobs, whichever door they came through"),
         (name = "queues", description = "Queues and their settings"),
         (name = "workers", description = "Who works, and on what"),
-        (name = "server", description = "Events, the clock, health and metrics"),
+        (name = "server", description = "Events, the audit log, the clock, health and metrics"),
     )
 )]
 struct Described;
@@ -92,6 +92,7 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(workers::list))
         .routes(routes!(events::events))
         .routes(routes!(server::show))
+        .routes(routes!(audit::list))
         .routes(routes!(clock::accept))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))

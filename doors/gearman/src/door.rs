@@ -71,9 +71,10 @@ impl Door for GearmanDoor {
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
         let caller = Caller { connection, mailbox: mailbox.clone() };
-        let login = self.common.access.login(peer.certificate.as_ref());
+        let address = peer.address.ip();
+        let login = self.common.access.login(peer.certificate.as_ref()).at(address);
         let (engine, common) = (self.engine.clone(), self.common.clone());
-        Box::new(Opening::new(engine, common, caller, login, peer.address.ip()))
+        Box::new(Opening::new(engine, common, caller, login, address))
     }
 
     fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {

@@ -274,12 +274,13 @@ pub async fn add_event(
 /// `DELETE /api/v0/job/<id>`
 pub async fn delete(State(door): State<Jobq>, Path(id): Path<String>, pass: Pass) -> AnsweredText {
     let bridge = door.bridge();
+    let mut audit = pass.audit(Origin::Jobq);
     let id = permitted(&door, &id, pass).await?;
     let image = bridge.durable(bridge.engine().jobs().get(JobRef::Id(id))?).await;
     if image.is_some_and(|image| image.origin() != Origin::Jobq) {
         return Err(foreign());
     }
-    match bridge.change(|engine| engine.jobs().delete(JobRef::Id(id))).await {
+    match bridge.change(|engine| engine.people(&mut audit).delete(JobRef::Id(id))).await {
         // It is as it should be.
         Ok(()) | Err(Refused::Rejected(Rejection::NotFound)) => Ok(answer("{}\n".to_owned())),
         Err(refused) => Err(refused.into()),

@@ -12,8 +12,8 @@ use spindle_core::job::Origin;
 use spindle_core::state::QueueListing;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection, Type};
 use spindle_engine::{
-    Answer, Caller, Engine, FetchError, Flow, Gated, LeaseRef, LeaseReply, LeasedJob, NewJob,
-    Outbox, Payload, Refused, Session, Ticket, WorkResult,
+    Answer, Audit, Caller, Engine, FetchError, Flow, Gated, LeaseRef, LeaseReply, LeasedJob,
+    NewJob, Outbox, Payload, Refused, Session, Ticket, WorkResult,
 };
 
 use crate::needs::{About, needs};
@@ -304,7 +304,8 @@ impl WorkqSession {
 
     fn delete(&mut self, id: Uuid, out: &mut Outbox) {
         let Some(job) = show::job_ref(id) else { return out.put(encode::not_found) };
-        acknowledge(out, self.engine.jobs().delete(job));
+        let mut audit = Audit::new(self.login.actor(Origin::Workq));
+        acknowledge(out, self.engine.people(&mut audit).delete(job));
     }
 
     fn extend(&mut self, id: Uuid, ttr_ms: u32, out: &mut Outbox) {

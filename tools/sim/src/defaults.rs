@@ -23,5 +23,14 @@ pub(crate) fn defaults() -> Defaults {
         (Origin::Jobq, kept),
     ];
     let policies = declared.into_iter().collect();
-    Defaults { policies, finished_max: 25, values_max: 2, ..Defaults::default() }
+    let audit_ms = 200_000;
+    let (finished_max, values_max, audit_entries_max) = (25, 2, 12);
+    Defaults {
+        policies,
+        finished_max,
+        values_max,
+        audit_entries_max,
+        audit_ms,
+        ..Defaults::default()
+    }
 }

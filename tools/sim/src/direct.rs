@@ -92,7 +92,7 @@ impl Direct {
             Step::Trim => self.trim()?,
         }
         self.tick()?;
-        self.model.compare(&self.state)
+        self.model.compare(&self.state, self.now_ms)
     }
 
     fn ask(&mut self, command: &Command) -> Judged<()> {

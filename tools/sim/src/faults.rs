@@ -39,6 +39,8 @@ pub enum FaultName {
     ParkedNotCompacted,
     /// Compaction loses the settings of queues.
     SettingsNotCompacted,
+    /// Compaction loses entries of the audit log.
+    AuditNotCompacted,
     /// Compaction loses how full the buckets of constraints are.
     FillNotCompacted,
     /// A lease that timed out still counts among the running jobs of a constraint.
@@ -89,6 +91,7 @@ impl Planted {
             FaultName::LeaseNotAwaited => planted.engine.lease_not_awaited = true,
             FaultName::ParkedNotCompacted => core.parked_not_compacted = true,
             FaultName::SettingsNotCompacted => core.settings_not_compacted = true,
+            FaultName::AuditNotCompacted => core.audit_not_compacted = true,
             FaultName::FillNotCompacted => core.fill_not_compacted = true,
             FaultName::RunningKeptOnTimeout => core.running_kept_on_timeout = true,
             FaultName::FailsOffByOne => core.fails_off_by_one = true,

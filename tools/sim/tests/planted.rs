@@ -54,6 +54,7 @@ planted! {
     a_lease_that_leaves_before_its_record_is_found LeaseNotAwaited,
     parked_jobs_that_compaction_loses_are_found ParkedNotCompacted,
     settings_that_compaction_loses_are_found SettingsNotCompacted,
+    entries_of_the_audit_log_that_compaction_loses_are_found AuditNotCompacted,
     fills_that_compaction_loses_are_found FillNotCompacted,
     a_timeout_that_frees_no_bucket_is_found RunningKeptOnTimeout,
     one_failure_too_many_is_found FailsOffByOne,

@@ -1,5 +1,6 @@
 //! What a command causes. Pure: reads the state, changes nothing, knows no clock.
 
+mod audit;
 mod compaction;
 mod finish;
 mod hold;
@@ -13,6 +14,7 @@ pub use limits::{CONSTRAINTS_MAX, RATE_MAX};
 
 use bytes::Bytes;
 
+use crate::audit::AuditEntry;
 use crate::command::{Claim, Command, Finish, Lease, Submit};
 use crate::event::Event;
 use crate::job::{self, JobId, Label};
@@ -57,6 +59,14 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// The entry of the audit log that it ends with, if it has one.
+    pub fn audited(&self) -> Option<&AuditEntry> {
+        match self.events.last() {
+            Some((Event::Audited(entry), _)) => Some(entry),
+            _ => None,
+        }
+    }
+
     /// Forgets the last command's.
     pub fn clear(&mut self) {
         self.events.clear();
@@ -154,7 +164,10 @@ pub fn decide(
     now_ms: u64,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
-    let cx = &mut Context::new(state, now_ms, out);
+    decide_in(&mut Context::new(state, now_ms, out), command)
+}
+
+fn decide_in(cx: &mut Context<'_>, command: &Command) -> Decided {
     match command {
         Command::Submit(submit) => submit::submit(cx, submit),
         Command::Persist { id, payload, keep_ms } => submit::persist(cx, *id, payload, *keep_ms),
@@ -191,6 +204,7 @@ pub fn decide(
         Command::ReturnIds { from } => tick::return_ids(cx, *from),
         Command::Tick { hold_expiry } => tick::tick(cx, *hold_expiry),
         Command::RaiseFormat { version } => tick::raise_format(cx, *version),
+        Command::Audited(audited) => audit::audited(cx, audited),
         Command::Compact(item) => compaction::compact(cx, item),
     }
 }

@@ -42,6 +42,7 @@ impl State {
             }
             Event::StateSet(set) => self.on_state_set(set, at),
             Event::PageMoved(moved) => self.on_page_moved(moved),
+            Event::Audited(entry) => self.on_audited(entry, at),
             Event::Relabelled(relabelled) => self.on_relabelled(relabelled, at),
             Event::QueueSet(set) => {
                 let revision = &mut self.server.constraints_revision;
@@ -195,6 +196,7 @@ impl State {
                 server.next_constraint = server.next_constraint.max(compacted.next_constraint);
                 server.constraints_revision =
                     server.constraints_revision.max(compacted.constraints_revision);
+                server.last_audit = server.last_audit.max(compacted.last_audit);
                 let done = (compacted.relabelled_revision, compacted.relabelled_below);
                 if done > (server.relabelled_revision, server.relabelled_below) {
                     (server.relabelled_revision, server.relabelled_below) = done;

@@ -169,6 +169,8 @@ impl State {
                 out.extend_from_slice(format!("{label:?} {level}\n").as_bytes());
             }
         }
+        let entries: Vec<_> = self.audit_entries(u64::MAX, now_ms).collect();
+        out.extend_from_slice(format!("{entries:?}\n").as_bytes());
         // Order numbers of foreground jobs leave no trace in the log.
         let server = Server { next_order: 0, ..self.server.clone() };
         out.extend_from_slice(format!("{server:?}\n").as_bytes());

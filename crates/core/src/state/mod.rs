@@ -1,5 +1,6 @@
 //! The fold of the log, in memory.
 
+mod audit;
 mod buckets;
 mod change;
 mod evolve;
@@ -23,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use audit::AuditLog;
 pub use finished::FinishedCap;
 pub(crate) use finished::{FinishedJob, FinishedJobs, Slot};
 use limits::Bucket;
@@ -112,6 +114,7 @@ pub struct State {
     server: Server,
     /// The oldest record the server item needs.
     server_record: u64,
+    audit: AuditLog,
     defaults: Defaults,
     faults: Faults,
 }
@@ -146,6 +149,8 @@ pub struct Faults {
     pub parked_not_compacted: bool,
     /// Compaction loses the settings of queues.
     pub settings_not_compacted: bool,
+    /// Compaction folds entries of the audit log and does not log them.
+    pub audit_not_compacted: bool,
     /// Compaction loses how full the buckets of constraints are.
     pub fill_not_compacted: bool,
 }
@@ -177,6 +182,7 @@ impl State {
             due_hint_ms: u64::MAX,
             last_update: 0,
             server_record: 0,
+            audit: AuditLog::default(),
             server: Server { next_order: 1, next_constraint: 1, ids_until: 1, ..Server::default() },
             defaults,
             faults: Faults::default(),

@@ -459,6 +459,9 @@ impl State {
             .collect();
         let rules = self.constraints.iter().filter(|(_, kept)| kept.oldest_record < below);
         items.extend(rules.map(|(number, _)| Compact::Constraint { number: *number, from: 0 }));
+        if self.audit_needs(below) {
+            items.push(Compact::Audit { from: 0, below });
+        }
         if self.server_record < below {
             items.push(Compact::Server);
         }

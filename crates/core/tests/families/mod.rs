@@ -1,5 +1,6 @@
 //! Each family of commands by example: given events, when command, then events.
 
+mod audit;
 mod compaction;
 mod constraints;
 mod finish;

@@ -1,7 +1,8 @@
 //! Random commands in small name spaces, so that they meet.
 
 use bytes::Bytes;
-use spindle_core::command::{Claim, Edit, Extend, Matched, Select};
+use spindle_core::audit::{Action, AuditEntry};
+use spindle_core::command::{Audited, Claim, Edit, Extend, Matched, Select};
 use spindle_core::job::{Cause, Label, Origin, Scope};
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
@@ -11,8 +12,27 @@ use super::{Draw, Server, finish, key, lease_with, submit_by};
 
 const QUEUES: [&str; 3] = ["mail", "bill", "resize"];
 
-/// The next command of a random life.
+/// The next command of a random life. What a person asks for may have its entry in the audit log.
 pub fn command(draw: &mut Draw<'_>, server: &Server, next_id: &mut u64) -> Command {
+    let command = plain_command(draw, server, next_id);
+    let is_of_a_person = matches!(
+        command,
+        Command::Delete { .. }
+            | Command::Cancel { .. }
+            | Command::Edit(_)
+            | Command::SetQueue { .. }
+    );
+    if !is_of_a_person || draw.one_in(2) {
+        return command;
+    }
+    let last = server.state.server().last_audit;
+    let action = Action::Delete as i32;
+    let seq = if draw.one_in(3) { last } else { 0 };
+    let entry = AuditEntry { seq, action, count: Some(draw.below(9)), ..AuditEntry::default() };
+    Command::Audited(Box::new(Audited { command: Some(command), entry }))
+}
+
+fn plain_command(draw: &mut Draw<'_>, server: &Server, next_id: &mut u64) -> Command {
     match draw.below(43) {
         0..13 => {
             *next_id += 1;

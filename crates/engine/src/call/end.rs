@@ -1,11 +1,13 @@
 //! The end of attempts, and everything else that is done to a job by its name.
 
 use bytes::{Bytes, BytesMut};
+use spindle_core::audit::Action;
 use spindle_core::command::{Claim, Extend, Finish};
 use spindle_core::job::{Cause, Status};
-use spindle_core::{Command, Rejection, decide_finish};
+use spindle_core::{Command, JobId, Rejection, decide_finish};
 
 use crate::answer::Refused;
+use crate::audit::{Audit, Deed, People};
 use crate::commit::Payload;
 use crate::engine::Engine;
 use crate::gate::Gated;
@@ -100,21 +102,40 @@ impl Jobs<'_> {
             Ok((Claim::Unfinished { id: found.id() }, foreground))
         })
     }
+}
 
+impl People<'_> {
     /// Deletes a job.
-    pub fn delete(&self, job: JobRef) -> Gated<Result<(), Refused>> {
-        self.0.change(|inner| inner.delete(job, |_| Ok(())))
+    pub fn delete(self, job: JobRef) -> Gated<Result<(), Refused>> {
+        self.engine.change(|inner| inner.delete(self.audit, job, |_| Ok(())))
     }
 
     /// Deletes a job that nobody works on and that has not ended: else it is refused as leased or
     /// finished.
-    pub fn delete_waiting(&self, job: JobRef) -> Gated<Result<(), Refused>> {
-        self.0.change(|inner| {
-            inner.delete(job, |status| match status {
+    pub fn delete_waiting(self, job: JobRef) -> Gated<Result<(), Refused>> {
+        self.engine.change(|inner| {
+            inner.delete(self.audit, job, |status| match status {
                 Status::Leased => Err(Rejection::Leased),
                 status if status.is_finished() => Err(Rejection::Finished),
                 _ => Ok(()),
             })
+        })
+    }
+
+    /// Ends a job as dead.
+    pub fn cancel(self, id: JobId) -> Gated<Result<(), Refused>> {
+        self.engine.change(|inner| {
+            let deed = Deed::to_job(inner, id, Action::Cancel, String::new());
+            Ok(inner.run_for(self.audit, deed, Some(Command::Cancel { id }), None)?)
+        })
+    }
+
+    /// Gives whoever has a job more time.
+    pub fn extend(self, id: JobId, ttr_ms: u64) -> Gated<Result<(), Refused>> {
+        self.engine.change(|inner| {
+            let deed = Deed::to_job(inner, id, Action::Extend, format!("to {ttr_ms} ms from now"));
+            let extend = Extend { claim: Claim::Unfinished { id }, ttr_ms };
+            Ok(inner.run_for(self.audit, deed, Some(Command::Extend(extend)), None)?)
         })
     }
 }
@@ -135,15 +156,28 @@ impl Engine {
 }
 
 impl Inner {
+    /// Deletes a job for a person.
+    pub(crate) fn delete_for(
+        &mut self,
+        audit: &mut Audit,
+        id: JobId,
+        action: Action,
+    ) -> Result<(), Rejection> {
+        let deed = Deed::to_job(self, id, action, String::new());
+        let delete = Command::Delete { id, cause: Cause::Deleted };
+        self.run_for(audit, deed, Some(delete), None)
+    }
+
     fn delete(
         &mut self,
+        audit: &mut Audit,
         job: JobRef,
         check: impl FnOnce(Status) -> Result<(), Rejection>,
     ) -> Result<(), Refused> {
         let found = self.look_up(job).ok_or(Rejection::NotFound)?;
         let id = found.id();
         check(found.status())?;
-        Ok(self.run(&Command::Delete { id, cause: Cause::Deleted })?)
+        Ok(self.delete_for(audit, id, Action::Delete)?)
     }
 
     fn finish(

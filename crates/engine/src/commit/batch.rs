@@ -15,6 +15,8 @@ use crate::gate::Gate;
 /// Room kept behind bytes in a record for the event that names them. Events with more than this (long
 /// lists of a job's events) get a record of their own.
 const EVENT_ROOM_BYTES: usize = 16 * 1024;
+/// The same for an entry of the audit log, whose texts are short.
+const AUDIT_ROOM_BYTES: usize = 4 * 1024;
 
 /// A record that is complete and waits to be written.
 #[derive(Debug, Clone)]
@@ -214,6 +216,12 @@ impl Batch {
         }
     }
 
+    /// Makes sure that events which are put next will be in one record: a crash leaves all of them,
+    /// or none. Each takes no more than the room that is made for it alone.
+    pub fn make_room_for<'a>(&mut self, events: impl Iterator<Item = &'a Event>) {
+        self.make_room(events.map(|event| room_for(event) + ENTRY_HEADER_BYTES).sum());
+    }
+
     /// Where bytes will be if they are put next. Nothing is written yet.
     pub fn place_for(&mut self, payload: &Payload) -> BytesRef {
         let (len, kind) = (payload.len(), payload.kind);
@@ -253,7 +261,7 @@ impl Batch {
 
     /// Appends an event.
     pub fn put_event(&mut self, event: &Event) -> Place {
-        self.make_room(EVENT_ROOM_BYTES + long_bytes(event));
+        self.make_room(room_for(event));
         let place = self.next_place();
         let before = self.open.len();
         self.open.put_event(event);
@@ -280,7 +288,7 @@ impl Batch {
 }
 
 /// Whether the feed shows an event: not those that say nothing new, or only something about the
-/// server's own bookkeeping.
+/// server's own bookkeeping, or about people: the audit log is not for everybody who may read.
 pub(crate) fn is_in_feed(event: &Event) -> bool {
     !matches!(
         event,
@@ -290,7 +298,16 @@ pub(crate) fn is_in_feed(event: &Event) -> bool {
             | Event::FormatRaised(_)
             | Event::BucketSet(_)
             | Event::PageMoved(_)
+            | Event::Audited(_)
     )
+}
+
+/// What an event may take in a record.
+fn room_for(event: &Event) -> usize {
+    match event {
+        Event::Audited(_) => AUDIT_ROOM_BYTES,
+        _ => EVENT_ROOM_BYTES + long_bytes(event),
+    }
 }
 
 /// Bytes of an event that may be many: what it takes in a record besides its fixed part.
@@ -313,9 +330,25 @@ fn options_bytes(options: &JobOptions) -> usize {
 #[cfg(test)]
 mod tests {
     use spindle_core::JobImage;
-    use spindle_core::job::{Attempt, Words};
+    use spindle_core::audit::{Action, Actor, ActorKind};
+    use spindle_core::job::{Attempt, Origin, Words};
 
     use super::*;
+
+    #[test]
+    fn events_that_room_was_made_for_stand_in_one_record_however_full_it_is() {
+        const MAX: usize = 64 * 1024;
+        let gone = spindle_core::event::Gone { ids: vec![7], cause: 0 };
+        let events = [Event::Gone(gone), Event::Audited(Default::default())];
+        for filled in (0..MAX - 64).step_by(509) {
+            let mut batch = Batch::new(0);
+            batch.begin_at(1, MAX);
+            batch.open.put_bytes(&vec![0; filled], 0);
+            batch.make_room_for(events.iter());
+            let [change, entry] = [0, 1].map(|at| batch.put_event(&events[at]).position);
+            assert_eq!(change, entry, "{filled} bytes");
+        }
+    }
 
     #[test]
     fn an_event_takes_no_more_than_the_room_that_is_made_for_it() {
@@ -333,10 +366,23 @@ mod tests {
             outcome: Some(Box::new(outcome)),
             ..Default::default()
         };
-        for event in [Event::Finished(image), Event::Requeued(requeued)] {
+        let long = "\u{1f9f5}".repeat(1_000);
+        let mut entry = spindle_core::audit::AuditEntry {
+            seq: u64::MAX,
+            at_ms: u64::MAX,
+            actor: Some(Actor::new(ActorKind::Token, &long, &long, Origin::Jobq)),
+            action: Action::AcceptClock as i32,
+            job: Some(u64::MAX),
+            queue: Some(text(512)),
+            constraint: Some("c".repeat(255)),
+            count: Some(u64::MAX),
+            ..Default::default()
+        };
+        entry.set_detail(&long);
+        for event in [Event::Finished(image), Event::Requeued(requeued), Event::Audited(entry)] {
             let mut bytes = Vec::new();
             event.encode(&mut bytes);
-            let room = EVENT_ROOM_BYTES + long_bytes(&event);
+            let room = room_for(&event);
             assert!(bytes.len() <= room, "{} of {}: {}", bytes.len(), room, event.name());
         }
     }

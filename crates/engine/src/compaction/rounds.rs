@@ -135,7 +135,8 @@ impl Engine {
         let segment_bytes = log.bytes_between(first, segment_end);
         let live = {
             let inner = self.shared.inner.lock();
-            inner.footprint.live_bytes() + inner.state.finished_bytes()
+            let state = &inner.state;
+            inner.footprint.live_bytes() + state.finished_bytes() + state.audit_bytes()
         };
         let kept = log.bytes_on_disk();
         if log.space() == Space::ReserveOnly {
@@ -270,9 +271,8 @@ impl Engine {
         let mut inner = self.enter();
         if let Some(item) = item
             && inner.run(&Command::Compact(item.clone())).is_ok()
-            && let Compact::Constraint { number, .. } = item
         {
-            items.extend(inner.next_buckets(*number));
+            items.extend(inner.rest_of(item));
         }
         let gate = inner.tail();
         self.leave(inner);
@@ -372,12 +372,18 @@ impl Inner {
         Some(place)
     }
 
-    /// What of a constraint's buckets did not fit into the last step.
-    fn next_buckets(&self, number: u32) -> Option<Compact> {
+    /// What of a constraint's buckets, or of the audit log, did not fit into the last step.
+    fn rest_of(&self, item: &Compact) -> Option<Compact> {
         let last = self.cut_off_at(|event| match event {
             Event::BucketSet(image) => Some(image.label.value),
+            Event::Audited(entry) => Some(entry.seq),
             _ => None,
         })?;
-        Some(Compact::Constraint { number, from: last.checked_add(1)? })
+        let from = last.checked_add(1)?;
+        match *item {
+            Compact::Constraint { number, .. } => Some(Compact::Constraint { number, from }),
+            Compact::Audit { below, .. } => Some(Compact::Audit { from, below }),
+            _ => None,
+        }
     }
 }

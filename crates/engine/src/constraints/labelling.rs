@@ -8,10 +8,11 @@ use parking_lot::MutexGuard;
 use spindle_core::command::{Edit, Extend, Matched};
 use spindle_core::job::Label;
 use spindle_core::state::JobView;
-use spindle_core::{BytesRef, Command, JobId, JobImage, State, Type};
+use spindle_core::{BytesRef, Command, JobId, JobImage, Rejection, State, Type};
 
 use super::newest::constraints_of;
 use crate::answer::Refused;
+use crate::audit::{Deed, People};
 use crate::call::NewJob;
 use crate::commit::Payload;
 use crate::engine::Engine;
@@ -53,13 +54,15 @@ pub(crate) fn bytes_type(state: &State, queue: &[u8]) -> Type {
 }
 
 impl Jobs<'_> {
-    /// Runs a command that names no bytes. An edit that moves a job to another queue matches it
+    /// Runs a command that names no bytes: one of workers, or of the server's own. What people do is
+    /// for [`People`]. An edit that moves a job to another queue matches it
     /// against the constraints there, unless it says itself what it falls under.
     pub fn execute(&self, command: &Command) -> Gated<Result<(), Refused>> {
         if let Command::Edit(edit) = command
             && let Some(queue) = edit.queue.as_ref().filter(|_| edit.matched.is_none())
         {
-            return self.0.move_job(edit, queue);
+            let run = |inner: &mut Inner, edit| inner.run(&Command::Edit(Box::new(edit)));
+            return self.0.move_job(edit, queue, run);
         }
         let mut inner = self.0.enter();
         if let Command::Extend(Extend { claim, .. }) | Command::Release { claim, .. } = command {
@@ -68,6 +71,21 @@ impl Jobs<'_> {
         let run = inner.run(command);
         self.0.wake_relabelling(&inner);
         inner.changed(run)
+    }
+}
+
+impl People<'_> {
+    /// Changes a waiting job, as [`Jobs::execute`] does.
+    pub fn edit(self, edit: &Edit) -> Gated<Result<(), Refused>> {
+        let audit = self.audit;
+        let mut run = |inner: &mut Inner, edit: Edit| {
+            let deed = Deed::edit(inner, &edit);
+            inner.run_for(audit, deed, Some(Command::Edit(Box::new(edit))), None)
+        };
+        match edit.queue.as_ref().filter(|_| edit.matched.is_none()) {
+            Some(queue) => self.engine.move_job(edit, queue, run),
+            None => self.engine.change(|inner| Ok(run(inner, edit.clone())?)),
+        }
     }
 }
 
@@ -145,12 +163,16 @@ impl Engine {
     }
 
     /// An edit that moves a job to another queue: there it may fall under other constraints.
-    fn move_job(&self, edit: &Edit, queue: &Bytes) -> Gated<Result<(), Refused>> {
+    fn move_job(
+        &self,
+        edit: &Edit,
+        queue: &Bytes,
+        run: impl FnOnce(&mut Inner, Edit) -> Result<(), Rejection>,
+    ) -> Gated<Result<(), Refused>> {
         let mut rules = self.shared.rules.newest();
         loop {
             let Some(moved) = self.enter().moved(edit.id, queue) else {
-                let edit = Command::Edit(Box::new(edit.clone()));
-                return self.change(|inner| Ok(inner.run(&edit)?));
+                return self.change(|inner| Ok(run(inner, edit.clone())?));
             };
             let labels = match self.labels_of(&rules, &moved) {
                 Ok(labels) => labels,
@@ -171,8 +193,7 @@ impl Engine {
                 continue;
             }
             let matched = Matched { labels, constraints_revision: rules.revision() };
-            let command = Command::Edit(Box::new(Edit { matched: Some(matched), ..edit.clone() }));
-            let edited = inner.run(&command);
+            let edited = run(&mut inner, Edit { matched: Some(matched), ..edit.clone() });
             return inner.changed(edited);
         }
     }

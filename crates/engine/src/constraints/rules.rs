@@ -2,12 +2,14 @@
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
+use spindle_core::audit::Action;
 use spindle_core::job::{JobId, Label};
 use spindle_core::queue::{Constraint, Rate};
 use spindle_core::{Command, JobImage, Rejection, State, Tries, Type};
 
 use super::labelling::bytes_type;
 use crate::answer::Refused;
+use crate::audit::{Audit, Deed, People};
 use crate::gate::Gated;
 use crate::inner::Inner;
 use crate::views::{Constraints, Jobs};
@@ -119,12 +121,12 @@ impl Jobs<'_> {
     }
 }
 
-impl Constraints<'_> {
+impl People<'_> {
     /// Puts a constraint, new or changed. Jobs that come from now on fall under it; those that are
     /// there are matched one after the other, see [`Constraints::relabelling`]. Putting what is
     /// there already changes nothing.
-    pub fn put(
-        &self,
+    pub fn put_constraint(
+        self,
         name: &str,
         spec: &ConstraintSpec,
         expected: Expected,
@@ -134,29 +136,33 @@ impl Constraints<'_> {
         }
         let matcher = encode_matcher(&spec.matcher);
         let put = loop {
-            let mut inner = self.0.enter();
-            match inner.put_constraint(name, &matcher, spec, expected) {
+            let mut inner = self.engine.enter();
+            match inner.put_constraint(self.audit, name, &matcher, spec, expected) {
                 // Every entry rebases some of it: others come in between.
                 Err(Rejection::Rebasing) => MutexGuard::unlock_fair(inner),
                 put => break inner.changed(put),
             }
         };
-        self.changed();
+        self.engine.constraints().changed();
         put
     }
 
     /// Removes a constraint. Jobs it held back start; their labels go one after the other.
-    pub fn remove(&self, name: &str, expected: Expected) -> Gated<Result<(), Refused>> {
-        let removed = self.0.change(|inner| {
+    pub fn remove_constraint(self, name: &str, expected: Expected) -> Gated<Result<(), Refused>> {
+        let removed = self.engine.change(|inner| {
             let before = inner.constraint_named(name).cloned();
             inner.check_expected(before.as_ref(), expected)?;
             let number = before.ok_or(Rejection::NoConstraint)?.number;
-            Ok(inner.run(&Command::RemoveConstraint { number })?)
+            let deed = Deed::to_constraint(Action::RemoveConstraint, name, String::new());
+            let remove = Command::RemoveConstraint { number };
+            Ok(inner.run_for(self.audit, deed, Some(remove), None)?)
         });
-        self.changed();
+        self.engine.constraints().changed();
         removed
     }
+}
 
+impl Constraints<'_> {
     /// They may have changed.
     fn changed(&self) {
         self.0.refresh_rules();
@@ -270,6 +276,20 @@ fn held_back(state: &State, image: &JobImage, now_ms: u64) -> Vec<HeldBack> {
     labels.iter().filter_map(held).chain(unmatched).collect()
 }
 
+/// What is put, for people: the limits, and whether the matcher is another one. What it looks for is
+/// of payloads.
+fn put_deed(name: &str, before: Option<&Constraint>, rule: &Constraint) -> Deed {
+    let is_new = before.is_none().then(|| "new".to_owned());
+    let matches = before.is_some_and(|before| before.matcher != rule.matcher);
+    let matcher = matches.then(|| "another matcher".to_owned());
+    let rate = rule
+        .rate
+        .map(|Rate { count, per_ms, burst }| format!("{count} per {per_ms} ms, {burst} at once"));
+    let running_max = rule.running_max.map(|max| format!("running_max {max}"));
+    let said: Vec<String> = [is_new, matcher, rate, running_max].into_iter().flatten().collect();
+    Deed::to_constraint(Action::PutConstraint, name, said.join(", "))
+}
+
 impl Inner {
     fn constraint_named(&self, name: &str) -> Option<&Constraint> {
         self.state.constraints().find(|rule| rule.name == name.as_bytes())
@@ -293,6 +313,7 @@ impl Inner {
 
     fn put_constraint(
         &mut self,
+        audit: &mut Audit,
         name: &str,
         matcher: &Bytes,
         spec: &ConstraintSpec,
@@ -312,7 +333,8 @@ impl Inner {
             return Ok(PutConstraint { created: false, revision });
         }
         let created = before.is_none();
-        let revision = self.set_constraint(rule, before.as_ref())?;
+        let deed = put_deed(name, before.as_ref(), &rule);
+        let revision = self.set_constraint(audit, deed, rule, before.as_ref())?;
         Ok(PutConstraint { created, revision })
     }
 
@@ -320,12 +342,14 @@ impl Inner {
     /// so does one that nobody was there before.
     fn set_constraint(
         &mut self,
+        audit: &mut Audit,
+        deed: Deed,
         rule: Constraint,
         before: Option<&Constraint>,
     ) -> Result<u64, Rejection> {
         let matches_as_before = before.is_some_and(|before| before.matcher == rule.matcher);
         let was_done = self.state.is_relabelled();
-        self.run(&Command::SetConstraint(rule))?;
+        self.run_for(audit, deed, Some(Command::SetConstraint(rule)), None)?;
         let revision = self.state.server().constraints_revision;
         let nobody = self.state.jobs_count() == self.state.finished_count();
         if (matches_as_before && was_done) || nobody {

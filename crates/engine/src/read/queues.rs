@@ -1,12 +1,14 @@
 //! Queues: looking at them, listing them, and changing their settings.
 
 use bytes::Bytes;
-use spindle_core::job::{Cause, Status};
+use spindle_core::audit::Action;
+use spindle_core::job::{Backoff, Status};
 use spindle_core::queue::QueueSettings;
 use spindle_core::state::{JobView, Queue, QueueListing};
 use spindle_core::{Command, JobId, JobImage, Rejection, State};
 
 use crate::answer::Refused;
+use crate::audit::{Deed, People};
 use crate::gate::Gated;
 use crate::inner::Inner;
 use crate::views::Queues;
@@ -135,30 +137,35 @@ impl Queues<'_> {
         }
         (passed, false)
     }
+}
 
+impl People<'_> {
     /// Changes a queue's settings, whatever else is set for it. One that is not there is made.
-    pub fn change(
-        &self,
+    pub fn change_queue(
+        self,
+        action: Action,
         name: &Bytes,
         change: impl Fn(&mut QueueSettings),
     ) -> Gated<Result<(), Refused>> {
-        self.change_seen(name, |_, settings| {
+        self.change_queue_seen(action, name, |_, settings| {
             change(settings);
             Ok(())
         })
     }
 
-    /// As [`Queues::change`], but `change` is also given whether the queue is there (has jobs,
+    /// As [`People::change_queue`], but `change` is also given whether the queue is there (has jobs,
     /// settings, or clients that wait for it), and may refuse. It runs without the lock, and again
     /// if the settings changed meanwhile.
-    pub fn change_seen(
-        &self,
+    pub fn change_queue_seen(
+        self,
+        action: Action,
         name: &Bytes,
         change: impl Fn(bool, &mut QueueSettings) -> Result<(), Rejection>,
     ) -> Gated<Result<(), Refused>> {
+        let People { engine, audit } = self;
         loop {
             let (is_there, before, gate) = {
-                let inner = self.0.enter();
+                let inner = engine.enter();
                 (inner.listing(name).is_some(), inner.settings(name), inner.tail())
             };
             let mut after = before.clone();
@@ -167,12 +174,14 @@ impl Queues<'_> {
                 Ok(()) => {}
                 Err(rejection) => return Gated::new(Err(rejection.into()), gate),
             }
-            let mut inner = self.0.enter();
+            let mut inner = engine.enter();
             if inner.settings(name) == before && inner.listing(name).is_some() == is_there {
                 // A copy: the name may be a small part of a large read.
                 let name = Bytes::copy_from_slice(name);
-                let set = inner.run(&Command::SetQueue { name, settings: after });
-                self.0.wake_relabelling(&inner);
+                let deed = Deed::to_queue(action, name.clone(), differences(&before, &after));
+                let set = Command::SetQueue { name, settings: after };
+                let set = inner.run_for(audit, deed, Some(set), None);
+                engine.wake_relabelling(&inner);
                 return inner.changed(set);
             }
         }
@@ -180,17 +189,54 @@ impl Queues<'_> {
 
     /// Deletes some of a queue's ready and scheduled jobs. Returns how many: ask again until it is
     /// none.
-    pub fn empty(&self, name: &[u8]) -> Gated<Result<usize, Refused>> {
-        self.0.change(|inner| {
+    pub fn empty_queue(self, name: &[u8]) -> Gated<Result<usize, Refused>> {
+        let People { engine, audit } = self;
+        engine.change(|inner| {
             let ready = inner.state.ready_jobs(name, 0);
             let waiting = ready.chain(inner.state.scheduled_jobs(name));
             let ids: Vec<JobId> = waiting.take(DELETES_PER_STEP).map(|job| job.id()).collect();
             for id in &ids {
-                inner.run(&Command::Delete { id: *id, cause: Cause::Deleted }).ok();
+                inner.delete_for(audit, *id, Action::Purge).ok();
             }
             Ok(ids.len())
         })
     }
+}
+
+fn backoff_words(backoff: Backoff) -> String {
+    let Backoff { base_ms, factor_thousandths, cap_ms, .. } = backoff;
+    let factor = f64::from(factor_thousandths) / 1000.0;
+    format!("backoff {base_ms} ms * {factor} up to {cap_ms} ms")
+}
+
+/// What of a queue's settings is another now, for people. The pause is an action of its own.
+fn differences(before: &QueueSettings, after: &QueueSettings) -> String {
+    let mut said = Vec::new();
+    macro_rules! compare {
+        ($($field:ident)*) => {
+            $(if before.$field != after.$field {
+                let name = stringify!($field);
+                said.push(match &after.$field {
+                    Some(value) => format!("{name} {value:?}"),
+                    None => format!("no {name}"),
+                });
+            })*
+        };
+    }
+    compare!(attempts_max fails_max ttr_default_ms keep_ms keep_dead_ms jobs_max finished_max);
+    if before.backoff != after.backoff {
+        said.push(after.backoff.map_or_else(|| "no backoff".to_owned(), backoff_words));
+    }
+    if before.bytes_type != after.bytes_type {
+        said.push(match after.bytes_type {
+            Some(_) => format!("bytes_type {:?}", after.bytes_type()),
+            None => "no bytes_type".to_owned(),
+        });
+    }
+    if before.jobs_max_by_class != after.jobs_max_by_class {
+        said.push(format!("jobs_max_by_class {:?}", after.jobs_max_by_class));
+    }
+    said.join(", ")
 }
 
 impl Inner {

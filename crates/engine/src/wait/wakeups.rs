@@ -119,6 +119,7 @@ impl Inner {
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use spindle_core::audit::Actor;
     use spindle_core::command::{Lease, Select, Submit};
     use spindle_core::job::Origin;
     use spindle_core::{BytesRef, JobId, Type};
@@ -126,6 +127,7 @@ mod tests {
 
     use super::*;
     use crate::answer::LeaseReply;
+    use crate::audit::Audit;
     use crate::call::NewJob;
     use crate::clock::SystemClock;
     use crate::commit::Payload;
@@ -239,7 +241,9 @@ mod tests {
         let bench = Bench::new();
         let queue = Bytes::from_static(b"q");
         let spec = ConstraintSpec { matcher: Matcher::default(), rate: None, running_max: Some(1) };
-        let put = bench.engine.constraints().put("one", &spec, Expected::Any);
+        let mut somebody = Audit::new(Actor::default());
+        let people = bench.engine.people(&mut somebody);
+        let put = people.put_constraint("one", &spec, Expected::Any);
         put.without_waiting(TEST).unwrap();
         bench.add(&queue);
         assert!(matches!(bench.lease(1, &queue, 0), LeaseReply::Leased(..)));

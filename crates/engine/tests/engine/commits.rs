@@ -12,7 +12,7 @@ use spindle_log::MemoryLog;
 use spindle_testkit::disk::{Fault, Operation, SimDisk};
 
 use crate::harness::{
-    Bench, START_MS, TakeApart, TakeApartResult, file_log, new_job, noise, plain,
+    Bench, START_MS, TakeApart, TakeApartResult, file_log, new_job, noise, plain, somebody,
 };
 
 #[test]
@@ -88,7 +88,8 @@ fn every_answer_waits_for_the_record_it_tells_of() {
         assert!(!bench.is_durable(gate));
     }
     bench.commit();
-    let deleted = bench.engine.jobs().delete(JobRef::Id(id)).acked().expect("there");
+    let deleted =
+        bench.engine.people(&mut somebody()).delete(JobRef::Id(id)).acked().expect("there");
     let (gone, denied) = bench.engine.jobs().find(JobRef::Id(id)).both();
     assert!(gone.is_none() && !bench.is_durable(deleted) && !bench.is_durable(denied));
     bench.commit();
@@ -294,7 +295,12 @@ fn on_a_full_disk_submits_are_refused_and_what_frees_space_goes_on() {
         if at % 2 == 0 {
             bench.finish(*id, true, b"ok").expect("finishes go on");
         }
-        bench.engine.jobs().delete(JobRef::Id(*id)).value().expect("deletes go on");
+        bench
+            .engine
+            .people(&mut somebody())
+            .delete(JobRef::Id(*id))
+            .value()
+            .expect("deletes go on");
         assert_eq!(bench.engine.commit_once(), Committed::Some);
     }
     bench.compaction();

@@ -13,7 +13,7 @@ use spindle_log::{FileLog, FileLogOptions, Log};
 use spindle_testkit::ManualClock;
 use spindle_testkit::disk::SimDisk;
 
-use crate::harness::{TakeApart, bytes};
+use crate::harness::{TakeApart, bytes, somebody};
 
 struct Nobody;
 
@@ -64,7 +64,7 @@ fn a_job_whose_last_lease_runs_out_while_it_is_carried_keeps_its_payload() {
     assert!(matches!(leased, LeaseReply::Leased(..)));
     for _ in 0..200 {
         let id = submit(&engine, b"other", vec![1; 2_000]);
-        engine.jobs().delete(JobRef::Id(id)).value().unwrap();
+        engine.people(&mut somebody()).delete(JobRef::Id(id)).value().unwrap();
     }
     while engine.commit_once() == Committed::Some {}
     assert!(engine.compaction_step().unwrap(), "a round begins");

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use spindle_core::audit::Action;
 use spindle_core::command::{Command, Edit, Submit};
 use spindle_core::job::{Label, Origin};
 use spindle_core::queue::Rate;
@@ -14,7 +15,7 @@ use spindle_engine::{
 };
 use spindle_testkit::disk::SimDisk;
 
-use crate::harness::{Bench, START_MS, TakeApart, file_log, new_job, noise, plain};
+use crate::harness::{Bench, START_MS, TakeApart, file_log, new_job, noise, plain, somebody};
 
 pub fn few(matcher: Matcher, max: u64) -> ConstraintSpec {
     ConstraintSpec { matcher, rate: None, running_max: Some(max) }
@@ -36,7 +37,13 @@ fn per_user() -> Matcher {
 }
 
 pub fn put(bench: &Bench, name: &str, spec: &ConstraintSpec) -> u64 {
-    bench.engine.constraints().put(name, spec, Expected::Any).value().expect("it is taken").revision
+    bench
+        .engine
+        .people(&mut somebody())
+        .put_constraint(name, spec, Expected::Any)
+        .value()
+        .expect("it is taken")
+        .revision
 }
 
 /// Matches everything there is.
@@ -156,8 +163,8 @@ fn only_typed_payloads_are_looked_into_and_a_queue_may_say_what_its_bytes_are() 
     let json = Some(Type::Json as i32);
     bench
         .engine
-        .queues()
-        .change(&name, |settings| settings.bytes_type = json)
+        .people(&mut somebody())
+        .change_queue(Action::SetQueue, &name, |settings| settings.bytes_type = json)
         .value()
         .expect("taken");
     let declared = typed(&bench, "q", text, Type::Bytes);
@@ -168,8 +175,8 @@ fn only_typed_payloads_are_looked_into_and_a_queue_may_say_what_its_bytes_are() 
     assert_eq!(numbers(&bench, packed), [1], "it says itself what it is");
     bench
         .engine
-        .queues()
-        .change(&name, |settings| settings.bytes_type = None)
+        .people(&mut somebody())
+        .change_queue(Action::SetQueue, &name, |settings| settings.bytes_type = None)
         .value()
         .expect("taken");
     relabel(&bench);
@@ -226,7 +233,12 @@ fn the_ninth_constraint_does_not_hold_and_says_so() {
         |name: &str| bench.engine.constraints().get(name).value().expect("it is there").left_out;
     assert_eq!((left_out("c8"), left_out("c9")), (0, 2));
     // An older one goes: the ninth takes its place.
-    bench.engine.constraints().remove("c1", Expected::Any).value().expect("it is there");
+    bench
+        .engine
+        .people(&mut somebody())
+        .remove_constraint("c1", Expected::Any)
+        .value()
+        .expect("it is there");
     relabel(&bench);
     assert_eq!(numbers(&bench, id), (2..=9).collect::<Vec<_>>());
     assert!(bench.lease("q").is_some());
@@ -272,19 +284,29 @@ fn a_retried_job_is_matched_anew_by_its_old_payload_or_its_new_one() {
     bench.finish(id, true, b"").expect("unfinished");
     put(&bench, "free", &few(free_plan(), 5));
     relabel(&bench);
-    bench.engine.jobs().retry(JobRef::Id(id), None).value().expect("it is done");
+    bench.engine.people(&mut somebody()).retry(JobRef::Id(id), None).value().expect("it is done");
     assert_eq!(numbers(&bench, id), [1]);
     bench.finish(id, true, b"").expect("unfinished");
     let paid = Some(Payload::new(&br#"{"plan":"paid"}"#[..], Type::Json));
-    bench.engine.jobs().retry(JobRef::Id(id), paid).value().expect("it is done");
+    bench.engine.people(&mut somebody()).retry(JobRef::Id(id), paid).value().expect("it is done");
     assert_eq!(numbers(&bench, id), [0; 0]);
     bench.finish(id, true, b"").expect("unfinished");
     let free = Some(Payload::new(&br#"{"plan":"free"}"#[..], Type::Json));
-    bench.engine.jobs().retry(JobRef::Id(id), free.clone()).value().expect("it is done");
+    bench
+        .engine
+        .people(&mut somebody())
+        .retry(JobRef::Id(id), free.clone())
+        .value()
+        .expect("it is done");
     assert_eq!(numbers(&bench, id), [1]);
     bench.finish(id, true, b"").expect("unfinished");
-    bench.engine.constraints().remove("free", Expected::Any).value().expect("it is there");
-    bench.engine.jobs().retry(JobRef::Id(id), free).value().expect("it is done");
+    bench
+        .engine
+        .people(&mut somebody())
+        .remove_constraint("free", Expected::Any)
+        .value()
+        .expect("it is there");
+    bench.engine.people(&mut somebody()).retry(JobRef::Id(id), free).value().expect("it is done");
     assert_eq!(numbers(&bench, id), [0; 0]);
     bench.check_fold();
 }
@@ -386,34 +408,77 @@ fn puts_and_removals_compare_the_revision() {
     let absent = |refused: Result<(), Refused>| {
         matches!(refused, Err(Refused::Rejected(Rejection::NoConstraint)))
     };
-    let first =
-        engine.constraints().put("few", &spec, Expected::Nothing).value().expect("there is none");
+    let first = engine
+        .people(&mut somebody())
+        .put_constraint("few", &spec, Expected::Nothing)
+        .value()
+        .expect("there is none");
     assert_eq!((first.created, first.revision), (true, 1));
-    assert!(stale(engine.constraints().put("few", &spec, Expected::Nothing).value().map(|_| ())));
     assert!(stale(
-        engine.constraints().put("few", &spec, Expected::Revision(9)).value().map(|_| ())
+        engine
+            .people(&mut somebody())
+            .put_constraint("few", &spec, Expected::Nothing)
+            .value()
+            .map(|_| ())
     ));
-    let same =
-        engine.constraints().put("few", &spec, Expected::Revision(1)).value().expect("as before");
+    assert!(stale(
+        engine
+            .people(&mut somebody())
+            .put_constraint("few", &spec, Expected::Revision(9))
+            .value()
+            .map(|_| ())
+    ));
+    let same = engine
+        .people(&mut somebody())
+        .put_constraint("few", &spec, Expected::Revision(1))
+        .value()
+        .expect("as before");
     assert_eq!((same.created, same.revision), (false, 1), "nothing changed");
     let more = few(in_queue("q"), 2);
-    let second =
-        engine.constraints().put("few", &more, Expected::Revision(1)).value().expect("newest");
+    let second = engine
+        .people(&mut somebody())
+        .put_constraint("few", &more, Expected::Revision(1))
+        .value()
+        .expect("newest");
     assert_eq!((second.created, second.revision), (false, 2));
     put(&bench, "other", &spec);
     assert_eq!(engine.constraints().get("few").value().map(|view| view.revision), Some(2));
     assert!(absent(
-        engine.constraints().put("new", &spec, Expected::Revision(1)).value().map(|_| ())
+        engine
+            .people(&mut somebody())
+            .put_constraint("new", &spec, Expected::Revision(1))
+            .value()
+            .map(|_| ())
     ));
-    assert!(stale(engine.constraints().remove("few", Expected::Revision(1)).value().map(|_| ())));
-    engine.constraints().remove("few", Expected::Revision(2)).value().expect("newest");
-    assert!(absent(engine.constraints().remove("few", Expected::Any).value().map(|_| ())));
+    assert!(stale(
+        engine
+            .people(&mut somebody())
+            .remove_constraint("few", Expected::Revision(1))
+            .value()
+            .map(|_| ())
+    ));
+    engine
+        .people(&mut somebody())
+        .remove_constraint("few", Expected::Revision(2))
+        .value()
+        .expect("newest");
+    assert!(absent(
+        engine.people(&mut somebody()).remove_constraint("few", Expected::Any).value().map(|_| ())
+    ));
     let names: Vec<String> =
         engine.constraints().list(None, 9).value().into_iter().map(|view| view.name).collect();
     assert_eq!(names, ["other"]);
     let nothing = ConstraintSpec { running_max: None, ..spec };
-    assert!(engine.constraints().put("few", &nothing, Expected::Any).value().is_err());
-    assert!(engine.constraints().put("", &more, Expected::Any).value().is_err());
+    assert!(
+        engine
+            .people(&mut somebody())
+            .put_constraint("few", &nothing, Expected::Any)
+            .value()
+            .is_err()
+    );
+    assert!(
+        engine.people(&mut somebody()).put_constraint("", &more, Expected::Any).value().is_err()
+    );
 }
 
 #[test]
@@ -455,7 +520,12 @@ fn a_constraint_of_many_values_changes_while_others_come_in_between() {
     }
     assert!(bench.handed().is_some_and(|(handed, _)| handed == ticket));
     assert_eq!(std::iter::from_fn(|| bench.lease("q")).count(), USERS - 1);
-    bench.engine.constraints().remove("each", Expected::Any).value().expect("it is there");
+    bench
+        .engine
+        .people(&mut somebody())
+        .remove_constraint("each", Expected::Any)
+        .value()
+        .expect("it is there");
     relabel(&bench);
     let waits = bench.engine.inspect(|state| (state.is_rebasing(), state.buckets_count()));
     assert_eq!(waits, (false, 0), "nothing of it is left");

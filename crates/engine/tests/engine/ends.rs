@@ -7,7 +7,7 @@ use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{Answer, JobRef, Refused, RetryError};
 use spindle_testkit::disk::SimDisk;
 
-use crate::harness::{Bench, TakeApart, TakeApartResult, noise, plain};
+use crate::harness::{Bench, TakeApart, TakeApartResult, noise, plain, somebody};
 
 /// A finished job that is kept for an hour, and for five seconds once its result was read.
 fn kept(bench: &Bench) -> JobId {
@@ -72,7 +72,8 @@ fn a_dead_job_can_run_again_with_its_payload() {
     let bench = Bench::on_disk(&disk);
     let id = bench.add("q", &noise(1, 3000));
     bench.lease("q").expect("ready");
-    let again = |bench: &Bench| bench.engine.jobs().retry(JobRef::Id(id), None).acked();
+    let again =
+        |bench: &Bench| bench.engine.people(&mut somebody()).retry(JobRef::Id(id), None).acked();
     let refused = again(&bench);
     assert!(matches!(refused, Err(RetryError::Refused(Refused::Rejected(Rejection::NotFinished)))));
     bench.finish(id, false, b"broken").expect("leased");

@@ -13,7 +13,7 @@ use spindle_log::{FileLog, FileLogOptions, Log, Space};
 use spindle_testkit::ManualClock;
 use spindle_testkit::disk::SimDisk;
 
-use crate::harness::TakeApart;
+use crate::harness::{TakeApart, somebody};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 const PAYLOAD_BYTES: usize = 2_000;
@@ -82,7 +82,7 @@ fn deleting_a_third_on_a_full_disk_makes_room_again() {
     disk.set_capacity(Some(disk.used() + 40 * SEGMENT_BYTES));
     let taken = fill(&engine, &log);
     for number in (0..taken).filter(|number| number.is_multiple_of(3)) {
-        engine.jobs().delete(JobRef::Uuid(uuid(number))).value().unwrap();
+        engine.people(&mut somebody()).delete(JobRef::Uuid(uuid(number))).value().unwrap();
         assert_eq!(engine.commit_once(), Committed::Some, "the reserve is gone at {number}");
         compaction(&engine);
     }
@@ -104,7 +104,7 @@ fn a_round_begun_with_room_is_cut_down_when_the_disk_is_full() {
     for number in 0..1_200 {
         submit(&engine, number).unwrap();
         if !number.is_multiple_of(3) {
-            engine.jobs().delete(JobRef::Uuid(uuid(number))).value().unwrap();
+            engine.people(&mut somebody()).delete(JobRef::Uuid(uuid(number))).value().unwrap();
         }
     }
     while engine.commit_once() == Committed::Some {}
@@ -139,7 +139,7 @@ fn carrying_leaves_room_for_the_deletes_that_make_it_needless() {
     compaction(&engine);
     assert!(log.room_bytes() > SEGMENT_BYTES / 8, "{} bytes are left", log.room_bytes());
     for number in 0..taken / 2 {
-        engine.jobs().delete(JobRef::Uuid(uuid(number))).value().unwrap();
+        engine.people(&mut somebody()).delete(JobRef::Uuid(uuid(number))).value().unwrap();
         assert_eq!(engine.commit_once(), Committed::Some, "the reserve is gone at {number}");
         compaction(&engine);
     }
@@ -166,7 +166,7 @@ fn a_step_of_carrying_is_never_more_than_the_reserve_can_take() {
     }
     compaction(&engine);
     assert_eq!(engine.commit_once(), Committed::Nothing, "something waits for room for ever");
-    engine.jobs().delete(JobRef::Uuid(uuid(taken - 1))).value().unwrap();
+    engine.people(&mut somebody()).delete(JobRef::Uuid(uuid(taken - 1))).value().unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
 }
 
@@ -188,7 +188,7 @@ fn a_result_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() {
     finish(&engine, 0, room / 2).unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
     finish(&engine, 1, 4_096).unwrap();
-    engine.jobs().delete(JobRef::Uuid(uuid(2))).value().unwrap();
+    engine.people(&mut somebody()).delete(JobRef::Uuid(uuid(2))).value().unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
 }
 
@@ -238,6 +238,6 @@ fn a_state_or_event_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() 
     set_state(&engine, id, 4_000).unwrap();
     append_event(&engine, id, 4_096).unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
-    engine.jobs().delete(JobRef::Id(id)).value().unwrap();
+    engine.people(&mut somebody()).delete(JobRef::Id(id)).value().unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
 }

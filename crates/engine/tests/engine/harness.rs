@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use spindle_core::audit::Actor;
 use spindle_core::command::{Claim, Command, Lease, Select, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, JobImage, Policy, Requeue, Status, Type};
 use spindle_engine::{
-    Answer, Caller, Committed, ConnectionId, Delivery, Each, Engine, Gate, Gated, JobRef,
+    Answer, Audit, Caller, Committed, ConnectionId, Delivery, Each, Engine, Gate, Gated, JobRef,
     LeaseReply, LeasedJob, Mailbox, NewJob, Options, Payload, Refused, StartError, Ticket,
     WorkResult, fold_state,
 };
@@ -20,6 +21,11 @@ use spindle_testkit::disk::SimDisk;
 
 /// When the clocks of these tests start.
 pub const START_MS: u64 = 1_000_000;
+
+/// A request of nobody in particular.
+pub fn somebody() -> Audit {
+    Audit::new(Actor::default())
+}
 
 /// Small segments and records, so that little is enough to fill them. Nothing runs by itself.
 pub const SEGMENT_BYTES: u64 = 64 * 1024;
@@ -183,7 +189,11 @@ impl Bench {
     }
 
     pub fn delete(&self, id: JobId) {
-        self.engine.jobs().delete(JobRef::Id(id)).value().expect("the job is there");
+        self.engine
+            .people(&mut somebody())
+            .delete(JobRef::Id(id))
+            .value()
+            .expect("the job is there");
     }
 
     /// Leases a job that is there.

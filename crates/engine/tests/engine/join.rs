@@ -3,13 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "only tests use this")]
 
 use bytes::Bytes;
+use spindle_core::audit::Action;
 use spindle_core::command::{Claim, Command, Submit};
 use spindle_core::job::{Key, Origin, Scope};
 use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{ConnectionId, Gate, JobRef, Joined, Refused};
 use spindle_testkit::disk::SimDisk;
 
-use crate::harness::{Bench, TakeApart, TakeApartResult, new_job, plain};
+use crate::harness::{Bench, TakeApart, TakeApartResult, new_job, plain, somebody};
 
 fn named(name: &'static str, foreground: bool) -> Submit {
     let mut submit = plain("q");
@@ -112,8 +113,8 @@ fn who_joins_is_not_refused_by_a_full_queue() {
     ask(&bench, 1, named("k", false), b"first");
     bench
         .engine
-        .queues()
-        .change(&Bytes::from_static(b"q"), |set| set.jobs_max = Some(1))
+        .people(&mut somebody())
+        .change_queue(Action::SetQueue, &Bytes::from_static(b"q"), |set| set.jobs_max = Some(1))
         .value()
         .unwrap();
     assert!(!ask(&bench, 1, named("k", false), b"again").new);
@@ -183,7 +184,7 @@ fn a_queue_is_told_by_priority_and_emptied_in_steps() {
     assert_eq!((lines[0].total, lines[0].leased), (601, 1));
     let mut deleted = 0;
     loop {
-        let count = bench.engine.queues().empty(b"q").value().unwrap();
+        let count = bench.engine.people(&mut somebody()).empty_queue(b"q").value().unwrap();
         assert!(count <= 256);
         deleted += count;
         if count == 0 {

@@ -14,7 +14,7 @@ use spindle_engine::{
     QueuePattern, SleepReply, Ticket,
 };
 
-use crate::harness::{Bench, TakeApart, plain, wish};
+use crate::harness::{Bench, TakeApart, plain, somebody, wish};
 
 fn asleep(bench: &Bench, connection: u64, queues: &[&str]) -> Ticket {
     let queues = queues.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();
@@ -50,7 +50,12 @@ fn heard(bench: &Bench) -> (Vec<Ticket>, Vec<(Ticket, JobId)>) {
 
 fn limit(bench: &Bench, matcher: Matcher, running_max: u64) {
     let spec = ConstraintSpec { matcher, rate: None, running_max: Some(running_max) };
-    bench.engine.constraints().put("limit", &spec, Expected::Any).value().unwrap();
+    bench
+        .engine
+        .people(&mut somebody())
+        .put_constraint("limit", &spec, Expected::Any)
+        .value()
+        .unwrap();
 }
 
 fn in_queue(name: &'static str) -> Matcher {
@@ -421,7 +426,12 @@ fn a_sleeper_has_its_share_of_a_queue_with_a_rate() {
     let bench = Bench::new();
     let rate = Some(Rate { count: 1, per_ms: 10, burst: 1 });
     let spec = ConstraintSpec { matcher: in_queue("q"), rate, running_max: None };
-    bench.engine.constraints().put("rate", &spec, Expected::Any).value().unwrap();
+    bench
+        .engine
+        .people(&mut somebody())
+        .put_constraint("rate", &spec, Expected::Any)
+        .value()
+        .unwrap();
     add_many(&bench, 1000);
     let done = Fleet::new(bench, 1, 1, 3).run(3000, None);
     is_shared(&done, 270);

@@ -5,7 +5,7 @@ use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{JobRef, LeaseReply, Refused, WorkResult, WorkerRef};
 use spindle_testkit::disk::SimDisk;
 
-use crate::harness::{Bench, TakeApart, TakeApartResult, wish};
+use crate::harness::{Bench, TakeApart, TakeApartResult, somebody, wish};
 
 fn lease(bench: &Bench, worker: &'static str) -> JobId {
     let mut wish = wish("mail");
@@ -76,7 +76,7 @@ fn a_lost_holder_loses_its_own_leases_and_no_others() {
 #[test]
 fn only_a_job_that_waits_is_deleted_as_waiting() {
     let bench = Bench::new();
-    let delete = |job| bench.engine.jobs().delete_waiting(JobRef::Id(job)).value();
+    let delete = |job| bench.engine.people(&mut somebody()).delete_waiting(JobRef::Id(job)).value();
     let waiting = bench.add("mail", b"1");
     delete(waiting).unwrap();
     assert_eq!(bench.status(waiting), None);

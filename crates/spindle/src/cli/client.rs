@@ -9,8 +9,8 @@ use super::{
     edit::{EditArgs, ParkArgs},
     filter::{Filter, Selection},
     people::{
-        CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, MoveArgs, Native, PauseArgs, PurgeArgs,
-        ResumeArgs, RetryArgs, WhyArgs,
+        AuditArgs, CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, MoveArgs, Native, PauseArgs,
+        PurgeArgs, ResumeArgs, RetryArgs, WhyArgs,
     },
     queue::QueueArgs,
     reach::Reach,
@@ -74,6 +74,8 @@ pub enum ClientCommand {
     Constraint(ConstraintArgs),
     /// Print what happens on the server
     Events(EventsArgs),
+    /// List who did what to jobs, queues and constraints
+    Audit(AuditArgs),
     /// Accept the server's wall clock as right, when it and the log disagree
     Clock(ClockArgs),
 }

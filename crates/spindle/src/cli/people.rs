@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{
     filter::{Matching, Selection},
@@ -189,6 +189,57 @@ pub struct EventsArgs {
     /// Begin behind this event, or at `oldest` [default: oldest; with --follow: now]
     #[arg(long, value_name = "ID")]
     pub after: Option<String>,
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// What somebody did, as the audit log names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum AuditAction {
+    Delete,
+    Cancel,
+    Retry,
+    Edit,
+    Move,
+    Park,
+    Release,
+    Extend,
+    Pause,
+    Resume,
+    Drain,
+    Purge,
+    SetQueue,
+    PutConstraint,
+    RemoveConstraint,
+    AcceptClock,
+}
+
+/// `spindle audit`.
+#[derive(Debug, Args)]
+pub struct AuditArgs {
+    /// Only what was done with this token or certificate, by its name in the tokens file
+    #[arg(long, value_name = "NAME")]
+    pub who: Option<String>,
+    /// Only this
+    #[arg(long, value_enum)]
+    pub action: Option<AuditAction>,
+    /// Only what was done to this queue, or to jobs that were in it
+    #[arg(long, value_parser = parse_queue)]
+    pub queue: Option<QueueName>,
+    /// Only what was done to the job with this number
+    #[arg(long, value_name = "NUMBER")]
+    pub job: Option<u64>,
+    /// Only what was done at this time or later: 2030-01-31T08:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only what was done before this time
+    #[arg(long, value_name = "TIME")]
+    pub before: Option<String>,
+    /// List at most so many
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
     #[command(flatten)]
     pub native: Native,
 }

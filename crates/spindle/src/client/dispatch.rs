@@ -1,8 +1,8 @@
 //! Which command does what.
 
 use super::{
-    add, change, clock, constraint, edit, events, inspect, job, jobs, lines, purge, queue, results,
-    status, why, work, workers,
+    add, audit, change, clock, constraint, edit, events, inspect, job, jobs, lines, purge, queue,
+    results, status, why, work, workers,
 };
 use crate::{cli::ClientCommand, exit::Code};
 
@@ -36,6 +36,7 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Workers(args) => workers::workers(&args),
         ClientCommand::Constraint(args) => constraint::constraint(&args),
         ClientCommand::Events(args) => events::events(&args),
+        ClientCommand::Audit(args) => audit::audit(&args),
         ClientCommand::Clock(args) => clock::clock(&args),
     }
 }

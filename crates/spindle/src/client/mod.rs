@@ -14,6 +14,7 @@
 
 mod add;
 mod attention;
+mod audit;
 mod backoff;
 mod bulk;
 mod change;

@@ -304,6 +304,29 @@ mod tests {
     }
 
     #[test]
+    fn the_audit_log_is_bounded_as_the_core_has_it_unless_told_otherwise() {
+        let defaults = spindle_core::Defaults::default();
+        let kept = |arguments: &[&str]| {
+            let config = resolved(arguments, &[]).map(|resolved| resolved.config);
+            config.map(|config| (config.audit_entries_max, config.audit_days)).ok()
+        };
+        let day_ms = 24 * 3_600_000;
+        let days = usize::try_from(defaults.audit_ms / day_ms).unwrap();
+        assert_eq!(kept(&[]), Some((defaults.audit_entries_max, days)));
+        let most = ["--audit-entries-max", "1000000", "--audit-days", "3650"];
+        assert_eq!(kept(&most), Some((1_000_000, 3_650)));
+        for (name, wrong) in [
+            ("--audit-entries-max", "0"),
+            ("--audit-entries-max", "1000001"),
+            ("--audit-days", "0"),
+            ("--audit-days", "3651"),
+            ("--audit-days", "1d"),
+        ] {
+            assert_eq!(kept(&[name, wrong]), None, "{name} {wrong}");
+        }
+    }
+
+    #[test]
     fn an_address_that_is_not_loopback_needs_its_door_named() {
         let refused = resolved(&["--workq", "0.0.0.0:9922"], &[]).unwrap_err();
         assert!(matches!(refused, ConfigError::NotLoopback { door: "workq", .. }));

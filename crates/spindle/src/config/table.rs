@@ -32,6 +32,10 @@ pub struct Config {
     pub finished_max: usize,
     /// What finished jobs may take on disk; the oldest go first.
     pub finished_bytes_max: u64,
+    /// How many days an entry of the audit log is kept.
+    pub audit_days: usize,
+    /// Entries of the audit log kept; the oldest go first.
+    pub audit_entries_max: usize,
     /// Most values of one constraint's field that are counted apart at a time.
     pub constraint_values_max: usize,
     /// Where the Workq door listens; `None` is off.
@@ -266,6 +270,23 @@ pub const TABLE: &[Setting] = &[
              The oldest are dropped first, as with `finished-max`.",
         )
         .apply(|config, text| set(&mut config.finished_bytes_max, size(text))),
+    Setting::one("audit-days", "DAYS", "90")
+        .help(
+            "Keep what people did in the audit log for so many days, from 1 to 3650; see \
+             `spindle audit`.",
+        )
+        .apply(|config, text| {
+            let days = within(parse_count(text), 1..=3650, "use 1 to 3650 days");
+            set(&mut config.audit_days, days)
+        }),
+    Setting::one("audit-entries-max", "COUNT", "10000")
+        .help(
+            "Keep at most this many entries in the audit log, up to 1000000. The oldest go first.",
+        )
+        .apply(|config, text| {
+            let count = within(parse_count(text), 1..=1_000_000, "use 1 to 1000000 entries");
+            set(&mut config.audit_entries_max, count)
+        }),
     Setting::one("constraint-values-max", "COUNT", "65536")
         .help(
             "The most values at a time of a constraint with a limit for each value of a payload's \

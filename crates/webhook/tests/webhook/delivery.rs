@@ -7,8 +7,9 @@ use std::{
 
 use bytes::Bytes;
 use serde_json::json;
+use spindle_core::audit::{Action, Actor};
 use spindle_core::{command::Command::Release, job::Cause};
-use spindle_engine::WorkResult;
+use spindle_engine::{Audit, WorkResult};
 use spindle_testkit::opened;
 use spindle_webhook::{Authorities, Options, SIGNATURE_HEADER};
 
@@ -45,7 +46,12 @@ fn a_job_that_loses_its_workers_is_told_with_why_it_is_dead() {
     let receiver = Receiver::start(|_| 204);
     let hooks = start(&engine, &receiver, "dead", &options());
     let mail = Bytes::from_static(b"mail");
-    opened(engine.queues().change(&mail, |queue| queue.attempts_max = Some(1))).unwrap();
+    opened(engine.people(&mut Audit::new(Actor::default())).change_queue(
+        Action::SetQueue,
+        &mail,
+        |queue| queue.attempts_max = Some(1),
+    ))
+    .unwrap();
     submit(&engine, "mail");
     let claim = lease(&engine, "mail");
     opened(engine.jobs().execute(&Release { claim, cause: Cause::HolderGone })).unwrap();

@@ -7,16 +7,17 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use spindle_access::Target;
-use spindle_core::command::{Command, Edit};
-use spindle_core::job::Cause;
+use spindle_core::command::Edit;
+use spindle_core::job::Origin;
 use spindle_core::{JobId, Status};
-use spindle_engine::{Engine, Gated, JobRef, RetryError};
+use spindle_engine::{Audit, Engine, Gated, JobRef, RetryError};
 use spindle_http::{Answered, Code, Pass, Problem, whole_or_null};
 use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::extract::JsonBody;
 use crate::filter::{JobFilter, Order, Walk};
+use crate::instant;
 use crate::numbers::digits;
 use crate::object;
 use crate::routes::jobs::EditBody;
@@ -108,6 +109,7 @@ pub(crate) async fn bulk(
         return Err(Problem::out_of_range(detail));
     }
     let edit = edit(&value)?;
+    let meant = filter.described();
     let mut filter = filter.read(&api)?;
     pass.allows(filter.target())?;
     if let Some(queue) = &edit.queue {
@@ -117,6 +119,8 @@ pub(crate) async fn bulk(
     if let Some((_, until)) = cursor {
         filter.end_at(until);
     }
+    let queue = filter.scan.queue.clone();
+    let mut audit = Audit::of_many(pass.actor(Origin::Api), queue, &described(&meant, &edit));
     let mut walk = Walk::new(filter, Order::Asc, cursor.map(|(from, _)| from));
     let mut answer = BulkAnswer {
         dry_run: value.dry_run,
@@ -142,7 +146,7 @@ pub(crate) async fn bulk(
                         turn = api.bridge().turn();
                     }
                     let id = JobId(image.id);
-                    let acted = act(api.engine(), id, value.action, &edit);
+                    let acted = act(api.engine(), &mut audit, id, value.action, &edit);
                     done.absorb(acted).map_err(Problem::from)
                 }
             };
@@ -160,6 +164,16 @@ pub(crate) async fn bulk(
     api.bridge().durable(done.and_then(|()| walk.answer(()))).await;
     answer.next_cursor = walk.next().map(|next| format!("{}-{}", next.0, walk.until().0));
     Ok(Json(answer))
+}
+
+/// What was asked for, for the audit log.
+fn described(meant: &str, edit: &Edit) -> String {
+    let queue = edit.queue.as_ref().map(|name| format!("to {}", String::from_utf8_lossy(name)));
+    let priority = edit.priority.map(|priority| format!("priority {priority}"));
+    let run_at = edit.run_at_ms.map(|ms| format!("run_at {}", instant::shown(ms)));
+    let meant = (!meant.is_empty()).then(|| format!("all with {meant}"));
+    let said: Vec<String> = [queue, priority, run_at, meant].into_iter().flatten().collect();
+    said.join(", ")
 }
 
 fn edit(body: &BulkBody) -> Answered<Edit> {
@@ -194,18 +208,23 @@ fn may(action: Action, status: Status) -> Result<(), Code> {
 }
 
 /// Acts on one job, within a turn of the caller's.
-fn act(engine: &Engine, id: JobId, action: Action, edit: &Edit) -> Gated<Result<(), RetryError>> {
-    let command = match action {
-        Action::Retry => return engine.jobs().retry(JobRef::Id(id), None),
-        Action::Delete => Command::Delete { id, cause: Cause::Deleted },
-        Action::Cancel => Command::Cancel { id },
-        Action::Park => Command::Edit(Box::new(Edit { id, parked: Some(true), ..edit.clone() })),
-        Action::Release => {
-            Command::Edit(Box::new(Edit { id, parked: Some(false), ..edit.clone() }))
-        }
-        Action::Edit => Command::Edit(Box::new(Edit { id, ..edit.clone() })),
+fn act(
+    engine: &Engine,
+    audit: &mut Audit,
+    id: JobId,
+    action: Action,
+    edit: &Edit,
+) -> Gated<Result<(), RetryError>> {
+    let people = engine.people(audit);
+    let done = match action {
+        Action::Retry => return people.retry(JobRef::Id(id), None),
+        Action::Delete => people.delete(JobRef::Id(id)),
+        Action::Cancel => people.cancel(id),
+        Action::Park => people.edit(&Edit { id, parked: Some(true), ..edit.clone() }),
+        Action::Release => people.edit(&Edit { id, parked: Some(false), ..edit.clone() }),
+        Action::Edit => people.edit(&Edit { id, ..edit.clone() }),
     };
-    engine.jobs().execute(&command).map(|done| done.map_err(RetryError::from))
+    done.map(|done| done.map_err(RetryError::from))
 }
 
 fn read_cursor(text: &str) -> Answered<(JobId, JobId)> {

@@ -2,6 +2,8 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use spindle_core::job::Origin;
+use spindle_http::{Answered, Pass};
 
 use crate::api::Api;
 
@@ -9,8 +11,8 @@ use crate::api::Api;
 /// than five minutes: time goes on from it, and TTLs count again.
 #[utoipa::path(post, path = "/api/v1/clock/accept", operation_id = "accept_clock", tag = "server",
     responses((status = 204, description = "Time goes on from the machine's clock")))]
-pub(crate) async fn accept(State(api): State<Api>) -> StatusCode {
-    api.engine().accept_clock();
-    drop(api.bridge().turn());
-    StatusCode::NO_CONTENT
+pub(crate) async fn accept(State(api): State<Api>, pass: Pass) -> Answered<StatusCode> {
+    let mut audit = pass.audit(Origin::Api);
+    api.bridge().change(|engine| engine.people(&mut audit).accept_clock()).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -6,8 +6,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use spindle_core::Rejection;
-use spindle_engine::{BucketLine, ConstraintView, Expected, Refused};
-use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Problem};
+use spindle_core::job::Origin;
+use spindle_engine::{BucketLine, ConstraintView, Engine, Expected, Refused};
+use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Pass, Problem};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
@@ -193,6 +194,7 @@ pub(crate) async fn put(
     State(api): State<Api>,
     ConstraintPath(name): ConstraintPath,
     headers: HeaderMap,
+    pass: Pass,
     JsonBody { value, .. }: JsonBody<ConstraintBody>,
 ) -> Answered<Response> {
     let spec = value.into_spec()?;
@@ -200,7 +202,9 @@ pub(crate) async fn put(
         return Err(Problem::out_of_range("a constraint's name is 1 to 255 bytes"));
     }
     let expected = expected(&api, &name, &headers).await?;
-    let put = api.bridge().change(|engine| engine.constraints().put(&name, &spec, expected)).await;
+    let mut audit = pass.audit(Origin::Api);
+    let put = |engine: &Engine| engine.people(&mut audit).put_constraint(&name, &spec, expected);
+    let put = api.bridge().change(put).await;
     let put = put.map_err(refused)?;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
     shown(&api, &name, status).await
@@ -221,9 +225,12 @@ pub(crate) async fn remove(
     State(api): State<Api>,
     ConstraintPath(name): ConstraintPath,
     headers: HeaderMap,
+    pass: Pass,
 ) -> Answered<StatusCode> {
     let expected = expected(&api, &name, &headers).await?;
-    let removed = api.bridge().change(|engine| engine.constraints().remove(&name, expected)).await;
+    let mut audit = pass.audit(Origin::Api);
+    let remove = |engine: &Engine| engine.people(&mut audit).remove_constraint(&name, expected);
+    let removed = api.bridge().change(remove).await;
     removed.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -6,7 +6,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use spindle_access::Target;
-use spindle_core::command::{Command, Edit};
+use spindle_core::command::Edit;
+use spindle_core::job::Origin;
 use spindle_core::{JobId, Rejection};
 use spindle_engine::{JobRef, Payload};
 use utoipa::ToSchema;
@@ -108,8 +109,9 @@ async fn change(
 ) -> Answered<Response> {
     let revision = revision_wanted(headers)?;
     let id = find(api, which).await?;
-    let command = Command::Edit(Box::new(Edit { id, revision, ..edit }));
-    api.bridge().change(|engine| engine.jobs().execute(&command)).await?;
+    let edit = Edit { id, revision, ..edit };
+    let mut audit = pass.audit(Origin::Api);
+    api.bridge().change(|engine| engine.people(&mut audit).edit(&edit)).await?;
     answer(api, JobRef::Id(id), &mut pass).await
 }
 
@@ -128,8 +130,10 @@ pub(super) async fn find(api: &Api, which: JobRef) -> Answered<JobId> {
 pub(crate) async fn delete(
     State(api): State<Api>,
     JobPath(which): JobPath,
+    pass: Pass,
 ) -> Answered<StatusCode> {
-    api.bridge().change(|engine| engine.jobs().delete(which)).await?;
+    let mut audit = pass.audit(Origin::Api);
+    api.bridge().change(|engine| engine.people(&mut audit).delete(which)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -145,7 +149,8 @@ pub(crate) async fn cancel(
     mut pass: Pass,
 ) -> Answered<Response> {
     let id = find(&api, which).await?;
-    api.bridge().change(|engine| engine.jobs().execute(&Command::Cancel { id })).await?;
+    let mut audit = pass.audit(Origin::Api);
+    api.bridge().change(|engine| engine.people(&mut audit).cancel(id)).await?;
     answer(&api, JobRef::Id(id), &mut pass).await
 }
 
@@ -182,9 +187,10 @@ pub(crate) async fn retry(
     let payload = (!keeps).then(|| Payload::new(payload.0, payload.1));
     let id = find(&api, which).await?;
     api.bridge().room().await?;
+    let mut audit = pass.audit(Origin::Api);
     let retried = {
         let _turn = api.bridge().turn();
-        api.engine().jobs().retry(JobRef::Id(id), payload)
+        api.engine().people(&mut audit).retry(JobRef::Id(id), payload)
     };
     api.bridge().durable(retried).await?;
     answer(&api, JobRef::Id(id), &mut pass).await

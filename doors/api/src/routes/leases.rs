@@ -12,7 +12,7 @@ use spindle_access::Target;
 use spindle_core::address;
 use spindle_core::command::{Claim, Extend, Lease, Select};
 use spindle_core::job::{Cause, Origin};
-use spindle_engine::{FetchError, LeasedJob, Payload, WorkResult};
+use spindle_engine::{Engine, FetchError, Gated, LeasedJob, Payload, Refused, WorkResult};
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -230,13 +230,22 @@ pub(crate) async fn extend(
     LeasePath(claim): LeasePath,
     JsonBody { value, .. }: JsonBody<ExtendBody>,
 ) -> Answered<Json<Extended>> {
-    extended(&api, claim, value).await
+    let ttr_ms = checked_ttr_ms(&value)?;
+    let extend = |engine: &Engine| engine.leases().extend(Extend { claim, ttr_ms });
+    extended(&api, claim, ttr_ms, extend).await
 }
 
-async fn extended(api: &Api, claim: Claim, body: ExtendBody) -> Answered<Json<Extended>> {
-    let ttr_ms = bounded("ttr_ms", body.ttr_ms, 1..=EXTEND_MS_MAX)?;
-    let extend = Extend { claim, ttr_ms };
-    if let Err(refused) = api.bridge().change(|engine| engine.leases().extend(extend)).await {
+fn checked_ttr_ms(body: &ExtendBody) -> Answered<u64> {
+    bounded("ttr_ms", body.ttr_ms, 1..=EXTEND_MS_MAX)
+}
+
+async fn extended(
+    api: &Api,
+    claim: Claim,
+    ttr_ms: u64,
+    extend: impl FnOnce(&Engine) -> Gated<Result<(), Refused>>,
+) -> Answered<Json<Extended>> {
+    if let Err(refused) = api.bridge().change(extend).await {
         return Err(lease_ended(api, claim, refused).await);
     }
     let deadline_at = instant::shown(api.engine().now_ms().saturating_add(ttr_ms));
@@ -252,10 +261,16 @@ async fn extended(api: &Api, claim: Claim, body: ExtendBody) -> Answered<Json<Ex
 pub(crate) async fn extend_for(
     State(api): State<Api>,
     JobPath(which): JobPath,
+    pass: Pass,
     JsonBody { value, .. }: JsonBody<ExtendBody>,
 ) -> Answered<Json<Extended>> {
+    let ttr_ms = checked_ttr_ms(&value)?;
     let id = jobs::find(&api, which).await?;
-    extended(&api, Claim::Unfinished { id }, value).await.map_err(|problem| match problem.code {
+    let mut audit = pass.audit(Origin::Api);
+    let extend = |engine: &Engine| engine.people(&mut audit).extend(id, ttr_ms);
+    extended(&api, Claim::Unfinished { id }, ttr_ms, extend).await.map_err(|problem| match problem
+        .code
+    {
         Code::LeaseNotLive | Code::JobFinished => {
             Problem::new(Code::LeaseNotLive, "no worker has the job")
         }

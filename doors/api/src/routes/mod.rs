@@ -1,5 +1,7 @@
 //! The handlers, by what they are about.
 
+#[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
+pub(crate) mod audit;
 pub(crate) mod bulk;
 pub(crate) mod clock;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]

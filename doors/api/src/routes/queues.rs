@@ -7,10 +7,12 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use spindle_core::audit::Action;
+use spindle_core::job::Origin;
 use spindle_core::queue::QueueSettings;
 use spindle_core::state::{QueueListing, ScanFilter};
 use spindle_core::{JobId, Rejection, Status};
-use spindle_engine::{Engine, QueueTraffic, QueueView, Refused, ScannedJob, Tally};
+use spindle_engine::{Audit, Engine, QueueTraffic, QueueView, Refused, ScannedJob, Tally};
 use tokio::select;
 use tokio::time::{Instant, sleep_until};
 use utoipa::{IntoParams, ToSchema};
@@ -20,7 +22,7 @@ use crate::extract::{Args, QueuePath};
 use crate::numbers::{bounded, wait_ms};
 use crate::settings::Settings;
 use crate::{instant, naming};
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::{Answered, Code, Pass, Problem};
 
 const LIMIT: usize = 100;
 pub(crate) const LIMIT_MAX: usize = 512;
@@ -269,15 +271,20 @@ pub(crate) async fn pause(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
     Args(asked): Args<PauseAsked>,
+    pass: Pass,
 ) -> Answered<QueueAnswer> {
-    pause_now(&api, &name, asked.create).await
+    pause_now(&api, &name, asked.create, &pass, Action::Pause).await
 }
 
-async fn pause_now(api: &Api, name: &Bytes, create: Option<bool>) -> Answered<QueueAnswer> {
-    if create.unwrap_or(true) {
-        return change(api, name, |settings| settings.paused = true).await;
-    }
-    change_there(api, name, |settings| settings.paused = true).await
+async fn pause_now(
+    api: &Api,
+    name: &Bytes,
+    create: Option<bool>,
+    pass: &Pass,
+    action: Action,
+) -> Answered<QueueAnswer> {
+    let create = create.unwrap_or(true);
+    change_paused(api, name, pass, action, true, create).await
 }
 
 /// Give out a queue's jobs again.
@@ -289,8 +296,9 @@ async fn pause_now(api: &Api, name: &Bytes, create: Option<bool>) -> Answered<Qu
 pub(crate) async fn resume(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
+    pass: Pass,
 ) -> Answered<QueueAnswer> {
-    change_there(&api, &name, |settings| settings.paused = false).await
+    change_paused(&api, &name, &pass, Action::Resume, false, false).await
 }
 
 /// How long to wait for a drain.
@@ -326,11 +334,12 @@ pub(crate) async fn drain(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
     Args(asked): Args<DrainAsked>,
+    pass: Pass,
 ) -> Answered<Json<Drained>> {
     let wait_ms = wait_ms(asked.wait_s.unwrap_or(0))?;
     let deadline = Instant::now() + Duration::from_millis(wait_ms);
     let (mut moves, mut stopping) = (api.bridge().moves(), api.stopping());
-    let _: QueueAnswer = pause_now(&api, &name, asked.create).await?;
+    let _: QueueAnswer = pause_now(&api, &name, asked.create, &pass, Action::Drain).await?;
     loop {
         let listing = api.bridge().durable(api.engine().queues().get(&name)).await;
         let leased = listing.map_or(0, |queue| queue.counts[Status::Leased as usize]);
@@ -347,26 +356,22 @@ pub(crate) async fn drain(
     }
 }
 
-async fn change(
+/// Pauses or resumes a queue; one that is not there is made only by `create`.
+async fn change_paused(
     api: &Api,
     name: &Bytes,
-    change: impl Fn(&mut QueueSettings),
+    pass: &Pass,
+    action: Action,
+    paused: bool,
+    create: bool,
 ) -> Answered<QueueAnswer> {
-    api.bridge().change(|engine| engine.queues().change(name, &change)).await?;
-    changed(api, name).await
-}
-
-/// As [`change`], of a queue that is there.
-async fn change_there(
-    api: &Api,
-    name: &Bytes,
-    change: impl Fn(&mut QueueSettings),
-) -> Answered<QueueAnswer> {
-    let change_there = |is_there: bool, settings: &mut QueueSettings| {
-        change(settings);
-        if is_there { Ok(()) } else { Err(Rejection::NotFound) }
+    let change = |is_there: bool, settings: &mut QueueSettings| {
+        settings.paused = paused;
+        if is_there || create { Ok(()) } else { Err(Rejection::NotFound) }
     };
-    let done = api.bridge().change(|engine| engine.queues().change_seen(name, change_there)).await;
+    let mut audit = pass.audit(Origin::Api);
+    let done = |engine: &Engine| engine.people(&mut audit).change_queue_seen(action, name, change);
+    let done = api.bridge().change(done).await;
     done.map_err(|refused| match refused {
         Refused::Rejected(Rejection::NotFound) => no_queue(),
         other => other.into(),
@@ -404,7 +409,9 @@ pub(crate) struct Purged {
 pub(crate) async fn purge(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
+    pass: Pass,
 ) -> Answered<Json<Purged>> {
+    let mut audit = Audit::of_many(pass.actor(Origin::Api), Some(name.clone()), "");
     // Only what is there now: with producers at work it would never end.
     let listing = api.bridge().durable(api.engine().queues().get(&name)).await;
     let most = listing.map_or(0, |queue| {
@@ -412,7 +419,8 @@ pub(crate) async fn purge(
     });
     let mut deleted = 0;
     while deleted < most {
-        let count = api.bridge().change(|engine| engine.queues().empty(&name)).await?;
+        let empty = |engine: &Engine| engine.people(&mut audit).empty_queue(&name);
+        let count = api.bridge().change(empty).await?;
         deleted += count;
         if count == 0 {
             break;

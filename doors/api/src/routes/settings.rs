@@ -4,9 +4,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use spindle_core::Rejection;
+use spindle_core::audit::Action;
+use spindle_core::job::Origin;
 use spindle_core::queue::QueueSettings;
-use spindle_engine::Refused;
-use spindle_http::{Answered, Code, Problem};
+use spindle_engine::{Engine, Refused};
+use spindle_http::{Answered, Code, Pass, Problem};
 
 use crate::api::Api;
 use crate::extract::{JsonBody, QueuePath};
@@ -47,6 +49,7 @@ pub(crate) async fn set(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
     headers: HeaderMap,
+    pass: Pass,
     JsonBody { value, .. }: JsonBody<Settings>,
 ) -> Answered<QueueAnswer> {
     let new = value.read()?;
@@ -58,7 +61,11 @@ pub(crate) async fn set(
         replace(settings, &new);
         Ok(())
     };
-    let set = api.bridge().change(|engine| engine.queues().change_seen(&name, change)).await;
+    let mut audit = pass.audit(Origin::Api);
+    let set = |engine: &Engine| {
+        engine.people(&mut audit).change_queue_seen(Action::SetQueue, &name, change)
+    };
+    let set = api.bridge().change(set).await;
     if let Err(Refused::Rejected(Rejection::Stale)) = set {
         let detail = match wanted {
             Precondition::Exists => "there is no such queue",

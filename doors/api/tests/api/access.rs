@@ -12,7 +12,7 @@ use crate::harness::{Bench, Reply, json, request};
 
 /// What a request concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum About {
+pub enum About {
     /// A queue that it names in its path or its body.
     Queue,
     /// A job that it names, or the lease of one.
@@ -24,9 +24,9 @@ enum About {
 }
 
 /// A route, the role that it needs, and what it is about.
-type Row = (&'static str, &'static str, Option<Role>, About);
+pub type Row = (&'static str, &'static str, Option<Role>, About);
 
-const TABLE: &[Row] = &[
+pub const TABLE: &[Row] = &[
     ("POST", "/api/v1/jobs", Some(Role::Submit), About::Queue),
     ("GET", "/api/v1/jobs", Some(Role::Read), About::Queue),
     ("POST", "/api/v1/jobs/batch", Some(Role::Submit), About::Queue),
@@ -63,6 +63,7 @@ const TABLE: &[Row] = &[
     ("GET", "/api/v1/events", Some(Role::Read), About::All),
     ("GET", "/api/v1/server", Some(Role::Read), About::Nothing),
     ("POST", "/api/v1/clock/accept", Some(Role::Admin), About::Nothing),
+    ("GET", "/api/v1/audit", Some(Role::Admin), About::All),
     ("GET", "/healthz", None, About::Nothing),
     ("GET", "/readyz", None, About::Nothing),
     ("GET", "/metrics", Some(Role::Read), About::All),
@@ -71,13 +72,13 @@ const TABLE: &[Row] = &[
     ("GET", "/api/docs", None, About::Nothing),
 ];
 
-fn guarded(tokens: &TokensFile, is_required: bool) -> Bench {
+pub fn guarded(tokens: &TokensFile, is_required: bool) -> Bench {
     let access = tokens.access(is_required);
     Bench::with(|options| options.access = access, spindle_engine::Options::default())
 }
 
 /// A request of a route, about a queue or a job of it that is there for that.
-async fn prepared(bench: &Bench, (method, path, _, about): Row, queue: &str) -> Request<Body> {
+pub async fn prepared(bench: &Bench, (method, path, _, about): Row, queue: &str) -> Request<Body> {
     let job = if about == About::Job {
         let new = json(Method::POST, "/api/v1/jobs", &json!({ "queue": queue }));
         bench.call_as("admin", new).await.json()["id"].to_string()

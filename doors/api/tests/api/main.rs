@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod audit;
 mod batch;
 #[cfg(test)]
 mod bulk;

@@ -288,6 +288,7 @@ async fn the_description_names_every_route_and_every_type() {
         [
             "delete /api/v1/constraints/{name}",
             "delete /api/v1/jobs/{id}",
+            "get /api/v1/audit",
             "get /api/v1/constraints",
             "get /api/v1/constraints/{name}",
             "get /api/v1/constraints/{name}/buckets",

@@ -10,8 +10,10 @@ use std::vec::IntoIter;
 
 use bytes::Bytes;
 use spindle_core::address::from_gearman_handle;
-use spindle_core::{Command, JobId, Rejection};
-use spindle_engine::{JobLine, Outbox, QueueLine, Refused};
+use spindle_core::audit::Action;
+use spindle_core::job::Origin;
+use spindle_core::{JobId, Rejection};
+use spindle_engine::{Audit, JobLine, Outbox, QueueLine, Refused};
 
 use super::GearmanSession;
 use super::naming::shown_unique;
@@ -40,7 +42,7 @@ pub(super) enum Walk {
     /// `show unique jobs`, from this job on.
     Uniques { from: JobId },
     /// `drop function`.
-    Drop { name: Bytes },
+    Drop { name: Bytes, audit: Box<Audit> },
 }
 
 impl GearmanSession {
@@ -77,7 +79,8 @@ impl GearmanSession {
         let Some(id) = from_gearman_handle(handle) else {
             return put_error(out, &AdminError::UnknownJob);
         };
-        match out.open(self.engine.jobs().execute(&Command::Cancel { id })) {
+        let mut audit = Audit::new(self.login.actor(Origin::Gearman));
+        match out.open(self.engine.people(&mut audit).cancel(id)) {
             Ok(()) => out.put(admin::ok),
             Err(_) => put_error(out, &AdminError::UnknownJob),
         }
@@ -89,8 +92,11 @@ impl GearmanSession {
             [0, 0, 0] => Vec::new(),
             limits => limits.to_vec(),
         };
-        let queues = self.engine.queues();
-        let set = queues.change(function, |queue| queue.jobs_max_by_class.clone_from(&by_class));
+        let mut audit = Audit::new(self.login.actor(Origin::Gearman));
+        let set =
+            self.engine.people(&mut audit).change_queue(Action::SetQueue, function, |queue| {
+                queue.jobs_max_by_class.clone_from(&by_class);
+            });
         match out.open(set) {
             Ok(()) => out.put(admin::ok),
             Err(Refused::Rejected(Rejection::OutOfRange(_))) => {
@@ -109,7 +115,10 @@ impl GearmanSession {
             (Some(1..), _) => AdminError::FunctionInUse,
             (_, Some(queue)) if queue.leased > 0 => AdminError::FunctionInUse,
             _ => {
-                self.walk = Some(Walk::Drop { name: Bytes::copy_from_slice(name) });
+                let name = Bytes::copy_from_slice(name);
+                let actor = self.login.actor(Origin::Gearman);
+                let audit = Audit::of_many(actor, Some(name.clone()), "drop function");
+                self.walk = Some(Walk::Drop { name, audit: Box::new(audit) });
                 return;
             }
         };
@@ -140,7 +149,7 @@ impl GearmanSession {
                 next.map(|from| Walk::Uniques { from })
             }
             // It ends with its own answer.
-            Some(Walk::Drop { name }) => return self.go_on_dropping(name, out),
+            Some(Walk::Drop { name, audit }) => return self.go_on_dropping(name, audit, out),
             None => return,
         };
         if self.walk.is_none() {
@@ -229,17 +238,19 @@ impl GearmanSession {
         until.map(|until| Walk::Functions { after: Some(until), by_priority })
     }
 
-    fn go_on_dropping(&mut self, name: Bytes, out: &mut Outbox) {
+    fn go_on_dropping(&mut self, name: Bytes, mut audit: Box<Audit>, out: &mut Outbox) {
         for _ in 0..STEPS_PER_TURN {
             if !self.engine.has_room() {
                 break;
             }
-            match out.open(self.engine.queues().empty(&name)) {
+            match out.open(self.engine.people(&mut audit).empty_queue(&name)) {
                 Ok(0) => {
                     // Its limits go with it; with nothing set this changes nothing. The answer
                     // waits for that too.
-                    let queues = self.engine.queues();
-                    let cleared = queues.change(&name, |queue| queue.jobs_max_by_class.clear());
+                    let people = self.engine.people(&mut audit);
+                    let cleared = people.change_queue(Action::Purge, &name, |queue| {
+                        queue.jobs_max_by_class.clear();
+                    });
                     if out.open(cleared).is_err() {
                         break;
                     }
@@ -250,7 +261,7 @@ impl GearmanSession {
                 Err(_) => break,
             }
         }
-        self.walk = Some(Walk::Drop { name });
+        self.walk = Some(Walk::Drop { name, audit });
         let room = self.engine.wait_for_room(&self.caller);
         let ticket = room.unwrap_or_else(|| self.engine.waits().after_others(&self.caller));
         self.room = Some((ticket, None));

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use spindle_access::{Look, Role};
+use spindle_core::audit::{Action, Actor, ActorKind};
+use spindle_core::job::Origin;
 use spindle_gearman::Options;
 use spindle_gearman::wire::admin::{Presented, QueueLimits};
 use spindle_gearman::wire::draft::{self, JobKind, NewJob, Progress};
 use spindle_gearman::wire::{AdminCommand, GrabKind, Priority, Request, SubmitKind};
 use spindle_log::MemoryLog;
 use spindle_testkit::gearman::Encode;
-use spindle_testkit::{TokensFile, is_enough};
+use spindle_testkit::{Audited, TokensFile, is_enough};
 
 use crate::harness::{Bench, Line, submit};
 
@@ -248,6 +250,49 @@ fn every_packet_and_line_takes_the_roles_it_should_and_no_others() {
             }
         }
     }
+}
+
+#[test]
+fn what_people_change_is_in_the_audit_log_and_nothing_else_is() {
+    let bench = guarded(&TokensFile::of_all_roles(), true);
+    let admin = Actor::new(ActorKind::Token, "admin", "127.0.0.1", Origin::Gearman);
+    for (samples, is_draft) in PROTOCOLS.into_iter().zip([false, true]) {
+        for at in 0..samples("f", &Bytes::new()).len() {
+            for (token, is_allowed) in [("work", false), ("admin", true)] {
+                let (mut line, handle) = worker(&bench, &format!("f.{at}.{token}"), is_draft);
+                let audited = Audited::from_now(&bench.engine);
+                let (what, _, bytes) = samples("f", &handle).remove(at);
+                if !is_draft {
+                    auth(&mut line, token);
+                }
+                line.raw(bytes);
+                line.all_heard();
+                // A job has been submitted to the function by the time it is dropped.
+                let changes = ["CancelJob", "DropFunction"].iter().any(|it| what.starts_with(it));
+                audited.expect((changes && is_allowed).then_some(&admin), &what);
+                line.close();
+            }
+        }
+    }
+    // Those above found nothing to change.
+    let mut line = bench.open();
+    auth(&mut line, "admin");
+    let limits = Audited::from_now(&bench.engine);
+    assert_eq!(line.text("maxqueue g 700 600"), "OK\r\n");
+    limits.expect(Some(&admin), "maxqueue");
+    assert_eq!(limits.entries()[0].detail, "jobs_max_by_class [700, 600, 0]");
+    for number in 0..600 {
+        line.add("g", &number.to_string(), "x");
+    }
+    let dropped = Audited::from_now(&bench.engine);
+    assert_eq!(line.text("drop function g"), "OK\r\n");
+    dropped.expect(Some(&admin), "drop function");
+    let entry = &dropped.entries()[0];
+    assert_eq!((entry.action(), entry.count), (Action::Purge, Some(600)));
+    assert_eq!(entry.queue.as_deref(), Some(&b"g"[..]));
+    let nothing = Audited::from_now(&bench.engine);
+    line.text("drop function g");
+    nothing.expect(None, "a function that is not there");
 }
 
 #[test]

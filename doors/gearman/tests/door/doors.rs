@@ -1,6 +1,8 @@
 //! Jobs of other doors worked by Gearman's workers, and the other way round.
 
 use bytes::Bytes;
+use spindle_core::audit::{Action, Actor};
+use spindle_engine::Audit;
 use spindle_gearman::wire::{GrabKind, Response};
 
 use crate::harness::{Bench, known, wants_exceptions};
@@ -66,9 +68,13 @@ fn a_job_deleted_elsewhere_fails_for_its_clients() {
 fn a_failure_that_is_tried_again_is_told_to_nobody() {
     let bench = Bench::new();
     let (mut client, mut worker) = (bench.open(), bench.open());
-    let set = bench.engine.queues().change(&Bytes::from_static(b"f"), |queue| {
-        queue.fails_max = Some(2);
-    });
+    let set = bench.engine.people(&mut Audit::new(Actor::default())).change_queue(
+        Action::SetQueue,
+        &Bytes::from_static(b"f"),
+        |queue| {
+            queue.fails_max = Some(2);
+        },
+    );
     assert!(spindle_testkit::opened(set).is_ok());
     wants_exceptions(&mut client);
     let handle = client.run("f", "", "x");

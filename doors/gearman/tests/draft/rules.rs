@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use bytes::Bytes;
 use spindle_core::Status;
 use spindle_core::address::from_gearman_handle;
+use spindle_core::audit::Actor;
 use spindle_core::job::Origin;
-use spindle_engine::{Engine, JobRef, Options};
+use spindle_engine::{Audit, Engine, JobRef, Options};
 use spindle_gearman::wire::draft::{ErrorCode, JobKind, Progress, Reply, Request};
 use spindle_gearman::wire::{self, Response, Submit, SubmitKind};
 use spindle_testkit::opened;
@@ -51,7 +52,7 @@ fn a_worker_whose_job_was_deleted_gets_another_and_cannot_finish_the_old_one() {
     let mut worker = server.worker(&["mail"]);
     worker.takes("mail", "one");
     let id = from_gearman_handle(&handle).unwrap();
-    opened(server.engine.jobs().delete(JobRef::Id(id))).unwrap();
+    opened(server.engine.people(&mut Audit::new(Actor::default())).delete(JobRef::Id(id))).unwrap();
     drop(server.engine.turn());
     worker.announce(1, 2, 0);
     worker.hears_error(ErrorCode::NoJobHeld);
@@ -211,7 +212,7 @@ fn a_sync_job_that_is_deleted_ends_as_failed() {
     application.create(JobKind::Sync, "mail", "", "x");
     let id = server.engine.inspect(|state| state.ready_jobs(b"mail", 0).next().unwrap().id());
     server.pass(5_500);
-    opened(server.engine.jobs().delete(JobRef::Id(id))).unwrap();
+    opened(server.engine.people(&mut Audit::new(Actor::default())).delete(JobRef::Id(id))).unwrap();
     drop(server.engine.turn());
     assert_eq!(application.hears_completion(), (5, 255, String::new()));
 }

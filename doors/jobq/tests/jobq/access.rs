@@ -3,8 +3,10 @@
 
 use axum::http::Method;
 use spindle_access::Role;
+use spindle_core::audit::{Actor, ActorKind};
+use spindle_core::job::Origin;
 use spindle_jobq::Options;
-use spindle_testkit::{TokensFile, is_enough};
+use spindle_testkit::{Audited, TokensFile, is_enough};
 
 use crate::harness::{Bench, Reply};
 
@@ -99,6 +101,24 @@ async fn what_is_in_queues_of_others_is_refused_or_not_there() {
             assert!(![401, 403].contains(&reply.status.as_u16()), "{row:?}: {reply:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn who_deletes_is_in_the_audit_log_and_no_other_request_is() {
+    let bench = guarded(true);
+    let admin = Actor::new(ActorKind::Token, "admin", "", Origin::Jobq);
+    for (at, row) in ADDRESSES.into_iter().flat_map(|at| TABLE.iter().map(move |row| (at, row))) {
+        for (token, is_allowed) in [("admin", true), ("inspect", false)] {
+            let audited = Audited::from_now(&bench.engine);
+            asked(&bench, Some(token), at, row, "mine.a").await;
+            let manages = row.2 == Role::Manage && is_allowed;
+            audited.expect(manages.then_some(&admin), &format!("{at} {row:?}"));
+        }
+    }
+    // A job that is gone is deleted well enough, and nothing changes.
+    let audited = Audited::from_now(&bench.engine);
+    assert_eq!(bench.send_as("admin", Method::DELETE, "/api/v0/job/999", "").await.status, 200);
+    audited.expect(None, "a job that is not there");
 }
 
 #[tokio::test]

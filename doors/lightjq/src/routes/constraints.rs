@@ -4,8 +4,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
-use spindle_engine::{ConstraintView, Expected};
-use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Problem};
+use spindle_core::job::Origin;
+use spindle_engine::{ConstraintView, Engine, Expected};
+use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Pass, Problem};
 
 use crate::body::{Body, Wanted, malformed};
 use crate::door::LightJq;
@@ -27,6 +28,7 @@ pub(crate) async fn put(
     State(door): State<LightJq>,
     NamePath(name): NamePath,
     wanted: Wanted,
+    pass: Pass,
     body: Body,
 ) -> Answered<Response> {
     let constraint = body.read(|body| to_json(body)).await?;
@@ -36,8 +38,10 @@ pub(crate) async fn put(
     let spec = serde_json::from_value::<ConstraintBody>(constraint)
         .map_err(|error| Problem::bad_field(error.to_string()))?
         .into_spec()?;
-    let put = door.bridge().change(|engine| engine.constraints().put(&name, &spec, Expected::Any));
-    let put = put.await?;
+    let mut audit = pass.audit(Origin::Lightjq);
+    let put =
+        |engine: &Engine| engine.people(&mut audit).put_constraint(&name, &spec, Expected::Any);
+    let put = door.bridge().change(put).await?;
     let view = door.bridge().durable(door.engine().constraints().get(&name)).await;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
     // It may have been removed again since.
@@ -68,8 +72,12 @@ pub(crate) async fn show(
 pub(crate) async fn remove(
     State(door): State<LightJq>,
     NamePath(name): NamePath,
+    pass: Pass,
 ) -> Answered<StatusCode> {
-    door.bridge().change(|engine| engine.constraints().remove(&name, Expected::Any)).await?;
+    let mut audit = pass.audit(Origin::Lightjq);
+    let remove =
+        |engine: &Engine| engine.people(&mut audit).remove_constraint(&name, Expected::Any);
+    door.bridge().change(remove).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

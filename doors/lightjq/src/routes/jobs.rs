@@ -9,7 +9,7 @@ use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::payload::Type;
 use spindle_core::{BytesRef, JobId};
-use spindle_engine::{JobRef, NewJob, Payload};
+use spindle_engine::{Engine, JobRef, NewJob, Payload};
 use spindle_http::{Answered, Pass};
 
 use crate::body::{Body, Wanted};
@@ -92,7 +92,10 @@ pub(crate) async fn show(
 pub(crate) async fn delete(
     State(door): State<LightJq>,
     JobPath(id): JobPath,
+    pass: Pass,
 ) -> Answered<StatusCode> {
-    door.bridge().change(|engine| engine.jobs().delete_waiting(JobRef::Id(id))).await?;
+    let mut audit = pass.audit(Origin::Lightjq);
+    let delete = |engine: &Engine| engine.people(&mut audit).delete_waiting(JobRef::Id(id));
+    door.bridge().change(delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }

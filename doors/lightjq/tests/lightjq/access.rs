@@ -7,7 +7,10 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 use spindle_access::{Look, Role};
-use spindle_testkit::{TokensFile, is_enough};
+use spindle_core::audit::{Actor, ActorKind};
+use spindle_core::job::Origin;
+use spindle_engine::Peer;
+use spindle_testkit::{Audited, TokensFile, is_enough};
 
 use crate::harness::{Bench, Reply, ask, by, packed};
 
@@ -91,6 +94,23 @@ fn every_route_is_in_the_table() {
     }
     let rows = TABLE.iter().map(|(method, path, ..)| ((*method).to_owned(), (*path).to_owned()));
     assert_eq!(rows.collect::<BTreeSet<_>>(), described);
+}
+
+#[tokio::test]
+async fn what_people_change_is_in_the_audit_log_and_nothing_else_is() {
+    let bench = guarded(&TokensFile::of_all_roles(), true);
+    let admin = Actor::new(ActorKind::Token, "admin", "192.0.2.7", Origin::Lightjq);
+    for row in TABLE {
+        for (token, is_allowed) in [("work", false), ("admin", true)] {
+            let mut request = prepared(&bench, *row, token, "mine.a").await;
+            let peer = Peer::plain(([192, 0, 2, 7], 4711).into());
+            request.extensions_mut().insert(peer);
+            let audited = Audited::from_now(&bench.engine);
+            bench.send_as(token, request).await;
+            let manages = row.2 == Role::Manage && is_allowed;
+            audited.expect(manages.then_some(&admin), &format!("{row:?}"));
+        }
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use spindle_access::{Access, Look, Role};
-use spindle_testkit::{TokensFile, is_enough};
+use spindle_core::audit::{Actor, ActorKind};
+use spindle_core::job::Origin;
+use spindle_testkit::{Audited, TokensFile, is_enough};
 use spindle_workq::wire::{Decoder, Limits, Request};
 
 use crate::harness::{TestServer, id};
@@ -91,6 +93,20 @@ fn answer(server: &TestServer, token: Option<&str>, request: &str, queue: &str) 
     let Some(token) = token else { return server.answers(&request) };
     let heard = server.answers(&format!("auth {token}\r\n{request}"));
     heard.split_once("\r\n").map(|(_, rest)| rest.to_owned()).unwrap_or_default()
+}
+
+#[test]
+fn who_deletes_is_in_the_audit_log_and_no_other_request_is() {
+    let server = TestServer::guarded(TokensFile::of_all_roles().access(true));
+    let admin = Actor::new(ActorKind::Token, "admin", "127.0.0.1", Origin::Workq);
+    for (request, needed, _) in TABLE {
+        for (token, is_allowed) in [("admin", true), ("work", false)] {
+            let audited = Audited::from_now(&server.engine);
+            answer(&server, Some(token), request, "mine.a");
+            let manages = needed == Some(Role::Manage) && is_allowed;
+            audited.expect(manages.then_some(&admin), request);
+        }
+    }
 }
 
 fn is_refusal(heard: &str) -> bool {

@@ -77,6 +77,12 @@ impl Model {
             }
             Command::ReturnIds { from } => self.ids_until = self.ids_until.map(|_| *from),
             Command::Tick { hold_expiry } => self.tick(now_ms, *hold_expiry),
+            Command::Audited(audited) => {
+                if let Some(command) = &audited.command {
+                    self.apply(command, now_ms, None);
+                }
+                self.apply_audited(&audited.entry, now_ms);
+            }
             Command::Compact(item) => self.apply_compaction(item),
             Command::RaiseFormat { version } => self.format = self.format.max(*version),
         }

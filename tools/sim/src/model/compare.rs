@@ -22,7 +22,7 @@ macro_rules! same_fields {
 
 impl Model {
     /// Names the first difference between this and a state of the core.
-    pub fn compare(&self, state: &State) -> Result<(), String> {
+    pub fn compare(&self, state: &State, now_ms: u64) -> Result<(), String> {
         let mut seen = 0;
         for found in state.jobs_from(JobId(0)) {
             let id = found.id();
@@ -47,6 +47,7 @@ impl Model {
         }
         self.compare_keys(state)?;
         self.compare_queues(state)?;
+        self.compare_audit(state, now_ms)?;
         self.compare_server(state)
     }
 
@@ -107,7 +108,8 @@ impl Model {
         same(0, "relabelled", &self.relabelled, &relabelled)?;
         let ids_until = self.ids_until.unwrap_or(server.ids_until);
         same(0, "ids_until", &ids_until, &server.ids_until)?;
-        same_fields!(0 => self, server; epoch, next_constraint, constraints_revision, format);
+        same_fields!(0 => self, server; epoch, next_constraint, constraints_revision, format,
+            last_audit);
         let below = |number: &u32| self.stops.get(number).map_or(0, |(below, _)| *below);
         for number in self.rules.keys() {
             let unmatched = state.unmatched_below(*number);

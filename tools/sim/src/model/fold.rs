@@ -37,6 +37,10 @@ pub fn fold_difference(was: &State, is: &State, now_ms: u64) -> Result<(), Strin
     if unmatched(was) != unmatched(is) {
         return Err(format!("the fold has {:?} unmatched for {:?}", unmatched(is), unmatched(was)));
     }
+    let audit = |state: &State| state.audit_entries(u64::MAX, now_ms).cloned().collect::<Vec<_>>();
+    if audit(was) != audit(is) {
+        return Err(format!("the fold has audited {:?} for {:?}", audit(is), audit(was)));
+    }
     // Foreground jobs take order numbers too, and leave no trace.
     let server = |state: &State| Server { next_order: 0, ..state.server().clone() };
     if server(was) != server(is) {

@@ -6,6 +6,7 @@
 //! [`Model::compare`] holds all of it against a state of the core.
 
 mod apply;
+mod audit;
 mod choose;
 mod compare;
 mod finish;
@@ -19,11 +20,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
+use spindle_core::audit::AuditEntry;
 use spindle_core::command::Submit;
 use spindle_core::job::{Backoff, Key, Label, Origin, Scope};
 use spindle_core::queue::{Constraint, QueueSettings};
 use spindle_core::{Defaults, JobId, JobImage, Status};
 
+pub(crate) use audit::action_of;
 pub use fold::fold_difference;
 pub use limits::Tokens;
 pub use refuse::Refusals;
@@ -52,6 +55,9 @@ pub struct Model {
     /// revision they were set with. Such jobs may not start until they are labelled.
     pub(crate) stops: BTreeMap<u32, (u64, u64)>,
     pub(crate) format: u32,
+    /// Entries of the audit log, the newest last. Those that are too old are still among them.
+    pub(crate) audit: Vec<AuditEntry>,
+    pub(crate) last_audit: u64,
     pub(crate) defaults: Defaults,
     next_order: u64,
 }

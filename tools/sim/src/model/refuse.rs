@@ -94,6 +94,10 @@ impl Model {
                 Refusals::when(stale, Rejection::StaleConstraints)
             }
             Command::Start { epoch } => Refusals::when(*epoch <= self.epoch, Rejection::OldEpoch),
+            Command::Audited(audited) => match &audited.command {
+                Some(command) => self.refusals(command, now_ms),
+                None => Refusals::default(),
+            },
             Command::Compact(item) => self.refuse_compaction(item),
             Command::ReturnIds { from } => {
                 let reserved = 1..=self.ids_until();
@@ -237,7 +241,7 @@ impl Model {
                 Refusals::when(!known, Rejection::NotFound)
             }
             Compact::Constraint { number, .. } => self.refuse_unknown(*number),
-            Compact::Server => Refusals::default(),
+            Compact::Server | Compact::Audit { .. } => Refusals::default(),
         }
     }
 }

@@ -2,14 +2,16 @@
 
 use bytes::Bytes;
 use rand::Rng;
-use spindle_core::command::{Claim, Finish, Lease, Submit};
+use spindle_core::audit::Actor;
+use spindle_core::command::{Audited, Claim, Finish, Lease, Submit};
 use spindle_core::job::{Cause, Origin};
 use spindle_core::{BytesRef, Command, JobId, JobImage, Rejection, Status, Type};
 use spindle_engine::{
-    ConnectionId, Gate, Gated, JobRef, LeaseRef, LeaseReply, Payload, Refused, RetryError,
+    Audit, ConnectionId, Gate, Gated, JobRef, LeaseRef, LeaseReply, Payload, Refused, RetryError,
     WorkResult,
 };
 
+use super::people::unaudited;
 use super::waits::{Wait, WaitFor};
 use super::{Judged, Run, seen};
 
@@ -44,10 +46,7 @@ impl Run {
             Command::Finish(finish) => self.finish(finish)?,
             Command::HolderGone { holder } => self.connection_gone(*holder)?,
             Command::Retry { image, .. } => self.retry(JobId(image.id))?,
-            Command::Delete { id, cause: Cause::Deleted } => {
-                let reply = self.server.engine().jobs().delete(JobRef::Id(*id));
-                self.judge(command, reply)?;
-            }
+            Command::Audited(audited) => self.audited(audited)?,
             Command::Release {
                 claim: Claim::Token { id, epoch, attempt },
                 cause: Cause::Undone,
@@ -68,12 +67,12 @@ impl Run {
         Ok(())
     }
 
-    fn refusals(&self, command: &Command) -> crate::model::Refusals {
+    pub(super) fn refusals(&self, command: &Command) -> crate::model::Refusals {
         self.model.refusals(command, self.server.now_ms())
     }
 
     /// The reply to a command that gives nothing back but its acknowledgement.
-    fn judge(&mut self, command: &Command, reply: Gated<Result<(), Refused>>) -> Judged {
+    pub(super) fn judge(&mut self, command: &Command, reply: Gated<Result<(), Refused>>) -> Judged {
         let (reply, gate) = seen(reply);
         match reply {
             Ok(()) => {
@@ -100,6 +99,7 @@ impl Run {
     }
 
     fn judge_refused(&mut self, command: &Command, refused: Refused, gate: Gate) -> Judged {
+        let command = unaudited(command);
         let Refused::Rejected(rejection) = refused else {
             return Err(format!("answered {refused}"));
         };
@@ -386,8 +386,13 @@ impl Run {
         let place = payload.map(|(salt, len)| BytesRef::logged(salt, 9, len as u32, Type::Json));
         let command =
             Command::Retry { image: Box::new(JobImage { id: id.0, ..image }), payload: place };
+        let entry = self.entry_for(&command, &Actor::default());
+        let audited = Audited { command: Some(command), entry: entry.unwrap_or_default() };
+        let command = Command::Audited(Box::new(audited));
         let full = self.server.is_full() && bytes.is_some();
-        let (reply, gate) = seen(self.server.engine().jobs().retry(JobRef::Id(id), bytes));
+        let mut audit = Audit::new(Actor::default());
+        let retried = self.server.engine().people(&mut audit).retry(JobRef::Id(id), bytes);
+        let (reply, gate) = seen(retried);
         let reply = match reply {
             Ok(()) => Ok(()),
             Err(RetryError::Refused(Refused::DiskFull)) if full => return self.judge_full(),

@@ -83,6 +83,7 @@ impl Run {
     pub(super) fn crash(&mut self) -> Judged {
         let durable = self.server.durable();
         self.waits = Waits::default();
+        self.request = None;
         self.next_id = None;
         self.counts.full_crashes += u64::from(self.server.is_full());
         self.full_changes_undurable = 0;
@@ -106,6 +107,7 @@ impl Run {
             self.server.disk.crash();
         }
         self.waits = Waits::default();
+        self.request = None;
         self.check_fold()?;
         self.read_large(true)
     }
@@ -147,7 +149,7 @@ impl Run {
         let folded = self.server.fold_of(&log);
         match folded {
             Ok(state) => {
-                survived.compare(&state).map_err(|why| {
+                survived.compare(&state, self.server.now_ms()).map_err(|why| {
                     format!("the log ends at {next} (durable {durable}), and {why}")
                 })?;
                 self.let_rot(&log, &state);

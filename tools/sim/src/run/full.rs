@@ -4,6 +4,7 @@ use rand::Rng;
 use spindle_core::Command;
 use spindle_engine::Committed;
 
+use super::people::unaudited;
 use super::server::RECORD_BYTES_MAX;
 use super::{COMMANDS_MIN, Judged, Run};
 
@@ -82,6 +83,7 @@ impl Run {
 
     /// A command was accepted; on a full disk that is worth a note.
     pub(super) fn note_full(&mut self, command: &Command) {
+        let command = unaudited(command);
         let frees = matches!(command, Command::Finish(_) | Command::Delete { .. });
         if frees && self.server.is_full() {
             self.counts.full_changes += 1;

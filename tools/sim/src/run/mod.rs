@@ -8,6 +8,7 @@ mod full;
 mod history;
 mod joins;
 mod large;
+mod people;
 mod reads;
 mod relabel;
 mod rot;
@@ -80,6 +81,8 @@ pub struct Run {
     large: Large,
     rot: Rot,
     phases: Phases,
+    /// What a person does one after the other, until a crash.
+    request: Option<people::Request>,
     /// What was accepted on a full disk and is not durable yet.
     full_changes_undurable: u64,
     planted: Planted,
@@ -124,6 +127,7 @@ impl Run {
             large: Large::default(),
             rot: Rot::new(seed),
             phases,
+            request: None,
             full_changes_undurable: 0,
             planted,
             counts: Counts::default(),
@@ -302,6 +306,6 @@ impl Run {
     }
 
     fn compare(&self) -> Judged {
-        self.server.engine().inspect(|state| self.model.compare(state))
+        self.server.engine().inspect(|state| self.model.compare(state, self.server.now_ms()))
     }
 }

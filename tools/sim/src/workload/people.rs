@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use rand::Rng;
 use rand::seq::IndexedRandom;
-use spindle_core::command::{Compact, Edit, Matched};
-use spindle_core::job::{Backoff, Cause};
+use spindle_core::audit::{Action, Actor, ActorKind, AuditEntry};
+use spindle_core::command::{Audited, Compact, Edit, Matched};
+use spindle_core::job::{Backoff, Cause, Origin};
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{BytesRef, Command, JobId, Status, Type};
 
@@ -13,7 +14,34 @@ use spindle_matching::{Matcher, QueuePattern, encode_matcher};
 use super::{View, Workload};
 
 impl Workload {
+    /// What a person asks for, mostly with its entry in the audit log.
     pub(super) fn person(&mut self, view: View<'_>) -> Command {
+        let command = self.plain_person(view);
+        let is_audited = matches!(
+            command,
+            Command::Delete { cause: Cause::Deleted, .. }
+                | Command::Cancel { .. }
+                | Command::Edit(_)
+                | Command::SetQueue { .. }
+        );
+        if is_audited && !self.one_in(4) { self.audited(Some(command), view) } else { command }
+    }
+
+    /// A request of its own, or one more change of the request before.
+    fn audited(&mut self, command: Option<Command>, view: View<'_>) -> Command {
+        let name = ["ops", "ci"][self.rng.random_range(0..2)];
+        let goes_on = command.is_some() && self.one_in(2);
+        let entry = AuditEntry {
+            seq: if goes_on { view.model.last_audit } else { 0 },
+            actor: Some(Actor::new(ActorKind::Token, name, "192.0.2.7", Origin::Api)),
+            action: Action::AcceptClock as i32,
+            count: (goes_on || self.one_in(2)).then(|| self.rng.random_range(0..9)),
+            ..AuditEntry::default()
+        };
+        Command::Audited(Box::new(Audited { command, entry }))
+    }
+
+    fn plain_person(&mut self, view: View<'_>) -> Command {
         let waits = |status| matches!(status, Status::Scheduled | Status::Ready | Status::Parked);
         match self.rng.random_range(0..30) {
             0..4 => self.retry(view),
@@ -46,6 +74,7 @@ impl Workload {
             24 => self.set_constraint(view),
             25 => Command::RemoveConstraint { number: self.constraint(view) },
             26 | 27 => self.relabel(view),
+            28 if self.one_in(4) => self.audited(None, view),
             _ => Command::Compact(self.compaction(view)),
         }
     }
@@ -189,6 +218,7 @@ impl Workload {
         match (self.rng.random_range(0..6), view.model.job(id), view.finished_image(id)) {
             (0, ..) => Compact::Queue(self.queue()),
             (1, ..) => Compact::Constraint { number: self.constraint(view), from: 0 },
+            (2, ..) if self.one_in(2) => Compact::Audit { from: 0, below: u64::MAX },
             (2, ..) => Compact::Server,
             (_, Some(job), Some(image)) if job.status().is_finished() => {
                 Compact::Finished(Box::new(image.clone()))
