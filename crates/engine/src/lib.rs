@@ -21,6 +21,7 @@
 pub mod door;
 pub mod gate;
 
+mod admission;
 mod answer;
 mod call;
 mod clock;
@@ -39,6 +40,7 @@ mod threads;
 mod views;
 mod wait;
 
+pub use admission::Room;
 pub use answer::{Answer, Failure, LeaseReply, LeasedJob, News, Refused};
 pub use call::{Before, JobUpdate, Joined, NewJob, RetryError, Updated, WorkResult, WorkerRef};
 pub use clock::{Clock, SystemClock};

@@ -72,6 +72,8 @@ fn start_engine(
         },
         copied: Some(Origin::Jobq),
         compaction_bytes: compaction_bytes.min(defaults.compaction_bytes),
+        // What is decided when the disk runs full has to fit into the half of a segment that is left.
+        undurable_bytes_max: (2 * compaction_bytes).min(defaults.undurable_bytes_max),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
         seed: uuid::Uuid::new_v4().as_u64_pair().0,
         ..defaults

@@ -181,11 +181,18 @@ impl GearmanSession {
         if let Err(denied) = self.authorize(&incoming, out) {
             return deny(incoming, denied, out);
         }
-        if incoming.is_change()
-            && let Some(ticket) = self.engine.wait_for_room(&self.caller)
-        {
-            self.room = Some((ticket, Some(Box::new(incoming))));
-            return;
+        if incoming.is_change() {
+            match (self.engine.wait_for_room(&self.caller), &incoming) {
+                (Ok(None), _) => {}
+                (Ok(Some(ticket)), _) => {
+                    self.room = Some((ticket, Some(Box::new(incoming))));
+                    return;
+                }
+                (Err(_), Incoming::Admin(_)) => {
+                    return out.put(|out| AdminError::DiskFull.encode(out));
+                }
+                (Err(refused), Incoming::Request(_)) => return refuse(out, &refused),
+            }
         }
         match incoming {
             Incoming::Request(request) => self.answer(request, out),

@@ -169,13 +169,17 @@ impl WorkqSession {
         if let Err(denied) = self.authorize(&request, out) {
             return deny(out, denied);
         }
-        if request.is_change()
-            && let Some(ticket) = self.engine.wait_for_room(&self.caller)
-        {
-            let request = Box::new(request);
-            let came_ms = came_ms.unwrap_or_else(|| self.engine.now_ms());
-            self.waiting = Some((ticket, Waiting::Room { request, came_ms }));
-            return;
+        if request.is_change() {
+            match self.engine.wait_for_room(&self.caller) {
+                Ok(None) => {}
+                Ok(Some(ticket)) => {
+                    let request = Box::new(request);
+                    let came_ms = came_ms.unwrap_or_else(|| self.engine.now_ms());
+                    self.waiting = Some((ticket, Waiting::Room { request, came_ms }));
+                    return;
+                }
+                Err(refused) => return refuse(out, &refused),
+            }
         }
         match request {
             Request::Add(job) => self.submit(job, None, out),

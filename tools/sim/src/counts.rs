@@ -63,6 +63,10 @@ counts! {
     full_changes = "ends and deletes on it",
     /// Those of them that became durable while it was.
     full_commits = "commits of them",
+    /// Steps of compaction that requests waited for while it was.
+    full_waits = "steps waited for on it",
+    /// Requests refused because nothing the server does could make room any more.
+    full_exhausted = "refused at its end",
     /// Trims while it was.
     full_trims = "trims on it",
     /// Crashes while it was.

@@ -1,6 +1,7 @@
 //! The engine from outside, one step at a time: no thread runs unless a test starts them, and the
 //! clock moves when a test says so.
 
+mod admission;
 mod batch;
 mod commits;
 mod compaction;

@@ -15,6 +15,12 @@ use super::{Judged, Run, seen};
 
 impl Run {
     pub(super) fn ask(&mut self, command: &Command) -> Judged {
+        // Nobody asks for these two: they happen to connections.
+        let undone = matches!(command, Command::Release { cause: Cause::Undone, .. });
+        let asked = !undone && !matches!(command, Command::HolderGone { .. });
+        if asked && !self.is_admitted()? {
+            return Ok(());
+        }
         match command {
             // The engine does these itself.
             Command::Compact(_)
