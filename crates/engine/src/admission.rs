@@ -190,11 +190,24 @@ impl Engine {
         Ok(())
     }
 
-    /// New jobs are refused on a full disk: what is left is for what frees room.
+    /// New jobs are refused on a full disk: what is left is for what frees room. So they are while the
+    /// log is as long as it may be.
     pub(crate) fn check_space(&self) -> Result<(), Refused> {
-        match self.shared.log.space() {
-            Space::ReserveOnly => Err(Refused::DiskFull),
-            _ => Ok(()),
+        if self.shared.log.space() == Space::ReserveOnly {
+            return Err(Refused::DiskFull);
         }
+        if self.is_log_full() { Err(Refused::LogFull) } else { Ok(()) }
+    }
+
+    /// Whether the log is as long as it may be.
+    pub(crate) fn is_log_full(&self) -> bool {
+        let undurable = self.undurable_bytes() as u64;
+        self.shared.log.bytes_on_disk().saturating_add(undurable) >= self.shared.log_bytes_max
+    }
+
+    /// Whether compaction should drop all it can, to let new jobs in.
+    pub(crate) fn is_log_nearly_full(&self) -> bool {
+        let max = self.shared.log_bytes_max;
+        self.shared.log.bytes_on_disk() >= max - max / 8
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub relabel_bell: TimerBell,
     /// How much may be decided.
     pub admission: Admission,
+    /// New jobs are refused while the log is this long.
+    pub log_bytes_max: u64,
 }
 
 /// A running queue. Clones are the same engine.
@@ -81,6 +83,7 @@ impl Engine {
                 inner.batch.undurable_counter(),
                 inner.options.undurable_bytes_max,
             ),
+            log_bytes_max: inner.options.log_bytes_max,
             inner: Mutex::new(inner),
             log,
             clock,

@@ -65,12 +65,16 @@ fn start_engine(
     let options = Options {
         defaults: Defaults {
             policies: policies(config.gearman_attempts_max),
+            unfinished_max: config.unfinished_max,
+            queue_unfinished_max: config.queue_unfinished_max,
             finished_max: config.finished_max,
             finished_bytes_max: config.finished_bytes_max,
             values_max: config.constraint_values_max,
             ..defaults.defaults
         },
         copied: Some(Origin::Jobq),
+        durable_leases: config.durable_leases,
+        log_bytes_max: config.log_bytes_max,
         compaction_bytes: compaction_bytes.min(defaults.compaction_bytes),
         // What is decided when the disk runs full has to fit into the half of a segment that is left.
         undurable_bytes_max: (2 * compaction_bytes).min(defaults.undurable_bytes_max),

@@ -35,8 +35,8 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use spindle_access::{Denied, Login, Role, Target};
-use spindle_core::JobId;
 use spindle_core::job::Origin;
+use spindle_core::{JobId, Rejection};
 use spindle_engine::{
     Answer, Caller, Engine, Flow, Gated, JobRef, LeaseRef, Outbox, Refused, Session, Ticket,
 };
@@ -360,13 +360,14 @@ impl Session for GearmanSession {
 /// A refusal of a packet that asks for something, in Gearman's words.
 fn refuse(out: &mut Outbox, refused: &Refused) {
     let reply = match refused {
-        Refused::Rejected(spindle_core::Rejection::QueueFull) => ErrorReply::QueueFull,
+        Refused::Rejected(Rejection::QueueFull | Rejection::ServerFull) => ErrorReply::QueueFull,
         Refused::Rejected(rejection) => {
             tracing::debug!("refused a packet: {rejection}");
             ErrorReply::Refused
         }
         Refused::TooLarge { .. } => ErrorReply::PayloadTooLarge,
         Refused::DiskFull => ErrorReply::DiskFull,
+        Refused::LogFull => ErrorReply::LogFull,
         Refused::TooMany(_) => ErrorReply::TooMany,
         Refused::Stopping | Refused::Busy => ErrorReply::Stopping,
     };

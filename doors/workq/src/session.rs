@@ -587,6 +587,9 @@ fn refuse(out: &mut Outbox, refused: &Refused) {
         Refused::Rejected(Rejection::OutOfRange("ttl")) => {
             client_error(out, ErrorText::InvalidTime);
         }
+        Refused::Rejected(full @ (Rejection::QueueFull | Rejection::ServerFull)) => {
+            server_error(out, &full.to_string());
+        }
         Refused::Rejected(other) => {
             out.put(|out| encode::client_error(out, &other.to_string()));
         }

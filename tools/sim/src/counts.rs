@@ -41,6 +41,12 @@ counts! {
     persists_cut = "taken by a crash before the answer",
     /// Existing jobs that got other labels after a constraint was set.
     relabelled = "relabelled",
+    /// Leases that a crash may not forget once they are answered.
+    durable_leases = "durable leases",
+    /// Jobs refused because their queue held as much as it may.
+    queue_full = "refused by a full queue",
+    /// Jobs refused because the server held as many as it may.
+    server_full = "refused by a full server",
     /// Reports that watchers received.
     news = "news",
     /// Ends that watchers received.

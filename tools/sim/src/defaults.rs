@@ -23,5 +23,12 @@ pub(crate) fn defaults() -> Defaults {
         (Origin::Jobq, kept),
     ];
     let policies = declared.into_iter().collect();
-    Defaults { policies, finished_max: 25, values_max: 2, ..Defaults::default() }
+    Defaults {
+        policies,
+        finished_max: 25,
+        values_max: 2,
+        unfinished_max: 60,
+        queue_unfinished_max: 45,
+        ..Defaults::default()
+    }
 }

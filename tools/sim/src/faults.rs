@@ -21,6 +21,8 @@ pub enum FaultName {
     PausedQueueLeased,
     /// Jobs that are not matched yet start in spite of a constraint that lets none start.
     UnmatchedLeased,
+    /// With durable leases, a lease is answered before its own record is durable.
+    LeaseAnsweredEarly,
     /// "You joined that job" leaves before the record that keeps the job for whoever joined it.
     JoinAnsweredEarly,
 }
@@ -47,6 +49,7 @@ impl Planted {
             FaultName::AttemptsOffByOne => planted.engine.core.attempts_off_by_one = true,
             FaultName::PausedQueueLeased => planted.engine.core.paused_queue_leased = true,
             FaultName::UnmatchedLeased => planted.engine.core.unmatched_leased = true,
+            FaultName::LeaseAnsweredEarly => planted.engine.lease_answered_early = true,
             FaultName::JoinAnsweredEarly => planted.join_answered_early = true,
         }
         planted

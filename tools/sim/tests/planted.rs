@@ -59,6 +59,11 @@ fn a_lease_of_a_job_that_is_still_to_be_matched_is_found() {
 }
 
 #[test]
+fn a_durable_lease_answered_before_its_own_record_is_found() {
+    is_found(FaultName::LeaseAnsweredEarly);
+}
+
+#[test]
 fn a_join_answered_before_its_job_is_logged_is_found() {
     is_found(FaultName::JoinAnsweredEarly);
 }

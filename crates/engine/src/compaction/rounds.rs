@@ -142,8 +142,8 @@ impl Engine {
             && self.shared.log.space() == Space::ReserveOnly
     }
 
-    /// Starts a round when the log is over twice what lives in it. On a full disk a segment that is
-    /// worth it and fits into the reserve is enough: what is dead is then the only room there is,
+    /// Starts a round when the log is over twice what lives in it. On a full disk, and while the log is
+    /// nearly as long as it may be, a segment that is worth it and fits into the reserve is enough: what is dead is then the only room there is,
     /// and deleting must give it back before the reserve has gone on recording the deletes.
     fn begin_round(&self, weighed: &mut Weighed) -> Option<Round> {
         let log = &self.shared.log;
@@ -155,7 +155,7 @@ impl Engine {
             inner.footprint.live_bytes() + inner.state.finished_bytes()
         };
         let kept = log.bytes_on_disk();
-        if log.space() == Space::ReserveOnly {
+        if log.space() == Space::ReserveOnly || self.is_log_nearly_full() {
             // Changes wait for this look: it has to see what they have freed.
             if !self.has_room() {
                 weighed.steps_left = 0;

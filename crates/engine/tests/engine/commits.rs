@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{
     Answer, Committed, Committer, Failure, Gate, JobRef, Options, Refused, WorkResult,
@@ -118,6 +119,36 @@ fn a_lease_whose_attempt_must_count_waits_for_its_own_record() {
     assert!(!bench.is_durable(leased));
     bench.commit();
     assert!(bench.is_durable(leased));
+}
+
+#[test]
+fn a_durable_lease_waits_for_its_own_record_and_a_foreground_one_for_nothing() {
+    let bench = Bench::with(Options { durable_leases: true, ..Options::default() });
+    bench.add("q", b"x");
+    bench.commit();
+    let leased = bench.gate_of_lease("q");
+    assert!(!bench.is_durable(leased));
+    bench.commit();
+    assert!(bench.is_durable(leased));
+    // One who waits for a job that is long durable, too.
+    let pause = |paused| {
+        let name = Bytes::from_static(b"w");
+        bench.engine.queues().change(&name, |queue| queue.paused = paused).acked().expect("set");
+    };
+    pause(true);
+    bench.add("w", b"x");
+    bench.wait(7, "w", 10_000);
+    bench.commit();
+    pause(false);
+    let gates = bench.gates();
+    assert!(matches!(&gates[..], [gate] if !bench.is_durable(*gate)), "{gates:?}");
+    bench.commit();
+    assert!(bench.is_durable(gates[0]));
+    let mut foreground = plain("f");
+    foreground.foreground = true;
+    bench.engine.jobs().submit(new_job(foreground, b"x")).acked().expect("taken");
+    let leased = bench.gate_of_lease("f");
+    assert!(bench.is_durable(leased), "it is in no record");
 }
 
 #[test]

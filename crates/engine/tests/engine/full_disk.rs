@@ -19,6 +19,12 @@ pub const SEGMENT_BYTES: u64 = 64 << 10;
 const PAYLOAD_BYTES: usize = 2_000;
 
 pub fn start(disk: &SimDisk) -> (Engine, Arc<FileLog>) {
+    start_with(disk, Options::default())
+}
+
+pub fn start_with(disk: &SimDisk, options: Options) -> (Engine, Arc<FileLog>) {
+    // One step must fit into a part of the reserve.
+    let engine_options = Options { compaction_bytes: 8 << 10, ..options };
     let options = FileLogOptions {
         segment_bytes: SEGMENT_BYTES,
         background: false,
@@ -26,9 +32,7 @@ pub fn start(disk: &SimDisk) -> (Engine, Arc<FileLog>) {
     };
     let log = Arc::new(FileLog::open(Arc::new(disk.clone()), options).expect("a sound folder"));
     let clock = Arc::new(ManualClock::new(1_000));
-    // One step must fit into a part of the reserve.
-    let options = Options { compaction_bytes: 8 << 10, ..Options::default() };
-    (Engine::open(log.clone(), clock, options).expect("a sound log"), log)
+    (Engine::open(log.clone(), clock, engine_options).expect("a sound log"), log)
 }
 
 pub fn uuid(number: u64) -> [u8; 16] {

@@ -13,6 +13,7 @@ mod harness;
 mod ids;
 mod join;
 mod limits;
+mod log_limit;
 mod payloads;
 mod scan;
 mod space;
