@@ -27,8 +27,8 @@ pub(crate) fn defaults() -> Defaults {
         policies,
         finished_max: 25,
         values_max: 2,
-        unfinished_max: 60,
-        queue_unfinished_max: 45,
+        unfinished_max: 90,
+        queue_unfinished_max: 70,
         ..Defaults::default()
     }
 }

@@ -241,8 +241,7 @@ async fn a_body_is_taken_up_to_its_limit_only() {
 
 #[tokio::test]
 async fn a_payload_over_the_engines_limit_is_refused() {
-    let options =
-        spindle_engine::Options { payload_bytes_max: 10, ..spindle_engine::Options::default() };
+    let options = Options { payload_bytes_max: 10, ..Options::default() };
     let bench = Bench::with(|_| {}, options);
     bench.submit(json!({ "queue": "q", "payload": "x".repeat(8) })).await;
     let answer =
@@ -390,7 +389,6 @@ async fn a_server_or_log_at_its_limit_takes_no_more_and_says_so() {
         (StatusCode::SERVICE_UNAVAILABLE, &json!("server_full"))
     );
     let bench = Bench::with(|_| {}, Options { log_bytes_max: 1, ..Options::default() });
-    bench.submit(json!({ "queue": "q" })).await;
     bench.post("/api/v1/jobs", json!({ "queue": "q" })).await.is_problem(507, "log_full");
     assert_eq!(bench.get("/readyz").await.json()["status"], "log_full");
 }

@@ -33,7 +33,8 @@ async fn a_queue_counts_its_jobs_by_status() {
         "submitted": 5, "leased": 1, "completed": 0, "requeued": 0, "died": 1,
     });
     let queue = json!({
-        "name": "q", "paused": false, "jobs": counts, "next_ready_age_ms": 1500,
+        "name": "q", "paused": false, "jobs": counts, "payload_bytes": 0,
+        "next_ready_age_ms": 1500,
         "last_minute": through, "waiting_leases": 0,
         "last_asked_at": "2026-01-02T03:04:05.678Z",
     });

@@ -54,7 +54,7 @@ impl Run {
             self.take_deliveries()?;
             self.commit()?;
         }
-        if self.rng.random_ratio(1, 2) {
+        if self.rng.random_ratio(1, 4) {
             self.drain()?;
         }
         Ok(self.rng.random_ratio(1, 2).then(|| now + self.rng.random_range(5..lasts)))
