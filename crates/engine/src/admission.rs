@@ -201,8 +201,8 @@ impl Engine {
 
     /// Whether the log is as long as it may be.
     pub(crate) fn is_log_full(&self) -> bool {
-        let undurable = self.undurable_bytes() as u64;
-        self.shared.log.bytes_on_disk().saturating_add(undurable) >= self.shared.log_bytes_max
+        let (max, undurable) = (self.shared.log_bytes_max, self.undurable_bytes() as u64);
+        max < u64::MAX && self.shared.log.bytes_on_disk().saturating_add(undurable) >= max
     }
 
     /// Whether compaction should drop all it can, to let new jobs in.

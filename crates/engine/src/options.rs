@@ -80,6 +80,12 @@ pub struct Faults {
     pub duplicate_answered_early: bool,
     /// A lease is answered before its own record is durable, though leases should wait for it.
     pub lease_answered_early: bool,
+    /// What a lease decides is not waited for where it must not be forgotten.
+    pub lease_not_awaited: bool,
+    /// A start forgets which keys are taken.
+    pub keys_forgotten: bool,
+    /// A start forgets when unfinished jobs expire.
+    pub expiry_forgotten: bool,
     /// Those of the core.
     pub core: spindle_core::state::Faults,
 }

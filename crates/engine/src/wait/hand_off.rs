@@ -232,7 +232,7 @@ impl Inner {
                 }
                 self.happen(event, *logged);
             }
-            if waits {
+            if waits && !self.options.faults.lease_not_awaited {
                 let own = Gated::new((), self.own_gate());
                 leased = leased.map(|job| own.and_then(|()| job));
             }
