@@ -453,7 +453,6 @@ fn error_packets_are_gearmands_own() {
             b"JOB_NOT_FOUND\0An exception was received for a job that does not exist",
         ),
         (ErrorReply::QueueFull, b"QUEUE_ERROR\0Job queue is full"),
-        (ErrorReply::LogFull, b"QUEUE_ERROR\0Log full"),
         (ErrorReply::UnknownOption, b"UNKNOWN_OPTION\0Server does not recognize given option"),
         (ErrorReply::UniqueTooLarge, b"ARGUMENT_TOO_LARGE\0Unique value too large"),
         (
