@@ -94,6 +94,10 @@ pub struct Defaults {
     pub keep_dead_ms: u64,
     /// Lease length an unbound holder gets for a job without TTR.
     pub ttr_ms: u64,
+    /// Most unfinished jobs of the server; one more is refused.
+    pub unfinished_max: u64,
+    /// Most unfinished jobs of a queue that sets no limit itself; one more is refused.
+    pub queue_unfinished_max: u64,
     /// Most finished jobs kept by the server; the oldest go first.
     pub finished_max: usize,
     /// Most bytes of finished jobs kept on disk.
@@ -119,6 +123,8 @@ impl Default for Defaults {
             policies: Policies::from_iter([]),
             keep_dead_ms: 30 * 24 * HOUR_MS,
             ttr_ms: 60_000,
+            unfinished_max: u64::MAX,
+            queue_unfinished_max: u64::MAX,
             finished_max: 5_000_000,
             finished_bytes_max: 8 << 30,
             values_max: 65_536,

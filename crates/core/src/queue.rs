@@ -47,6 +47,9 @@ pub struct QueueSettings {
     /// their class (as gearmand's `maxqueue`).
     #[prost(uint64, repeated, tag = "11")]
     pub jobs_max_by_class: Vec<u64>,
+    /// Most bytes of the payloads of unfinished jobs together; a submit that would pass it is refused.
+    #[prost(uint64, optional, tag = "12")]
+    pub bytes_max: Option<u64>,
 }
 
 impl QueueSettings {

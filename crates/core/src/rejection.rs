@@ -38,9 +38,12 @@ pub enum Rejection {
     /// The payload failed its checksum: without another one the job cannot run.
     #[error("the payload is damaged")]
     PayloadDamaged,
-    /// The queue holds as many jobs as it may.
+    /// The queue holds as many unfinished jobs as it may, or as many bytes of their payloads.
     #[error("the queue is full")]
     QueueFull,
+    /// The server holds as many unfinished jobs as it may.
+    #[error("the server holds as many unfinished jobs as it may")]
+    ServerFull,
     /// The id is outside the reserved block, or in use.
     #[error("the id is not reserved")]
     IdNotReserved,

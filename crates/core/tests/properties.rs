@@ -278,6 +278,37 @@ fn a_full_queue_takes_no_submit_of_that_priority() {
 }
 
 #[test]
+fn no_command_fills_a_queue_beyond_its_limits() {
+    let grown = Cell::new(0);
+    let refused = Cell::new(0);
+    in_any_life(|life| {
+        random_life(life, |step| {
+            refused.set(refused.get() + u32::from(*step.outcome == Err(Rejection::QueueFull)));
+            let after = live_images(step.server);
+            for queue in step.server.state.queues_from(b"", false) {
+                let queue = step.server.state.queue(&queue.name).expect("it is listed");
+                let (before, after) = (held(step.before, queue.name()), held(&after, queue.name()));
+                assert_eq!(after, (queue.unfinished() as u64, queue.payload_bytes()));
+                let settings = queue.settings();
+                if after.0 > before.0 && step.outcome.is_ok() {
+                    grown.set(grown.get() + 1);
+                    assert!(settings.jobs_max.is_none_or(|max| after.0 <= max), "{after:?}");
+                    assert!(settings.bytes_max.is_none_or(|max| after.1 <= max), "{after:?}");
+                }
+            }
+        });
+    });
+    assert!(grown.get() > 1_000 && refused.get() > 100, "{grown:?} {refused:?}");
+}
+
+/// The jobs of a queue, and the bytes of their payloads.
+fn held(jobs: &[JobImage], queue: &[u8]) -> (u64, u64) {
+    let payload_len = |job: &JobImage| job.payload.as_ref().map_or(0, |payload| payload.len);
+    let held = jobs.iter().filter(|job| job.queue == queue);
+    held.fold((0, 0), |(jobs, bytes), job| (jobs + 1, bytes + u64::from(payload_len(job))))
+}
+
+#[test]
 fn limits_are_never_exceeded() {
     let counted = Cell::new(0);
     in_any_life(|life| {

@@ -35,6 +35,9 @@ pub enum Refused {
     /// The disk is full: what frees space goes on, new jobs do not.
     #[error("disk full")]
     DiskFull,
+    /// The log is as long as it may be: jobs can be worked and deleted, new ones are refused.
+    #[error("the log is as large as it may be")]
+    LogFull,
     /// A payload or result above the limit.
     #[error("{bytes} bytes are over the limit of {max}")]
     TooLarge {

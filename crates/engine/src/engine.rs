@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use spindle_core::{Rejection, State};
-use spindle_log::{Log, Space};
+use spindle_log::Log;
 
-use crate::answer::{Answer, Failure, Refused};
+use crate::admission::Admission;
+use crate::answer::{Failure, Refused};
 use crate::clock::Clock;
 use crate::commit::{Payload, SyncTime, Threads, TimerBell};
 use crate::compaction::Compactor;
@@ -45,8 +46,10 @@ pub(crate) struct Shared {
     pub rules: Rules,
     /// Wakes the thread that matches jobs that were there before the newest constraints.
     pub relabel_bell: TimerBell,
-    undurable_bytes: Arc<AtomicUsize>,
-    undurable_bytes_max: usize,
+    /// How much may be decided.
+    pub admission: Admission,
+    /// New jobs are refused while the log is this long.
+    pub log_bytes_max: u64,
 }
 
 /// A running queue. Clones are the same engine.
@@ -76,8 +79,11 @@ impl Engine {
             durable: AtomicU64::new(log.next().0),
             rules: Rules::new(&inner.state),
             meters: inner.numbers.meters.clone(),
-            undurable_bytes: inner.batch.undurable_counter(),
-            undurable_bytes_max: inner.options.undurable_bytes_max,
+            admission: Admission::new(
+                inner.batch.undurable_counter(),
+                inner.options.undurable_bytes_max,
+            ),
+            log_bytes_max: inner.options.log_bytes_max,
             inner: Mutex::new(inner),
             log,
             clock,
@@ -124,53 +130,6 @@ impl Engine {
     #[doc(hidden)]
     pub fn inspect<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.shared.inner.lock().state)
-    }
-
-    // ---- admission ----
-
-    /// Whether one more change may be made now. Long loops ask between their steps.
-    pub fn has_room(&self) -> bool {
-        self.undurable_bytes() <= self.shared.undurable_bytes_max
-    }
-
-    /// How much is decided and not durable.
-    pub(crate) fn undurable_bytes(&self) -> usize {
-        self.shared.undurable_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Waits for room, if there is none now.
-    pub fn wait_for_room(&self, caller: &Caller) -> Option<Ticket> {
-        if self.has_room() {
-            return None;
-        }
-        let mut inner = self.shared.inner.lock();
-        // The room may have come before the wait.
-        if inner.has_room_again() {
-            return None;
-        }
-        let wait = Wait { caller: caller.clone(), request: WaitFor::Room, deadline_ms: None };
-        Some(inner.waiting.list.add(wait))
-    }
-
-    /// On a full disk a large result, state or event may take half of what is left of the reserve:
-    /// a record that does not fit would keep all behind it waiting, the deletes that make room
-    /// included.
-    pub(crate) fn check_reserve(&self, inner: &Inner, len: usize) -> Result<(), Refused> {
-        const SMALL_BYTES: usize = 4096;
-        let log = &self.shared.log;
-        let fits = || (inner.batch.undurable_bytes() + len) as u64 <= log.room_bytes() / 2;
-        if len > SMALL_BYTES && log.space() == Space::ReserveOnly && !fits() {
-            return Err(Refused::DiskFull);
-        }
-        Ok(())
-    }
-
-    /// New jobs are refused on a full disk: what is left is for what frees room.
-    pub(crate) fn check_space(&self) -> Result<(), Refused> {
-        match self.shared.log.space() {
-            Space::ReserveOnly => Err(Refused::DiskFull),
-            _ => Ok(()),
-        }
     }
 
     // ---- the one way of a call ----
@@ -252,11 +211,6 @@ impl Inner {
         Gated::new(Err(refused), gate)
     }
 
-    /// Whether those who wait for room may go on.
-    fn has_room_again(&self) -> bool {
-        self.batch.undurable_bytes() * 2 < self.options.undurable_bytes_max
-    }
-
     /// Adds a wait, if there are not too many.
     pub(crate) fn add_wait(
         &mut self,
@@ -284,13 +238,5 @@ impl Inner {
             return Err(Refused::TooLarge { bytes, max });
         }
         Ok(())
-    }
-
-    /// Answers those who waited for room, if there is room again.
-    pub(crate) fn answer_room(&mut self) {
-        if self.has_room_again() {
-            let tickets = self.waiting.list.for_room();
-            self.waiting.answer_all(tickets, &Answer::Room);
-        }
     }
 }

@@ -22,6 +22,7 @@
 pub mod door;
 pub mod gate;
 
+mod admission;
 mod answer;
 mod audit;
 mod call;
@@ -41,6 +42,7 @@ mod threads;
 mod views;
 mod wait;
 
+pub use admission::Room;
 pub use answer::{Answer, Failure, LeaseReply, LeasedJob, News, Refused};
 pub use audit::{Audit, AuditFilter, AuditPage, People};
 pub use call::{Before, JobUpdate, Joined, NewJob, RetryError, Updated, WorkResult, WorkerRef};

@@ -10,6 +10,8 @@ pub struct Options {
     pub payload_memory_bytes: usize,
     /// Over this many bytes that are not durable yet, callers have to wait.
     pub undurable_bytes_max: usize,
+    /// New jobs are refused while the log is this long. At least a few segments.
+    pub log_bytes_max: u64,
     /// Largest payload or result.
     pub payload_bytes_max: usize,
     /// Bytes of foreground payloads and results kept in memory at once.
@@ -23,6 +25,8 @@ pub struct Options {
     pub grace_ms: u64,
     /// At a start the wall clock is believed up to this long after the log's last time.
     pub away_max_ms: u64,
+    /// A lease is answered only when its own record is durable: a crash forgets none that a worker has.
+    pub durable_leases: bool,
     /// Bytes appended again in one step of compaction.
     pub compaction_bytes: usize,
     /// The door that keeps a copy of its jobs: its changes are noted, see
@@ -37,18 +41,27 @@ pub struct Options {
     pub faults: Faults,
 }
 
+impl Options {
+    /// Whether every lease waits for its own record.
+    pub(crate) fn leases_wait(&self) -> bool {
+        self.durable_leases && !self.faults.lease_answered_early
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         const MIB: usize = 1 << 20;
         Options {
             payload_memory_bytes: 64 * MIB,
             undurable_bytes_max: 8 * MIB,
+            log_bytes_max: u64::MAX,
             payload_bytes_max: 64 * MIB,
             foreground_bytes_max: 256 * MIB,
             streamed_bytes_max: 256 * MIB,
             waits_max: 100_000,
             grace_ms: 30_000,
             away_max_ms: 30 * 24 * 3600 * 1000,
+            durable_leases: false,
             compaction_bytes: 256 * 1024,
             copied: None,
             defaults: Defaults::default(),
@@ -68,6 +81,8 @@ pub struct Faults {
     pub trim_before_commit: bool,
     /// "Duplicate" is answered before the job it speaks of is durable.
     pub duplicate_answered_early: bool,
+    /// A lease is answered before its own record is durable, though leases should wait for it.
+    pub lease_answered_early: bool,
     /// What a lease decides is not waited for where it must not be forgotten.
     pub lease_not_awaited: bool,
     /// A start forgets which keys are taken.

@@ -68,7 +68,7 @@ impl EngineBridge {
                 let _turn = self.turn();
                 call(&self.engine)
             }
-            Err(busy) => Gated::open(Err(busy)),
+            Err(refused) => Gated::open(Err(refused)),
         }
     }
 
@@ -124,11 +124,12 @@ impl EngineBridge {
         self.durable(called).await
     }
 
-    /// Waits for room in the log.
+    /// Waits for room in the log. Refused as busy when it takes too long, and when the disk is full and
+    /// there will be none.
     pub async fn room(&self) -> Result<(), Refused> {
         let deadline = Instant::now() + ROOM_WAIT;
         let caller = self.caller();
-        while let Some(ticket) = self.engine.wait_for_room(&caller) {
+        while let Some(ticket) = self.engine.wait_for_room(&caller)? {
             let wait = self.wait(caller.clone(), ticket);
             if timeout_at(deadline, wait.answered()).await.is_err() {
                 return Err(Refused::Busy);

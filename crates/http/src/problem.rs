@@ -71,12 +71,14 @@ codes! {
     UnknownHost "unknown_host" MISDIRECTED_REQUEST "This server does not have that name",
     KeyReused "idempotency_key_reused" UNPROCESSABLE_ENTITY
         "The idempotency key was used with another request",
-    QueueFull "queue_full" TOO_MANY_REQUESTS "The queue holds as many jobs as it may",
+    QueueFull "queue_full" TOO_MANY_REQUESTS "The queue holds as much as it may",
+    ServerFull "server_full" TOO_MANY_REQUESTS "The server holds as many unfinished jobs as it may",
     TooMany "too_many" TOO_MANY_REQUESTS "Too many clients wait",
     Unreadable "unreadable" INTERNAL_SERVER_ERROR "The log cannot be read there",
     Busy "busy" SERVICE_UNAVAILABLE "Too much waits for the disk",
     Stopping "stopping" SERVICE_UNAVAILABLE "The server is stopping",
     DiskFull "disk_full" INSUFFICIENT_STORAGE "The disk is full",
+    LogFull "log_full" INSUFFICIENT_STORAGE "The log is as large as it may be",
 }
 
 /// An answer that says what went wrong.
@@ -197,6 +199,7 @@ impl From<Rejection> for Problem {
             Rejection::QueueFull | Rejection::TooManyValues => {
                 Problem::new(Code::QueueFull, detail)
             }
+            Rejection::ServerFull => Problem::new(Code::ServerFull, detail),
             Rejection::OutOfRange(_) => Problem::new(Code::OutOfRange, detail),
             Rejection::NotFound => Problem::new(Code::JobNotFound, detail),
             Rejection::NoConstraint => Problem::new(Code::ConstraintNotFound, detail),
@@ -219,6 +222,10 @@ impl From<Refused> for Problem {
             Refused::DiskFull => Problem::new(
                 Code::DiskFull,
                 "the disk is full: jobs can be worked and deleted, new ones are refused",
+            ),
+            Refused::LogFull => Problem::new(
+                Code::LogFull,
+                "the log is as large as it may be: jobs can be worked and deleted, new ones are refused",
             ),
             Refused::TooLarge { max, .. } => {
                 Problem::new(Code::TooLarge, detail).with("bytes_max", max)

@@ -65,6 +65,8 @@ fn start_engine(
     let options = Options {
         defaults: Defaults {
             policies: policies(config.gearman_attempts_max),
+            unfinished_max: config.unfinished_max,
+            queue_unfinished_max: config.queue_unfinished_max,
             finished_max: config.finished_max,
             finished_bytes_max: config.finished_bytes_max,
             values_max: config.constraint_values_max,
@@ -74,7 +76,11 @@ fn start_engine(
         },
         copied: Some(Origin::Jobq),
         away_max_ms: u64::try_from(config.away_max.as_millis()).unwrap_or(u64::MAX),
+        durable_leases: config.durable_leases,
+        log_bytes_max: config.log_bytes_max,
         compaction_bytes: compaction_bytes.min(defaults.compaction_bytes),
+        // What is decided when the disk runs full has to fit into the half of a segment that is left.
+        undurable_bytes_max: (2 * compaction_bytes).min(defaults.undurable_bytes_max),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
         seed: uuid::Uuid::new_v4().as_u64_pair().0,
         ..defaults

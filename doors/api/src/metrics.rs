@@ -85,6 +85,16 @@ fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str
             u64::from(now.is_clock_held),
         ),
         ("disk_full", "1 while new jobs are refused for want of room", u64::from(now.is_disk_full)),
+        (
+            "log_full",
+            "1 while new jobs are refused because the log is as large as it may be",
+            u64::from(now.is_log_full),
+        ),
+        (
+            "server_full",
+            "1 while new jobs are refused because there are as many unfinished ones as may be",
+            u64::from(now.is_server_full),
+        ),
     ] {
         registry.register(name, help, gauge(value));
     }
@@ -150,6 +160,7 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
     let jobs: Family<[(&str, String); 2], Gauge> = Family::default();
     let next_ages: ByQueue<Gauge> = Family::default();
     let oldest_ages: ByQueue<Gauge> = Family::default();
+    let payloads: ByQueue<Gauge> = Family::default();
     let flows = Flows::default();
     let set = |queue: &str, counts: &[usize; Status::ALL.len()]| {
         for status in Status::ALL {
@@ -166,6 +177,8 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
         flows.set(&name, *tally);
         let next_ms = engine.queues().next_ready_ms(&queue.name);
         let label = of_queue(&name);
+        let bytes = engine.queues().payload_bytes(&queue.name);
+        payloads.get_or_create(&label).inc_by(signed(bytes));
         raise(&next_ages, &label, age(next_ms));
         let oldest_ms = next_ms.and_then(|_| oldest_ready_ms(engine, &queue.name)).or(next_ms);
         raise(&oldest_ages, &label, age(oldest_ms));
@@ -177,6 +190,8 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
         flows.set(OTHERS, tally);
     }
     registry.register("queue_jobs", "Jobs by queue and status", jobs);
+    let help = "Payloads of unfinished jobs by queue";
+    registry.register_with_unit("queue_payload", help, Unit::Bytes, payloads);
     let mut ages = |name: &str, help: &str, family| {
         registry.register_with_unit(name, help, Unit::Seconds, family);
     };

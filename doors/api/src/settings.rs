@@ -42,6 +42,9 @@ pub(crate) struct Settings {
     /// Most unfinished jobs; a submit above it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
     jobs_max: Option<u64>,
+    /// Most bytes of the payloads of unfinished jobs together; a submit that would pass it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
+    bytes_max: Option<u64>,
     /// Most finished jobs kept; the oldest go first.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
     finished_max: Option<u64>,
@@ -61,6 +64,7 @@ impl Settings {
             keep_ms: settings.keep_ms,
             keep_dead_ms: settings.keep_dead_ms,
             jobs_max: settings.jobs_max,
+            bytes_max: settings.bytes_max,
             finished_max: settings.finished_max,
             bytes_type: settings.bytes_type.map(Kind::of),
         }
@@ -87,6 +91,7 @@ impl Settings {
             keep_ms: self.keep_ms,
             keep_dead_ms: self.keep_dead_ms,
             jobs_max: self.jobs_max,
+            bytes_max: self.bytes_max,
             finished_max: self.finished_max,
             bytes_type: self.bytes_type.map(|kind| kind.core() as i32),
             ..QueueSettings::default()

@@ -146,11 +146,18 @@ impl DraftSession {
                 return Flow::Continue;
             }
         }
-        if request.is_change()
-            && let Some(ticket) = self.engine.wait_for_room(&self.caller)
-        {
-            self.room = Some((ticket, request));
-            return Flow::Wait;
+        if request.is_change() {
+            match self.engine.wait_for_room(&self.caller) {
+                Ok(None) => {}
+                Ok(Some(ticket)) => {
+                    self.room = Some((ticket, request));
+                    return Flow::Wait;
+                }
+                Err(refused) => {
+                    refuse(out, &refused);
+                    return Flow::Continue;
+                }
+            }
         }
         match request {
             Request::Noop => {}

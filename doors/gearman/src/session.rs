@@ -35,8 +35,8 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use spindle_access::{Denied, Login, Role, Target};
-use spindle_core::JobId;
 use spindle_core::job::Origin;
+use spindle_core::{JobId, Rejection};
 use spindle_engine::{
     Answer, Caller, Engine, Flow, Gated, JobRef, LeaseRef, Outbox, Refused, Session, Ticket,
 };
@@ -181,11 +181,18 @@ impl GearmanSession {
         if let Err(denied) = self.authorize(&incoming, out) {
             return deny(incoming, denied, out);
         }
-        if incoming.is_change()
-            && let Some(ticket) = self.engine.wait_for_room(&self.caller)
-        {
-            self.room = Some((ticket, Some(Box::new(incoming))));
-            return;
+        if incoming.is_change() {
+            match (self.engine.wait_for_room(&self.caller), &incoming) {
+                (Ok(None), _) => {}
+                (Ok(Some(ticket)), _) => {
+                    self.room = Some((ticket, Some(Box::new(incoming))));
+                    return;
+                }
+                (Err(_), Incoming::Admin(_)) => {
+                    return out.put(|out| AdminError::DiskFull.encode(out));
+                }
+                (Err(refused), Incoming::Request(_)) => return refuse(out, &refused),
+            }
         }
         match incoming {
             Incoming::Request(request) => self.answer(request, out),
@@ -353,13 +360,14 @@ impl Session for GearmanSession {
 /// A refusal of a packet that asks for something, in Gearman's words.
 fn refuse(out: &mut Outbox, refused: &Refused) {
     let reply = match refused {
-        Refused::Rejected(spindle_core::Rejection::QueueFull) => ErrorReply::QueueFull,
+        Refused::Rejected(Rejection::QueueFull | Rejection::ServerFull) => ErrorReply::QueueFull,
         Refused::Rejected(rejection) => {
             tracing::debug!("refused a packet: {rejection}");
             ErrorReply::Refused
         }
         Refused::TooLarge { .. } => ErrorReply::PayloadTooLarge,
         Refused::DiskFull => ErrorReply::DiskFull,
+        Refused::LogFull => ErrorReply::LogFull,
         Refused::TooMany(_) => ErrorReply::TooMany,
         Refused::Stopping | Refused::Busy => ErrorReply::Stopping,
     };

@@ -12,6 +12,7 @@ pub mod wire;
 mod door;
 mod needs;
 mod policy;
+mod refusal;
 mod session;
 mod show;
 

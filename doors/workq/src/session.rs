@@ -17,6 +17,7 @@ use spindle_engine::{
 };
 
 use crate::needs::{About, needs};
+use crate::refusal::{acknowledge, client_error, deny, refuse, server_error};
 use crate::show;
 use crate::wire::{self, Decoder, ErrorText, Limits, Reject, Request, Uuid, encode};
 
@@ -177,13 +178,17 @@ impl WorkqSession {
         if let Err(denied) = self.authorize(&request, out) {
             return deny(out, denied);
         }
-        if request.is_change()
-            && let Some(ticket) = self.engine.wait_for_room(&self.caller)
-        {
-            let request = Box::new(request);
-            let came_ms = came_ms.unwrap_or_else(|| self.engine.now_ms());
-            self.waiting = Some((ticket, Waiting::Room { request, came_ms }));
-            return;
+        if request.is_change() {
+            match self.engine.wait_for_room(&self.caller) {
+                Ok(None) => {}
+                Ok(Some(ticket)) => {
+                    let request = Box::new(request);
+                    let came_ms = came_ms.unwrap_or_else(|| self.engine.now_ms());
+                    self.waiting = Some((ticket, Waiting::Room { request, came_ms }));
+                    return;
+                }
+                Err(refused) => return refuse(out, &refused),
+            }
         }
         match request {
             Request::Add(job) => self.submit(job, None, out),
@@ -558,47 +563,5 @@ impl Session for WorkqSession {
 
     fn input_bytes_max(&self) -> usize {
         self.common.limits.input_bytes_max()
-    }
-}
-
-/// `ok`, or the refusal.
-fn acknowledge(out: &mut Outbox, changed: Gated<Result<(), Refused>>) {
-    match out.open(changed) {
-        Ok(()) => out.put(encode::ok),
-        Err(refused) => refuse(out, &refused),
-    }
-}
-
-fn client_error(out: &mut Outbox, text: ErrorText) {
-    out.put(|out| encode::client_error(out, text.as_str()));
-}
-
-fn server_error(out: &mut Outbox, text: &str) {
-    out.put(|out| encode::server_error(out, text));
-}
-
-/// A request that this client may not make. A job that it may not know of is not there.
-fn deny(out: &mut Outbox, denied: Denied) {
-    match denied {
-        Denied::Job => out.put(encode::not_found),
-        denied => out.put(|out| encode::client_error(out, &denied.to_string())),
-    }
-}
-
-/// A refusal in Workq's words.
-fn refuse(out: &mut Outbox, refused: &Refused) {
-    match refused {
-        Refused::Rejected(Rejection::NotFound) => out.put(encode::not_found),
-        Refused::Rejected(Rejection::KeyTaken(_)) => client_error(out, ErrorText::DuplicateJob),
-        Refused::Rejected(Rejection::Finished) => client_error(out, ErrorText::DuplicateResult),
-        // The only limit of the core that the decoder does not check before.
-        Refused::Rejected(Rejection::OutOfRange("ttl")) => {
-            client_error(out, ErrorText::InvalidTime);
-        }
-        Refused::Rejected(other) => {
-            out.put(|out| encode::client_error(out, &other.to_string()));
-        }
-        Refused::Stopping => out.put(encode::timeout),
-        other => server_error(out, &other.to_string()),
     }
 }

@@ -41,6 +41,12 @@ counts! {
     persists_cut = "taken by a crash before the answer",
     /// Existing jobs that got other labels after a constraint was set.
     relabelled = "relabelled",
+    /// Leases that a crash may not forget once they are answered.
+    durable_leases = "durable leases",
+    /// Jobs refused because their queue held as much as it may.
+    queue_full = "refused by a full queue",
+    /// Jobs refused because the server held as many as it may.
+    server_full = "refused by a full server",
     /// Reports that watchers received.
     news = "news",
     /// Ends that watchers received.
@@ -63,6 +69,10 @@ counts! {
     full_changes = "ends and deletes on it",
     /// Those of them that became durable while it was.
     full_commits = "commits of them",
+    /// Steps of compaction that requests waited for while it was.
+    full_waits = "steps waited for on it",
+    /// Requests refused because nothing the server does could make room any more.
+    full_exhausted = "refused at its end",
     /// Trims while it was.
     full_trims = "trims on it",
     /// Crashes while it was.

@@ -23,14 +23,14 @@ pub(crate) fn defaults() -> Defaults {
         (Origin::Jobq, kept),
     ];
     let policies = declared.into_iter().collect();
-    let audit_ms = 200_000;
-    let (finished_max, values_max, audit_entries_max) = (25, 2, 12);
     Defaults {
         policies,
-        finished_max,
-        values_max,
-        audit_entries_max,
-        audit_ms,
+        finished_max: 25,
+        values_max: 2,
+        audit_entries_max: 12,
+        audit_ms: 200_000,
+        unfinished_max: 90,
+        queue_unfinished_max: 70,
         ..Defaults::default()
     }
 }

@@ -21,6 +21,8 @@ pub enum FaultName {
     PausedQueueLeased,
     /// Jobs that are not matched yet start in spite of a constraint that lets none start.
     UnmatchedLeased,
+    /// With durable leases, a lease is answered before its own record is durable.
+    LeaseAnsweredEarly,
     /// "You joined that job" leaves before the record that keeps the job for whoever joined it.
     JoinAnsweredEarly,
     /// The folder of the log is never synced: a crash may take new files.
@@ -82,6 +84,7 @@ impl Planted {
             FaultName::AttemptsOffByOne => core.attempts_off_by_one = true,
             FaultName::PausedQueueLeased => core.paused_queue_leased = true,
             FaultName::UnmatchedLeased => core.unmatched_leased = true,
+            FaultName::LeaseAnsweredEarly => planted.engine.lease_answered_early = true,
             FaultName::JoinAnsweredEarly => planted.join_answered_early = true,
             FaultName::FolderNotSynced => planted.folder_not_synced = true,
             FaultName::EndBelieved => planted.end_believed = true,

@@ -45,6 +45,7 @@ planted! {
     one_attempt_too_many_is_found AttemptsOffByOne,
     a_lease_from_a_paused_queue_is_found PausedQueueLeased,
     a_lease_of_a_job_that_is_still_to_be_matched_is_found UnmatchedLeased,
+    a_durable_lease_answered_before_its_own_record_is_found LeaseAnsweredEarly,
     a_join_answered_before_its_job_is_logged_is_found JoinAnsweredEarly,
     a_folder_that_is_never_synced_is_found FolderNotSynced,
     an_end_that_is_believed_after_a_crash_is_found EndBelieved,

@@ -2,6 +2,7 @@
 
 use crate::command::Edit;
 use crate::decide::limits::{check_matched, emit_relabelled};
+use crate::decide::room::{self, Newcomer};
 use crate::decide::{Context, Decided, check_queue, refuse_if};
 use crate::event::{Edited, Event, Gone, ResultRead};
 use crate::job::{Cause, JobId, JobImage, Status};
@@ -15,12 +16,21 @@ pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<Byt
     refuse_if(image.expires_ms().is_some_and(|expires| expires <= cx.now_ms), Rejection::NotFound)?;
     refuse_if(image.payload.is_none() && payload.is_none(), Rejection::PayloadDamaged)?;
     refuse_if(cx.state.has_no_room_for(&image.options().labels), Rejection::TooManyValues)?;
+    let payload = payload.clone().or_else(|| image.payload.clone());
+    let newcomer = Newcomer {
+        queue: &image.queue,
+        priority: image.priority,
+        payload_bytes: payload.as_ref().map_or(0, |payload| payload.len),
+        replaces: &[],
+    };
+    room::check(cx.state, &newcomer)?;
+
     let mut retried = JobImage {
         status: Status::Ready as i32,
         order: cx.next_order(),
         attempts: 0,
         fails: 0,
-        payload: payload.clone().or_else(|| image.payload.clone()),
+        payload,
         finished_ms: None,
         kept_until_ms: None,
         lease: None,
@@ -39,7 +49,14 @@ pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<Byt
 pub(super) fn edit(cx: &mut Context<'_>, edit: &Edit) -> Decided {
     let job = cx.state.live_job(cx.unchanged(edit.id, edit.revision)?);
     refuse_if(job.status() == Status::Leased, Rejection::Leased)?;
-    edit.queue.as_ref().map_or(Ok(()), |queue| check_queue(cx.state, queue))?;
+    let priority = edit.priority.unwrap_or(job.priority());
+    if let Some(queue) = &edit.queue {
+        check_queue(cx.state, queue)?;
+        let is_there = cx.state.queue_at(job.queue()).is_some_and(|there| there.name() == queue);
+        let payload_bytes = job.payload_len;
+        let newcomer = Newcomer { queue, priority, payload_bytes, replaces: &[] };
+        (if is_there { Ok(()) } else { room::check_queue(cx.state, &newcomer) })?;
+    }
     let run_at_ms = edit.run_at_ms.or(job.run_at_ms()).filter(|run_at| *run_at > cx.now_ms);
     let parked = edit.parked.unwrap_or(job.status() == Status::Parked);
     let status = Status::waiting(parked, run_at_ms.is_some());
@@ -48,7 +65,7 @@ pub(super) fn edit(cx: &mut Context<'_>, edit: &Edit) -> Decided {
     let edited = Edited {
         id: edit.id.0,
         queue: edit.queue.clone(),
-        priority: edit.priority.unwrap_or(job.priority()),
+        priority,
         status: status as i32,
         run_at_ms,
         order,

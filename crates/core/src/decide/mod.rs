@@ -6,6 +6,7 @@ mod finish;
 mod hold;
 mod lease;
 mod limits;
+mod room;
 mod submit;
 mod tick;
 mod update;

@@ -1,12 +1,13 @@
 //! Jobs that come in.
 
 use crate::command::Submit;
+use crate::decide::room::{self, Newcomer};
 use crate::decide::{Context, Decided, check_queue, refuse_if};
 use crate::event::{Event, Gone};
 use crate::job::{Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Scope, Status};
 use crate::payload::BytesRef;
 use crate::rejection::Rejection;
-use crate::state::{Found, Queue, State, event_fits, state_fits};
+use crate::state::{State, event_fits, state_fits};
 
 /// TTRs are kept in 32 bits: at most this, about 49 days.
 pub const TTR_MS_MAX: u64 = u32::MAX as u64 - 1;
@@ -31,12 +32,13 @@ pub(super) fn submit(cx: &mut Context<'_>, submit: &Submit) -> Decided {
         Rejection::StaleConstraints,
     )?;
     refuse_if(cx.state.has_no_room_for(&submit.labels), Rejection::TooManyValues)?;
-    if cx.state.queue(&submit.queue).is_some_and(|queue| {
-        let goes = |id: &&u64| is_in(cx.state, JobId(**id), queue);
-        is_full_for(queue, submit.priority, replaced.iter().filter(goes).count())
-    }) {
-        return Err(Rejection::QueueFull);
-    }
+    let newcomer = Newcomer {
+        queue: &submit.queue,
+        priority: submit.priority,
+        payload_bytes: submit.payload.len,
+        replaces: &replaced,
+    };
+    room::check(cx.state, &newcomer)?;
     let ahead = submit.run_at_ms.is_some_and(|run_at| run_at > cx.now_ms)
         && !cx.state.faults().scheduled_at_once;
     let status = Status::waiting(submit.parked, ahead);
@@ -88,25 +90,6 @@ fn replaced(state: &State, submit: &Submit) -> Result<Vec<u64>, Rejection> {
         }
     }
     Ok(ids)
-}
-
-fn is_in(state: &State, id: JobId, queue: &Queue) -> bool {
-    matches!(state.job(id), Some(Found::Live(job)) if job.queue() == queue.name())
-}
-
-/// Whether a queue takes no more jobs of this priority, after `going` of its jobs are gone. The
-/// limit is that of the priority's class, but what it is held against is all of the queue's
-/// unfinished jobs.
-fn is_full_for(queue: &Queue, priority: i64, going: usize) -> bool {
-    let settings = queue.settings();
-    let class = match priority {
-        1.. => 0,
-        0 => 1,
-        _ => 2,
-    };
-    let by_class = settings.jobs_max_by_class.get(class).filter(|max| **max > 0);
-    let max = by_class.into_iter().chain(&settings.jobs_max).min();
-    max.is_some_and(|max| (queue.unfinished() - going) as u64 >= *max)
 }
 
 /// What few submits ask for.

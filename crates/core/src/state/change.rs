@@ -127,7 +127,7 @@ impl State {
     fn count_one(&mut self, number: u32, comes: bool) {
         let job = &self.jobs.live[number];
         if let Some(queue) = self.queues.find_mut(job.queue()) {
-            queue.count_one(job.status(), job.priority(), comes);
+            queue.count_one(job, comes);
         }
     }
 

@@ -31,6 +31,7 @@ use limits::Bucket;
 pub use limits::BucketView;
 pub(crate) use live::{LiveJob, NO_TTL, NO_TTR, Wide, as_uuid};
 pub use read::{Found, JobView, QueueListing};
+pub(crate) use ready::priority_class;
 pub use ready::{Group, Queue};
 pub use scan::{ScanFilter, ScanStretch, Walk};
 pub(crate) use update::{PAGES_MAX, event_fits, is_full, state_fits};

@@ -298,6 +298,11 @@ impl State {
         self.by_id.len()
     }
 
+    /// How many jobs are neither done nor dead.
+    pub fn unfinished_count(&self) -> usize {
+        self.by_id.len() - self.jobs.finished.len()
+    }
+
     /// How many finished jobs are kept.
     pub fn finished_count(&self) -> usize {
         self.jobs.finished.len()

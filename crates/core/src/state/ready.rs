@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::finished::FinishedOfQueue;
+use super::live::LiveJob;
 use super::numbered::Numbered;
 use super::ordered_list::OrderedList;
 use crate::job::{Label, Status};
 use crate::queue::QueueSettings;
 
 /// 0 for priorities above 0, 1 for 0, 2 for those below.
-fn priority_class(priority: i64) -> usize {
+pub(crate) fn priority_class(priority: i64) -> usize {
     (1 - priority.signum()) as usize
 }
 
@@ -32,6 +33,8 @@ pub struct Queue {
     pub(crate) counts: [usize; Status::ALL.len()],
     /// Scheduled and ready jobs by [`priority_class`].
     pub(crate) waiting: [usize; 3],
+    /// Bytes of the payloads of unfinished jobs.
+    pub(crate) payload_bytes: u64,
     /// The first two are the groups without labels: small and large payloads.
     pub(crate) groups: Numbered<Group>,
     pub(crate) by_labels: BTreeMap<(Vec<Label>, bool), u32>,
@@ -70,6 +73,7 @@ impl Queue {
             settings_record: None,
             counts: [0; Status::ALL.len()],
             waiting: [0; 3],
+            payload_bytes: 0,
             groups,
             by_labels: BTreeMap::new(),
             heads: [Heads::new(), Heads::new()],
@@ -98,9 +102,17 @@ impl Queue {
         self.waiting
     }
 
-    /// Counts a job that has come, or one that leaves.
-    pub(crate) fn count_one(&mut self, status: Status, priority: i64, comes: bool) {
+    /// Bytes of the payloads of its unfinished jobs.
+    pub fn payload_bytes(&self) -> u64 {
+        self.payload_bytes
+    }
+
+    /// Counts an unfinished job that has come, or one that leaves.
+    pub(crate) fn count_one(&mut self, job: &LiveJob, comes: bool) {
+        let (status, priority, bytes) = (job.status(), job.priority(), u64::from(job.payload_len));
         let count = |sum: &mut usize| *sum = if comes { *sum + 1 } else { *sum - 1 };
+        self.payload_bytes =
+            if comes { self.payload_bytes + bytes } else { self.payload_bytes - bytes };
         count(&mut self.counts[status as usize]);
         if matches!(status, Status::Scheduled | Status::Ready) {
             count(&mut self.waiting[priority_class(priority)]);

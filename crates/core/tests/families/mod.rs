@@ -7,6 +7,7 @@ mod finish;
 mod hold;
 mod lease;
 mod limits;
+mod room;
 mod scan;
 mod submit;
 mod tick;

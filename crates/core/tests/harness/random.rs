@@ -63,6 +63,8 @@ fn plain_command(draw: &mut Draw<'_>, server: &Server, next_id: &mut u64) -> Com
             settings: QueueSettings {
                 paused: draw.one_in(2),
                 finished_max: draw.one_in(3).then(|| draw.below(4)),
+                jobs_max: draw.one_in(4).then(|| draw.below(12)),
+                bytes_max: draw.one_in(4).then(|| draw.below(12) * 2_000_000),
                 jobs_max_by_class: if draw.one_in(3) { vec![9, 12, 6] } else { Vec::new() },
                 ..QueueSettings::default()
             },

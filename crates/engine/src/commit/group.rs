@@ -170,6 +170,7 @@ impl Engine {
     }
 
     fn after_commit(&self, written: &[Sealed], unwritten: &[Sealed]) {
+        self.shared.admission.renew(&*self.shared.log);
         {
             let mut inner = self.shared.inner.lock();
             if inner.batch.note_durable(written, unwritten) {
@@ -177,7 +178,7 @@ impl Engine {
                 let tickets = inner.waiting.list.for_feed(end);
                 inner.waiting.answer_all(tickets, &Answer::FeedMoved);
             }
-            inner.answer_room();
+            self.answer_room(&mut inner);
         }
         self.call_mailboxes();
     }

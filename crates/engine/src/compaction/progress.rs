@@ -21,6 +21,8 @@ pub(super) struct Weighed {
     pub(super) target: u64,
     pub(super) bytes: usize,
     pub(super) steps_left: usize,
+    /// This step went by an older answer.
+    pub(super) is_stale: bool,
 }
 
 #[derive(Debug)]
@@ -29,7 +31,16 @@ pub(super) struct Round {
     pub(super) target: u64,
     /// Jobs below this number are done.
     pub(super) from: JobId,
+    /// On a full disk, about how many bytes it still has to append. `None`: it began while there was
+    /// room, and how much it needs was not asked.
+    pub(super) needed: Option<usize>,
     pub(super) stage: Stage,
+}
+
+impl Round {
+    pub(super) fn new(target: u64, needed: Option<usize>) -> Round {
+        Round { target, from: JobId(0), needed, stage: Stage::Jobs }
+    }
 }
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use spindle_core::job::Cause;
 use spindle_core::{BytesRef, Command, Event, Found, JobId, JobImage, Place, Rejection};
 use spindle_log::{LogError, Position, Space};
 
-use super::progress::{Round, Stage, Weighed};
+use super::progress::{Compactor, Round, Stage, Weighed};
 use crate::commit::Payload;
 use crate::engine::Engine;
 use crate::gate::Gate;
@@ -72,7 +72,23 @@ impl Engine {
     /// Does one bounded step. Returns whether there is more to do at once.
     pub fn compaction_step(&self) -> Result<bool, LogError> {
         let mut compactor = self.shared.compactor.lock();
-        let compactor = &mut *compactor;
+        let more = self.step_of(&mut compactor)?;
+        let (log, admission) = (&*self.shared.log, &self.shared.admission);
+        match &compactor.round {
+            Some(Round { needed: Some(needed), .. }) => {
+                admission.claim(log, *needed as u64 + self.kept_back());
+            }
+            None if !more && !compactor.weighed.is_stale => {
+                admission.release(log, self.kept_back() / 8)
+            }
+            _ => admission.renew(log),
+        }
+        self.answer_room(&mut self.shared.inner.lock());
+        Ok(more)
+    }
+
+    fn step_of(&self, compactor: &mut Compactor) -> Result<bool, LogError> {
+        compactor.weighed.is_stale = false;
         let Some(round) = compactor.round.as_mut() else {
             compactor.round = self.begin_round(&mut compactor.weighed);
             return Ok(compactor.round.is_some());
@@ -84,8 +100,11 @@ impl Engine {
         match &mut round.stage {
             Stage::Jobs => match self.compact_jobs(round, &mut compactor.weighed) {
                 Walk::Goes => {}
-                // Deletes make it shorter: what was to be appended is looked at anew.
-                Walk::Blocked => return Ok(false),
+                // Deletes make it shorter: what is to be appended is looked at anew.
+                Walk::Blocked => {
+                    compactor.round = None;
+                    return Ok(false);
+                }
                 Walk::Ends => {
                     let items = self.shared.inner.lock().state.items_needing(round.target);
                     round.stage = Stage::Items(items);
@@ -116,17 +135,15 @@ impl Engine {
     }
 
     /// A round that began while there was room may need more of it than the reserve has: on a full
-    /// disk one segment at a time is compacted.
+    /// disk one segment at a time is compacted, and what that needs is claimed.
     fn outgrows_reserve(&self, round: &Round) -> bool {
-        let log = &self.shared.log;
-        let one = log.segment_end_before(log.first());
         !matches!(round.stage, Stage::Trim(_))
-            && one.is_some_and(|one| round.target > one.0)
-            && log.space() == Space::ReserveOnly
+            && round.needed.is_none()
+            && self.shared.log.space() == Space::ReserveOnly
     }
 
-    /// Starts a round when the log is over twice what lives in it. On a full disk a segment that is
-    /// worth it and fits into the reserve is enough: what is dead is then the only room there is,
+    /// Starts a round when the log is over twice what lives in it. On a full disk, and while the log is
+    /// nearly as long as it may be, a segment that is worth it and fits into the reserve is enough: what is dead is then the only room there is,
     /// and deleting must give it back before the reserve has gone on recording the deletes.
     fn begin_round(&self, weighed: &mut Weighed) -> Option<Round> {
         let log = &self.shared.log;
@@ -139,11 +156,15 @@ impl Engine {
             inner.footprint.live_bytes() + state.finished_bytes() + state.audit_bytes()
         };
         let kept = log.bytes_on_disk();
-        if log.space() == Space::ReserveOnly {
+        if log.space() == Space::ReserveOnly || self.is_log_nearly_full() {
+            // Changes wait for this look: it has to see what they have freed.
+            if !self.has_room() {
+                weighed.steps_left = 0;
+            }
             let needed = self.bytes_below(segment_end, weighed);
             let pays =
                 needed as u64 <= segment_bytes / 4 * 3 || kept > live + live / 8 + segment_bytes;
-            let round = Round { target: segment_end.0, from: JobId(0), stage: Stage::Jobs };
+            let round = Round::new(segment_end.0, Some(needed));
             return (pays && self.has_room_for(needed, || needed)).then_some(round);
         }
         if kept <= 2 * live + SLACK_SEGMENTS * segment_bytes {
@@ -160,13 +181,14 @@ impl Engine {
         }
         // Without the lock on the batch a payload could be promised below the target: the target
         // lies in closed segments, behind which the open batch is.
-        Some(Round { target: target.0, from: JobId(0), stage: Stage::Jobs })
+        Some(Round::new(target.0, None))
     }
 
     /// About how many bytes must be appended again to drop what is below a position.
     fn bytes_below(&self, target: Position, weighed: &mut Weighed) -> usize {
         if weighed.target == target.0 && weighed.steps_left > 0 {
             weighed.steps_left -= 1;
+            weighed.is_stale = true;
             return weighed.bytes;
         }
         let mut bytes = 0;
@@ -177,7 +199,7 @@ impl Engine {
             from = next;
         }
         let steps_left = self.shared.inner.lock().state.jobs_count() / JOBS_PER_STEP;
-        *weighed = Weighed { target: target.0, bytes, steps_left };
+        *weighed = Weighed { target: target.0, bytes, steps_left, is_stale: false };
         bytes
     }
 
@@ -189,13 +211,19 @@ impl Engine {
         if log.space() != Space::ReserveOnly {
             return true;
         }
-        let first = log.first();
-        let segment_end = log.segment_end_before(first).unwrap_or(first);
-        let kept_back = log.bytes_between(first, segment_end) / 8;
+        let kept_back = self.kept_back();
         let undurable = self.shared.inner.lock().batch.undurable_bytes() as u64;
         let room = log.room_bytes().saturating_sub(undurable);
         // How much is left is an estimate, what comes now is not.
         bytes as u64 + kept_back <= room || (rest().max(bytes) as u64) <= room / 2
+    }
+
+    /// The part of the reserve that compaction leaves to clients: an eighth of a segment.
+    fn kept_back(&self) -> u64 {
+        let log = &self.shared.log;
+        let first = log.first();
+        let segment_end = log.segment_end_before(first).unwrap_or(first);
+        log.bytes_between(first, segment_end) / 8
     }
 
     /// Carries the next few jobs.
@@ -216,6 +244,9 @@ impl Engine {
         let target = Position(round.target);
         if bytes > 0 && !self.has_room_for(bytes, || self.bytes_below(target, weighed)) {
             return Walk::Blocked;
+        }
+        if let Some(needed) = &mut round.needed {
+            *needed = needed.saturating_sub(bytes);
         }
         let mut inner = self.enter();
         for job in fetched {

@@ -37,6 +37,10 @@ pub struct Gauges {
     pub is_clock_held: bool,
     /// The disk is full: what frees space goes on, new jobs do not.
     pub is_disk_full: bool,
+    /// The log is as large as it may be: new jobs are refused.
+    pub is_log_full: bool,
+    /// There are as many unfinished jobs as there may be: one more is refused.
+    pub is_server_full: bool,
     /// No more jobs are taken or given out.
     pub is_stopping: bool,
 }
@@ -47,7 +51,9 @@ impl Observe<'_> {
         let log = &self.0.shared.log;
         let (log_first, log_bytes) = (log.first().0, log.bytes_on_disk());
         let is_disk_full = log.space() == Space::ReserveOnly;
+        let is_log_full = self.0.is_log_full();
         let inner = self.0.shared.inner.lock();
+        let unfinished = inner.state.unfinished_count() as u64;
         Gauges {
             log_first,
             durable: self.0.durable(),
@@ -60,6 +66,8 @@ impl Observe<'_> {
             queues: inner.state.queues_count(),
             is_clock_held: inner.hold_expiry,
             is_disk_full,
+            is_log_full,
+            is_server_full: unfinished >= inner.state.defaults().unfinished_max,
             is_stopping: inner.stopping,
         }
     }

@@ -23,6 +23,8 @@ pub struct QueueView {
     pub listing: QueueListing,
     /// Its settings.
     pub settings: QueueSettings,
+    /// Bytes of the payloads of its unfinished jobs.
+    pub payload_bytes: u64,
     /// When the job that is leased next was submitted; none if no job is ready.
     pub next_ready_ms: Option<u64>,
 }
@@ -122,6 +124,11 @@ impl Queues<'_> {
     /// When the job of a queue that is leased next was submitted; none if no job is ready.
     pub fn next_ready_ms(&self, queue: &[u8]) -> Option<u64> {
         next_ready_ms(&self.0.enter().state, queue)
+    }
+
+    /// Bytes of the payloads of a queue's unfinished jobs.
+    pub fn payload_bytes(&self, queue: &[u8]) -> u64 {
+        self.0.enter().state.queue(queue).map_or(0, Queue::payload_bytes)
     }
 
     /// Looks for a ready job in the line of its queue, behind `skip` others and at most `limit`
@@ -289,10 +296,13 @@ fn empty(name: Bytes) -> QueueListing {
 }
 
 fn view_of(state: &State, listing: QueueListing) -> QueueView {
-    let settings = state.queue(&listing.name).map(|queue| queue.settings().clone());
+    let queue = state.queue(&listing.name);
+    let payload_bytes = queue.map_or(0, Queue::payload_bytes);
+    let settings = queue.map(|queue| queue.settings().clone());
     let ready = listing.counts[Status::Ready as usize] > 0;
     let next_ready_ms = ready.then(|| next_ready_ms(state, &listing.name)).flatten();
-    QueueView { settings: settings.unwrap_or_default(), next_ready_ms, listing }
+    let settings = settings.unwrap_or_default();
+    QueueView { settings, payload_bytes, next_ready_ms, listing }
 }
 
 fn next_ready_ms(state: &State, queue: &[u8]) -> Option<u64> {

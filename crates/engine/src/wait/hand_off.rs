@@ -204,7 +204,8 @@ impl Inner {
     // ---- leases ----
 
     /// Leases a job. Its answer waits for what the lease reveals, the record that made the job
-    /// ready, and for the lease's own record where a forgotten lease would break a limit.
+    /// ready, and for the lease's own record where a forgotten lease would break a limit, or where all
+    /// leases are to outlive a crash.
     pub fn lease(&mut self, request: &Lease, spare: Spare) -> Result<Gated<LeasedJob>, Rejection> {
         loop {
             // A job whose maximum was lowered dies instead of being leased: then the next is tried.
@@ -223,13 +224,15 @@ impl Inner {
         let decided = self.decide_lease(request, spare, &mut decision);
         let mut leased = None;
         if decided.is_ok() {
+            let mut waits = decision.waits_for_own_record;
             for (event, logged) in &decision.events {
                 if let Event::Leased(event) = event {
                     leased = Some(self.describe_lease(event)?);
+                    waits |= *logged && self.options.leases_wait();
                 }
                 self.happen(event, *logged);
             }
-            if decision.waits_for_own_record && !self.options.faults.lease_not_awaited {
+            if waits && !self.options.faults.lease_not_awaited {
                 let own = Gated::new((), self.own_gate());
                 leased = leased.map(|job| own.and_then(|()| job));
             }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use spindle_core::audit::Action;
 use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{
     Answer, Committed, Committer, Failure, Gate, JobRef, Options, Refused, WorkResult,
@@ -122,6 +124,39 @@ fn a_lease_whose_attempt_must_count_waits_for_its_own_record() {
 }
 
 #[test]
+fn a_durable_lease_waits_for_its_own_record_and_a_foreground_one_for_nothing() {
+    let bench = Bench::with(Options { durable_leases: true, ..Options::default() });
+    bench.add("q", b"x");
+    bench.commit();
+    let leased = bench.gate_of_lease("q");
+    assert!(!bench.is_durable(leased));
+    bench.commit();
+    assert!(bench.is_durable(leased));
+    // One who waits for a job that is long durable, too.
+    let pause = |paused| {
+        let name = Bytes::from_static(b"w");
+        let mut audit = somebody();
+        let people = bench.engine.people(&mut audit);
+        let set = people.change_queue(Action::Pause, &name, |queue| queue.paused = paused);
+        set.acked().expect("set");
+    };
+    pause(true);
+    bench.add("w", b"x");
+    bench.wait(7, "w", 10_000);
+    bench.commit();
+    pause(false);
+    let gates = bench.gates();
+    assert!(matches!(&gates[..], [gate] if !bench.is_durable(*gate)), "{gates:?}");
+    bench.commit();
+    assert!(bench.is_durable(gates[0]));
+    let mut foreground = plain("f");
+    foreground.foreground = true;
+    bench.engine.jobs().submit(new_job(foreground, b"x")).acked().expect("taken");
+    let leased = bench.gate_of_lease("f");
+    assert!(bench.is_durable(leased), "it is in no record");
+}
+
+#[test]
 fn too_much_that_is_not_durable_keeps_callers_waiting_for_room() {
     let mut options = Options { undurable_bytes_max: 10_000, ..Default::default() };
     options.payload_memory_bytes = 0;
@@ -133,7 +168,7 @@ fn too_much_that_is_not_durable_keeps_callers_waiting_for_room() {
         taken += 1;
     }
     assert!((9..=11).contains(&taken), "{taken}");
-    let ticket = bench.engine.wait_for_room(&bench.caller(7)).expect("there is none");
+    let ticket = bench.engine.wait_for_room(&bench.caller(7)).unwrap().expect("there is none");
     assert!(bench.answers().is_empty());
     bench.commit();
     let answers = bench.answers();
@@ -155,17 +190,17 @@ fn there_is_room_up_to_the_limit_and_none_a_byte_beyond_it() {
     assert!(limit > 1000);
     let at_it = one_undurable(limit, 1000);
     assert!(at_it.engine.has_room());
-    assert_eq!(at_it.engine.wait_for_room(&at_it.caller(7)), None);
+    assert_eq!(at_it.engine.wait_for_room(&at_it.caller(7)), Ok(None));
     let over_it = one_undurable(limit, 1001);
     assert!(!over_it.engine.has_room());
-    let ticket = over_it.engine.wait_for_room(&over_it.caller(7)).expect("there is none");
+    let ticket = over_it.engine.wait_for_room(&over_it.caller(7)).unwrap().expect("there is none");
     // Who does not ask is served: the limit is for those who do.
     over_it.add("q", b"x");
     over_it.commit();
     assert!(at_it.answers().is_empty());
     let answers = over_it.answers();
     assert!(matches!(&answers[..], [(t, Answer::Room)] if *t == ticket), "{answers:?}");
-    assert_eq!(over_it.engine.wait_for_room(&over_it.caller(7)), None);
+    assert_eq!(over_it.engine.wait_for_room(&over_it.caller(7)), Ok(None));
     over_it.commit();
     assert!(over_it.answers().is_empty(), "once is enough");
 }

@@ -15,10 +15,16 @@ use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{TakeApart, somebody};
 
-const SEGMENT_BYTES: u64 = 64 << 10;
+pub const SEGMENT_BYTES: u64 = 64 << 10;
 const PAYLOAD_BYTES: usize = 2_000;
 
-fn start(disk: &SimDisk) -> (Engine, Arc<FileLog>) {
+pub fn start(disk: &SimDisk) -> (Engine, Arc<FileLog>) {
+    start_with(disk, Options::default())
+}
+
+pub fn start_with(disk: &SimDisk, options: Options) -> (Engine, Arc<FileLog>) {
+    // One step must fit into a part of the reserve.
+    let engine_options = Options { compaction_bytes: 8 << 10, ..options };
     let options = FileLogOptions {
         segment_bytes: SEGMENT_BYTES,
         background: false,
@@ -26,17 +32,15 @@ fn start(disk: &SimDisk) -> (Engine, Arc<FileLog>) {
     };
     let log = Arc::new(FileLog::open(Arc::new(disk.clone()), options).expect("a sound folder"));
     let clock = Arc::new(ManualClock::new(1_000));
-    // One step must fit into a part of the reserve.
-    let options = Options { compaction_bytes: 8 << 10, ..Options::default() };
-    (Engine::open(log.clone(), clock, options).expect("a sound log"), log)
+    (Engine::open(log.clone(), clock, engine_options).expect("a sound log"), log)
 }
 
-fn uuid(number: u64) -> [u8; 16] {
+pub fn uuid(number: u64) -> [u8; 16] {
     // Not from 0: the nil UUID names nobody.
     u128::from(number + 1).to_be_bytes()
 }
 
-fn submit(engine: &Engine, number: u64) -> Result<(), Refused> {
+pub fn submit(engine: &Engine, number: u64) -> Result<(), Refused> {
     submit_sized(engine, number, PAYLOAD_BYTES)
 }
 
@@ -58,7 +62,7 @@ fn finish(engine: &Engine, number: u64, bytes: usize) -> Result<(), Refused> {
 }
 
 /// Submits jobs until the disk is full; returns how many were taken.
-fn fill(engine: &Engine, log: &FileLog) -> u64 {
+pub fn fill(engine: &Engine, log: &FileLog) -> u64 {
     let taken = (0..10_000).take_while(|number| submit(engine, *number).is_ok()).count();
     assert_eq!(log.space(), Space::ReserveOnly);
     assert_eq!(submit(engine, 20_000), Err(Refused::DiskFull));
@@ -66,7 +70,7 @@ fn fill(engine: &Engine, log: &FileLog) -> u64 {
 }
 
 /// Lets compaction do what it wants to.
-fn compaction(engine: &Engine) {
+pub fn compaction(engine: &Engine) {
     let mut steps = 0;
     while engine.compaction_step().expect("a log that works") {
         steps += 1;

@@ -85,6 +85,14 @@ pub struct Letters {
     pub durable_moves: AtomicU64,
 }
 
+impl Letters {
+    /// The deliveries since the last look.
+    pub fn take(&self) -> Vec<(Ticket, Answer)> {
+        let deliveries = std::mem::take(&mut *self.deliveries.lock().unwrap());
+        deliveries.into_iter().map(|letter| (letter.ticket, letter.answer.value())).collect()
+    }
+}
+
 impl Mailbox for Letters {
     fn deliver(&self, delivery: Delivery) {
         self.deliveries.lock().unwrap().push(delivery);
@@ -235,8 +243,7 @@ impl Bench {
 
     /// What was delivered since the last look, in order.
     pub fn answers(&self) -> Vec<(Ticket, Answer)> {
-        let deliveries = std::mem::take(&mut *self.letters.deliveries.lock().unwrap());
-        deliveries.into_iter().map(|letter| (letter.ticket, letter.answer.value())).collect()
+        self.letters.take()
     }
 
     /// What the deliveries since the last look wait for.

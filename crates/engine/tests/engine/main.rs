@@ -1,6 +1,7 @@
 //! The engine from outside, one step at a time: no thread runs unless a test starts them, and the
 //! clock moves when a test says so.
 
+mod admission;
 mod audit;
 mod batch;
 mod clock;
@@ -15,6 +16,7 @@ mod harness;
 mod ids;
 mod join;
 mod limits;
+mod log_limit;
 mod payloads;
 mod scan;
 mod space;

@@ -7,7 +7,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{people::Native, retries::RetryWait, values::parse_queue};
-use crate::{quantity::parse_duration_ms, queue_name::QueueName};
+use crate::{
+    quantity::{parse_duration_ms, parse_size},
+    queue_name::QueueName,
+};
 
 /// `spindle queue`.
 #[derive(Debug, Args)]
@@ -79,6 +82,9 @@ pub struct QueueSettings {
     /// Most unfinished jobs: one more is refused
     #[arg(long, value_name = "COUNT", value_parser = count::<u64>)]
     pub max_jobs: Option<Setting>,
+    /// Most payloads of unfinished jobs, as 64MiB: a job that would pass it is refused
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub max_bytes: Option<Setting>,
     /// Most finished jobs kept: the oldest go first
     #[arg(long, value_name = "COUNT", value_parser = count::<u64>)]
     pub max_finished: Option<Setting>,
@@ -119,6 +125,10 @@ fn wait(text: &str) -> Result<Setting, String> {
 
 fn time(text: &str) -> Result<Setting, String> {
     or_default(text, |text| parse_duration_ms(text).map_err(|error| error.to_string()))
+}
+
+fn bytes(text: &str) -> Result<Setting, String> {
+    or_default(text, |text| parse_size(text).map_err(|error| error.to_string()))
 }
 
 fn time_from_1ms(text: &str) -> Result<Setting, String> {

@@ -65,7 +65,7 @@ fn rows(queue: &Queue) -> Rows {
 /// What a setting is called here, what in the API, and how its value is written.
 type Shown = (&'static str, &'static str, fn(&Value) -> String);
 
-const SETTINGS: [Shown; 9] = [
+const SETTINGS: [Shown; 10] = [
     ("tries", "fails_max", limit),
     ("max-attempts", "attempts_max", limit),
     ("backoff", "backoff", wait),
@@ -73,6 +73,7 @@ const SETTINGS: [Shown; 9] = [
     ("keep", "keep_ms", time),
     ("keep-dead", "keep_dead_ms", time),
     ("max-jobs", "jobs_max", text_of),
+    ("max-bytes", "bytes_max", text_of),
     ("max-finished", "finished_max", text_of),
     ("bytes-type", "bytes_type", text_of),
 ];
@@ -148,9 +149,10 @@ fn changes(settings: &QueueSettings) -> impl Iterator<Item = (&'static str, Opti
         BytesType::None => Setting(None),
     });
     let QueueSettings { tries, max_attempts, backoff, ttr, keep, keep_dead, .. } = settings;
-    let QueueSettings { max_jobs, max_finished, .. } = settings;
-    let said = [tries, max_attempts, backoff, ttr, keep, keep_dead, max_jobs, max_finished];
-    let said = said.map(Clone::clone).into_iter().chain([bytes_type]);
+    let QueueSettings { max_jobs, max_bytes, max_finished, .. } = settings;
+    let limits = [max_jobs, max_bytes, max_finished];
+    let said = [tries, max_attempts, backoff, ttr, keep, keep_dead].into_iter().chain(limits);
+    let said = said.map(Clone::clone).chain([bytes_type]);
     let named = SETTINGS.into_iter().zip(said);
     named.filter_map(|((_, field, _), setting)| Some((field, setting?.0)))
 }

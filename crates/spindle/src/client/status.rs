@@ -127,6 +127,10 @@ fn health(server: &Server) -> String {
     let mut health = match server.status.as_str() {
         "ok" => "ready".to_owned(),
         "disk_full" => "not ready: the disk is full, new jobs are refused".to_owned(),
+        "log_full" => {
+            "not ready: the log is as large as it may be, new jobs are refused".to_owned()
+        }
+        "server_full" => "not ready: there are as many unfinished jobs as there may be".to_owned(),
         "stopping" => "not ready: it is stopping".to_owned(),
         "log_failed" => "not ready: its log has failed".to_owned(),
         other => format!("not ready: {}", escape(other)),

@@ -44,6 +44,13 @@ pub enum ConfigError {
     /// A setting of TLS needs another one.
     #[error("--{given} needs --{missing} too")]
     TlsWithout { given: String, missing: &'static str },
+    /// The log could not let one job in.
+    #[error(
+        "--log-bytes-max must be at least four times --segment-size, {} bytes: the log is made of \
+         whole segments",
+        4 * segment_bytes
+    )]
+    LogTooShort { segment_bytes: u64 },
     /// There would be nothing to serve.
     #[error("every door is off: nobody could reach the server")]
     NoDoor,

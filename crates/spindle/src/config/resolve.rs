@@ -225,6 +225,10 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if config.require_auth && config.tokens.is_none() {
         return Err(ConfigError::NobodyKnown);
     }
+    let segment_bytes = config.segment_bytes;
+    if config.log_bytes_max < 4 * segment_bytes {
+        return Err(ConfigError::LogTooShort { segment_bytes });
+    }
     check_tls(config)
 }
 
@@ -296,10 +300,26 @@ mod tests {
         let kept = (config.finished_max, config.finished_bytes_max, config.constraint_values_max);
         let known = (defaults.finished_max, defaults.finished_bytes_max, defaults.values_max);
         assert_eq!(kept, known);
+        let unfinished = (config.unfinished_max, config.queue_unfinished_max);
+        assert_eq!(unfinished, (defaults.unfinished_max, defaults.queue_unfinished_max));
         let environment = [("SPINDLE_SERVE_FINISHED_SIZE_MAX", "3MiB")];
         let config = resolved(&["--finished-max", "7"], &environment).unwrap().config;
         assert_eq!((config.finished_max, config.finished_bytes_max), (7, 3 << 20));
         assert!(resolved(&["--finished-max", "0"], &[]).is_err());
+        assert!(resolved(&["--unfinished-jobs-max", "0"], &[]).is_err());
+        let limits = ["--unfinished-jobs-max", "1", "--queue-unfinished-jobs-max", "2"];
+        let config = resolved(&limits, &[]).unwrap().config;
+        assert_eq!((config.unfinished_max, config.queue_unfinished_max), (1, 2));
+    }
+
+    #[test]
+    fn a_log_shorter_than_four_segments_is_refused() {
+        let of = |bytes: &str| resolved(&["--log-bytes-max", bytes, "--segment-size", "1MiB"], &[]);
+        assert_eq!(of("4MiB").unwrap().config.log_bytes_max, 4 << 20);
+        let refused = of("4194303").unwrap_err();
+        assert!(matches!(refused, ConfigError::LogTooShort { segment_bytes: 1_048_576 }));
+        assert!(refused.to_string().contains("4194304 bytes"), "{refused}");
+        assert_eq!(of("off").unwrap().config.log_bytes_max, u64::MAX);
         assert!(resolved(&["--constraint-values-max", "many"], &[]).is_err());
     }
 

@@ -28,6 +28,14 @@ pub struct Config {
     pub away_max: Duration,
     /// Payloads and results kept in memory.
     pub payload_memory_bytes: u64,
+    /// A lease is answered only when it is durable itself.
+    pub durable_leases: bool,
+    /// Most unfinished jobs of the server.
+    pub unfinished_max: u64,
+    /// Most unfinished jobs of a queue that says nothing itself.
+    pub queue_unfinished_max: u64,
+    /// New jobs are refused while the log is this long.
+    pub log_bytes_max: u64,
     /// Finished jobs kept; the oldest go first.
     pub finished_max: usize,
     /// What finished jobs may take on disk; the oldest go first.
@@ -257,6 +265,33 @@ pub const TABLE: &[Setting] = &[
              log when it is needed. Takes KiB, MiB, GiB and plain bytes.",
         )
         .apply(|config, text| set(&mut config.payload_memory_bytes, size(text))),
+    Setting::switch("durable-leases")
+        .help(
+            "Answer a lease only when it is durable itself: a crash forgets no lease that a worker \
+             has. Without it that holds for jobs with a maximum of attempts or under a constraint; \
+             for others a crash within the next commit, mostly less than a millisecond, may forget \
+             the lease, and another worker gets the job.",
+        )
+        .apply(|config, text| set(&mut config.durable_leases, parse_switch(text))),
+    Setting::one("unfinished-jobs-max", "COUNT", "off")
+        .help(
+            "The most unfinished jobs of the server, all queues and doors together, or `off`. One \
+             more is refused. A waiting job takes 100 bytes of memory besides its payload.",
+        )
+        .apply(|config, text| set(&mut config.unfinished_max, limit(text, parse_count))),
+    Setting::one("queue-unfinished-jobs-max", "COUNT", "off")
+        .help(
+            "The most unfinished jobs of a queue that has no maximum of its own (`spindle queue \
+             set`), or `off`. One more is refused.",
+        )
+        .apply(|config, text| set(&mut config.queue_unfinished_max, limit(text, parse_count))),
+    Setting::one("log-bytes-max", "SIZE", "off")
+        .help(
+            "Refuse new jobs while the log is this large, or `off`. At least four times \
+             `segment-size`. Jobs can still be worked and deleted, which may lengthen the log by \
+             some segments before it gets shorter.",
+        )
+        .apply(|config, text| set(&mut config.log_bytes_max, limit(text, size))),
     Setting::one("finished-max", "COUNT", "5000000")
         .help(
             "Keep at most this many finished jobs, done and dead ones together. The oldest are \
@@ -528,6 +563,17 @@ fn within<T: PartialOrd>(
     hint: &str,
 ) -> Result<T, String> {
     read.and_then(|value| if range.contains(&value) { Ok(value) } else { Err(hint.to_owned()) })
+}
+
+/// A limit that may be off.
+fn limit<N: TryInto<u64>>(
+    text: &str,
+    read: impl Fn(&str) -> Result<N, String>,
+) -> Result<u64, String> {
+    match text {
+        "off" => Ok(u64::MAX),
+        text => Ok(read(text)?.try_into().unwrap_or(u64::MAX)),
+    }
 }
 
 fn size(text: &str) -> Result<u64, String> {

@@ -56,11 +56,13 @@ fn settings_are_set_changed_shown_and_taken_back() {
 
     output_of(&served, &["queue", "set", "mail", "--tries", "3", "--backoff", "5s*2..10m"]);
     let more = ["--max-attempts", "0", "--ttr", "90s", "--keep", "2d", "--keep-dead", "36h"];
-    let others = ["--max-jobs", "100", "--max-finished", "10", "--bytes-type", "json", "--json"];
+    let others = ["--max-jobs", "100", "--max-bytes", "64MiB", "--max-finished", "10"];
+    let others = [&others[..], &["--bytes-type", "json", "--json"]].concat();
     let set = output_of(&served, &[&["queue", "set", "mail"], &more[..], &others].concat());
     let expected = json!({
         "fails_max": 3, "attempts_max": 0, "ttr_default_ms": 90_000, "keep_ms": 172_800_000,
-        "keep_dead_ms": 129_600_000, "jobs_max": 100, "finished_max": 10, "bytes_type": "json",
+        "keep_dead_ms": 129_600_000, "jobs_max": 100, "bytes_max": 67_108_864, "finished_max": 10,
+        "bytes_type": "json",
         "backoff": {"base_ms": 5000, "factor": 2, "cap_ms": 600_000, "jitter": 0},
     });
     assert_eq!(object(&set)["settings"], expected);
@@ -76,6 +78,7 @@ fn settings_are_set_changed_shown_and_taken_back() {
         ("keep", "2d"),
         ("keep-dead", "36h"),
         ("max-jobs", "100"),
+        ("max-bytes", "67108864"),
         ("max-finished", "10"),
         ("bytes-type", "json"),
     ] {

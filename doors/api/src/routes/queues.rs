@@ -45,6 +45,8 @@ pub(crate) struct Queue {
     paused: bool,
     /// Its jobs by status.
     jobs: Counts,
+    /// Bytes of the payloads of its unfinished jobs.
+    payload_bytes: u64,
     /// How long ago the ready job whose turn is next was submitted. With one priority in use that
     /// is the oldest.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,6 +61,9 @@ pub(crate) struct Queue {
     /// In a list: the most unfinished jobs it may hold, if that is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     jobs_max: Option<u64>,
+    /// In a list: the most bytes their payloads may have, if that is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_max: Option<u64>,
 }
 
 /// What went through a queue.
@@ -173,11 +178,13 @@ fn numbers_of(view: &QueueView, now_ms: u64) -> Queue {
             done: count(Status::Done),
             dead: count(Status::Dead),
         },
+        payload_bytes: view.payload_bytes,
         next_ready_age_ms: view.next_ready_ms.map(|ms| now_ms.saturating_sub(ms)),
         last_minute: Counted::default(),
         waiting_leases: 0,
         last_asked_at: None,
         jobs_max: view.settings.jobs_max,
+        bytes_max: view.settings.bytes_max,
     }
 }
 
@@ -233,8 +240,8 @@ fn in_full(api: &Api, view: &QueueView) -> QueueAnswer {
     let mut queue = numbers_of(view, engine.now_ms());
     let settings = Settings::of(&view.settings);
     let traffic = note_traffic(engine, name, &mut queue);
-    // It stands in the settings.
-    queue.jobs_max = None;
+    // They stand in the settings.
+    (queue.jobs_max, queue.bytes_max) = (None, None);
     let age = |ms: u64| engine.now_ms().saturating_sub(ms);
     let tag = settings.tag();
     let body = QueueInFull {
@@ -387,7 +394,10 @@ pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<QueueAnswer> {
             let counts = [0; Status::ALL.len()];
             let listing = QueueListing { name: name.clone(), counts, paused: false };
             let settings = QueueSettings::default();
-            Ok(in_full(api, &QueueView { listing, settings, next_ready_ms: None }))
+            Ok(in_full(
+                api,
+                &QueueView { listing, settings, payload_bytes: 0, next_ready_ms: None },
+            ))
         }
         other => other,
     }

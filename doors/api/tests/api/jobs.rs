@@ -5,7 +5,8 @@ use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 use spindle_core::command::Submit;
 use spindle_core::job::{Key, Origin, Scope};
-use spindle_core::{BytesRef, JobId, Type};
+use spindle_core::{BytesRef, Defaults, JobId, Type};
+use spindle_engine::Options;
 use spindle_testkit::{new_job, opened};
 
 use crate::harness::{Bench, Reply, json as json_request, request};
@@ -240,8 +241,7 @@ async fn a_body_is_taken_up_to_its_limit_only() {
 
 #[tokio::test]
 async fn a_payload_over_the_engines_limit_is_refused() {
-    let options =
-        spindle_engine::Options { payload_bytes_max: 10, ..spindle_engine::Options::default() };
+    let options = Options { payload_bytes_max: 10, ..Options::default() };
     let bench = Bench::with(|_| {}, options);
     bench.submit(json!({ "queue": "q", "payload": "x".repeat(8) })).await;
     let answer =
@@ -349,6 +349,48 @@ async fn a_queue_at_its_limit_takes_no_more() {
     let answer = bench.post("/api/v1/jobs", json!({ "queue": "q" })).await;
     answer.is_problem(429, "queue_full");
     assert_eq!(answer.header("retry-after"), "1");
+}
+
+#[tokio::test]
+async fn a_queue_takes_payloads_up_to_its_limit_and_not_a_byte_more() {
+    let bench = Bench::new();
+    let request =
+        json_request(Method::PUT, "/api/v1/queues/q/settings", &json!({ "bytes_max": 10 }));
+    assert_eq!(bench.send(request).await.status, StatusCode::OK);
+    // In quotes they are as long as they may be, and a byte longer.
+    bench.submit(json!({ "queue": "q", "payload": "12345678" })).await;
+    assert_eq!(bench.get("/api/v1/queues/q").await.json()["payload_bytes"], 10);
+    let more = bench.post("/api/v1/jobs", json!({ "queue": "q", "payload": 1 })).await;
+    more.is_problem(429, "queue_full");
+    let list = bench.get("/api/v1/queues").await.json();
+    let queue = &list["queues"][0];
+    assert_eq!((&queue["payload_bytes"], &queue["bytes_max"]), (&json!(10), &json!(10)));
+    let metrics = bench.get("/metrics").await;
+    let metrics = metrics.text();
+    assert!(metrics.contains("spindle_queue_payload_bytes{queue=\"q\"} 10"), "{metrics}");
+    // Neither a job that ended nor one of another queue comes in.
+    act(&bench, 1, "cancel").await;
+    bench.submit(json!({ "queue": "q", "payload": "12345678" })).await;
+    bench.post("/api/v1/jobs/1/retry", json!({})).await.is_problem(429, "queue_full");
+    bench.submit(json!({ "queue": "other", "payload": 1 })).await;
+    let edit = json_request(Method::PATCH, "/api/v1/jobs/3", &json!({ "queue": "q" }));
+    bench.send(edit).await.is_problem(429, "queue_full");
+}
+
+#[tokio::test]
+async fn a_server_or_log_at_its_limit_takes_no_more_and_says_so() {
+    let defaults = Defaults { unfinished_max: 1, ..Options::default().defaults };
+    let bench = Bench::with(|_| {}, Options { defaults, ..Options::default() });
+    bench.submit(json!({ "queue": "q" })).await;
+    bench.post("/api/v1/jobs", json!({ "queue": "r" })).await.is_problem(429, "server_full");
+    let ready = bench.get("/readyz").await;
+    assert_eq!(
+        (ready.status, &ready.json()["status"]),
+        (StatusCode::SERVICE_UNAVAILABLE, &json!("server_full"))
+    );
+    let bench = Bench::with(|_| {}, Options { log_bytes_max: 1, ..Options::default() });
+    bench.post("/api/v1/jobs", json!({ "queue": "q" })).await.is_problem(507, "log_full");
+    assert_eq!(bench.get("/readyz").await.json()["status"], "log_full");
 }
 
 #[tokio::test]

@@ -33,7 +33,8 @@ async fn a_queue_counts_its_jobs_by_status() {
         "submitted": 5, "leased": 1, "completed": 0, "requeued": 0, "died": 1,
     });
     let queue = json!({
-        "name": "q", "paused": false, "jobs": counts, "next_ready_age_ms": 1500,
+        "name": "q", "paused": false, "jobs": counts, "payload_bytes": 0,
+        "next_ready_age_ms": 1500,
         "last_minute": through, "waiting_leases": 0,
         "last_asked_at": "2026-01-02T03:04:05.678Z",
     });
@@ -90,7 +91,7 @@ async fn settings_are_replaced_as_a_whole_and_leave_the_pause_alone() {
     bench.call(Method::POST, "/api/v1/queues/q/pause").await;
     let settings = json!({
         "attempts_max": 3, "fails_max": 2, "ttr_default_ms": 1000, "keep_ms": 5,
-        "keep_dead_ms": 6, "jobs_max": 7, "finished_max": 8,
+        "keep_dead_ms": 6, "jobs_max": 7, "bytes_max": 70, "finished_max": 8,
         "backoff": { "base_ms": 1, "factor": 1.001, "cap_ms": 3_600_000, "jitter": 0.25 },
     });
     let answer = set(&bench, "q", settings.clone()).await.json();
@@ -267,7 +268,7 @@ async fn settings_go_back_just_as_they_came() {
     bench.get(path).await.is_problem(404, "queue_not_found");
     let settings = json!({
         "attempts_max": 0, "fails_max": 2, "ttr_default_ms": 1000, "keep_ms": 0,
-        "keep_dead_ms": 6, "jobs_max": 7, "finished_max": 0, "bytes_type": "msgpack",
+        "keep_dead_ms": 6, "jobs_max": 7, "bytes_max": 0, "finished_max": 0, "bytes_type": "msgpack",
         "backoff": { "base_ms": 0, "factor": 2.5, "cap_ms": 9, "jitter": 0.125 },
     });
     assert_eq!(set(&bench, "a", settings.clone()).await.json()["settings"], settings);

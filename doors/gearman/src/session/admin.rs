@@ -261,8 +261,10 @@ impl GearmanSession {
                 Err(_) => break,
             }
         }
+        let Ok(room) = self.engine.wait_for_room(&self.caller) else {
+            return put_error(out, &AdminError::DiskFull);
+        };
         self.walk = Some(Walk::Drop { name, audit });
-        let room = self.engine.wait_for_room(&self.caller);
         let ticket = room.unwrap_or_else(|| self.engine.waits().after_others(&self.caller));
         self.room = Some((ticket, None));
     }

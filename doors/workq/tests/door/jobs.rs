@@ -1,5 +1,10 @@
 //! What happens to a job, from `add` to `delete`, and what `inspect` says of it meanwhile.
 
+use bytes::Bytes;
+use spindle_core::audit::{Action, Actor};
+use spindle_engine::Audit;
+use spindle_testkit::opened;
+
 use crate::harness::{Job, TestServer, job};
 
 #[test]
@@ -351,4 +356,31 @@ fn the_clients_are_counted_while_they_are_there() {
     other.finish();
     server.until("one client left", |server| server.door.clients() == 1);
     client.ask("inspect server\r\n", count(1));
+}
+
+#[test]
+fn a_queue_that_holds_as_much_as_it_may_is_the_servers_error() {
+    let server = TestServer::new();
+    let queue = Bytes::from_static(b"ping");
+    let mut audit = Audit::new(Actor::default());
+    let set = server.engine.people(&mut audit).change_queue(Action::SetQueue, &queue, |queue| {
+        queue.jobs_max = Some(1);
+    });
+    opened(set).expect("set");
+    let mut client = server.client();
+    client.talk(
+        "> add #1 ping 1000 60000 4
+         > ping
+         < +OK
+         > add #2 ping 1000 60000 4
+         > pong
+         < -SERVER-ERROR the queue is full
+         > complete #1 0
+         >
+         < +OK
+         > add #2 ping 1000 60000 4
+         > pong
+         < +OK",
+    );
+    client.finish();
 }

@@ -3,7 +3,7 @@
 use spindle_core::command::{Claim, Compact, Edit, Lease, Matched, Submit};
 use spindle_core::job::{LABELS_MAX, Label};
 use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
-use spindle_core::{Command, JobId, JobImage, Rejection, Status};
+use spindle_core::{BytesRef, Command, JobId, JobImage, Rejection, Status};
 
 use super::{Model, names};
 
@@ -62,7 +62,7 @@ impl Model {
             Command::DropTimeout { claim } | Command::Release { claim, .. } => {
                 self.refuse_claim(*claim, true)
             }
-            Command::Retry { image, payload } => self.refuse_retry(image, payload.is_some()),
+            Command::Retry { image, payload } => self.refuse_retry(image, payload.as_ref()),
             Command::Edit(edit) => self.refuse_edit(edit),
             Command::Cancel { id } | Command::PayloadDamaged { id } => self.refuse_finished(*id),
             Command::Delete { id, .. } => self.refuse_absent(*id),
@@ -149,19 +149,35 @@ impl Model {
             .or(!is_queue_name(&submit.queue), Rejection::OutOfRange("queue name"))
             .or(!are_labels(&submit.labels), Rejection::OutOfRange("labels"))
             .or(stale, Rejection::StaleConstraints)
-            .or(self.is_full(&submit.queue, submit.priority), Rejection::QueueFull);
+            .or(self.is_server_full(), Rejection::ServerFull)
+            .or(
+                self.is_full(&submit.queue, submit.priority, submit.payload.len),
+                Rejection::QueueFull,
+            );
         let holders = names(submit).into_iter().filter_map(|key| self.key_holder(&key));
         refusals.must.extend(holders.map(Rejection::KeyTaken));
         self.refuse_values(&submit.labels, refusals)
     }
 
-    /// Whether a queue takes no more jobs of this priority: high, normal or low.
-    fn is_full(&self, queue: &[u8], priority: i64) -> bool {
+    fn is_server_full(&self) -> bool {
+        let unfinished = self.jobs().filter(|job| !job.status().is_finished()).count() as u64;
+        unfinished >= self.defaults.unfinished_max
+    }
+
+    /// Whether a queue takes no more jobs of this priority (high, normal or low) with such a payload.
+    fn is_full(&self, queue: &[u8], priority: i64, payload_bytes: u32) -> bool {
         let settings = self.settings(queue);
+        let payload_len = |job: &JobImage| job.payload.as_ref().map_or(0, |payload| payload.len);
+        let in_queue = |job: &&JobImage| job.queue == queue && !job.status().is_finished();
+        let held: u64 = self.jobs().filter(in_queue).map(|job| u64::from(payload_len(job))).sum();
+        if settings.bytes_max.is_some_and(|max| held + u64::from(payload_bytes) > max) {
+            return true;
+        }
         let all = self.unfinished(queue, |_| true);
         let class = usize::try_from(1 - priority.signum()).expect("it is 0, 1 or 2");
         let class_max = settings.jobs_max_by_class.get(class).copied().unwrap_or(0);
-        settings.jobs_max.is_some_and(|max| all >= max) || (class_max > 0 && all >= class_max)
+        let jobs_max = settings.jobs_max.unwrap_or(self.defaults.queue_unfinished_max);
+        all >= jobs_max || (class_max > 0 && all >= class_max)
     }
 
     fn refuse_lease(&self, lease: &Lease, now_ms: u64) -> Refusals {
@@ -184,19 +200,30 @@ impl Model {
         self.refuse_finished(claim.id()).or(!is_held, Rejection::NotHeld)
     }
 
-    fn refuse_retry(&self, image: &JobImage, has_new_payload: bool) -> Refusals {
+    fn refuse_retry(&self, image: &JobImage, new_payload: Option<&BytesRef>) -> Refusals {
         let refusals = self.refuse_unfinished(JobId(image.id));
         let Some(job) = self.job(JobId(image.id)) else { return refusals };
-        let damaged = job.payload.is_none() && !has_new_payload && refusals.is_empty();
-        let refusals = refusals.or(damaged, Rejection::PayloadDamaged);
+        let payload = new_payload.or(job.payload.as_ref());
+        let damaged = payload.is_none() && refusals.is_empty();
+        let payload_bytes = payload.map_or(0, |payload| payload.len);
+        let is_full = self.is_full(&job.queue, job.priority, payload_bytes);
+        let refusals = refusals
+            .or(damaged, Rejection::PayloadDamaged)
+            .or(self.is_server_full(), Rejection::ServerFull)
+            .or(is_full, Rejection::QueueFull);
         self.refuse_values(&image.options().labels, refusals)
     }
 
     fn refuse_edit(&self, edit: &Edit) -> Refusals {
         let Some(job) = self.job(edit.id) else { return self.refuse_absent(edit.id) };
         let bad_name = edit.queue.as_ref().is_some_and(|queue| !is_queue_name(queue));
+        let payload_bytes = job.payload.as_ref().map_or(0, |payload| payload.len);
+        let priority = edit.priority.unwrap_or(job.priority);
+        let moved = edit.queue.as_ref().filter(|queue| **queue != job.queue);
+        let is_full = moved.is_some_and(|queue| self.is_full(queue, priority, payload_bytes));
         let refusals = self
             .refuse_changed(edit.id, edit.revision)
+            .or(is_full, Rejection::QueueFull)
             .or(job.status() == Status::Leased, Rejection::Leased)
             .or(bad_name, Rejection::OutOfRange("queue name"));
         match &edit.matched {

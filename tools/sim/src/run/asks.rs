@@ -17,6 +17,12 @@ use super::{Judged, Run, seen};
 
 impl Run {
     pub(super) fn ask(&mut self, command: &Command) -> Judged {
+        // Nobody asks for these two: they happen to connections.
+        let undone = matches!(command, Command::Release { cause: Cause::Undone, .. });
+        let asked = !undone && !matches!(command, Command::HolderGone { .. });
+        if asked && !self.is_admitted()? {
+            return Ok(());
+        }
         match command {
             // The engine does these itself.
             Command::Compact(_)
@@ -103,6 +109,8 @@ impl Run {
         let Refused::Rejected(rejection) = refused else {
             return Err(format!("answered {refused}"));
         };
+        self.counts.queue_full += u64::from(rejection == Rejection::QueueFull);
+        self.counts.server_full += u64::from(rejection == Rejection::ServerFull);
         let refusals = self.refusals(command);
         if !refusals.allow(&rejection) {
             return Err(format!("refused as {rejection:?}, and should be {refusals:?}"));
@@ -277,7 +285,9 @@ impl Run {
         }
         let job = self.model.job(given.id).expect("it was one of the choices");
         let attempts_max = self.model.tries(job).attempts_max;
-        let own = (attempts_max > 0 && !job.foreground) || !job.options().labels.is_empty();
+        let must_last = attempts_max > 0 || self.server.has_durable_leases();
+        let own = (must_last && !job.foreground) || !job.options().labels.is_empty();
+        self.counts.durable_leases += u64::from(own);
         let made_ready = self.history.last_change(given.id.0);
         let command = Command::Lease(lease.clone());
         let leased = Some(given.id);

@@ -1,8 +1,10 @@
 //! Phases in which the disk has no room for another segment.
 
+use bytes::Bytes;
 use rand::Rng;
-use spindle_core::Command;
-use spindle_engine::Committed;
+use spindle_core::command::{Claim, Finish};
+use spindle_core::{BytesRef, Command, JobId, JobImage, Type};
+use spindle_engine::{Committed, Room};
 
 use super::people::unaudited;
 use super::server::RECORD_BYTES_MAX;
@@ -10,6 +12,12 @@ use super::{COMMANDS_MIN, Judged, Run};
 
 /// Submits until the log says that there is no room, at most.
 const FILLERS_MAX: u32 = 24;
+
+/// Steps of compaction that a request waits for, at most.
+const ADMISSION_STEPS_MAX: u32 = 2_000;
+
+/// Jobs that end at once: more than the reserve has room for.
+const DRAINED_MAX: usize = 24;
 
 /// When the disk is full, counted in commands.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +55,66 @@ impl Run {
             self.take_deliveries()?;
             self.commit()?;
         }
+        if self.rng.random_ratio(1, 4) {
+            self.drain()?;
+        }
         Ok(self.rng.random_ratio(1, 2).then(|| now + self.rng.random_range(5..lasts)))
+    }
+
+    /// Many jobs end at once, the youngest first, with results as long as a full disk always takes. They
+    /// use up the reserve and free nothing in the oldest segment; compaction has no turn unless they wait
+    /// for it.
+    fn drain(&mut self) -> Judged {
+        let unfinished = |job: &&JobImage| !job.status().is_finished() && !job.foreground;
+        let mut ids: Vec<u64> = self.model.jobs().filter(unfinished).map(|job| job.id).collect();
+        ids.sort_unstable_by(|one, other| other.cmp(one));
+        for id in ids.into_iter().take(DRAINED_MAX) {
+            if self.server.is_dead() {
+                break;
+            }
+            let finish = Finish {
+                claim: Claim::Unfinished { id: JobId(id) },
+                success: true,
+                retry: false,
+                result: Some(BytesRef::logged(1, 64, 4_096, Type::Bytes)),
+                message: Bytes::new(),
+                error: Bytes::new(),
+                code: Bytes::new(),
+                worker_finished_at: Bytes::new(),
+            };
+            self.ask(&Command::Finish(Box::new(finish)))?;
+            self.take_deliveries()?;
+            self.happen_what_is_due()?;
+            if !self.server.is_dead() {
+                self.commit()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A request comes to the engine when there is room for it, as in the doors. Says whether it does:
+    /// on a full disk that has gone to the end it is refused. Nobody waits for ever.
+    pub(super) fn is_admitted(&mut self) -> Judged<bool> {
+        for _ in 0..ADMISSION_STEPS_MAX {
+            if self.server.is_dead() {
+                return Ok(false);
+            }
+            let full = self.server.is_full();
+            match self.server.engine().room() {
+                Room::There => return Ok(true),
+                Room::Exhausted if full => {
+                    self.counts.full_exhausted += 1;
+                    return Ok(false);
+                }
+                Room::Later if full => self.counts.full_waits += 1,
+                Room::Exhausted | Room::Later => {}
+            }
+            self.compaction(1)?;
+            if !self.server.is_dead() {
+                self.commit()?;
+            }
+        }
+        Err("a request waits for room for ever".into())
     }
 
     /// There is room again: all that waited for it goes on.

@@ -60,6 +60,8 @@ impl Server {
             payload_memory_bytes: PAYLOAD_MEMORY_BYTES,
             seed,
             faults: planted.engine,
+            // Every second server's leases outlive a crash, all of them.
+            durable_leases: seed.is_multiple_of(2),
             defaults: defaults(),
             ..Options::default()
         };
@@ -188,6 +190,11 @@ impl Server {
 
     pub fn empty_model(&self) -> Model {
         Model::new(self.options.defaults.clone())
+    }
+
+    /// Whether a lease is answered only when its own record is durable.
+    pub fn has_durable_leases(&self) -> bool {
+        self.options.durable_leases
     }
 
     pub fn grace_ms(&self) -> u64 {

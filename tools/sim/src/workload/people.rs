@@ -170,6 +170,7 @@ impl Workload {
             keep_ms: self.some(&[1_000, 50_000_000]),
             keep_dead_ms: self.some(&[4_000]),
             jobs_max: self.some(&[3, 40]),
+            bytes_max: if self.one_in(5) { self.some(&[2_000, 5_000_000]) } else { None },
             finished_max: self.some(&[0, 2, 6]),
             bytes_type: self.some(&[Type::Json as i32, Type::Msgpack as i32]),
             jobs_max_by_class: self
