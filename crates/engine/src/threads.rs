@@ -5,14 +5,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use spindle_core::audit::Action;
-
-use crate::answer::{Failure, Refused};
-use crate::audit::{Deed, People};
+use crate::answer::Failure;
 use crate::commit::Committed;
 use crate::constraints::RelabelStep;
 use crate::engine::Engine;
-use crate::gate::Gated;
 
 /// The body of a thread: returns when the flag says stop.
 type Loop = fn(&Engine, &AtomicBool);
@@ -25,8 +21,6 @@ const COMPACTION_PAUSE: Duration = Duration::from_millis(100);
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// Waits ended in one hold of the lock.
 const WAITS_PER_STEP: usize = 256;
-/// The clocks may differ by this much before deletions by TTL are held.
-const CLOCK_DIFFERENCE_MAX_MS: u64 = 5 * 60_000;
 
 impl Engine {
     /// Starts the threads. `on_failure` is called once, from any of them, when the log has failed;
@@ -67,7 +61,11 @@ impl Engine {
         if self.failure().is_none() {
             self.shared.inner.lock().return_ids();
         }
-        self.flush().ok();
+        if self.flush().is_ok()
+            && let Err(error) = self.shared.log.end()
+        {
+            tracing::error!(%error, "where the log ends could not be noted");
+        }
     }
 
     fn run_log(&self, stop: &AtomicBool) {
@@ -111,24 +109,12 @@ impl Engine {
         deadline_ms.map(|deadline| deadline.saturating_sub(now_ms))
     }
 
-    fn watch_clock(&self) {
-        let ahead_ms = self.shared.clock.wall_ahead_ms();
-        if ahead_ms.unsigned_abs() <= CLOCK_DIFFERENCE_MAX_MS {
-            return;
-        }
-        let mut inner = self.shared.inner.lock();
-        if !inner.hold_expiry {
-            inner.hold_expiry = true;
-            tracing::warn!(
-                "the wall clock differs from the log's time by {} s: nothing is deleted for its \
-                 TTL until the clock is accepted or agrees again",
-                ahead_ms / 1000
-            );
-        }
-    }
-
     fn run_compaction(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Acquire) {
+            if let Err(error) = self.shared.log.check() {
+                self.fail(Failure::Log(error));
+                return;
+            }
             match self.compaction_step() {
                 Ok(true) => self.await_durable(stop),
                 Ok(false) => std::thread::park_timeout(COMPACTION_PAUSE),
@@ -161,21 +147,5 @@ impl Engine {
         while self.durable() < tail && !stop.load(Ordering::Acquire) && self.failure().is_none() {
             std::thread::park_timeout(Duration::from_millis(1));
         }
-    }
-}
-
-impl People<'_> {
-    /// Says that the wall clock is right: time goes on from it, and TTLs count again.
-    pub fn accept_clock(self) -> Gated<Result<(), Refused>> {
-        let shared = &self.engine.shared;
-        let ahead_ms = shared.clock.wall_ahead_ms();
-        shared.clock.accept_wall();
-        shared.inner.lock().hold_expiry = false;
-        shared.timer.ring();
-        let detail = format!("{} s ahead of the log", ahead_ms / 1000);
-        self.engine.change(|inner| {
-            let deed = Deed::new(Action::AcceptClock, detail);
-            Ok(inner.run_for(self.audit, deed, None, None)?)
-        })
     }
 }

@@ -3,11 +3,13 @@
 
 mod audit;
 mod batch;
+mod clock;
 mod commits;
 mod compaction;
 mod constraints;
 mod ends;
 mod feed;
+mod folder;
 mod full_disk;
 mod harness;
 mod ids;
