@@ -278,9 +278,9 @@ fn what_people_change_is_in_the_audit_log_and_nothing_else_is() {
     let mut line = bench.open();
     auth(&mut line, "admin");
     let limits = Audited::from_now(&bench.engine);
-    assert_eq!(line.text("maxqueue g 700 600"), "OK\r\n");
+    assert_eq!(line.text("maxqueue g 700"), "OK\r\n");
     limits.expect(Some(&admin), "maxqueue");
-    assert_eq!(limits.entries()[0].detail, "jobs_max_by_class [700, 600, 0]");
+    assert_eq!(limits.entries()[0].detail, "jobs_max_by_class [700, 700, 700]");
     for number in 0..600 {
         line.add("g", &number.to_string(), "x");
     }
