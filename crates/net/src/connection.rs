@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
+use spindle_budget::Holder;
 use spindle_engine::cohort::{Cohort, Guest};
 use spindle_engine::door::{ConnectionId, Flow, LeaseRef, Mailbox, Outbox, Session, Ticket};
 use spindle_engine::{Answer, Gate, Gated};
@@ -14,6 +15,8 @@ use crate::accept::Arrival as Arrived;
 use crate::accept::Permit;
 use crate::config::SweepLimits;
 use crate::counters::Traffic;
+use crate::held::{Held, own_rest};
+use crate::inbox::Inbox;
 use crate::reactor::Shared;
 use crate::transport::{After, Arrival, Departure, READ_BYTES, Transport};
 
@@ -21,7 +24,7 @@ use crate::transport::{After, Arrival, Departure, READ_BYTES, Transport};
 pub(crate) struct TurnBuffers {
     /// Where reads go; a connection owns memory only for what its session left unconsumed.
     pub(crate) scratch: BytesMut,
-    /// Where encrypted bytes are read to.
+    /// Where bytes are read to.
     pub(crate) raw: Box<[u8]>,
     pub(crate) traffic: Traffic,
     /// Sweeps since the start: the clock that connections are stamped with.
@@ -31,10 +34,12 @@ pub(crate) struct TurnBuffers {
     pub(crate) shared: Arc<Shared>,
     /// What reaches this reactor.
     pub(crate) mailbox: Arc<dyn Mailbox>,
+    /// The same, for budgets.
+    pub(crate) holder: Arc<dyn Holder>,
 }
 
 impl TurnBuffers {
-    pub(crate) fn new(shared: &Arc<Shared>, mailbox: Arc<dyn Mailbox>) -> TurnBuffers {
+    pub(crate) fn new(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> TurnBuffers {
         TurnBuffers {
             scratch: BytesMut::with_capacity(READ_BYTES),
             raw: vec![0; READ_BYTES].into_boxed_slice(),
@@ -42,7 +47,8 @@ impl TurnBuffers {
             now: 0,
             outbox_bytes_max: shared.limits.outbox_bytes_max,
             shared: Arc::clone(shared),
-            mailbox,
+            mailbox: Arc::clone(inbox) as Arc<dyn Mailbox>,
+            holder: Arc::clone(inbox) as Arc<dyn Holder>,
         }
     }
 }
@@ -57,8 +63,10 @@ pub(crate) struct Connection {
     /// There once it is known how the client speaks, gone once `on_closed` was called.
     pub(crate) session: Option<OpenSession>,
     /// What the session did not consume, and what came while it waited.
-    input: BytesMut,
+    pub(crate) input: BytesMut,
     pub(crate) out: Outbox,
+    /// How much of the budgets it has.
+    pub(crate) held: Held,
     pub(crate) stage: Stage,
     input_ended: bool,
     /// The server stops: no further request is begun.
@@ -80,7 +88,7 @@ pub(crate) struct Connection {
     is_asking: bool,
     guest: Guest,
     pub(crate) last_read_at: u64,
-    last_write_at: u64,
+    pub(crate) last_write_at: u64,
     _permit: Permit,
 }
 
@@ -140,6 +148,7 @@ impl Connection {
             session: None,
             input: BytesMut::new(),
             out: Outbox::default(),
+            held: Held::new(id, buffers),
             stage: Stage::Opening,
             input_ended: false,
             shutting_down: false,
@@ -252,7 +261,9 @@ impl Connection {
                 self.feed_kept();
             }
         } else if let Some(OpenSession { session, .. }) = &mut self.session {
+            let given = buffers.scratch.len();
             let flow = session.on_bytes(&mut buffers.scratch, &mut self.out);
+            self.held.in_hand = given.saturating_sub(buffers.scratch.len());
             self.input.extend_from_slice(&buffers.scratch);
             self.apply(flow);
         }
@@ -268,7 +279,10 @@ impl Connection {
 
     fn feed_kept(&mut self) {
         if let Some(OpenSession { session, .. }) = &mut self.session {
+            let given = self.input.len();
             let flow = session.on_bytes(&mut self.input, &mut self.out);
+            self.held.in_hand = given.saturating_sub(self.input.len());
+            own_rest(&mut self.input, self.held.in_hand);
             self.apply(flow);
         }
     }
@@ -301,6 +315,7 @@ impl Connection {
     pub(crate) fn answer(&mut self, ticket: Ticket, answer: Gated<Answer>, buffers: &TurnBuffers) {
         let Some(OpenSession { session, .. }) = &mut self.session else { return };
         let flow = session.on_answer(ticket, answer, &mut self.out);
+        self.held.in_hand = 0;
         match self.stage {
             Stage::Closing if flow == Flow::Abort => self.stage = Stage::Dead,
             Stage::Opening | Stage::Closing | Stage::Draining | Stage::Dead => {}
@@ -420,6 +435,8 @@ impl Connection {
         self.stage = Stage::Draining;
         self.last_read_at = buffers.now;
         self.input = BytesMut::new();
+        self.out.shrink();
+        self.count_held();
         self.shut();
         // Whatever is left to read is read by the next wake, or closes with the linger timeout.
         let _ = self.read(cohort, buffers);

@@ -52,6 +52,7 @@ mod config;
 mod connection;
 mod connections;
 mod counters;
+mod held;
 mod inbox;
 mod opening;
 mod reactor;

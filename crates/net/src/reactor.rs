@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Registry, Token};
+use spindle_budget::{Budgets, Kind};
 use spindle_engine::cohort::{Cohort, Next};
-use spindle_engine::door::{Committer, ConnectionId, Delivery, Door, Mailbox};
+use spindle_engine::door::{Committer, ConnectionId, Delivery, Door};
 use spindle_tls::ListenerTls;
 use tracing::{debug, warn};
 
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) committer: Arc<dyn Committer>,
     pub(crate) doors: Vec<DoorEntry>,
     pub(crate) limits: Limits,
+    pub(crate) budgets: Budgets,
     pub(crate) counters: Arc<NetCounters>,
     /// Set before the reactors get the command: from then on nothing is written.
     pub(crate) aborted: AtomicBool,
@@ -105,7 +107,7 @@ impl Reactor {
             number,
             shared: Arc::clone(shared),
             poll,
-            buffers: TurnBuffers::new(shared, Arc::clone(&inbox) as Arc<dyn Mailbox>),
+            buffers: TurnBuffers::new(shared, &inbox),
             inbox,
             acceptor,
             next_reactor: 0,
@@ -265,6 +267,7 @@ impl Reactor {
             Command::Adopt { door, stream, peer, permit } => {
                 self.open(Arrival { door, stream, peer, permit });
             }
+            Command::LetGo { connection, kind } => self.let_go(connection, kind),
             Command::StopAccepting => self.stop_accepting(),
             Command::Shutdown { last } => self.shut_down(last),
             Command::Abort => self.abort(),
@@ -342,6 +345,13 @@ impl Reactor {
         list_for_flush(&mut self.to_flush, connection);
     }
 
+    fn let_go(&mut self, id: ConnectionId, kind: Kind) {
+        let Some(connection) = self.connections.find(id) else { return };
+        self.has_called = true;
+        connection.let_go(kind, &self.buffers);
+        list_for_flush(&mut self.to_flush, connection);
+    }
+
     fn list_gated(&mut self) {
         for id in self.gated.drain(..) {
             if let Some(connection) = self.connections.find(id) {
@@ -365,6 +375,7 @@ impl Reactor {
                 connection.kill();
             }
             let share = connection.flush(durable, &mut self.buffers);
+            connection.count_held();
             if connection.is_ending() {
                 self.ending.push(id);
                 continue;
@@ -410,6 +421,7 @@ impl Reactor {
     fn sweep(&mut self) {
         self.buffers.now += 1;
         for connection in self.connections.iter_mut() {
+            connection.shrink_if_idle(self.buffers.now);
             if let Some(reason) = connection.overdue(self.buffers.now, &self.sweep_limits) {
                 let door = self.shared.doors[connection.door].door.name();
                 debug!(door, connection = connection.id.0, "closed a client that {reason}");

@@ -18,7 +18,7 @@ use bytes::BytesMut;
 use spindle_core::JobId;
 use spindle_engine::{
     Answer, Committer, ConnectionId, Delivery, Door, Flow, Gate, Gated, LeaseRef, Mailbox, Outbox,
-    Peer, Session, Ticket,
+    Peer, Session, Ticket, Unread,
 };
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
 use spindle_testkit::PATIENCE;
@@ -148,9 +148,14 @@ impl Door for ToyDoor {
             closed: false,
         })
     }
-    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {
-        let first = String::from_utf8_lossy(first);
-        out.extend_from_slice(format!("not in plain: {first}").as_bytes());
+    fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut) {
+        match why {
+            Unread::Plain => {
+                let first = String::from_utf8_lossy(first);
+                out.extend_from_slice(format!("not in plain: {first}").as_bytes());
+            }
+            Unread::TooMuch => out.extend_from_slice(b"too much\n"),
+        }
     }
 }
 
