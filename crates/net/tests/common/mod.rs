@@ -1,6 +1,6 @@
 //! A toy door of text lines, and a client for it.
 //!
-//! `echo X` answers X; `gate N X` answers X once N is durable; `lease N J` hands out job J behind
+//! `echo X` answers X; `count` answers how many requests came before it; `gate N X` answers X once N is durable; `lease N J` hands out job J behind
 //! gate N; `add N` answers ok once N is durable, which a commit makes it; `big N` answers N bytes; `wait` and `run` wait for the test to answer (at shutdown
 //! `wait` gives up at once, `run` at the last moment); `answered-and-gone` is answered a lease by
 //! the engine in the moment its connection breaks; `swallow` takes everything that follows without
@@ -179,6 +179,10 @@ impl ToySession {
         };
         match words[0] {
             "echo" => say(0, words[1]),
+            "count" => {
+                let before = self.toy.seen().requests;
+                say(0, &before.to_string());
+            }
             "gate" => say(number(), words[2]),
             "add" => {
                 say(number(), "ok");
