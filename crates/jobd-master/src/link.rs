@@ -400,10 +400,11 @@ impl Connection {
         let mut frames = Frames::new(0);
         loop {
             frames.set_message_bytes_max(self.link.0.message_bytes_max.load(Ordering::Relaxed));
-            match frames.next_message() {
+            let next = frames.next_message();
+            self.link.0.held.message.set(frames.input().capacity());
+            match next {
                 Ok(Some(message)) => self.take(&message, serve).await,
                 Ok(None) => {
-                    self.link.0.held.message.set(frames.input().capacity());
                     let is_mid_message = frames.is_mid_message();
                     let read = self.reader.read_buf(frames.input());
                     let outcome = if is_mid_message {
