@@ -108,7 +108,8 @@ impl Holder for Asked {
     }
 }
 
-/// Does something for which bytes are held until somebody takes them. None: they were too many, and it was given up.
+/// Does something for which bytes are held until somebody takes them. None: they were too many, and
+/// it was given up.
 pub async fn while_unread<T>(
     budget: &Budget,
     bytes: usize,

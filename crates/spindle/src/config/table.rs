@@ -7,7 +7,9 @@ use spindle_log::SyncPolicy;
 use spindle_webhook::{Hook, HookError};
 
 use super::address::{Loopback, loopback, parse_listen};
-use super::parse::{LogLevel, parse_count, parse_level, parse_switch, parse_sync, parse_tls_mode};
+use super::parse::{
+    LogLevel, parse_budget, parse_count, parse_level, parse_switch, parse_sync, parse_tls_mode,
+};
 use super::tls_mode::TlsMode;
 use crate::quantity::{parse_duration, parse_size};
 
@@ -455,13 +457,13 @@ pub const TABLE: &[Setting] = &[
              from 1MiB. When it is exceeded, the client with the largest is closed, with an error. \
              `auto` is 256MiB, or an eighth of the memory that the server may use if that is less.",
         )
-        .apply(|config, text| set(&mut config.unfinished_input_max, budget(text))),
+        .apply(|config, text| set(&mut config.unfinished_input_max, parse_budget(text))),
     Setting::one("unread-output-max", "SIZE", "auto")
         .help(
             "The most memory for answers that clients have not read, likewise. When it is \
              exceeded, the client with the most is closed.",
         )
-        .apply(|config, text| set(&mut config.unread_output_max, budget(text))),
+        .apply(|config, text| set(&mut config.unread_output_max, parse_budget(text))),
     Setting::one("log-level", "LEVEL", "info")
         .help("What to log on standard error: `off`, `error`, `warn`, `info`, `debug` or `trace`.")
         .apply(|config, text| set(&mut config.log_level, parse_level(text))),
@@ -521,14 +523,6 @@ fn size(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|error| error.to_string())
 }
 
-/// A budget; none is as large as the memory suggests.
-fn budget(text: &str) -> Result<Option<u64>, String> {
-    if text == "auto" {
-        return Ok(None);
-    }
-    within(size(text), BUDGET_BYTES_MIN..=u64::MAX, "use 1MiB or more, or auto").map(Some)
-}
-
 fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| error.to_string())
 }
@@ -538,9 +532,6 @@ pub const ENVIRONMENT_PREFIX: &str = "SPINDLE_SERVE_";
 
 /// Less would not hold the largest event, more is not addressed.
 const SEGMENT_BYTES: RangeInclusive<u64> = (64 << 10)..=(2 << 30);
-
-/// Less would close clients that send one job of the usual size.
-const BUDGET_BYTES_MIN: u64 = 1 << 20;
 
 const JOBQ_QUERY_TIME: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_mins(10);
@@ -582,22 +573,6 @@ mod tests {
         for text in ["0", "63KiB", "3GiB", "much"] {
             assert!((setting.apply)(&mut config, text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn budgets_have_a_least_size_or_follow_the_memory() {
-        let mut config = Config::default();
-        for name in ["unfinished-input-max", "unread-output-max"] {
-            let setting = Setting::named(name).unwrap();
-            for text in ["0", "1048575", "much"] {
-                assert!((setting.apply)(&mut config, text).is_err(), "{name} {text}");
-            }
-            (setting.apply)(&mut config, "1MiB").unwrap();
-        }
-        assert_eq!(config.unfinished_input_max, Some(1 << 20));
-        (Setting::named("unfinished-input-max").unwrap().apply)(&mut config, "auto").unwrap();
-        let last = (config.unfinished_input_max, config.unread_output_max);
-        assert_eq!(last, (None, Some(1 << 20)));
     }
 
     #[test]
