@@ -144,10 +144,31 @@ pub trait Door: Send + Sync + 'static {
         peer: &Peer,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session>;
-    /// Appends the error that a client gets which spoke in plain bytes where TLS is required: an
-    /// error of its protocol, as far as `first`, its first bytes, show which that is. The
-    /// connection closes behind it. Nothing is said to those who speak HTTP (see [`is_stranger`]).
-    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut);
+    /// Appends the error that a client gets whose request is not read: an error of its protocol, as
+    /// far as `first`, the first bytes of that request, show which that is. The connection closes
+    /// behind it. Nothing is said to those who speak HTTP (see [`is_stranger`]).
+    fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut);
+}
+
+/// Why a request is not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unread {
+    /// It came in plain bytes where TLS is required.
+    Plain,
+    /// The unfinished requests of all clients take too much memory, and this one takes the most.
+    TooMuch,
+}
+
+impl Unread {
+    /// What people read.
+    pub fn text(self) -> &'static str {
+        match self {
+            Unread::Plain => TLS_REQUIRED,
+            Unread::TooMuch => {
+                "the server holds too many unfinished requests, and this was the largest: try again"
+            }
+        }
+    }
 }
 
 /// What people read who connect in plain bytes where TLS is required.
@@ -193,6 +214,8 @@ pub struct Outbox {
     marks: VecDeque<(u64, Gate)>,
     /// (end offset, lease) of leases whose bytes are not yet handed to the socket.
     leases: VecDeque<(u64, LeaseRef)>,
+    /// What `bytes` had reserved before some of it was sent.
+    reserved: usize,
 }
 
 impl Outbox {
@@ -233,14 +256,29 @@ impl Outbox {
 
     /// Takes note that the first `count` released bytes were handed to the socket.
     pub fn advance(&mut self, count: usize) {
+        let reserved = self.reserved_bytes();
         bytes::Buf::advance(&mut self.bytes, count);
         self.sent += count as u64;
         while self.leases.front().is_some_and(|(end, _)| *end <= self.sent) {
             self.leases.pop_front();
         }
-        if self.bytes.is_empty() && self.bytes.capacity() > IDLE_BYTES_MAX {
-            self.bytes = BytesMut::new();
+        if reserved > IDLE_BYTES_MAX && self.bytes.len() < reserved / 8 {
+            self.shrink();
         }
+    }
+
+    /// Lets go of memory that it does not use.
+    pub fn shrink(&mut self) {
+        // Of no bytes, this takes no memory.
+        self.bytes = BytesMut::from(&*self.bytes);
+        self.reserved = self.bytes.capacity();
+    }
+
+    /// The memory it takes: what was sent stays reserved in front of what was not.
+    pub fn reserved_bytes(&mut self) -> usize {
+        // The buffer never gets smaller but by `shrink`; it only says less of itself.
+        self.reserved = self.reserved.max(self.bytes.capacity());
+        self.reserved
     }
 
     /// Bytes not yet handed to the socket, held back or not.
@@ -263,8 +301,8 @@ impl Outbox {
     }
 }
 
-/// An emptied outbox keeps at most this much memory, so that one large reply does not stay
-/// allocated for the life of its connection.
+/// An outbox that is nearly empty keeps at most this much memory, so that one large reply does not
+/// stay allocated for the life of its connection.
 const IDLE_BYTES_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
@@ -293,6 +331,21 @@ mod tests {
         assert_eq!(out.released(Gate(7)), b"de");
         out.advance(2);
         assert_eq!((out.pending_bytes(), out.is_gated()), (0, false));
+    }
+
+    #[test]
+    fn a_large_reply_takes_memory_until_most_of_it_has_left() {
+        let mut out = Outbox::default();
+        let large = vec![7; 1 << 20];
+        put(&mut out, 0, &large);
+        out.advance(500_000);
+        assert!(out.reserved_bytes() >= 1 << 20, "what was sent is still reserved");
+        out.advance(500_000);
+        assert!(out.reserved_bytes() <= 2 * out.pending_bytes(), "{}", out.reserved_bytes());
+        assert_eq!(out.released(Gate(0)), &large[..48_576]);
+        out.advance(48_576);
+        out.shrink();
+        assert_eq!(out.reserved_bytes(), 0);
     }
 
     #[test]

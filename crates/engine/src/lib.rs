@@ -55,7 +55,7 @@ pub use constraints::{
 pub use damage::{DamagedBytes, DamagedJob};
 pub use door::{
     Committer, ConnectionId, Delivery, Door, Flow, LeaseRef, Mailbox, Outbox, Peer, Session,
-    TLS_REQUIRED, Ticket,
+    TLS_REQUIRED, Ticket, Unread,
 };
 pub use engine::{Engine, Turn};
 pub use gate::{Gate, Gated};

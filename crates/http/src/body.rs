@@ -1,14 +1,19 @@
 //! Reading a request's body: whole, in time, and not too much of it.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
 use bytes::{Bytes, BytesMut};
-use http_body::Body;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body::{Body, Frame};
+use http_body_util::{LengthLimitError, Limited};
 use thiserror::Error;
 use tokio::time::timeout;
+
+use crate::held::Held;
 
 /// What a body must keep to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +45,9 @@ pub enum BodyError {
         /// So long it was waited for.
         time: Duration,
     },
+    /// The bodies of all clients took too much memory, and this one the most: 503.
+    #[error("the server receives too much at once, and this request was the largest: try again")]
+    TooMuch,
     /// The connection ended in it, or its chunks are malformed: 400.
     #[error("the body broke off: {0}")]
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -53,23 +61,30 @@ pub async fn read_body(request: Request, limits: BodyLimits) -> Result<Bytes, Bo
     if announced.is_some_and(|len| len > bytes_max as u64) {
         return Err(BodyError::TooLarge { bytes_max });
     }
-    let body = whole(Limited::new(request.into_body(), bytes_max), announced.unwrap_or(0));
+    let held = request.extensions().get::<Held>().cloned();
+    let body = Limited::new(request.into_body(), bytes_max);
+    let body = whole(body, announced.unwrap_or(0), held.as_ref());
     match timeout(time, body).await.map_err(|_| BodyError::TimedOut { time })? {
-        Ok(body) => Ok(body),
-        Err(error) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge { bytes_max }),
-        Err(error) => Err(BodyError::Broken(error)),
+        Err(BodyError::Broken(error)) if error.is::<LengthLimitError>() => {
+            Err(BodyError::TooLarge { bytes_max })
+        }
+        body => body.map(|body| match held {
+            Some(held) => held.counted(body),
+            None => body,
+        }),
     }
 }
 
 /// All data of a body, each piece copied as it comes: a large body is never copied at once. One
 /// that comes in one piece is not copied at all.
-async fn whole<B: Body<Data = Bytes> + Unpin>(
+async fn whole<B: Receivable>(
     mut body: B,
     announced: u64,
-) -> Result<Bytes, B::Error> {
+    held: Option<&Held>,
+) -> Result<Bytes, BodyError> {
     let mut first = None;
     let mut all = BytesMut::new();
-    while let Some(frame) = body.frame().await.transpose()? {
+    while let Some(frame) = next_frame(&mut body, held).await? {
         let Ok(piece) = frame.into_data() else { continue };
         if first.is_none() && all.is_empty() {
             first = Some(piece);
@@ -81,8 +96,35 @@ async fn whole<B: Body<Data = Bytes> + Unpin>(
             all.extend_from_slice(&first);
         }
         all.extend_from_slice(&piece);
+        if let Some(held) = held {
+            held.receives(all.capacity());
+        }
     }
     Ok(first.unwrap_or_else(|| all.freeze()))
+}
+
+/// The next frame, unless the connection has to go: it is polled then, as every time when something
+/// happens to it.
+async fn next_frame<B: Receivable>(
+    body: &mut B,
+    held: Option<&Held>,
+) -> Result<Option<Frame<Bytes>>, BodyError> {
+    let frame = poll_fn(|context| {
+        if held.is_some_and(Held::receives_too_much) {
+            return Poll::Ready(Some(Err(BodyError::TooMuch)));
+        }
+        let frame = Pin::new(&mut *body).poll_frame(context);
+        frame.map(|frame| frame.map(|frame| frame.map_err(BodyError::Broken)))
+    });
+    frame.await.transpose()
+}
+
+/// A body as a connection brings it.
+trait Receivable: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin {}
+
+impl<B> Receivable for B where
+    B: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin
+{
 }
 
 /// A header that is text; none that is not there or is no text.

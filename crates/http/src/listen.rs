@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use parking_lot::Mutex;
+use spindle_budget::Budgets;
 use spindle_engine::Committer;
 use spindle_tls::ListenerTls;
 use tokio::runtime::Builder;
@@ -18,18 +19,20 @@ use tokio::sync::{mpsc, watch};
 use crate::serving::{self, OpenConnections, Server, Stage};
 
 /// How the listener serves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct HttpConfig {
     /// Threads that own connections, at least 1. Default: as many as the reactors of the TCP doors.
     pub threads: usize,
     /// What a client may not exceed.
     pub limits: Limits,
+    /// What all clients together make the server hold.
+    pub budgets: Budgets,
 }
 
 impl Default for HttpConfig {
     fn default() -> HttpConfig {
         let reactors = spindle_net::NetConfig::default().reactors;
-        HttpConfig { threads: reactors, limits: Limits::default() }
+        HttpConfig { threads: reactors, limits: Limits::default(), budgets: Budgets::default() }
     }
 }
 
@@ -98,7 +101,8 @@ impl HttpListener {
         let (stage, stages) = watch::channel(Stage::Serving);
         let (ending, ended) = channel::<()>();
         let open = OpenConnections::new(connections);
-        let server = Server { router, limits: config.limits, tls: self.tls, stages, open };
+        let HttpConfig { threads, limits, budgets } = config;
+        let server = Server { router, limits, budgets, tls: self.tls, stages, open };
         // From here on an early return drops the handle, which ends the threads that are there.
         let mut handle = Handle {
             stage,
@@ -108,7 +112,7 @@ impl HttpListener {
         };
         let mut runtimes = Vec::new();
         let mut dealt = Vec::new();
-        for _ in 0..config.threads.max(1) {
+        for _ in 0..threads.max(1) {
             let (sender, arrivals) = mpsc::unbounded_channel();
             dealt.push(sender);
             runtimes.push((Builder::new_current_thread().enable_all().build()?, arrivals));

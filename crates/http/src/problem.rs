@@ -76,6 +76,7 @@ codes! {
     TooMany "too_many" TOO_MANY_REQUESTS "Too many clients wait",
     Unreadable "unreadable" INTERNAL_SERVER_ERROR "The log cannot be read there",
     Busy "busy" SERVICE_UNAVAILABLE "Too much waits for the disk",
+    Overloaded "overloaded" SERVICE_UNAVAILABLE "Unfinished requests take too much memory",
     Stopping "stopping" SERVICE_UNAVAILABLE "The server is stopping",
     DiskFull "disk_full" INSUFFICIENT_STORAGE "The disk is full",
     LogFull "log_full" INSUFFICIENT_STORAGE "The log is as large as it may be",
@@ -244,6 +245,7 @@ impl From<BodyError> for Problem {
                 Problem::new(Code::TooLarge, detail).with("bytes_max", bytes_max)
             }
             BodyError::TimedOut { .. } => Problem::new(Code::BodyTimeout, detail),
+            BodyError::TooMuch => Problem::new(Code::Overloaded, detail),
             BodyError::Broken(_) => Problem::new(Code::BadRequest, detail),
         }
     }

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use axum::Router;
 use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use spindle_budget::{Budgets, Kind};
 use spindle_engine::{Committer, Peer, TLS_REQUIRED};
 use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
 use spindle_tls::{FirstByte, ListenerTls, Speaks};
@@ -26,6 +27,7 @@ use tokio::time::timeout;
 use tower::ServiceExt;
 
 use crate::commit_loop::{CommitLoop, Member};
+use crate::held::Held;
 use crate::listen::Limits;
 use crate::write_timeout::WriteTimeout;
 
@@ -52,6 +54,7 @@ async fn reached(stages: &mut watch::Receiver<Stage>, wanted: Stage) {
 pub(crate) struct Server {
     pub router: Router,
     pub limits: Limits,
+    pub budgets: Budgets,
     pub tls: ListenerTls,
     pub stages: watch::Receiver<Stage>,
     pub open: OpenConnections,
@@ -180,8 +183,9 @@ impl Server {
     async fn converse(self, arrival: Arrival, member: Member, turns: HandshakeTurns) {
         let Arrival { stream, peer: address, counted } = arrival;
         let mut stages = self.stages.clone();
+        let held = Held::new(&self.budgets);
         let opened = select! {
-            opened = Box::pin(self.open(stream, &turns)) => opened,
+            opened = Box::pin(self.open(stream, &held, &turns)) => opened,
             () = reached(&mut stages, Stage::Stopping) => return,
         };
         let stream = match opened {
@@ -195,14 +199,21 @@ impl Server {
         let (encrypted, certificate) = (stream.is_encrypted(), stream.certificate_name());
         let client = Peer { address, encrypted, certificate };
         let (router, member) = (self.router, Arc::new(member));
+        let holds = held.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
-            let member = Arc::clone(&member);
+            let (member, held) = (Arc::clone(&member), holds.clone());
             member.asks();
+            held.serves(true);
             request.extensions_mut().insert(client.clone());
+            request.extensions_mut().insert(held.clone());
             let answer = router.clone().oneshot(request);
             async move {
                 let answer = answer.await;
                 member.answered();
+                held.serves(false);
+                if let Ok(answer) = &answer {
+                    held.answers(answer.body().size_hint().lower());
+                }
                 answer
             }
         });
@@ -218,6 +229,13 @@ impl Server {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
+            kind = held.asked_to_go() => {
+                tracing::debug!(%address, "http: closed the client with most {}", kind.name());
+                connection.as_mut().graceful_shutdown();
+                // Who sends a body is told so; who does not read would not read that either.
+                let time = if kind == Kind::Input { LINGER } else { Duration::ZERO };
+                timeout(time, connection).await.unwrap_or(Ok(()))
+            }
         };
         if let Err(error) = ended {
             tracing::debug!("http: a connection broke off: {error}");
@@ -227,7 +245,12 @@ impl Server {
 
     /// The stream to speak HTTP over, after the handshake if there is one. None if the client has
     /// gone, or speaks as it may not, which it has been told.
-    async fn open(&self, stream: TcpStream, turns: &HandshakeTurns) -> io::Result<Option<Stream>> {
+    async fn open(
+        &self,
+        stream: TcpStream,
+        held: &Held,
+        turns: &HandshakeTurns,
+    ) -> io::Result<Option<Stream>> {
         let stream = tokio::net::TcpStream::from_std(stream)?;
         let Limits { head_time, handshake_time, write_time, .. } = self.limits;
         // A connection idles as long before its first request as between two of them.
@@ -236,7 +259,7 @@ impl Server {
             return Ok(None);
         };
         let first = first?;
-        let mut stream = WriteTimeout::new(stream, write_time);
+        let mut stream = WriteTimeout::new(stream, write_time, held.clone());
         Ok(match first {
             None => None,
             Some(FirstByte::Plain) => Some(MaybeTls::Plain(stream)),

@@ -9,6 +9,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::held::Held;
+
 /// A stream whose writes fail once the peer has taken no byte for a time.
 ///
 /// A client that asks and never reads would else keep its connection, its buffers and whatever its
@@ -16,6 +18,10 @@ use tokio::time::{Instant, Sleep, sleep};
 pub(crate) struct WriteTimeout<S> {
     stream: S,
     time: Duration,
+    /// Where the bytes are counted that the peer has not taken.
+    held: Held,
+    /// What came since the last request was answered.
+    head_bytes: usize,
     /// Runs out when the peer has taken nothing for `time`; not there before the first wait.
     timer: Option<Pin<Box<Sleep>>>,
     /// A write waits for the peer.
@@ -23,8 +29,14 @@ pub(crate) struct WriteTimeout<S> {
 }
 
 impl<S> WriteTimeout<S> {
-    pub fn new(stream: S, time: Duration) -> WriteTimeout<S> {
-        WriteTimeout { stream, time, timer: None, waits: false }
+    pub fn new(stream: S, time: Duration, held: Held) -> WriteTimeout<S> {
+        WriteTimeout { stream, time, held, head_bytes: 0, timer: None, waits: false }
+    }
+
+    fn count(&self, wrote: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(count)) = wrote {
+            self.held.sent(*count);
+        }
     }
 
     /// The result of a write, or an error once the peer has read nothing for too long.
@@ -56,7 +68,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if self.held.is_serving() {
+            self.head_bytes = 0;
+        } else {
+            self.head_bytes += buffer.filled().len() - before;
+            self.held.receives(self.head_bytes);
+        }
+        read
     }
 }
 
@@ -67,6 +87,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.count(&wrote);
         self.or_timeout(context, wrote)
     }
 
@@ -76,6 +97,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.count(&wrote);
         self.or_timeout(context, wrote)
     }
 
@@ -84,6 +106,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // It is asked for when all that was to be sent has been written.
+        self.held.sent_all();
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
         self.or_timeout(context, flushed)
     }

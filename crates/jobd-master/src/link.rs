@@ -19,6 +19,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use spindle_budget::{Account, Budget, Budgets, Holder, Kind};
 use spindle_tls::stream::MaybeTls;
 use thiserror::Error;
 use tokio::{
@@ -80,6 +81,43 @@ struct Shared {
     message_bytes_max: AtomicUsize,
     reads: AtomicUsize,
     closed: watch::Sender<bool>,
+    held: Held,
+}
+
+/// How much of the budgets a connection has.
+struct Held {
+    /// What has come of a message that is not whole.
+    message: Account,
+    /// Requests that have no answer yet.
+    requests: Account,
+    /// What the peer has not taken.
+    unsent: Account,
+    asked: Arc<Asked>,
+}
+
+impl Held {
+    fn new(budgets: &Budgets) -> Self {
+        let asked = Arc::<Asked>::default();
+        let open = |budget: &Budget| budget.open(Arc::clone(&asked) as Arc<dyn Holder>, 0);
+        let (message, requests) = (open(&budgets.input), open(&budgets.input));
+        Self { message, requests, unsent: open(&budgets.output), asked }
+    }
+}
+
+/// Hears of it when a connection holds too much.
+#[derive(Default)]
+struct Asked {
+    input: Notify,
+    output: Notify,
+}
+
+impl Holder for Asked {
+    fn let_go(&self, _: u64, kind: Kind) {
+        match kind {
+            Kind::Input => self.input.notify_one(),
+            Kind::Output => self.output.notify_one(),
+        }
+    }
 }
 
 /// What a connection runs over.
@@ -107,6 +145,18 @@ impl Link {
     /// # Errors
     /// The socket is gone already.
     pub fn open(stream: Stream, message_bytes_max: usize) -> io::Result<(Self, Connection)> {
+        Self::open_within(&Budgets::new(usize::MAX, usize::MAX), stream, message_bytes_max)
+    }
+
+    /// [`Link::open`] for one of many peers, who share budgets.
+    ///
+    /// # Errors
+    /// The socket is gone already.
+    pub fn open_within(
+        budgets: &Budgets,
+        stream: Stream,
+        message_bytes_max: usize,
+    ) -> io::Result<(Self, Connection)> {
         let remote = stream.io().peer_addr()?;
         stream.io().set_nodelay(true)?;
         let (reader, writer) = split(stream);
@@ -125,6 +175,7 @@ impl Link {
             message_bytes_max: AtomicUsize::new(message_bytes_max),
             reads: AtomicUsize::new(0),
             closed: watch::Sender::new(false),
+            held: Held::new(budgets),
         }));
         tokio::spawn(write_all(link.clone(), writer, to_write));
         Ok((link.clone(), Connection { link, reader }))
@@ -174,6 +225,7 @@ impl Link {
 
     fn send(&self, bytes: Bytes) {
         self.0.unsent_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
+        self.0.held.unsent.add(bytes.len());
         // Fails on a closed connection, where no peer would read it.
         let _ = self.0.outgoing.send(Outgoing::Bytes(bytes));
     }
@@ -260,7 +312,14 @@ impl Drop for Forget {
 pub struct Responder {
     link: Link,
     no: i64,
+    request_bytes: usize,
     _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        self.link.0.held.requests.remove(self.request_bytes);
+    }
 }
 
 impl Responder {
@@ -313,9 +372,16 @@ impl Connection {
 
     /// Reads until the end and hands every request to `serve`. Afterwards the link is closed.
     pub async fn run(mut self, mut serve: impl FnMut(Request, Responder)) {
-        let mut closed = self.link.0.closed.subscribe();
+        let link = self.link.clone();
+        let mut closed = link.0.closed.subscribe();
         let why = tokio::select! {
             why = self.read(&mut serve) => why,
+            () = link.0.held.asked.input.notified() => {
+                let text = "the server holds too many unfinished requests, and this was the \
+                            largest: try again";
+                link.send(encode_response(0, Err(text)));
+                "held the most unfinished requests".to_owned()
+            }
             _ = closed.wait_for(|closed| *closed) => "closed here".to_owned(),
         };
         debug!(peer = %self.link.remote(), why, "connection ends");
@@ -334,7 +400,9 @@ impl Connection {
         let mut frames = Frames::new(0);
         loop {
             frames.set_message_bytes_max(self.link.0.message_bytes_max.load(Ordering::Relaxed));
-            match frames.next_message() {
+            let next = frames.next_message();
+            self.link.0.held.message.set(frames.input().capacity());
+            match next {
                 Ok(Some(message)) => self.take(&message, serve).await,
                 Ok(None) => {
                     let is_mid_message = frames.is_mid_message();
@@ -365,7 +433,9 @@ impl Connection {
                 let permit = Arc::clone(&self.link.0.requests).acquire_owned().await;
                 let permit = permit.expect("the semaphore is never closed");
                 let link = self.link.clone();
-                let responder = Responder { link, no: request.no, _permit: permit };
+                let request_bytes = bytes.len();
+                link.0.held.requests.add(request_bytes);
+                let responder = Responder { link, no: request.no, request_bytes, _permit: permit };
                 serve(request, responder);
             }
             Ok(Message::Response(response)) => self.link.answer_came(response),
@@ -392,8 +462,15 @@ async fn write_all(
             _ = closed.wait_for(|closed| *closed) => None,
         };
         let Some(Outgoing::Bytes(bytes)) = next else { break };
-        let written = timeout(STALL, writer.write_all(&bytes)).await;
+        let written = tokio::select! {
+            written = timeout(STALL, writer.write_all(&bytes)) => written,
+            () = link.0.held.asked.output.notified() => {
+                debug!(peer = %link.remote(), "held the most unread answers");
+                break;
+            }
+        };
         link.0.unsent_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+        link.0.held.unsent.remove(bytes.len());
         link.0.sent.notify_one();
         match written {
             Ok(Ok(())) => {}

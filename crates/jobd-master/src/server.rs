@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
+use spindle_budget::Budgets;
 use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
 use spindle_tls::{FirstByte, ListenerTls, Speaks};
 use subtle::ConstantTimeEq;
@@ -35,6 +36,8 @@ pub struct ListenSettings {
     pub tls: ListenerTls,
     /// How many connections, how long messages.
     pub limits: Limits,
+    /// What all clients together make the program hold.
+    pub budgets: Budgets,
 }
 
 /// Who may ask for something.
@@ -141,6 +144,7 @@ pub struct Listener {
     access: Access,
     tls: ListenerTls,
     limits: Limits,
+    budgets: Budgets,
 }
 
 impl Listener {
@@ -149,7 +153,7 @@ impl Listener {
     /// # Errors
     /// [`BindError`].
     pub async fn bind(settings: &ListenSettings) -> Result<Self, BindError> {
-        let ListenSettings { host, port, access, insecure, tls, limits } = settings;
+        let ListenSettings { host, port, access, insecure, tls, limits, budgets } = settings;
         let failed = |cause| BindError::Listen { address: format!("{host}:{port}"), cause };
         let listener = TcpListener::bind((host.as_str(), *port)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -157,8 +161,8 @@ impl Listener {
         if !is_local && access.password.is_none() && !insecure {
             return Err(BindError::Open { address });
         }
-        let (access, tls) = (access.clone(), tls.clone());
-        Ok(Self { listener, address, access, tls, limits: *limits })
+        let (access, tls, budgets) = (access.clone(), tls.clone(), budgets.clone());
+        Ok(Self { listener, address, access, tls, limits: *limits, budgets })
     }
 
     /// The address, with the port that the system chose.
@@ -204,9 +208,10 @@ impl Listener {
             };
             let (access, service) = (Arc::clone(&access), Arc::clone(&service));
             let (links, tls, turns) = (links.clone(), self.tls.clone(), turns.clone());
+            let budgets = self.budgets.clone();
             tokio::spawn(async move {
                 let opened = match open(stream, &tls, &turns).await {
-                    Ok(stream) => Link::open(stream, message_bytes_max),
+                    Ok(stream) => Link::open_within(&budgets, stream, message_bytes_max),
                     Err(error) => Err(error),
                 };
                 let (link, connection) = match opened {

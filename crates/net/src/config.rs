@@ -4,6 +4,8 @@ use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use spindle_budget::Budgets;
+
 /// How the TCP server runs.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
@@ -12,12 +14,18 @@ pub struct NetConfig {
     pub reactors: usize,
     /// What a client may not exceed.
     pub limits: Limits,
+    /// What all clients together make the server hold.
+    pub budgets: Budgets,
 }
 
 impl Default for NetConfig {
     fn default() -> NetConfig {
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
-        NetConfig { reactors: (cores / 2).clamp(1, 4), limits: Limits::default() }
+        NetConfig {
+            reactors: (cores / 2).clamp(1, 4),
+            limits: Limits::default(),
+            budgets: Budgets::default(),
+        }
     }
 }
 

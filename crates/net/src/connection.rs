@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
+use spindle_budget::Holder;
 use spindle_engine::cohort::{Cohort, Guest};
 use spindle_engine::door::{ConnectionId, Flow, LeaseRef, Mailbox, Outbox, Session, Ticket};
 use spindle_engine::{Answer, Gate, Gated};
@@ -14,6 +15,9 @@ use crate::accept::Arrival as Arrived;
 use crate::accept::Permit;
 use crate::config::SweepLimits;
 use crate::counters::Traffic;
+use crate::feed::FEED_BYTES_MAX;
+use crate::held::Held;
+use crate::inbox::Inbox;
 use crate::reactor::Shared;
 use crate::transport::{After, Arrival, Departure, READ_BYTES, Transport};
 
@@ -21,7 +25,7 @@ use crate::transport::{After, Arrival, Departure, READ_BYTES, Transport};
 pub(crate) struct TurnBuffers {
     /// Where reads go; a connection owns memory only for what its session left unconsumed.
     pub(crate) scratch: BytesMut,
-    /// Where encrypted bytes are read to.
+    /// Where bytes are read to.
     pub(crate) raw: Box<[u8]>,
     pub(crate) traffic: Traffic,
     /// Sweeps since the start: the clock that connections are stamped with.
@@ -31,10 +35,12 @@ pub(crate) struct TurnBuffers {
     pub(crate) shared: Arc<Shared>,
     /// What reaches this reactor.
     pub(crate) mailbox: Arc<dyn Mailbox>,
+    /// The same, for budgets.
+    pub(crate) holder: Arc<dyn Holder>,
 }
 
 impl TurnBuffers {
-    pub(crate) fn new(shared: &Arc<Shared>, mailbox: Arc<dyn Mailbox>) -> TurnBuffers {
+    pub(crate) fn new(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> TurnBuffers {
         TurnBuffers {
             scratch: BytesMut::with_capacity(READ_BYTES),
             raw: vec![0; READ_BYTES].into_boxed_slice(),
@@ -42,7 +48,8 @@ impl TurnBuffers {
             now: 0,
             outbox_bytes_max: shared.limits.outbox_bytes_max,
             shared: Arc::clone(shared),
-            mailbox,
+            mailbox: Arc::clone(inbox) as Arc<dyn Mailbox>,
+            holder: Arc::clone(inbox) as Arc<dyn Holder>,
         }
     }
 }
@@ -57,14 +64,22 @@ pub(crate) struct Connection {
     /// There once it is known how the client speaks, gone once `on_closed` was called.
     pub(crate) session: Option<OpenSession>,
     /// What the session did not consume, and what came while it waited.
-    input: BytesMut,
+    pub(crate) input: BytesMut,
     pub(crate) out: Outbox,
+    /// How much of the budgets it has.
+    pub(crate) held: Held,
     pub(crate) stage: Stage,
-    input_ended: bool,
+    pub(crate) input_ended: bool,
     /// The server stops: no further request is begun.
     shutting_down: bool,
     /// The session may have left whole requests in `input` until its outbox is empty.
-    held_back: bool,
+    pub(crate) held_back: bool,
+    /// Bytes at the end of `input` that the session has not looked at since it went on.
+    pub(crate) unseen: usize,
+    /// Its last read brought much: it is read in turn with others like it.
+    pub(crate) is_bulk: bool,
+    /// Listed among them.
+    pub(crate) is_queued: bool,
     /// The socket takes no more; it wakes us when it does again.
     write_blocked: bool,
     /// Our side is shut.
@@ -80,7 +95,7 @@ pub(crate) struct Connection {
     is_asking: bool,
     guest: Guest,
     pub(crate) last_read_at: u64,
-    last_write_at: u64,
+    pub(crate) last_write_at: u64,
     _permit: Permit,
 }
 
@@ -140,10 +155,14 @@ impl Connection {
             session: None,
             input: BytesMut::new(),
             out: Outbox::default(),
+            held: Held::new(id, buffers),
             stage: Stage::Opening,
             input_ended: false,
             shutting_down: false,
             held_back: false,
+            unseen: 0,
+            is_bulk: false,
+            is_queued: false,
             write_blocked: false,
             is_shut: false,
             to_shake: false,
@@ -162,29 +181,32 @@ impl Connection {
         connection
     }
 
-    /// Reads what the socket has and lets the session work on it.
-    pub(crate) fn read(&mut self, cohort: &mut Cohort, buffers: &mut TurnBuffers) -> Share {
+    /// Lets the session work on what it has left, or else reads once and lets it work on that.
+    /// Returns how many bytes it was at most.
+    pub(crate) fn read(&mut self, cohort: &mut Cohort, buffers: &mut TurnBuffers) -> usize {
+        if self.has_rest() {
+            self.go_on(buffers);
+            return FEED_BYTES_MAX;
+        }
         if self.held_back && self.out.pending_bytes() == 0 {
-            self.resume(buffers);
+            self.go_on(buffers);
         }
-        for _ in 0..READS_PER_TURN {
-            let Some(room) = self.room(buffers).filter(|_| self.transport.is_readable()) else {
-                return Share::Enough;
-            };
-            let was_opening = self.stage == Stage::Opening;
-            match self.read_once(room, buffers) {
-                Ok(arrival) => self.take(arrival, cohort, buffers),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.transport.is_drained();
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => self.stage = Stage::Dead,
+        let Some(room) = self.room(buffers).filter(|_| self.transport.is_readable()) else {
+            return 0;
+        };
+        let most = if self.is_bulk { READ_BYTES } else { FIRST_READ_BYTES };
+        match self.read_once(room.min(most), buffers) {
+            Ok(new) => {
+                let raw = new.arrival.raw;
+                self.is_bulk = raw > LIGHT_READ_BYTES_MAX;
+                self.take(new, cohort, buffers);
+                return raw;
             }
-            if was_opening {
-                return Share::Enough;
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.transport.is_drained(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => self.stage = Stage::Dead,
         }
-        Share::UsedUp
+        0
     }
 
     /// How much may be read now; `None` when nothing should be.
@@ -196,7 +218,7 @@ impl Connection {
             Stage::Draining | Stage::Opening => Some(READ_BYTES),
             Stage::Closing | Stage::Dead => None,
             _ if self.out.pending_bytes() > buffers.outbox_bytes_max => None,
-            Stage::Reading if !self.held_back => Some(READ_BYTES),
+            Stage::Reading if !self.held_back && !self.has_rest() => Some(READ_BYTES),
             Stage::Reading | Stage::Waiting => {
                 let wanted = self.session.as_ref().map_or(0, |open| open.session.input_bytes_max());
                 let room = wanted.saturating_sub(self.input.len());
@@ -235,7 +257,7 @@ impl Connection {
             if !std::mem::replace(&mut self.is_asking, true) {
                 cohort.asks(&mut self.guest);
             }
-            self.give(buffers);
+            self.give(count, buffers);
         }
         match after {
             After::More => {}
@@ -244,68 +266,16 @@ impl Connection {
         }
     }
 
-    /// Gives the session what was just read, or keeps it while the session waits.
-    fn give(&mut self, buffers: &mut TurnBuffers) {
-        if self.stage == Stage::Waiting || self.held_back || !self.input.is_empty() {
-            self.input.extend_from_slice(&buffers.scratch);
-            if self.stage == Stage::Reading && !self.held_back {
-                self.feed_kept();
-            }
-        } else if let Some(OpenSession { session, .. }) = &mut self.session {
-            let flow = session.on_bytes(&mut buffers.scratch, &mut self.out);
-            self.input.extend_from_slice(&buffers.scratch);
-            self.apply(flow);
-        }
-    }
-
-    /// The client has read enough of its answers for the requests that were left.
-    fn resume(&mut self, buffers: &TurnBuffers) {
-        self.feed_kept();
-        if self.input_ended && self.stage == Stage::Reading && !self.held_back {
-            self.end_input(buffers);
-        }
-    }
-
-    fn feed_kept(&mut self) {
-        if let Some(OpenSession { session, .. }) = &mut self.session {
-            let flow = session.on_bytes(&mut self.input, &mut self.out);
-            self.apply(flow);
-        }
-    }
-
-    fn feed_or_hold(&mut self, buffers: &TurnBuffers) {
-        self.held_back = self.out.pending_bytes() > buffers.outbox_bytes_max;
-        if !self.held_back {
-            self.feed_kept();
-        }
-    }
-
-    fn end_input(&mut self, buffers: &TurnBuffers) {
-        self.input_ended = true;
-        self.note_failed_handshake(buffers);
-        match (self.stage, &mut self.session) {
-            // What is left are whole requests: they come first.
-            (Stage::Reading, _) if self.held_back => {}
-            (Stage::Reading | Stage::Waiting, Some(OpenSession { session, .. })) => {
-                let flow = session.on_end_of_input(&mut self.input, &mut self.out);
-                // Whole requests may be left because the outbox was full: they are given again when
-                // it is empty.
-                let is_over = self.input.is_empty() || !self.is_holding_back();
-                self.apply(if flow == Flow::Continue && is_over { Flow::Close } else { flow });
-            }
-            _ => self.stage = Stage::Dead,
-        }
-    }
-
     /// Hands the session a deferred answer and lets it go on with what it had kept.
     pub(crate) fn answer(&mut self, ticket: Ticket, answer: Gated<Answer>, buffers: &TurnBuffers) {
         let Some(OpenSession { session, .. }) = &mut self.session else { return };
         let flow = session.on_answer(ticket, answer, &mut self.out);
+        self.held.in_hand = 0;
         match self.stage {
             Stage::Closing if flow == Flow::Abort => self.stage = Stage::Dead,
             Stage::Opening | Stage::Closing | Stage::Draining | Stage::Dead => {}
             Stage::Reading | Stage::Waiting => {
-                if flow == Flow::Continue && self.input_ended && !self.shutting_down {
+                if flow == Flow::Continue && self.is_at_end() && !self.shutting_down {
                     self.end_input(buffers);
                     return;
                 }
@@ -332,7 +302,7 @@ impl Connection {
         }
     }
 
-    fn apply(&mut self, flow: Flow) {
+    pub(crate) fn apply(&mut self, flow: Flow) {
         self.stage = match flow {
             Flow::Abort => Stage::Dead,
             Flow::Close => Stage::Closing,
@@ -348,7 +318,7 @@ impl Connection {
     }
 
     /// Whether enough is unsent that a session may leave whole requests for later.
-    fn is_holding_back(&self) -> bool {
+    pub(crate) fn is_holding_back(&self) -> bool {
         self.out.pending_bytes() > HOLD_BACK_BYTES_MIN
     }
 
@@ -368,7 +338,8 @@ impl Connection {
 
     fn write(&mut self, durable: Gate, buffers: &mut TurnBuffers) -> Share {
         for _ in 0..WRITES_PER_TURN {
-            match self.transport.write(self.out.released(durable)) {
+            let released = self.out.released(durable);
+            match self.transport.write(&released[..released.len().min(WRITE_BYTES_MAX)]) {
                 Ok(None) => {
                     self.write_blocked = false;
                     return Share::Enough;
@@ -420,6 +391,8 @@ impl Connection {
         self.stage = Stage::Draining;
         self.last_read_at = buffers.now;
         self.input = BytesMut::new();
+        self.out.shrink();
+        self.count_held();
         self.shut();
         // Whatever is left to read is read by the next wake, or closes with the linger timeout.
         let _ = self.read(cohort, buffers);
@@ -468,6 +441,7 @@ impl Connection {
     /// Whether there is something to read for that no socket event will come.
     pub(crate) fn wants_read(&self, buffers: &TurnBuffers) -> bool {
         (self.held_back && self.out.pending_bytes() == 0)
+            || self.has_rest()
             || (self.transport.is_readable() && self.room(buffers).is_some())
     }
 
@@ -486,7 +460,9 @@ impl Connection {
             Stage::Opening if self.has_sent => {
                 (since_read > sweep_limits.handshake).then_some("has not finished its handshake")
             }
-            Stage::Reading if self.held_back || self.transport.is_readable() => None,
+            Stage::Reading if self.held_back || self.has_rest() || self.transport.is_readable() => {
+                None
+            }
             Stage::Opening | Stage::Reading if !self.has_sent => {
                 over(sweep_limits.first_bytes, since_read).then_some("never said a word")
             }
@@ -509,7 +485,11 @@ const DIRECT_READ_BYTES_MIN: usize = 16 * 1024;
 const HOLD_BACK_BYTES_MIN: usize = 64 * 1024;
 /// An emptied input buffer keeps at most this much memory.
 const IDLE_INPUT_BYTES_MAX: usize = 4 * 1024;
-/// Shares of one connection in a turn, so that one that sends or takes at the speed of memory does
-/// not keep the others waiting.
-const READS_PER_TURN: usize = 4;
+/// A read takes at most this much of a connection that has not sent much before.
+const FIRST_READ_BYTES: usize = 16 * 1024;
+/// Who sends no more at a time is read at once, not in turn: a request or two.
+const LIGHT_READ_BYTES_MAX: usize = 1024;
+/// The share of one connection in a turn, so that one that takes at the speed of memory does not
+/// keep the others waiting.
 const WRITES_PER_TURN: usize = 4;
+const WRITE_BYTES_MAX: usize = 128 * 1024;

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use mio::Waker;
 use mio::net::TcpStream;
 use parking_lot::Mutex;
+use spindle_budget::{Holder, Kind};
 use spindle_engine::door::{ConnectionId, Delivery, Mailbox};
 
 use crate::accept::Permit;
@@ -16,6 +17,8 @@ use crate::accept::Permit;
 pub(crate) enum Command {
     /// Serve this accepted connection.
     Adopt { door: usize, stream: TcpStream, peer: SocketAddr, permit: Permit },
+    /// This connection held the most when a budget was exceeded: it goes.
+    LetGo { connection: ConnectionId, kind: Kind },
     /// Close the listeners.
     StopAccepting,
     /// Let every session answer what it can, and end it.
@@ -133,6 +136,12 @@ impl Mailbox for Inbox {
 
     fn durable_moved(&self) {
         self.note(false, |notes| notes.durable_moved = true);
+    }
+}
+
+impl Holder for Inbox {
+    fn let_go(&self, number: u64, kind: Kind) {
+        self.command(Command::LetGo { connection: ConnectionId(number), kind });
     }
 }
 

@@ -29,6 +29,13 @@
 //! - Invariant: a turn never blocks, and what one connection can do in a turn is bounded.
 //! - Invariant: one thread at a time makes turns, so a session is called by one thread at a time.
 //!
+//! What connections hold is counted in the server's [`Budgets`](spindle_budget::Budgets) at the end
+//! of each flush; who holds the most when one is exceeded gets a `Command::LetGo`, from whichever
+//! thread that was.
+//!
+//! Those who send much (over 1 KiB in a read) are read in turn, 128 KiB in all a turn; others when
+//! their sockets say so. Nobody works for longer on what one client has sent.
+//!
 //! # What a session can rely on
 //!
 //! - After `Flow::Wait`, `on_bytes` is not called until `on_answer` has returned
@@ -44,6 +51,8 @@
 //!   for large answers.
 //! - Deliveries that were queued before a connection closes are handed to its session before
 //!   `on_closed`, so that a lease among them is seen (and is then among the unsent ones).
+//! - What came while a session waited is given to it in several calls if it is much: the input of a
+//!   call may be less than what has come.
 //! - Input buffers are shared and reused: a session copies what it keeps.
 
 mod accept;
@@ -52,6 +61,8 @@ mod config;
 mod connection;
 mod connections;
 mod counters;
+mod feed;
+mod held;
 mod inbox;
 mod opening;
 mod reactor;

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use spindle_engine::door::Peer;
+use spindle_engine::door::{Peer, Unread};
 use spindle_tls::{FirstByte, Speaks};
 use tracing::debug;
 
@@ -53,7 +53,7 @@ impl Connection {
             }
             FirstByte::Refused => {
                 self.transport.go_plain();
-                self.out.put(|bytes| door.refuse_plain(first, bytes));
+                self.out.put(|bytes| door.refuse(Unread::Plain, first, bytes));
                 self.stage = Stage::Closing;
             }
             FirstByte::Handshake(config) => {

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Registry, Token};
+use spindle_budget::{Budgets, Kind};
 use spindle_engine::cohort::{Cohort, Next};
-use spindle_engine::door::{Committer, ConnectionId, Delivery, Door, Mailbox};
+use spindle_engine::door::{Committer, ConnectionId, Delivery, Door};
 use spindle_tls::ListenerTls;
 use tracing::{debug, warn};
 
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) committer: Arc<dyn Committer>,
     pub(crate) doors: Vec<DoorEntry>,
     pub(crate) limits: Limits,
+    pub(crate) budgets: Budgets,
     pub(crate) counters: Arc<NetCounters>,
     /// Set before the reactors get the command: from then on nothing is written.
     pub(crate) aborted: AtomicBool,
@@ -72,6 +74,8 @@ pub(crate) struct Reactor {
     /// Connections to go on with in this turn: their sockets have said something, or they had used
     /// up their share of the turn before.
     ready: Vec<ConnectionId>,
+    /// Connections that send much, in turn.
+    bulk: VecDeque<ConnectionId>,
     /// Connections that a step of their handshake is to be done for, in turn.
     handshakes: VecDeque<ConnectionId>,
     /// Connections to flush at the end of the turn.
@@ -105,7 +109,7 @@ impl Reactor {
             number,
             shared: Arc::clone(shared),
             poll,
-            buffers: TurnBuffers::new(shared, Arc::clone(&inbox) as Arc<dyn Mailbox>),
+            buffers: TurnBuffers::new(shared, &inbox),
             inbox,
             acceptor,
             next_reactor: 0,
@@ -115,6 +119,7 @@ impl Reactor {
             next_sweep: Instant::now(),
             accepts: true,
             ready: Vec::new(),
+            bulk: VecDeque::new(),
             handshakes: VecDeque::new(),
             to_flush: Vec::new(),
             gated: Vec::new(),
@@ -139,6 +144,8 @@ impl Reactor {
         }
         match self.cohort.next(self.has_work, self.shared.committer.sync_time()) {
             Next::Commit => return Step::Commit,
+            // A whole turn's work is not kept waiting for more.
+            Next::Look if self.has_work && !self.bulk.is_empty() => return Step::Commit,
             Next::Look => {
                 let (came, time) = self.poll_sockets(Duration::ZERO);
                 if !came {
@@ -195,7 +202,7 @@ impl Reactor {
 
     /// Whether the next turn has something to do for that no event comes.
     fn has_more(&self) -> bool {
-        !self.again.is_empty() || !self.handshakes.is_empty()
+        !self.again.is_empty() || !self.handshakes.is_empty() || !self.bulk.is_empty()
     }
 
     /// Takes what the sockets say. Returns whether something came, and how long that took.
@@ -243,6 +250,7 @@ impl Reactor {
             self.read(id);
         }
         self.ready = ready;
+        self.read_bulk();
         self.shake_hands();
         for delivery in notes.deliveries.drain(..) {
             self.answer(delivery);
@@ -265,6 +273,7 @@ impl Reactor {
             Command::Adopt { door, stream, peer, permit } => {
                 self.open(Arrival { door, stream, peer, permit });
             }
+            Command::LetGo { connection, kind } => self.let_go(connection, kind),
             Command::StopAccepting => self.stop_accepting(),
             Command::Shutdown { last } => self.shut_down(last),
             Command::Abort => self.abort(),
@@ -313,11 +322,37 @@ impl Reactor {
             }
             return;
         }
+        if connection.is_bulk || connection.has_rest() {
+            queue_bulk(&mut self.bulk, connection);
+            list_for_flush(&mut self.to_flush, connection);
+        } else {
+            self.read_now(id);
+        }
+    }
+
+    /// One read of a connection. Returns how many bytes it was.
+    fn read_now(&mut self, id: ConnectionId) -> usize {
+        let Some(connection) = self.connections.find(id) else { return 0 };
         self.has_called = true;
-        if connection.read(&mut self.cohort, &mut self.buffers) == Share::UsedUp {
-            self.again.push(id);
+        let count = connection.read(&mut self.cohort, &mut self.buffers);
+        if connection.is_bulk && connection.wants_read(&self.buffers) {
+            queue_bulk(&mut self.bulk, connection);
         }
         list_for_flush(&mut self.to_flush, connection);
+        count
+    }
+
+    /// Reads those who send much, one after the other, as far as a turn goes: so those who send
+    /// little wait for a part of it, however much it is.
+    fn read_bulk(&mut self) {
+        let mut left = BULK_BYTES_PER_TURN;
+        while left > 0 {
+            let Some(id) = self.bulk.pop_front() else { return };
+            let Some(connection) = self.connections.find(id) else { continue };
+            connection.is_queued = false;
+            // To look costs something, whatever there is.
+            left = left.saturating_sub(self.read_now(id).max(BULK_BYTES_PER_TURN / 128));
+        }
     }
 
     /// A few steps of handshakes: each takes about as long as a hundred requests, so those who come
@@ -327,11 +362,7 @@ impl Reactor {
             let Some(id) = self.handshakes.pop_front() else { return };
             let Some(connection) = self.connections.find(id) else { continue };
             connection.to_shake = false;
-            self.has_called = true;
-            if connection.read(&mut self.cohort, &mut self.buffers) == Share::UsedUp {
-                self.again.push(id);
-            }
-            list_for_flush(&mut self.to_flush, connection);
+            self.read_now(id);
         }
     }
 
@@ -339,6 +370,13 @@ impl Reactor {
         let Some(connection) = self.connections.find(delivery.connection) else { return };
         self.has_called = true;
         connection.answer(delivery.ticket, delivery.answer, &self.buffers);
+        list_for_flush(&mut self.to_flush, connection);
+    }
+
+    fn let_go(&mut self, id: ConnectionId, kind: Kind) {
+        let Some(connection) = self.connections.find(id) else { return };
+        self.has_called = true;
+        connection.let_go(kind, &self.buffers);
         list_for_flush(&mut self.to_flush, connection);
     }
 
@@ -365,12 +403,14 @@ impl Reactor {
                 connection.kill();
             }
             let share = connection.flush(durable, &mut self.buffers);
+            connection.count_held();
             if connection.is_ending() {
                 self.ending.push(id);
                 continue;
             }
             connection.note_answered(&mut self.cohort);
-            if share == Share::UsedUp || connection.wants_read(&self.buffers) {
+            let wants_read = !connection.is_queued && connection.wants_read(&self.buffers);
+            if share == Share::UsedUp || wants_read {
                 self.again.push(id);
             }
             if !connection.gated && connection.awaits_gate() {
@@ -410,6 +450,7 @@ impl Reactor {
     fn sweep(&mut self) {
         self.buffers.now += 1;
         for connection in self.connections.iter_mut() {
+            connection.shrink_if_idle(self.buffers.now);
             if let Some(reason) = connection.overdue(self.buffers.now, &self.sweep_limits) {
                 let door = self.shared.doors[connection.door].door.name();
                 debug!(door, connection = connection.id.0, "closed a client that {reason}");
@@ -429,8 +470,16 @@ pub(crate) fn list_for_flush(to_flush: &mut Vec<ConnectionId>, connection: &mut 
     }
 }
 
+fn queue_bulk(bulk: &mut VecDeque<ConnectionId>, connection: &mut Connection) {
+    if !mem::replace(&mut connection.is_queued, true) {
+        bulk.push_back(connection.id);
+    }
+}
+
 /// Stands for all listeners among the tokens of the connections.
 pub(crate) const LISTENERS: Token = Token(usize::MAX - 1);
 const EVENTS_PER_POLL: usize = 1024;
 const ACCEPTS_PER_TURN: usize = 64;
+/// What all who send much may send in a turn: a millisecond or two of small requests.
+const BULK_BYTES_PER_TURN: usize = 128 * 1024;
 const HANDSHAKE_STEPS_PER_TURN: usize = 2;

@@ -65,6 +65,7 @@ impl Server {
             committer,
             doors: entries,
             limits: config.limits,
+            budgets: config.budgets,
             counters: Arc::default(),
             aborted: AtomicBool::new(false),
             inboxes,

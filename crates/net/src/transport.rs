@@ -21,8 +21,6 @@ pub(crate) struct Transport {
     /// The client sends no more: when all is read there is its end to be seen, of which no further
     /// event comes.
     read_closed: bool,
-    /// The last read filled its buffer: the next one gets a large one.
-    reads_large: bool,
 }
 
 enum Security {
@@ -63,7 +61,7 @@ impl Transport {
     /// `is_plain`: no first byte is needed to know it.
     pub(crate) fn new(stream: TcpStream, is_plain: bool) -> Transport {
         let security = if is_plain { Security::Plain } else { Security::Undecided };
-        Transport { stream, security, readable: false, read_closed: false, reads_large: false }
+        Transport { stream, security, readable: false, read_closed: false }
     }
 
     /// Lets the reactor's poll speak of the socket.
@@ -132,33 +130,24 @@ impl Transport {
         self.tls().is_some_and(Tls::has_failed)
     }
 
-    /// One read of at most `room` bytes. What it says is appended to `target`; `raw` is where
-    /// encrypted bytes are read to.
+    /// One read of at most `room` bytes, to `raw`. What it says is appended to `target`.
     pub(crate) fn read(
         &mut self,
         room: usize,
         target: &mut BytesMut,
         raw: &mut [u8],
     ) -> io::Result<Arrival> {
-        let most = if self.reads_large { READ_BYTES } else { FIRST_READ_BYTES };
-        let len = room.min(most);
-        let kept = target.len();
-        let outcome = match &mut self.security {
-            Security::Tls(_) => self.stream.read(&mut raw[..len]),
-            Security::Undecided | Security::Plain => {
-                target.resize(kept + len, 0);
-                let outcome = self.stream.read(&mut target[kept..]);
-                target.truncate(kept + *outcome.as_ref().unwrap_or(&0));
-                outcome
-            }
-        };
+        let len = room.min(raw.len());
+        let outcome = self.stream.read(&mut raw[..len]);
         // What left room has emptied the socket: more is a new event.
         self.readable &= outcome.as_ref().map_or(true, |count| *count == len);
         let count = outcome?;
-        self.reads_large = count == most;
         let after = match &mut self.security {
             _ if count == 0 => After::End,
-            Security::Undecided | Security::Plain => After::More,
+            Security::Undecided | Security::Plain => {
+                target.extend_from_slice(&raw[..count]);
+                After::More
+            }
             Security::Tls(tls) => match tls.open(&raw[..count], target) {
                 Ok(Opened::More) => After::More,
                 Ok(Opened::End) => After::End,
@@ -222,6 +211,5 @@ fn taken(count: usize) -> io::Result<usize> {
     if count > 0 { Ok(count) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// One read takes at most this much, and the first one this: the buffer is cleared for each.
+/// One read takes at most this much.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
-const FIRST_READ_BYTES: usize = 16 * 1024;

@@ -10,6 +10,7 @@ use anyhow::Context;
 use axum::Router;
 use spindle_access::Access;
 use spindle_api::{Api, Options};
+use spindle_budget::Budgets;
 use spindle_engine::Engine;
 use spindle_http::{
     Names,
@@ -28,6 +29,8 @@ pub struct OtherDoors {
     pub connections: Vec<(&'static str, Arc<AtomicUsize>)>,
     /// Where they listen.
     pub addresses: Vec<(&'static str, SocketAddr)>,
+    /// What their clients and those of HTTP together make the server hold.
+    pub budgets: Budgets,
 }
 
 /// The HTTP door at work. Dropping it closes it at once.
@@ -50,7 +53,7 @@ impl Http {
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
         let Place { addr, tls } = place;
-        let OtherDoors { connections: line_connections, mut addresses } = others;
+        let OtherDoors { connections: line_connections, mut addresses, budgets } = others;
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?
             .with_tls(tls);
@@ -62,6 +65,7 @@ impl Http {
             connections: Arc::clone(&connections),
             line_connections,
             addresses,
+            budgets: budgets.clone(),
             ..Options::default()
         };
         let jobq = spindle_jobq::Options {
@@ -75,6 +79,7 @@ impl Http {
         let lightjq = spindle_lightjq::Options {
             access,
             allow_urls: config.lightjq_allow_urls,
+            budgets: budgets.clone(),
             ..spindle_lightjq::Options::default()
         };
         let lightjq = LightJq::new(engine.clone(), lightjq);
@@ -84,7 +89,7 @@ impl Http {
         let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
         let routes = site(routes, names);
         let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
-        let serving = HttpConfig { limits, ..HttpConfig::default() };
+        let serving = HttpConfig { limits, budgets, ..HttpConfig::default() };
         let handle = bound
             .start(routes, committer, serving, connections)
             .context("http: cannot start serving")?;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
+use spindle_budget::Budgets;
 use spindle_jobd_master::{
     Master, MasterSettings,
     server::{Access, BindError as MasterBindError, Limits, ListenSettings},
@@ -43,6 +44,7 @@ impl JobdMaster {
         place: Place,
         password: Option<String>,
         config: &Config,
+        budgets: &Budgets,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Self> {
         let Place { addr, tls } = place;
@@ -53,6 +55,7 @@ impl JobdMaster {
             insecure: config.is_insecure(DOOR),
             tls,
             limits: Limits { connections_max: config.connections_max, ..Limits::default() },
+            budgets: budgets.clone(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

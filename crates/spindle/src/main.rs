@@ -16,6 +16,7 @@
 //! - `queue_name`: queues' names, as they are typed and printed
 
 mod access;
+mod budgets;
 mod cli;
 mod client;
 mod config;

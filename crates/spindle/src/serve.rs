@@ -15,6 +15,7 @@ use anyhow::{Context, anyhow};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::gethostname;
 use sd_notify::NotifyState;
+use spindle_budget::{Budgets, Trimmer};
 use spindle_core::Defaults;
 use spindle_core::job::Origin;
 use spindle_engine::{Door, Each, Engine, Failure, Options, StartError, SystemClock, record};
@@ -26,6 +27,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::{
     access::Entrance,
+    budgets::budgets,
     config::{Config, Resolved},
     exit::Code,
     http::{Http, OtherDoors},
@@ -145,7 +147,9 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     let (engine, doors) = start_engine(config, &entrance, events.clone())?;
     let hooks = hooks.map(|prepared| webhooks::start(&engine, config, prepared, host_name()));
     let hooks = hooks.transpose()?;
-    let server = open_doors(doors, engine.clone(), config, &tls, &entrance)?;
+    let budgets = budgets(config);
+    let _trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
+    let server = open_doors(doors, engine.clone(), config, budgets, &tls, &entrance)?;
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
     let outcome = wait_for_end(&server, config, &engine, (&tls, &entrance), inbox, &events);
@@ -256,6 +260,7 @@ fn open_doors(
     doors: SessionDoors,
     engine: Engine,
     config: &Config,
+    budgets: Budgets,
     tls: &Tls,
     entrance: &Entrance,
 ) -> anyhow::Result<Doors> {
@@ -274,21 +279,23 @@ fn open_doors(
     let jobd_master = config.jobd_master.map(|addr| {
         let (place, password) =
             (tls.place(config, jobd_master::DOOR, addr), entrance.master_password());
-        JobdMaster::open(place, password, config, not_bound)
+        JobdMaster::open(place, password, config, &budgets, not_bound)
     });
     let jobd_master = jobd_master.transpose()?;
     let lines = connections_by_door.iter().zip(&bound);
     let lines = lines.map(|((door, _), bound)| (*door, bound.local_addr()));
     let master = jobd_master.iter().map(|master| (jobd_master::DOOR, master.local_addr()));
     let addresses = lines.chain(master).collect();
-    let others = OtherDoors { connections: connections_by_door, addresses };
+    let others =
+        OtherDoors { connections: connections_by_door, addresses, budgets: budgets.clone() };
     let open = |addr| {
         let place = tls.place(config, "http", addr);
         let access = entrance.door(config, addr);
         Http::open(engine, place, access, host_name(), config, others, not_bound)
     };
     let http = config.http.map(open).transpose()?;
-    let lines = Server::start(committer, bound, NetConfig { limits, ..NetConfig::default() })?;
+    let lines =
+        Server::start(committer, bound, NetConfig { limits, budgets, ..NetConfig::default() })?;
     Ok(Doors { lines, http, jobd_master })
 }
 

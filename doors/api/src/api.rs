@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use spindle_access::Access;
+use spindle_budget::Budgets;
 use spindle_engine::Engine;
 use spindle_http::{BodyLimits, EngineBridge};
 use tokio::sync::watch;
@@ -24,6 +25,8 @@ pub struct Options {
     pub line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
     /// The doors that are open, this one included, and where they listen.
     pub addresses: Vec<(&'static str, SocketAddr)>,
+    /// What all clients together make the server hold, for the metrics.
+    pub budgets: Budgets,
 }
 
 impl Default for Options {
@@ -35,6 +38,7 @@ impl Default for Options {
             connections: Arc::default(),
             line_connections: Vec::new(),
             addresses: Vec::new(),
+            budgets: Budgets::default(),
         }
     }
 }

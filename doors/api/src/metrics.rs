@@ -9,6 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use spindle_budget::Budgets;
 use spindle_core::Status;
 use spindle_core::state::QueueListing;
 use spindle_engine::{Engine, MeterReadings, Readings, Tally};
@@ -32,9 +33,14 @@ fn of_queue(queue: &str) -> Label<String> {
 }
 
 /// All numbers in OpenMetrics. `connections` are those open, by door.
-pub(crate) async fn open_metrics(engine: &Engine, connections: &[(&'static str, usize)]) -> String {
+pub(crate) async fn open_metrics(
+    engine: &Engine,
+    connections: &[(&'static str, usize)],
+    budgets: &Budgets,
+) -> String {
     let mut registry = Registry::with_prefix("spindle");
     server(&mut registry, engine, connections);
+    held(&mut registry, budgets);
     times(&mut registry, engine);
     queues(&mut registry, engine).await;
     let mut text = String::new();
@@ -110,6 +116,23 @@ fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str
         open.get_or_create(&[("door", *door)]).set(signed(*count as u64));
     }
     registry.register("connections", "Open connections", open);
+}
+
+/// What clients make the server hold.
+fn held(registry: &mut Registry, budgets: &Budgets) {
+    let (bytes, most) = (Family::<Label, Gauge>::default(), Family::<Label, Gauge>::default());
+    let closed: Family<Label, Counter> = Family::default();
+    for budget in budgets.all() {
+        let (label, readings) = ([("budget", budget.kind().name())], budget.readings());
+        bytes.get_or_create(&label).set(signed(readings.held_bytes));
+        most.get_or_create(&label).set(signed(readings.bytes_max));
+        closed.get_or_create(&label).inc_by(readings.closed);
+    }
+    let help = "Unfinished requests and unread answers of all clients";
+    registry.register_with_unit("held", help, Unit::Bytes, bytes);
+    registry.register_with_unit("held_max", "The most of them", Unit::Bytes, most);
+    let help = "Clients closed because they held the most when it was too much, since the start";
+    registry.register("held_closed", help, closed);
 }
 
 /// How long things take.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use spindle_access::Access;
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session, TLS_REQUIRED};
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session, Unread};
 
 use crate::session::Opening;
 use crate::shared::Common;
@@ -77,8 +77,12 @@ impl Door for GearmanDoor {
         Box::new(Opening::new(engine, common, caller, login, address))
     }
 
-    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {
-        let (code, text) = ("TLS_REQUIRED", TLS_REQUIRED);
+    fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut) {
+        let text = why.text();
+        let code = match why {
+            Unread::Plain => "TLS_REQUIRED",
+            Unread::TooMuch => "SERVER_ERROR",
+        };
         match Protocol::of(first) {
             Some(Protocol::Stranger) => {}
             Some(Protocol::Draft) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use spindle_access::Access;
+use spindle_budget::Budgets;
 use spindle_engine::Engine;
 use spindle_http::{BodyLimits, EngineBridge};
 use tokio::sync::watch;
@@ -20,6 +21,8 @@ pub struct Options {
     pub access: Access,
     /// Limits of requests' bodies.
     pub body: BodyLimits,
+    /// What all clients together make the server hold; pushes are among it.
+    pub budgets: Budgets,
     /// Workers may give any address to be pushed to, not only their own.
     pub allow_urls: bool,
     /// A worker that asks for jobs is lost when it has none and has not asked for so long.
@@ -41,6 +44,7 @@ impl Default for Options {
         Options {
             access: Access::open(),
             body: BodyLimits::default(),
+            budgets: Budgets::default(),
             allow_urls: false,
             lost_after_ms: 60_000,
             drop_after_ms: 30_000,

@@ -9,6 +9,7 @@ use hyper_util::client::legacy::Error;
 use spindle_core::command::Claim;
 use spindle_core::payload::Type;
 use spindle_engine::{Payload, WorkResult};
+use spindle_http::while_unread;
 use tokio::select;
 use tokio::time::{sleep, timeout};
 
@@ -122,6 +123,7 @@ impl LightJq {
         order: Vec<u8>,
         lease_ms: Option<u64>,
     ) -> Pushed {
+        let bytes = order.capacity();
         let worker_id = HeaderValue::try_from(id.to_string()).expect("a UUID is ASCII");
         let request = Request::builder()
             .method(Method::POST)
@@ -140,7 +142,12 @@ impl LightJq {
             let _ = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
             Ok::<StatusCode, Error>(head.status)
         };
-        match timeout(time, exchange).await {
+        let output = &self.options().budgets.output;
+        let Some(exchanged) = while_unread(output, bytes, timeout(time, exchange)).await else {
+            let why = "it took more memory than all other unread answers";
+            return Pushed::Unsure(why.to_owned());
+        };
+        match exchanged {
             Err(_) => Pushed::Unsure(format!("no answer within {} s", time.as_secs_f64())),
             Ok(Err(error)) if error.is_connect() => Pushed::NotTaken(with_causes(&error)),
             Ok(Err(error)) => Pushed::Unsure(with_causes(&error)),

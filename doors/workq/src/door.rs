@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::BytesMut;
 use spindle_access::Access;
 use spindle_engine::door::is_stranger;
-use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session, TLS_REQUIRED};
+use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session, Unread};
 
 use crate::session::{Common, WorkqSession};
 use crate::wire::Limits;
-use crate::wire::encode::client_error;
+use crate::wire::encode::{client_error, server_error};
 
 /// Workq's protocol over an engine.
 pub struct WorkqDoor {
@@ -56,9 +56,11 @@ impl Door for WorkqDoor {
         Box::new(WorkqSession::new(self.engine.clone(), self.common.clone(), caller, login))
     }
 
-    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {
-        if is_stranger(first) != Some(true) {
-            client_error(out, TLS_REQUIRED);
+    fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut) {
+        match why {
+            _ if is_stranger(first) == Some(true) => {}
+            Unread::Plain => client_error(out, why.text()),
+            Unread::TooMuch => server_error(out, why.text()),
         }
     }
 }

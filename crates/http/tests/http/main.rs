@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod bridge;
 #[cfg(test)]
+mod budgets;
+#[cfg(test)]
 mod encrypted;
 #[cfg(test)]
 mod listener;

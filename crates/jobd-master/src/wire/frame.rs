@@ -1,6 +1,7 @@
 //! Bytes into messages: each ends in EOT.
 
 use bytes::{Buf, Bytes, BytesMut};
+use spindle_budget::FREE_BYTES;
 use thiserror::Error;
 
 /// The byte that ends a message.
@@ -88,6 +89,10 @@ impl Frames {
         }
         let message = self.input.split_to(length).freeze();
         self.input.advance(1);
+        if message.len() > self.input.len().max(FREE_BYTES) {
+            // What is left, the smaller part, does not keep the memory of the message.
+            self.input = BytesMut::from(&*self.input);
+        }
         self.searched = 0;
         Ok(Some(message))
     }

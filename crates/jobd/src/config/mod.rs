@@ -16,6 +16,7 @@ pub use worker::{MasterAddress, WorkerConfig};
 
 use std::time::Duration;
 
+use spindle_budget::{BYTES_MAX, Budgets};
 use spindle_jobd_master::server::{Access, Limits, ListenSettings};
 use spindle_tls::ListenerTls;
 
@@ -24,6 +25,9 @@ fn listen(ini: &Ini, port: u16) -> Result<ListenSettings, ConfigError> {
     let limits = Limits::default();
     let connections = ini.number("max_connections", 1, 1_000_000)?;
     let message_bytes = ini.number("max_message_bytes", 1024, 1 << 30)?;
+    let message_bytes_max = message_bytes.unwrap_or(limits.message_bytes_max);
+    // Two messages fit, however long they may be.
+    let bytes_max = BYTES_MAX.max(2 * message_bytes_max);
     Ok(ListenSettings {
         host: ini.text("host").unwrap_or("127.0.0.1").to_owned(),
         port: ini.number("port", 0, u16::MAX)?.unwrap_or(port),
@@ -35,8 +39,9 @@ fn listen(ini: &Ini, port: u16) -> Result<ListenSettings, ConfigError> {
         tls: ListenerTls::Off,
         limits: Limits {
             connections_max: connections.unwrap_or(limits.connections_max),
-            message_bytes_max: message_bytes.unwrap_or(limits.message_bytes_max),
+            message_bytes_max,
         },
+        budgets: Budgets::new(bytes_max, bytes_max),
     })
 }
 

@@ -1,6 +1,6 @@
 //! A toy door of text lines, and a client for it.
 //!
-//! `echo X` answers X; `gate N X` answers X once N is durable; `lease N J` hands out job J behind
+//! `echo X` answers X; `count` answers how many requests came before it; `gate N X` answers X once N is durable; `lease N J` hands out job J behind
 //! gate N; `add N` answers ok once N is durable, which a commit makes it; `big N` answers N bytes; `wait` and `run` wait for the test to answer (at shutdown
 //! `wait` gives up at once, `run` at the last moment); `answered-and-gone` is answered a lease by
 //! the engine in the moment its connection breaks; `swallow` takes everything that follows without
@@ -18,7 +18,7 @@ use bytes::BytesMut;
 use spindle_core::JobId;
 use spindle_engine::{
     Answer, Committer, ConnectionId, Delivery, Door, Flow, Gate, Gated, LeaseRef, Mailbox, Outbox,
-    Peer, Session, Ticket,
+    Peer, Session, Ticket, Unread,
 };
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
 use spindle_testkit::PATIENCE;
@@ -148,9 +148,14 @@ impl Door for ToyDoor {
             closed: false,
         })
     }
-    fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {
-        let first = String::from_utf8_lossy(first);
-        out.extend_from_slice(format!("not in plain: {first}").as_bytes());
+    fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut) {
+        match why {
+            Unread::Plain => {
+                let first = String::from_utf8_lossy(first);
+                out.extend_from_slice(format!("not in plain: {first}").as_bytes());
+            }
+            Unread::TooMuch => out.extend_from_slice(b"too much\n"),
+        }
     }
 }
 
@@ -174,6 +179,10 @@ impl ToySession {
         };
         match words[0] {
             "echo" => say(0, words[1]),
+            "count" => {
+                let before = self.toy.seen().requests;
+                say(0, &before.to_string());
+            }
             "gate" => say(number(), words[2]),
             "add" => {
                 say(number(), "ok");

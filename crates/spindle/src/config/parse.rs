@@ -6,10 +6,21 @@ use spindle_log::SyncPolicy;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::tls_mode::TlsMode;
+use crate::quantity::parse_size;
 
 pub fn parse_count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
     count.ok_or_else(|| "write a whole number from 1".to_owned())
+}
+
+/// A budget; `auto` is none, which is as much as the memory suggests.
+pub fn parse_budget(text: &str) -> Result<Option<u64>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    let hint = || "use 1MiB or more, or auto".to_owned();
+    Some(bytes).filter(|bytes| *bytes >= BUDGET_BYTES_MIN).map(Some).ok_or_else(hint)
 }
 
 pub fn parse_tls_mode(text: &str) -> Result<TlsMode, String> {
@@ -61,12 +72,24 @@ pub fn parse_level(text: &str) -> Result<LogLevel, String> {
     level.map(LogLevel).ok_or_else(|| "use off, error, warn, info, debug or trace".to_owned())
 }
 
+/// Less would close clients that send one job of the usual size.
+const BUDGET_BYTES_MIN: u64 = 1 << 20;
+
 /// An hour: who wants less often wants `os`.
 const INTERVAL_MS_MAX: u64 = 3_600_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn budgets_have_a_least_size_or_follow_the_memory() {
+        assert_eq!(parse_budget("auto"), Ok(None));
+        assert_eq!(parse_budget("1MiB"), Ok(Some(1 << 20)));
+        for text in ["", "0", "1048575", "much", "AUTO"] {
+            assert!(parse_budget(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn sync_takes_its_three_forms_only() {

@@ -7,7 +7,9 @@ use spindle_log::SyncPolicy;
 use spindle_webhook::{Hook, HookError};
 
 use super::address::{Loopback, loopback, parse_listen};
-use super::parse::{LogLevel, parse_count, parse_level, parse_switch, parse_sync, parse_tls_mode};
+use super::parse::{
+    LogLevel, parse_budget, parse_count, parse_level, parse_switch, parse_sync, parse_tls_mode,
+};
 use super::tls_mode::TlsMode;
 use crate::quantity::{parse_duration, parse_size};
 
@@ -98,6 +100,10 @@ pub struct Config {
     pub shutdown_timeout: Duration,
     /// Open connections of the line doors together, and of the HTTP door.
     pub connections_max: usize,
+    /// Bytes of unfinished requests, of all clients together; `None`: as the memory is.
+    pub unfinished_input_max: Option<u64>,
+    /// Bytes of answers that clients have not read, likewise.
+    pub unread_output_max: Option<u64>,
     /// What is logged.
     pub log_level: LogLevel,
 }
@@ -510,6 +516,19 @@ pub const TABLE: &[Setting] = &[
              are closed at once.",
         )
         .apply(|config, text| set(&mut config.connections_max, parse_count(text))),
+    Setting::one("unfinished-input-max", "SIZE", "auto")
+        .help(
+            "The most memory for requests that have begun to come in, over all doors together, \
+             from 1MiB. When it is exceeded, the client with the largest is closed, with an error. \
+             `auto` is 256MiB, or an eighth of the memory that the server may use if that is less.",
+        )
+        .apply(|config, text| set(&mut config.unfinished_input_max, parse_budget(text))),
+    Setting::one("unread-output-max", "SIZE", "auto")
+        .help(
+            "The most memory for answers that clients have not read, likewise. When it is \
+             exceeded, the client with the most is closed.",
+        )
+        .apply(|config, text| set(&mut config.unread_output_max, parse_budget(text))),
     Setting::one("log-level", "LEVEL", "info")
         .help("What to log on standard error: `off`, `error`, `warn`, `info`, `debug` or `trace`.")
         .apply(|config, text| set(&mut config.log_level, parse_level(text))),

@@ -7,6 +7,7 @@
 //! - `examples`: the programs in examples/
 //! - `http`: the server's HTTP door
 //! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
+//! - `memory`: what floods make it hold
 //! - `native`: the commands for people through it
 //! - `pages`: the examples of docs/commands.md; `readme`: those of the README
 //! - `prose`: lines and links of all pages
@@ -30,6 +31,8 @@ mod fake_workq;
 mod http;
 #[cfg(test)]
 mod lost;
+#[cfg(test)]
+mod memory;
 #[cfg(test)]
 mod native;
 #[cfg(test)]

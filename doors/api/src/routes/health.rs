@@ -71,7 +71,7 @@ pub(crate) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
     let lines = options.line_connections.iter().map(|(door, open)| (*door, open));
     let open = own.into_iter().chain(lines);
     let open: Vec<_> = open.map(|(door, open)| (door, open.load(Ordering::Relaxed))).collect();
-    let text = form.of(metrics::open_metrics(api.engine(), &open).await);
+    let text = form.of(metrics::open_metrics(api.engine(), &open, &options.budgets).await);
     let vary = HeaderValue::from_static("accept");
     let headers = [(header::CONTENT_TYPE, form.content_type()), (header::VARY, vary)];
     (headers, text).into_response()

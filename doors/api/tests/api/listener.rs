@@ -25,7 +25,7 @@ impl Served {
         let connections = Arc::<AtomicUsize>::default();
         let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let committer = Arc::new(bench.engine.clone());
-        let config = HttpConfig { threads: 2, limits };
+        let config = HttpConfig { threads: 2, limits, ..HttpConfig::default() };
         let routes = bench.router.clone();
         let handle = bound.start(routes, committer, config, connections.clone()).unwrap();
         Served { bench, handle, connections }

@@ -1,0 +1,126 @@
+//! What a connection holds for its client, counted against the budgets of all.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use spindle_budget::{Account, Budget, Budgets, FREE_BYTES, Holder, Kind};
+use tokio::sync::Notify;
+
+/// How much of the budgets a connection has. Every request carries it as an extension.
+#[derive(Clone)]
+pub(crate) struct Held(Arc<Accounts>);
+
+struct Accounts {
+    input: Account,
+    output: Account,
+    asked: Arc<Asked>,
+    /// A request is being answered: what comes in is its body.
+    serves: AtomicBool,
+}
+
+impl Held {
+    pub fn new(budgets: &Budgets) -> Held {
+        let asked = Arc::<Asked>::default();
+        let open = |budget: &Budget| budget.open(Arc::clone(&asked) as Arc<dyn Holder>, 0);
+        let (input, output) = (open(&budgets.input), open(&budgets.output));
+        Held(Arc::new(Accounts { input, output, asked, serves: AtomicBool::new(false) }))
+    }
+
+    /// A request begins, and what was received of it is its handler's, or it is answered.
+    pub fn serves(&self, serves: bool) {
+        self.0.serves.store(serves, Ordering::Relaxed);
+        self.receives(0);
+    }
+
+    /// Whether a request is being answered.
+    pub fn is_serving(&self) -> bool {
+        self.0.serves.load(Ordering::Relaxed)
+    }
+
+    /// What is being received, a head or a body, has reserved so much.
+    pub fn receives(&self, bytes: usize) {
+        self.0.input.set(bytes);
+    }
+
+    /// Whether this connection has to go because it has received the most.
+    pub fn receives_too_much(&self) -> bool {
+        self.0.input.is_closed()
+    }
+
+    /// The same body, counted until nobody has it any more.
+    pub fn counted(self, body: Bytes) -> Bytes {
+        if body.len() <= FREE_BYTES {
+            return body;
+        }
+        self.receives(body.len());
+        Bytes::from_owner(Received { body, held: self })
+    }
+
+    /// An answer of so many bytes is to be sent.
+    pub fn answers(&self, bytes: u64) {
+        self.0.output.add(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+
+    /// The socket has taken so many bytes.
+    pub fn sent(&self, bytes: usize) {
+        self.0.output.spend(bytes);
+    }
+
+    /// The socket has taken everything there was.
+    pub fn sent_all(&self) {
+        self.0.output.set(0);
+    }
+
+    /// Waits until the connection has to go, and says for what.
+    pub async fn asked_to_go(&self) -> Kind {
+        self.0.asked.0.notified().await;
+        if self.0.output.is_closed() { Kind::Output } else { Kind::Input }
+    }
+}
+
+/// A body that was received.
+struct Received {
+    body: Bytes,
+    held: Held,
+}
+
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        self.held.0.input.remove(self.body.len());
+    }
+}
+
+/// Hears of it when it is too much.
+#[derive(Default)]
+struct Asked(Notify);
+
+impl Holder for Asked {
+    fn let_go(&self, _: u64, _: Kind) {
+        self.0.notify_one();
+    }
+}
+
+/// Does something for which bytes are held until somebody takes them. None: they were too many, and
+/// it was given up.
+pub async fn while_unread<T>(
+    budget: &Budget,
+    bytes: usize,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let asked = Arc::<Asked>::default();
+    let account = budget.open(Arc::clone(&asked) as Arc<dyn Holder>, 0);
+    account.add(bytes);
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = asked.0.notified() => None,
+    }
+}

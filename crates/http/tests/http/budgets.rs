@@ -1,0 +1,152 @@
+//! What all clients together make the server hold: who holds the most goes, the others notice nothing.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::routing::{get, post};
+use spindle_budget::{Budget, Budgets};
+use spindle_http::listen::{self, Handle, HttpConfig};
+use spindle_http::{Answered, BodyLimits, read_body};
+use spindle_testkit::{PATIENCE, wait_until};
+
+use crate::engine;
+
+async fn length(request: Request) -> Answered<String> {
+    Ok(read_body(request, BodyLimits::default()).await?.len().to_string())
+}
+
+/// A body that is read and kept for ever.
+async fn keep(request: Request) -> Answered<String> {
+    let _body = read_body(request, BodyLimits::default()).await?;
+    std::future::pending().await
+}
+
+struct Served {
+    handle: Handle,
+    budgets: Budgets,
+}
+
+impl Served {
+    fn new(input_bytes_max: usize, output_bytes_max: usize) -> Served {
+        let budgets = Budgets::new(input_bytes_max, output_bytes_max);
+        let routes = Router::new()
+            .route("/length", post(length))
+            .route("/keep", post(keep))
+            .route("/40", get(async || vec![b'x'; 40_000_000]))
+            .route("/20", get(async || vec![b'x'; 20_000_000]));
+        let config = HttpConfig { threads: 2, budgets: budgets.clone(), ..HttpConfig::default() };
+        let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let handle = bound.start(routes, Arc::new(engine()), config, Arc::default()).unwrap();
+        Served { handle, budgets }
+    }
+
+    fn send(&self, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.handle.local_addr()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    }
+
+    /// Sends so many bytes of a longer body, and waits until they are counted.
+    fn begin_body(&self, path: &str, length: usize, sent: usize) -> TcpStream {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Length: {length}\r\n\r\n"
+        );
+        let closed_before = closed(&self.budgets.input);
+        let before = held(&self.budgets.input);
+        let stream = self.send(&[head.as_bytes(), &vec![b'x'; sent]].concat());
+        wait_until("the bytes", || {
+            held(&self.budgets.input) >= before + sent
+                || closed(&self.budgets.input) > closed_before
+        });
+        stream
+    }
+}
+
+fn held(budget: &Budget) -> usize {
+    budget.readings().held_bytes as usize
+}
+
+fn closed(budget: &Budget) -> u64 {
+    budget.readings().closed
+}
+
+fn rest(stream: &mut TcpStream) -> String {
+    let mut rest = Vec::new();
+    // A reset says the same as an end.
+    let _ = stream.read_to_end(&mut rest);
+    String::from_utf8_lossy(&rest).into_owned()
+}
+
+#[test]
+fn the_largest_body_goes_with_an_error_and_the_others_go_on() {
+    let served = Served::new(8_000_000, usize::MAX);
+    let mut large = served.begin_body("/length", 5_000_000, 4_999_999);
+    let mut small: Vec<_> =
+        (0..4).map(|_| served.begin_body("/length", 1_000_000, 999_999)).collect();
+    let answer = rest(&mut large);
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("\"overloaded\""), "{answer}");
+    assert_eq!(closed(&served.budgets.input), 1);
+    for stream in &mut small {
+        stream.write_all(b"y").unwrap();
+        assert!(rest(stream).ends_with("\r\n\r\n1000000"));
+    }
+    wait_until("the memory", || held(&served.budgets.input) == 0);
+}
+
+#[test]
+fn a_body_counts_until_its_handler_has_let_go_of_it() {
+    let served = Served::new(8_000_000, usize::MAX);
+    let mut kept = served.begin_body("/keep", 5_000_000, 5_000_000);
+    wait_until("the whole body", || held(&served.budgets.input) == 5_000_000);
+    let mut other = served.begin_body("/length", 4_000_000, 3_999_999);
+    assert_eq!(rest(&mut kept), "");
+    assert_eq!(closed(&served.budgets.input), 1);
+    other.write_all(b"y").unwrap();
+    assert!(rest(&mut other).ends_with("\r\n\r\n4000000"));
+    wait_until("the memory", || held(&served.budgets.input) == 0);
+}
+
+#[test]
+fn the_beginning_of_a_head_counts_too() {
+    let served = Served::new(100_000, usize::MAX);
+    let mut heads: Vec<TcpStream> = Vec::new();
+    while closed(&served.budgets.input) == 0 {
+        assert!(heads.len() < 20, "{} bytes are held", held(&served.budgets.input));
+        let bytes = 20_000 - 100 * heads.len();
+        let before = held(&served.budgets.input);
+        heads.push(served.send(format!("GET /{}", "x".repeat(bytes - 5)).as_bytes()));
+        wait_until("the bytes", || {
+            held(&served.budgets.input) >= before + bytes || closed(&served.budgets.input) == 1
+        });
+    }
+    assert_eq!(rest(&mut heads[0]), "");
+    heads[1].write_all(b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    assert!(rest(&mut heads[1]).starts_with("HTTP/1.1 404 "));
+}
+
+#[test]
+fn the_largest_unread_answer_goes_and_the_others_can_be_read() {
+    let served = Served::new(usize::MAX, 45_000_000);
+    let output = &served.budgets.output;
+    let ask = |path: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        served.send(head.as_bytes())
+    };
+    let mut large = ask("/40");
+    // Sockets take some of it.
+    wait_until("the first answer", || held(output) >= 20_000_000);
+    let mut small = ask("/20");
+    let mut another = ask("/20");
+    wait_until("the end of the deafest", || closed(output) == 1);
+    for stream in [&mut small, &mut another] {
+        assert!(rest(stream).len() > 20_000_000);
+    }
+    assert!(rest(&mut large).len() < 40_000_000);
+    wait_until("the memory", || held(output) == 0);
+    assert_eq!(closed(output), 1);
+}
