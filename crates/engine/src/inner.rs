@@ -47,11 +47,11 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub fn new(state: State, options: Options, record_bytes_max: usize) -> Inner {
+    pub fn new(state: State, options: Options) -> Inner {
         let changes = ChangeSet::of(options.copied);
         Inner {
             state,
-            batch: Batch::new(record_bytes_max, options.payload_memory_bytes),
+            batch: Batch::new(options.payload_memory_bytes),
             waiting: Waiting::default(),
             numbers: Numbers::default(),
             footprint: Footprint::default(),

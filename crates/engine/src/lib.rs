@@ -64,6 +64,6 @@ pub use replica::{Change, Changes};
 pub use spindle_matching::{
     Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, UnreadableMatcher,
 };
-pub use start::{StartError, fold_state};
+pub use start::{Each, StartError, fold_state};
 pub use views::{Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Waits};
 pub use wait::{Caller, SleepReply};

@@ -1,10 +1,10 @@
 //! Opening an engine: fold the log, begin a new epoch, recover what the last one left.
 
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use spindle_core::{Command, Event, EventReader, JobId, Place, Rejection, State};
-use spindle_log::{Log, LogError, ReadError, Stored, StoredRecords};
+use spindle_log::{Log, LogError, OpenError, ReadError, Stored};
 
 use crate::clock::Clock;
 use crate::commit::record::{Places, RecordError, RecordReader};
@@ -17,6 +17,9 @@ use crate::options::Options;
 /// Why an engine does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// The log cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The log cannot be read.
     #[error("cannot read the log: {0}")]
     Read(#[from] ReadError),
@@ -76,38 +79,54 @@ impl Places for Decoded {
 
 /// Events handed over at once; the list goes back to be filled again.
 const EVENTS_AT_ONCE: usize = 512;
+/// Lists that wait to be folded.
+const LISTS_AHEAD: usize = 2;
 
-/// What reads and decodes the log.
+/// What decodes the log, record by record, and hands the events over.
 struct Decoder {
-    records: StoredRecords,
     events: EventReader,
     damage: DamageFinder,
+    decoded: Decoded,
+    /// None behind the last record.
+    full: Option<SyncSender<Decoded>>,
+    emptied: Receiver<Decoded>,
+    /// Why a record cannot be folded. None behind it is looked at.
+    failed: Option<StartError>,
 }
 
 impl Decoder {
-    fn new(records: StoredRecords) -> Decoder {
-        Decoder { records, events: EventReader::default(), damage: DamageFinder::default() }
-    }
-
-    /// Reads on, up to many events. Returns whether there may be more.
-    fn fill(&mut self, decoded: &mut Decoded) -> Result<bool, StartError> {
-        // Folded ones are used again here, where their names came from: two threads that count who
-        // shares a name would wait for each other at every event.
-        decoded.len = 0;
-        // Of a long record there were more, and they may hold on to its bytes.
-        decoded.events.truncate(EVENTS_AT_ONCE);
-        while decoded.len < EVENTS_AT_ONCE {
-            let Some(stored) = self.records.next() else { return Ok(false) };
-            self.decode(stored?, decoded)?;
+    fn new(full: SyncSender<Decoded>, emptied: Receiver<Decoded>) -> Decoder {
+        Decoder {
+            events: EventReader::default(),
+            damage: DamageFinder::default(),
+            decoded: Decoded::default(),
+            full: Some(full),
+            emptied,
+            failed: None,
         }
-        Ok(true)
     }
 
-    fn decode(&mut self, stored: Stored, decoded: &mut Decoded) -> Result<(), StartError> {
+    /// Takes the next record. After the last one the fold may come to its end.
+    fn take(&mut self, shown: Option<Stored>) {
+        match shown {
+            Some(stored) if self.failed.is_none() => self.failed = self.decode(stored).err(),
+            Some(_) => {}
+            None => {
+                self.hand_over();
+                self.full = None;
+            }
+        }
+        if self.decoded.len >= EVENTS_AT_ONCE {
+            self.hand_over();
+        }
+    }
+
+    fn decode(&mut self, stored: Stored) -> Result<(), StartError> {
         self.damage.record(&stored);
         let position = stored.position.0;
         let failed = |source| StartError::Record { position, source };
         let reader = RecordReader::new(stored.bytes).map_err(failed)?;
+        let decoded = &mut self.decoded;
         decoded.now_ms = decoded.now_ms.max(reader.now_ms);
         decoded.position = position;
         let from = decoded.len;
@@ -117,60 +136,100 @@ impl Decoder {
         }
         Ok(())
     }
+
+    /// Hands over what is decoded, and begins another list.
+    fn hand_over(&mut self) {
+        // Folded events are used again here, where their names came from: two threads that count who
+        // shares a name would wait for each other at every event.
+        let mut next = self.emptied.try_recv().unwrap_or_default();
+        next.len = 0;
+        // Of a long record there were more, and they may hold on to its bytes.
+        next.events.truncate(EVENTS_AT_ONCE);
+        let decoded = std::mem::replace(&mut self.decoded, next);
+        if let Some(full) = &self.full {
+            // Nobody takes it if the fold panicked, which its own thread reports.
+            full.send(decoded).ok();
+        }
+    }
+
+    fn finish(self) -> Result<DamageFinder, StartError> {
+        self.failed.map_or(Ok(self.damage), Err)
+    }
 }
 
-/// Folds everything the log holds. Reading and decoding go on in a thread of their own, so that a
-/// long log costs the longer of the two, not their sum.
-fn fold(log: &dyn Log, inner: &mut Inner) -> Result<DamageFinder, StartError> {
-    let mut decoder = Decoder::new(log.read(log.first())?);
-    inner.batch.begin_at(log.next().0);
+/// Takes the records of a log one by one, oldest first, and `None` behind the last one.
+pub type Each<'a> = &'a mut dyn FnMut(Option<Stored>);
+
+/// Folds all records that `open` shows, and gives back what it returns. Reading and decoding go on in a thread of their
+/// own, so that a long log costs the longer of the two, not their sum.
+fn fold<T: Send>(
+    inner: &mut Inner,
+    open: impl FnOnce(Each<'_>) -> Result<T, StartError> + Send,
+) -> Result<(T, DamageFinder), StartError> {
     // Of a churned log most jobs are gone at its end: their names need not come and go.
     inner.state.defer_keys();
-    let (full, filled) = sync_channel::<Result<Decoded, StartError>>(2);
-    let (empty, emptied) = sync_channel::<Decoded>(4);
+    let (full, filled) = sync_channel(LISTS_AHEAD);
+    let (empty, emptied) = sync_channel(2 * LISTS_AHEAD);
     std::thread::scope(|scope| {
-        let reader = scope.spawn(move || {
-            let mut more = true;
-            while more {
-                let mut decoded = emptied.try_recv().unwrap_or_default();
-                let filled = decoder.fill(&mut decoded);
-                more = matches!(filled, Ok(true));
-                if full.send(filled.map(|_| decoded)).is_err() {
-                    break;
-                }
-            }
-            decoder.damage
+        let opener = scope.spawn(move || {
+            let mut decoder = Decoder::new(full, emptied);
+            let opened = open(&mut |shown| decoder.take(shown))?;
+            Ok((opened, decoder.finish()?))
         });
         for decoded in filled {
-            let decoded = decoded?;
             inner.now_ms = inner.now_ms.max(decoded.now_ms);
             for (event, place) in decoded.events() {
                 inner.fold_one(event, *place);
             }
             empty.try_send(decoded).ok();
         }
-        inner.state.index_keys();
-        Ok(reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        inner.state.index_keys(|one, other| {
+            std::thread::scope(|scope| {
+                scope.spawn(other);
+                one();
+            });
+        });
+        opener.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Shows all records of a log that is open.
+fn show(log: &dyn Log, each: Each<'_>) -> Result<(), StartError> {
+    for stored in log.read(log.first())? {
+        each(Some(stored?));
+    }
+    each(None);
+    Ok(())
 }
 
 /// The fold of a log alone, to compare with.
 pub fn fold_state(log: &dyn Log, options: &Options) -> Result<State, StartError> {
     let state = State::new(options.seed, options.defaults.clone());
-    let mut inner = Inner::new(state, options.clone(), log.record_bytes_max() as usize);
-    fold(log, &mut inner)?;
+    let mut inner = Inner::new(state, options.clone());
+    fold(&mut inner, |each| show(log, each))?;
     Ok(inner.state)
 }
 
 impl Engine {
-    /// Folds the log, begins a new epoch and commits that. No thread runs yet: see
+    /// Folds a log that is open, begins a new epoch and commits that. No thread runs yet: see
     /// [`Engine::spawn`].
     pub fn open(
         log: Arc<dyn Log>,
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Result<Engine, StartError> {
-        let inner = start(&log, clock.as_ref(), options)?;
+        Engine::open_with(clock, options, |each| show(&*log, each).map(|()| log))
+    }
+
+    /// As [`Engine::open`], and folds the log while it is opened: `open` shows every record that it reads, as
+    /// [`FileLog::open_with`](spindle_log::FileLog::open_with) does, and returns the log. What was folded of a log that
+    /// cannot be opened is dropped.
+    pub fn open_with(
+        clock: Arc<dyn Clock>,
+        options: Options,
+        open: impl FnOnce(Each<'_>) -> Result<Arc<dyn Log>, StartError> + Send,
+    ) -> Result<Engine, StartError> {
+        let (inner, log) = start(clock.as_ref(), options, open)?;
         let engine = Engine::new(inner, log, clock);
         engine.flush()?;
         if engine.failure().is_some() {
@@ -187,11 +246,16 @@ impl Engine {
 
 /// Builds the inside of an engine from its log: folded, with a new epoch begun and the leases of
 /// older ones recovered. What that decided is in the open batch; commit it before any door opens.
-fn start(log: &Arc<dyn Log>, clock: &dyn Clock, options: Options) -> Result<Inner, StartError> {
+fn start(
+    clock: &dyn Clock,
+    options: Options,
+    open: impl FnOnce(Each<'_>) -> Result<Arc<dyn Log>, StartError> + Send,
+) -> Result<(Inner, Arc<dyn Log>), StartError> {
     let mut state = State::new(options.seed, options.defaults.clone());
     state.plant(options.faults.core);
-    let mut inner = Inner::new(state, options, log.record_bytes_max() as usize);
-    let damage = fold(log.as_ref(), &mut inner)?;
+    let mut inner = Inner::new(state, options);
+    let (log, damage) = fold(&mut inner, open)?;
+    inner.batch.begin_at(log.next().0, log.record_bytes_max() as usize);
     // What the fold counted was counted by servers before this one.
     inner.numbers.stats = Stats::default();
     clock.start_from(inner.now_ms);
@@ -206,7 +270,7 @@ fn start(log: &Arc<dyn Log>, clock: &dyn Clock, options: Options) -> Result<Inne
     loop {
         let grace_ms = inner.options.grace_ms;
         inner.run(&Command::Recover { from, grace_ms })?;
-        let Some(last) = inner.cut_off_at(job_of) else { return Ok(inner) };
+        let Some(last) = inner.cut_off_at(job_of) else { return Ok((inner, log)) };
         from = JobId(last.0 + 1);
     }
 }

@@ -104,9 +104,10 @@ pub enum SubmitError {
     /// The record is longer than [`Log::record_bytes_max`].
     #[error("a record of {bytes} bytes is over the log's maximum of {max}")]
     TooLarge { bytes: u64, max: u32 },
-    /// The disk is full and the reserve is used up. Frees itself when a trim gives space back or
-    /// somebody makes room on the disk.
-    #[error("the disk is full and the log's reserve is used up")]
+    /// There is no room for the record now: the disk is full and the reserve is used up, or no
+    /// further segment can be prepared for another reason. To be tried again: it goes on when a trim
+    /// gives space back, somebody makes room on the disk, or the reason is gone.
+    #[error("the log has no room now")]
     Full,
     /// An earlier failure stopped the log for good.
     #[error("the log failed earlier: {0}")]

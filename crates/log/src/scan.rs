@@ -15,6 +15,7 @@ use crate::{
 };
 
 const CHUNK_BYTES: usize = 1024 * 1024;
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// What the frame that comes next must be.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +33,6 @@ pub(crate) struct Frame {
     /// Where the frame begins in the file, and its payload's length.
     pub(crate) start: u64,
     pub(crate) payload_bytes: usize,
-    /// The CRC of the frame before, as this one tells it.
-    pub(crate) prev_crc: u32,
     /// Parts of the payload are damaged, and nothing else is.
     pub(crate) damaged: bool,
 }
@@ -52,6 +51,18 @@ impl From<io::Error> for NoFrame {
     }
 }
 
+/// What a segment's bytes come from, which is asked for them in order.
+pub(crate) trait Source {
+    /// Reads into `buffer` from `offset`; fewer bytes than asked for only at the end of the file.
+    fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl Source for Arc<dyn DiskFile> {
+    fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        DiskFile::read_at(&**self, buffer, offset)
+    }
+}
+
 struct Decoded {
     header: FrameHeader,
     crc: u32,
@@ -63,8 +74,8 @@ struct Decoded {
 ///
 /// The buffer is shared with the payloads handed out; it is used again when they are gone by the
 /// time of the next read, and replaced when they are not.
-pub(crate) struct Frames {
-    file: Arc<dyn DiskFile>,
+pub(crate) struct Frames<S> {
+    source: S,
     salt: u32,
     parts_of: PartsOf,
     buffer: Bytes,
@@ -78,15 +89,15 @@ pub(crate) struct Frames {
     limit: u64,
 }
 
-impl Frames {
+impl<S: Source> Frames<S> {
     pub(crate) fn new(
-        file: Arc<dyn DiskFile>,
+        source: S,
         salt: u32,
         (offset, limit): (u64, u64),
         parts_of: PartsOf,
     ) -> Self {
         let buffer = Bytes::new();
-        Self { file, salt, parts_of, buffer, buffer_start: offset, filled: 0, offset, limit }
+        Self { source, salt, parts_of, buffer, buffer_start: offset, filled: 0, offset, limit }
     }
 
     /// Where the next frame begins.
@@ -105,8 +116,7 @@ impl Frames {
             return Err(NoFrame::Bad("the frame does not follow the one before it"));
         }
         self.offset += frame_bytes(payload_bytes) as u64;
-        let FrameHeader { epoch, prev_crc, .. } = header;
-        Ok(Frame { epoch, crc, start, payload_bytes, prev_crc, damaged })
+        Ok(Frame { epoch: header.epoch, crc, start, payload_bytes, damaged })
     }
 
     fn decode(&mut self) -> Result<Decoded, NoFrame> {
@@ -139,6 +149,18 @@ impl Frames {
         Stored { position, epoch: frame.epoch, bytes, damaged: frame.damaged }
     }
 
+    /// Whether nothing but zeros is left. Reads all of it: no frame can be taken afterwards.
+    pub(crate) fn ends_in_zeros(&mut self) -> io::Result<bool> {
+        while self.offset < self.limit {
+            let step = usize::try_from(self.limit - self.offset).unwrap_or(usize::MAX);
+            if self.want(step.min(ZEROS.len()))? != &ZEROS[..step.min(ZEROS.len())] {
+                return Ok(false);
+            }
+            self.offset += step.min(ZEROS.len()) as u64;
+        }
+        Ok(true)
+    }
+
     /// The file's next `count` bytes; zeros stand for what lies beyond its end.
     fn want(&mut self, count: usize) -> io::Result<&[u8]> {
         let at = (self.offset - self.buffer_start) as usize;
@@ -164,7 +186,7 @@ impl Frames {
         };
         let from = self.offset + kept as u64;
         let end = buffer.len().min(room);
-        let read = self.file.read_at(&mut buffer[kept..end], from);
+        let read = self.source.read_at(&mut buffer[kept..end], from);
         // Beyond the file's end old bytes of the buffer must not pass for the file's.
         let filled = kept + *read.as_ref().unwrap_or(&0);
         if filled < count {

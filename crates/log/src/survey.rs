@@ -1,18 +1,10 @@
 //! Reads a whole folder without changing it: what is in the log, where it ends, what is wrong.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
-
-use parking_lot::Mutex;
+use std::{io, sync::Arc, thread};
 
 use crate::{
-    contract::Position,
+    ahead::{AheadOf, read_ahead},
+    contract::{Position, Stored},
     disk::{Disk, DiskFile},
     folder::{FileKind, OpenError, file_kind, path, segment_name},
     frame::{
@@ -23,8 +15,6 @@ use crate::{
     scan::{Expected, Frames, NoFrame},
 };
 
-/// More readers than this wait for the same disk.
-const READERS_MAX: usize = 4;
 const SEARCH_BYTES: usize = 1024 * 1024;
 
 /// A folder, read through.
@@ -47,6 +37,8 @@ pub(crate) struct Surveyed {
     pub(crate) end: u64,
     pub(crate) file_bytes: u64,
     pub(crate) last_crc: u32,
+    /// Nothing but zeros is behind the end. Known of the last segment only.
+    pub(crate) ends_in_zeros: bool,
     /// Records with damage that leaves the rest of them sound, in order.
     pub(crate) damaged: Vec<DamagedFrame>,
 }
@@ -58,7 +50,6 @@ pub(crate) struct DamagedFrame {
     pub(crate) offset: u64,
     /// Where the next frame begins.
     pub(crate) end: u64,
-    prev_crc: u32,
 }
 
 /// Where the log is first damaged.
@@ -102,8 +93,12 @@ pub(crate) struct Manner {
     pub(crate) parts_of: PartsOf,
 }
 
-/// Reads everything.
-pub(crate) fn survey(disk: &dyn Disk, manner: Manner) -> Result<Survey, OpenError> {
+/// Reads everything, once. Shows every record of the sound part of the log to `each`, oldest first, while it goes on.
+pub(crate) fn survey(
+    disk: &dyn Disk,
+    manner: Manner,
+    each: &mut dyn FnMut(Stored),
+) -> Result<Survey, OpenError> {
     let mut firsts = Vec::new();
     let (mut spares, mut fillings, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
     for name in disk.list().map_err(OpenError::failed(disk, "list", ""))? {
@@ -119,21 +114,17 @@ pub(crate) fn survey(disk: &dyn Disk, manner: Manner) -> Result<Survey, OpenErro
     spares.sort_unstable();
     foreign.sort_unstable();
     let mut segments = Vec::new();
-    let mut damage = None;
+    let mut bad_header = None;
     for &first in &firsts {
         match head(disk, first, manner)? {
             Ok(segment) => segments.push(segment),
             Err(bad) => {
-                damage = Some(bad);
+                bad_header = Some(bad);
                 break;
             }
         }
     }
-    let mut ends = read_all(disk, &mut segments, &firsts, manner)?;
-    if segments.len() == firsts.len() {
-        cut_unproven(disk, &mut segments, &mut ends)?;
-    }
-    damage = first_damage(disk, &segments, ends, damage, &firsts, manner)?;
+    let mut damage = read_all(disk, &mut segments, &firsts, manner, each)?.or(bad_header);
     if let Some(damage) = &mut damage {
         segments.retain(|segment| segment.header.first <= damage.position);
         // With a bad header the whole file is damage.
@@ -174,121 +165,88 @@ fn head(
     }
     let (end, last_crc) = (SEGMENT_HEADER_BYTES as u64, header.prev_crc);
     let (spots, damaged) = (Vec::new(), Vec::new());
-    Ok(Ok(Surveyed { name, file, header, spots, end, file_bytes, last_crc, damaged }))
+    let ends_in_zeros = false;
+    let found =
+        Surveyed { name, file, header, spots, end, file_bytes, last_crc, ends_in_zeros, damaged };
+    Ok(Ok(found))
 }
 
-/// Reads the frames of all segments, several at once, and says how each one ended.
+/// Reads the frames of all segments in order, shows each record to `each` as soon as it is certain that it stays in the
+/// log, and says where the log is first broken.
 fn read_all(
     disk: &dyn Disk,
     segments: &mut [Surveyed],
     firsts: &[Position],
     manner: Manner,
-) -> Result<Vec<Option<&'static str>>, OpenError> {
-    let work: Vec<_> = segments.iter_mut().map(Mutex::new).collect();
-    let results: Vec<_> = work.iter().map(|_| Mutex::new(Ok(None))).collect();
-    let taken = AtomicUsize::new(0);
-    let read = || {
-        loop {
-            let index = taken.fetch_add(1, Ordering::Relaxed);
-            let Some(segment) = work.get(index) else { break };
-            let upto = firsts.get(index + 1).copied();
-            *results[index].lock() = frames(&mut segment.lock(), upto, manner);
-        }
-    };
-    let processors = thread::available_parallelism().map_or(1, usize::from);
+    each: &mut dyn FnMut(Stored),
+) -> Result<Option<Damage>, OpenError> {
+    let files = segments.iter().map(|segment| (segment.file.clone(), segment.file_bytes));
+    let (reader, ahead) = read_ahead(files.collect());
     thread::scope(|scope| {
-        for _ in 1..work.len().min(processors).min(READERS_MAX) {
-            scope.spawn(read);
+        scope.spawn(|| reader.run());
+        // Dropped in here: that ends the reader, whom the scope waits for.
+        let mut ahead = ahead;
+        let mut before = None;
+        for (index, segment) in segments.iter_mut().enumerate() {
+            if before.is_some_and(|crc| manner.check_chain && crc != segment.header.prev_crc) {
+                let reason = "the segment does not follow the one before it";
+                return Ok(Some(Damage::new(&segment.name, 0, segment.header.first, reason)));
+            }
+            let upto = firsts.get(index + 1).copied();
+            let bad = frames(segment, ahead.of(index), upto, manner, each)
+                .map_err(OpenError::failed(disk, "read", &segment.name))?;
+            if let Some(reason) = bad {
+                return Ok(Some(segment.damage(reason)));
+            }
+            before = Some(segment.last_crc);
         }
-        read();
-    });
-    let ends: Vec<_> = results.into_iter().map(Mutex::into_inner).collect();
-    drop(work);
-    let named = segments.iter().zip(ends);
-    named.map(|(s, end)| end.map_err(OpenError::failed(disk, "read", &s.name))).collect()
+        Ok(None)
+    })
 }
 
-/// Reads the frames of one segment, up to a position or to the first that is not good. Says what
-/// was wrong with that one.
+/// Reads the frames of one segment, up to the position of the next segment or to the first that is not good. Says what
+/// is wrong with that one if it is damage: when anything behind it proves that it was durable once. Without proof it is
+/// the tail that a crash left.
 fn frames(
     segment: &mut Surveyed,
+    source: AheadOf<'_>,
     upto: Option<Position>,
     manner: Manner,
+    each: &mut dyn FnMut(Stored),
 ) -> io::Result<Option<&'static str>> {
     let start = SEGMENT_HEADER_BYTES as u64;
     let (range, salt) = ((start, segment.file_bytes), segment.header.salt);
-    let mut frames = Frames::new(segment.file.clone(), salt, range, manner.parts_of);
+    let mut frames = Frames::new(source, salt, range, manner.parts_of);
     while upto.is_none_or(|upto| segment.next() < upto) {
         let prev_crc = manner.check_chain.then_some(segment.last_crc);
-        match frames.take(Expected { position: segment.next(), prev_crc }) {
-            Ok(frame) => {
-                if frame.damaged {
-                    let (position, prev_crc) = (segment.next(), frame.prev_crc);
-                    let (offset, end) = (frame.start, frames.offset());
-                    segment.damaged.push(DamagedFrame { position, offset, end, prev_crc });
-                }
-                segment.spots.push(FrameSpot::new(frame.start as u32, frame.payload_bytes));
-                segment.last_crc = frame.crc;
-                segment.end = frames.offset();
+        let position = segment.next();
+        let frame = match frames.take(Expected { position, prev_crc }) {
+            Ok(frame) => frame,
+            // A segment is synced before the next one gets its name.
+            Err(NoFrame::Bad(reason)) if upto.is_some() => return Ok(Some(reason)),
+            Err(NoFrame::Bad(reason)) => {
+                segment.ends_in_zeros = frames.ends_in_zeros()?;
+                let proven =
+                    !segment.ends_in_zeros && proof_behind(segment, position, segment.end)?;
+                return Ok(proven.then_some(reason));
             }
-            Err(NoFrame::Bad(reason)) => return Ok(Some(reason)),
             Err(NoFrame::Failed(error)) => return Err(error),
+        };
+        if frame.damaged {
+            let (offset, end) = (frame.start, frames.offset());
+            // If it was never synced it is no damage but where a crash tore the tail, like any bad frame: the log ends
+            // before it.
+            if upto.is_none() && !proof_behind(segment, position, end)? {
+                return Ok(None);
+            }
+            segment.damaged.push(DamagedFrame { position, offset, end });
         }
+        segment.spots.push(FrameSpot::new(frame.start as u32, frame.payload_bytes));
+        segment.last_crc = frame.crc;
+        segment.end = frames.offset();
+        each(frames.stored(position, &frame));
     }
     Ok(None)
-}
-
-/// Where the log is first broken. A bad frame is damage when anything behind it proves that it was
-/// durable once; without proof it is the tail that a crash left.
-fn first_damage(
-    disk: &dyn Disk,
-    segments: &[Surveyed],
-    ends: Vec<Option<&'static str>>,
-    bad_header: Option<Damage>,
-    firsts: &[Position],
-    manner: Manner,
-) -> Result<Option<Damage>, OpenError> {
-    for (index, (segment, end)) in segments.iter().zip(ends).enumerate() {
-        if let Some(before) = index.checked_sub(1).and_then(|before| segments.get(before))
-            && manner.check_chain
-            && before.last_crc != segment.header.prev_crc
-        {
-            let reason = "the segment does not follow the one before it";
-            return Ok(Some(Damage::new(&segment.name, 0, segment.header.first, reason)));
-        }
-        let Some(reason) = end else { continue };
-        // A segment is synced before the next one gets its name.
-        if firsts.get(index + 1).is_some() {
-            return Ok(Some(segment.damage(reason)));
-        }
-        let proven = proof_behind(segment, segment.next(), segment.end)
-            .map_err(OpenError::failed(disk, "read", &segment.name))?;
-        return Ok(proven.then(|| segment.damage(reason)));
-    }
-    Ok(bad_header)
-}
-
-/// A frame whose payload is damaged and that was never synced is no damage but where a crash tore
-/// the tail, like any bad frame: the log ends before it.
-fn cut_unproven(
-    disk: &dyn Disk,
-    segments: &mut [Surveyed],
-    ends: &mut [Option<&'static str>],
-) -> Result<(), OpenError> {
-    let (Some(segment), Some(end)) = (segments.last_mut(), ends.last_mut()) else { return Ok(()) };
-    for (nth, frame) in segment.damaged.clone().into_iter().enumerate() {
-        let proven = proof_behind(segment, frame.position, frame.end)
-            .map_err(OpenError::failed(disk, "read", &segment.name))?;
-        if !proven {
-            segment.damaged.truncate(nth);
-            segment.spots.truncate((frame.position.0 - segment.header.first.0) as usize);
-            (segment.end, segment.last_crc) = (frame.offset, frame.prev_crc);
-            // What proves a later frame to have been synced would have proven this one.
-            *end = None;
-            break;
-        }
-    }
-    Ok(())
 }
 
 /// Whether a good frame from `offset` on says that the `bad` one before it was synced.

@@ -4,8 +4,6 @@
 //! changes nothing. A repair cuts the log at the first damage and saves what it cuts off in files
 //! that end in `.damaged`; it never deletes bytes.
 
-use std::io;
-
 use crate::{
     contract::{Position, Stored},
     disk::Disk,
@@ -14,7 +12,6 @@ use crate::{
     },
     frame::{SEGMENT_HEADER_BYTES, SegmentHeader},
     parts::{PartsOf, no_parts},
-    scan::{Expected, Frames, NoFrame},
     survey::{Manner, Survey, Surveyed, survey},
 };
 
@@ -95,7 +92,7 @@ impl VerifyReport {
 ///
 /// After a repair the report has the damage as it was and the log as it is.
 pub fn verify(disk: &dyn Disk, repair: bool) -> VerifyReport {
-    check(disk, repair, no_parts, None)
+    verify_with(disk, repair, no_parts, &mut |_| {})
 }
 
 /// As [`verify`], and hands over every sound record, oldest first: what a server would fold if it
@@ -106,15 +103,6 @@ pub fn verify_with(
     repair: bool,
     parts_of: PartsOf,
     each: &mut dyn FnMut(Stored),
-) -> VerifyReport {
-    check(disk, repair, parts_of, Some(each))
-}
-
-fn check(
-    disk: &dyn Disk,
-    repair: bool,
-    parts_of: PartsOf,
-    each: Option<&mut dyn FnMut(Stored)>,
 ) -> VerifyReport {
     let mut report = VerifyReport { folder: disk.folder(), ..VerifyReport::default() };
     let manner = Manner { write: repair, check_chain: true, parts_of };
@@ -128,7 +116,7 @@ fn fill(
     report: &mut VerifyReport,
     disk: &dyn Disk,
     manner: Manner,
-    each: Option<&mut dyn FnMut(Stored)>,
+    each: &mut dyn FnMut(Stored),
 ) -> Result<(), OpenError> {
     // Without a segment there is nothing to lock, and a lock file must not appear in a folder
     // that is somebody else's.
@@ -141,11 +129,8 @@ fn fill(
         names.into_iter().filter(|name| file_kind(name) == FileKind::Damaged).collect();
     report.saved_earlier.sort_unstable();
     let _lock = disk.lock().map_err(|error| OpenError::not_taken(disk, error))?;
-    let found = survey(disk, manner)?;
+    let found = survey(disk, manner, each)?;
     describe(report, disk, &found)?;
-    if let Some(each) = each {
-        hand_over(disk, &found, manner.parts_of, each)?;
-    }
     if let Some(damage) = &found.damage {
         report.damage = Some(damage.clone());
         if manner.write {
@@ -177,38 +162,11 @@ fn describe(report: &mut VerifyReport, disk: &dyn Disk, found: &Survey) -> Resul
     if found.damage.is_none()
         && let Some(last) = found.segments.last()
     {
-        let torn = !is_zero(&*last.file, (last.end, last.file_bytes), |_, _| Ok(()))
-            .map_err(OpenError::failed(disk, "read", &last.name))?;
+        let torn = !last.ends_in_zeros
+            && !is_zero(&*last.file, (last.end, last.file_bytes), |_, _| Ok(()))
+                .map_err(OpenError::failed(disk, "read", &last.name))?;
         let (file, offset, position) = (last.name.clone(), last.end, last.next());
         report.tail = torn.then_some(Place { file, offset, position });
-    }
-    Ok(())
-}
-
-/// Reads the sound records again. The survey read several segments at once and kept none.
-fn hand_over(
-    disk: &dyn Disk,
-    found: &Survey,
-    parts_of: PartsOf,
-    each: &mut dyn FnMut(Stored),
-) -> Result<(), OpenError> {
-    for segment in &found.segments {
-        let start = SEGMENT_HEADER_BYTES as u64;
-        let (range, salt) = ((start, segment.end), segment.header.salt);
-        let mut frames = Frames::new(segment.file.clone(), salt, range, parts_of);
-        let mut position = segment.header.first;
-        while position < segment.next() {
-            let frame = frames.take(Expected { position, prev_crc: None }).map_err(|no| {
-                let error = match no {
-                    NoFrame::Failed(error) => error,
-                    // It was good a moment ago: somebody changes the file.
-                    NoFrame::Bad(reason) => io::Error::other(reason),
-                };
-                OpenError::failed(disk, "read", &segment.name)(error)
-            })?;
-            each(frames.stored(position, &frame));
-            position = position.next();
-        }
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ fn the_file_log_conforms_in_a_directory() {
             nth += 1;
             let path = parent.path().join(nth.to_string());
             let disk = RealDisk::create_or_open(path).expect("a new directory");
-            let disk = disk.with_direct_writes(direct);
+            let disk = disk.with_direct_access(direct);
             let options = FileLogOptions { segment_bytes: 64 * 1024, ..FileLogOptions::default() };
             Arc::new(FileLog::open(Arc::new(disk), options).expect("an empty folder"))
         });

@@ -3,14 +3,14 @@
 
 mod common;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use spindle_log::{
     Ack, FileLog, FileLogOptions, Log, OpenError, Position, Record, SubmitError, SyncPolicy,
 };
 use spindle_testkit::disk::SimDisk;
 
-use common::{small, with_sync};
+use common::{open_shown, small, with_sync};
 
 /// What a checker outside the log knows of it.
 #[derive(Default)]
@@ -126,7 +126,7 @@ fn live(seed: u64, options: &FileLogOptions) -> Result<(), String> {
         if random.below(4) > 0 {
             disk.cut_power_after(random.below(90));
         }
-        match FileLog::open(Arc::new(disk.clone()), options.clone()) {
+        match open_shown(&disk, options.clone()) {
             // It went while the first spare was made, which is no reason not to start.
             Ok(_) if !disk.is_powered() => disk.crash(),
             Ok(log) => {

@@ -2,15 +2,13 @@
 
 mod common;
 
-use std::sync::Arc;
-
 use spindle_log::{
     Ack, CheckedPart, FileLog, FileLogOptions, Log, OpenError, Position, Record, Stored,
     verify::{VerifyReport, verify, verify_with},
 };
 use spindle_testkit::disk::SimDisk;
 
-use common::{record, segments, small, used_bytes};
+use common::{open_shown, record, segments, small, used_bytes};
 
 const FIRST: &str = "00000000000000000000.segment";
 const FRAME_HEADER_BYTES: usize = 40;
@@ -42,7 +40,7 @@ fn parted(position: Position) -> Record {
 }
 
 fn try_open(disk: &SimDisk) -> Result<FileLog, OpenError> {
-    FileLog::open(Arc::new(disk.clone()), FileLogOptions { parts_of, ..small() })
+    open_shown(disk, FileLogOptions { parts_of, ..small() })
 }
 
 fn open(disk: &SimDisk) -> FileLog {

@@ -162,6 +162,29 @@ fn a_full_disk_leaves_the_reserve_then_refuses_and_recovers() {
     check_numbered(&open(&disk), 0, next.0 + 100, 100);
 }
 
+/// Whoever has used up the file descriptors has not filled the disk.
+#[test]
+fn a_segment_that_cannot_be_prepared_for_another_reason_is_no_full_disk() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk);
+    for attempt in 0..5 {
+        disk.fail(Operation::Create, attempt, Fault::InputOutput);
+    }
+    let mut refused = 0;
+    while log.next() < Position(200) {
+        let at = log.next();
+        match log.submit(at, &numbered(at, 100)) {
+            Ok(()) => assert!(matches!(log.next_ack(), Ack::Committed(_))),
+            Err(SubmitError::Full) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(log.space(), Space::Ample);
+    }
+    assert!(refused > 0, "the last of the attempts was with no segment left");
+    drop(log);
+    check_numbered(&open(&disk), 0, 200, 100);
+}
+
 #[test]
 fn a_trim_makes_room_on_a_full_disk() {
     let disk = SimDisk::new(1);

@@ -17,7 +17,7 @@ use nix::unistd::gethostname;
 use sd_notify::NotifyState;
 use spindle_core::Defaults;
 use spindle_core::job::Origin;
-use spindle_engine::{Door, Engine, Options, SystemClock, record};
+use spindle_engine::{Door, Each, Engine, Options, StartError, SystemClock, record};
 use spindle_gearman::GearmanDoor;
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
 use spindle_net::{BindError, Limits, NetConfig, Server, ServerHandle};
@@ -52,12 +52,8 @@ enum Event {
 /// The doors of sessions that are on, and where they listen.
 type SessionDoors = Vec<(Arc<dyn Door>, SocketAddr)>;
 
-/// Starts the engine on a log and makes the doors that are on.
-fn start_engine(
-    log: Arc<dyn Log>,
-    config: &Config,
-    events: Sender<Event>,
-) -> anyhow::Result<(Engine, SessionDoors)> {
+/// Starts the engine on its log and makes the doors that are on.
+fn start_engine(config: &Config, events: Sender<Event>) -> anyhow::Result<(Engine, SessionDoors)> {
     let defaults = Options::default();
     // On a full disk a step of compaction has only what is left of one segment.
     let compaction_bytes = usize::try_from(config.segment_bytes / 8).unwrap_or(usize::MAX);
@@ -75,8 +71,11 @@ fn start_engine(
         seed: uuid::Uuid::new_v4().as_u64_pair().0,
         ..defaults
     };
-    let engine = Engine::open(log, Arc::new(SystemClock::new()), options)
-        .context("cannot start on this data folder")?;
+    let clock = Arc::new(SystemClock::new());
+    let engine = match Engine::open_with(clock, options, |each| open_log(config, each)) {
+        Err(StartError::Open(error)) => return Err(error.into()),
+        other => other.context("cannot start on this data folder")?,
+    };
     let spawned = engine.spawn(move |failure| {
         // Nobody listens when the server is ending anyway.
         let _ = events.send(Event::LogFailed(failure.to_string()));
@@ -127,8 +126,7 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     raise_file_limit(config.connections_max);
     let tls = Tls::load(config)?;
     let hooks = webhooks::prepare(config)?;
-    let log = open_log(config)?;
-    let (engine, doors) = start_engine(log, config, events.clone())?;
+    let (engine, doors) = start_engine(config, events.clone())?;
     let hooks = hooks.map(|prepared| webhooks::start(&engine, config, prepared, host_name()));
     let hooks = hooks.transpose()?;
     let server = open_doors(doors, engine.clone(), config, &tls)?;
@@ -181,7 +179,7 @@ fn raise_file_limit(connections_max: usize) {
 /// Segments, sockets that listen, what threads poll with, with room to spare.
 const FILES_BESIDE_CONNECTIONS: u64 = 256;
 
-fn open_log(config: &Config) -> anyhow::Result<Arc<dyn Log>> {
+fn open_log(config: &Config, each: Each<'_>) -> Result<Arc<dyn Log>, StartError> {
     if config.memory {
         return Ok(Arc::new(MemoryLog::new()));
     }
@@ -191,7 +189,7 @@ fn open_log(config: &Config) -> anyhow::Result<Arc<dyn Log>> {
         parts_of: record::checked_parts,
         ..FileLogOptions::default()
     };
-    Ok(Arc::new(FileLog::open_dir(&config.data, options)?))
+    Ok(Arc::new(FileLog::open_dir_with(&config.data, options, each)?))
 }
 
 /// All doors at work: those of lines and packets, HTTP, and the jobd master.

@@ -63,7 +63,7 @@ pub(super) fn start(cx: &mut Context<'_>, epoch: u64) -> Decided {
 /// holders time to come back. Ask again from behind the last job of the events while there are any.
 pub(super) fn recover(cx: &mut Context<'_>, from: JobId, grace_ms: u64) -> Decided {
     let epoch = cx.state.server().epoch;
-    for found in cx.state.jobs_from(from) {
+    for found in cx.state.jobs_that_may_be(Status::Leased, from) {
         if cx.out.events.len() >= EVENTS_MAX {
             break;
         }

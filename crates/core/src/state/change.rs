@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 
+use super::keys::Work;
 use super::scan::marks_of;
 use super::*;
 use crate::job::{JobId, Status};
@@ -47,7 +48,12 @@ impl State {
     }
 
     pub(super) fn queue_made(&mut self, name: &Bytes) -> u32 {
+        let last = self.last_queue;
+        if self.queue_at(last).is_some_and(|queue| queue.name == name) {
+            return last;
+        }
         if let Some(number) = self.queue_names.get(name) {
+            self.last_queue = *number;
             return *number;
         }
         // The name may be a slice of a large network buffer: keep the name only.
@@ -243,7 +249,9 @@ impl State {
 
     pub(super) fn enter_keys(&mut self, handle: u32) {
         let State { jobs, keys, named, .. } = self;
-        if let Some(uuid) = jobs.uuid_of(handle).filter(|_| !keys.is_deferred()) {
+        if !keys.is_deferred()
+            && let Some(uuid) = jobs.uuid_of(handle)
+        {
             let hash = keys.hash(&uuid);
             keys.insert(hash, handle);
         }
@@ -254,7 +262,9 @@ impl State {
 
     pub(super) fn leave_keys(&mut self, handle: u32) {
         let State { jobs, keys, named, .. } = self;
-        if let Some(uuid) = jobs.uuid_of(handle).filter(|_| !keys.is_deferred()) {
+        if !keys.is_deferred()
+            && let Some(uuid) = jobs.uuid_of(handle)
+        {
             let hash = keys.hash(&uuid);
             keys.remove(hash, handle);
         }
@@ -273,15 +283,16 @@ impl State {
         self.keys.defer();
     }
 
-    /// Enters all jobs under their UUIDs. Call it once after [`State::defer_keys`].
-    pub fn index_keys(&mut self) {
+    /// Enters all jobs under their UUIDs. Call it once after [`State::defer_keys`]. `both` runs two pieces of work, at
+    /// the same time if it can.
+    pub fn index_keys(&mut self, both: impl Fn(Work<'_>, Work<'_>)) {
         let State { jobs, by_id, keys, .. } = self;
-        let seed = keys.seed();
-        keys.fill(|| {
-            let uuids = by_id.iter_after(0);
-            let uuids = uuids.filter_map(|handle| Some((jobs.uuid_of(handle)?, handle)));
-            uuids.map(|(uuid, handle)| (seed.hash(&uuid), handle))
-        });
+        let (seed, jobs, by_id) = (keys.seed(), &*jobs, &*by_id);
+        let half = by_id.len() / 2;
+        let hashed = |handle: u32| Some((seed.hash(&jobs.uuid_of(handle)?), handle));
+        let low = || by_id.iter_after(0).take(half).filter_map(hashed);
+        let high = || by_id.iter_after(half).filter_map(hashed);
+        keys.fill(half + 1, low, high, both);
     }
 
     /// The job a key names, finished or not.
@@ -342,7 +353,7 @@ impl State {
             self.leave_labels(handle);
             self.jobs.live.remove(handle).map(|job| job.queue())
         } else {
-            self.remove_finished(handle & !FINISHED)
+            Some(self.remove_finished(handle & !FINISHED))
         };
         if let Some(queue) = queue {
             self.forget_queue_if_unused(queue);

@@ -77,9 +77,13 @@ impl State {
 
     fn put_live(&mut self, image: &JobImage, at: Place, changes: bool) {
         let Some(mut job) = self.live_from(image, at.position) else { return };
-        let known = if job.labels().is_empty() { None } else { self.find_live(job.job_id()) };
-        let waits_at = known.and_then(|number| self.waits_at(number));
-        self.remove_job(job.job_id());
+        let mut waits_at = None;
+        // Most jobs come with the highest number so far.
+        if self.by_id.last().is_some_and(|last| job.id() <= self.id_of(last)) {
+            let known = if job.labels().is_empty() { None } else { self.find_live(job.job_id()) };
+            waits_at = known.and_then(|number| self.waits_at(number));
+            self.remove_job(job.job_id());
+        }
         if changes && image.revision == 0 {
             job.revision = 1;
         }

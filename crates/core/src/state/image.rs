@@ -136,7 +136,7 @@ impl State {
                     self.image_of(handle).encode_length_delimited(&mut out).ok();
                 }
             } else {
-                let finished = &self.jobs.finished[handle & !FINISHED];
+                let finished = self.jobs.finished.job(handle & !FINISHED);
                 let line = format!(
                     "{:?} {:?} {:?} {:?} {:?} {:?} {:?}\n",
                     finished.job_id(),
@@ -145,7 +145,7 @@ impl State {
                     self.queue_at(finished.queue()).map(|queue| &queue.name),
                     finished.image(),
                     finished.kept_until_ms(),
-                    self.jobs.finished_keys.get(&handle),
+                    self.jobs.finished_keys.get(&finished.id()),
                 );
                 out.extend_from_slice(line.as_bytes());
             }

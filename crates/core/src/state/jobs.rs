@@ -10,9 +10,9 @@ pub(super) const FINISHED: u32 = 1 << 31;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Jobs {
     pub live: Slab<LiveJob>,
-    pub finished: Slab<FinishedJob>,
-    /// Keys of finished jobs besides their UUID, by handle.
-    pub finished_keys: BTreeMap<u32, Vec<Key>>,
+    pub finished: FinishedJobs,
+    /// Keys of finished jobs besides their UUID, by id.
+    pub finished_keys: BTreeMap<u64, Vec<Key>>,
 }
 
 impl Jobs {
@@ -21,7 +21,7 @@ impl Jobs {
         if handle & FINISHED == 0 {
             self.live[handle].id()
         } else {
-            self.finished[handle & !FINISHED].job_id().0
+            self.finished.job(handle & !FINISHED).id()
         }
     }
 
@@ -30,7 +30,7 @@ impl Jobs {
         if handle & FINISHED == 0 {
             self.live[handle].uuid()
         } else {
-            self.finished[handle & !FINISHED].uuid().copied()
+            self.finished.job(handle & !FINISHED).uuid()
         }
     }
 
@@ -38,7 +38,7 @@ impl Jobs {
         if handle & FINISHED == 0 {
             self.live[handle].status()
         } else {
-            self.finished[handle & !FINISHED].status()
+            self.finished.job(handle & !FINISHED).status()
         }
     }
 
@@ -47,7 +47,8 @@ impl Jobs {
         if handle & FINISHED == 0 {
             self.live[handle].other_keys()
         } else {
-            self.finished_keys.get(&handle).map_or(&[], Vec::as_slice)
+            let id = self.finished.job(handle & !FINISHED).id();
+            self.finished_keys.get(&id).map_or(&[], Vec::as_slice)
         }
     }
 }

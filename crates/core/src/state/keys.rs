@@ -117,16 +117,30 @@ impl KeyIndex {
         self.tables.is_empty()
     }
 
-    /// Begins again with these entries, at the cost of two walks over them and no search.
-    pub fn fill<I: Iterator<Item = (u64, u32)>>(&mut self, entries: impl Fn() -> I) {
-        let mut counts = vec![0; TABLES];
-        entries().for_each(|(hash, _)| counts[table_of(hash)] += 1);
-        self.tables = counts.into_iter().map(Vec::with_capacity).collect();
-        for (hash, handle) in entries() {
-            let entry = Entry { tag: tag_of(hash).to_le_bytes(), handle: handle.to_le_bytes() };
-            self.tables[table_of(hash)].push(entry);
-        }
-        self.tables.iter_mut().for_each(|table| table.sort_unstable_by_key(|entry| entry.tag()));
+    /// Begins again with the entries of both iterators, about `many` each, with no search. It is done in two steps of two
+    /// pieces of work, which `both` runs, at the same time if it can: hashing the names of each, and filling each half of
+    /// the tables.
+    pub fn fill<I: Iterator<Item = (u64, u32)>, J: Iterator<Item = (u64, u32)>>(
+        &mut self,
+        many: usize,
+        one: impl FnOnce() -> I + Send,
+        other: impl FnOnce() -> J + Send,
+        both: impl Fn(Work<'_>, Work<'_>),
+    ) {
+        let (mut ones, mut others) = (Default::default(), Default::default());
+        let (one, other) = (&mut Some(one), &mut Some(other));
+        both(
+            &mut || ones = one.take().map(|one| by_half(one(), many)).unwrap_or_default(),
+            &mut || others = other.take().map(|other| by_half(other(), many)).unwrap_or_default(),
+        );
+        let [ones_low, ones_high]: [Vec<u64>; 2] = ones;
+        let [others_low, others_high]: [Vec<u64>; 2] = others;
+        let (mut low, mut high) = (Vec::new(), Vec::new());
+        both(&mut || low = half_of_tables(0, [&ones_low, &others_low]), &mut || {
+            high = half_of_tables(TABLES / 2, [&ones_high, &others_high])
+        });
+        low.append(&mut high);
+        self.tables = low;
     }
 
     /// Adds a handle.
@@ -157,6 +171,36 @@ impl KeyIndex {
             table.shrink_to(table.len() + table.len() / 8);
         }
     }
+}
+
+/// A piece of work that somebody else runs, once.
+pub type Work<'a> = &'a mut (dyn FnMut() + Send);
+
+/// Table, tag and handle as one number, for the lower and for the upper half of the tables.
+fn by_half(entries: impl Iterator<Item = (u64, u32)>, many: usize) -> [Vec<u64>; 2] {
+    // Half of them each, and a little for chance.
+    let mut halves = [0, 1].map(|_| Vec::with_capacity(many / 2 + many / 64 + 64));
+    for (hash, handle) in entries {
+        let table = table_of(hash);
+        let entry = (table as u64) << 48 | u64::from(tag_of(hash)) << 32 | u64::from(handle);
+        halves[usize::from(table >= TABLES / 2)].push(entry);
+    }
+    halves
+}
+
+/// Half of the tables from `first` on, with these entries.
+fn half_of_tables(first: usize, lists: [&[u64]; 2]) -> Vec<Vec<Entry>> {
+    let table_of = |entry: u64| (entry >> 48) as usize - first;
+    let mut counts = vec![0; TABLES / 2];
+    lists.iter().flat_map(|list| list.iter()).for_each(|entry| counts[table_of(*entry)] += 1);
+    let mut tables: Vec<Vec<Entry>> = counts.into_iter().map(Vec::with_capacity).collect();
+    for entry in lists.into_iter().flatten().copied() {
+        let (tag, handle) = ((entry >> 32) as u16, entry as u32);
+        let (tag, handle) = (tag.to_le_bytes(), handle.to_le_bytes());
+        tables[table_of(entry)].push(Entry { tag, handle });
+    }
+    tables.iter_mut().for_each(|table| table.sort_unstable_by_key(|entry| entry.tag()));
+    tables
 }
 
 /// Where the entries with this tag begin. Tags are evenly spread, so the place is near where its
@@ -241,7 +285,12 @@ mod tests {
         index.insert(hash(5), 5);
         index.remove(hash(1), 1);
         index.replace(hash(5), 5, 6);
-        index.fill(|| (2..5_000).map(|handle| (hash(handle), handle)));
+        let hashed = |handle| (hash(handle), handle);
+        let one_by_one = |one: Work<'_>, other: Work<'_>| {
+            other();
+            one();
+        };
+        index.fill(2_000, || (2..2_000).map(hashed), || (2_000..5_000).map(hashed), one_by_one);
         for handle in 2..5_000 {
             assert_eq!(index.find(hash(handle), |other| other == handle), Some(handle));
         }

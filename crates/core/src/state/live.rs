@@ -1,4 +1,4 @@
-//! How a job lies in memory: a [`LiveJob`] while it waits or runs, a [`FinishedJob`] from then on.
+//! How a job lies in memory while it waits or runs.
 
 use std::num::NonZeroU64;
 
@@ -25,9 +25,8 @@ pub(crate) const NO_TTR: u32 = u32::MAX;
 /// ```
 ///
 /// The offset is the payload's in its record. The last event is counted in records from the oldest
-/// one; the highest number says that it is not known, then the tail is taken. Positions, offsets and
-/// numbers of queues have as many bits as in a [`FinishedJob`]. Of a job that is wide, priority, age,
-/// time and TTL stand behind the pointer, because one of them does not fit.
+/// one; the highest number says that it is not known, then the tail is taken. Of a job that is wide,
+/// priority, age, time and TTL stand behind the pointer, because one of them does not fit.
 #[derive(Debug, Clone)]
 pub(crate) struct LiveJob {
     names: NonZeroU64,
@@ -360,36 +359,6 @@ impl LiveJob {
     }
 }
 
-/// A finished job: its name, where its image is, when it ended and when it goes. 48 bytes.
-///
-/// ```text
-/// names    number 53 | ended how 2 | size 8        image    position 44 | oldest record, low half 20
-/// record   offset 28 | oldest record, high half 4 | ended at 32        goes    after 40 | queue 24
-/// ```
-#[derive(Debug, Clone)]
-pub(crate) struct FinishedJob {
-    uuid: [u8; 16],
-    names: NonZeroU64,
-    image: u64,
-    record: u64,
-    goes: u64,
-}
-
-/// What a [`FinishedJob`] is made of.
-pub(crate) struct FinishedParts {
-    pub id: NonZeroU64,
-    pub status: Status,
-    pub uuid: Option<[u8; 16]>,
-    pub queue: u32,
-    pub image: super::Place,
-    /// The oldest record it needs.
-    pub oldest_record: u64,
-    pub finished_ms: u64,
-    pub kept_until_ms: Option<u64>,
-    /// What it takes on disk.
-    pub bytes: u64,
-}
-
 const STATUS_SHIFT: u32 = 53;
 const ORIGIN_SHIFT: u32 = 56;
 const KIND_SHIFT: u32 = 59;
@@ -404,112 +373,11 @@ const LOW_BITS: u32 = 20;
 const LAST_HIGH_SHIFT: u32 = 56;
 const LAST_UNKNOWN: u64 = (1 << 28) - 1;
 
-const DEAD: u64 = 1 << 53;
-const HAS_UUID: u64 = 1 << 54;
-const SIZE_SHIFT: u32 = 55;
 const POSITION_BITS: u32 = 44;
 const OFFSET_BITS: u32 = 28;
-const AWAY_LOW_BITS: u32 = 20;
-/// The distance to its oldest record does not fit: the very first record is taken.
-const FAR: u64 = (1 << 24) - 1;
-const KEPT_BITS: u32 = 40;
-/// Kept until it is deleted. Also what is to be kept longer than 34 years.
-const FOREVER: u64 = low(KEPT_BITS);
 
 const fn low(bits: u32) -> u64 {
     (1 << bits) - 1
-}
-
-impl FinishedJob {
-    pub fn new(parts: FinishedParts) -> FinishedJob {
-        let FinishedParts { id, status, uuid, queue, image, oldest_record, .. } = parts;
-        let kind = if status == Status::Dead { DEAD } else { 0 }
-            | if uuid.is_some() { HAS_UUID } else { 0 };
-        let away = image.position.saturating_sub(oldest_record).min(FAR);
-        let ended_s = (parts.finished_ms / 1000).min(u64::from(u32::MAX));
-        let offset = u64::from(image.offset) & low(OFFSET_BITS);
-        let position = image.position & low(POSITION_BITS);
-        let mut finished = FinishedJob {
-            uuid: uuid.unwrap_or_default(),
-            names: id | kind | (u64::from(size_class(parts.bytes)) << SIZE_SHIFT),
-            image: position | (away & low(AWAY_LOW_BITS)) << POSITION_BITS,
-            record: offset | (away >> AWAY_LOW_BITS) << OFFSET_BITS | ended_s << 32,
-            goes: u64::from(queue) << KEPT_BITS,
-        };
-        finished.set_kept_until(parts.kept_until_ms);
-        finished
-    }
-
-    pub fn job_id(&self) -> JobId {
-        JobId(self.names.get() & low(53))
-    }
-
-    pub fn status(&self) -> Status {
-        if self.names.get() & DEAD == 0 { Status::Done } else { Status::Dead }
-    }
-
-    pub fn queue(&self) -> u32 {
-        (self.goes >> KEPT_BITS) as u32
-    }
-
-    pub fn uuid(&self) -> Option<&[u8; 16]> {
-        (self.names.get() & HAS_UUID != 0).then_some(&self.uuid)
-    }
-
-    pub fn image(&self) -> super::Place {
-        let offset = (self.record & low(OFFSET_BITS)) as u32;
-        super::Place { position: self.image & low(POSITION_BITS), offset }
-    }
-
-    /// The oldest record it needs.
-    pub fn oldest_record(&self) -> u64 {
-        let high = (self.record >> OFFSET_BITS) & 0xf;
-        let away = (self.image >> POSITION_BITS) | high << AWAY_LOW_BITS;
-        if away == FAR { 0 } else { (self.image & low(POSITION_BITS)).saturating_sub(away) }
-    }
-
-    /// A little more than it takes on disk.
-    pub fn bytes(&self) -> u64 {
-        size_of_class((self.names.get() >> SIZE_SHIFT) as u8)
-    }
-
-    fn ended_s(&self) -> u64 {
-        self.record >> 32
-    }
-
-    pub fn kept_until_ms(&self) -> Option<u64> {
-        let after = self.goes & FOREVER;
-        (after != FOREVER).then(|| self.ended_s() * 1000 + after)
-    }
-
-    pub fn set_kept_until(&mut self, until_ms: Option<u64>) {
-        let after = until_ms.map_or(FOREVER, |until| until.saturating_sub(self.ended_s() * 1000));
-        self.goes = self.goes & !FOREVER | after.min(FOREVER);
-    }
-
-    /// Orders by what goes first.
-    pub fn expiry_key(&self) -> u128 {
-        let until = self.kept_until_ms().unwrap_or(u64::MAX);
-        (u128::from(until) << 64) | u128::from(self.job_id().0)
-    }
-
-    /// Orders by what ended first, to the second, then by number.
-    pub fn age_key(&self) -> u128 {
-        (u128::from(self.ended_s()) << 64) | u128::from(self.job_id().0)
-    }
-}
-
-/// Sizes are kept in eight bits: a power of two and three bits behind it, rounded up. So the sum is
-/// never too small, and at most an eighth too large.
-fn size_class(bytes: u64) -> u8 {
-    let bytes = bytes.max(8);
-    let power = bytes.ilog2() - 3;
-    let eighths = bytes.div_ceil(1 << power) - 8;
-    u8::try_from(u64::from(power) * 8 + eighths).unwrap_or(u8::MAX)
-}
-
-fn size_of_class(class: u8) -> u64 {
-    (8 + u64::from(class % 8)) << (class / 8)
 }
 
 /// A key that is a UUID is kept inside the job itself.
@@ -526,9 +394,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_and_stubs_stay_small() {
+    fn slots_stay_small() {
         assert_eq!(size_of::<Option<LiveJob>>(), 80);
-        assert_eq!(size_of::<Option<FinishedJob>>(), 48);
     }
 
     fn live() -> LiveJob {
@@ -593,54 +460,5 @@ mod tests {
         }
         job.set_place(4, 1 << 27);
         assert_eq!((job.last(), job.payload_offset()), (Some(4), 1 << 27));
-    }
-
-    fn parts() -> FinishedParts {
-        FinishedParts {
-            id: NonZeroU64::new((1 << 53) - 1).expect("not zero"),
-            status: Status::Dead,
-            uuid: Some([7; 16]),
-            queue: (1 << 24) - 1,
-            image: crate::state::Place { position: (1 << 44) - 1, offset: (1 << 28) - 1 },
-            oldest_record: (1 << 44) - (1 << 24) + 1,
-            finished_ms: 1_700_000_000_999,
-            kept_until_ms: Some(1_700_000_000_999 + (1 << 39)),
-            bytes: 1 << 26,
-        }
-    }
-
-    #[test]
-    fn a_stub_returns_what_it_was_given() {
-        let finished = FinishedJob::new(parts());
-        assert_eq!((finished.status(), finished.queue()), (Status::Dead, parts().queue));
-        assert_eq!(finished.job_id(), JobId(parts().id.get()));
-        assert_eq!(
-            (finished.image(), finished.oldest_record()),
-            (parts().image, parts().oldest_record)
-        );
-        assert_eq!(
-            (finished.uuid(), finished.kept_until_ms()),
-            (Some(&[7; 16]), parts().kept_until_ms)
-        );
-        assert_eq!(finished.bytes(), 1 << 26);
-        let mut far = FinishedJob::new(FinishedParts {
-            status: Status::Done,
-            uuid: None,
-            oldest_record: 0,
-            kept_until_ms: None,
-            ..parts()
-        });
-        assert_eq!((far.oldest_record(), far.kept_until_ms(), far.uuid()), (0, None, None));
-        assert_eq!((far.status(), far.queue()), (Status::Done, parts().queue));
-        far.set_kept_until(Some(1_700_000_000_005));
-        assert_eq!((far.kept_until_ms(), far.queue()), (Some(1_700_000_000_005), parts().queue));
-    }
-
-    #[test]
-    fn sizes_are_rounded_up_by_an_eighth_at_most() {
-        for bytes in (0..5_000).chain([65_536, 65_537, 1 << 26, (1 << 30) - 1]) {
-            let kept = size_of_class(size_class(bytes));
-            assert!(kept >= bytes && kept <= bytes.max(8) + bytes / 8 + 1, "{bytes} as {kept}");
-        }
     }
 }

@@ -24,9 +24,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 pub use finished::FinishedCap;
+pub(crate) use finished::{FinishedJob, FinishedJobs, Slot};
 use limits::Bucket;
 pub use limits::BucketView;
-pub(crate) use live::{FinishedJob, LiveJob, NO_TTL, NO_TTR, Wide, as_uuid};
+pub(crate) use live::{LiveJob, NO_TTL, NO_TTR, Wide, as_uuid};
 pub use read::{Found, JobView, QueueListing};
 pub use ready::{Group, Queue};
 pub use scan::{ScanFilter, ScanStretch, Walk};
@@ -37,6 +38,7 @@ use crate::job::{JobOptions, Key, Label, Origin};
 use crate::policy::Defaults;
 use crate::queue::Constraint;
 use jobs::{FINISHED, Jobs};
+pub use keys::Work;
 use keys::{KeyIndex, Named};
 use numbered::Numbered;
 use ordered_list::OrderedList;
@@ -76,14 +78,12 @@ pub struct State {
     named: BTreeMap<Named, u32>,
     queues: Numbered<Queue>,
     queue_names: BTreeMap<Bytes, u32>,
+    /// The queue that a name was looked up for last; it may be gone.
+    last_queue: u32,
     /// Scheduled and leased jobs, by when they become ready or run out.
     timers: OrderedList,
     /// When unfinished jobs' TTLs end.
     expiry: OrderedList,
-    /// When finished jobs go.
-    finished_expiry: OrderedList,
-    /// Queues by the finished job that ended first.
-    oldest: BTreeSet<(u128, u32)>,
     /// Queues that keep more finished jobs than they may.
     surplus: BTreeSet<u32>,
     /// What finished jobs take on disk.
@@ -140,10 +140,9 @@ impl State {
             named: BTreeMap::new(),
             queues: Numbered::default(),
             queue_names: BTreeMap::new(),
+            last_queue: 0,
             timers: OrderedList::default(),
             expiry: OrderedList::default(),
-            finished_expiry: OrderedList::default(),
-            oldest: BTreeSet::new(),
             surplus: BTreeSet::new(),
             finished_bytes: 0,
             bound: BTreeSet::new(),

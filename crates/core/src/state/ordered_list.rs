@@ -113,18 +113,17 @@ impl<K: OrderKey> OrderedList<K> {
     pub fn insert(&mut self, entry: u32, key_of: impl Fn(u32) -> K) {
         let key = key_of(entry);
         self.len += 1;
+        if self.last().is_some_and(|last| key_of(last) < key) {
+            self.append(key, entry);
+            return;
+        }
         let Some(at @ (block, number)) = self.chunk_for(key) else {
             self.insert_before_all(key, entry);
             return;
         };
         let entries = &mut self.blocks[block][number].entries;
         if entries.last().is_none_or(|last| key_of(*last) < key) {
-            if entries.len() < CHUNK_MAX {
-                grow(entries);
-                entries.push(entry);
-            } else {
-                self.insert_chunk_after(at, Chunk { bound: key, marks: 0, entries: vec![entry] });
-            }
+            self.insert_behind(at, key, entry);
             return;
         }
         let place = entries.partition_point(|other| key_of(*other) < key);
@@ -142,6 +141,23 @@ impl<K: OrderKey> OrderedList<K> {
         let bound = key_of(upper[0]);
         let marks = self.blocks[block][number].marks;
         self.insert_chunk_after(at, Chunk { bound, marks, entries: upper });
+    }
+
+    /// Puts an entry behind all others, of which there are some.
+    fn append(&mut self, key: K, entry: u32) {
+        let block = self.blocks.len() - 1;
+        self.insert_behind((block, self.blocks[block].len() - 1), key, entry);
+    }
+
+    /// Puts an entry behind those of a chunk.
+    fn insert_behind(&mut self, at: ChunkAt, key: K, entry: u32) {
+        let entries = &mut self.blocks[at.0][at.1].entries;
+        if entries.len() < CHUNK_MAX {
+            grow(entries);
+            entries.push(entry);
+        } else {
+            self.insert_chunk_after(at, Chunk { bound: key, marks: 0, entries: vec![entry] });
+        }
     }
 
     fn insert_before_all(&mut self, key: K, entry: u32) {

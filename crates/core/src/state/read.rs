@@ -26,7 +26,7 @@ pub struct JobView<'a> {
 /// A finished job.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedView<'a> {
-    job: &'a FinishedJob,
+    job: FinishedJob<Slot<'a>>,
     number: u32,
 }
 
@@ -102,7 +102,7 @@ impl FinishedView<'_> {
 
     /// Its UUID.
     pub fn uuid(&self) -> Option<[u8; 16]> {
-        self.job.uuid().copied()
+        self.job.uuid()
     }
 }
 
@@ -252,7 +252,7 @@ impl State {
             Found::Live(self.view(handle))
         } else {
             let number = handle & !FINISHED;
-            Found::Finished(FinishedView { job: &self.jobs.finished[number], number })
+            Found::Finished(FinishedView { job: self.jobs.finished.job(number), number })
         }
     }
 
@@ -378,9 +378,11 @@ impl State {
         } else {
             (
                 self.expiry.first().and_then(|number| self.jobs.live[number].expires_ms()),
-                self.finished_expiry
-                    .first()
-                    .and_then(|number| self.jobs.finished[number].kept_until_ms()),
+                self.jobs
+                    .finished
+                    .expiring()
+                    .next()
+                    .and_then(|number| self.jobs.finished.job(number).kept_until_ms()),
             )
         };
         [timer, wake, live, finished].into_iter().flatten().min()
@@ -472,13 +474,12 @@ impl State {
             .iter_after(0)
             .take_while(move |n| self.jobs.live[*n].expires_ms().is_some_and(|at| at <= now_ms))
             .map(|number| self.jobs.live[number].id());
-        let finished = self
-            .finished_expiry
-            .iter_after(0)
-            .take_while(move |n| {
-                self.jobs.finished[*n].kept_until_ms().is_some_and(|at| at <= now_ms)
-            })
-            .map(|number| self.jobs.finished[number].job_id().0);
+        let finished = &self.jobs.finished;
+        let finished = finished
+            .expiring()
+            .map(|number| finished.job(number))
+            .take_while(move |job| job.kept_until_ms().is_some_and(|at| at <= now_ms))
+            .map(|job| job.id());
         live.chain(finished)
     }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use super::finished::FinishedOfQueue;
 use super::numbered::Numbered;
 use super::ordered_list::OrderedList;
 use crate::job::{Label, Status};
@@ -38,8 +39,8 @@ pub struct Queue {
     pub(crate) heads: [Heads; 2],
     /// Scheduled jobs by time, for lists.
     pub(crate) scheduled: OrderedList,
-    /// Finished jobs, the oldest first.
-    pub(crate) finished: OrderedList,
+    /// Finished jobs.
+    pub(crate) finished: FinishedOfQueue,
 }
 
 /// Ready jobs of equal labels and size class, of which the first competes for all.
@@ -73,7 +74,7 @@ impl Queue {
             by_labels: BTreeMap::new(),
             heads: [Heads::new(), Heads::new()],
             scheduled: OrderedList::default(),
-            finished: OrderedList::default(),
+            finished: FinishedOfQueue::default(),
         }
     }
 

@@ -182,7 +182,7 @@ impl State {
             let job = &self.jobs.live[handle];
             (job.status(), Some(job.origin()), job.queue())
         } else {
-            let finished = &self.jobs.finished[handle & !FINISHED];
+            let finished = self.jobs.finished.job(handle & !FINISHED);
             (finished.status(), None, finished.queue())
         };
         let own = match door {
@@ -195,6 +195,21 @@ impl State {
             && own & sieve.classes != 0
             && sieve.door.is_none_or(|wanted| door.is_none_or(|door| door == wanted));
         (own, fits)
+    }
+
+    /// Jobs from a number on, in the order of their numbers, without those in chunks that have none of this status.
+    pub fn jobs_that_may_be(&self, status: Status, from: JobId) -> impl Iterator<Item = Found<'_>> {
+        let mut at = self.by_id.walk_from(from.0);
+        let chunks = std::iter::from_fn(move || {
+            let chunk = self.by_id.chunk(at)?;
+            at = self.by_id.after(at);
+            Some(chunk)
+        });
+        chunks
+            .filter(move |(marks, _)| marks & status_marks(status) != 0)
+            .flat_map(|(_, handles)| handles.iter())
+            .map(|handle| self.found(*handle))
+            .filter(move |found| found.id() >= from)
     }
 
     /// The first job from a number on.

@@ -33,21 +33,15 @@ pub struct Slab<T> {
     chunks: Vec<Option<Box<Chunk<T>>>>,
     /// Chunks with a free place (or not there at all).
     open: BTreeSet<u32>,
-    len: usize,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { chunks: Vec::new(), open: BTreeSet::new(), len: 0 }
+        Slab { chunks: Vec::new(), open: BTreeSet::new() }
     }
 }
 
 impl<T> Slab<T> {
-    /// How many entries.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
     /// Room for one more chunk, at the end.
     fn add_chunk(&mut self) -> u32 {
         let at = u32::try_from(self.chunks.len()).expect("numbers end far below 2^32 chunks");
@@ -71,7 +65,6 @@ impl<T> Slab<T> {
         if chunk.is_full() {
             self.open.remove(&at);
         }
-        self.len += 1;
         at * CHUNK as u32 + u32::from(place)
     }
 
@@ -88,7 +81,6 @@ impl<T> Slab<T> {
         if is_empty {
             *slot = None;
         }
-        self.len -= 1;
         if was_full {
             self.open.insert(at);
         }
@@ -150,7 +142,7 @@ mod tests {
         for number in &numbers[10..] {
             assert_eq!(slab.remove(*number), Some(u64::from(*number)));
         }
-        assert_eq!((slab.len(), slab.chunks.len()), (10, 1));
+        assert_eq!(slab.chunks.len(), 1);
         assert_eq!(slab.remove(10), None);
         let again: BTreeSet<u32> = (0..300u64).map(|value| slab.insert(value)).collect();
         assert_eq!(again, (10..310).collect());

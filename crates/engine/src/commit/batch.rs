@@ -105,14 +105,14 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    pub fn new(record_bytes_max: usize, recent_bytes_max: usize) -> Batch {
+    pub fn new(recent_bytes_max: usize) -> Batch {
         Batch {
             open: RecordWriter::default(),
             position: 0,
             in_feed: false,
             sealed: VecDeque::new(),
             recent: Recent::new(recent_bytes_max),
-            record_bytes_max,
+            record_bytes_max: 0,
             undurable_bytes: Arc::default(),
             feed_end: 0,
             epoch: 0,
@@ -120,8 +120,9 @@ impl Batch {
         }
     }
 
-    /// Begins at the log's end.
-    pub fn begin_at(&mut self, position: u64) {
+    /// Begins at the log's end, with records that it takes. Nothing is put before that.
+    pub fn begin_at(&mut self, position: u64, record_bytes_max: usize) {
+        self.record_bytes_max = record_bytes_max;
         (self.position, self.feed_end) = (position, position);
     }
 

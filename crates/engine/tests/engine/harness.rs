@@ -10,8 +10,9 @@ use spindle_core::command::{Claim, Command, Lease, Select, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, JobImage, Policy, Requeue, Status, Type};
 use spindle_engine::{
-    Answer, Caller, Committed, ConnectionId, Delivery, Engine, Gate, Gated, JobRef, LeaseReply,
-    LeasedJob, Mailbox, NewJob, Options, Payload, Refused, Ticket, WorkResult, fold_state,
+    Answer, Caller, Committed, ConnectionId, Delivery, Each, Engine, Gate, Gated, JobRef,
+    LeaseReply, LeasedJob, Mailbox, NewJob, Options, Payload, Refused, StartError, Ticket,
+    WorkResult, fold_state,
 };
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
 use spindle_testkit::ManualClock;
@@ -25,6 +26,11 @@ pub const SEGMENT_BYTES: u64 = 64 * 1024;
 pub const RECORD_BYTES_MAX: u32 = 24 * 1024;
 
 pub fn file_log(disk: &SimDisk) -> Arc<FileLog> {
+    open_log(disk, &mut |_| {}).unwrap()
+}
+
+/// Opens the log on a disk, and shows its records meanwhile.
+pub fn open_log(disk: &SimDisk, each: Each<'_>) -> Result<Arc<FileLog>, StartError> {
     let options = FileLogOptions {
         segment_bytes: SEGMENT_BYTES,
         record_bytes_max: RECORD_BYTES_MAX,
@@ -32,7 +38,7 @@ pub fn file_log(disk: &SimDisk) -> Arc<FileLog> {
         parts_of: spindle_engine::record::checked_parts,
         ..FileLogOptions::default()
     };
-    Arc::new(FileLog::open(Arc::new(disk.clone()), options).unwrap())
+    Ok(Arc::new(FileLog::open_with(Arc::new(disk.clone()), options, each)?))
 }
 
 /// What the engine says and what that waits for: tests look at it before it may leave.
@@ -100,13 +106,38 @@ impl Bench {
         Bench::on(Arc::new(MemoryLog::new()), START_MS, options)
     }
 
-    pub fn on(log: Arc<dyn Log>, now_ms: u64, mut options: Options) -> Bench {
+    pub fn on(log: Arc<dyn Log>, now_ms: u64, options: Options) -> Bench {
+        Bench::opened(now_ms, options, |options, clock| {
+            let engine = Engine::open(log.clone(), clock, options).unwrap();
+            (engine, log)
+        })
+    }
+
+    /// Folds the log on a disk while it is opened.
+    fn folded(disk: &SimDisk, now_ms: u64, options: Options) -> Bench {
+        Bench::opened(now_ms, options, |options, clock| {
+            let mut opened = None;
+            let open = |each: Each<'_>| {
+                let log: Arc<dyn Log> = open_log(disk, each)?;
+                opened = Some(log.clone());
+                Ok(log)
+            };
+            let engine = Engine::open_with(clock, options, open).unwrap();
+            (engine, opened.unwrap())
+        })
+    }
+
+    fn opened(
+        now_ms: u64,
+        mut options: Options,
+        open: impl FnOnce(Options, Arc<ManualClock>) -> (Engine, Arc<dyn Log>),
+    ) -> Bench {
         let kept = Policy { keep_ms: None, ..Policy::ONCE };
         let lost_last = Policy { on_lost_lease: Requeue::ToTail, ..Policy::ONCE };
         let declared = [(Origin::Workq, kept), (Origin::Gearman, lost_last)];
         options.defaults.policies = declared.into_iter().collect();
         let clock = Arc::new(ManualClock::new(now_ms));
-        let engine = Engine::open(log.clone(), clock.clone(), options.clone()).unwrap();
+        let (engine, log) = open(options.clone(), clock.clone());
         let letters = Arc::new(Letters::default());
         engine.attach(&(letters.clone() as Arc<dyn Mailbox>));
         Bench { engine, clock, log, letters, options }
@@ -115,14 +146,14 @@ impl Bench {
     /// On a simulated disk, with hardly any memory for payloads.
     pub fn on_disk(disk: &SimDisk) -> Bench {
         let options = Options { payload_memory_bytes: 0, ..Options::default() };
-        Bench::on(file_log(disk), START_MS, options)
+        Bench::folded(disk, START_MS, options)
     }
 
     /// Ends this engine without a word, and starts the next one on the same disk.
     pub fn restart(self, disk: &SimDisk) -> Bench {
         let (now_ms, options) = (self.engine.now_ms(), self.options.clone());
         drop(self);
-        Bench::on(file_log(disk), now_ms, options)
+        Bench::folded(disk, now_ms, options)
     }
 
     pub fn pass(&self, ms: u64) -> Option<u64> {

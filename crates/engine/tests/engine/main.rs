@@ -15,6 +15,7 @@ mod limits;
 mod payloads;
 mod scan;
 mod space;
+mod start;
 mod survey;
 mod time;
 mod traffic;

@@ -1,4 +1,4 @@
-//! Writes past the page cache.
+//! Writes past the page cache, and reads what is read once.
 
 use std::{
     fs::{File, OpenOptions},
@@ -12,8 +12,8 @@ use std::{
 use nix::{errno::Errno, fcntl::OFlag};
 use parking_lot::Mutex;
 
-/// Unit and alignment of direct writes: what every disk and file system takes.
-const BLOCK_BYTES: usize = 4096;
+use super::BLOCK_BYTES;
+
 /// Longer appends go through the page cache: a buffer of that size is not kept.
 const APPEND_BYTES_MAX: usize = 1024 * 1024;
 const ZERO_BYTES: usize = 256 * 1024;
@@ -23,12 +23,13 @@ struct Zeros([u8; ZERO_BYTES]);
 
 static ZEROS: Zeros = Zeros([0; ZERO_BYTES]);
 
-/// A second handle on a file that writes whole blocks straight to the disk.
+/// A second handle on a file that moves whole blocks straight to and from the disk.
 ///
 /// A commit through the page cache copies, marks pages dirty and makes `fdatasync` look for them;
 /// filling a segment with zeros copies each of them. All that is work the log never profits from:
 /// what it reads back soon is in the engine's memory. Reads stay with the page cache, which the
-/// kernel keeps true to what is written here.
+/// kernel keeps true to what is written here, but for those of a start: it reads everything once, none of which is in
+/// the page cache, and pages for all of it cost more than the reading.
 pub(super) struct DirectFile {
     file: File,
     appending: Mutex<Appending>,
@@ -50,11 +51,34 @@ impl DirectFile {
         // By its number, because a prepared segment changes its name.
         let same = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = OFlag::O_DIRECT.bits();
-        Some(Self::on(OpenOptions::new().write(true).custom_flags(direct).open(same).ok()?))
+        Some(Self::on(
+            OpenOptions::new().read(true).write(true).custom_flags(direct).open(same).ok()?,
+        ))
     }
 
     fn on(file: File) -> Self {
         Self { file, appending: Mutex::default() }
+    }
+
+    /// Reads blocks. Fewer bytes than asked for only at the end of the file, or of what can be read so; none when the
+    /// range is none of whole blocks, or the memory is none.
+    pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let block = BLOCK_BYTES;
+        let whole = buffer.as_ptr().align_offset(block) == 0 && buffer.len().is_multiple_of(block);
+        if !whole || !offset.is_multiple_of(block as u64) {
+            return Ok(0);
+        }
+        let mut done = 0;
+        while done < buffer.len() && done.is_multiple_of(block) {
+            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_refused(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
     }
 
     /// Writes zeros; `false` when the range is none of whole blocks.
@@ -128,10 +152,14 @@ impl Appending {
     }
 }
 
-/// Some file systems open a file for direct writes and then refuse them: nothing was written.
+/// Some file systems open a file for direct reads and writes and then refuse them: nothing was read or written.
+fn is_refused(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::EINVAL as i32)
+}
+
 fn taken(written: io::Result<()>) -> io::Result<bool> {
     match written {
-        Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => Ok(false),
+        Err(error) if is_refused(&error) => Ok(false),
         other => other.map(|()| true),
     }
 }
@@ -201,6 +229,23 @@ mod tests {
         let short = DirectFile::on(file.try_clone().expect("another handle"));
         assert!(!short.append(&[3; 10], FILE_BYTES - 4096, unread).expect("no error"));
         assert_eq!(file.metadata().expect("a file").len(), FILE_BYTES - 1);
+    }
+
+    #[test]
+    fn whole_blocks_are_read_up_to_the_end_of_the_file() {
+        let (file, direct) = file();
+        file.write_all_at(&[7; 5000], 4096).expect("written");
+        file.set_len(9096).expect("shorter");
+        let mut memory = vec![0; 5 * BLOCK_BYTES];
+        let from = memory.as_ptr().align_offset(BLOCK_BYTES);
+        let blocks = &mut memory[from..from + 3 * BLOCK_BYTES];
+        assert_eq!(direct.read(&mut blocks[1..4097], 0).expect("no error"), 0);
+        assert_eq!(direct.read(&mut blocks[..4095], 0).expect("no error"), 0);
+        assert_eq!(direct.read(&mut blocks[..4096], 1).expect("no error"), 0);
+        assert_eq!(direct.read(blocks, 0).expect("readable"), 9096);
+        assert!(blocks[4096..9096].iter().all(|byte| *byte == 7));
+        assert_eq!(direct.read(blocks, 4096).expect("readable"), 5000);
+        assert!(blocks[..5000].iter().all(|byte| *byte == 7));
     }
 
     #[test]

@@ -12,6 +12,9 @@ use std::{io, sync::Arc};
 pub use real::RealDisk;
 use thiserror::Error;
 
+/// Unit and alignment of reads and writes past the page cache: what every disk and file system takes.
+pub(crate) const BLOCK_BYTES: usize = 4096;
+
 /// A folder that holds a log. Names are plain file names.
 pub trait Disk: Send + Sync + 'static {
     /// The folder as a person would name it.
@@ -48,6 +51,12 @@ pub trait Disk: Send + Sync + 'static {
 pub trait DiskFile: Send + Sync {
     /// Reads into `buffer` from `offset`; fewer bytes than asked for only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// As [`read_at`](Self::read_at), for bytes that are not read again soon: they need not stay in the page cache.
+    /// Fastest with `offset`, the length of `buffer` and its address being multiples of a block of the disk.
+    fn read_once(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(buffer, offset)
+    }
 
     /// Writes all of `bytes` at `offset`, making the file longer when needed.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;

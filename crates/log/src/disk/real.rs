@@ -26,7 +26,7 @@ pub struct RealDisk {
     path: PathBuf,
     /// Kept open to sync the directory with one call.
     folder: File,
-    /// Whether segments are filled and appended to past the page cache.
+    /// Whether segments are filled, appended to and read once past the page cache.
     direct: bool,
 }
 
@@ -58,10 +58,10 @@ impl RealDisk {
 }
 
 impl RealDisk {
-    /// Fills and appends to files past the page cache, where the file system can: faster when every
-    /// append is synced, slower when none is.
+    /// Fills and appends to files past the page cache, and reads them so at a start, where the file system can: faster
+    /// when every append is synced, slower when none is.
     #[must_use]
-    pub fn with_direct_writes(self, direct: bool) -> Self {
+    pub fn with_direct_access(self, direct: bool) -> Self {
         Self { direct, ..self }
     }
 }
@@ -175,6 +175,15 @@ impl DiskFile for RealFile {
             }
         }
         Ok(done)
+    }
+
+    fn read_once(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let done = match self.direct() {
+            Some(direct) => direct.read(buffer, offset)?,
+            None => 0,
+        };
+        // The end of the file, or what can not be read directly.
+        Ok(done + self.read_at(&mut buffer[done..], offset + done as u64)?)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

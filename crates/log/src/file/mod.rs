@@ -29,7 +29,7 @@ use bytes::Bytes;
 use self::shared::Shared;
 use crate::{
     contract::{
-        Ack, Log, LogError, Position, ReadError, Record, Space, StoredRecords, SubmitError,
+        Ack, Log, LogError, Position, ReadError, Record, Space, Stored, StoredRecords, SubmitError,
     },
     disk::{Disk, RealDisk},
     folder::OpenError,
@@ -93,13 +93,34 @@ impl FileLog {
     /// Opens the log in a folder, or begins one in an empty folder. Everything that the log says it
     /// has is durable when this returns.
     pub fn open(disk: Arc<dyn Disk>, options: FileLogOptions) -> Result<Self, OpenError> {
-        let shared = Arc::new(open::open(disk, options)?);
+        Self::open_with(disk, options, &mut |_| {})
+    }
+
+    /// As [`FileLog::open`], and shows every record to `each` while the folder is read, oldest first, then `None`: what
+    /// follows is work on the disk. So whoever folds the log reads it no second time, and folds while it is opened.
+    ///
+    /// What was shown is true only if a log comes of it: behind those records there may be damage.
+    pub fn open_with(
+        disk: Arc<dyn Disk>,
+        options: FileLogOptions,
+        each: &mut dyn FnMut(Option<Stored>),
+    ) -> Result<Self, OpenError> {
+        let shared = Arc::new(open::open(disk, options, each)?);
         let threads = shared::start_threads(&shared)?;
         Ok(Self { shared, threads })
     }
 
     /// Opens the log in a directory, which is created when it is missing.
     pub fn open_dir(path: impl Into<PathBuf>, options: FileLogOptions) -> Result<Self, OpenError> {
+        Self::open_dir_with(path, options, &mut |_| {})
+    }
+
+    /// As [`FileLog::open_dir`], and shows the records as [`FileLog::open_with`] does.
+    pub fn open_dir_with(
+        path: impl Into<PathBuf>,
+        options: FileLogOptions,
+        each: &mut dyn FnMut(Option<Stored>),
+    ) -> Result<Self, OpenError> {
         let path = path.into();
         let disk = RealDisk::create_or_open(&path).map_err(|source| OpenError::Failed {
             operation: "open the folder",
@@ -107,7 +128,7 @@ impl FileLog {
             source,
         })?;
         let direct = options.sync == SyncPolicy::Always;
-        Self::open(Arc::new(disk.with_direct_writes(direct)), options)
+        Self::open_with(Arc::new(disk.with_direct_access(direct)), options, each)
     }
 
     /// Does what the threads would do: prepares the next segment and, with an interval, syncs.

@@ -16,7 +16,7 @@ use super::{
     tail::Tail,
 };
 use crate::{
-    contract::Position,
+    contract::{Position, Stored},
     disk::{Disk, DiskFile},
     folder::{FileKind, OpenError, begin_segment, file_kind, read_in_steps, zero},
     frame::{FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, frame_bytes},
@@ -53,14 +53,18 @@ impl Sizes {
     }
 }
 
-pub(super) fn open(disk: Arc<dyn Disk>, options: FileLogOptions) -> Result<Shared, OpenError> {
+pub(super) fn open(
+    disk: Arc<dyn Disk>,
+    options: FileLogOptions,
+    each: &mut dyn FnMut(Option<Stored>),
+) -> Result<Shared, OpenError> {
     let sizes = Sizes::of(&options)?;
     let folder = &*disk;
     refuse_foreign(folder)?;
     let lock = folder.lock().map_err(|error| OpenError::not_taken(folder, error))?;
     let check_chain = !options.fault_skip_tail_zeroing;
     let manner = Manner { write: true, check_chain, parts_of: options.parts_of };
-    let mut found = survey(folder, manner)?;
+    let mut found = survey(folder, manner, &mut |record| each(Some(record)))?;
     if let Some(damage) = found.damage.take() {
         return Err(OpenError::Corrupt {
             folder: folder.folder(),
@@ -70,6 +74,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, options: FileLogOptions) -> Result<Share
             reason: damage.reason,
         });
     }
+    each(None);
     for segment in &found.segments {
         for DamagedFrame { offset, position, .. } in &segment.damaged {
             let file = &segment.name;
@@ -119,6 +124,7 @@ fn first_segment(disk: &dyn Disk, sizes: &Sizes) -> Result<Surveyed, OpenError> 
         end: SEGMENT_HEADER_BYTES as u64,
         file_bytes: u64::from(sizes.segment_min),
         last_crc: 0,
+        ends_in_zeros: true,
         damaged: Vec::new(),
     })
 }
@@ -158,6 +164,7 @@ fn cut_tail_and_sync(
 ) -> Result<(), OpenError> {
     if let Some(last) = segments.last()
         && zero_tail
+        && !last.ends_in_zeros
     {
         let cut = zero(&*last.file, (last.end, last.file_bytes)).map_err(OpenError::failed(
             disk,

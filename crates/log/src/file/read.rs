@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use super::{segment::Segment, shared::Shared};
 use crate::{
     contract::{Position, ReadError, Stored, StoredRecords},
+    disk::DiskFile,
     frame::FRAME_HEADER_BYTES,
     parts::PartsOf,
     scan::{Expected, Frames, NoFrame},
@@ -113,7 +114,7 @@ struct Part {
 struct Records {
     parts: VecDeque<Part>,
     /// Of the first part.
-    frames: Option<Frames>,
+    frames: Option<Frames<Arc<dyn DiskFile>>>,
     position: Position,
     prev_crc: Option<u32>,
     check_chain: bool,

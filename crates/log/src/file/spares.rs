@@ -5,6 +5,9 @@
 //! disk is full and the segment just begun is the reserve. Its second half is written only when it
 //! is known whether it is one: otherwise what the disk has no room for could use the reserve up
 //! before the full disk is noticed.
+//!
+//! Where a spare cannot be prepared for another reason (no file descriptors, say), the disk is not
+//! called full: it is tried again, and what needs the spare waits.
 
 use std::{
     io,
@@ -55,11 +58,20 @@ pub(super) struct Spares {
 struct State {
     ready: Vec<Spare>,
     next_number: u64,
-    /// The last attempt to prepare one failed.
-    full: bool,
+    outlook: Outlook,
     /// Something changed that may have made room.
     retry: bool,
     stopping: bool,
+}
+
+/// How the last attempt to prepare a spare ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outlook {
+    Good,
+    /// For want of room.
+    Full,
+    /// For another reason.
+    Failing,
 }
 
 impl Spares {
@@ -69,14 +81,16 @@ impl Spares {
         capacity: u32,
         capacity_min: u32,
     ) -> Self {
-        let state = State { ready, next_number, full: false, retry: false, stopping: false };
+        let state =
+            State { ready, next_number, outlook: Outlook::Good, retry: false, stopping: false };
         let (state, changed, hurry) = (Mutex::new(state), Condvar::new(), AtomicBool::new(false));
         Self { state, changed, capacity, capacity_min, hurry }
     }
 
     pub(super) fn space(&self) -> Space {
         let state = self.state.lock();
-        if state.full && state.ready.is_empty() { Space::ReserveOnly } else { Space::Ample }
+        let is_full = state.outlook == Outlook::Full && state.ready.is_empty();
+        if is_full { Space::ReserveOnly } else { Space::Ample }
     }
 
     /// What the spares hold together.
@@ -85,7 +99,7 @@ impl Spares {
     }
 
     /// Takes a spare: waits for the thread that prepares them, or prepares one here. `None` when
-    /// there is no room.
+    /// none can be prepared now.
     pub(super) fn take(&self, disk: &dyn Disk, background: bool) -> Option<Spare> {
         if !background {
             self.prepare_if_short(disk);
@@ -93,10 +107,12 @@ impl Spares {
         let mut state = self.state.lock();
         loop {
             if let Some(spare) = state.ready.pop() {
+                // Whoever was in a hurry wanted this one.
+                self.hurry.store(false, Ordering::Relaxed);
                 self.changed.notify_all();
                 return Some(spare);
             }
-            if state.full || state.stopping || !background {
+            if state.outlook != Outlook::Good || state.stopping || !background {
                 return None;
             }
             self.hurry_locked();
@@ -107,7 +123,7 @@ impl Spares {
     /// Waits until it is known whether there is another segment to go on in.
     pub(super) fn await_outlook(&self) {
         let mut state = self.state.lock();
-        while state.ready.is_empty() && !state.full && !state.stopping {
+        while state.ready.is_empty() && state.outlook == Outlook::Good && !state.stopping {
             self.hurry_locked();
             self.changed.wait(&mut state);
         }
@@ -127,7 +143,7 @@ impl Spares {
     pub(super) fn put(&self, spare: Spare) {
         let mut state = self.state.lock();
         state.ready.push(spare);
-        state.full = false;
+        state.outlook = Outlook::Good;
         self.changed.notify_all();
     }
 
@@ -157,10 +173,12 @@ impl Spares {
             while !state.stopping && !state.ready.is_empty() {
                 self.changed.wait(&mut state);
             }
-            if state.full {
+            if state.outlook != Outlook::Good {
                 // A trim may give a spare meanwhile, and somebody take it: then nobody knows whether
                 // the disk is still full, and space() must not go on saying that it is not.
-                let idle = |state: &mut State| !state.stopping && !state.retry && state.full;
+                let idle = |state: &mut State| {
+                    !state.stopping && !state.retry && state.outlook != Outlook::Good
+                };
                 self.changed.wait_while_for(&mut state, idle, RETRY);
             }
             if state.stopping {
@@ -213,13 +231,18 @@ impl Spares {
         match prepared {
             Ok(spare) => {
                 state.ready.push(spare);
-                state.full = false;
+                state.outlook = Outlook::Good;
             }
             Err(error) => {
-                if !state.full && !state.stopping {
-                    tracing::warn!(folder = disk.folder(), %error, "no room for another segment");
+                let (outlook, what) = if is_full(&error) {
+                    (Outlook::Full, "no room for another segment")
+                } else {
+                    (Outlook::Failing, "cannot prepare another segment; trying again")
+                };
+                if state.outlook != outlook && !state.stopping {
+                    tracing::warn!(folder = disk.folder(), %error, "{what}");
                 }
-                state.full = true;
+                state.outlook = outlook;
             }
         }
         self.changed.notify_all();

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use spindle_log::{Ack, FileLog, FileLogOptions, Log, OpenError, Position, Record, SyncPolicy};
+use spindle_log::{
+    Ack, FileLog, FileLogOptions, Log, OpenError, Position, Record, Stored, SyncPolicy,
+};
 use spindle_testkit::disk::SimDisk;
 
 /// Short segments and no threads: everything happens when and where a test says.
@@ -21,7 +23,26 @@ pub fn open(disk: &SimDisk) -> FileLog {
 }
 
 pub fn try_open(disk: &SimDisk) -> Result<FileLog, OpenError> {
-    FileLog::open(Arc::new(disk.clone()), small())
+    open_shown(disk, small())
+}
+
+/// Opens a log and checks that exactly its records were shown meanwhile.
+pub fn open_shown(disk: &SimDisk, options: FileLogOptions) -> Result<FileLog, OpenError> {
+    let parts = |stored: Stored| (stored.position, stored.epoch, stored.bytes, stored.damaged);
+    let (mut shown, mut ended) = (Vec::new(), false);
+    let log = FileLog::open_with(Arc::new(disk.clone()), options, &mut |record| match record {
+        Some(stored) if !ended => shown.push(parts(stored)),
+        None if !ended => ended = true,
+        after => panic!("{after:?} behind the end"),
+    })?;
+    // Without power nothing is read.
+    if disk.is_powered() {
+        let stored = log.read(log.first()).expect("readable");
+        let stored: Vec<_> = stored.map(|stored| parts(stored.expect("sound"))).collect();
+        assert_eq!(shown, stored, "shown and in the log");
+        assert!(ended);
+    }
+    Ok(log)
 }
 
 pub fn record(bytes: impl Into<Vec<u8>>) -> Record {

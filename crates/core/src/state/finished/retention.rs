@@ -1,15 +1,14 @@
-//! Finished jobs, in the order they ended, and the limits on how many are kept.
+//! How finished jobs come and go, and the limits on how many are kept.
 
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
 
-use super::live::FinishedParts;
-use super::ordered_list::merged;
-use super::scan::marks_of;
-use super::*;
+use super::{FinishedJob, FinishedParts};
 use crate::job::{JobId, JobImage, Scope};
 use crate::payload::BytesRef;
+use crate::state::scan::marks_of;
+use crate::state::*;
 
 /// Roughly how many bytes a finished job takes on disk besides its payload and its result.
 const IMAGE_BYTES: u64 = 192;
@@ -27,7 +26,7 @@ pub enum FinishedCap {
 
 impl State {
     /// Puts a finished job into all indices, in the place of the unfinished job if there is one.
-    pub(super) fn insert_finished(&mut self, image: &JobImage, at: Place) {
+    pub(in crate::state) fn insert_finished(&mut self, image: &JobImage, at: Place) {
         let Some(id) = NonZeroU64::new(image.id) else { return };
         let mut before = self.handle(JobId(image.id));
         if before.is_some_and(|handle| handle & FINISHED != 0) {
@@ -37,11 +36,10 @@ impl State {
         }
         let queue = self.queue_made(&image.queue);
         let keys = &image.options().keys;
-        let job = FinishedJob::new(FinishedParts {
+        let job = FinishedJob::new(&FinishedParts {
             id,
             status: image.status(),
             uuid: image.uuid().or_else(|| keys.iter().find_map(as_uuid)),
-            queue,
             image: at,
             oldest_record: image.needs().map_or(at.position, |needs| needs.min(at.position)),
             finished_ms: image.finished_ms.unwrap_or(0),
@@ -49,10 +47,9 @@ impl State {
             bytes: bytes_of(image),
         });
         let marks = marks_of(job.status(), image.origin(), queue);
-        let number = self.jobs.finished.insert(job);
         // Entered before the unfinished job is removed, so that the queue is not forgotten in
         // between.
-        self.enter_finished(number);
+        let Some(number) = self.enter_finished(queue, &job) else { return };
         match before {
             Some(handle) if self.jobs.live[handle].other_keys().is_empty() => {
                 self.index_finished_instead(handle, number, marks);
@@ -68,16 +65,16 @@ impl State {
 
     fn index_finished(&mut self, number: u32, keys: &[Key], marks: u128) {
         let handle = number | FINISHED;
+        let id = self.jobs.finished.job(number).id();
         let kept: Vec<Key> = keys
             .iter()
             .filter(|key| key.scope() == Scope::WhileKept && as_uuid(key).is_none())
             .map(|key| Key { name: Bytes::copy_from_slice(&key.name), ..*key })
             .collect();
         if !kept.is_empty() {
-            self.jobs.finished_keys.insert(handle, kept);
+            self.jobs.finished_keys.insert(id, kept);
         }
         let State { jobs, by_id, .. } = self;
-        let id = jobs.finished[number].job_id().0;
         by_id.insert(handle, |other| jobs.id_of(other));
         by_id.mark(id, marks);
         self.enter_keys(handle);
@@ -92,90 +89,89 @@ impl State {
             self.leave_labels(live_number);
         }
         let id = self.jobs.live[live_number].id();
-        let handle = number | FINISHED;
-        let State { jobs, by_id, keys, .. } = self;
-        by_id.replace(id, (live_number, handle), marks, |other| jobs.id_of(other));
-        if let Some(uuid) = jobs.uuid_of(live_number).filter(|_| !keys.is_deferred()) {
-            keys.replace(keys.hash(&uuid), live_number, handle);
-        }
+        self.lead_elsewhere(id, (live_number, number | FINISHED), marks);
         if let Some(job) = self.jobs.live.remove(live_number) {
             self.forget_queue_if_unused(job.queue());
         }
     }
 
+    /// Exchanges the handle of a job for another one in the indices of its id and its UUID.
+    fn lead_elsewhere(&mut self, id: u64, (old, new): (u32, u32), marks: u128) {
+        let State { jobs, by_id, keys, .. } = self;
+        by_id.replace(id, (old, new), marks, |other| jobs.id_of(other));
+        if let Some(uuid) = jobs.uuid_of(old).filter(|_| !keys.is_deferred()) {
+            keys.replace(keys.hash(&uuid), old, new);
+        }
+    }
+
     /// Takes a finished job out of everything but the indices of its keys and its id. Returns its
     /// queue.
-    pub(super) fn remove_finished(&mut self, number: u32) -> Option<u32> {
-        self.leave_finished(number);
-        self.jobs.finished_keys.remove(&(number | FINISHED));
-        self.jobs.finished.remove(number).map(|job| job.queue())
-    }
-
-    pub(super) fn set_kept_until(&mut self, number: u32, until_ms: u64) {
-        self.leave_finished_expiry(number);
-        self.jobs.finished[number].set_kept_until(Some(until_ms));
-        self.enter_finished_expiry(number);
-    }
-
-    // ---- indices ----
-
-    fn enter_finished(&mut self, number: u32) {
-        self.enter_finished_expiry(number);
-        let State { jobs, queues, oldest, finished_bytes, .. } = self;
-        let job = &jobs.finished[number];
-        let (queue_number, key) = (job.queue(), job.age_key());
-        *finished_bytes += job.bytes();
+    pub(in crate::state) fn remove_finished(&mut self, number: u32) -> u32 {
+        let job = self.jobs.finished.job(number);
+        let (id, queue_number) = (job.id(), job.queue());
+        self.finished_bytes -= job.bytes();
+        let State { jobs, queues, .. } = self;
+        jobs.finished_keys.remove(&id);
         if let Some(queue) = queues.find_mut(queue_number) {
-            queue.counts[job.status() as usize] += 1;
-            let before = queue.finished.first();
-            queue.finished.insert(number, |other| jobs.finished[other].age_key());
-            if queue.finished.first() == Some(number) {
-                before
-                    .map(|before| oldest.remove(&(jobs.finished[before].age_key(), queue_number)));
-                oldest.insert((key, queue_number));
-            }
-            if queue.settings.finished_max.is_none() {
-                return;
-            }
+            queue.counts[jobs.finished.job(number).status() as usize] -= 1;
+            jobs.finished.remove(number, &mut queue.finished);
         }
+        self.close_sparse_chunk();
         self.note_surplus(queue_number);
+        queue_number
     }
 
-    fn leave_finished(&mut self, number: u32) {
-        self.leave_finished_expiry(number);
-        let State { jobs, queues, oldest, finished_bytes, .. } = self;
-        let job = &jobs.finished[number];
-        let (queue_number, key) = (job.queue(), job.age_key());
-        *finished_bytes -= job.bytes();
-        if let Some(queue) = queues.find_mut(queue_number) {
-            queue.counts[job.status() as usize] -= 1;
-            let was_first = queue.finished.first() == Some(number);
-            queue.finished.remove(number, |other| jobs.finished[other].age_key());
-            if was_first {
-                oldest.remove(&(key, queue_number));
-                let first = queue.finished.first();
-                oldest.extend(first.map(|first| (jobs.finished[first].age_key(), queue_number)));
-            }
+    /// Puts a finished job, as it is now, where new ones go.
+    fn move_finished(&mut self, number: u32, job: &FinishedJob) {
+        let queue_number = self.jobs.finished.job(number).queue();
+        let State { jobs, queues, named, .. } = self;
+        let Some(queue) = queues.find_mut(queue_number) else { return };
+        let moved = jobs.finished.insert(queue_number, &mut queue.finished, job);
+        let handles = (number | FINISHED, moved | FINISHED);
+        for key in jobs.other_keys_of(handles.0) {
+            let handle = named.get_mut(&Named::of(key)).filter(|handle| **handle == handles.0);
+            handle.map(|handle| *handle = handles.1);
         }
-        self.note_surplus(queue_number);
+        self.lead_elsewhere(job.id(), handles, 0);
+        if let Some(queue) = self.queues.find_mut(queue_number) {
+            self.jobs.finished.remove(number, &mut queue.finished);
+        }
     }
 
-    fn enter_finished_expiry(&mut self, number: u32) {
-        let State { jobs, finished_expiry, .. } = self;
-        let Some(until_ms) = jobs.finished[number].kept_until_ms() else { return };
-        finished_expiry.insert(number, |other| jobs.finished[other].expiry_key());
+    /// Moves the jobs of one chunk, at most 64, if too many slots are empty.
+    fn close_sparse_chunk(&mut self) {
+        let State { jobs, queues, .. } = self;
+        let Some((chunk, queue)) = jobs.finished.sparse() else { return };
+        let Some(queue) = queues.find_mut(queue) else { return };
+        for number in jobs.finished.close(chunk, &mut queue.finished) {
+            let job = self.jobs.finished.job(number).alone();
+            self.move_finished(number, &job);
+        }
+    }
+
+    pub(in crate::state) fn set_kept_until(&mut self, number: u32, until_ms: u64) {
+        let mut job = self.jobs.finished.job(number).alone();
+        job.set_kept_until(Some(until_ms));
+        self.move_finished(number, &job);
+        self.close_sparse_chunk();
         self.note_due(until_ms);
     }
 
-    fn leave_finished_expiry(&mut self, number: u32) {
-        let State { jobs, finished_expiry, .. } = self;
-        if jobs.finished[number].kept_until_ms().is_some() {
-            finished_expiry.remove(number, |other| jobs.finished[other].expiry_key());
+    fn enter_finished(&mut self, queue_number: u32, job: &FinishedJob) -> Option<u32> {
+        let State { jobs, queues, finished_bytes, .. } = self;
+        let queue = queues.find_mut(queue_number)?;
+        queue.counts[job.status() as usize] += 1;
+        *finished_bytes += job.bytes();
+        let number = jobs.finished.insert(queue_number, &mut queue.finished, job);
+        if queue.settings.finished_max.is_some() {
+            self.note_surplus(queue_number);
         }
+        self.note_due(job.kept_until_ms().unwrap_or(u64::MAX));
+        Some(number)
     }
 
     /// Notes whether a queue keeps more finished jobs than it may.
-    pub(super) fn note_surplus(&mut self, number: u32) {
+    pub(in crate::state) fn note_surplus(&mut self, number: u32) {
         let over = self.queue_at(number).is_some_and(|queue| queue.surplus() > 0);
         if over {
             self.surplus.insert(number);
@@ -213,25 +209,24 @@ impl State {
     /// At most `limit` finished jobs above a limit: of a queue over its own, else the oldest of
     /// all.
     pub(crate) fn surplus(&self, limit: usize) -> Vec<u64> {
-        let id = |number: u32| self.jobs.finished[number].job_id().0;
+        let finished = &self.jobs.finished;
+        let id = |number: u32| finished.job(number).id();
         if let Some(queue) = self.surplus.first().and_then(|number| self.queue_at(*number)) {
             let count = usize::try_from(queue.surplus()).unwrap_or(limit).min(limit);
-            return queue.finished.iter_after(0).take(count).map(id).collect();
+            return finished.oldest_of(&queue.finished).take(count).map(id).collect();
         }
-        let mut count = self.jobs.finished.len().saturating_sub(self.defaults.finished_max);
+        let mut count = finished.len().saturating_sub(self.defaults.finished_max);
         let mut bytes = self.finished_bytes.saturating_sub(self.defaults.finished_bytes_max);
-        let queues = self.oldest.iter().take(limit);
-        let lists = queues
-            .filter_map(|(_, number)| self.queue_at(*number))
-            .map(|queue| queue.finished.iter_after(0));
-        let oldest = merged(lists, |number| self.jobs.finished[number].age_key());
-        let is_over = |number: &u32| {
-            let is_over = count > 0 || bytes > 0;
+        let mut oldest = finished.oldest().take(limit);
+        let mut ids = Vec::new();
+        while (count > 0 || bytes > 0)
+            && let Some(number) = oldest.next()
+        {
             count = count.saturating_sub(1);
-            bytes = bytes.saturating_sub(self.jobs.finished[*number].bytes());
-            is_over
-        };
-        oldest.take(limit).take_while(is_over).map(id).collect()
+            bytes = bytes.saturating_sub(finished.job(number).bytes());
+            ids.push(id(number));
+        }
+        ids
     }
 }
 
