@@ -36,8 +36,6 @@ impl Default for HttpConfig {
 /// Limits of the listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at once, over all threads. The excess is closed as it comes.
-    pub connections_max: usize,
     /// A request's head comes whole within this time; a connection idles at most so long.
     pub head_time: Duration,
     /// A handshake of TLS ends within this time.
@@ -51,7 +49,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            connections_max: 10_000,
             head_time: Duration::from_secs(60),
             handshake_time: Duration::from_secs(10),
             head_bytes_max: 64 * 1024,

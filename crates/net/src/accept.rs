@@ -10,19 +10,19 @@ use mio::net::{TcpListener, TcpStream};
 use tracing::{info, warn};
 
 use crate::counters::NetCounters;
+use crate::places::{DoorPlaces, Place, Taken};
 
-/// One of the `connections_max` permits for an open connection. Dropping it gives it back.
+/// Counts an open connection, and holds its place. Dropping it gives that back.
 #[derive(Debug)]
 pub(crate) struct Permit {
     counters: Arc<NetCounters>,
+    _place: Place,
 }
 
 impl Permit {
-    fn acquire(counters: &Arc<NetCounters>, places_max: usize) -> Option<Permit> {
-        let claimed = counters.open.try_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
-            (open < places_max).then_some(open + 1)
-        });
-        claimed.ok().map(|_| Permit { counters: Arc::clone(counters) })
+    fn new(counters: &Arc<NetCounters>, place: Place) -> Permit {
+        counters.open.fetch_add(1, Ordering::Relaxed);
+        Permit { counters: Arc::clone(counters), _place: place }
     }
 }
 
@@ -42,9 +42,8 @@ pub(crate) struct Arrival {
 
 /// The listeners of all doors, in the reactor that accepts.
 pub(crate) struct Acceptor {
-    listeners: Vec<TcpListener>,
+    listeners: Vec<(TcpListener, DoorPlaces)>,
     counters: Arc<NetCounters>,
-    connections_max: usize,
     /// Accepting failed: wait for the next sweep, because no event will come.
     paused: bool,
     /// Accepting failed last time, which was logged.
@@ -56,28 +55,28 @@ pub(crate) struct Acceptor {
 impl Acceptor {
     /// `listeners[n]` belongs to door `n`.
     pub(crate) fn new(
-        listeners: Vec<TcpListener>,
+        listeners: Vec<(TcpListener, DoorPlaces)>,
         counters: Arc<NetCounters>,
-        connections_max: usize,
     ) -> Acceptor {
-        Acceptor { listeners, counters, connections_max, paused: false, failing: false, refused: 0 }
+        Acceptor { listeners, counters, paused: false, failing: false, refused: 0 }
     }
 
     /// The next connection of any door; `None` when none waits (the listeners wake us then).
     pub(crate) fn next(&mut self) -> Option<Arrival> {
         let mut door = 0;
         while !self.paused {
-            let listener = self.listeners.get(door)?;
+            let (listener, places) = self.listeners.get(door)?;
             match listener.accept() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => door += 1,
                 Ok((stream, peer)) => {
                     self.failing = false;
-                    match Permit::acquire(&self.counters, self.connections_max) {
-                        Some(permit) => {
+                    match places.take(peer.ip()) {
+                        Ok(place) => {
                             self.counters.accepted.fetch_add(1, Ordering::Relaxed);
+                            let permit = Permit::new(&self.counters, place);
                             return Some(Arrival { door, stream, peer, permit });
                         }
-                        None => self.refuse(stream, peer),
+                        Err(taken) => self.refuse(stream, peer, taken),
                     }
                 }
                 Err(error) => self.note_failure(&error),
@@ -86,12 +85,11 @@ impl Acceptor {
         None
     }
 
-    fn refuse(&mut self, stream: TcpStream, peer: SocketAddr) {
+    fn refuse(&mut self, stream: TcpStream, peer: SocketAddr, taken: Taken) {
         self.counters.refused.fetch_add(1, Ordering::Relaxed);
         drop(stream);
         if self.refused == 0 {
-            let max = self.connections_max;
-            warn!(%peer, max, "connection refused: all places are taken");
+            warn!(%peer, "connection refused: {taken}");
         }
         self.refused += 1;
     }
@@ -111,7 +109,7 @@ impl Acceptor {
     /// Called once per sweep. Logs what was refused; returns whether to try to accept again.
     pub(crate) fn sweep(&mut self) -> bool {
         if self.refused > 1 {
-            info!(count = self.refused, "connections refused: all places are taken");
+            info!(count = self.refused, "connections refused: no place was left");
         }
         self.refused = 0;
         mem::take(&mut self.paused)

@@ -4,6 +4,8 @@ use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use crate::places::Places;
+
 /// How the TCP server runs.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
@@ -12,12 +14,14 @@ pub struct NetConfig {
     pub reactors: usize,
     /// What a client may not exceed.
     pub limits: Limits,
+    /// How many connections may be open; shared with the other listeners of the server.
+    pub places: Places,
 }
 
 impl Default for NetConfig {
     fn default() -> NetConfig {
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
-        NetConfig { reactors: (cores / 2).clamp(1, 4), limits: Limits::default() }
+        NetConfig { reactors: (cores / 2).clamp(1, 4), limits: Limits::default(), places: Places::default() }
     }
 }
 
@@ -25,10 +29,6 @@ impl Default for NetConfig {
 /// later (sweeps are a quarter of the shortest limit apart, at most a second).
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections of the whole server. The excess is accepted and closed at once: a client
-    /// learns more from a closed connection than from one that is never accepted. Default 10,000;
-    /// the process needs as many file descriptors.
-    pub connections_max: usize,
     /// Closes a connection that sent no request for this long and waits for none. Default off:
     /// an idle producer or worker is normal for a queue.
     pub idle_timeout: Option<Duration>,
@@ -51,7 +51,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            connections_max: 10_000,
             idle_timeout: None,
             first_bytes_timeout: None,
             handshake_timeout: Duration::from_secs(10),

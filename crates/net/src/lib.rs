@@ -54,6 +54,7 @@ mod connections;
 mod counters;
 mod inbox;
 mod opening;
+mod places;
 mod reactor;
 mod server;
 mod shutdown;
@@ -63,5 +64,6 @@ mod transport;
 
 pub use bind::{BindError, BoundDoor, bind, listen};
 pub use config::{Limits, NetConfig};
+pub use places::{DoorPlaces, Place, PlaceLimits, Places, Taken, quarter};
 pub use counters::NetCounters;
 pub use server::{Server, ServerHandle, StartError};

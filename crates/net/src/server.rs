@@ -17,6 +17,7 @@ use crate::bind::BoundDoor;
 use crate::config::NetConfig;
 use crate::counters::NetCounters;
 use crate::inbox::{Command, poll_and_inbox};
+use crate::places::Places;
 use crate::reactor::{DoorEntry, LISTENERS, Reactor, Shared};
 use crate::stand_in::Shift;
 
@@ -69,7 +70,7 @@ impl Server {
             aborted: AtomicBool::new(false),
             inboxes,
         });
-        let mut acceptor = Some(acceptor(&shared, polls[0].registry(), listeners)?);
+        let mut acceptor = Some(acceptor(&shared, polls[0].registry(), listeners, &config.places)?);
         // From here on the handle's drop ends what was started if something fails.
         let running = Arc::new(Running::default());
         let handle = ServerHandle { shared, running, local_addrs };
@@ -89,13 +90,15 @@ fn acceptor(
     shared: &Shared,
     registry: &Registry,
     listeners: Vec<std::net::TcpListener>,
+    places: &Places,
 ) -> io::Result<Acceptor> {
-    let mut listeners: Vec<_> = listeners.into_iter().map(TcpListener::from_std).collect();
-    for listener in &mut listeners {
-        registry.register(listener, LISTENERS, Interest::READABLE)?;
+    let mut accepting = Vec::new();
+    for listener in listeners {
+        let mut listener = TcpListener::from_std(listener);
+        registry.register(&mut listener, LISTENERS, Interest::READABLE)?;
+        accepting.push((listener, places.door()));
     }
-    let counters = Arc::clone(&shared.counters);
-    Ok(Acceptor::new(listeners, counters, shared.limits.connections_max))
+    Ok(Acceptor::new(accepting, Arc::clone(&shared.counters)))
 }
 
 /// How many reactors run.

@@ -144,7 +144,8 @@ fn silence_and_idleness_are_closed_when_asked_for() {
 
 #[test]
 fn one_connection_too_many_is_closed_at_once_and_a_place_can_be_taken_again() {
-    let served = serve(limited(Limits { connections_max: 3, ..Limits::default() }));
+    let places = Places::new(PlaceLimits::of(3));
+    let served = serve(NetConfig { places, ..one_reactor() });
     let mut clients: Vec<_> = (0..3).map(|_| served.client()).collect();
     for client in &mut clients {
         client.asks("echo x", "x");
