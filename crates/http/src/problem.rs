@@ -4,6 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use spindle_access::Denied;
 use spindle_core::Rejection;
 use spindle_engine::{FetchError, Refused, RetryError};
 use utoipa::ToSchema;
@@ -45,6 +46,8 @@ codes! {
     BadJson "bad_json" BAD_REQUEST "The body is not JSON",
     BadField "bad_field" BAD_REQUEST "A field is missing, unknown or of the wrong type",
     OutOfRange "out_of_range" BAD_REQUEST "A value is outside its limits",
+    Unauthorized "unauthorized" UNAUTHORIZED "The request needs a token that is known",
+    Forbidden "forbidden" FORBIDDEN "The token is not for this",
     ForeignOrigin "foreign_origin" FORBIDDEN "A page of another origin must not write here",
     UrlNotOwn "url_not_own" FORBIDDEN "The url is not the worker's own address",
     NotFound "not_found" NOT_FOUND "There is nothing at this path",
@@ -154,6 +157,18 @@ impl IntoResponse for Problem {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
+    }
+}
+
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Problem {
+        match denied {
+            Denied::Job => no_job(),
+            _ if denied.is_unauthenticated() => {
+                Problem::new(Code::Unauthorized, denied.to_string())
+            }
+            _ => Problem::new(Code::Forbidden, denied.to_string()),
+        }
     }
 }
 

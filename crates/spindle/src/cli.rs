@@ -7,6 +7,7 @@
 //! - `queue`: one queue and its settings
 //! - `retries`: how long a failed job waits
 //! - `reach`: how a server is reached
+//! - `token`: tokens
 //! - `values`: what values look like
 
 mod client;
@@ -16,6 +17,7 @@ mod people;
 mod queue;
 mod reach;
 mod retries;
+mod token;
 mod values;
 
 use std::path::PathBuf;
@@ -31,6 +33,7 @@ pub use self::{
     queue::*,
     reach::Reach,
     retries::RetryWait,
+    token::{CheckTokensArgs, NewTokenArgs, TokenArgs, TokenCommand},
     values::{JobName, PayloadType, Rate, Sort, SortKey},
 };
 use crate::config::SettingFlags;
@@ -55,6 +58,8 @@ pub enum Command {
     Config(ConfigArgs),
     /// Say whether a data folder is sound, what is in it, and where it is not
     Verify(VerifyArgs),
+    /// Make tokens, and check the file that the server knows them by
+    Token(TokenArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell

@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context;
 use axum::Router;
+use spindle_access::Access;
 use spindle_api::{Api, Options};
 use spindle_engine::Engine;
 use spindle_http::{
@@ -21,6 +22,14 @@ use spindle_net::BindError;
 
 use crate::{config::Config, tls::Place};
 
+/// The doors beside it, by their names.
+pub struct OtherDoors {
+    /// Their open connections, where they are counted.
+    pub connections: Vec<(&'static str, Arc<AtomicUsize>)>,
+    /// Where they listen.
+    pub addresses: Vec<(&'static str, SocketAddr)>,
+}
+
 /// The HTTP door at work. Dropping it closes it at once.
 pub struct Http {
     api: Api,
@@ -30,24 +39,25 @@ pub struct Http {
 }
 
 impl Http {
-    /// Claims the address and serves it. `line_connections` are those open at the other doors,
-    /// `addresses` where those listen.
+    /// Claims the address and serves those whom `access` lets in.
     pub fn open(
         engine: Engine,
         place: Place,
+        access: Access,
         host: String,
         config: &Config,
-        line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
-        mut addresses: Vec<(&'static str, SocketAddr)>,
+        others: OtherDoors,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
         let Place { addr, tls } = place;
+        let OtherDoors { connections: line_connections, mut addresses } = others;
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?
             .with_tls(tls);
         let connections = Arc::<AtomicUsize>::default();
         addresses.push(("http", bound.local_addr()));
         let options = Options {
+            access: access.clone(),
             host,
             connections: Arc::clone(&connections),
             line_connections,
@@ -55,6 +65,7 @@ impl Http {
             ..Options::default()
         };
         let jobq = spindle_jobq::Options {
+            access: access.clone(),
             query_time: config.jobq_query_time,
             answer_bytes_max: config.jobq_list_bytes_max,
             ..spindle_jobq::Options::default()
@@ -62,6 +73,7 @@ impl Http {
         let jobq = Jobq::new(engine.clone(), jobq)
             .context("jobq: cannot start the thread that answers queries")?;
         let lightjq = spindle_lightjq::Options {
+            access,
             allow_urls: config.lightjq_allow_urls,
             ..spindle_lightjq::Options::default()
         };

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use spindle_jobd_master::{
     Master, MasterSettings,
-    server::{BindError as MasterBindError, Limits, ListenSettings},
+    server::{Access, BindError as MasterBindError, Limits, ListenSettings},
 };
 use spindle_net::BindError;
 use tokio::{
@@ -38,9 +38,10 @@ pub struct JobdMaster {
 }
 
 impl JobdMaster {
-    /// Claims the address and serves it. The master asks no client for a password.
+    /// Claims the address and serves it. Without a password the master asks nobody.
     pub fn open(
         place: Place,
+        password: Option<String>,
         config: &Config,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Self> {
@@ -48,10 +49,10 @@ impl JobdMaster {
         let settings = MasterSettings::new(ListenSettings {
             host: addr.ip().to_string(),
             port: addr.port(),
-            insecure: config.insecure.iter().any(|door| door == DOOR),
+            access: Access { password, always_allow_localhost: false },
+            insecure: config.is_insecure(DOOR),
             tls,
             limits: Limits { connections_max: config.connections_max, ..Limits::default() },
-            ..ListenSettings::default()
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

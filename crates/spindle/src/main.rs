@@ -1,11 +1,13 @@
 //! Spindle at the shell: `spindle serve` is the server, the other commands are for people.
 //!
+//! - `access`: who may come in to a running server
 //! - `cli`: what can be typed
 //! - `config`: the server's settings, one table of them
 //! - `http`, `jobd_master`: the HTTP door of a running server, and its jobd master
 //! - `serve`: puts log, engine, doors and TCP server together, and ends them in order
 //! - `policies`: what every door declared for its jobs
 //! - `tls`: the server's certificate, and which door uses it how
+//! - `token`: makes tokens, and says what is in a tokens file
 //! - `verify`: reads a data folder
 //! - `webhooks`: starts the webhooks that are set
 //! - `client`: the commands that talk to a server, through its HTTP door or its Workq door
@@ -13,6 +15,7 @@
 //!   the process ends
 //! - `queue_name`: queues' names, as they are typed and printed
 
+mod access;
 mod cli;
 mod client;
 mod config;
@@ -26,6 +29,7 @@ mod queue_name;
 mod serve;
 mod signals;
 mod tls;
+mod token;
 mod verify;
 mod webhooks;
 
@@ -74,6 +78,7 @@ fn run(command: Command) -> anyhow::Result<Code> {
             Ok(Code::Ok)
         }
         Command::Verify(args) => verify::verify(&args),
+        Command::Token(args) => token::token(&args.command),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "spindle", &mut script);

@@ -25,9 +25,10 @@ use spindle_workq::WorkqDoor;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::{
+    access::Entrance,
     config::{Config, Resolved},
     exit::Code,
-    http::Http,
+    http::{Http, OtherDoors},
     jobd_master::{self, JobdMaster},
     policies::policies,
     quantity::Written,
@@ -53,7 +54,11 @@ enum Event {
 type SessionDoors = Vec<(Arc<dyn Door>, SocketAddr)>;
 
 /// Starts the engine on its log and makes the doors that are on.
-fn start_engine(config: &Config, events: Sender<Event>) -> anyhow::Result<(Engine, SessionDoors)> {
+fn start_engine(
+    config: &Config,
+    entrance: &Entrance,
+    events: Sender<Event>,
+) -> anyhow::Result<(Engine, SessionDoors)> {
     let defaults = Options::default();
     // On a full disk a step of compaction has only what is left of one segment.
     let compaction_bytes = usize::try_from(config.segment_bytes / 8).unwrap_or(usize::MAX);
@@ -84,10 +89,11 @@ fn start_engine(config: &Config, events: Sender<Event>) -> anyhow::Result<(Engin
     let mut doors = SessionDoors::new();
     if let Some(addr) = config.workq {
         let door = WorkqDoor::new(engine.clone(), spindle_workq::wire::Limits::default());
-        doors.push((Arc::new(door), addr));
+        doors.push((Arc::new(door.with_access(entrance.door(config, addr))), addr));
     }
     if let Some(addr) = config.gearman {
         let options = spindle_gearman::Options {
+            access: entrance.door(config, addr),
             host: host_name(),
             verbose: gearman_level(config.log_level.0),
             exceptions: config.gearman_exceptions,
@@ -125,14 +131,15 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     watch_signals(&events).context("cannot watch for signals")?;
     raise_file_limit(config.connections_max);
     let tls = Tls::load(config)?;
+    let entrance = Entrance::open(config)?;
     let hooks = webhooks::prepare(config)?;
-    let (engine, doors) = start_engine(config, events.clone())?;
+    let (engine, doors) = start_engine(config, &entrance, events.clone())?;
     let hooks = hooks.map(|prepared| webhooks::start(&engine, config, prepared, host_name()));
     let hooks = hooks.transpose()?;
-    let server = open_doors(doors, engine.clone(), config, &tls)?;
+    let server = open_doors(doors, engine.clone(), config, &tls, &entrance)?;
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
-    let outcome = wait_for_end(&server, config, &engine, &tls, inbox, &events);
+    let outcome = wait_for_end(&server, config, &engine, (&tls, &entrance), inbox, &events);
     drop(server);
     drop(hooks);
     outcome?;
@@ -241,6 +248,7 @@ fn open_doors(
     engine: Engine,
     config: &Config,
     tls: &Tls,
+    entrance: &Entrance,
 ) -> anyhow::Result<Doors> {
     let committer = Arc::new(engine.clone());
     let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
@@ -255,16 +263,20 @@ fn open_doors(
     let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
     let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
     let jobd_master = config.jobd_master.map(|addr| {
-        JobdMaster::open(tls.place(config, jobd_master::DOOR, addr), config, not_bound)
+        let (place, password) =
+            (tls.place(config, jobd_master::DOOR, addr), entrance.master_password());
+        JobdMaster::open(place, password, config, not_bound)
     });
     let jobd_master = jobd_master.transpose()?;
     let lines = connections_by_door.iter().zip(&bound);
     let lines = lines.map(|((door, _), bound)| (*door, bound.local_addr()));
     let master = jobd_master.iter().map(|master| (jobd_master::DOOR, master.local_addr()));
     let addresses = lines.chain(master).collect();
+    let others = OtherDoors { connections: connections_by_door, addresses };
     let open = |addr| {
         let place = tls.place(config, "http", addr);
-        Http::open(engine, place, host_name(), config, connections_by_door, addresses, not_bound)
+        let access = entrance.door(config, addr);
+        Http::open(engine, place, access, host_name(), config, others, not_bound)
     };
     let http = config.http.map(open).transpose()?;
     let lines = Server::start(committer, bound, NetConfig { limits, ..NetConfig::default() })?;
@@ -308,13 +320,14 @@ fn wait_for_end(
     server: &Doors,
     config: &Config,
     engine: &Engine,
-    tls: &Tls,
+    (tls, entrance): (&Tls, &Entrance),
     inbox: Receiver<Event>,
     events: &Sender<Event>,
 ) -> anyhow::Result<()> {
     let mut event = inbox.recv();
     while let Ok(Event::Reload) = event {
         tls.reload();
+        entrance.reload();
         event = inbox.recv();
     }
     match event {

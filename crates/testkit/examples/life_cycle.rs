@@ -1,5 +1,6 @@
 //! What jobs cost from the bytes of a request to the bytes of its answer, without sockets:
-//! `life_cycle <workq|gearman|gearman-unique> <submit|cycle> [jobs]`.
+//! `life_cycle <workq|gearman|gearman-unique> <submit|cycle> [jobs] [TOKENS_FILE TOKEN]`. With a token
+//! every connection presents it first, and the door asks at each request.
 //!
 //! 8 producers submit jobs of 256 bytes into a queue of some thousand. With `cycle`, 8 workers take
 //! one and complete it, in two turns; with `submit`, each producer sends 4 in a read. In a turn every
@@ -13,6 +14,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use spindle_access::Access;
 use spindle_engine::{Committer, Door, Engine, Gate, Options, Outbox, Session, SystemClock};
 use spindle_gearman::GearmanDoor;
 use spindle_gearman::wire::{GrabKind, Priority, Request, Submit, SubmitKind};
@@ -138,12 +140,18 @@ struct Run<D> {
 }
 
 impl<D: Door> Run<D> {
-    fn new(engine: &Engine, door: D, words: Words) -> Run<D> {
+    /// `auth` is the line that presents a token, if there is one.
+    fn new(engine: &Engine, door: D, words: Words, auth: &[u8]) -> Run<D> {
         let sessions = Sessions::new(engine, door);
         let open = |_| {
             let (_, session) = sessions.open();
-            let (input, got) = (BytesMut::with_capacity(64 * 1024), BytesMut::new());
-            Line { session, input, out: Outbox::default(), got }
+            let mut input = BytesMut::with_capacity(64 * 1024);
+            input.extend_from_slice(auth);
+            let mut line = Line { session, input, out: Outbox::default(), got: BytesMut::new() };
+            line.feed();
+            line.flush(Gate::OPEN);
+            line.got.clear();
+            line
         };
         let producers = (0..PRODUCERS).map(open).collect();
         let mut workers: Vec<Line> = (0..WORKERS).map(open).collect();
@@ -211,6 +219,13 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let (door, kind) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let jobs = args.next().map_or(100_000, |jobs| jobs.parse().expect("a number"));
+    let (access, auth) = match args.next() {
+        Some(file) => {
+            let access = Access::of_file(file.as_ref()).expect("a tokens file").required(true);
+            (access, format!("auth {}\r\n", args.next().expect("a token")))
+        }
+        None => (Access::open(), String::new()),
+    };
     let mut options = Options::default();
     let policies = spindle_gearman::policies(0).into_iter().chain([spindle_workq::policy()]);
     options.defaults.policies = policies.collect();
@@ -218,11 +233,12 @@ fn main() {
     let engine = Engine::open(log, Arc::new(SystemClock::new()), options).expect("starts");
     let cycles = kind == "cycle";
     if door == "workq" {
-        let door = WorkqDoor::new(engine.clone(), Default::default());
-        Run::new(&engine, door, workq()).run(cycles, jobs);
+        let door = WorkqDoor::new(engine.clone(), Default::default()).with_access(access);
+        Run::new(&engine, door, workq(), auth.as_bytes()).run(cycles, jobs);
     } else {
         let words = if door == "gearman" { gearman() } else { gearman_unique() };
-        let door = GearmanDoor::new(engine.clone(), Default::default());
-        Run::new(&engine, door, words).run(cycles, jobs);
+        let options = spindle_gearman::Options { access, ..Default::default() };
+        let door = GearmanDoor::new(engine.clone(), options);
+        Run::new(&engine, door, words, auth.as_bytes()).run(cycles, jobs);
     }
 }

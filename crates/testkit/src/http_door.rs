@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -62,6 +62,13 @@ impl HttpDoor {
     /// Sends a request; its answer, once all of its body is there.
     pub async fn send(&self, request: Request<Body>) -> Reply {
         Reply::of(self.begin(request).await).await
+    }
+
+    /// Sends a request with a token.
+    pub async fn send_as(&self, token: &str, mut request: Request<Body>) -> Reply {
+        let value = format!("Bearer {token}").try_into().unwrap();
+        request.headers_mut().insert(header::AUTHORIZATION, value);
+        self.send(request).await
     }
 
     /// Sends a request; its answer as soon as its head is there, for bodies without end.

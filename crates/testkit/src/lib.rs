@@ -26,6 +26,7 @@
 //!   looks into theirs.
 //! - **The other end of a wire.** `gearman` writes what Gearman's clients send and reads what they
 //!   get.
+//! - **Who comes in.** `TokensFile` has a token for every role, for all queues and for some.
 //! - **TLS.** `Certificates` is an authority with a server and clients, and connects to the server.
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
@@ -59,6 +60,8 @@ mod sessions;
 mod spindle_server;
 #[cfg(feature = "net")]
 mod tcp_server;
+#[cfg(feature = "access")]
+mod tokens_file;
 mod wait;
 
 #[cfg(feature = "tls")]
@@ -83,4 +86,6 @@ pub use sessions::Sessions;
 pub use spindle_server::SpindleServer;
 #[cfg(feature = "net")]
 pub use tcp_server::TcpServer;
+#[cfg(feature = "access")]
+pub use tokens_file::{TokensFile, is_enough};
 pub use wait::{PATIENCE, wait_until, wait_within};

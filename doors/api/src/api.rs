@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use spindle_access::Access;
 use spindle_engine::Engine;
 use spindle_http::{BodyLimits, EngineBridge};
 use tokio::sync::watch;
@@ -11,6 +12,8 @@ use tokio::sync::watch;
 /// The settings of the API.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Who may come in.
+    pub access: Access,
     /// The name in the handles by which Gearman's clients know jobs.
     pub host: String,
     /// What a request's body must keep to.
@@ -26,6 +29,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            access: Access::open(),
             host: "localhost".to_owned(),
             body: BodyLimits::default(),
             connections: Arc::default(),

@@ -122,6 +122,11 @@ pub(crate) async fn lease_ended(api: &Api, claim: Claim, refused: Refused) -> Pr
             let end = LeaseEnd::of(&image, attempt);
             Problem::new(Code::LeaseNotLive, end.detail()).with("reason", end.word())
         }
-        None => Problem::new(Code::LeaseGone, "the job is gone: deleted, or its time has passed"),
+        None => lease_gone(),
     }
+}
+
+/// The job of a lease is not there.
+pub(crate) fn lease_gone() -> Problem {
+    Problem::new(Code::LeaseGone, "the job is gone: deleted, or its time has passed")
 }

@@ -7,13 +7,15 @@ use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use spindle_access::{Denied, Target};
 use spindle_core::command::Claim;
 use spindle_engine::JobRef;
 use utoipa::IntoParams;
 
 use crate::api::Api;
+use crate::ended::lease_gone;
 use crate::naming;
-use spindle_http::{Answered, Code, Problem, read_body, work_on_bytes};
+use spindle_http::{Answered, Code, Pass, Problem, read_body, work_on_bytes};
 
 /// A JSON body.
 pub(crate) struct JsonBody<T> {
@@ -127,9 +129,11 @@ pub(crate) struct JobPath(
 impl FromRequestParts<Api> for JobPath {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answered<Self> {
         let text = segment(parts, "/api/v1/jobs/");
-        naming::job(&String::from_utf8_lossy(&text)).map(JobPath)
+        let job = naming::job(&String::from_utf8_lossy(&text))?;
+        Pass::of(parts)?.allows_job(api.bridge(), job).await?;
+        Ok(JobPath(job))
     }
 }
 
@@ -146,7 +150,9 @@ impl FromRequestParts<Api> for QueuePath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
-        naming::checked(segment(parts, "/api/v1/queues/").into()).map(QueuePath)
+        let name = naming::checked(segment(parts, "/api/v1/queues/").into())?;
+        Pass::of(parts)?.allows(Target::Queue(&name))?;
+        Ok(QueuePath(name))
     }
 }
 
@@ -180,9 +186,15 @@ pub(crate) struct LeasePath(
 impl FromRequestParts<Api> for LeasePath {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answered<Self> {
         let text = segment(parts, "/api/v1/leases/");
-        naming::claim(&String::from_utf8_lossy(&text)).map(LeasePath)
+        let claim = naming::claim(&String::from_utf8_lossy(&text))?;
+        let job = JobRef::Id(claim.id());
+        Pass::of(parts)?.allows_job(api.bridge(), job).await.map_err(|denied| match denied {
+            Denied::Job => lease_gone(),
+            denied => denied.into(),
+        })?;
+        Ok(LeasePath(claim))
     }
 }
 

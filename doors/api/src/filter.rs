@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use memchr::memmem::Finder;
 use serde::Deserialize;
+use spindle_access::Target;
 use spindle_core::job::{Key, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
@@ -175,6 +176,16 @@ impl Filter {
     /// Only jobs with numbers below this.
     pub fn end_at(&mut self, until: JobId) {
         self.until = self.until.min(until);
+    }
+
+    /// Whose jobs these are.
+    pub fn target(&self) -> Target<'_, '_> {
+        self.scan.queue.as_deref().map_or(Target::AllQueues, Target::Queue)
+    }
+
+    /// Whether what is found says something of payloads.
+    pub fn looks_into_payloads(&self) -> bool {
+        self.text.is_some()
     }
 
     /// Queue and status are all that it says: what the counts of queues tell.

@@ -22,6 +22,7 @@ mod keys;
 mod links;
 mod metrics;
 mod naming;
+mod needs;
 mod numbers;
 mod object;
 mod policy;

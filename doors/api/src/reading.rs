@@ -1,22 +1,27 @@
 //! Reading a job with its bytes.
 
 use bytes::Bytes;
+use spindle_access::{Role, Target};
 use spindle_core::{JobId, JobImage};
 use spindle_engine::{FetchError, Gated, JobRef};
 
 use crate::api::Api;
 use crate::typed::to_json;
 use crate::view::{Bodies, Job};
-use spindle_http::{Answered, no_job, work_on_bytes};
+use spindle_http::{Answered, Pass, no_job, work_on_bytes};
 
-/// A job in full as JSON, with its revision, once all that is shown of it is durable.
-pub(crate) async fn job(api: &Api, which: JobRef) -> Answered<(u32, Bytes)> {
+/// A job in full as JSON, with its revision, once all that is shown of it is durable. Who may not
+/// inspect jobs sees it without payload and result.
+pub(crate) async fn job(api: &Api, which: JobRef, pass: &mut Pass) -> Answered<(u32, Bytes)> {
+    let is_whole = pass.allows_as(Role::Inspect, Target::Server).is_ok();
     let image = api.engine().jobs().get(which)?;
     let image = api.bridge().durable(image).await.ok_or_else(no_job)?;
     let (revision, bytes) = (image.revision, bytes_of(&image));
     let reader = api.clone();
+    let bytes = if is_whole { bytes } else { 0 };
     let shown = work_on_bytes(bytes, move || {
-        let bodies = bodies(&reader, &image)?;
+        let bodies =
+            if is_whole { bodies(&reader, &image)? } else { Gated::open(Bodies::default()) };
         let shown = |bodies| Job::new(reader.engine(), &image, bodies, &reader.options().host);
         Ok::<_, FetchError>(bodies.map(|bodies| to_json(&shown(bodies), bytes)))
     });

@@ -2,9 +2,10 @@
 
 use axum::Router;
 use axum::middleware::from_fn;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use spindle_engine::Engine;
-use spindle_http::ProblemBody;
+use spindle_http::{Problem, ProblemBody, admit};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -13,6 +14,7 @@ use crate::accept::accept;
 use crate::api::{Api, Options};
 use crate::document::document;
 use crate::ended::LeaseEndedBody;
+use crate::needs::NEEDS;
 use crate::routes::{
     bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, server, settings,
     submit, wait, why, workers,
@@ -48,11 +50,13 @@ impl Api {
     /// All routes, for `spindle_http::site`.
     pub fn router(&self) -> Router {
         let (router, _) = described().split_for_parts();
-        router
+        let routes = router
             .route("/api/openapi.json", get(docs::openapi))
             .route("/api/docs", get(docs::docs))
             .layer(from_fn(accept))
-            .with_state(self.clone())
+            .with_state(self.clone());
+        let refuse = |denied| Problem::from(denied).into_response();
+        admit(routes, self.options().access.clone(), NEEDS, "", refuse)
     }
 }
 

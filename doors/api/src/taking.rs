@@ -41,6 +41,11 @@ impl Wanted {
         Ok(Wanted { job, once, mode })
     }
 
+    /// The queue it is for.
+    pub fn queue(&self) -> &[u8] {
+        &self.job.submit.queue
+    }
+
     /// The job to submit, and what is needed when its key turns out to be taken.
     fn split(self) -> (NewJob, Claim) {
         let Wanted { job, once, mode } = self;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use spindle_access::Access;
 use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session, TLS_REQUIRED};
 
 use crate::session::Opening;
@@ -13,6 +14,8 @@ use crate::wire::{HandlePrefix, Limits, Protocol, Response};
 /// Options of a Gearman door.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Who may come in.
+    pub access: Access,
     /// What clients and workers may send.
     pub limits: Limits,
     /// The machine's name, which stands in the handles of jobs.
@@ -26,6 +29,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            access: Access::open(),
             limits: Limits::default(),
             host: "localhost".to_owned(),
             verbose: "ERROR",
@@ -44,6 +48,7 @@ impl GearmanDoor {
     /// A door with these options.
     pub fn new(engine: Engine, options: Options) -> GearmanDoor {
         let common = Common {
+            access: options.access,
             limits: options.limits,
             handles: HandlePrefix::of_host(&options.host),
             verbose: options.verbose,
@@ -66,8 +71,9 @@ impl Door for GearmanDoor {
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
         let caller = Caller { connection, mailbox: mailbox.clone() };
-        let address = peer.address.ip();
-        Box::new(Opening::new(self.engine.clone(), self.common.clone(), caller, address))
+        let login = self.common.access.login(peer.certificate.as_ref());
+        let (engine, common) = (self.engine.clone(), self.common.clone());
+        Box::new(Opening::new(engine, common, caller, login, peer.address.ip()))
     }
 
     fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {

@@ -25,11 +25,13 @@ mod worker;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use spindle_access::{Denied, Login, Role, Target};
 use spindle_engine::{
     Answer, Caller, Engine, Flow, Gated, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
-use crate::shared::{Common, is_full};
+use crate::needs::{About, draft_needs};
+use crate::shared::{Common, authorize_job, is_full};
 use crate::wire::draft::{Decoder, ErrorCode, Limits, Reply, Request};
 use application::SyncJob;
 use worker::AssignedJob;
@@ -39,6 +41,8 @@ pub(crate) struct DraftSession {
     engine: Engine,
     common: Arc<Common>,
     caller: Caller,
+    /// Who the client is.
+    login: Login,
     /// Its number in the registry.
     number: u64,
     limits: Limits,
@@ -57,13 +61,20 @@ pub(crate) struct DraftSession {
 }
 
 impl DraftSession {
-    pub fn new(engine: Engine, common: Arc<Common>, caller: Caller, number: u64) -> DraftSession {
+    pub fn new(
+        engine: Engine,
+        common: Arc<Common>,
+        caller: Caller,
+        login: Login,
+        number: u64,
+    ) -> DraftSession {
         let packet_bytes_max = common.limits.packet_bytes_max;
         let limits = Limits { packet_bytes_max, ..Limits::default() };
         DraftSession {
             engine,
             common,
             caller,
+            login,
             number,
             limits,
             decoder: Decoder::new(limits),
@@ -104,8 +115,37 @@ impl DraftSession {
         }
     }
 
-    /// Handles a request, or keeps it until the log has room.
+    /// Whether the client may do what it asks for.
+    fn authorize(&mut self, request: &Request, out: &mut Outbox) -> Result<(), Denied> {
+        let Some((role, about)) = draft_needs(request) else { return Ok(()) };
+        let login = &mut self.login;
+        let all = |names: &[Bytes], login: &mut Login| {
+            login.authorize(role, Target::Queues(&mut names.iter().map(AsRef::as_ref)))
+        };
+        match about {
+            About::Queue(name) => login.authorize(role, Target::Queue(name)),
+            About::Queues(names) => all(names, login),
+            About::Abilities => all(&self.names, login),
+            About::Job(handle) => authorize_job(&self.engine, login, role, handle, out),
+            // It was handed out to this connection, which says so itself if it has none.
+            About::HeldJob | About::Server => login.authorize(role, Target::Server),
+            About::AllQueues | About::Unique(_) => login.authorize(role, Target::AllQueues),
+        }
+    }
+
+    /// Handles a request that the client may make, or keeps it until the log has room.
     fn take(&mut self, request: Request, out: &mut Outbox) -> Flow {
+        match self.authorize(&request, out) {
+            Ok(()) => {}
+            Err(Denied::Job) => {
+                error(out, ErrorCode::UnknownJob);
+                return Flow::Continue;
+            }
+            Err(_) => {
+                error(out, ErrorCode::Denied);
+                return Flow::Continue;
+            }
+        }
         if request.is_change()
             && let Some(ticket) = self.engine.wait_for_room(&self.caller)
         {
@@ -145,6 +185,9 @@ impl Session for DraftSession {
             self.sleeps = false;
             reply(out, &Reply::Noop);
         } else if self.sync_job.as_ref().is_some_and(|job| job.ticket == ticket) {
+            if self.login.authorize(Role::Submit, Target::Server).is_err() {
+                return Flow::Abort;
+            }
             let answer = out.open(answer);
             self.watched(answer, out);
         }

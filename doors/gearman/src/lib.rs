@@ -12,6 +12,7 @@ pub mod wire;
 
 mod door;
 mod draft;
+mod needs;
 mod policy;
 mod registry;
 mod session;

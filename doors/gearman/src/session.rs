@@ -34,17 +34,22 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use spindle_access::{Denied, Login, Role, Target};
 use spindle_core::JobId;
+use spindle_core::job::Origin;
 use spindle_engine::{
-    Answer, Caller, Engine, Flow, Gated, LeaseRef, Outbox, Refused, Session, Ticket,
+    Answer, Caller, Engine, Flow, Gated, JobRef, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
-use crate::shared::{Common, is_full};
+use crate::needs::{About, needs};
+use crate::shared::{Common, authorize_job, is_full};
 use crate::wire::{
-    Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, Request, Response, WireError,
+    AdminError, Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, JobStatus, Request, Response,
+    WireError,
 };
 use abilities::Abilities;
 use admin::{STEPS_PER_TURN, Walk};
+use naming::unique_prefix;
 pub(crate) use opening::Opening;
 use work::GrabbedJob;
 
@@ -56,6 +61,8 @@ pub struct GearmanSession {
     engine: Engine,
     common: Arc<Common>,
     caller: Caller,
+    /// Who the client is.
+    login: Login,
     /// Its number in the registry.
     number: u64,
     decoder: Decoder,
@@ -90,6 +97,7 @@ impl GearmanSession {
         engine: Engine,
         common: Arc<Common>,
         caller: Caller,
+        login: Login,
         number: u64,
     ) -> GearmanSession {
         let decoder = Decoder::new(common.limits);
@@ -98,6 +106,7 @@ impl GearmanSession {
             engine,
             common,
             caller,
+            login,
             number,
             decoder,
             id: Bytes::new(),
@@ -167,8 +176,11 @@ impl GearmanSession {
         }
     }
 
-    /// Answers what came, once the log has room for what it may change.
+    /// Answers what came, if the client may do it, and once the log has room for what it may change.
     fn take(&mut self, incoming: Incoming, out: &mut Outbox) {
+        if let Err(denied) = self.authorize(&incoming, out) {
+            return deny(incoming, denied, out);
+        }
         if incoming.is_change()
             && let Some(ticket) = self.engine.wait_for_room(&self.caller)
         {
@@ -179,6 +191,34 @@ impl GearmanSession {
             Incoming::Request(request) => self.answer(request, out),
             Incoming::Admin(Ok(command)) => self.administer(command, out),
             Incoming::Admin(Err(error)) => out.put(|out| error.encode(out)),
+        }
+    }
+
+    /// Whether the client may do what it asks for.
+    fn authorize(&mut self, incoming: &Incoming, out: &mut Outbox) -> Result<(), Denied> {
+        let Some((role, about)) = needs(incoming) else { return Ok(()) };
+        let (jobs, login) = (self.engine.jobs(), &mut self.login);
+        match about {
+            About::Queue(name) => login.authorize(role, Target::Queue(name)),
+            About::Queues(names) => {
+                login.authorize(role, Target::Queues(&mut names.iter().map(AsRef::as_ref)))
+            }
+            About::Abilities => {
+                let mut names = self.abilities.each_name();
+                login.authorize(role, Target::Queues(&mut names))
+            }
+            About::Job(handle) => authorize_job(&self.engine, login, role, handle, out),
+            About::Unique(unique) => {
+                let mut queue = || {
+                    let prefix = unique_prefix(unique);
+                    let found = jobs.find_by_key_prefix(Origin::Gearman, &prefix);
+                    let id = out.open(found)?;
+                    out.open(jobs.queue_of(JobRef::Id(id))).map(Vec::from)
+                };
+                login.authorize(role, Target::Job(&mut queue))
+            }
+            About::AllQueues => login.authorize(role, Target::AllQueues),
+            About::Server | About::HeldJob => login.authorize(role, Target::Server),
         }
     }
 
@@ -234,6 +274,25 @@ fn reply(out: &mut Outbox, response: Response<&[u8]>) {
     out.put(|out| response.encode(out));
 }
 
+/// Something that this client may not do. A job that it may not know of is not there.
+fn deny(incoming: Incoming, denied: Denied, out: &mut Outbox) {
+    let status = JobStatus::default();
+    match (incoming, denied) {
+        (Incoming::Request(Request::GetStatus { handle }), Denied::Job) => {
+            reply(out, Response::Status { handle: &handle[..], status });
+        }
+        (Incoming::Request(Request::GetStatusUnique { unique }), Denied::Job) => {
+            reply(out, Response::StatusUnique { unique: &unique[..], status, clients: 0 });
+        }
+        (Incoming::Request(request), Denied::Job) => {
+            refuse_with(out, ErrorReply::of_job_not_held(&request));
+        }
+        (Incoming::Request(_), denied) => refuse_with(out, ErrorReply::of_denied(denied)),
+        (Incoming::Admin(_), Denied::Job) => out.put(|out| AdminError::UnknownJob.encode(out)),
+        (Incoming::Admin(_), denied) => out.put(|out| AdminError::Denied(denied).encode(out)),
+    }
+}
+
 fn refuse_with(out: &mut Outbox, reply: ErrorReply) {
     out.put(|out| reply.encode(out));
 }
@@ -255,6 +314,11 @@ impl Session for GearmanSession {
             self.asleep = None;
             self.sleeps = false;
             reply(out, Response::Noop);
+        } else if self.watches.contains_key(&ticket)
+            && self.login.authorize(Role::Submit, Target::Server).is_err()
+        {
+            // News of jobs are not for who may not come in any more, and they answer no packet.
+            return Flow::Abort;
         } else if self.watches.contains_key(&ticket)
             && let Flow::Abort = self.watched(ticket, answer, out)
         {

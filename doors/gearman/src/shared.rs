@@ -1,7 +1,9 @@
 //! What all sessions of the door share.
 
 use parking_lot::Mutex;
-use spindle_engine::Outbox;
+use spindle_access::{Access, Denied, Login, Role, Target};
+use spindle_core::address::from_gearman_handle;
+use spindle_engine::{Engine, JobRef, Outbox};
 
 use crate::registry::Registry;
 use crate::wire::{HandlePrefix, Limits};
@@ -11,6 +13,8 @@ use crate::wire::{HandlePrefix, Limits};
 pub(crate) struct Common {
     pub limits: Limits,
     pub handles: HandlePrefix,
+    /// Who may come in.
+    pub access: Access,
     pub verbose: &'static str,
     pub exceptions: bool,
     /// The connections, and the functions that are known.
@@ -39,4 +43,20 @@ const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 pub(crate) fn is_full(out: &Outbox) -> bool {
     let max = if out.is_gated() { GATED_ANSWER_BYTES_MAX } else { ANSWER_BYTES_MAX };
     out.pending_bytes() > max
+}
+
+/// Whether somebody may do something with a job of this handle.
+pub(crate) fn authorize_job(
+    engine: &Engine,
+    login: &mut Login,
+    role: Role,
+    handle: &[u8],
+    out: &mut Outbox,
+) -> Result<(), Denied> {
+    let jobs = engine.jobs();
+    let mut queue = || {
+        let id = from_gearman_handle(handle)?;
+        out.open(jobs.queue_of(JobRef::Id(id))).map(Vec::from)
+    };
+    login.authorize(role, Target::Job(&mut queue))
 }

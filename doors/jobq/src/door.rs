@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_access::Access;
 use spindle_engine::Engine;
 use spindle_http::{BodyLimits, EngineBridge};
 
@@ -11,8 +12,10 @@ use crate::query_thread::QueryThread;
 use crate::replica::QueryLimits;
 
 /// The settings of the door.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
+    /// Who may come in.
+    pub access: Access,
     /// What a request's body must keep to.
     pub body: BodyLimits,
     /// How long a query may compute.
@@ -24,6 +27,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            access: Access::open(),
             body: BodyLimits::default(),
             query_time: Duration::from_secs(2),
             answer_bytes_max: 64 << 20,

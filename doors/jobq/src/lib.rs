@@ -15,6 +15,7 @@ mod door;
 mod history;
 mod json;
 mod listing;
+mod needs;
 mod policy;
 mod query;
 mod query_path;

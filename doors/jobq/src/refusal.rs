@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use spindle_access::Denied;
 use spindle_core::Rejection;
 use spindle_engine::{FetchError, Refused};
 use spindle_http::{BodyError, Code, Problem};
@@ -109,6 +110,15 @@ pub async fn in_text(mut response: Response) -> Response {
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
     head.headers.insert(header::CONTENT_TYPE, text);
     Response::from_parts(head, format!("{message}\n").into())
+}
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Refusal {
+        match denied {
+            Denied::Job => Refusal::no_job(),
+            denied => Problem::from(denied).into(),
+        }
+    }
 }
 
 impl From<Problem> for Refusal {

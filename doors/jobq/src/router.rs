@@ -2,9 +2,13 @@
 
 use axum::Router;
 use axum::middleware::map_response;
+use axum::response::IntoResponse;
 use axum::routing::{any, get, post};
+use spindle_http::admit;
 
 use crate::door::{Clients, Jobq};
+use crate::needs::NEEDS;
+use crate::refusal::Refusal;
 use crate::{refusal, routes};
 
 /// The addresses for one generation only: what its client puts before `/api/v0`.
@@ -14,12 +18,16 @@ const NEWEST: &str = "/jobq/newest";
 impl Jobq {
     /// All routes. What is not theirs below `/api/v0` is a 404 in the same form.
     pub fn router(&self) -> Router {
-        let of = |clients| self.only_for(clients).routes().layer(map_response(refusal::in_text));
-        self.routes().nest(FIRST, of(Clients::First)).nest(NEWEST, of(Clients::Newest))
+        let of = |clients, base| {
+            self.only_for(clients).routes(base).layer(map_response(refusal::in_text))
+        };
+        let (first, newest) = (of(Clients::First, FIRST), of(Clients::Newest, NEWEST));
+        self.routes("").nest(FIRST, first).nest(NEWEST, newest)
     }
 
-    fn routes(&self) -> Router {
-        Router::new()
+    /// `base` is where they are.
+    fn routes(&self, base: &'static str) -> Router {
+        let routes = Router::new()
             .route("/api/v0/job", get(routes::list).post(routes::query))
             .route(
                 "/api/v0/job/create",
@@ -34,6 +42,8 @@ impl Jobq {
             .route("/api/v0/job/{id}/event", post(routes::add_event))
             .route("/api/v0/{*rest}", any(routes::nothing_here))
             .method_not_allowed_fallback(routes::wrong_method)
-            .with_state(self.clone())
+            .with_state(self.clone());
+        let refuse = |denied| Refusal::from(denied).into_response();
+        admit(routes, self.options().access.clone(), NEEDS, base, refuse)
     }
 }

@@ -5,12 +5,13 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Deserialize;
+use spindle_access::Target;
 use spindle_core::command::Submit;
 use spindle_core::job::{JOB_ID_END, Origin};
 use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection, Type};
 use spindle_engine::{Before, FetchError, JobRef, JobUpdate, NewJob, Payload, Refused, Updated};
-use spindle_http::{read_body, work_on_bytes};
+use spindle_http::{Pass, read_body, work_on_bytes};
 
 use crate::bodies::{ListBody, NewBody, PollBody, StateBody};
 use crate::door::{Clients, Jobq};
@@ -73,6 +74,7 @@ pub struct CreateArgs {
 /// `POST /api/v0/job/create`
 pub async fn create(
     State(door): State<Jobq>,
+    mut pass: Pass,
     args: Result<Query<CreateArgs>, axum::extract::rejection::QueryRejection>,
     request: Request,
 ) -> AnsweredText {
@@ -82,6 +84,7 @@ pub async fn create(
         let message = format!("a queue's name has 1 to {QUEUE_NAME_BYTES_MAX} bytes");
         return Err(Refusal::body(message));
     }
+    pass.allows(Target::Queue(queue.as_bytes()))?;
     let ready = match args.ready.as_deref() {
         None | Some("0" | "false") => false,
         Some("" | "1" | "true") => true,
@@ -124,9 +127,17 @@ fn job_id(path: &str) -> Answered<JobId> {
     id.map(JobId).ok_or_else(Refusal::no_job)
 }
 
+/// As [`job_id`], if whoever asks may do so: a job of another queue than theirs is not there.
+async fn permitted(door: &Jobq, path: &str, mut pass: Pass) -> Answered<JobId> {
+    let id = job_id(path)?;
+    pass.allows_job(door.bridge(), JobRef::Id(id)).await?;
+    Ok(id)
+}
+
 /// `GET /api/v0/job/<id>`
-pub async fn show(State(door): State<Jobq>, Path(id): Path<String>) -> AnsweredText {
-    let image = door.bridge().engine().jobs().get(JobRef::Id(job_id(&id)?))?;
+pub async fn show(State(door): State<Jobq>, Path(id): Path<String>, pass: Pass) -> AnsweredText {
+    let image =
+        door.bridge().engine().jobs().get(JobRef::Id(permitted(&door, &id, pass).await?))?;
     let image = door.bridge().durable(image).await;
     shown(&door, image.ok_or_else(Refusal::no_job)?, of_one(&door)).await
 }
@@ -163,9 +174,10 @@ enum Declined {
 pub async fn set_state(
     State(door): State<Jobq>,
     Path(id): Path<String>,
+    pass: Pass,
     request: Request,
 ) -> AnsweredText {
-    let id = job_id(&id)?;
+    let id = permitted(&door, &id, pass).await?;
     let states = |body: &[u8]| {
         let StateBody { old, new } = StateBody::read(body)?;
         Ok((old.map(str::to_owned), new.to_owned()))
@@ -226,9 +238,10 @@ fn driven() -> Refusal {
 pub async fn add_event(
     State(door): State<Jobq>,
     Path(id): Path<String>,
+    pass: Pass,
     request: Request,
 ) -> AnsweredText {
-    let id = job_id(&id)?;
+    let id = permitted(&door, &id, pass).await?;
     let event = read(&door, request, |body| Ok(json::read(body)?.get().to_owned())).await?;
     let compose = |before: &Before| {
         let event = Entry::noted(&event, before.now_ms).encode();
@@ -259,9 +272,9 @@ pub async fn add_event(
 }
 
 /// `DELETE /api/v0/job/<id>`
-pub async fn delete(State(door): State<Jobq>, Path(id): Path<String>) -> AnsweredText {
+pub async fn delete(State(door): State<Jobq>, Path(id): Path<String>, pass: Pass) -> AnsweredText {
     let bridge = door.bridge();
-    let id = job_id(&id)?;
+    let id = permitted(&door, &id, pass).await?;
     let image = bridge.durable(bridge.engine().jobs().get(JobRef::Id(id))?).await;
     if image.is_some_and(|image| image.origin() != Origin::Jobq) {
         return Err(foreign());

@@ -4,6 +4,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use spindle_access::Access;
 use spindle_engine::Engine;
 use spindle_http::{BodyLimits, EngineBridge};
 use tokio::sync::watch;
@@ -15,6 +16,8 @@ use crate::registry::{Registry, WorkerLine};
 /// The settings of the door. Tests shorten the times.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Who may come in.
+    pub access: Access,
     /// Limits of requests' bodies.
     pub body: BodyLimits,
     /// Workers may give any address to be pushed to, not only their own.
@@ -36,6 +39,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            access: Access::open(),
             body: BodyLimits::default(),
             allow_urls: false,
             lost_after_ms: 60_000,

@@ -8,8 +8,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
+use spindle_access::Login;
 use spindle_core::{JobId, address};
-use spindle_http::{Answered, Code, Problem, no_job, text_of};
+use spindle_engine::JobRef;
+use spindle_http::{Answered, Code, Pass, Problem, no_job, text_of};
 use utoipa::IntoParams;
 
 use crate::door::LightJq;
@@ -67,11 +69,13 @@ pub(crate) struct JobPath(
 impl FromRequestParts<LightJq> for JobPath {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
+    async fn from_request_parts(parts: &mut Parts, door: &LightJq) -> Answered<Self> {
         let rest = parts.uri.path().strip_prefix("/job/").unwrap_or_default();
         let segment = percent_decode_str(rest.split('/').next().unwrap_or_default());
         let digits: Vec<u8> = segment.collect();
-        address::from_decimal(&digits).map(JobPath).ok_or_else(no_job)
+        let id = address::from_decimal(&digits).ok_or_else(no_job)?;
+        Pass::of(parts)?.allows_job(door.bridge(), JobRef::Id(id)).await?;
+        Ok(JobPath(id))
     }
 }
 
@@ -110,9 +114,18 @@ pub(crate) struct Caller(
 impl FromRequestParts<LightJq> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &LightJq) -> Answered<Self> {
+    async fn from_request_parts(parts: &mut Parts, door: &LightJq) -> Answered<Self> {
         let missing = || Problem::new(Code::BadRequest, "the request needs a worker-id header");
-        worker_id(&parts.headers)?.map(Caller).ok_or_else(missing)
+        let id = worker_id(&parts.headers)?.ok_or_else(missing)?;
+        door.may_speak_for(id, &Pass::of(parts)?.into_login())?;
+        Ok(Caller(id))
+    }
+}
+
+impl LightJq {
+    /// A worker of somebody else is not there.
+    pub(crate) fn may_speak_for(&self, id: WorkerId, login: &Login) -> Answered<()> {
+        if self.registry().may_speak_for(id, login) { Ok(()) } else { Err(no_worker()) }
     }
 }
 

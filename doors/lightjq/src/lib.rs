@@ -15,6 +15,7 @@ mod document;
 mod door;
 mod extract;
 mod names;
+mod needs;
 mod policy;
 mod push;
 mod pusher;

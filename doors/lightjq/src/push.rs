@@ -51,7 +51,8 @@ impl LightJq {
                     _ = stopping.changed() => continue,
                 }
             }
-            match self.take(id, None).await {
+            let Some(login) = self.registry().login(id) else { return };
+            match self.take(id, None, login).await {
                 Ok(Some(taken)) => match self.registry().target(id) {
                     Some(target) => drop(tokio::spawn(self.clone().bring(id, target, taken))),
                     None => self.let_go(id, taken.job.id),

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
+use spindle_access::{Login, Role, Target as About};
 use spindle_core::JobId;
 use tokio::sync::watch;
 
@@ -22,6 +23,8 @@ pub(crate) struct Profile {
     pub target: Option<Target>,
     /// The job names it takes; none said: all that LightJQ's pushers use.
     pub names: Option<Vec<Bytes>>,
+    /// Who registered it: jobs are pushed as long as that one may have them.
+    pub login: Login,
 }
 
 #[derive(Debug)]
@@ -163,6 +166,21 @@ impl Registry {
     /// Whether a worker is registered.
     pub fn has(&self, id: WorkerId) -> bool {
         self.workers.contains_key(&id)
+    }
+
+    /// Who registered a worker.
+    pub fn login(&self, id: WorkerId) -> Option<Login> {
+        self.workers.get(&id).map(|worker| worker.profile.login.clone())
+    }
+
+    /// Whether somebody may speak for a worker: whoever registered it, and others once that one may
+    /// not come in any more. Ids of workers are shown with jobs, and prove nothing.
+    pub fn may_speak_for(&mut self, id: WorkerId, login: &Login) -> bool {
+        self.workers.get_mut(&id).is_none_or(|worker| {
+            let registered = &mut worker.profile.login;
+            registered.name() == login.name()
+                || registered.authorize(Role::Work, About::Server).is_err()
+        })
     }
 
     /// Notes that a worker was heard of.

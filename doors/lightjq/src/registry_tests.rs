@@ -2,6 +2,7 @@ use super::*;
 
 fn profile(max_jobs: u32, url: Option<&str>) -> Profile {
     Profile {
+        login: spindle_access::Access::open().login(None),
         name: "w".to_owned(),
         max_jobs,
         target: url.map(|url| Target::read(url, None).unwrap()),

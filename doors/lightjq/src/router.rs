@@ -7,12 +7,13 @@ use axum::middleware::from_fn;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use spindle_engine::Engine;
-use spindle_http::{Code, Problem, ProblemBody};
+use spindle_http::{Code, Problem, ProblemBody, admit};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::door::{LightJq, Options};
+use crate::needs::NEEDS;
 use crate::routes::{constraints, done, jobs, polling, workers};
 use crate::{body, document};
 
@@ -43,11 +44,13 @@ impl LightJq {
     /// All routes.
     pub fn router(&self) -> Router {
         let (router, _) = described().split_for_parts();
-        router
+        let routes = router
             .route("/lightjq/openapi.json", get(openapi))
             .method_not_allowed_fallback(wrong_method)
-            .layer(from_fn(body::problems_as_asked))
-            .with_state(self.clone())
+            .with_state(self.clone());
+        let refuse = |denied| Problem::from(denied).into_response();
+        let routes = admit(routes, self.options().access.clone(), NEEDS, "", refuse);
+        routes.layer(from_fn(body::problems_as_asked))
     }
 }
 

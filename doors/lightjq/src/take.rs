@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
+use spindle_access::{Denied, Login, Role, Target};
 use spindle_core::JobId;
 use spindle_core::command::{Lease, Select};
 use spindle_core::job::Origin;
@@ -117,12 +118,13 @@ impl LightJq {
         self.shared().registry.lock()
     }
 
-    /// A job for a worker, waited for until a time, or as long as it takes. What the answer
+    /// A job for a worker that `login` may work for, waited for until a time, or as long as it takes. What the answer
     /// reveals is durable when this returns. None: nothing came in time, or the server stops.
     pub(crate) async fn take(
         &self,
         id: WorkerId,
         deadline: Option<Instant>,
+        mut login: Login,
     ) -> Answered<Option<Taken>> {
         let [changed, freed] = self.registry().watch(id).ok_or_else(no_worker)?;
         let (names, stopping) = (self.shared().names.watch(), self.stopping());
@@ -137,6 +139,7 @@ impl LightJq {
                 continue;
             };
             let slot = WorkerSlot { door: self, id, is_open: true };
+            allows_names(&mut login, free.names.as_deref())?;
             let watched = if free.names.is_none() { Watched::Names } else { Watched::Worker };
             let queues = asked_for(&free, sources.names.borrow().iter());
             if queues.is_empty() {
@@ -156,6 +159,8 @@ impl LightJq {
             let Some((job, guard)) = self.bridge().durable(leased).await? else {
                 return Ok(None);
             };
+            // It may have waited for long: who may not have the job any more lets go of the lease.
+            login.authorize(Role::Work, Target::Queue(&job.queue))?;
             if let Some(taken) = self.taken(slot, job, guard).await? {
                 return Ok(Some(taken));
             }
@@ -204,6 +209,17 @@ impl LightJq {
     pub(crate) fn let_go(&self, id: WorkerId, job: JobId) {
         let now_ms = self.engine().now_ms();
         self.registry().let_go(id, job, now_ms);
+    }
+}
+
+/// Whether jobs of these names may be worked on; none: of all names.
+pub(crate) fn allows_names(login: &mut Login, names: Option<&[Bytes]>) -> Result<(), Denied> {
+    match names {
+        Some(names) => {
+            let mut names = names.iter().map(AsRef::as_ref);
+            login.authorize(Role::Work, Target::Queues(&mut names))
+        }
+        None => login.authorize(Role::Work, Target::AllQueues),
     }
 }
 

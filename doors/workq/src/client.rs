@@ -13,8 +13,8 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::wire::{
-    ErrorText, JobInfo, JobResult, LeasedJob, Limits, NewJob, QueueInfo, Reply, ReplyError,
-    ReplyKind, Request, Run, ServerInfo, Uuid, decode_reply, is_name,
+    ErrorText, JobInfo, JobResult, LeasedJob, Limits, NewJob, Presented, QueueInfo, Reply,
+    ReplyError, ReplyKind, Request, Run, ServerInfo, Uuid, decode_reply, is_name,
 };
 
 /// How much is asked of the socket at once.
@@ -191,6 +191,13 @@ impl Client {
     #[must_use]
     pub fn stream(&self) -> &TcpStream {
         self.stream.socket()
+    }
+
+    /// Says who is there, for all that follows. `Client` if the token is not known; its text does
+    /// not say the token.
+    pub fn auth(&mut self, token: &str) -> Result<(), ClientError> {
+        let token = Presented(Bytes::copy_from_slice(token.as_bytes()));
+        self.ask_ok(&Request::Auth { token })
     }
 
     /// Enqueues a job. A known id is `Client("Duplicate job")`.

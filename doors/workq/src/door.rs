@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
+use spindle_access::Access;
 use spindle_engine::door::is_stranger;
 use spindle_engine::{Caller, ConnectionId, Door, Engine, Mailbox, Peer, Session, TLS_REQUIRED};
 
@@ -15,6 +16,7 @@ use crate::wire::encode::client_error;
 pub struct WorkqDoor {
     engine: Engine,
     common: Arc<Common>,
+    access: Access,
 }
 
 impl WorkqDoor {
@@ -22,7 +24,13 @@ impl WorkqDoor {
     pub fn new(engine: Engine, limits: Limits) -> WorkqDoor {
         let started_ms = engine.now_ms();
         let common = Common { limits, started_ms, clients: AtomicU64::new(0) };
-        WorkqDoor { engine, common: Arc::new(common) }
+        WorkqDoor { engine, common: Arc::new(common), access: Access::open() }
+    }
+
+    /// The same door for those whom `access` lets in.
+    #[must_use]
+    pub fn with_access(self, access: Access) -> WorkqDoor {
+        WorkqDoor { access, ..self }
     }
 
     /// Connections now.
@@ -39,12 +47,13 @@ impl Door for WorkqDoor {
     fn open(
         &self,
         connection: ConnectionId,
-        _peer: &Peer,
+        peer: &Peer,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
         self.common.clients.fetch_add(1, Ordering::Relaxed);
         let caller = Caller { connection, mailbox: mailbox.clone() };
-        Box::new(WorkqSession::new(self.engine.clone(), self.common.clone(), caller))
+        let login = self.access.login(peer.certificate.as_ref());
+        Box::new(WorkqSession::new(self.engine.clone(), self.common.clone(), caller, login))
     }
 
     fn refuse_plain(&self, first: &[u8], out: &mut BytesMut) {

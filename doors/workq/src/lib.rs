@@ -10,6 +10,7 @@ pub mod client;
 pub mod wire;
 
 mod door;
+mod needs;
 mod policy;
 mod session;
 mod show;

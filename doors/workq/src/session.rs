@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use rand::{RngCore, SeedableRng, rngs::SmallRng};
+use spindle_access::{Denied, Login, Role, Target};
 use spindle_core::command::{Claim, Extend, Lease, Select, Submit};
 use spindle_core::job::Origin;
 use spindle_core::state::QueueListing;
@@ -15,6 +16,7 @@ use spindle_engine::{
     Outbox, Payload, Refused, Session, Ticket, WorkResult,
 };
 
+use crate::needs::{About, needs};
 use crate::show;
 use crate::wire::{self, Decoder, ErrorText, Limits, Reject, Request, Uuid, encode};
 
@@ -62,6 +64,8 @@ pub struct WorkqSession {
     engine: Engine,
     common: Arc<Common>,
     caller: Caller,
+    /// Who the client is.
+    login: Login,
     decoder: Decoder,
     waiting: Option<(Ticket, Waiting)>,
     random: SmallRng,
@@ -70,12 +74,18 @@ pub struct WorkqSession {
 }
 
 impl WorkqSession {
-    pub(crate) fn new(engine: Engine, common: Arc<Common>, caller: Caller) -> WorkqSession {
+    pub(crate) fn new(
+        engine: Engine,
+        common: Arc<Common>,
+        caller: Caller,
+        login: Login,
+    ) -> WorkqSession {
         let decoder = Decoder::new(common.limits);
         WorkqSession {
             engine,
             common,
             caller,
+            login,
             decoder,
             waiting: None,
             random: SmallRng::from_os_rng(),
@@ -111,9 +121,54 @@ impl WorkqSession {
         }
     }
 
-    /// Answers a request, once the log has room for what it may change. `came_ms` is when it came, if
-    /// it had to wait for that.
+    /// Whether the client may make a request.
+    fn authorize(&mut self, request: &Request, out: &mut Outbox) -> Result<(), Denied> {
+        let Some((role, about)) = needs(request) else { return Ok(()) };
+        let jobs = self.engine.jobs();
+        match about {
+            About::Queue(name) => self.login.authorize(role, Target::Queue(name)),
+            About::Queues(names) => {
+                let mut names = names.iter().map(AsRef::as_ref);
+                self.login.authorize(role, Target::Queues(&mut names))
+            }
+            About::Job(id) => {
+                let mut queue = || out.open(jobs.queue_of(show::job_ref(id)?)).map(Vec::from);
+                self.login.authorize(role, Target::Job(&mut queue))
+            }
+            About::AllQueues => self.login.authorize(role, Target::AllQueues),
+            About::Server => self.login.authorize(role, Target::Server),
+        }
+    }
+
+    /// Whether the client may have what it has waited for: it may have waited for long. A lease that
+    /// it may not have goes back.
+    fn authorize_answer(&mut self, answer: &Answer, waiting: &Waiting) -> Result<(), Denied> {
+        let (role, queue) = match (answer, waiting) {
+            (Answer::Leased(job), _) => (Role::Work, &job.queue),
+            (Answer::Finished(image), Waiting::Run { .. }) => (Role::Submit, &image.queue),
+            (Answer::Finished(image), _) => (Role::Inspect, &image.queue),
+            _ => return Ok(()),
+        };
+        let allowed = self.login.authorize(role, Target::Queue(queue));
+        if let (Err(_), Answer::Leased(job)) = (&allowed, answer) {
+            self.engine.leases().undo(LeaseRef { job: job.id, attempt: job.attempt });
+        }
+        allowed
+    }
+
+    fn auth(&mut self, token: &[u8], out: &mut Outbox) {
+        match self.login.present(token) {
+            Ok(()) => out.put(encode::ok),
+            Err(denied) => deny(out, denied),
+        }
+    }
+
+    /// Answers a request that the client may make, once the log has room for what it may change.
+    /// `came_ms` is when it came, if it had to wait for that.
     fn dispatch(&mut self, request: Request, came_ms: Option<u64>, out: &mut Outbox) {
+        if let Err(denied) = self.authorize(&request, out) {
+            return deny(out, denied);
+        }
         if request.is_change()
             && let Some(ticket) = self.engine.wait_for_room(&self.caller)
         {
@@ -136,6 +191,7 @@ impl WorkqSession {
             Request::Result { id, wait_timeout_ms } => self.result(id, wait_timeout_ms, out),
             Request::Delete { id } => self.delete(id, out),
             Request::Extend { id, ttr_ms } => self.extend(id, ttr_ms, out),
+            Request::Auth { token } => self.auth(&token.0, out),
             inspect => self.inspect(&inspect, out),
         }
     }
@@ -423,7 +479,12 @@ impl Session for WorkqSession {
         let Some((_, waiting)) = self.waiting.take_if(|(expected, _)| *expected == ticket) else {
             return if self.waiting.is_some() { Flow::Wait } else { Flow::Continue };
         };
-        match (out.open(answer), waiting) {
+        let answer = out.open(answer);
+        if let Err(denied) = self.authorize_answer(&answer, &waiting) {
+            deny(out, denied);
+            return Flow::Continue;
+        }
+        match (answer, waiting) {
             (Answer::Leased(job), Waiting::Lease { names, until_ms }) => {
                 if !self.hand_out(&job, out) {
                     self.lease(names, until_ms, self.engine.now_ms(), out);
@@ -502,6 +563,14 @@ fn client_error(out: &mut Outbox, text: ErrorText) {
 
 fn server_error(out: &mut Outbox, text: &str) {
     out.put(|out| encode::server_error(out, text));
+}
+
+/// A request that this client may not make. A job that it may not know of is not there.
+fn deny(out: &mut Outbox, denied: Denied) {
+    match denied {
+        Denied::Job => out.put(encode::not_found),
+        denied => out.put(|out| encode::client_error(out, &denied.to_string())),
+    }
 }
 
 /// A refusal in Workq's words.

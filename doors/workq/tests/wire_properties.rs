@@ -3,8 +3,8 @@
 use bytes::{Bytes, BytesMut};
 use proptest::{collection::vec, option, prelude::*};
 use spindle_workq::wire::{
-    Decoder, JobInfo, JobResult, JobState, LeasedJob, Limits, NewJob, QueueInfo, Reject, Reply,
-    ReplyKind, Request, Run, ServerInfo, Uuid, decode_reply, encode,
+    Decoder, JobInfo, JobResult, JobState, LeasedJob, Limits, NewJob, Presented, QueueInfo, Reject,
+    Reply, ReplyKind, Request, Run, ServerInfo, Uuid, decode_reply, encode,
 };
 
 /// The last second of the last day that a time can be written of, in milliseconds.
@@ -108,6 +108,7 @@ fn any_request() -> impl Strategy<Value = Request> {
         any_name().prop_map(|name| Request::InspectQueue { name }),
         page().prop_map(|(cursor_offset, limit)| Request::InspectQueues { cursor_offset, limit }),
         Just(Request::InspectServer),
+        "[!-,.-~]{1,200}".prop_map(|token| Request::Auth { token: Presented(token.into()) }),
     ]
 }
 

@@ -279,6 +279,7 @@ impl Suite {
     /// What it does, for people, with `jobs` divided by `divisor`.
     pub(crate) fn title(&self, divisor: u64) -> String {
         let (door, jobs) = (self.door, self.jobs / divisor);
+        let how = if self.security == Security::Used { " over TLS" } else { "" };
         match self.load {
             Load::LifeCycles { connections } => {
                 format!(
@@ -286,14 +287,13 @@ impl Suite {
                 )
             }
             Load::Submits { connections, depth } => {
-                let how = if self.security == Security::Used { " over TLS" } else { "" };
                 format!("{jobs} submits to {door:?}{how}, {connections} connections, {depth} deep")
             }
             Load::OpenLoop { connections } => format!(
                 "{jobs} submits to {door:?} at half the rate that Spindle takes, {connections} \
                  connections; latency from the intended time"
             ),
-            Load::Idle => format!("{jobs} idle connections to {door:?}: memory"),
+            Load::Idle => format!("{jobs} idle connections to {door:?}{how}: memory"),
             Load::Waiting => {
                 format!("{jobs} waiting jobs: memory, and the start after a kill")
             }

@@ -204,7 +204,7 @@ impl State {
 
     /// Enters a group into the contest (or its bucket's waiting line) under its head as it is now.
     fn rehead(&mut self, queue_number: u32, number: u32) {
-        let State { jobs, queues, buckets, unmatched, .. } = self;
+        let State { jobs, queues, buckets, unmatched, promoted, .. } = self;
         let Some(queue) = queues.find_mut(queue_number) else { return };
         let Some((group, lane)) = queue.group_and_lane(number) else { return };
         let head = group.ready.first().map(|job| jobs.live[job].ready_key());
@@ -223,9 +223,12 @@ impl State {
             contest.insert((new, number));
         }
         group.head = head;
-        // A lease has to look at the job that comes first now.
+        // A lease has to look at the job that comes first now, and somebody may wait for it.
         if let Some(id) = group.unmatched_head.take() {
             unmatched.forget_group(id);
+            if head.is_some() {
+                promoted.insert(queue_number);
+            }
         }
         let waits_at = group.blocked_by;
         let probed = group.probes.take();

@@ -308,6 +308,14 @@ impl State {
         self.queue_number(name).and_then(|number| self.queue_at(number))
     }
 
+    /// The queue that a job is in, finished or not.
+    pub fn queue_of(&self, found: &Found<'_>) -> Option<&Queue> {
+        self.queue_at(match found {
+            Found::Live(job) => job.live().queue(),
+            Found::Finished(finished) => finished.job.queue(),
+        })
+    }
+
     /// Queues by name, from this one on (or after it).
     pub fn queues_from<'a>(
         &'a self,

@@ -80,6 +80,18 @@ impl Jobs<'_> {
         }
     }
 
+    /// The name of the queue that a job is in, without reading its image.
+    pub fn queue_of(&self, job: JobRef) -> Gated<Option<Bytes>> {
+        let inner = self.0.enter();
+        match inner.look_up(job) {
+            Some(found) => {
+                let queue = inner.state.queue_of(&found).map(|queue| queue.name().clone());
+                Gated::new(queue, inner.gate_of(&found))
+            }
+            None => inner.gated(None),
+        }
+    }
+
     /// The job that has a key.
     pub fn find_by_key(&self, key: &Key) -> Gated<Option<JobId>> {
         self.0.read(|inner| inner.state.job_by_key(key).map(|found| found.id()))

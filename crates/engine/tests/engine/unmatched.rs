@@ -71,6 +71,19 @@ fn jobs_start_as_soon_as_they_are_matched_and_fall_under_nothing() {
 }
 
 #[test]
+fn who_waits_gets_the_job_behind_an_unmatched_one_that_goes() {
+    let bench = Bench::new();
+    let before = json(&bench, "q", r#"{"plan":"paid"}"#);
+    put(&bench, "free", &no_free(QueuePattern::Any));
+    // Matched as it comes, and of the same group.
+    let behind = json(&bench, "q", r#"{"plan":"paid"}"#);
+    let ticket = bench.wait(7, "q", 60_000);
+    assert_eq!(bench.handed(), None);
+    bench.delete(before);
+    assert_eq!(bench.handed(), Some((ticket, behind)));
+}
+
+#[test]
 fn a_restart_in_the_middle_of_matching_lets_nobody_slip_through() {
     let disk = SimDisk::new(21);
     let bench = Bench::on_disk(&disk);

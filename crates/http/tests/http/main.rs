@@ -4,6 +4,7 @@
 mod bridge;
 #[cfg(test)]
 mod encrypted;
+#[cfg(test)]
 mod listener;
 #[cfg(test)]
 mod site;

@@ -21,4 +21,15 @@ pub struct Reach {
     /// The private key of `--cert` in PEM [env: SPINDLE_KEY]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, global = true)]
     pub key: Option<PathBuf>,
+    #[command(flatten)]
+    pub who: Who,
+}
+
+/// Who asks. There is no flag for the token itself: everyone on the machine can see flags.
+#[derive(Debug, Args)]
+pub struct Who {
+    /// A file with the token that says who you are, which only you may read [env:
+    /// SPINDLE_TOKEN_FILE, or SPINDLE_TOKEN with the token itself]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, global = true)]
+    pub token_file: Option<PathBuf>,
 }

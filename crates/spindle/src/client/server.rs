@@ -10,6 +10,7 @@ use std::{
 };
 
 use rustls::ClientConfig;
+use spindle_access::{Token, read_secret};
 use spindle_tls::{
     FileError,
     client::{ClientFiles, Identity, Trust},
@@ -60,7 +61,8 @@ impl Server {
             let files = files(&common.reach)?;
             anyhow::Ok(Arc::new(files.config().map_err(unusable)?))
         });
-        Ok(Self::Workq(WorkqAddress { address, tls: tls.transpose()? }))
+        let (tls, token) = (tls.transpose()?, token(&common.reach)?);
+        Ok(Self::Workq(WorkqAddress { address, tls, token }))
     }
 
     /// The URL that a command names, or the environment, or where servers are.
@@ -71,7 +73,8 @@ impl Server {
             (None, None) => (URL.to_owned(), "--url"),
         };
         let base = BaseUrl::parse(&url)
-            .map_err(|message| Failure::with(Code::Usage, format!("{name}: {message}")))?;
+            .map_err(|message| Failure::with(Code::Usage, format!("{name}: {message}")))?
+            .with_token(token(reach)?);
         base.with_files(&files(reach)?).map_err(unusable)
     }
 
@@ -126,7 +129,7 @@ impl Server {
                         "{base} is no HTTP door of Spindle: {text}; name its URL with --url or \
                          SPINDLE_URL"
                     ),
-                    Self::Workq(address) => format!(
+                    Self::Workq(WorkqAddress { address, .. }) => format!(
                         "{address} is no Workq door: {text}; name its address with --workq or \
                          SPINDLE_WORKQ"
                     ),
@@ -175,13 +178,15 @@ impl fmt::Display for Server {
     }
 }
 
-/// Where a Workq door is.
+/// Where a Workq door is, and who comes to it.
 #[derive(Debug, Clone)]
 pub struct WorkqAddress {
     /// Its host and port.
     pub address: String,
     /// The connection is encrypted with this.
     pub tls: Option<Arc<ClientConfig>>,
+    /// Who comes.
+    pub token: Option<Token>,
 }
 
 impl fmt::Display for WorkqAddress {
@@ -222,9 +227,26 @@ fn advice(code: &str) -> &'static str {
         "job_finished" => "; `spindle retry` lets it run again",
         "job_not_finished" => "; `spindle why` tells what it waits for",
         "queue_full" => "; `spindle queues` shows what is in it",
+        "unauthorized" => "; name a file with a token with --token-file or SPINDLE_TOKEN_FILE",
         "unknown_host" => "; name the server by the address it listens on",
         _ => "",
     }
+}
+
+/// The token that says who asks, if there is one.
+fn token(reach: &Reach) -> anyhow::Result<Option<Token>> {
+    let unusable = |message: String| Failure::with(Code::Usage, message);
+    let (path, name) = match (&reach.who.token_file, said_os("SPINDLE_TOKEN_FILE")) {
+        (Some(path), _) => (path.clone(), "--token-file"),
+        (None, Some(path)) => (path.into(), "SPINDLE_TOKEN_FILE"),
+        (None, None) => {
+            let token = said("SPINDLE_TOKEN").map(|text| Token::parse(&text)).transpose();
+            return token.map_err(|reason| unusable(format!("SPINDLE_TOKEN: {reason}")));
+        }
+    };
+    let text = read_secret(&path).map_err(|error| unusable(format!("{name}: {error}")))?;
+    let token = Token::parse(&text);
+    token.map(Some).map_err(|reason| unusable(format!("{name}: {}: {reason}", path.display())))
 }
 
 fn said(name: &str) -> Option<String> {

@@ -43,7 +43,7 @@ const NOT_LEASED: &str = "Not leased";
 pub struct WorkqSession(Client);
 
 impl WorkqSession {
-    /// Connects.
+    /// Connects, and says who comes.
     pub fn open(at: &WorkqAddress, line: &Line) -> Result<Self, AskError> {
         let address = at.address.as_str();
         let mut client = Client::connect(address, ANSWER_WITHIN)?;
@@ -54,6 +54,9 @@ impl WorkqSession {
             client = client.encrypted(name, config.clone()).map_err(|error| no_tls(error, at))?;
         }
         line.carries(client.stream().try_clone()?);
+        if let Some(token) = &at.token {
+            client.auth(token.reveal())?;
+        }
         Ok(Self(client))
     }
 

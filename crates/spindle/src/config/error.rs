@@ -2,6 +2,8 @@
 
 use std::{io, net::SocketAddr};
 
+use super::table::{JOBD_MASTER, Missing};
+
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -25,14 +27,35 @@ pub enum ConfigError {
     NotText { name: String },
     /// A door would be open to other machines.
     #[error(
-        "{door}: {address} is not a loopback address and this door asks nobody for a password; \
-         use 127.0.0.1, or --insecure {door} if the network itself keeps strangers out"
+        "{door}: {address} is not a loopback address, and the door needs {} there; use 127.0.0.1, \
+         or --insecure {door} if the network itself keeps strangers out",
+        needed(door, *missing)
     )]
-    NotLoopback { door: &'static str, address: SocketAddr },
+    NotLoopback { door: &'static str, address: SocketAddr, missing: Missing },
+    /// Everybody has to say who they are, and nobody can.
+    #[error("--require-auth needs --tokens too: nobody could come in")]
+    NobodyKnown,
+    /// The jobd master knows no tokens.
+    #[error(
+        "--require-auth, and the jobd master asks nobody: give it --jobd-master-password-file, or \
+         turn it off with --jobd-master off, or let it be with --insecure jobd-master"
+    )]
+    MasterAsksNobody,
     /// A setting of TLS needs another one.
     #[error("--{given} needs --{missing} too")]
     TlsWithout { given: String, missing: &'static str },
     /// There would be nothing to serve.
     #[error("every door is off: nobody could reach the server")]
     NoDoor,
+}
+
+/// The settings that are missing.
+fn needed(door: &str, missing: Missing) -> String {
+    let identity = if door == JOBD_MASTER { "--jobd-master-password-file" } else { "--tokens" };
+    let tls = format!("TLS (--tls-cert and --tls-key, and no --{door}-tls but required)");
+    match missing {
+        Missing::Identity => identity.to_owned(),
+        Missing::Tls => tls,
+        Missing::Both => format!("{identity} and {tls}"),
+    }
 }

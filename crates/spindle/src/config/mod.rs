@@ -14,5 +14,5 @@ mod tls_mode;
 
 pub use resolve::{Resolved, SettingFlags, resolve};
 pub use show::{print_json, print_reference, print_table};
-pub use table::Config;
+pub use table::{Config, Missing};
 pub use tls_mode::TlsMode;

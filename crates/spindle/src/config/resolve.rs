@@ -213,10 +213,17 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return Err(ConfigError::NoDoor);
     }
     for (door, address) in doors {
-        let allowed = config.insecure.iter().any(|named| named == door);
-        if loopback(address) == Loopback::No && !allowed {
-            return Err(ConfigError::NotLoopback { door, address });
+        let missing = config.missing(door, address).filter(|_| !config.is_insecure(door));
+        match (missing, loopback(address)) {
+            (Some(missing), Loopback::No) => {
+                return Err(ConfigError::NotLoopback { door, address, missing });
+            }
+            (Some(_), Loopback::Yes) => return Err(ConfigError::MasterAsksNobody),
+            (None, _) => {}
         }
+    }
+    if config.require_auth && config.tokens.is_none() {
+        return Err(ConfigError::NobodyKnown);
     }
     check_tls(config)
 }
@@ -303,6 +310,68 @@ mod tests {
         assert!(resolved(&["--workq", "0.0.0.0:9922", "--insecure", "workq"], &[]).is_ok());
         let named = [("SPINDLE_SERVE_INSECURE", "workq"), ("SPINDLE_SERVE_WORKQ", "[::]:1")];
         assert!(resolved(&[], &named).is_ok());
+    }
+
+    #[test]
+    fn an_address_that_is_not_loopback_needs_tokens_and_tls() {
+        let tls = ["--tls-cert", "c", "--tls-key", "k"];
+        let with = |door: &str, more: &[&str]| {
+            let address = format!("--{door}");
+            let given = [&[&address, "10.0.0.1:1"][..], more].concat();
+            resolved(&given, &[]).map(|_| ()).map_err(|error| error.to_string())
+        };
+        for (door, identity) in [
+            ("workq", "--tokens"),
+            ("gearman", "--tokens"),
+            ("http", "--tokens"),
+            ("jobd-master", "--jobd-master-password-file"),
+        ] {
+            let who = [identity, "f"];
+            let off = format!("--{door}-tls");
+            let refused = |more: &[&str]| with(door, more).unwrap_err();
+            assert!(refused(&[]).contains(&format!("{identity} and TLS")), "{door}");
+            assert!(refused(&tls).contains(&format!("needs {identity} there")), "{door}");
+            assert!(refused(&who).contains("needs TLS"), "{door}");
+            for mode in ["off", "optional"] {
+                let both = [&tls[..], &who, &[&off, mode]].concat();
+                assert!(refused(&both).contains("and no --"), "{door} {mode}");
+            }
+            assert_eq!(with(door, &[&tls[..], &who].concat()), Ok(()));
+            for insecure in [&[][..], &tls, &who] {
+                let named = [insecure, &["--insecure", door]].concat();
+                assert_eq!(with(door, &named), Ok(()), "{door} {named:?}");
+            }
+            let other = if door == "http" { "workq" } else { "http" };
+            assert!(with(door, &["--insecure", other]).is_err(), "{door}");
+        }
+    }
+
+    #[test]
+    fn who_has_to_say_who_they_are_needs_to_be_known() {
+        let refused = |given: &[&str]| resolved(given, &[]).unwrap_err().to_string();
+        let off = ["--require-auth", "--jobd-master", "off"];
+        assert!(refused(&off).contains("needs --tokens"));
+        assert!(resolved(&[&off[..], &["--tokens", "t"]].concat(), &[]).is_ok());
+        let on = ["--require-auth", "--tokens", "t"];
+        assert!(refused(&on).contains("--jobd-master-password-file"));
+        for more in [["--insecure", "jobd-master"], ["--jobd-master-password-file", "p"]] {
+            assert!(resolved(&[&on[..], &more].concat(), &[]).is_ok(), "{more:?}");
+        }
+    }
+
+    #[test]
+    fn doors_ask_where_others_reach_them_or_everywhere() {
+        let (near, far) = ("127.0.0.1:1".parse().unwrap(), "10.0.0.1:1".parse().unwrap());
+        let of = |given: &[&str]| {
+            let config = resolved(given, &[]).unwrap().config;
+            (config.asks(near), config.asks(far))
+        };
+        assert_eq!(of(&[]), (false, false));
+        assert_eq!(of(&["--tokens", "t"]), (false, true));
+        let insecure = ["--tokens", "t", "--insecure", "http"];
+        assert_eq!(of(&insecure), (false, true));
+        let required = ["--tokens", "t", "--require-auth", "--jobd-master", "off"];
+        assert_eq!(of(&required), (true, true));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use spindle_http::HostNames;
 use spindle_log::SyncPolicy;
 use spindle_webhook::{Hook, HookError};
 
-use super::address::parse_listen;
+use super::address::{Loopback, loopback, parse_listen};
 use super::parse::{LogLevel, parse_count, parse_level, parse_switch, parse_sync, parse_tls_mode};
 use super::tls_mode::TlsMode;
 use crate::quantity::{parse_duration, parse_size};
@@ -72,7 +72,13 @@ pub struct Config {
     pub http_tls: Option<TlsMode>,
     /// The same of the jobd master.
     pub jobd_master_tls: Option<TlsMode>,
-    /// Doors that may listen on an address that is not loopback.
+    /// Who may come in, and what they may do.
+    pub tokens: Option<PathBuf>,
+    /// Everybody has to say who they are, on loopback too.
+    pub require_auth: bool,
+    /// Where the password is that the jobd master asks for.
+    pub jobd_master_password_file: Option<PathBuf>,
+    /// Doors that may listen on an address that is not loopback without tokens and TLS.
     pub insecure: Vec<String>,
     /// How long answers under way may take at the end.
     pub shutdown_timeout: Duration,
@@ -95,6 +101,36 @@ impl Config {
         .filter_map(|(door, addr)| Some((door, addr?)))
     }
 
+    /// Whether a door that listens on this address asks everybody who they are.
+    pub fn asks(&self, addr: SocketAddr) -> bool {
+        self.require_auth || (self.tokens.is_some() && loopback(addr) == Loopback::No)
+    }
+
+    /// Whether a door may listen on an address that is not loopback without tokens and TLS.
+    pub fn is_insecure(&self, door: &str) -> bool {
+        self.insecure.iter().any(|named| named == door)
+    }
+
+    /// What a door would need that listens on an address that others reach; none: nothing is
+    /// missing.
+    pub fn missing(&self, door: &'static str, addr: SocketAddr) -> Option<Missing> {
+        let asks = if door == JOBD_MASTER {
+            self.jobd_master_password_file.is_some()
+        } else {
+            self.tokens.is_some()
+        };
+        if loopback(addr) == Loopback::Yes {
+            let is_asked = self.require_auth && door == JOBD_MASTER;
+            return (is_asked && !asks).then_some(Missing::Identity);
+        }
+        match (asks, self.tls_mode(door, addr) == TlsMode::Required) {
+            (true, true) => None,
+            (false, true) => Some(Missing::Identity),
+            (true, false) => Some(Missing::Tls),
+            (false, false) => Some(Missing::Both),
+        }
+    }
+
     /// What a setting says of a door's connections; `None` if none does.
     pub fn tls_setting(&self, door: &str) -> Option<TlsMode> {
         match door {
@@ -114,6 +150,20 @@ impl Config {
         }
     }
 }
+
+/// What a door lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// It asks nobody who they are.
+    Identity,
+    /// It does not insist on TLS.
+    Tls,
+    /// Both.
+    Both,
+}
+
+/// The door that knows no tokens: it has a password.
+pub const JOBD_MASTER: &str = "jobd-master";
 
 /// The doors there are, as `--insecure` names them.
 pub const DOORS: &[&str] = &["workq", "gearman", "http", "jobd-master"];
@@ -348,10 +398,33 @@ pub const TABLE: &[Setting] = &[
     Setting::one("jobd-master-tls", "MODE", "")
         .help("The same for the jobd master.")
         .apply(|config, text| set(&mut config.jobd_master_tls, parse_tls_mode(text).map(Some))),
+    Setting::one("tokens", "FILE", "")
+        .help(
+            "Who may come in and what they may do: docs/security.md describes the file, and \
+             `spindle token new` writes its entries. It is read anew when it changes. A file that \
+             every user of the machine may read is refused. Doors on an address that is not \
+             loopback ask everybody for a token; on loopback whoever presents none may do \
+             everything.",
+        )
+        .apply(|config, text| set(&mut config.tokens, Ok(Some(text.into())))),
+    Setting::switch("require-auth")
+        .help(
+            "Ask everybody for a token (or a client certificate), on loopback addresses too. Needs \
+             `tokens`; the jobd master needs `jobd-master-password-file`, or to be `off`.",
+        )
+        .apply(|config, text| set(&mut config.require_auth, parse_switch(text))),
+    Setting::one("jobd-master-password-file", "FILE", "")
+        .help(
+            "A file with the password that the jobd master asks its clients and workers for. \
+             Without it, the master asks nobody.",
+        )
+        .apply(|config, text| set(&mut config.jobd_master_password_file, Ok(Some(text.into())))),
     Setting::many("insecure", "DOOR")
         .help(
             "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address that \
-             is not loopback: everyone who reaches it can do everything. May be repeated.",
+             is not loopback without tokens (the jobd master: a password) and TLS. Without tokens \
+             everyone who reaches it can do everything; without TLS everyone on the way can read \
+             tokens and jobs. A warning says so at each start. May be repeated.",
         )
         .apply(|config, text| {
             if !DOORS.contains(&text) {

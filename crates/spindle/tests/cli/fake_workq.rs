@@ -82,7 +82,9 @@ impl Fake {
 pub fn spindle(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
     command.args(arguments).timeout(PATIENCE).env_remove("SPINDLE_WORKQ");
-    command.env_remove("SPINDLE_URL");
+    for name in ["SPINDLE_URL", "SPINDLE_TOKEN", "SPINDLE_TOKEN_FILE"] {
+        command.env_remove(name);
+    }
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SPINDLE_SERVE_") {
             command.env_remove(name);

@@ -1,5 +1,6 @@
 //! The binary, run as people run it.
 //!
+//! - `access`: tokens, and who may come in
 //! - `usage`: what it refuses, its settings, its completions
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
 //! - `fake_workq`: that server
@@ -17,6 +18,8 @@
 //! - `webhook`: who is told of dead jobs
 //! - `verify`: what is said of the folders it leaves
 
+#[cfg(test)]
+mod access;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]

@@ -119,6 +119,7 @@ impl Encode for AdminCommand {
             Self::Verbose => put(&[b"verbose"]),
             Self::ShowJobs => put(&[b"show", b"jobs"]),
             Self::ShowUniqueJobs => put(&[b"show", b"unique", b"jobs"]),
+            Self::Auth { token } => put(&[b"auth", &token.0]),
             Self::CancelJob { handle } => put(&[b"cancel", b"job", handle]),
             Self::CreateFunction { name } => put(&[b"create", b"function", &written_name(name)]),
             Self::DropFunction { name } => put(&[b"drop", b"function", &written_name(name)]),

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use spindle_access::Target;
 use spindle_core::command::{Command, Edit};
 use spindle_core::job::Cause;
 use spindle_core::{JobId, Status};
 use spindle_engine::{Engine, Gated, JobRef, RetryError};
-use spindle_http::{Answered, Code, Problem, whole_or_null};
+use spindle_http::{Answered, Code, Pass, Problem, whole_or_null};
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -98,6 +99,7 @@ pub(crate) struct BulkAnswer {
         (status = "4XX", description = "Nothing was done")))]
 pub(crate) async fn bulk(
     State(api): State<Api>,
+    mut pass: Pass,
     JsonBody { value, .. }: JsonBody<BulkBody>,
 ) -> Answered<Json<BulkAnswer>> {
     let filter = value.filter.clone().unwrap_or_default();
@@ -107,6 +109,10 @@ pub(crate) async fn bulk(
     }
     let edit = edit(&value)?;
     let mut filter = filter.read(&api)?;
+    pass.allows(filter.target())?;
+    if let Some(queue) = &edit.queue {
+        pass.allows(Target::Queue(queue))?;
+    }
     let cursor = value.cursor.as_deref().map(read_cursor).transpose()?;
     if let Some((_, until)) = cursor {
         filter.end_at(until);

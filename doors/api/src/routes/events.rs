@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use spindle_access::Target;
 use spindle_core::event::{Edited, Event, Leased, Requeued};
 use spindle_core::job::Outcome;
 use spindle_core::{JobImage, Status, Type, cut_text};
@@ -24,7 +25,7 @@ use crate::extract::Args;
 use crate::instant;
 use crate::naming;
 use crate::view::{cause_word, error_text, status_word, text};
-use spindle_http::{Answered, Problem, door_word};
+use spindle_http::{Answered, Pass, Problem, door_word};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The longest text of a worker that is shown, in bytes; the job has it in full.
@@ -77,6 +78,7 @@ pub(crate) struct StreamEvent {
 pub(crate) async fn events(
     State(api): State<Api>,
     Args(asked): Args<Asked>,
+    pass: Pass,
     headers: HeaderMap,
 ) -> Answered<Response> {
     // One that is no text is no id, and is refused as such.
@@ -93,7 +95,7 @@ pub(crate) async fn events(
     let begins = stream::iter(begins.filter(|_| resumed.is_none() && asked.after.is_none()));
     let stopping = api.stopping();
     let follow = asked.follow.unwrap_or(true);
-    let follower = Follower { api, from, follow, stopping, page: Vec::new().into_iter() };
+    let follower = Follower { api, pass, from, follow, stopping, page: Vec::new().into_iter() };
     let events = stream::unfold(follower, |mut follower| async move {
         let event = follower.next().await?;
         Some((Ok::<_, Infallible>(event), follower))
@@ -115,6 +117,8 @@ fn end_of(api: &Api) -> FeedId {
 /// One client's place in the feed. Nothing is read ahead of what it takes.
 struct Follower {
     api: Api,
+    /// The stream ends when its client may not see it any more.
+    pass: Pass,
     /// None: the oldest.
     from: Option<FeedId>,
     /// Whether to wait for more at the end.
@@ -137,6 +141,7 @@ impl Follower {
                 }
                 continue;
             }
+            self.pass.allows(Target::AllQueues).ok()?;
             match self.api.engine().feed().page(self.from, PAGE) {
                 Ok(page) if page.events.is_empty() && Some(page.next) == self.from => {
                     if !self.follow {

@@ -5,6 +5,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use spindle_access::Target;
 use spindle_core::command::{Command, Edit};
 use spindle_core::{JobId, Rejection};
 use spindle_engine::{JobRef, Payload};
@@ -16,7 +17,7 @@ use crate::precondition::{if_match, revision_of, tag_of};
 use crate::typed::{self, Kind, json_answer, present};
 use crate::view::Job;
 use crate::{instant, naming, reading};
-use spindle_http::{Answered, no_job, whole_or_null};
+use spindle_http::{Answered, Pass, no_job, whole_or_null};
 
 /// A job with its payload and its result.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", operation_id = "show_job", tag = "jobs",
@@ -24,12 +25,16 @@ use spindle_http::{Answered, no_job, whole_or_null};
     responses(
         (status = 200, description = "The job; ETag is its revision", body = Job),
         (status = "4XX", description = "No such job")))]
-pub(crate) async fn show(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Response> {
-    answer(&api, which).await
+pub(crate) async fn show(
+    State(api): State<Api>,
+    JobPath(which): JobPath,
+    mut pass: Pass,
+) -> Answered<Response> {
+    answer(&api, which, &mut pass).await
 }
 
-pub(super) async fn answer(api: &Api, which: JobRef) -> Answered<Response> {
-    let (revision, job) = reading::job(api, which).await?;
+pub(super) async fn answer(api: &Api, which: JobRef, pass: &mut Pass) -> Answered<Response> {
+    let (revision, job) = reading::job(api, which, pass).await?;
     Ok((tag_of(revision), json_answer(job)).into_response())
 }
 
@@ -77,9 +82,14 @@ pub(crate) async fn edit(
     State(api): State<Api>,
     JobPath(which): JobPath,
     headers: HeaderMap,
+    mut pass: Pass,
     JsonBody { value, .. }: JsonBody<EditBody>,
 ) -> Answered<Response> {
-    change(&api, which, &headers, value.read()?).await
+    let edit = value.read()?;
+    if let Some(queue) = &edit.queue {
+        pass.allows(Target::Queue(queue))?;
+    }
+    change(&api, which, &headers, pass, edit).await
 }
 
 /// The revision a request insists on.
@@ -89,12 +99,18 @@ fn revision_wanted(headers: &HeaderMap) -> Answered<Option<u32>> {
     revision_of(tag).map(Some).ok_or_else(|| Rejection::Stale.into())
 }
 
-async fn change(api: &Api, which: JobRef, headers: &HeaderMap, edit: Edit) -> Answered<Response> {
+async fn change(
+    api: &Api,
+    which: JobRef,
+    headers: &HeaderMap,
+    mut pass: Pass,
+    edit: Edit,
+) -> Answered<Response> {
     let revision = revision_wanted(headers)?;
     let id = find(api, which).await?;
     let command = Command::Edit(Box::new(Edit { id, revision, ..edit }));
     api.bridge().change(|engine| engine.jobs().execute(&command)).await?;
-    answer(api, JobRef::Id(id)).await
+    answer(api, JobRef::Id(id), &mut pass).await
 }
 
 pub(super) async fn find(api: &Api, which: JobRef) -> Answered<JobId> {
@@ -123,10 +139,14 @@ pub(crate) async fn delete(
     responses(
         (status = 200, description = "The job as it is now", body = Job),
         (status = "4XX", description = "Refused")))]
-pub(crate) async fn cancel(State(api): State<Api>, JobPath(which): JobPath) -> Answered<Response> {
+pub(crate) async fn cancel(
+    State(api): State<Api>,
+    JobPath(which): JobPath,
+    mut pass: Pass,
+) -> Answered<Response> {
     let id = find(&api, which).await?;
     api.bridge().change(|engine| engine.jobs().execute(&Command::Cancel { id })).await?;
-    answer(&api, JobRef::Id(id)).await
+    answer(&api, JobRef::Id(id), &mut pass).await
 }
 
 /// A new payload for a retry.
@@ -153,6 +173,7 @@ pub(crate) struct RetryBody {
 pub(crate) async fn retry(
     State(api): State<Api>,
     JobPath(which): JobPath,
+    mut pass: Pass,
     OptionalBody(body): OptionalBody<RetryBody>,
 ) -> Answered<Response> {
     let keeps = body.payload.is_none() && body.payload_base64.is_none();
@@ -166,7 +187,7 @@ pub(crate) async fn retry(
         api.engine().jobs().retry(JobRef::Id(id), payload)
     };
     api.bridge().durable(retried).await?;
-    answer(&api, JobRef::Id(id)).await
+    answer(&api, JobRef::Id(id), &mut pass).await
 }
 
 /// Keep a waiting job aside until it is released.
@@ -181,8 +202,9 @@ pub(crate) async fn park(
     State(api): State<Api>,
     JobPath(which): JobPath,
     headers: HeaderMap,
+    pass: Pass,
 ) -> Answered<Response> {
-    change(&api, which, &headers, Edit { parked: Some(true), ..Edit::default() }).await
+    change(&api, which, &headers, pass, Edit { parked: Some(true), ..Edit::default() }).await
 }
 
 /// Let a parked job run when its time has come.
@@ -197,6 +219,7 @@ pub(crate) async fn release(
     State(api): State<Api>,
     JobPath(which): JobPath,
     headers: HeaderMap,
+    pass: Pass,
 ) -> Answered<Response> {
-    change(&api, which, &headers, Edit { parked: Some(false), ..Edit::default() }).await
+    change(&api, which, &headers, pass, Edit { parked: Some(false), ..Edit::default() }).await
 }

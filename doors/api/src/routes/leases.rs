@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use spindle_access::Target;
 use spindle_core::address;
 use spindle_core::command::{Claim, Extend, Lease, Select};
 use spindle_core::job::{Cause, Origin};
@@ -21,7 +22,7 @@ use crate::numbers::{bounded, wait_ms};
 use crate::routes::jobs;
 use crate::typed::{self, Kind, json_answer, present, to_json};
 use crate::{instant, naming};
-use spindle_http::{Answered, Code, GuardedBody, LeaseGuard, Problem};
+use spindle_http::{Answered, Code, GuardedBody, LeaseGuard, Pass, Problem};
 use spindle_http::{whole, whole_or_null, work_on_bytes};
 
 /// Queues one lease may name.
@@ -108,10 +109,12 @@ pub(crate) struct Leased {
         (status = "4XX", description = "Refused")))]
 pub(crate) async fn lease(
     State(api): State<Api>,
+    mut pass: Pass,
     JsonBody { value, .. }: JsonBody<LeaseBody>,
 ) -> Answered<Response> {
     let wait_ms = wait_ms(value.wait_s)?;
     let wanted = lease_of(value)?;
+    pass.allows(Target::Queues(&mut wanted.queues.iter().map(AsRef::as_ref)))?;
     let until_ms = api.engine().now_ms().saturating_add(wait_ms);
     loop {
         let left_ms = until_ms.saturating_sub(api.engine().now_ms());
@@ -119,6 +122,8 @@ pub(crate) async fn lease(
         let Some((job, lease_guard)) = api.bridge().durable(leased).await? else {
             return Ok(StatusCode::NO_CONTENT.into_response());
         };
+        // It may have waited for long: who may not have the job any more lets go of the lease.
+        pass.allows(Target::Queue(&job.queue))?;
         let (bytes, reader) = (job.payload.len as usize, api.clone());
         let read = work_on_bytes(bytes, move || handed_out(&reader, &job, lease_guard)).await?;
         if let Some(body) = read {

@@ -5,8 +5,9 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::Uri;
 use axum::http::request::Parts;
 use serde::{Deserialize, Serialize};
+use spindle_access::Role;
 use spindle_core::{JobId, JobImage};
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::{Answered, Code, Pass, Problem};
 use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
@@ -97,7 +98,11 @@ pub(crate) struct Page {
     responses(
         (status = 200, description = "A page of jobs", body = Page),
         (status = "4XX", description = "Refused")))]
-pub(crate) async fn list(State(api): State<Api>, asked: Asked) -> Answered<Json<Page>> {
+pub(crate) async fn list(
+    State(api): State<Api>,
+    mut pass: Pass,
+    asked: Asked,
+) -> Answered<Json<Page>> {
     let limit = bounded("limit", asked.paging.limit.unwrap_or(LIMIT), 1..=LIMIT_MAX)?;
     let preview = asked.paging.payload_preview;
     let preview = preview
@@ -106,6 +111,10 @@ pub(crate) async fn list(State(api): State<Api>, asked: Asked) -> Answered<Json<
     let cursor = asked.paging.cursor.as_deref();
     let cursor = cursor.map(|text| digits(text).map(JobId).ok_or_else(bad_cursor)).transpose()?;
     let filter = asked.filter.read(&api)?;
+    pass.allows(filter.target())?;
+    if preview.is_some() || filter.looks_into_payloads() {
+        pass.allows_as(Role::Inspect, filter.target())?;
+    }
     let counted = match asked.paging.count {
         true => Some(filter.clone().count(&api).await?),
         false => None,

@@ -6,9 +6,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use spindle_access::{Denied, Target};
 use spindle_core::address;
 use spindle_core::job::Key;
-use spindle_http::{Answered, Problem, ProblemBody, work_on_bytes};
+use spindle_http::{Answered, Pass, Problem, ProblemBody, work_on_bytes};
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -61,13 +62,16 @@ impl Submitted {
 pub(crate) async fn submit(
     State(api): State<Api>,
     headers: HeaderMap,
+    mut pass: Pass,
     JsonBody { value, raw }: JsonBody<NewJobBody>,
 ) -> Answered<Response> {
     let (once, now_ms) = (once_key(&headers)?.map(<[u8]>::to_vec), api.engine().now_ms());
     let wanted = work_on_bytes(raw.len(), move || {
         Wanted::new(value, once.map(|key| keys::once(&key, &raw)), now_ms)
     });
-    let taken = wanted.await?.take(&api).await?;
+    let wanted = wanted.await?;
+    pass.allows(Target::Queue(wanted.queue()))?;
+    let taken = wanted.take(&api).await?;
     let status = if taken.existing { StatusCode::OK } else { StatusCode::CREATED };
     let location = HeaderValue::try_from(format!("/api/v1/jobs/{}", taken.id))
         .expect("a path of ASCII letters and digits");
@@ -136,10 +140,14 @@ pub(crate) enum OneAnswer {
 pub(crate) async fn batch(
     State(api): State<Api>,
     headers: HeaderMap,
+    mut pass: Pass,
     RawBody(raw): RawBody,
 ) -> Answered<Json<BatchAnswer>> {
     let (once, now_ms) = (once_key(&headers)?.map(<[u8]>::to_vec), api.engine().now_ms());
-    let jobs = work_on_bytes(raw.len(), move || read_batch(&raw, once.as_deref(), now_ms));
+    let jobs = work_on_bytes(raw.len(), move || {
+        let mut may = |wanted: &Wanted| pass.allows(Target::Queue(wanted.queue()));
+        read_batch(&raw, once.as_deref(), now_ms, &mut may)
+    });
     let ReadBatch { wanted, unread } = jobs.await?;
     let mut answers = take_many(&api, wanted).await;
     let taken = answers.iter().filter(|answer| answer.is_ok()).count();
@@ -161,14 +169,23 @@ struct ReadBatch {
     unread: Vec<(usize, Problem)>,
 }
 
-fn read_batch(raw: &[u8], once: Option<&[u8]>, now_ms: u64) -> Answered<ReadBatch> {
+/// `may` says whether a job may be submitted.
+fn read_batch(
+    raw: &[u8],
+    once: Option<&[u8]>,
+    now_ms: u64,
+    may: &mut dyn FnMut(&Wanted) -> Result<(), Denied>,
+) -> Answered<ReadBatch> {
     let BatchBody { jobs } = parse(raw)?;
     if !(1..=BATCH_MAX).contains(&jobs.len()) {
         return Err(Problem::out_of_range("a batch has 1 to 1000 jobs"));
     }
-    let read = |(place, job): (usize, &&RawValue)| {
+    let mut read = |(place, job): (usize, &&RawValue)| -> Answered<Wanted> {
         let raw = job.get().as_bytes();
-        Wanted::new(parse(raw)?, once.map(|key| once_in_batch(key, place, raw)), now_ms)
+        let once = once.map(|key| once_in_batch(key, place, raw));
+        let wanted = Wanted::new(parse(raw)?, once, now_ms)?;
+        may(&wanted)?;
+        Ok(wanted)
     };
     let mut batch = ReadBatch { wanted: Vec::with_capacity(jobs.len()), unread: Vec::new() };
     for (place, job) in jobs.iter().enumerate() {

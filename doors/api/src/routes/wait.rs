@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use spindle_http::Answered;
+use spindle_http::{Answered, Pass};
 
 use super::jobs;
 use crate::api::Api;
@@ -32,6 +32,7 @@ pub(crate) async fn wait(
     State(api): State<Api>,
     JobPath(which): JobPath,
     Args(asked): Args<Asked>,
+    mut pass: Pass,
 ) -> Answered<Response> {
     let wait_ms = wait_ms(asked.wait_s)?;
     let id = jobs::find(&api, which).await?;
@@ -39,6 +40,7 @@ pub(crate) async fn wait(
     if wait_ms > 0 {
         // What it came to is looked up, whatever the answer is.
         bridge.result(id, wait_ms).await?;
+        pass.allows_job(bridge, which).await?;
     }
-    jobs::answer(&api, which).await
+    jobs::answer(&api, which, &mut pass).await
 }

@@ -53,6 +53,11 @@ impl Bench {
         self.send(request(method, path).body(Body::empty()).unwrap()).await
     }
 
+    /// A request with a token.
+    pub async fn call_as(&self, token: &str, request: Request<Body>) -> Reply {
+        Reply(self.http.send_as(token, request).await)
+    }
+
     pub async fn get(&self, path: &str) -> Reply {
         self.call(Method::GET, path).await
     }

@@ -1,6 +1,8 @@
 //! The HTTP API over an engine in memory, route by route.
 
 #[cfg(test)]
+mod access;
+#[cfg(test)]
 mod batch;
 #[cfg(test)]
 mod bulk;

@@ -76,6 +76,10 @@ impl Abilities {
         self.functions.values().map(|ability| ability.name.clone()).collect()
     }
 
+    pub fn each_name(&self) -> impl Iterator<Item = &[u8]> {
+        self.functions.values().map(|ability| &ability.name[..])
+    }
+
     /// The timeout of all functions, when they have the same.
     pub fn common_timeout_ms(&self) -> Option<Option<u64>> {
         let mut timeouts = self.functions.values().map(|ability| ability.timeout_ms);

@@ -15,6 +15,7 @@ use spindle_engine::{JobLine, Outbox, QueueLine, Refused};
 
 use super::GearmanSession;
 use super::naming::shown_unique;
+use super::opening::answer_auth;
 use crate::wire::{AdminCommand, AdminError, FUNCTION_BYTES_MAX, QueueLimits, admin};
 
 /// Functions in one step of a list.
@@ -54,6 +55,7 @@ impl GearmanSession {
             AdminCommand::ShowJobs => self.walk = Some(Walk::Jobs { from: JobId(0) }),
             AdminCommand::ShowUniqueJobs => self.walk = Some(Walk::Uniques { from: JobId(0) }),
             AdminCommand::Workers => self.walk = Some(Walk::Workers { after: 0, line: None }),
+            AdminCommand::Auth { token } => answer_auth(&mut self.login, &token, out),
             AdminCommand::Version => put_value(out, VERSION.as_bytes()),
             AdminCommand::Getpid => put_value(out, std::process::id().to_string().as_bytes()),
             AdminCommand::Verbose => put_value(out, self.common.verbose.as_bytes()),

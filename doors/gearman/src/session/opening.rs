@@ -4,46 +4,95 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use memchr::memchr;
+use spindle_access::Login;
 use spindle_engine::{Answer, Caller, Engine, Flow, Gated, LeaseRef, Outbox, Session, Ticket};
 
 use super::GearmanSession;
 use crate::draft::DraftSession;
 use crate::shared::Common;
-use crate::wire::Protocol;
+use crate::wire::admin::{self, Presented};
+use crate::wire::{AdminCommand, AdminError, Protocol};
 
 /// One connection of this door. Its first bytes decide which session goes on with it.
 pub(crate) struct Opening {
     engine: Engine,
     common: Arc<Common>,
     caller: Caller,
+    /// Who its client is, as far as it has said so.
+    login: Login,
     /// Its number among the connections of this door.
     number: u64,
     session: Option<Box<dyn Session>>,
 }
 
 impl Opening {
-    pub fn new(engine: Engine, common: Arc<Common>, caller: Caller, address: IpAddr) -> Opening {
+    pub fn new(
+        engine: Engine,
+        common: Arc<Common>,
+        caller: Caller,
+        login: Login,
+        address: IpAddr,
+    ) -> Opening {
         let number = common.registry.lock().connect(address);
-        Opening { engine, common, caller, number, session: None }
+        Opening { engine, common, caller, login, number, session: None }
+    }
+
+    /// Takes lines `auth TOKEN` off the input: either protocol may follow. False: such a line has
+    /// begun, and has no end yet.
+    fn take_auth_lines(&mut self, input: &mut BytesMut, out: &mut Outbox) -> bool {
+        loop {
+            let start = input.get(..AUTH.len()).unwrap_or(input);
+            if input.is_empty() || !AUTH[..start.len()].eq_ignore_ascii_case(start) {
+                return true;
+            }
+            let line_bytes_max = self.common.limits.line_bytes_max;
+            let Some(at) = memchr(b'\n', input).filter(|at| *at < line_bytes_max) else {
+                return input.len() >= line_bytes_max;
+            };
+            let line = input.split_to(at + 1).freeze();
+            if let Ok(AdminCommand::Auth { token }) = AdminCommand::parse(&line) {
+                answer_auth(&mut self.login, &token, out);
+            }
+        }
     }
 
     /// The session of the protocol that the input begins with; `None` while more input is needed.
-    fn begin(&mut self, input: &BytesMut) -> Result<Option<&mut Box<dyn Session>>, Stranger> {
+    fn begin(
+        &mut self,
+        input: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<&mut Box<dyn Session>>, Stranger> {
         if self.session.is_none() {
+            if !self.take_auth_lines(input, out) {
+                return Ok(None);
+            }
+            let login = self.login.clone();
             let (engine, common) = (self.engine.clone(), self.common.clone());
             let caller = self.caller.clone();
             self.session = match Protocol::of(input) {
                 None => return Ok(None),
                 Some(Protocol::Stranger) => return Err(Stranger),
                 Some(Protocol::Published) => {
-                    Some(Box::new(GearmanSession::new(engine, common, caller, self.number)))
+                    Some(Box::new(GearmanSession::new(engine, common, caller, login, self.number)))
                 }
                 Some(Protocol::Draft) => {
-                    Some(Box::new(DraftSession::new(engine, common, caller, self.number)))
+                    Some(Box::new(DraftSession::new(engine, common, caller, login, self.number)))
                 }
             };
         }
         Ok(self.session.as_mut())
+    }
+}
+
+/// How a line begins that says who is there.
+const AUTH: &[u8] = b"auth ";
+
+/// Presents a token, and answers as to a text command.
+pub(super) fn answer_auth(login: &mut Login, token: &Presented, out: &mut Outbox) {
+    match login.present(&token.0) {
+        Ok(()) => out.put(admin::ok),
+        Err(denied) => out.put(|out| AdminError::Denied(denied).encode(out)),
     }
 }
 
@@ -52,7 +101,7 @@ struct Stranger;
 
 impl Session for Opening {
     fn on_bytes(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
-        match self.begin(input) {
+        match self.begin(input, out) {
             Ok(Some(session)) => session.on_bytes(input, out),
             Ok(None) => Flow::Continue,
             Err(Stranger) => Flow::Abort,
@@ -67,7 +116,7 @@ impl Session for Opening {
     }
 
     fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
-        match self.begin(input) {
+        match self.begin(input, out) {
             Ok(Some(session)) => session.on_end_of_input(input, out),
             Ok(None) | Err(Stranger) => Flow::Close,
         }

@@ -237,17 +237,13 @@ impl GearmanSession {
     }
 
     pub(super) fn report(&mut self, request: Request, out: &mut Outbox) {
-        let (handle, news, unknown) = match request {
+        let unknown = ErrorReply::of_job_not_held(&request);
+        let (handle, news) = match request {
             Request::WorkStatus { handle, numerator, denominator } => {
-                let news = News::Progress { numerator, denominator, remaining_s: 0 };
-                (handle, news, ErrorReply::WorkResultJobNotFound)
+                (handle, News::Progress { numerator, denominator, remaining_s: 0 })
             }
-            Request::WorkData { handle, data } => {
-                (handle, News::Data(data), ErrorReply::WorkDataJobNotFound)
-            }
-            Request::WorkWarning { handle, data } => {
-                (handle, News::Warning(data), ErrorReply::WorkDataJobNotFound)
-            }
+            Request::WorkData { handle, data } => (handle, News::Data(data)),
+            Request::WorkWarning { handle, data } => (handle, News::Warning(data)),
             _ => return,
         };
         let Some((id, held)) = self.find_held(&handle) else {
@@ -268,15 +264,9 @@ impl GearmanSession {
     }
 
     pub(super) fn finish(&mut self, request: Request, out: &mut Outbox) {
-        let mut unknown = ErrorReply::WorkResultJobNotFound;
-        let (is_fail, is_exception) = match &request {
-            Request::WorkFail { .. } => (true, false),
-            Request::WorkException { .. } => {
-                unknown = ErrorReply::WorkExceptionJobNotFound;
-                (false, true)
-            }
-            _ => (false, false),
-        };
+        let unknown = ErrorReply::of_job_not_held(&request);
+        let is_fail = matches!(request, Request::WorkFail { .. });
+        let is_exception = matches!(request, Request::WorkException { .. });
         let (handle, result) = match request {
             Request::WorkComplete { handle, result } => {
                 let result = Payload::new(result, Type::Bytes);

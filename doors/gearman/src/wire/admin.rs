@@ -5,12 +5,15 @@
 //! them as shown.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use spindle_access::Denied;
+
 use super::number::Decimal;
-use super::parse_number;
 use super::shown::{put_escaped, put_shown, read_shown};
+use super::{ErrorReply, parse_number};
 
 /// How many jobs of a function may be unfinished when one more is submitted, by the priority of
 /// the new one. `None` is no limit.
@@ -52,6 +55,19 @@ pub enum AdminCommand {
     DropFunction { name: Bytes },
     /// Sets new limits; answered by [`ok`].
     MaxQueue { function: Bytes, limits: QueueLimits },
+    /// Says who is there, for all that follows, of packets too; answered by [`ok`] or
+    /// [`AdminError::Denied`]. An extension of ours.
+    Auth { token: Presented },
+}
+
+/// What a client presents as its token. Its `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Presented(pub Bytes);
+
+impl fmt::Debug for Presented {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Presented(..)")
+    }
 }
 
 /// The ERR lines.
@@ -75,6 +91,8 @@ pub enum AdminError {
     BadFunctionName,
     /// The disk is full.
     DiskFull,
+    /// This client may not do that.
+    Denied(Denied),
 }
 
 /// The commands that [`AdminError::IncompleteArguments`] is about.
@@ -118,6 +136,13 @@ impl AdminCommand {
                     return Err(AdminError::UnknownCancelArguments);
                 }
                 Ok(AdminCommand::CancelJob { handle: line.slice_ref(handle) })
+            }
+            // One that has no token, or more words, has none that is known.
+            _ if is("auth") => {
+                let [token, more, ..] = arguments;
+                let token = token.filter(|_| more.is_none());
+                let token = token.map_or_else(Bytes::new, |token| line.slice_ref(token));
+                Ok(AdminCommand::Auth { token: Presented(token) })
             }
             _ if is("create") => {
                 let name = parse_function(arguments, IncompleteCommand::Create)?;
@@ -215,6 +240,12 @@ impl AdminError {
             }
             Self::BadFunctionName => out.put_slice(b"INVALID_ARGUMENTS Function+name+not+usable"),
             Self::DiskFull => out.put_slice(b"QUEUE_ERROR Disk+full"),
+            Self::Denied(denied) => {
+                let reply = ErrorReply::of_denied(*denied);
+                out.put_slice(reply.parts().0.as_bytes());
+                out.put_u8(b' ');
+                out.put_slice(denied.to_string().replace(' ', "+").as_bytes());
+            }
         }
         out.put_slice(b"\r\n");
     }

@@ -1,6 +1,8 @@
 //! What a peer can do wrong, and the answer to it.
 
-use super::PacketType;
+use spindle_access::Denied;
+
+use super::{PacketType, Request};
 
 /// The ERROR packets, each a code that clients know and a text.
 ///
@@ -45,11 +47,31 @@ pub enum ErrorReply {
     TooMany,
     /// The server stops.
     Stopping,
+    /// No token was presented where one is needed, or one that is not known, or has expired.
+    Unauthenticated,
+    /// The token is not for this.
+    Denied,
     /// Outside a limit of the engine that has no word of its own here.
     Refused,
 }
 
 impl ErrorReply {
+    /// What a worker hears of a job that it does not hold.
+    #[must_use]
+    pub fn of_job_not_held(request: &Request) -> ErrorReply {
+        match request {
+            Request::WorkData { .. } | Request::WorkWarning { .. } => Self::WorkDataJobNotFound,
+            Request::WorkException { .. } => Self::WorkExceptionJobNotFound,
+            _ => Self::WorkResultJobNotFound,
+        }
+    }
+
+    /// What a client hears that may not do something.
+    #[must_use]
+    pub fn of_denied(denied: Denied) -> ErrorReply {
+        if denied.is_unauthenticated() { Self::Unauthenticated } else { Self::Denied }
+    }
+
     /// Code and text as they are sent.
     #[must_use]
     pub fn parts(self) -> (&'static str, &'static str) {
@@ -77,6 +99,11 @@ impl ErrorReply {
             Self::DiskFull => ("QUEUE_ERROR", "Disk full"),
             Self::TooMany => ("QUEUE_ERROR", "Too many of these at once"),
             Self::Stopping => ("SERVER_ERROR", "Server is stopping"),
+            Self::Unauthenticated => (
+                "AUTHENTICATION_REQUIRED",
+                "The token is missing, not known or expired: send the line auth TOKEN",
+            ),
+            Self::Denied => ("PERMISSION_DENIED", "The token is not for this"),
             Self::Refused => ("QUEUE_ERROR", "Request is outside the limits"),
         }
     }

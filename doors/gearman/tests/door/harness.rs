@@ -267,6 +267,12 @@ impl Line {
         String::from_utf8(self.heard.split().to_vec()).unwrap()
     }
 
+    /// All that comes.
+    pub fn all_heard(&mut self) -> Vec<u8> {
+        self.settle();
+        self.heard.split().to_vec()
+    }
+
     /// The code of the ERROR that comes.
     #[track_caller]
     pub fn hear_error(&mut self) -> (String, String) {

@@ -1,5 +1,6 @@
 //! The door, one session at a time, without sockets.
 //!
+//! - `access`: who may send what
 //! - `jobs`: submits, ends, and what clients hear; who may finish
 //! - `unique`: submits of the same work
 //! - `workers`: grabs, sleep, timeouts, lost workers
@@ -7,6 +8,7 @@
 //! - `doors`: jobs that come from or go to other doors
 //! - `limits`: bad input, a log that is behind, clients that do not read
 
+mod access;
 mod doors;
 mod harness;
 mod jobs;

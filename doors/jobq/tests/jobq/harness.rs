@@ -59,15 +59,12 @@ impl Bench {
     }
 
     pub async fn send(&self, method: Method, path: &str, body: impl Into<Body>) -> Reply {
-        // What curl's --data says the body is.
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, "localhost:7420")
-            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-            .body(body.into())
-            .unwrap();
-        Reply(self.http.send(request).await)
+        Reply(self.http.send(request(method, path, body)).await)
+    }
+
+    /// A request with a token.
+    pub async fn send_as(&self, token: &str, method: Method, path: &str, body: &str) -> Reply {
+        Reply(self.http.send_as(token, request(method, path, body.to_owned())).await)
     }
 
     pub async fn get(&self, path: &str) -> Reply {
@@ -106,6 +103,17 @@ impl Bench {
         let found = self.ok("/api/v0/job", &format!("{{\"query\": {query}}}")).await;
         found["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()).collect()
     }
+}
+
+fn request(method: Method, path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, "localhost:7420")
+        // What curl's --data says the body is.
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(body.into())
+        .unwrap()
 }
 
 /// An answer of this door.

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "these are tests: what is not there fails them")]
 
+mod access;
 mod clients;
 mod costs;
 mod create;

@@ -3,11 +3,12 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use bytes::Bytes;
+use spindle_access::Denied;
 use spindle_core::Rejection;
 use spindle_core::command::Claim;
 use spindle_core::payload::Type;
-use spindle_engine::{Payload, Refused, WorkResult};
-use spindle_http::{Answered, Code, Problem};
+use spindle_engine::{JobRef, Payload, Refused, WorkResult};
+use spindle_http::{Answered, Code, Pass, Problem};
 
 use crate::body::Body;
 use crate::door::LightJq;
@@ -26,10 +27,15 @@ use crate::wire::{Done, Outcome};
 pub(crate) async fn done(
     State(door): State<LightJq>,
     Caller(id): Caller,
+    mut pass: Pass,
     body: Body,
 ) -> Answered<StatusCode> {
     let done = body.read(Done::decode).await?;
     let job = done.job.ok_or_else(not_held)?;
+    pass.allows_job(door.bridge(), JobRef::Id(job)).await.map_err(|denied| match denied {
+        Denied::Job => not_held(),
+        denied => denied.into(),
+    })?;
     // The lease itself says whose it is: so it can be ended also by a worker of an earlier run.
     let claim = door.engine().leases().claim_of(job, &id.worker_ref());
     let now_ms = door.engine().now_ms();

@@ -4,12 +4,13 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
+use spindle_access::Target;
 use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::payload::Type;
 use spindle_core::{BytesRef, JobId};
 use spindle_engine::{JobRef, NewJob, Payload};
-use spindle_http::Answered;
+use spindle_http::{Answered, Pass};
 
 use crate::body::{Body, Wanted};
 use crate::door::LightJq;
@@ -31,10 +32,12 @@ const KEEP_READ_MS: u64 = 5 * 60_000;
         (status = "5XX", description = "Not now")))]
 pub(crate) async fn submit(
     State(door): State<LightJq>,
+    mut pass: Pass,
     wanted: Wanted,
     body: Body,
 ) -> Answered<Response> {
     let job = new_job(body.read(wire::NewJob::decode).await?);
+    pass.allows(Target::Queue(&job.submit.queue))?;
     // Before the job: whoever takes all names is to wait for this one already.
     door.shared().names.note(door.engine(), &job.submit.queue);
     let id = door.bridge().change(|engine| engine.jobs().submit(job)).await?;

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use spindle_engine::Answer;
-use spindle_http::{Answered, Code, Problem};
+use spindle_engine::{Answer, JobRef};
+use spindle_http::{Answered, Code, Pass, Problem};
 
 use crate::body::Wanted;
 use crate::door::LightJq;
@@ -22,12 +22,14 @@ pub(crate) async fn polling(
     State(door): State<LightJq>,
     JobPath(id): JobPath,
     reads: Reads,
+    mut pass: Pass,
     wanted: Wanted,
     PollTimeout(wait): PollTimeout,
 ) -> Answered<Response> {
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     let until_ms = door.engine().now_ms().saturating_add(wait_ms);
     loop {
+        pass.allows_job(door.bridge(), JobRef::Id(id)).await?;
         let job = door.job_answer(id, &reads).await?;
         if job.status.is_finished() {
             return wanted.answer(StatusCode::OK, job.packed).await;

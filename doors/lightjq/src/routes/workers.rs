@@ -5,7 +5,7 @@ use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use spindle_engine::Peer;
-use spindle_http::{Answered, Code, GuardedBody, Problem};
+use spindle_http::{Answered, Code, GuardedBody, Pass, Problem};
 use tokio::time::Instant;
 
 use crate::body::{Body, Wanted};
@@ -13,6 +13,7 @@ use crate::door::LightJq;
 use crate::extract::{Caller, PollTimeout, no_worker, worker_id};
 use crate::registry::Profile;
 use crate::routes::schema;
+use crate::take::allows_names;
 use crate::target::{Target, TargetError};
 use crate::wire::{Pack, Registration};
 use crate::worker_id::WorkerId;
@@ -31,6 +32,7 @@ pub(crate) async fn register(
     State(door): State<LightJq>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
+    pass: Pass,
     wanted: Wanted,
     body: Body,
 ) -> Answered<Response> {
@@ -38,7 +40,10 @@ pub(crate) async fn register(
     let id = worker_id(&headers)?.unwrap_or_else(WorkerId::random);
     let target = given.url.as_deref().map(|url| target(&door, url, peer.map(|it| it.0)));
     let Registration { name, max_jobs, names, .. } = given;
-    let profile = Profile { name, max_jobs, names, target: target.transpose()? };
+    let mut login = pass.into_login();
+    door.may_speak_for(id, &login)?;
+    allows_names(&mut login, names.as_deref())?;
+    let profile = Profile { name, max_jobs, names, target: target.transpose()?, login };
     let now_ms = door.engine().now_ms();
     let entered = door.registry().enter(id, profile, now_ms);
     let Some(entered) = entered else {
@@ -95,12 +100,13 @@ pub(crate) async fn leave(State(door): State<LightJq>, Caller(id): Caller) -> An
 pub(crate) async fn next_job(
     State(door): State<LightJq>,
     Caller(id): Caller,
+    pass: Pass,
     wanted: Wanted,
     PollTimeout(wait): PollTimeout,
 ) -> Answered<Response> {
     let now_ms = door.engine().now_ms();
     door.registry().seen(id, now_ms);
-    let Some(taken) = door.take(id, Some(Instant::now() + wait)).await? else {
+    let Some(taken) = door.take(id, Some(Instant::now() + wait), pass.into_login()).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let body = GuardedBody::new(wanted.bytes(taken.order).await?, taken.lease_guard);

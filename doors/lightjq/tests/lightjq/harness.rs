@@ -63,6 +63,11 @@ impl Bench {
         Reply(self.http.send(request).await)
     }
 
+    /// A request with a token.
+    pub async fn send_as(&self, token: &str, request: Request<Body>) -> Reply {
+        Reply(self.http.send_as(token, request).await)
+    }
+
     pub async fn get(&self, path: &str) -> Reply {
         self.send(ask("GET", path)).await
     }

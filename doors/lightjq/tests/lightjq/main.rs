@@ -1,6 +1,8 @@
 //! LightJQ: its bytes, and its door over an engine in memory.
 
 #[cfg(test)]
+mod access;
+#[cfg(test)]
 mod constraints;
 #[cfg(test)]
 mod convert;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::{
-    ErrorText, Limits, NewJob, Request, Run, Uuid, is_name,
+    ErrorText, Limits, NewJob, Presented, Request, Run, Uuid, is_name,
     line::{Line, Word},
     number::{parse_signed, parse_unsigned, parse_up_to},
     time::parse_time,
@@ -66,6 +66,7 @@ pub(super) fn parse(text: &[u8], limits: &Limits) -> Result<Asked, ErrorText> {
         b"delete" => delete(line).map(Asked::from),
         b"extend" => extend(line).map(Asked::from),
         b"inspect" => inspect(line).map(Asked::Now),
+        b"auth" => auth(line).map(Asked::Now),
         _ => Err(ErrorText::UnknownCommand),
     }
 }
@@ -186,6 +187,12 @@ fn lease(line: &Line<'_>, limits: &Limits) -> Result<Asked, ErrorText> {
 /// The words of a `lease` between the command and the wait-timeout.
 pub(super) fn lease_names<'a>(line: &Line<'a>) -> impl Iterator<Item = Word<'a>> + use<'a> {
     line.all_words().skip(1).take(line.word_count.saturating_sub(2))
+}
+
+fn auth(line: &Line<'_>) -> Result<Named, ErrorText> {
+    check_plain(line, 2)?;
+    let request = Request::Auth { token: Presented::default() };
+    Ok(Named { request, name: line.word(1).range() })
 }
 
 fn inspect(line: &Line<'_>) -> Result<Named, ErrorText> {

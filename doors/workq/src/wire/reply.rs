@@ -96,7 +96,8 @@ impl ReplyKind {
             | Request::Complete { .. }
             | Request::Fail { .. }
             | Request::Delete { .. }
-            | Request::Extend { .. } => Self::Ok,
+            | Request::Extend { .. }
+            | Request::Auth { .. } => Self::Ok,
             Request::Run(_) | Request::Result { .. } => Self::Result,
             Request::Lease { .. } => Self::Lease,
             Request::InspectJob { .. }

@@ -1,5 +1,7 @@
 //! What a client can ask for.
 
+use std::fmt;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{
@@ -46,6 +48,18 @@ pub enum Request {
     InspectQueues { cursor_offset: u32, limit: u32 },
     /// Show the server.
     InspectServer,
+    /// Say who is there, for the requests that follow. An extension of ours.
+    Auth { token: Presented },
+}
+
+/// What a client presents as its token. Its `Debug` hides it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Presented(pub Bytes);
+
+impl fmt::Debug for Presented {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Presented(..)")
+    }
 }
 
 impl Request {
@@ -173,6 +187,11 @@ impl Request {
                 out.put_slice(b"\r\n");
             }
             Self::Extend { id, ttr_ms } => write_id_and_number(out, b"extend ", *id, *ttr_ms),
+            Self::Auth { token } => {
+                out.put_slice(b"auth");
+                write_word(out, &token.0);
+                out.put_slice(b"\r\n");
+            }
             _ => self.encode_inspect(out),
         }
     }
@@ -207,7 +226,7 @@ impl Request {
         out.put_slice(b"\r\n");
     }
 
-    /// Where the decoder puts the one name of the line; `lease` has its own way.
+    /// Where the decoder puts the one name (or the token) of the line; `lease` has its own way.
     pub(super) fn name_mut(&mut self) -> Option<&mut Bytes> {
         match self {
             Self::Add(job) | Self::Schedule { job, .. } => Some(&mut job.name),
@@ -215,6 +234,7 @@ impl Request {
             Self::InspectJobs { name, .. }
             | Self::InspectScheduledJobs { name, .. }
             | Self::InspectQueue { name } => Some(name),
+            Self::Auth { token } => Some(&mut token.0),
             _ => None,
         }
     }

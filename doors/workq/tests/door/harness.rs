@@ -9,6 +9,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_access::Access;
 use spindle_core::Policy;
 use spindle_core::job::Origin;
 use spindle_engine::{Engine, Options, SystemClock};
@@ -61,6 +62,15 @@ impl TestServer {
         TestServer::start(&engine, clock)
     }
 
+    /// For those whom `access` lets in.
+    pub fn guarded(access: Access) -> TestServer {
+        let log = Arc::new(MemoryLog::new());
+        let ManualEngine { engine, clock } = ManualEngine::open(log, START_MS, options());
+        spawn(&engine);
+        let door = door(&engine).with_access(access);
+        TestServer { clock, server: TcpServer::start(&engine, door) }
+    }
+
     /// Without the engine's threads: nothing is durable, and no time is noticed, until the test
     /// does the engine's steps.
     pub fn stepped() -> TestServer {
@@ -79,6 +89,16 @@ impl TestServer {
 
     fn start(engine: &Engine, clock: Arc<ManualClock>) -> TestServer {
         TestServer { clock, server: TcpServer::start(engine, door(engine)) }
+    }
+
+    /// All that a connection hears that says this and no more.
+    pub fn answers(&self, said: &str) -> String {
+        let mut stream = self.connect();
+        stream.write_all(said.as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).unwrap();
+        heard
     }
 
     pub fn client(&self) -> Client {

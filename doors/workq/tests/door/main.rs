@@ -1,6 +1,7 @@
 //! Workq's clients against a whole server: real sockets, the engine, a log, and a clock that is
 //! moved by hand. What a client sends and what it must get are written down byte by byte.
 
+mod access;
 mod arguments;
 mod crowd;
 mod end_of_input;

@@ -129,8 +129,11 @@ impl State {
         let moved = jobs.finished.insert(queue_number, &mut queue.finished, job);
         let handles = (number | FINISHED, moved | FINISHED);
         for key in jobs.other_keys_of(handles.0) {
-            let handle = named.get_mut(&Named::of(key)).filter(|handle| **handle == handles.0);
-            handle.map(|handle| *handle = handles.1);
+            if let Some(handle) = named.get_mut(&Named::of(key))
+                && *handle == handles.0
+            {
+                *handle = handles.1;
+            }
         }
         self.lead_elsewhere(job.id(), handles, 0);
         if let Some(queue) = self.queues.find_mut(queue_number) {

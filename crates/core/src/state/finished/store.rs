@@ -281,7 +281,7 @@ mod tests {
             gone.into_iter().flatten().for_each(|id| both.remove(id));
             let any = both.draw(step * 8 + 1);
             let any = both.known.range(any..).next().map(|(id, _)| *id);
-            any.filter(|_| phase != 1).map(|id| both.remove(id));
+            any.filter(|_| phase != 1).into_iter().for_each(|id| both.remove(id));
             if step % 499 == 0 {
                 both.check();
             }

@@ -327,13 +327,13 @@ impl JobTable for SpindleTable {
     }
 
     async fn check(&self) -> Result<(), TableError> {
-        let outcome = self.shared.ask(Method::GET, "/api/v1/queues?limit=1", Vec::new()).await?;
-        let is_list = |answer: &Answer| {
-            let list: Result<serde_json::Value, _> = serde_json::from_slice(&answer.body);
-            list.is_ok_and(|list| list.get("queues").is_some())
+        let outcome = self.shared.ask(Method::GET, "/api/v1/server", Vec::new()).await?;
+        let is_server = |answer: &Answer| {
+            let server: Result<serde_json::Value, _> = serde_json::from_slice(&answer.body);
+            server.is_ok_and(|server| server.get("doors").is_some())
         };
         match outcome {
-            Outcome::Yes(answer) if is_list(&answer) => Ok(()),
+            Outcome::Yes(answer) if is_server(&answer) => Ok(()),
             _ => Err(self.shared.schema(NOT_SPINDLE)),
         }
     }

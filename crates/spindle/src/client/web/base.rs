@@ -3,12 +3,13 @@
 use std::{fmt, fs};
 
 use rustls::pki_types::CertificateDer;
+use spindle_access::Token;
 use spindle_tls::{
     FileError,
     client::{ClientFiles, Trust, read_authorities},
 };
 use ureq::{
-    http::{Uri, uri::Scheme},
+    http::{HeaderValue, Uri, uri::Scheme},
     tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig},
 };
 
@@ -19,6 +20,7 @@ pub struct BaseUrl {
     text: String,
     is_https: bool,
     tls: TlsConfig,
+    token: Option<Token>,
 }
 
 impl BaseUrl {
@@ -33,8 +35,8 @@ impl BaseUrl {
         // Nothing that may be a password is shown.
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if authority.contains('@') {
-            let message = "a URL with a user name or a password will not do: the commands log in \
-                        nowhere yet; leave out what stands before the @";
+            let message = "a URL with a user name or a password will not do: a token says who \
+                        you are (--token-file); leave out what stands before the @";
             return Err(message.to_owned());
         }
         let scheme = scheme.to_ascii_lowercase();
@@ -52,7 +54,20 @@ impl BaseUrl {
             ));
         }
         let text = checked(&scheme, rest).map_err(|()| no_url(url))?;
-        Ok(Self { text, is_https: scheme == "https", tls: TlsConfig::default() })
+        Ok(Self { text, is_https: scheme == "https", tls: TlsConfig::default(), token: None })
+    }
+
+    /// With the token that says who asks.
+    pub fn with_token(self, token: Option<Token>) -> Self {
+        Self { token, ..self }
+    }
+
+    /// What requests say of who asks.
+    pub(super) fn authorization(&self) -> Option<HeaderValue> {
+        let text = format!("Bearer {}", self.token.as_ref()?.reveal());
+        let mut value = HeaderValue::try_from(text).ok()?;
+        value.set_sensitive(true);
+        Some(value)
     }
 
     /// Encrypts with these files, which are read for https only.

@@ -184,6 +184,9 @@ impl Http {
         if asking.body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
+        if let Some(who) = self.base.authorization() {
+            request = request.header(header::AUTHORIZATION, who);
+        }
         for (name, value) in asking.headers {
             request = request.header(name, value);
         }

@@ -70,7 +70,8 @@ fn foreign(status: StatusCode, headers: &HeaderMap, bytes: &[u8], base: &BaseUrl
         return AskError::Unusable(speaks_tls(base));
     }
     if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
-        let message = format!("{base} answered {status}: the commands log in nowhere yet");
+        let whose = "this is no refusal of Spindle, but of something in front of it";
+        let message = format!("{base} answered {status}: {whose}");
         return AskError::Unusable(message);
     }
     let kind = header(header::CONTENT_TYPE).unwrap_or("no type");
@@ -190,7 +191,7 @@ mod tests {
             if text == "it answered 404 Not Found (no type): <html> <body>Not Found</body>"));
         assert!(matches!(refused(502, html), AskError::Away(text) if text.contains("502 Bad")));
         unusable(refused(404, br#"{"code":"not_found"}"#), "is `/jobs` right");
-        unusable(refused(401, html), "log in nowhere yet");
+        unusable(refused(401, html), "something in front of it");
         let message = b"Client sent an HTTP request to an HTTPS server.";
         unusable(refused(400, message), "write https://127.0.0.1:7420/jobs");
         let mut moved = HeaderMap::new();

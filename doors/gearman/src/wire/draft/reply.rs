@@ -22,6 +22,8 @@ pub enum ErrorCode {
     SyncJobOpen = 6,
     /// The server takes no more jobs: the queue is at its limit, or the disk is full.
     Refused = 7,
+    /// The token is missing, not known or expired, or not for this.
+    Denied = 8,
 }
 
 /// One packet of the server.
@@ -104,6 +106,7 @@ impl ErrorCode {
             Self::NoJobHeld => "no job assigned",
             Self::SyncJobOpen => "a synchronous job is open",
             Self::Refused => "job refused",
+            Self::Denied => "the token is missing, not known, expired, or not for this",
         }
     }
 }

@@ -1,0 +1,138 @@
+//! What doors hold: the identities that are in force, and whether everybody is asked.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::identity::Identity;
+use crate::login::Login;
+use crate::token::Digest;
+use crate::tokens::{Stamp, Tokens, TokensError};
+
+/// Who may come in through a door. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Access {
+    source: Arc<Source>,
+    is_required: bool,
+}
+
+/// The tokens file, as far as it is read.
+#[derive(Debug, Default)]
+struct Source {
+    path: Option<PathBuf>,
+    tokens: RwLock<Arc<Tokens>>,
+    /// Rises whenever `tokens` are others.
+    generation: AtomicU64,
+    /// What the file was when it was looked at last.
+    seen: Mutex<Option<Stamp>>,
+}
+
+/// What came of looking at the tokens file again.
+#[derive(Debug)]
+pub enum Look {
+    /// It is as it was.
+    Unchanged,
+    /// It has changed and is in force, with so many entries.
+    Read(usize),
+    /// It has changed and cannot be used: what was in force before still is.
+    Kept(TokensError),
+}
+
+impl Look {
+    /// Says in the log what came of it, if anything did.
+    pub fn log(&self) {
+        match self {
+            Look::Unchanged => {}
+            Look::Read(count) => tracing::info!("the tokens file was read anew: {count} entries"),
+            Look::Kept(error) => {
+                tracing::error!("{error}; the tokens that were read before stay in force");
+            }
+        }
+    }
+}
+
+impl Access {
+    /// Everybody may do everything who presents no token. No token is known.
+    pub fn open() -> Access {
+        Access { source: Arc::default(), is_required: false }
+    }
+
+    /// The identities of a tokens file. Nobody has to say who they are: see [`Access::required`].
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be used, and why.
+    pub fn of_file(path: &Path) -> Result<Access, TokensError> {
+        let (tokens, stamp) = Tokens::read(path)?;
+        let source = Source {
+            path: Some(path.to_owned()),
+            tokens: RwLock::new(Arc::new(tokens)),
+            generation: AtomicU64::new(0),
+            seen: Mutex::new(Some(stamp)),
+        };
+        Ok(Access { source: Arc::new(source), is_required: false })
+    }
+
+    /// The same identities, for a door that asks everybody who they are, or not.
+    #[must_use]
+    pub fn required(&self, is_required: bool) -> Access {
+        Access { source: Arc::clone(&self.source), is_required }
+    }
+
+    /// A new connection. `certificate` is the common name of its client's certificate, if it showed
+    /// one that was verified.
+    pub fn login(&self, certificate: Option<&Arc<str>>) -> Login {
+        Login::new(self.clone(), certificate)
+    }
+
+    /// Looks whether the file has changed, and reads it if so. It costs one call of the system if
+    /// not.
+    pub fn look_again(&self) -> Look {
+        let Some(path) = &self.source.path else { return Look::Unchanged };
+        let mut seen = self.source.seen.lock();
+        let now = Stamp::of(path);
+        if *seen == now {
+            return Look::Unchanged;
+        }
+        *seen = now;
+        self.read(path)
+    }
+
+    /// Reads the file, whether it has changed or not. Without a file, nothing changes.
+    pub fn read_again(&self) -> Look {
+        let Some(path) = &self.source.path else { return Look::Unchanged };
+        let mut seen = self.source.seen.lock();
+        *seen = Stamp::of(path);
+        self.read(path)
+    }
+
+    fn read(&self, path: &Path) -> Look {
+        match Tokens::read(path) {
+            Ok((tokens, _)) => {
+                let count = tokens.len();
+                *self.source.tokens.write() = Arc::new(tokens);
+                self.source.generation.fetch_add(1, Ordering::Release);
+                Look::Read(count)
+            }
+            Err(error) => Look::Kept(error),
+        }
+    }
+
+    pub(crate) fn is_required(&self) -> bool {
+        self.is_required
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.source.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn by_digest(&self, digest: Digest) -> Option<Arc<Identity>> {
+        self.source.tokens.read().by_digest(digest)
+    }
+
+    pub(crate) fn by_certificate(&self, name: &str) -> Option<Arc<Identity>> {
+        self.source.tokens.read().by_certificate(name)
+    }
+}

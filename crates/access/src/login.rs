@@ -1,0 +1,169 @@
+//! One connection's right to do something, asked at each request.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::access::Access;
+use crate::denied::Denied;
+use crate::identity::Identity;
+use crate::role::Role;
+use crate::token::Digest;
+
+/// What a request is about.
+pub enum Target<'a, 'q> {
+    /// No queue: the server itself, or what the connection has already.
+    Server,
+    /// A queue.
+    Queue(&'a [u8]),
+    /// All of these queues.
+    Queues(&'a mut dyn Iterator<Item = &'q [u8]>),
+    /// A job, by the queue it is in. It is only looked up for identities that are limited to some
+    /// queues; none: there is no such job.
+    Job(&'a mut dyn FnMut() -> Option<Vec<u8>>),
+    /// What there is, whatever its queue.
+    AllQueues,
+}
+
+/// What a connection has presented, and who that is.
+///
+/// The identity is kept. It is looked up again when the tokens file has been read anew, which one
+/// load of a counter tells.
+#[derive(Clone)]
+pub struct Login {
+    access: Access,
+    presented: Presented,
+    standing: Standing,
+    generation: u64,
+}
+
+/// What proves who somebody is.
+#[derive(Clone)]
+enum Presented {
+    Nothing,
+    /// None: too long for a token, so that it is none.
+    Token(Option<Digest>),
+    /// The common name of a certificate that was verified.
+    Certificate(Arc<str>),
+}
+
+/// What the presented amounts to.
+#[derive(Clone)]
+enum Standing {
+    /// Everything is allowed: the door asks nobody, and nothing was presented.
+    Open,
+    Denied(Denied),
+    Known(Arc<Identity>),
+}
+
+impl Login {
+    pub(crate) fn new(access: Access, certificate: Option<&Arc<str>>) -> Login {
+        let presented =
+            certificate.map_or(Presented::Nothing, |name| Presented::Certificate(Arc::clone(name)));
+        let standing = Standing::Denied(Denied::NoToken);
+        let mut login = Login { access, presented, standing, generation: 0 };
+        login.look_up();
+        login
+    }
+
+    /// A token is presented, in place of what was before. One that is not known binds the
+    /// connection all the same: to nothing.
+    ///
+    /// # Errors
+    ///
+    /// It is not known, or has expired.
+    pub fn present(&mut self, token: &[u8]) -> Result<(), Denied> {
+        self.presented = Presented::Token(Digest::of(token));
+        self.look_up();
+        match &self.standing {
+            Standing::Known(identity) if identity.has_expired() => Err(Denied::Expired),
+            Standing::Known(_) | Standing::Open => Ok(()),
+            Standing::Denied(denied) => Err(*denied),
+        }
+    }
+
+    /// Whether a request may be done that needs this role, for what it is about.
+    ///
+    /// # Errors
+    ///
+    /// Why not: first who it is, then the role, then the queue.
+    pub fn authorize(&mut self, role: Role, target: Target<'_, '_>) -> Result<(), Denied> {
+        if self.generation != self.access.generation() {
+            self.look_up();
+        }
+        let identity = match &self.standing {
+            Standing::Open => return Ok(()),
+            Standing::Denied(denied) => return Err(*denied),
+            Standing::Known(identity) => identity,
+        };
+        identity.has(role, SystemTime::now)?;
+        if identity.is_unlimited() {
+            return Ok(());
+        }
+        let check = |queue: &[u8], denied| {
+            if identity.may_touch(queue) { Ok(()) } else { Err(denied) }
+        };
+        match target {
+            Target::Server => Ok(()),
+            Target::Queue(queue) => check(queue, Denied::Queue),
+            Target::Queues(queues) => {
+                for queue in queues {
+                    check(queue, Denied::Queue)?;
+                }
+                Ok(())
+            }
+            Target::Job(queue) => check(&queue().ok_or(Denied::Job)?, Denied::Job),
+            Target::AllQueues => Err(Denied::AllQueues),
+        }
+    }
+
+    /// Whether everything is allowed: nothing was presented, and the door does not ask.
+    pub fn is_open(&self) -> bool {
+        matches!(self.standing, Standing::Open)
+    }
+
+    /// Whether it may touch some queues only, so that a job's queue has to be known.
+    pub fn is_limited(&self) -> bool {
+        matches!(&self.standing, Standing::Known(identity) if !identity.is_unlimited())
+    }
+
+    /// Who it is, if that is known: for logs.
+    pub fn name(&self) -> Option<&str> {
+        match &self.standing {
+            Standing::Known(identity) => Some(identity.name()),
+            Standing::Open | Standing::Denied(_) => None,
+        }
+    }
+
+    fn look_up(&mut self) {
+        // First the generation: what is read after it is at least as new.
+        self.generation = self.access.generation();
+        let nothing = || {
+            if self.access.is_required() {
+                Standing::Denied(Denied::NoToken)
+            } else {
+                Standing::Open
+            }
+        };
+        self.standing = match &self.presented {
+            Presented::Nothing => nothing(),
+            Presented::Token(digest) => digest
+                .and_then(|digest| self.access.by_digest(digest))
+                .map_or(Standing::Denied(Denied::UnknownToken), Standing::Known),
+            // A certificate that nobody gave roles is what the connection is made with, not a claim.
+            Presented::Certificate(name) => {
+                self.access.by_certificate(name).map_or_else(nothing, Standing::Known)
+            }
+        };
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "login_tests.rs"]
+mod tests;

@@ -1,0 +1,238 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::access::Look;
+use crate::secret::SecretError;
+use crate::token::Token;
+use crate::tokens::TokensError;
+
+/// A tokens file that a test writes again and again.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new(text: &str) -> Folder {
+        let folder = Folder(TempDir::new().unwrap());
+        folder.write(text, 0o600);
+        folder
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("tokens")
+    }
+
+    /// Replaces the file in one step, as an editor or a deployment does.
+    fn write(&self, text: &str, mode: u32) {
+        let new = self.0.path().join("new");
+        fs::write(&new, text).unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(mode)).unwrap();
+        fs::rename(new, self.path()).unwrap();
+    }
+
+    fn access(&self) -> Access {
+        Access::of_file(&self.path()).unwrap()
+    }
+}
+
+fn entry(token: &str, roles: &str, queues: &str, more: &str) -> String {
+    let digest = Digest::of(token.as_bytes()).unwrap();
+    format!(
+        "[[token]]\nname = '{token}'\nsha256 = '{digest}'\nroles = [{roles}]\nqueues = [{queues}]\n\
+         {more}\n"
+    )
+}
+
+fn mail() -> String {
+    entry("sesame", "'submit', 'read'", "'mail.*', 'sms'", "")
+}
+
+fn allowed(login: &mut Login, role: Role, queue: &str) -> Result<(), Denied> {
+    login.authorize(role, Target::Queue(queue.as_bytes()))
+}
+
+#[test]
+fn without_tokens_everything_is_allowed_to_who_presents_none() {
+    let mut login = Access::open().login(None);
+    assert_eq!(allowed(&mut login, Role::Admin, "mail"), Ok(()));
+    assert_eq!(login.authorize(Role::Read, Target::AllQueues), Ok(()));
+    assert!(!login.is_limited());
+    assert_eq!(login.present(b"sesame"), Err(Denied::UnknownToken));
+    assert_eq!(allowed(&mut login, Role::Read, "mail"), Err(Denied::UnknownToken));
+}
+
+#[test]
+fn a_token_binds_to_its_roles_and_queues() {
+    let folder = Folder::new(&mail());
+    for access in [folder.access(), folder.access().required(true)] {
+        let mut login = access.login(None);
+        assert_eq!(login.present(b"sesame"), Ok(()));
+        assert_eq!((login.name(), login.is_limited()), (Some("sesame"), true));
+        for (role, queue, expected) in [
+            (Role::Submit, "mail.a", Ok(())),
+            (Role::Read, "sms", Ok(())),
+            (Role::Submit, "mail", Err(Denied::Queue)),
+            (Role::Inspect, "mail.a", Err(Denied::Role(Role::Inspect))),
+            // Roles come first: nothing is said of the queue.
+            (Role::Admin, "other", Err(Denied::Role(Role::Admin))),
+        ] {
+            assert_eq!(allowed(&mut login, role, queue), expected, "{role} {queue}");
+        }
+        assert_eq!(login.authorize(Role::Read, Target::AllQueues), Err(Denied::AllQueues));
+        assert_eq!(login.authorize(Role::Read, Target::Server), Ok(()));
+        let mut all = |queues: &[&'static [u8]]| {
+            login.authorize(Role::Read, Target::Queues(&mut queues.iter().copied()))
+        };
+        assert_eq!(all(&[b"sms", b"mail.x"]), Ok(()));
+        assert_eq!(all(&[b"sms", b"x"]), Err(Denied::Queue));
+        let mut job = |queue: Option<&[u8]>| {
+            login.authorize(Role::Read, Target::Job(&mut || queue.map(<[u8]>::to_vec)))
+        };
+        assert_eq!(job(Some(b"sms")), Ok(()));
+        assert_eq!((job(Some(b"x")), job(None)), (Err(Denied::Job), Err(Denied::Job)));
+    }
+}
+
+#[test]
+fn a_job_is_looked_up_for_limited_identities_with_the_role_only() {
+    let folder = Folder::new(&(mail() + &entry("all", "'manage'", "'*'", "")));
+    let access = folder.access();
+    for (token, role) in [("all", Role::Manage), ("all", Role::Work), ("sesame", Role::Manage)] {
+        let mut login = access.login(None);
+        login.present(token.as_bytes()).unwrap();
+        let mut look = || -> Option<Vec<u8>> { panic!("{token} {role} looked") };
+        let answer = login.authorize(role, Target::Job(&mut look));
+        assert_eq!(answer.is_ok(), (token, role) == ("all", Role::Manage));
+    }
+}
+
+#[test]
+fn a_door_that_asks_everybody_refuses_who_says_nothing() {
+    let folder = Folder::new(&mail());
+    let mut login = folder.access().required(true).login(None);
+    assert_eq!(allowed(&mut login, Role::Read, "sms"), Err(Denied::NoToken));
+    let mut login = folder.access().login(None);
+    assert_eq!(allowed(&mut login, Role::Admin, "sms"), Ok(()));
+}
+
+#[test]
+fn wrong_tokens_are_refused_and_bind_to_nothing() {
+    let folder = Folder::new(&mail());
+    let longest = "s".repeat(Token::BYTES_MAX);
+    let wrong = ["", "sesam", "sesame ", "Sesame", &longest, &(longest.clone() + "s")];
+    for required in [true, false] {
+        for token in wrong {
+            let mut login = folder.access().required(required).login(None);
+            login.present(b"sesame").unwrap();
+            assert_eq!(login.present(token.as_bytes()), Err(Denied::UnknownToken), "{token}");
+            assert_eq!(allowed(&mut login, Role::Submit, "sms"), Err(Denied::UnknownToken));
+            login.present(b"sesame").unwrap();
+            assert_eq!(allowed(&mut login, Role::Submit, "sms"), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn a_certificate_is_who_its_entry_says() {
+    let certificate =
+        "[[token]]\nname='c'\ncertificate='c.example'\nroles=['work']\nqueues=['*']\n";
+    let folder = Folder::new(&(mail() + certificate));
+    let (known, stranger) = (Arc::from("c.example"), Arc::from("d.example"));
+    let access = folder.access().required(true);
+    let mut login = access.login(Some(&known));
+    assert_eq!(login.authorize(Role::Work, Target::AllQueues), Ok(()));
+    assert_eq!(allowed(&mut login, Role::Submit, "x"), Err(Denied::Role(Role::Submit)));
+    // A token takes its place.
+    login.present(b"sesame").unwrap();
+    assert_eq!(allowed(&mut login, Role::Submit, "sms"), Ok(()));
+    assert_eq!(allowed(&mut access.login(Some(&stranger)), Role::Read, "x"), Err(Denied::NoToken));
+    let mut open = access.required(false).login(Some(&stranger));
+    assert_eq!(allowed(&mut open, Role::Read, "x"), Ok(()));
+}
+
+#[test]
+fn an_expired_token_stops_working_on_open_connections() {
+    let past = entry("old", "'submit'", "'*'", "expires = '2020-01-01T00:00:00Z'");
+    let future = entry("new", "'submit'", "'*'", "expires = '2120-01-01T00:00:00Z'");
+    let folder = Folder::new(&(past + &future));
+    let mut login = folder.access().login(None);
+    assert_eq!(login.present(b"old"), Err(Denied::Expired));
+    assert_eq!(allowed(&mut login, Role::Submit, "x"), Err(Denied::Expired));
+    login.present(b"new").unwrap();
+    assert_eq!(allowed(&mut login, Role::Submit, "x"), Ok(()));
+    let Standing::Known(identity) = &login.standing else { panic!("it is known") };
+    let expires = identity.expires().unwrap();
+    assert_eq!(identity.has(Role::Submit, || expires), Err(Denied::Expired));
+    let before = expires - std::time::Duration::from_nanos(1);
+    assert_eq!(identity.has(Role::Submit, || before), Ok(()));
+}
+
+#[test]
+fn changes_of_the_file_reach_open_connections() {
+    let folder = Folder::new(&mail());
+    let access = folder.access();
+    let mut login = access.login(None);
+    login.present(b"sesame").unwrap();
+    assert!(matches!(access.look_again(), Look::Unchanged));
+    folder.write(&entry("sesame", "'work'", "'*'", ""), 0o640);
+    assert!(matches!(access.look_again(), Look::Read(1)));
+    assert_eq!(allowed(&mut login, Role::Submit, "sms"), Err(Denied::Role(Role::Submit)));
+    assert_eq!(allowed(&mut login, Role::Work, "other"), Ok(()));
+    folder.write(&entry("other", "'work'", "'*'", ""), 0o600);
+    assert!(matches!(access.look_again(), Look::Read(1)));
+    assert_eq!(allowed(&mut login, Role::Work, "other"), Err(Denied::UnknownToken));
+}
+
+#[test]
+fn a_file_that_cannot_be_used_leaves_the_old_one_in_force() {
+    let folder = Folder::new(&mail());
+    let access = folder.access();
+    let mut login = access.login(None);
+    login.present(b"sesame").unwrap();
+    let mut still_works = |look: Look, part: &str| {
+        let Look::Kept(error) = look else { panic!("{part}: {look:?}") };
+        assert!(error.to_string().contains(part), "{error}");
+        assert_eq!(allowed(&mut login, Role::Submit, "sms"), Ok(()));
+    };
+    folder.write("not TOML", 0o600);
+    still_works(access.look_again(), "line 1");
+    // It is said once.
+    assert!(matches!(access.look_again(), Look::Unchanged));
+    folder.write("", 0o600);
+    still_works(access.look_again(), "no entry");
+    folder.write(&mail(), 0o604);
+    still_works(access.look_again(), "chmod 600");
+    fs::remove_file(folder.path()).unwrap();
+    still_works(access.look_again(), "cannot read");
+    folder.write(&mail(), 0o600);
+    assert!(matches!(access.look_again(), Look::Read(1)));
+}
+
+#[test]
+fn a_file_that_others_may_touch_is_refused_at_the_start() {
+    let folder = Folder::new(&mail());
+    for mode in [0o604, 0o602, 0o601, 0o644, 0o777] {
+        folder.write(&mail(), mode);
+        let error = Access::of_file(&folder.path()).unwrap_err();
+        assert!(
+            matches!(error, TokensError::File(SecretError::Exposed { .. })),
+            "{mode:o}: {error}"
+        );
+    }
+    for mode in [0o400, 0o600, 0o640, 0o660] {
+        folder.write(&mail(), mode);
+        assert!(Access::of_file(&folder.path()).is_ok(), "{mode:o}");
+    }
+    let missing = Access::of_file(&folder.0.path().join("none")).unwrap_err();
+    assert!(matches!(missing, TokensError::File(SecretError::Unreadable { .. })));
+}
+
+#[test]
+fn nothing_shows_what_was_presented() {
+    let folder = Folder::new(&mail());
+    let mut login = folder.access().login(None);
+    login.present(b"sesame2").unwrap_err();
+    assert!(!format!("{login:?}").contains("sesame"), "{login:?}");
+}

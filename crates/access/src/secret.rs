@@ -1,0 +1,109 @@
+//! Files with one secret.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A longer secret is refused.
+const BYTES_MAX: u64 = 1024;
+/// What all but owner and group may do with the file: nothing.
+const OTHERS: u32 = 0o007;
+
+/// Why a file with a secret cannot be used. The text says nothing of what is in it.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// It is not there, or may not be read.
+    #[error("cannot read {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Everybody on the machine may read or write it.
+    #[error(
+        "{path} is open to all users of this machine (mode {mode:04o}); close it: chmod 600 {path}"
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// What is in it is not what it must be.
+    #[error("{path}: {reason}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
+/// Opens a file that others may not touch.
+///
+/// # Errors
+///
+/// It is not there, or is open to others.
+pub(crate) fn open_private(path: &Path) -> Result<File, SecretError> {
+    let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    let mode = file.metadata().map_err(unreadable)?.mode();
+    if mode & OTHERS != 0 {
+        return Err(SecretError::Exposed { path: path.to_owned(), mode: mode & 0o7777 });
+    }
+    Ok(file)
+}
+
+/// Reads a file with one secret, white space around it taken off.
+///
+/// # Errors
+///
+/// It is not there, is open to others, is empty, is no text, or has more than 1,024 bytes.
+pub fn read_secret(path: &Path) -> Result<String, SecretError> {
+    let malformed = |reason| SecretError::Malformed { path: path.to_owned(), reason };
+    let mut bytes = Vec::new();
+    let read = open_private(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|source| SecretError::Unreadable { path: path.to_owned(), source })?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(malformed("there is more in it than one secret"));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| malformed("what is in it is no text"))?;
+    let text = text.trim();
+    if text.is_empty() { Err(malformed("it is empty")) } else { Ok(text.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_is_read_from_a_file_that_only_its_owner_reads() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("secret");
+        let read = |bytes: &[u8], mode| {
+            fs::write(&path, bytes).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            read_secret(&path).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(b" sesame\n", 0o600), Ok("sesame".to_owned()));
+        assert_eq!(read(&[b'x'; 1024], 0o640).map(|text| text.len()), Ok(1024));
+        for (bytes, mode, part) in [
+            (&b"sesame"[..], 0o644, "chmod 600"),
+            (b"sesame", 0o602, "chmod 600"),
+            (b" \n", 0o600, "it is empty"),
+            (b"sesame\xff", 0o600, "no text"),
+            (&[b'x'; 1025], 0o600, "more in it"),
+        ] {
+            let error = read(bytes, mode).unwrap_err();
+            assert!(error.contains(part) && !error.contains("sesame"), "{error}");
+        }
+        assert!(read_secret(&folder.path().join("none")).is_err());
+    }
+}

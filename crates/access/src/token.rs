@@ -1,0 +1,148 @@
+//! The secret that a client presents.
+
+use std::fmt;
+use std::io;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rand::TryRngCore as _;
+use rand::rngs::OsRng;
+use sha2::{Digest as _, Sha256};
+
+/// What every token begins with, so that people and programs that look for leaked secrets know it.
+const PREFIX: &str = "spindle_";
+const RANDOM_BYTES: usize = 32;
+
+/// A token in clear. Its `Debug` hides it, and it has no `Display`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// Longer texts are no tokens, and are not even hashed.
+    pub const BYTES_MAX: usize = 128;
+
+    /// A new one, of 256 random bits.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no random numbers.
+    pub fn random() -> io::Result<Token> {
+        let mut bytes = [0; RANDOM_BYTES];
+        OsRng.try_fill_bytes(&mut bytes).map_err(io::Error::other)?;
+        Ok(Token(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))))
+    }
+
+    /// A token as it stands in a file or in the environment, white space around it taken off.
+    ///
+    /// # Errors
+    ///
+    /// It is empty, too long, or not of visible ASCII: it could not be sent through every door. The
+    /// text does not say what was there.
+    pub fn parse(text: &str) -> Result<Token, &'static str> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err("there is no token in it");
+        }
+        if text.len() > Token::BYTES_MAX {
+            return Err("what is in it is too long for a token");
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("a token is one line of visible ASCII, without spaces");
+        }
+        Ok(Token(text.to_owned()))
+    }
+
+    /// The token itself, to be sent or printed on purpose.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What the tokens file has of it.
+    pub fn digest(&self) -> Digest {
+        Digest(Sha256::digest(&self.0).into())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// The SHA-256 of a token's text. It opens nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of what somebody presents as a token; none if that is too long for one.
+    pub fn of(presented: &[u8]) -> Option<Digest> {
+        (presented.len() <= Token::BYTES_MAX).then(|| Digest(Sha256::digest(presented).into()))
+    }
+
+    /// Reads 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Digest> {
+        let digits = text.as_bytes();
+        let mut digest = [0; 32];
+        if digits.len() != 2 * digest.len() {
+            return None;
+        }
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = digit(*pair.first()?)? << 4 | digit(*pair.last()?)?;
+        }
+        Some(Digest(digest))
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Digest(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_tokens_are_random_and_can_be_sent_through_every_door() {
+        let (one, other) = (Token::random().unwrap(), Token::random().unwrap());
+        assert_ne!(one, other);
+        assert_eq!(one.reveal().len(), PREFIX.len() + 43);
+        assert_eq!(Token::parse(&format!(" {}\n", one.reveal())), Ok(one.clone()));
+        assert_eq!(Digest::of(one.reveal().as_bytes()), Some(one.digest()));
+    }
+
+    #[test]
+    fn a_digest_is_the_sha_256_that_every_tool_computes() {
+        // printf %s abc | sha256sum
+        let hex = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(Digest::of(b"abc").unwrap().to_string(), hex);
+        assert_eq!(Digest::parse(&hex.to_uppercase()), Digest::of(b"abc"));
+        for text in ["", &hex[1..], &format!("{hex}0"), &hex.replace('b', "g"), &"é".repeat(32)] {
+            assert_eq!(Digest::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused_without_being_shown() {
+        assert!(Token::parse(&"x".repeat(Token::BYTES_MAX)).is_ok());
+        for text in ["", " \n", "two words", "sécret", &"x".repeat(Token::BYTES_MAX + 1)] {
+            let reason = Token::parse(text).unwrap_err();
+            assert!(text.trim().is_empty() || !reason.contains(text), "{reason}");
+        }
+        assert_eq!(Digest::of(&[b'x'; Token::BYTES_MAX + 1]), None);
+    }
+
+    #[test]
+    fn nothing_shows_a_token_by_mistake() {
+        let token = Token::parse("sesame").unwrap();
+        assert_eq!(format!("{token:?} {:?}", token.digest()), "Token(..) Digest(..)");
+    }
+}

@@ -1,0 +1,230 @@
+//! Who asks, and whether they may: found out before a request comes to its handler.
+//!
+//! A door puts its routes behind [`admit`], with a [`Table`] that says what each of them needs. What
+//! the route alone tells is checked here. The queues and jobs that a request names are known to the
+//! door only: the extractor or handler that reads such a name asks the request's [`Pass`].
+
+use std::future::ready;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use spindle_access::{Access, Denied, Login, Role, Target};
+use spindle_engine::{JobRef, Peer};
+
+use crate::bridge::EngineBridge;
+use crate::problem::{Answered, Code, Problem};
+
+/// What a route needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Needs {
+    /// Nothing: it is for everybody.
+    Nothing,
+    /// A role, for something that is in no queue.
+    Server(Role),
+    /// A role, for all queues.
+    All(Role),
+    /// A role, for the queues or the job that the request names. Whoever reads the name asks the
+    /// [`Pass`].
+    Named(Role),
+}
+
+/// What the routes of a door need: method, path as the router has it, needs. HEAD is GET. A
+/// method `*` is any other. What is not in it is for `admin` only.
+pub type Table = &'static [(&'static str, &'static str, Needs)];
+
+/// A door's routes and what they need.
+struct Admission {
+    access: Access,
+    table: Table,
+    /// What stands before the table's paths.
+    base: &'static str,
+    refuse: fn(Denied) -> Response,
+}
+
+/// Puts a door's routes behind the question who may use them. `base` is where they are nested,
+/// `refuse` says a refusal in the door's own form.
+pub fn admit(
+    routes: Router,
+    access: Access,
+    table: Table,
+    base: &'static str,
+    refuse: fn(Denied) -> Response,
+) -> Router {
+    let admission = Arc::new(Admission { access, table, base, refuse });
+    routes.layer(from_fn_with_state(admission, admitted))
+}
+
+async fn admitted(
+    State(admission): State<Arc<Admission>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let login = admission.login(&request);
+    let mut response = match admission.check(login, &request) {
+        Ok(pass) => {
+            request.extensions_mut().insert(pass);
+            next.run(request).await
+        }
+        Err(denied) => (admission.refuse)(denied),
+    };
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let how = HeaderValue::from_static("Bearer realm=\"spindle\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+    }
+    response
+}
+
+impl Admission {
+    fn login(&self, request: &Request) -> Login {
+        let peer = request.extensions().get::<Peer>();
+        let mut login = self.access.login(peer.and_then(|peer| peer.certificate.as_ref()));
+        if let Some(token) = bearer(request.headers()) {
+            // Whether it is known is asked for with the route's needs: some have none.
+            login.present(token).ok();
+        }
+        login
+    }
+
+    fn check(&self, mut login: Login, request: &Request) -> Result<Pass, Denied> {
+        if login.is_open() {
+            return Ok(Pass { login, role: Role::Admin });
+        }
+        let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+        let Some(path) = path.and_then(|path| path.strip_prefix(self.base)) else {
+            // Nothing is there: that may be said to everybody.
+            return Ok(Pass { login, role: Role::Admin });
+        };
+        let (role, target) = match self.needs(request.method(), path) {
+            Needs::Nothing => return Ok(Pass { login, role: Role::Admin }),
+            Needs::Server(role) | Needs::Named(role) => (role, Target::Server),
+            Needs::All(role) => (role, Target::AllQueues),
+        };
+        login.authorize(role, target)?;
+        Ok(Pass { login, role })
+    }
+
+    fn needs(&self, method: &Method, path: &str) -> Needs {
+        let method = if method == Method::HEAD { "GET" } else { method.as_str() };
+        let is_row =
+            |(of, at, _): &&(&str, &str, Needs)| (*of == method || *of == "*") && *at == path;
+        let row = self.table.iter().find(is_row);
+        row.map_or(Needs::Server(Role::Admin), |(_, _, needs)| *needs)
+    }
+}
+
+/// The token of a request (RFC 6750, 2.1). Other schemes are not for this server. One that is there
+/// twice is no token.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut tokens = headers.get_all(header::AUTHORIZATION).iter().filter_map(|value| {
+        let (scheme, rest) = value.as_bytes().split_at_checked(BEARER.len())?;
+        let is_whole = rest.first().is_none_or(u8::is_ascii_whitespace);
+        (is_whole && scheme.eq_ignore_ascii_case(BEARER)).then(|| rest.trim_ascii())
+    });
+    let first = tokens.next()?;
+    Some(if tokens.next().is_some() { b"" } else { first })
+}
+
+const BEARER: &[u8] = b"Bearer";
+
+/// What one request may do.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    login: Login,
+    /// What its route needs.
+    role: Role,
+}
+
+impl Pass {
+    /// That of a request.
+    ///
+    /// # Errors
+    ///
+    /// Its route is not behind [`admit`], so that nobody may use it.
+    pub fn of(parts: &Parts) -> Answered<Pass> {
+        let pass = parts.extensions.get::<Pass>().cloned();
+        pass.ok_or_else(|| Problem::new(Code::Forbidden, "nobody may use this route"))
+    }
+
+    /// Whether the request may do what its route does with this. To be asked again after a wait.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn allows(&mut self, target: Target<'_, '_>) -> Result<(), Denied> {
+        self.login.authorize(self.role, target)
+    }
+
+    /// As [`Pass::allows`], with a role beside that of the route.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn allows_as(&mut self, role: Role, target: Target<'_, '_>) -> Result<(), Denied> {
+        self.login.authorize(role, target)
+    }
+
+    /// Whether it is for some queues only, so that the queue of a job it names has to be known.
+    pub fn is_limited(&self) -> bool {
+        self.login.is_limited()
+    }
+
+    /// As [`Pass::allows`] for a job, by the queue it is in now. It is looked up only if that
+    /// matters.
+    ///
+    /// # Errors
+    ///
+    /// Why not; a job of a queue that is not the token's is not there.
+    pub async fn allows_job(&mut self, bridge: &EngineBridge, job: JobRef) -> Result<(), Denied> {
+        if !self.is_limited() {
+            return self.allows(Target::Server);
+        }
+        let queue = bridge.durable(bridge.engine().jobs().queue_of(job)).await;
+        self.allows(Target::Job(&mut || queue.as_deref().map(<[u8]>::to_vec)))
+    }
+
+    /// Who asks, for what goes on when the request is answered.
+    pub fn into_login(self) -> Login {
+        self.login
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Pass {
+    type Rejection = Problem;
+
+    fn from_request_parts(parts: &mut Parts, _: &S) -> impl Future<Output = Answered<Self>> + Send {
+        ready(Pass::of(parts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_what_stands_behind_bearer() {
+        let token = |values: &[&'static str]| {
+            let name = || header::AUTHORIZATION;
+            let headers: HeaderMap =
+                values.iter().map(|it| (name(), it.parse().unwrap())).collect();
+            bearer(&headers).map(|token| String::from_utf8(token.to_vec()).unwrap())
+        };
+        for (values, expected) in [
+            (&[][..], None),
+            (&["Basic c2VzYW1l"], None),
+            (&["Bearer"], Some("")),
+            (&["Bearersesame"], None),
+            (&["Bearer sesame"], Some("sesame")),
+            (&["bEARER   sesame "], Some("sesame")),
+            (&["Bearer "], Some("")),
+            (&["Basic x", "Bearer sesame"], Some("sesame")),
+            (&["Bearer sesame", "Bearer sesame"], Some("")),
+        ] {
+            assert_eq!(token(values).as_deref(), expected, "{values:?}");
+        }
+    }
+}

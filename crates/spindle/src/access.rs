@@ -1,0 +1,69 @@
+//! Who may come in to a running server: its tokens file, and what its doors ask.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use spindle_access::{Access, Watch, read_secret};
+
+use crate::{
+    config::{Config, Missing},
+    exit::{Code, Failure},
+};
+
+/// The tokens in force, and the thread that reads them anew.
+#[derive(Debug)]
+pub struct Entrance {
+    access: Access,
+    master_password: Option<String>,
+    _watch: Option<Watch>,
+}
+
+impl Entrance {
+    /// Reads the files that the settings name, and warns of doors that are not guarded.
+    pub fn open(config: &Config) -> anyhow::Result<Self> {
+        let unusable = |error: String| Failure::with(Code::Usage, error);
+        let access = match &config.tokens {
+            Some(path) => {
+                Access::of_file(path).map_err(|error| unusable(format!("--tokens: {error}")))?
+            }
+            None => Access::open(),
+        };
+        let password = config.jobd_master_password_file.as_deref().map(read_secret).transpose();
+        let master_password =
+            password.map_err(|error| unusable(format!("--jobd-master-password-file: {error}")))?;
+        let watch = config.tokens.as_ref().map(|_| Watch::start(access.clone())).transpose();
+        let watch = watch.context("cannot start the thread that watches the tokens file")?;
+        warn_of_insecure(config);
+        Ok(Self { access, master_password, _watch: watch })
+    }
+
+    /// Who may come in through a door that listens on this address.
+    pub fn door(&self, config: &Config, addr: SocketAddr) -> Access {
+        self.access.required(config.asks(addr))
+    }
+
+    /// What the jobd master asks for; none: it asks nobody.
+    pub fn master_password(&self) -> Option<String> {
+        self.master_password.clone()
+    }
+
+    /// Reads the tokens file anew, and says in the log what came of it.
+    pub fn reload(&self) {
+        self.access.read_again().log();
+    }
+}
+
+fn warn_of_insecure(config: &Config) {
+    for (door, address) in config.doors().filter(|(door, _)| config.is_insecure(door)) {
+        let danger = match config.missing(door, address) {
+            None => continue,
+            Some(Missing::Identity) => "everyone who reaches it can do everything",
+            Some(Missing::Tls) => "everyone on the way can read tokens and jobs, and change them",
+            Some(Missing::Both) => {
+                "everyone who reaches it can do everything, and everyone on the way can read and \
+                 change what is sent"
+            }
+        };
+        tracing::warn!("--insecure {door}: {address} is not guarded: {danger}");
+    }
+}

@@ -1,0 +1,53 @@
+//! What each route needs of who calls it.
+
+use spindle_access::Role::{Admin, Manage, Read, Submit, Work};
+use spindle_http::Needs::{All, Named, Nothing, Server};
+use spindle_http::Table;
+
+/// One row for each route of `router.rs`. `Named`: the extractors of paths (`extract.rs`) ask for
+/// the queue, job or lease in the path; handlers ask for queues in bodies and filters.
+pub(crate) const NEEDS: Table = &[
+    ("POST", "/api/v1/jobs", Named(Submit)),
+    ("GET", "/api/v1/jobs", Named(Read)),
+    ("POST", "/api/v1/jobs/batch", Named(Submit)),
+    ("POST", "/api/v1/jobs/bulk", Named(Manage)),
+    // Without `inspect`, a job is shown without its payload and its result.
+    ("GET", "/api/v1/jobs/{id}", Named(Read)),
+    ("PATCH", "/api/v1/jobs/{id}", Named(Manage)),
+    ("DELETE", "/api/v1/jobs/{id}", Named(Manage)),
+    ("POST", "/api/v1/jobs/{id}/cancel", Named(Manage)),
+    ("POST", "/api/v1/jobs/{id}/retry", Named(Manage)),
+    ("POST", "/api/v1/jobs/{id}/extend", Named(Manage)),
+    ("POST", "/api/v1/jobs/{id}/park", Named(Manage)),
+    ("POST", "/api/v1/jobs/{id}/release", Named(Manage)),
+    ("GET", "/api/v1/jobs/{id}/wait", Named(Read)),
+    ("GET", "/api/v1/jobs/{id}/why", Named(Read)),
+    ("GET", "/api/v1/constraints", All(Read)),
+    ("GET", "/api/v1/constraints/{name}", All(Read)),
+    ("PUT", "/api/v1/constraints/{name}", All(Manage)),
+    ("DELETE", "/api/v1/constraints/{name}", All(Manage)),
+    ("GET", "/api/v1/constraints/{name}/buckets", All(Read)),
+    ("POST", "/api/v1/lease", Named(Work)),
+    ("POST", "/api/v1/leases/{token}/extend", Named(Work)),
+    ("POST", "/api/v1/leases/{token}/complete", Named(Work)),
+    ("POST", "/api/v1/leases/{token}/fail", Named(Work)),
+    ("POST", "/api/v1/leases/{token}/release", Named(Work)),
+    ("GET", "/api/v1/queues", All(Read)),
+    ("GET", "/api/v1/queues/{name}", Named(Read)),
+    ("POST", "/api/v1/queues/{name}/pause", Named(Manage)),
+    ("POST", "/api/v1/queues/{name}/resume", Named(Manage)),
+    ("POST", "/api/v1/queues/{name}/drain", Named(Manage)),
+    ("POST", "/api/v1/queues/{name}/purge", Named(Manage)),
+    ("GET", "/api/v1/queues/{name}/settings", Named(Read)),
+    ("PUT", "/api/v1/queues/{name}/settings", Named(Manage)),
+    ("GET", "/api/v1/workers", All(Read)),
+    ("GET", "/api/v1/events", All(Read)),
+    ("GET", "/api/v1/server", Server(Read)),
+    ("POST", "/api/v1/clock/accept", Server(Admin)),
+    ("GET", "/healthz", Nothing),
+    ("GET", "/readyz", Nothing),
+    // They name queues.
+    ("GET", "/metrics", All(Read)),
+    ("GET", "/api/openapi.json", Nothing),
+    ("GET", "/api/docs", Nothing),
+];

@@ -1,0 +1,304 @@
+//! Who may use which route: every route against every role, and against queues of others.
+
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use axum::http::{Method, Request};
+use serde_json::{Value, json};
+use spindle_access::{Look, Role};
+use spindle_testkit::{TokensFile, is_enough};
+
+use crate::harness::{Bench, Reply, json, request};
+
+/// What a request concerns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum About {
+    /// A queue that it names in its path or its body.
+    Queue,
+    /// A job that it names, or the lease of one.
+    Job,
+    /// All queues.
+    All,
+    /// None.
+    Nothing,
+}
+
+/// A route, the role that it needs, and what it is about.
+type Row = (&'static str, &'static str, Option<Role>, About);
+
+const TABLE: &[Row] = &[
+    ("POST", "/api/v1/jobs", Some(Role::Submit), About::Queue),
+    ("GET", "/api/v1/jobs", Some(Role::Read), About::Queue),
+    ("POST", "/api/v1/jobs/batch", Some(Role::Submit), About::Queue),
+    ("POST", "/api/v1/jobs/bulk", Some(Role::Manage), About::Queue),
+    ("GET", "/api/v1/jobs/{id}", Some(Role::Read), About::Job),
+    ("PATCH", "/api/v1/jobs/{id}", Some(Role::Manage), About::Job),
+    ("DELETE", "/api/v1/jobs/{id}", Some(Role::Manage), About::Job),
+    ("POST", "/api/v1/jobs/{id}/cancel", Some(Role::Manage), About::Job),
+    ("POST", "/api/v1/jobs/{id}/retry", Some(Role::Manage), About::Job),
+    ("POST", "/api/v1/jobs/{id}/extend", Some(Role::Manage), About::Job),
+    ("POST", "/api/v1/jobs/{id}/park", Some(Role::Manage), About::Job),
+    ("POST", "/api/v1/jobs/{id}/release", Some(Role::Manage), About::Job),
+    ("GET", "/api/v1/jobs/{id}/wait", Some(Role::Read), About::Job),
+    ("GET", "/api/v1/jobs/{id}/why", Some(Role::Read), About::Job),
+    ("GET", "/api/v1/constraints", Some(Role::Read), About::All),
+    ("GET", "/api/v1/constraints/{name}", Some(Role::Read), About::All),
+    ("PUT", "/api/v1/constraints/{name}", Some(Role::Manage), About::All),
+    ("DELETE", "/api/v1/constraints/{name}", Some(Role::Manage), About::All),
+    ("GET", "/api/v1/constraints/{name}/buckets", Some(Role::Read), About::All),
+    ("POST", "/api/v1/lease", Some(Role::Work), About::Queue),
+    ("POST", "/api/v1/leases/{token}/extend", Some(Role::Work), About::Job),
+    ("POST", "/api/v1/leases/{token}/complete", Some(Role::Work), About::Job),
+    ("POST", "/api/v1/leases/{token}/fail", Some(Role::Work), About::Job),
+    ("POST", "/api/v1/leases/{token}/release", Some(Role::Work), About::Job),
+    ("GET", "/api/v1/queues", Some(Role::Read), About::All),
+    ("GET", "/api/v1/queues/{name}", Some(Role::Read), About::Queue),
+    ("POST", "/api/v1/queues/{name}/pause", Some(Role::Manage), About::Queue),
+    ("POST", "/api/v1/queues/{name}/resume", Some(Role::Manage), About::Queue),
+    ("POST", "/api/v1/queues/{name}/drain", Some(Role::Manage), About::Queue),
+    ("POST", "/api/v1/queues/{name}/purge", Some(Role::Manage), About::Queue),
+    ("GET", "/api/v1/queues/{name}/settings", Some(Role::Read), About::Queue),
+    ("PUT", "/api/v1/queues/{name}/settings", Some(Role::Manage), About::Queue),
+    ("GET", "/api/v1/workers", Some(Role::Read), About::All),
+    ("GET", "/api/v1/events", Some(Role::Read), About::All),
+    ("GET", "/api/v1/server", Some(Role::Read), About::Nothing),
+    ("POST", "/api/v1/clock/accept", Some(Role::Admin), About::Nothing),
+    ("GET", "/healthz", None, About::Nothing),
+    ("GET", "/readyz", None, About::Nothing),
+    ("GET", "/metrics", Some(Role::Read), About::All),
+    // Pages about the API, which it does not describe.
+    ("GET", "/api/openapi.json", None, About::Nothing),
+    ("GET", "/api/docs", None, About::Nothing),
+];
+
+fn guarded(tokens: &TokensFile, is_required: bool) -> Bench {
+    let access = tokens.access(is_required);
+    Bench::with(|options| options.access = access, spindle_engine::Options::default())
+}
+
+/// A request of a route, about a queue or a job of it that is there for that.
+async fn prepared(bench: &Bench, (method, path, _, about): Row, queue: &str) -> Request<Body> {
+    let job = if about == About::Job {
+        let new = json(Method::POST, "/api/v1/jobs", &json!({ "queue": queue }));
+        bench.call_as("admin", new).await.json()["id"].to_string()
+    } else {
+        String::new()
+    };
+    let token = if path.contains("{token}") {
+        let wanted = json!({ "queues": [queue] });
+        let leased = bench.call_as("admin", json(Method::POST, "/api/v1/lease", &wanted)).await;
+        leased.json()["lease_token"].as_str().unwrap().to_owned()
+    } else {
+        String::new()
+    };
+    let at = path.replace("{id}", &job).replace("{token}", &token).replace("{name}", queue);
+    let at = match path {
+        "/api/v1/jobs" if method == "GET" => format!("{at}?queue={queue}"),
+        "/api/v1/events" => format!("{at}?after=oldest&follow=false"),
+        _ => at,
+    };
+    let body = match (method, path) {
+        ("POST", "/api/v1/jobs") => json!({ "queue": queue }),
+        ("POST", "/api/v1/jobs/batch") => json!({ "jobs": [{ "queue": queue }] }),
+        ("POST", "/api/v1/jobs/bulk") => {
+            json!({ "filter": { "queue": queue }, "action": "park", "dry_run": true })
+        }
+        ("POST", "/api/v1/lease") => json!({ "queues": [queue] }),
+        ("PATCH", _) => json!({ "priority": 1 }),
+        ("PUT", "/api/v1/constraints/{name}") => json!({ "running_max": 1 }),
+        (_, path) if path.ends_with("/extend") => json!({ "ttr_ms": 1000 }),
+        ("PUT" | "POST", _) => json!({}),
+        _ => return request(method.parse().unwrap(), &at).body(Body::empty()).unwrap(),
+    };
+    json(method.parse().unwrap(), &at, &body)
+}
+
+/// The status of an answer; a batch has that of its job.
+fn status(reply: &Reply) -> u16 {
+    let of_job = |body: &Value| body["answers"][0]["problem"]["status"].as_u64();
+    let is_json = reply.header("content-type") == "application/json";
+    let of_job = is_json.then(|| of_job(&reply.json())).flatten();
+    of_job.map_or(reply.status.as_u16(), |status| u16::try_from(status).unwrap())
+}
+
+#[test]
+fn every_route_is_in_the_table() {
+    let bench = Bench::new();
+    let document: Value = serde_json::from_str(bench.api.openapi()).unwrap();
+    let mut described = BTreeSet::new();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for method in operations.as_object().unwrap().keys() {
+            described.insert((method.to_uppercase(), path.clone()));
+        }
+    }
+    let pages = ["/api/openapi.json", "/api/docs"];
+    let rows = TABLE.iter().filter(|(_, path, ..)| !pages.contains(path));
+    let rows: BTreeSet<_> =
+        rows.map(|(method, path, ..)| ((*method).to_owned(), (*path).to_owned())).collect();
+    assert_eq!(rows, described);
+}
+
+#[tokio::test]
+async fn every_route_takes_the_roles_it_should_and_no_others() {
+    let bench = guarded(&TokensFile::of_all_roles(), true);
+    for row in TABLE {
+        for had in Role::ALL {
+            for token in [had.name().to_owned(), format!("mine.{had}")] {
+                let request = prepared(&bench, *row, "mine.a").await;
+                let reply = bench.call_as(&token, request).await;
+                let is_limited = token.starts_with("mine");
+                let enough = row.2.is_none_or(|needed| is_enough(*had, needed))
+                    && (row.3 != About::All || !is_limited);
+                let answered = status(&reply);
+                assert_eq!(answered != 403, enough, "{row:?} as {token}: {reply:?}");
+                assert_ne!(answered, 401, "{row:?} as {token}");
+                assert!(answered < 500, "{row:?} as {token}: {reply:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_in_queues_of_others_is_refused_or_not_there() {
+    let bench = guarded(&TokensFile::of_all_roles(), true);
+    for row in TABLE {
+        for queue in ["other", "mine"] {
+            let reply = bench.call_as("mine.admin", prepared(&bench, *row, queue).await).await;
+            let expected: &[u16] = match row.3 {
+                About::Queue | About::All => &[403],
+                About::Job => &[404, 410],
+                About::Nothing => &[200, 204],
+            };
+            assert!(expected.contains(&status(&reply)), "{row:?} {queue}: {reply:?}");
+            // And it is not for another reason.
+            let reply = bench.call_as("admin", prepared(&bench, *row, queue).await).await;
+            assert!(![401, 403, 410].contains(&status(&reply)), "{row:?} {queue}: {reply:?}");
+            assert!(row.3 != About::Job || status(&reply) != 404, "{row:?} {queue}: {reply:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_presents_nothing_or_something_wrong_comes_nowhere() {
+    let bench = guarded(&TokensFile::of_all_roles(), true);
+    let long = "x".repeat(4096);
+    for row in TABLE {
+        let request = prepared(&bench, *row, "mine.a").await;
+        let reply = bench.send(request).await;
+        assert_eq!(status(&reply) == 401, row.2.is_some(), "{row:?}: {reply:?}");
+        for token in ["", "rea", "readx", "expired", "Read", &long] {
+            let reply = bench.call_as(token, prepared(&bench, *row, "mine.a").await).await;
+            assert_eq!(status(&reply) == 401, row.2.is_some(), "{row:?} {token}: {reply:?}");
+            let text = String::from_utf8_lossy(&reply.body);
+            assert!(token.len() < 5 || !text.contains(&format!("`{token}`")), "{text}");
+        }
+    }
+    let refused = bench.get("/api/v1/server").await;
+    refused.is_problem(401, "unauthorized");
+    assert_eq!(refused.header("www-authenticate"), "Bearer realm=\"spindle\"");
+    let request = request(Method::GET, "/api/v1/queues").body(Body::empty()).unwrap();
+    bench.call_as("work", request).await.is_problem(403, "forbidden");
+}
+
+#[tokio::test]
+async fn where_nobody_is_asked_a_token_binds_all_the_same() {
+    let bench = guarded(&TokensFile::of_all_roles(), false);
+    for row in TABLE {
+        let request = prepared(&bench, *row, "x").await;
+        assert!(![401, 403].contains(&status(&bench.send(request).await)), "{row:?}");
+        for (token, refusal) in [("wrong", 401), ("mine.submit", 403), ("expired", 401)] {
+            let reply = bench.call_as(token, prepared(&bench, *row, "x").await).await;
+            assert_eq!(status(&reply) == refusal, row.2.is_some(), "{row:?} {token} {reply:?}");
+        }
+    }
+    // What is for another server's guard is not looked at.
+    let basic = request(Method::GET, "/api/v1/server").header("authorization", "Basic c2VzYW1l");
+    bench.send(basic.body(Body::empty()).unwrap()).await.is(200);
+}
+
+#[tokio::test]
+async fn payloads_and_results_are_shown_to_who_may_inspect() {
+    let bench = guarded(&TokensFile::of_all_roles(), false);
+    let id = bench.submit(json!({ "queue": "mine.a", "payload": "secret" })).await;
+    for (token, is_shown) in [("read", false), ("inspect", true), ("mine.manage", true)] {
+        for path in [format!("/api/v1/jobs/{id}"), format!("/api/v1/jobs/{id}/wait")] {
+            let get = request(Method::GET, &path).body(Body::empty()).unwrap();
+            let job = bench.call_as(token, get).await.json();
+            assert_eq!(job["payload"] == "secret", is_shown, "{token} {job}");
+            assert_eq!(job["status"], "ready");
+        }
+        for more in ["payload_preview=10", "text=secret"] {
+            let path = format!("/api/v1/jobs?queue=mine.a&{more}");
+            let get = request(Method::GET, &path).body(Body::empty()).unwrap();
+            let reply = bench.call_as(token, get).await;
+            assert_eq!(reply.status == 200, is_shown, "{token} {reply:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_not_moved_into_queues_of_others() {
+    let bench = guarded(&TokensFile::of_all_roles(), false);
+    let id = bench.submit(json!({ "queue": "mine.a" })).await;
+    let path = format!("/api/v1/jobs/{id}");
+    for (queue, status) in [("other", 403), ("mine.b", 200)] {
+        let edit = json(Method::PATCH, &path, &json!({ "queue": queue }));
+        bench.call_as("mine.manage", edit).await.is(status);
+        let bulk = json!({ "filter": { "queue": "mine.b" }, "action": "edit", "queue": queue });
+        let bulk = json(Method::POST, "/api/v1/jobs/bulk", &bulk);
+        bench.call_as("mine.manage", bulk).await.is(status);
+    }
+    for bulk in [json!({ "status": "ready" }), json!({ "queue": "other" })] {
+        let bulk = json!({ "filter": bulk, "action": "delete" });
+        let bulk = json(Method::POST, "/api/v1/jobs/bulk", &bulk);
+        bench.call_as("mine.manage", bulk).await.is_problem(403, "forbidden");
+    }
+}
+
+#[tokio::test]
+async fn of_a_batch_only_jobs_of_own_queues_are_taken() {
+    let bench = guarded(&TokensFile::of_all_roles(), true);
+    let jobs =
+        json!({ "jobs": [{ "queue": "mine.a" }, { "queue": "other" }, { "queue": "mine.b" }] });
+    let batch = json(Method::POST, "/api/v1/jobs/batch", &jobs);
+    let answer = bench.call_as("mine.submit", batch).await.json();
+    assert_eq!((&answer["taken"], &answer["refused"]), (&json!(2), &json!(1)));
+    assert_eq!(answer["answers"][1]["problem"]["code"], "forbidden");
+}
+
+#[tokio::test]
+async fn a_lease_that_was_waited_for_is_given_back_when_the_token_is_gone() {
+    let tokens = TokensFile::of_all_roles();
+    let access = tokens.access(false);
+    let given = access.clone();
+    let bench = Bench::with(|options| options.access = given, spindle_engine::Options::default());
+    let wanted = json!({ "queues": ["mine.a"], "wait_s": 60 });
+    let lease = bench.call_as("mine.work", json(Method::POST, "/api/v1/lease", &wanted));
+    let change = async {
+        bench.waits(1).await;
+        tokens.write(&TokensFile::entry("other", "admin", "*", ""));
+        assert!(matches!(access.look_again(), Look::Read(1)));
+        bench.submit(json!({ "queue": "mine.a" })).await
+    };
+    let (refused, id) = tokio::join!(lease, change);
+    refused.is_problem(401, "unauthorized");
+    bench.ready(id).await;
+}
+
+#[tokio::test]
+async fn a_stream_of_events_ends_when_the_token_is_gone() {
+    let tokens = TokensFile::of_all_roles();
+    let access = tokens.access(false);
+    let given = access.clone();
+    let bench = Bench::with(|options| options.access = given, spindle_engine::Options::default());
+    let follow = request(Method::GET, "/api/v1/events").body(Body::empty()).unwrap();
+    let stream = bench.call_as("read", follow);
+    let change = async {
+        bench.waits(1).await;
+        tokens.write(&TokensFile::entry("other", "admin", "*", ""));
+        assert!(matches!(access.look_again(), Look::Read(1)));
+        bench.submit(json!({ "queue": "mine.a" })).await
+    };
+    let (ended, _) = tokio::join!(stream, change);
+    assert!(!ended.text().contains("submitted"), "{}", ended.text());
+}

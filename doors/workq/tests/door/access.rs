@@ -1,0 +1,233 @@
+//! Who may make which request: every request against every role, and against queues of others.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use spindle_access::{Access, Look, Role};
+use spindle_testkit::{TokensFile, is_enough};
+use spindle_workq::wire::{Decoder, Limits, Request};
+
+use crate::harness::TestServer;
+
+/// What a request is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum About {
+    Queue,
+    Job,
+    All,
+    Nothing,
+}
+
+/// A request with `QUEUE`, `JOB` (one that is there) and `NEW` (an id of no job) in it.
+type Row = (&'static str, Option<Role>, About);
+
+const TABLE: [Row; 16] = [
+    ("add NEW QUEUE 1000 60000 1\r\nx\r\n", Some(Role::Submit), About::Queue),
+    (
+        "schedule NEW QUEUE 1000 60000 2030-01-01T00:00:00Z 1\r\nx\r\n",
+        Some(Role::Submit),
+        About::Queue,
+    ),
+    ("run NEW QUEUE 1000 0 1\r\nx\r\n", Some(Role::Submit), About::Queue),
+    ("result JOB 0\r\n", Some(Role::Inspect), About::Job),
+    ("lease QUEUE 0\r\n", Some(Role::Work), About::Queue),
+    ("complete JOB 1\r\nx\r\n", Some(Role::Work), About::Job),
+    ("fail JOB 1\r\nx\r\n", Some(Role::Work), About::Job),
+    ("delete JOB\r\n", Some(Role::Manage), About::Job),
+    ("extend JOB 1000\r\n", Some(Role::Work), About::Job),
+    ("inspect job JOB\r\n", Some(Role::Inspect), About::Job),
+    ("inspect jobs QUEUE 0 1\r\n", Some(Role::Inspect), About::Queue),
+    ("inspect scheduled-jobs QUEUE 0 1\r\n", Some(Role::Inspect), About::Queue),
+    ("inspect queue QUEUE\r\n", Some(Role::Read), About::Queue),
+    ("inspect queues 0 1\r\n", Some(Role::Read), About::All),
+    ("inspect server\r\n", Some(Role::Read), About::Nothing),
+    ("auth admin\r\n", None, About::Nothing),
+];
+
+/// Where a request stands in the table. A new one does not compile without a row.
+fn place(request: &Request) -> usize {
+    match request {
+        Request::Add(_) => 0,
+        Request::Schedule { .. } => 1,
+        Request::Run(_) => 2,
+        Request::Result { .. } => 3,
+        Request::Lease { .. } => 4,
+        Request::Complete { .. } => 5,
+        Request::Fail { .. } => 6,
+        Request::Delete { .. } => 7,
+        Request::Extend { .. } => 8,
+        Request::InspectJob { .. } => 9,
+        Request::InspectJobs { .. } => 10,
+        Request::InspectScheduledJobs { .. } => 11,
+        Request::InspectQueue { .. } => 12,
+        Request::InspectQueues { .. } => 13,
+        Request::InspectServer => 14,
+        Request::Auth { .. } => 15,
+    }
+}
+
+const TOKEN: &str = "-CLIENT-ERROR this needs a token, and none was presented\r\n";
+const UNKNOWN: &str = "-CLIENT-ERROR the token is not known\r\n";
+const FOREIGN: &str = "-CLIENT-ERROR the token is not for this queue\r\n";
+const ALL: &str =
+    "-CLIENT-ERROR this shows or changes all queues, and needs a token for the queues `*`\r\n";
+
+fn lacks(role: Role) -> String {
+    format!("-CLIENT-ERROR this needs the role `{role}`, which the token does not have\r\n")
+}
+
+/// A row's request about a queue, and a job of it that is there for that.
+fn prepared(server: &TestServer, request: &str, queue: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let [job, new] = [(); 2]
+        .map(|()| format!("6ba7b810-9dad-11d1-80b4-{:012x}", NEXT.fetch_add(1, Ordering::Relaxed)));
+    let add = format!("auth admin\r\nadd {job} {queue} 1000 600000 1\r\nx\r\n");
+    assert_eq!(server.answers(&add), "+OK\r\n+OK\r\n");
+    request.replace("QUEUE", queue).replace("JOB", &job).replace("NEW", &new)
+}
+
+fn answer(server: &TestServer, token: Option<&str>, request: &str, queue: &str) -> String {
+    let request = prepared(server, request, queue);
+    let Some(token) = token else { return server.answers(&request) };
+    let heard = server.answers(&format!("auth {token}\r\n{request}"));
+    heard.split_once("\r\n").map(|(_, rest)| rest.to_owned()).unwrap_or_default()
+}
+
+fn is_refusal(heard: &str) -> bool {
+    ["this ", "the token"].iter().any(|start| heard.starts_with(&format!("-CLIENT-ERROR {start}")))
+}
+
+#[test]
+fn the_rows_stand_in_their_places() {
+    for (at, (request, ..)) in TABLE.iter().enumerate() {
+        let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+        let line = request.replace("QUEUE", "q").replace("JOB", id).replace("NEW", id);
+        let request = Decoder::new(Limits::default()).decode(&mut line.as_bytes().into());
+        assert_eq!(place(&request.unwrap().unwrap()), at, "{line}");
+    }
+}
+
+#[test]
+fn every_request_takes_the_roles_it_should_and_no_others() {
+    let server = TestServer::guarded(TokensFile::of_all_roles().access(true));
+    for (request, needed, about) in TABLE {
+        for had in Role::ALL {
+            for (token, is_limited) in
+                [(had.name().to_owned(), false), (format!("mine.{had}"), true)]
+            {
+                let heard = answer(&server, Some(&token), request, "mine.a");
+                let refusal = match needed {
+                    Some(needed) if !is_enough(*had, needed) => Some(lacks(needed)),
+                    Some(_) if is_limited && about == About::All => Some(ALL.to_owned()),
+                    _ => None,
+                };
+                match refusal {
+                    Some(refusal) => assert_eq!(heard, refusal, "{request} as {token}"),
+                    None => assert!(!is_refusal(&heard), "{request} as {token}: {heard}"),
+                }
+                assert!(!heard.starts_with("-NOT-FOUND"), "{request} as {token}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_in_queues_of_others_is_refused_or_not_there() {
+    let server = TestServer::guarded(TokensFile::of_all_roles().access(true));
+    for (request, _, about) in TABLE {
+        let heard = answer(&server, Some("mine.admin"), request, "other");
+        match about {
+            About::Queue => assert_eq!(heard, FOREIGN, "{request}"),
+            About::Job => assert_eq!(heard, "-NOT-FOUND\r\n", "{request}"),
+            About::All => assert_eq!(heard, ALL, "{request}"),
+            About::Nothing => assert!(heard.starts_with('+'), "{request}: {heard}"),
+        }
+    }
+    let mixed = "lease mine.a other 0\r\n";
+    assert_eq!(answer(&server, Some("mine.work"), mixed, "other"), FOREIGN);
+}
+
+#[test]
+fn who_presents_nothing_or_something_wrong_comes_nowhere() {
+    let server = TestServer::guarded(TokensFile::of_all_roles().access(true));
+    let long = "x".repeat(4096);
+    for (request, needed, _) in TABLE.into_iter().filter(|(_, needed, _)| needed.is_some()) {
+        assert_eq!(answer(&server, None, request, "q"), TOKEN, "{request} {needed:?}");
+        for token in ["admi", "adminx", "Admin", &long] {
+            assert_eq!(answer(&server, Some(token), request, "q"), UNKNOWN, "{request} {token}");
+        }
+        let expired = answer(&server, Some("expired"), request, "q");
+        assert_eq!(expired, "-CLIENT-ERROR the token has expired\r\n", "{request}");
+    }
+    assert_eq!(server.answers("auth wrong\r\n"), UNKNOWN);
+    for line in ["auth\r\n", "auth a b\r\n"] {
+        assert_eq!(server.answers(line), "-CLIENT-ERROR Invalid command args\r\n");
+    }
+}
+
+#[test]
+fn where_nobody_is_asked_a_token_binds_all_the_same() {
+    let server = TestServer::guarded(TokensFile::of_all_roles().access(false));
+    for (request, needed, _) in TABLE {
+        let heard = answer(&server, None, request, "q");
+        assert!(!is_refusal(&heard), "{request}: {heard}");
+        let Some(needed) = needed else { continue };
+        let other = if needed == Role::Submit { Role::Work } else { Role::Submit };
+        let heard = answer(&server, Some(other.name()), request, "q");
+        assert_eq!(heard, lacks(needed), "{request}");
+        assert_eq!(answer(&server, Some("wrong"), request, "q"), UNKNOWN, "{request}");
+    }
+    // Without a tokens file no token is known.
+    assert_eq!(TestServer::new().answers("auth admin\r\n"), UNKNOWN);
+}
+
+/// A server, and the tokens that it reads again when the test has changed them.
+fn changing() -> (TokensFile, Access, TestServer) {
+    let tokens = TokensFile::of_all_roles();
+    let access = tokens.access(false);
+    let server = TestServer::guarded(access.clone());
+    (tokens, access, server)
+}
+
+#[test]
+fn a_lease_that_was_waited_for_is_given_back_when_the_token_is_gone() {
+    let (tokens, access, server) = changing();
+    let mut worker = server.client();
+    worker.send("auth mine.work\r\nlease mine.a 60000\r\n");
+    worker.expect("+OK\r\n");
+    server.until("it waits", |server| server.engine.observe().gauges().waits == 1);
+    tokens.write(&TokensFile::entry("new", "admin", "*", ""));
+    assert!(matches!(access.look_again(), Look::Read(1)));
+    let add = "add 6ba7b810-9dad-11d1-80b4-00c04fd430c8 mine.a 1000 600000 1\r\nx\r\n";
+    assert_eq!(server.answers(add), "+OK\r\n");
+    worker.expect(UNKNOWN);
+    let leased = "auth new\r\nlease mine.a 0\r\n";
+    assert!(server.answers(leased).starts_with("+OK\r\n+OK 1\r\n"));
+    // And what follows on the old connection.
+    worker.send("inspect server\r\n");
+    worker.expect(UNKNOWN);
+}
+
+#[test]
+fn a_result_that_was_waited_for_is_not_told_when_the_token_is_gone() {
+    let (tokens, access, server) = changing();
+    let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    let mut client = server.client();
+    client.send(format!(
+        "add {id} mine.a 1000 600000 1\r\nx\r\nauth inspect\r\nresult {id} 60000\r\n"
+    ));
+    client.expect("+OK\r\n+OK\r\n");
+    server.until("it waits", |server| server.engine.observe().gauges().waits == 1);
+    tokens.write(&TokensFile::entry("new", "admin", "*", ""));
+    assert!(matches!(access.look_again(), Look::Read(1)));
+    assert_eq!(server.answers(&format!("complete {id} 6\r\nsecret\r\n")), "+OK\r\n");
+    client.expect(UNKNOWN);
+}
+
+#[test]
+fn nothing_shows_a_token_by_mistake() {
+    let request = Decoder::new(Limits::default()).decode(&mut (&b"auth sesame\r\n"[..]).into());
+    let Some(Request::Auth { token }) = request.unwrap() else { panic!("it is auth") };
+    assert_eq!(token.0, Bytes::from_static(b"sesame"));
+    assert!(!format!("{:?}", Request::Auth { token }).contains("sesame"));
+}
