@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use parking_lot::Mutex;
 use spindle_engine::Committer;
+use spindle_limits::Places;
 use spindle_tls::ListenerTls;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
@@ -18,18 +19,20 @@ use tokio::sync::{mpsc, watch};
 use crate::serving::{self, OpenConnections, Server, Stage};
 
 /// How the listener serves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct HttpConfig {
     /// Threads that own connections, at least 1. Default: as many as the reactors of the TCP doors.
     pub threads: usize,
     /// What a client may not exceed.
     pub limits: Limits,
+    /// How many connections may be open; shared with the other listeners of the server.
+    pub places: Places,
 }
 
 impl Default for HttpConfig {
     fn default() -> HttpConfig {
         let reactors = spindle_net::NetConfig::default().reactors;
-        HttpConfig { threads: reactors, limits: Limits::default() }
+        HttpConfig { threads: reactors, limits: Limits::default(), places: Places::default() }
     }
 }
 
@@ -94,7 +97,7 @@ impl HttpListener {
     ) -> io::Result<Handle> {
         let (stage, stages) = watch::channel(Stage::Serving);
         let (ending, ended) = channel::<()>();
-        let open = OpenConnections::new(connections);
+        let open = OpenConnections::new(config.places.door(DOOR), connections);
         let server = Server { router, limits: config.limits, tls: self.tls, stages, open };
         // From here on an early return drops the handle, which ends the threads that are there.
         let mut handle = Handle {
@@ -128,6 +131,9 @@ impl HttpListener {
         Ok(handle)
     }
 }
+
+/// The listener's name in settings, the log and the metrics.
+const DOOR: &str = "http";
 
 /// A listener at work. Dropping it aborts it.
 pub struct Handle {

@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
+use spindle_limits::{DoorPlaces, PlaceLimits, Places};
 use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
 use spindle_tls::{FirstByte, ListenerTls, Speaks};
 use subtle::ConstantTimeEq;
@@ -10,7 +11,7 @@ use thiserror::Error;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::watch,
     time::timeout,
 };
 use tracing::{debug, info, warn};
@@ -33,8 +34,10 @@ pub struct ListenSettings {
     pub insecure: bool,
     /// Whether connections are encrypted.
     pub tls: ListenerTls,
-    /// How many connections, how long messages.
+    /// How long messages may be.
     pub limits: Limits,
+    /// How many connections there may be.
+    pub places: ListenPlaces,
 }
 
 /// Who may ask for something.
@@ -90,15 +93,30 @@ impl Access {
 /// What a listener may cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at the same time; further ones are closed at once.
-    pub connections_max: usize,
     /// Bytes of one message from a client.
     pub message_bytes_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections_max: 1024, message_bytes_max: 16 * 1024 * 1024 }
+        Self { message_bytes_max: 16 * 1024 * 1024 }
+    }
+}
+
+/// The places of a listener. Further connections are closed at once.
+#[derive(Clone, Debug)]
+pub struct ListenPlaces(pub DoorPlaces);
+
+impl ListenPlaces {
+    /// So many, for a daemon with one listener.
+    pub fn alone(connections_max: usize) -> Self {
+        Self(Places::new(PlaceLimits::alone(connections_max)).door("jobd"))
+    }
+}
+
+impl Default for ListenPlaces {
+    fn default() -> Self {
+        Self::alone(1024)
     }
 }
 
@@ -141,6 +159,7 @@ pub struct Listener {
     access: Access,
     tls: ListenerTls,
     limits: Limits,
+    places: DoorPlaces,
 }
 
 impl Listener {
@@ -149,7 +168,7 @@ impl Listener {
     /// # Errors
     /// [`BindError`].
     pub async fn bind(settings: &ListenSettings) -> Result<Self, BindError> {
-        let ListenSettings { host, port, access, insecure, tls, limits } = settings;
+        let ListenSettings { host, port, access, insecure, tls, limits, places } = settings;
         let failed = |cause| BindError::Listen { address: format!("{host}:{port}"), cause };
         let listener = TcpListener::bind((host.as_str(), *port)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -157,8 +176,8 @@ impl Listener {
         if !is_local && access.password.is_none() && !insecure {
             return Err(BindError::Open { address });
         }
-        let (access, tls) = (access.clone(), tls.clone());
-        Ok(Self { listener, address, access, tls, limits: *limits })
+        let (access, tls, places) = (access.clone(), tls.clone(), places.0.clone());
+        Ok(Self { listener, address, access, tls, limits: *limits, places })
     }
 
     /// The address, with the port that the system chose.
@@ -180,28 +199,28 @@ impl Listener {
         links: Links,
         mut stop: watch::Receiver<bool>,
     ) {
-        let Limits { connections_max, message_bytes_max } = self.limits;
+        let Limits { message_bytes_max } = self.limits;
         let access = Arc::new(self.access);
         let turns = HandshakeTurns::default();
-        let places = Arc::new(Semaphore::new(connections_max));
+        let mut is_failing = false;
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 _ = stop.wait_for(|stop| *stop) => return,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let was_failing = std::mem::replace(&mut is_failing, accepted.is_err());
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of descriptors, most likely: some have to close before the next try helps.
-                    warn!(%error, "cannot accept a connection");
+                    if !was_failing {
+                        warn!(%error, "cannot accept connections; trying again");
+                    }
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                debug!(connections_max, "too many connections, one closed");
-                continue;
-            };
+            let Ok(place) = self.places.take(peer) else { continue };
             let (access, service) = (Arc::clone(&access), Arc::clone(&service));
             let (links, tls, turns) = (links.clone(), self.tls.clone(), turns.clone());
             tokio::spawn(async move {

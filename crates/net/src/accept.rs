@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mio::net::{TcpListener, TcpStream};
-use tracing::{info, warn};
+use spindle_limits::{DoorPlaces, Place};
+use tracing::warn;
 
 use crate::counters::NetCounters;
-use crate::places::{DoorPlaces, Place, Taken};
 
 /// Counts an open connection, and holds its place. Dropping it gives that back.
 #[derive(Debug)]
@@ -40,16 +40,25 @@ pub(crate) struct Arrival {
     pub(crate) permit: Permit,
 }
 
+/// What came of looking for a connection.
+pub(crate) enum Accepted {
+    One(Arrival),
+    /// One that was refused, or had gone: there may be another.
+    Nobody,
+    /// None waits: the listeners wake us, or a sweep does.
+    Nothing,
+}
+
 /// The listeners of all doors, in the reactor that accepts.
 pub(crate) struct Acceptor {
     listeners: Vec<(TcpListener, DoorPlaces)>,
     counters: Arc<NetCounters>,
+    /// The door to look at next: in turn, so that a flood at one leaves the others theirs.
+    next_door: usize,
     /// Accepting failed: wait for the next sweep, because no event will come.
     paused: bool,
     /// Accepting failed last time, which was logged.
     failing: bool,
-    /// Refused since the last sweep.
-    refused: u64,
 }
 
 impl Acceptor {
@@ -58,40 +67,38 @@ impl Acceptor {
         listeners: Vec<(TcpListener, DoorPlaces)>,
         counters: Arc<NetCounters>,
     ) -> Acceptor {
-        Acceptor { listeners, counters, paused: false, failing: false, refused: 0 }
+        Acceptor { listeners, counters, next_door: 0, paused: false, failing: false }
     }
 
-    /// The next connection of any door; `None` when none waits (the listeners wake us then).
-    pub(crate) fn next(&mut self) -> Option<Arrival> {
-        let mut door = 0;
-        while !self.paused {
-            let (listener, places) = self.listeners.get(door)?;
+    /// The next connection of any door.
+    pub(crate) fn next(&mut self) -> Accepted {
+        let doors = self.listeners.len();
+        for _ in 0..doors {
+            if self.paused {
+                break;
+            }
+            let door = self.next_door;
+            self.next_door = (door + 1) % doors;
+            let (listener, places) = &self.listeners[door];
             match listener.accept() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => door += 1,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => {
+                    self.note_failure(&error);
+                    return Accepted::Nobody;
+                }
                 Ok((stream, peer)) => {
                     self.failing = false;
-                    match places.take(peer.ip()) {
-                        Ok(place) => {
-                            self.counters.accepted.fetch_add(1, Ordering::Relaxed);
-                            let permit = Permit::new(&self.counters, place);
-                            return Some(Arrival { door, stream, peer, permit });
-                        }
-                        Err(taken) => self.refuse(stream, peer, taken),
-                    }
+                    let Ok(place) = places.take(peer) else {
+                        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+                        return Accepted::Nobody;
+                    };
+                    self.counters.accepted.fetch_add(1, Ordering::Relaxed);
+                    let permit = Permit::new(&self.counters, place);
+                    return Accepted::One(Arrival { door, stream, peer, permit });
                 }
-                Err(error) => self.note_failure(&error),
             }
         }
-        None
-    }
-
-    fn refuse(&mut self, stream: TcpStream, peer: SocketAddr, taken: Taken) {
-        self.counters.refused.fetch_add(1, Ordering::Relaxed);
-        drop(stream);
-        if self.refused == 0 {
-            warn!(%peer, "connection refused: {taken}");
-        }
-        self.refused += 1;
+        Accepted::Nothing
     }
 
     fn note_failure(&mut self, error: &io::Error) {
@@ -106,12 +113,8 @@ impl Acceptor {
         self.paused = true;
     }
 
-    /// Called once per sweep. Logs what was refused; returns whether to try to accept again.
+    /// Called once per sweep. Returns whether to try to accept again.
     pub(crate) fn sweep(&mut self) -> bool {
-        if self.refused > 1 {
-            info!(count = self.refused, "connections refused: no place was left");
-        }
-        self.refused = 0;
         mem::take(&mut self.paused)
     }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use crate::places::Places;
+use spindle_limits::Places;
 
 /// How the TCP server runs.
 #[derive(Clone, Debug)]
@@ -21,7 +21,8 @@ pub struct NetConfig {
 impl Default for NetConfig {
     fn default() -> NetConfig {
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
-        NetConfig { reactors: (cores / 2).clamp(1, 4), limits: Limits::default(), places: Places::default() }
+        let reactors = (cores / 2).clamp(1, 4);
+        NetConfig { reactors, limits: Limits::default(), places: Places::default() }
     }
 }
 

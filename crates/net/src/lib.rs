@@ -54,7 +54,6 @@ mod connections;
 mod counters;
 mod inbox;
 mod opening;
-mod places;
 mod reactor;
 mod server;
 mod shutdown;
@@ -64,6 +63,5 @@ mod transport;
 
 pub use bind::{BindError, BoundDoor, bind, listen};
 pub use config::{Limits, NetConfig};
-pub use places::{DoorPlaces, Place, PlaceLimits, Places, Taken, quarter};
 pub use counters::NetCounters;
 pub use server::{Server, ServerHandle, StartError};

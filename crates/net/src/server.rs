@@ -11,13 +11,13 @@ use mio::net::TcpListener;
 use mio::{Interest, Registry};
 use parking_lot::{Condvar, Mutex};
 use spindle_engine::door::{Committer, Mailbox};
+use spindle_limits::Places;
 
 use crate::accept::Acceptor;
 use crate::bind::BoundDoor;
 use crate::config::NetConfig;
 use crate::counters::NetCounters;
 use crate::inbox::{Command, poll_and_inbox};
-use crate::places::Places;
 use crate::reactor::{DoorEntry, LISTENERS, Reactor, Shared};
 use crate::stand_in::Shift;
 
@@ -93,10 +93,10 @@ fn acceptor(
     places: &Places,
 ) -> io::Result<Acceptor> {
     let mut accepting = Vec::new();
-    for listener in listeners {
+    for (entry, listener) in shared.doors.iter().zip(listeners) {
         let mut listener = TcpListener::from_std(listener);
         registry.register(&mut listener, LISTENERS, Interest::READABLE)?;
-        accepting.push((listener, places.door()));
+        accepting.push((listener, places.door(entry.door.name())));
     }
     Ok(Acceptor::new(accepting, Arc::clone(&shared.counters)))
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use common::{Client, INPUT_BYTES_MAX, one_reactor, serve};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use spindle_limits::{PlaceLimits, Places};
 use spindle_net::{Limits, NetConfig};
 use spindle_testkit::wait_until;
 

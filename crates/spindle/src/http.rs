@@ -18,6 +18,7 @@ use spindle_http::{
 };
 use spindle_jobq::Jobq;
 use spindle_lightjq::LightJq;
+use spindle_limits::Places;
 use spindle_net::BindError;
 
 use crate::{config::Config, tls::Place};
@@ -28,6 +29,8 @@ pub struct OtherDoors {
     pub connections: Vec<(&'static str, Arc<AtomicUsize>)>,
     /// Where they listen.
     pub addresses: Vec<(&'static str, SocketAddr)>,
+    /// How many connections all of them may have.
+    pub places: Places,
 }
 
 /// The HTTP door at work. Dropping it closes it at once.
@@ -50,7 +53,7 @@ impl Http {
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
         let Place { addr, tls } = place;
-        let OtherDoors { connections: line_connections, mut addresses } = others;
+        let OtherDoors { connections: line_connections, mut addresses, places } = others;
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?
             .with_tls(tls);
@@ -62,6 +65,7 @@ impl Http {
             connections: Arc::clone(&connections),
             line_connections,
             addresses,
+            places: places.clone(),
             ..Options::default()
         };
         let jobq = spindle_jobq::Options {
@@ -83,8 +87,8 @@ impl Http {
         let routes = Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
         let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
         let routes = site(routes, names);
-        let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
-        let serving = HttpConfig { limits, ..HttpConfig::default() };
+        let limits = Limits { head_time: config.http_idle_timeout, ..Limits::default() };
+        let serving = HttpConfig { limits, places, ..HttpConfig::default() };
         let handle = bound
             .start(routes, committer, serving, connections)
             .context("http: cannot start serving")?;

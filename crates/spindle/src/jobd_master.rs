@@ -10,8 +10,9 @@ use std::{
 use anyhow::{Context, anyhow};
 use spindle_jobd_master::{
     Master, MasterSettings,
-    server::{Access, BindError as MasterBindError, Limits, ListenSettings},
+    server::{Access, BindError as MasterBindError, Limits, ListenPlaces, ListenSettings},
 };
+use spindle_limits::Places;
 use spindle_net::BindError;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -43,6 +44,7 @@ impl JobdMaster {
         place: Place,
         password: Option<String>,
         config: &Config,
+        places: &Places,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Self> {
         let Place { addr, tls } = place;
@@ -52,7 +54,8 @@ impl JobdMaster {
             access: Access { password, always_allow_localhost: false },
             insecure: config.is_insecure(DOOR),
             tls,
-            limits: Limits { connections_max: config.connections_max, ..Limits::default() },
+            limits: Limits::default(),
+            places: ListenPlaces(places.door(DOOR)),
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -19,6 +19,7 @@ mod access;
 mod cli;
 mod client;
 mod config;
+mod descriptors;
 mod exit;
 mod http;
 mod jobd_master;

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use spindle_access::Access;
 use spindle_engine::Engine;
 use spindle_http::{BodyLimits, EngineBridge};
+use spindle_limits::Places;
 use tokio::sync::watch;
 
 /// The settings of the API.
@@ -24,6 +25,8 @@ pub struct Options {
     pub line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
     /// The doors that are open, this one included, and where they listen.
     pub addresses: Vec<(&'static str, SocketAddr)>,
+    /// The places of all doors, whose refusals the metrics count.
+    pub places: Places,
 }
 
 impl Default for Options {
@@ -35,6 +38,7 @@ impl Default for Options {
             connections: Arc::default(),
             line_connections: Vec::new(),
             addresses: Vec::new(),
+            places: Places::default(),
         }
     }
 }

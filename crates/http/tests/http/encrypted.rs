@@ -23,7 +23,7 @@ impl Secured {
     fn new(limits: Limits, listener: fn(Arc<ServerTls>) -> ListenerTls) -> Secured {
         let certificates = Certificates::new();
         let tls = Arc::new(ServerTls::load(certificates.server_for_clients()).unwrap());
-        let config = HttpConfig { threads: 2, limits };
+        let config = HttpConfig { threads: 2, limits, ..HttpConfig::default() };
         Secured { served: Served::with_tls(config, listener(tls.clone())), certificates, tls }
     }
 

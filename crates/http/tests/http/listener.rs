@@ -27,7 +27,7 @@ pub struct Served {
 
 impl Served {
     fn new(limits: Limits) -> Served {
-        Served::with(HttpConfig { threads: 2, limits })
+        Served::with(HttpConfig { threads: 2, limits, ..HttpConfig::default() })
     }
 
     fn with(config: HttpConfig) -> Served {
