@@ -18,6 +18,7 @@ mod body;
 mod bridge;
 mod commit_loop;
 mod constraint;
+mod date;
 mod guard;
 mod large;
 mod mailbox;

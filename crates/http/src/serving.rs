@@ -5,11 +5,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::DATE;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -27,6 +28,7 @@ use tokio::time::timeout;
 use tower::ServiceExt;
 
 use crate::commit_loop::{CommitLoop, Member};
+use crate::date::date;
 use crate::listen::Limits;
 use crate::write_timeout::WriteTimeout;
 
@@ -210,13 +212,17 @@ impl Server {
             request.extensions_mut().insert(client.clone());
             let answer = router.clone().oneshot(request);
             async move {
-                let answer = answer.await;
+                let mut answer = answer.await;
+                if let (Ok(answer), Some(date)) = (&mut answer, date(SystemTime::now())) {
+                    answer.headers_mut().insert(DATE, date);
+                }
                 member.answered();
                 answer
             }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
+            .auto_date_header(false)
             .header_read_timeout(self.limits.head_time)
             .max_buf_size(self.limits.head_bytes_max)
             .serve_connection(TokioIo::new(stream), service);
