@@ -1,8 +1,9 @@
 //! One connection's right to do something, asked at each request.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::access::Access;
 use crate::denied::Denied;
@@ -35,6 +36,8 @@ pub struct Login {
     presented: Presented,
     standing: Standing,
     generation: u64,
+    /// Where it comes from.
+    address: IpAddr,
 }
 
 /// What proves who somebody is.
@@ -61,9 +64,42 @@ impl Login {
         let presented =
             certificate.map_or(Presented::Nothing, |name| Presented::Certificate(Arc::clone(name)));
         let standing = Standing::Denied(Denied::NoToken);
-        let mut login = Login { access, presented, standing, generation: 0 };
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let mut login = Login { access, presented, standing, generation: 0, address };
         login.look_up();
         login
+    }
+
+    /// The same for a client at this address, whose requests are counted; without this call it is on
+    /// this machine.
+    #[must_use]
+    pub fn at(self, address: IpAddr) -> Login {
+        Login { address, ..self }
+    }
+
+    /// Counts a request. To be asked once for each, before anything else, by doors whose clients
+    /// understand a refusal.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied::TooFast`].
+    pub fn count(&self) -> Result<(), Denied> {
+        let Some(rates) = self.access.rates() else { return Ok(()) };
+        rates.count(self.identity(), self.address).map_err(Denied::TooFast)
+    }
+
+    /// Counts a request, as [`Login::count`] does, for doors whose clients understand waiting better:
+    /// how long it is to be held, if it is.
+    pub fn delay(&self) -> Option<Duration> {
+        let delay = self.access.rates()?.delay(self.identity(), self.address);
+        (!delay.is_zero()).then_some(delay)
+    }
+
+    fn identity(&self) -> Option<&Arc<str>> {
+        match &self.standing {
+            Standing::Known(identity) => Some(identity.shared_name()),
+            Standing::Open | Standing::Denied(_) => None,
+        }
     }
 
     /// A token is presented, in place of what was before. One that is not known binds the

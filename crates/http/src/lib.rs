@@ -20,6 +20,7 @@ mod commit_loop;
 mod constraint;
 mod date;
 mod guard;
+mod head;
 mod large;
 mod mailbox;
 mod names;

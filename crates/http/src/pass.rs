@@ -15,6 +15,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use spindle_access::{Access, Denied, Login, Role, Target};
 use spindle_engine::{JobRef, Peer};
+use spindle_limits::Excess;
 
 use crate::bridge::EngineBridge;
 use crate::problem::{Answered, Code, Problem};
@@ -70,7 +71,14 @@ async fn admitted(
             request.extensions_mut().insert(pass);
             next.run(request).await
         }
-        Err(denied) => (admission.refuse)(denied),
+        Err(denied) => {
+            let mut response = (admission.refuse)(denied);
+            if let Denied::TooFast(Excess { wait, .. }) = denied {
+                let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+                response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+            }
+            response
+        }
     };
     if response.status() == StatusCode::UNAUTHORIZED {
         let how = HeaderValue::from_static("Bearer realm=\"spindle\"");
@@ -83,6 +91,9 @@ impl Admission {
     fn login(&self, request: &Request) -> Login {
         let peer = request.extensions().get::<Peer>();
         let mut login = self.access.login(peer.and_then(|peer| peer.certificate.as_ref()));
+        if let Some(peer) = peer {
+            login = login.at(peer.address.ip());
+        }
         if let Some(token) = bearer(request.headers()) {
             // Whether it is known is asked for with the route's needs: some have none.
             login.present(token).ok();
@@ -91,6 +102,7 @@ impl Admission {
     }
 
     fn check(&self, mut login: Login, request: &Request) -> Result<Pass, Denied> {
+        login.count()?;
         if login.is_open() {
             return Ok(Pass { login, role: Role::Admin });
         }

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use axum::Router;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::DATE;
@@ -29,6 +31,7 @@ use tower::ServiceExt;
 
 use crate::commit_loop::{CommitLoop, Member};
 use crate::date::date;
+use crate::head::head_bytes;
 use crate::listen::Limits;
 use crate::write_timeout::WriteTimeout;
 
@@ -210,9 +213,13 @@ impl Server {
             let member = Arc::clone(&member);
             member.asks();
             request.extensions_mut().insert(client.clone());
-            let answer = router.clone().oneshot(request);
+            let fits = head_bytes(&request) <= self.limits.head_bytes_max;
+            let answer = fits.then(|| router.clone().oneshot(request));
             async move {
-                let mut answer = answer.await;
+                let mut answer = match answer {
+                    Some(answer) => answer.await,
+                    None => Ok(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response()),
+                };
                 if let (Ok(answer), Some(date)) = (&mut answer, date(SystemTime::now())) {
                     answer.headers_mut().insert(DATE, date);
                 }

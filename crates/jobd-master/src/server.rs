@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use spindle_limits::{DoorPlaces, PlaceLimits, Places};
+use spindle_limits::{DoorPlaces, PlaceLimits, Places, RequestRates};
 use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
 use spindle_tls::{FirstByte, ListenerTls, Speaks};
 use subtle::ConstantTimeEq;
@@ -17,7 +17,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use crate::{
-    link::{Connection, Link, Responder, Stream},
+    link::{Connection, Link, PeerLimits, Responder, Stream},
     wire::{Request, encode_response},
 };
 
@@ -38,6 +38,10 @@ pub struct ListenSettings {
     pub limits: Limits,
     /// How many connections there may be.
     pub places: ListenPlaces,
+    /// How often each client address may ask; none: as often as it likes.
+    pub rates: Option<Arc<RequestRates>>,
+    /// How long a connection may send nothing while no answer is owed; none: for ever.
+    pub idle_time: Option<Duration>,
 }
 
 /// Who may ask for something.
@@ -160,6 +164,7 @@ pub struct Listener {
     tls: ListenerTls,
     limits: Limits,
     places: DoorPlaces,
+    peer_limits: PeerLimits,
 }
 
 impl Listener {
@@ -168,7 +173,7 @@ impl Listener {
     /// # Errors
     /// [`BindError`].
     pub async fn bind(settings: &ListenSettings) -> Result<Self, BindError> {
-        let ListenSettings { host, port, access, insecure, tls, limits, places } = settings;
+        let ListenSettings { host, port, access, insecure, tls, limits, places, .. } = settings;
         let failed = |cause| BindError::Listen { address: format!("{host}:{port}"), cause };
         let listener = TcpListener::bind((host.as_str(), *port)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -177,7 +182,9 @@ impl Listener {
             return Err(BindError::Open { address });
         }
         let (access, tls, places) = (access.clone(), tls.clone(), places.0.clone());
-        Ok(Self { listener, address, access, tls, limits: *limits, places })
+        let (rates, idle_time) = (settings.rates.clone(), settings.idle_time);
+        let peer_limits = PeerLimits { rates, idle_time };
+        Ok(Self { listener, address, access, tls, limits: *limits, places, peer_limits })
     }
 
     /// The address, with the port that the system chose.
@@ -223,6 +230,7 @@ impl Listener {
             let Ok(place) = self.places.take(peer) else { continue };
             let (access, service) = (Arc::clone(&access), Arc::clone(&service));
             let (links, tls, turns) = (links.clone(), self.tls.clone(), turns.clone());
+            let peer_limits = self.peer_limits.clone();
             tokio::spawn(async move {
                 let opened = match open(stream, &tls, &turns).await {
                     Ok(stream) => Link::open(stream, message_bytes_max),
@@ -235,7 +243,7 @@ impl Listener {
                 debug!(peer = %link.remote(), "connected");
                 let admitted =
                     access.guard(|request, responder| service.request(request, responder));
-                links.run(connection, admitted).await;
+                links.run(connection.with(peer_limits), admitted).await;
                 service.closed(&link);
                 drop(place);
             });

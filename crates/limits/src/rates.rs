@@ -4,6 +4,7 @@
 //! the time at which it is full again (the "generic cell rate algorithm").
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -47,10 +48,16 @@ pub struct Excess {
 }
 
 /// The rates of a server. Shared by its doors.
-#[derive(Debug)]
 pub struct RequestRates {
-    began: Instant,
+    /// The time since some moment; never back.
+    clock: Box<dyn Fn() -> Duration + Send + Sync>,
     state: Mutex<State>,
+}
+
+impl fmt::Debug for RequestRates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestRates").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -72,12 +79,22 @@ impl RequestRates {
     /// Requests a second of each token and each address; `None` is any number. None if neither is
     /// limited: nothing is counted then.
     pub fn new(token: Option<u32>, address: Option<u32>) -> Option<RequestRates> {
+        let began = Instant::now();
+        RequestRates::with_clock(token, address, move || began.elapsed())
+    }
+
+    /// The same by another clock: the time since some moment, which never goes back.
+    pub fn with_clock(
+        token: Option<u32>,
+        address: Option<u32>,
+        clock: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> Option<RequestRates> {
         if token.is_none() && address.is_none() {
             return None;
         }
         let (tokens, addresses) = (token.map(Rates::new), address.map(Rates::new));
         let state = Mutex::new(State { tokens, addresses, exceeded: Default::default() });
-        Some(RequestRates { began: Instant::now(), state })
+        Some(RequestRates { clock: Box::new(clock), state })
     }
 
     /// Counts a request, if it is in time. For protocols whose clients understand a refusal.
@@ -86,14 +103,14 @@ impl RequestRates {
     /// It is too early, and was not counted.
     pub fn count(&self, token: Option<&Arc<str>>, address: IpAddr) -> Result<(), Excess> {
         let from = Asker { token, client: client_at(address) };
-        self.state.lock().count(self.began.elapsed(), from)
+        self.state.lock().count((self.clock)(), from)
     }
 
     /// Counts a request, and says how long it is to be held before it is done: no time, if it is not
     /// too early. For protocols whose clients understand waiting better.
     pub fn delay(&self, token: Option<&Arc<str>>, address: IpAddr) -> Duration {
         let from = Asker { token, client: client_at(address) };
-        self.state.lock().delay(self.began.elapsed(), from)
+        self.state.lock().delay((self.clock)(), from)
     }
 
     /// How many requests were refused or held up since the start.

@@ -133,6 +133,8 @@ fn silence_and_idleness_are_closed_when_asked_for() {
         Limits { idle_timeout: timeout, first_bytes_timeout: timeout, ..Limits::default() };
     let served = serve(limited(limits));
     let (mut waiting, mut silent, mut idle) = (served.client(), served.client(), served.client());
+    let mut working = served.client();
+    working.send("work\n");
     waiting.send("wait\n");
     served.toy.until("the wait", |seen| seen.waits.len() == 1);
     idle.asks("echo x", "x");
@@ -141,6 +143,8 @@ fn silence_and_idleness_are_closed_when_asked_for() {
     served.toy.answer(0);
     assert_eq!(waiting.line(), "answered", "a waiting client is not idle");
     assert!(waiting.is_cut_off());
+    // It is silent for longer than the others were.
+    working.asks("echo y", "y");
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::mpsc::{Sender, channel},
+    sync::{
+        Arc,
+        mpsc::{Sender, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -12,7 +15,7 @@ use spindle_jobd_master::{
     Master, MasterSettings,
     server::{Access, BindError as MasterBindError, Limits, ListenPlaces, ListenSettings},
 };
-use spindle_limits::Places;
+use spindle_limits::{Places, RequestRates};
 use spindle_net::BindError;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -39,10 +42,11 @@ pub struct JobdMaster {
 }
 
 impl JobdMaster {
-    /// Claims the address and serves it. Without a password the master asks nobody.
+    /// Claims the address and serves it. Without a password the master asks nobody, without rates
+    /// everybody may ask as often as they like.
     pub fn open(
         place: Place,
-        password: Option<String>,
+        (password, rates): (Option<String>, Option<Arc<RequestRates>>),
         config: &Config,
         places: &Places,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
@@ -56,6 +60,8 @@ impl JobdMaster {
             tls,
             limits: Limits::default(),
             places: ListenPlaces(places.door(DOOR)),
+            rates,
+            idle_time: config.idle_timeout,
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -250,7 +250,8 @@ fn open_doors(
     let jobd_master = config.jobd_master.map(|addr| {
         let (place, password) =
             (tls.place(config, jobd_master::DOOR, addr), entrance.master_password());
-        JobdMaster::open(place, password, config, places, not_bound)
+        let asks = (password, entrance.rates());
+        JobdMaster::open(place, asks, config, places, not_bound)
     });
     let jobd_master = jobd_master.transpose()?;
     let lines = connections_by_door.iter().zip(&bound);

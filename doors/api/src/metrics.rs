@@ -12,7 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 use spindle_core::Status;
 use spindle_core::state::QueueListing;
 use spindle_engine::{Engine, MeterReadings, Readings, Tally};
-use spindle_limits::{Reason, Refusals};
+use spindle_limits::{Of, Reason, Refusals};
 use tokio::task::yield_now;
 
 use crate::routes::queues::oldest_ready_ms;
@@ -38,6 +38,8 @@ pub(crate) struct AtDoors {
     pub open: Vec<(&'static str, usize)>,
     /// Connections for which there was no place.
     pub refused: Vec<(&'static str, Refusals)>,
+    /// Requests that came too early, by whose limit it was.
+    pub too_fast: [(Of, u64); Of::ALL.len()],
 }
 
 /// All numbers in OpenMetrics.
@@ -122,6 +124,12 @@ fn at_doors(registry: &mut Registry, doors: &AtDoors) {
     }
     let help = "Connections closed at once for want of a place, since the start, by the limit";
     registry.register("connections_refused", help, refused);
+    let too_fast: Family<Label, Counter> = Family::default();
+    for (of, count) in doors.too_fast {
+        too_fast.get_or_create(&[("limit", of.as_str())]).inc_by(count);
+    }
+    let help = "Requests that were refused or held because they came too fast, by the limit";
+    registry.register("requests_too_fast", help, too_fast);
 }
 
 /// How long things take.

@@ -71,7 +71,7 @@ impl Door for GearmanDoor {
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
         let caller = Caller { connection, mailbox: mailbox.clone() };
-        let login = self.common.access.login(peer.certificate.as_ref());
+        let login = self.common.access.login(peer.certificate.as_ref()).at(peer.address.ip());
         let (engine, common) = (self.engine.clone(), self.common.clone());
         Box::new(Opening::new(engine, common, caller, login, peer.address.ip()))
     }

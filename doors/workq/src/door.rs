@@ -52,7 +52,7 @@ impl Door for WorkqDoor {
     ) -> Box<dyn Session> {
         self.common.clients.fetch_add(1, Ordering::Relaxed);
         let caller = Caller { connection, mailbox: mailbox.clone() };
-        let login = self.access.login(peer.certificate.as_ref());
+        let login = self.access.login(peer.certificate.as_ref()).at(peer.address.ip());
         Box::new(WorkqSession::new(self.engine.clone(), self.common.clone(), caller, login))
     }
 

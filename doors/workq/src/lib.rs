@@ -9,6 +9,7 @@
 pub mod client;
 pub mod wire;
 
+mod answers;
 mod door;
 mod needs;
 mod policy;

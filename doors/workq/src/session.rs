@@ -16,6 +16,7 @@ use spindle_engine::{
     Outbox, Payload, Refused, Session, Ticket, WorkResult,
 };
 
+use crate::answers::{acknowledge, client_error, deny, refuse, server_error};
 use crate::needs::{About, needs};
 use crate::show;
 use crate::wire::{self, Decoder, ErrorText, Limits, Reject, Request, Uuid, encode};
@@ -69,6 +70,8 @@ pub struct WorkqSession {
     decoder: Decoder,
     waiting: Option<(Ticket, Waiting)>,
     random: SmallRng,
+    /// Its request waits because it came too early.
+    is_held: bool,
     /// The client has closed its sending side: no request waits any longer.
     ended: bool,
 }
@@ -89,6 +92,7 @@ impl WorkqSession {
             decoder,
             waiting: None,
             random: SmallRng::from_os_rng(),
+            is_held: false,
             ended: false,
         }
     }
@@ -109,7 +113,7 @@ impl WorkqSession {
                 self.decoder.decode(input)
             };
             match decoded {
-                Ok(Some(request)) => self.dispatch(request, None, out),
+                Ok(Some(request)) => self.receive(request, out),
                 Ok(None) => return Flow::Continue,
                 Err(Reject::Reply(text)) => client_error(out, text),
                 Err(Reject::Close) => return Flow::Close,
@@ -161,6 +165,15 @@ impl WorkqSession {
             Ok(()) => out.put(encode::ok),
             Err(denied) => deny(out, denied),
         }
+    }
+
+    /// Takes a request that has come: it is dispatched when its client may make another.
+    fn receive(&mut self, request: Request, out: &mut Outbox) {
+        let Some(delay) = self.login.delay() else { return self.dispatch(request, None, out) };
+        let ticket = self.engine.waits().after(&self.caller, delay);
+        let came_ms = self.engine.now_ms();
+        self.waiting = Some((ticket, Waiting::Room { request: Box::new(request), came_ms }));
+        self.is_held = true;
     }
 
     /// Answers a request that the client may make, once the log has room for what it may change.
@@ -479,6 +492,7 @@ impl Session for WorkqSession {
         let Some((_, waiting)) = self.waiting.take_if(|(expected, _)| *expected == ticket) else {
             return if self.waiting.is_some() { Flow::Wait } else { Flow::Continue };
         };
+        self.is_held = false;
         let answer = out.open(answer);
         if let Err(denied) = self.authorize_answer(&answer, &waiting) {
             deny(out, denied);
@@ -523,6 +537,8 @@ impl Session for WorkqSession {
 
     fn on_shutdown(&mut self, last: bool, out: &mut Outbox) -> Flow {
         match &self.waiting {
+            // Nothing was begun of what it holds.
+            Some(_) if self.is_held => Flow::Close,
             Some(_) if !last => Flow::Wait,
             Some(_) => {
                 if let Some((ticket, _)) = self.waiting.take() {
@@ -545,48 +561,7 @@ impl Session for WorkqSession {
     }
 
     fn input_bytes_max(&self) -> usize {
-        self.common.limits.input_bytes_max()
-    }
-}
-
-/// `ok`, or the refusal.
-fn acknowledge(out: &mut Outbox, changed: Gated<Result<(), Refused>>) {
-    match out.open(changed) {
-        Ok(()) => out.put(encode::ok),
-        Err(refused) => refuse(out, &refused),
-    }
-}
-
-fn client_error(out: &mut Outbox, text: ErrorText) {
-    out.put(|out| encode::client_error(out, text.as_str()));
-}
-
-fn server_error(out: &mut Outbox, text: &str) {
-    out.put(|out| encode::server_error(out, text));
-}
-
-/// A request that this client may not make. A job that it may not know of is not there.
-fn deny(out: &mut Outbox, denied: Denied) {
-    match denied {
-        Denied::Job => out.put(encode::not_found),
-        denied => out.put(|out| encode::client_error(out, &denied.to_string())),
-    }
-}
-
-/// A refusal in Workq's words.
-fn refuse(out: &mut Outbox, refused: &Refused) {
-    match refused {
-        Refused::Rejected(Rejection::NotFound) => out.put(encode::not_found),
-        Refused::Rejected(Rejection::KeyTaken(_)) => client_error(out, ErrorText::DuplicateJob),
-        Refused::Rejected(Rejection::Finished) => client_error(out, ErrorText::DuplicateResult),
-        // The only limit of the core that the decoder does not check before.
-        Refused::Rejected(Rejection::OutOfRange("ttl")) => {
-            client_error(out, ErrorText::InvalidTime);
-        }
-        Refused::Rejected(other) => {
-            out.put(|out| encode::client_error(out, &other.to_string()));
-        }
-        Refused::Stopping => out.put(encode::timeout),
-        other => server_error(out, &other.to_string()),
+        // Who asks too fast is not read on: what it sends waits on its side.
+        if self.is_held { 0 } else { self.common.limits.input_bytes_max() }
     }
 }

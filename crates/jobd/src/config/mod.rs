@@ -35,6 +35,7 @@ fn listen(ini: &Ini, port: u16) -> Result<ListenSettings, ConfigError> {
         tls: ListenerTls::Off,
         limits: Limits { message_bytes_max: message_bytes.unwrap_or(limits.message_bytes_max) },
         places: connections.map(ListenPlaces::alone).unwrap_or_default(),
+        ..ListenSettings::default()
     })
 }
 
