@@ -232,7 +232,12 @@ impl Listener {
             let (links, tls, turns) = (links.clone(), self.tls.clone(), turns.clone());
             let peer_limits = self.peer_limits.clone();
             tokio::spawn(async move {
-                let opened = match open(stream, &tls, &turns).await {
+                let opening = open(stream, &tls, &turns);
+                let opened = match peer_limits.idle_time {
+                    None => opening.await,
+                    Some(time) => timeout(time, opening).await.unwrap_or_else(|_| silent()),
+                };
+                let opened = match opened {
                     Ok(stream) => Link::open(stream, message_bytes_max),
                     Err(error) => Err(error),
                 };
@@ -249,6 +254,11 @@ impl Listener {
             });
         }
     }
+}
+
+/// A connection that has said nothing.
+fn silent() -> io::Result<Stream> {
+    Err(io::ErrorKind::TimedOut.into())
 }
 
 /// The stream to speak over, after the handshake if there is one. A client that may not speak in
@@ -336,6 +346,7 @@ impl Links {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::encode_request;
 
     fn default<T: Default>() -> T {
         T::default()
@@ -375,5 +386,52 @@ mod tests {
         assert!(bind("0.0.0.0", access(false), false).await.is_ok());
         assert!(bind("0.0.0.0", default(), true).await.is_ok());
         assert!(bind("127.0.0.1", default(), false).await.is_ok());
+    }
+
+    struct Echo;
+
+    impl Service for Echo {
+        fn request(&self, _: Request, responder: Responder) {
+            responder.ok();
+        }
+    }
+
+    async fn serving(settings: ListenSettings) -> (SocketAddr, Server) {
+        let settings = ListenSettings { host: "127.0.0.1".to_owned(), ..settings };
+        let listener = Listener::bind(&settings).await.unwrap();
+        (listener.address(), listener.serve(Arc::new(Echo)))
+    }
+
+    /// Whether a connection is closed before it has said anything.
+    async fn is_closed(stream: &mut TcpStream) -> bool {
+        matches!(stream.read(&mut [0; 16]).await, Ok(0) | Err(_))
+    }
+
+    #[tokio::test]
+    async fn one_connection_too_many_is_closed_at_once() {
+        let settings = ListenSettings { places: ListenPlaces::alone(2), ..default() };
+        let (address, _server) = serving(settings).await;
+        let first = TcpStream::connect(address).await.unwrap();
+        let mut second = TcpStream::connect(address).await.unwrap();
+        assert!(is_closed(&mut TcpStream::connect(address).await.unwrap()).await);
+        drop(first);
+        // Its place is free as soon as its end is noticed.
+        let mut third = TcpStream::connect(address).await.unwrap();
+        while timeout(Duration::from_millis(50), is_closed(&mut third)).await == Ok(true) {
+            third = TcpStream::connect(address).await.unwrap();
+        }
+        second.write_all(&encode_request(7, "poke", None, None)).await.unwrap();
+        assert!(!is_closed(&mut second).await);
+    }
+
+    #[tokio::test]
+    async fn who_is_silent_for_too_long_is_closed_when_asked_for() {
+        let idle_time = Some(Duration::from_millis(100));
+        let (address, _server) = serving(ListenSettings { idle_time, ..default() }).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&encode_request(7, "poke", None, None)).await.unwrap();
+        let mut answer = [0; 1024];
+        assert!(stream.read(&mut answer).await.unwrap() > 0);
+        assert!(is_closed(&mut stream).await);
     }
 }

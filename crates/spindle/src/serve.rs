@@ -246,7 +246,8 @@ fn open_doors(
         .collect::<anyhow::Result<Vec<_>>>()?;
     let open = bound.iter().map(spindle_net::BoundDoor::connections);
     let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
-    let limits = Limits { idle_timeout: config.idle_timeout, ..Limits::default() };
+    let idle = config.idle_timeout;
+    let limits = Limits { idle_timeout: idle, first_bytes_timeout: idle, ..Limits::default() };
     let jobd_master = config.jobd_master.map(|addr| {
         let (place, password) =
             (tls.place(config, jobd_master::DOOR, addr), entrance.master_password());
