@@ -20,7 +20,7 @@ pub struct PlaceLimits {
     pub total: usize,
     /// At one listener.
     pub door: usize,
-    /// From one client at one listener, see [`client_at`].
+    /// From one client at one listener, see [`client_at`]; at least 1.
     pub address: usize,
 }
 
@@ -35,7 +35,7 @@ impl PlaceLimits {
     /// before it.
     pub fn with(total: usize, door: Option<usize>, address: Option<usize>) -> PlaceLimits {
         let door = door.unwrap_or_else(|| total - total / 10).min(total);
-        let address = address.unwrap_or_else(|| door.div_ceil(4)).min(door);
+        let address = address.unwrap_or_else(|| door.div_ceil(4)).min(door).max(1);
         PlaceLimits { total, door, address }
     }
 
@@ -193,10 +193,10 @@ impl Counts {
         for (reason, open, limit) in [
             (Reason::Server, self.open, limits.total),
             (Reason::Door, self.doors[door].open, limits.door),
+            // Who counts for nobody has none.
             (Reason::Address, of_client.copied().unwrap_or_default(), limits.address),
         ] {
-            let is_limited = reason != Reason::Address || client.is_some();
-            if is_limited && open >= limit {
+            if open >= limit {
                 return Err(Taken { reason, limit });
             }
         }
