@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
+use spindle_limits::RequestRates;
 
 use crate::identity::Identity;
 use crate::login::Login;
@@ -16,6 +17,8 @@ use crate::tokens::{Stamp, Tokens, TokensError};
 pub struct Access {
     source: Arc<Source>,
     is_required: bool,
+    /// How often they may ask; none: as often as they like, and nothing is counted.
+    rates: Option<Arc<RequestRates>>,
 }
 
 /// The tokens file, as far as it is read.
@@ -56,7 +59,7 @@ impl Look {
 impl Access {
     /// Everybody may do everything who presents no token. No token is known.
     pub fn open() -> Access {
-        Access { source: Arc::default(), is_required: false }
+        Access { source: Arc::default(), is_required: false, rates: None }
     }
 
     /// The identities of a tokens file. Nobody has to say who they are: see [`Access::required`].
@@ -72,13 +75,19 @@ impl Access {
             generation: AtomicU64::new(0),
             seen: Mutex::new(Some(stamp)),
         };
-        Ok(Access { source: Arc::new(source), is_required: false })
+        Ok(Access { source: Arc::new(source), is_required: false, rates: None })
     }
 
     /// The same identities, for a door that asks everybody who they are, or not.
     #[must_use]
     pub fn required(&self, is_required: bool) -> Access {
-        Access { source: Arc::clone(&self.source), is_required }
+        Access { is_required, ..self.clone() }
+    }
+
+    /// The same, with limits on how often somebody may ask.
+    #[must_use]
+    pub fn with_rates(self, rates: Option<Arc<RequestRates>>) -> Access {
+        Access { rates, ..self }
     }
 
     /// A new connection. `certificate` is the common name of its client's certificate, if it showed
@@ -118,6 +127,11 @@ impl Access {
             }
             Err(error) => Look::Kept(error),
         }
+    }
+
+    /// How often they may ask; none: as often as they like.
+    pub fn rates(&self) -> Option<&RequestRates> {
+        self.rates.as_deref()
     }
 
     pub(crate) fn is_required(&self) -> bool {

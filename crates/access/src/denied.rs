@@ -1,5 +1,7 @@
 //! Why a request is not done.
 
+use spindle_limits::Excess;
+
 use crate::role::Role;
 
 /// Why a request is not done. Its text is for the client, and names no token and no other queue.
@@ -23,6 +25,9 @@ pub enum Denied {
     /// The request is about all queues, and the identity has not all.
     #[error("this shows or changes all queues, and needs a token for the queues `*`")]
     AllQueues,
+    /// It comes too early after others, and was not done.
+    #[error("more than {} requests a second of this {}", .0.per_second, .0.of.as_str())]
+    TooFast(Excess),
     /// There is no such job, as far as the identity may know.
     #[error("there is no such job")]
     Job,

@@ -1,5 +1,6 @@
 //! Who somebody is, by one entry of the tokens file.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use spindle_core::glob;
@@ -10,7 +11,7 @@ use crate::role::{Role, Roles};
 /// One entry of the tokens file, without what proves it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
-    name: String,
+    name: Arc<str>,
     /// As the entry names them.
     granted: Vec<Role>,
     /// With all that they include.
@@ -29,6 +30,7 @@ impl Identity {
     ) -> Identity {
         let roles = granted.iter().copied().collect();
         let is_unlimited = patterns.iter().any(|pattern| pattern == "*");
+        let name = name.into();
         Identity { name, granted, roles, patterns, is_unlimited, expires }
     }
 
@@ -49,6 +51,11 @@ impl Identity {
 
     /// What people call it: for logs.
     pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The same, to count its requests by.
+    pub(crate) fn shared_name(&self) -> &Arc<str> {
         &self.name
     }
 

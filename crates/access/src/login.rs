@@ -1,9 +1,9 @@
 //! One connection's right to do something, asked at each request.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use spindle_core::audit::{Actor, ActorKind};
@@ -40,7 +40,7 @@ pub struct Login {
     presented: Presented,
     standing: Standing,
     generation: u64,
-    /// Where the client is, if that is known.
+    /// Where the client is; none: on this machine, as far as is known.
     address: Option<IpAddr>,
     /// The queue that fitted a pattern of the identity last: most connections are about one queue.
     fitted: Vec<u8>,
@@ -76,10 +76,39 @@ impl Login {
         login
     }
 
-    /// The same, of a client at this address: for the audit log.
+    /// The same for a client at this address: its requests are counted there, and the audit log has it.
     #[must_use]
     pub fn at(self, address: IpAddr) -> Login {
         Login { address: Some(address), ..self }
+    }
+
+    /// Counts a request. To be asked once for each, before anything else, by doors whose clients
+    /// understand a refusal.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied::TooFast`].
+    pub fn count(&self) -> Result<(), Denied> {
+        let Some(rates) = self.access.rates() else { return Ok(()) };
+        rates.count(self.identity(), self.counted_address()).map_err(Denied::TooFast)
+    }
+
+    /// Counts a request, as [`Login::count`] does, for doors whose clients understand waiting better:
+    /// how long it is to be held, if it is.
+    pub fn delay(&self) -> Option<Duration> {
+        let delay = self.access.rates()?.delay(self.identity(), self.counted_address());
+        (!delay.is_zero()).then_some(delay)
+    }
+
+    fn counted_address(&self) -> IpAddr {
+        self.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    fn identity(&self) -> Option<&Arc<str>> {
+        match &self.standing {
+            Standing::Known(identity) => Some(identity.shared_name()),
+            Standing::Open | Standing::Denied(_) => None,
+        }
     }
 
     /// A token is presented, in place of what was before. One that is not known binds the

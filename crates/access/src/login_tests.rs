@@ -180,7 +180,7 @@ fn an_expired_token_stops_working_on_open_connections() {
     let Standing::Known(identity) = &login.standing else { panic!("it is known") };
     let expires = identity.expires().unwrap();
     assert_eq!(identity.has(Role::Submit, || expires), Err(Denied::Expired));
-    let before = expires - std::time::Duration::from_nanos(1);
+    let before = expires - Duration::from_nanos(1);
     assert_eq!(identity.has(Role::Submit, || before), Ok(()));
 }
 

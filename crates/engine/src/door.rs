@@ -109,6 +109,11 @@ pub trait Session: Send {
     /// How many bytes of input the session can make use of beyond what it has; the reactor stops
     /// reading above it.
     fn input_bytes_max(&self) -> usize;
+    /// Whether the client holds or expects something, so that its silence is not idleness: a job that
+    /// it works on, news that come by themselves.
+    fn is_engaged(&self) -> bool {
+        false
+    }
 }
 
 /// What a reactor needs of the engine behind its doors: it is the reactor that takes what its

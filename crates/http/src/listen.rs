@@ -12,6 +12,7 @@ use axum::Router;
 use parking_lot::Mutex;
 use spindle_budget::Budgets;
 use spindle_engine::Committer;
+use spindle_limits::Places;
 use spindle_tls::ListenerTls;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
@@ -27,20 +28,21 @@ pub struct HttpConfig {
     pub limits: Limits,
     /// What all clients together make the server hold.
     pub budgets: Budgets,
+    /// How many connections may be open; shared with the other listeners of the server.
+    pub places: Places,
 }
 
 impl Default for HttpConfig {
     fn default() -> HttpConfig {
         let reactors = spindle_net::NetConfig::default().reactors;
-        HttpConfig { threads: reactors, limits: Limits::default(), budgets: Budgets::default() }
+        let (threads, limits) = (reactors, Limits::default());
+        HttpConfig { threads, limits, budgets: Budgets::default(), places: Places::default() }
     }
 }
 
 /// Limits of the listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at once, over all threads. The excess is closed as it comes.
-    pub connections_max: usize,
     /// A request's head comes whole within this time; a connection idles at most so long.
     pub head_time: Duration,
     /// A handshake of TLS ends within this time.
@@ -54,7 +56,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            connections_max: 10_000,
             head_time: Duration::from_secs(60),
             handshake_time: Duration::from_secs(10),
             head_bytes_max: 64 * 1024,
@@ -100,8 +101,8 @@ impl HttpListener {
     ) -> io::Result<Handle> {
         let (stage, stages) = watch::channel(Stage::Serving);
         let (ending, ended) = channel::<()>();
-        let open = OpenConnections::new(connections);
-        let HttpConfig { threads, limits, budgets } = config;
+        let HttpConfig { threads, limits, budgets, places } = config;
+        let open = OpenConnections::new(places.door(DOOR), connections);
         let server = Server { router, limits, budgets, tls: self.tls, stages, open };
         // From here on an early return drops the handle, which ends the threads that are there.
         let mut handle = Handle {
@@ -135,6 +136,9 @@ impl HttpListener {
         Ok(handle)
     }
 }
+
+/// The listener's name in settings, the log and the metrics.
+const DOOR: &str = "http";
 
 /// A listener at work. Dropping it aborts it.
 pub struct Handle {

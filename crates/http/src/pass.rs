@@ -17,6 +17,7 @@ use spindle_access::{Access, Denied, Login, Role, Target};
 use spindle_core::audit::Actor;
 use spindle_core::job::Origin;
 use spindle_engine::{Audit, JobRef, Peer};
+use spindle_limits::Excess;
 
 use crate::bridge::EngineBridge;
 use crate::problem::{Answered, Code, Problem};
@@ -72,7 +73,14 @@ async fn admitted(
             request.extensions_mut().insert(pass);
             next.run(request).await
         }
-        Err(denied) => (admission.refuse)(denied),
+        Err(denied) => {
+            let mut response = (admission.refuse)(denied);
+            if let Denied::TooFast(Excess { wait, .. }) = denied {
+                let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+                response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+            }
+            response
+        }
     };
     if response.status() == StatusCode::UNAUTHORIZED {
         let how = HeaderValue::from_static("Bearer realm=\"spindle\"");
@@ -96,6 +104,7 @@ impl Admission {
     }
 
     fn check(&self, mut login: Login, request: &Request) -> Result<Pass, Denied> {
+        login.count()?;
         if login.is_open() {
             return Ok(Pass { login, role: Role::Admin });
         }

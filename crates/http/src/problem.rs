@@ -73,6 +73,7 @@ codes! {
         "The idempotency key was used with another request",
     QueueFull "queue_full" TOO_MANY_REQUESTS "The queue holds as much as it may",
     ServerFull "server_full" TOO_MANY_REQUESTS "The server holds as many unfinished jobs as it may",
+    TooFast "too_fast" TOO_MANY_REQUESTS "More requests a second than the client may make",
     TooMany "too_many" TOO_MANY_REQUESTS "Too many clients wait",
     Unreadable "unreadable" INTERNAL_SERVER_ERROR "The log cannot be read there",
     Busy "busy" SERVICE_UNAVAILABLE "Too much waits for the disk",
@@ -167,6 +168,7 @@ impl From<Denied> for Problem {
     fn from(denied: Denied) -> Problem {
         match denied {
             Denied::Job => no_job(),
+            Denied::TooFast(_) => Problem::new(Code::TooFast, denied.to_string()),
             _ if denied.is_unauthenticated() => {
                 Problem::new(Code::Unauthorized, denied.to_string())
             }

@@ -1,20 +1,24 @@
 //! One serving thread: its runtime, its connections, and the loop that commits for them.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use hyper::Request;
 use hyper::body::{Body, Incoming};
+use hyper::header::DATE;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use spindle_budget::{Budgets, Kind};
 use spindle_engine::{Committer, Peer, TLS_REQUIRED};
+use spindle_limits::{DoorPlaces, Place};
 use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
 use spindle_tls::{FirstByte, ListenerTls, Speaks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,6 +31,8 @@ use tokio::time::timeout;
 use tower::ServiceExt;
 
 use crate::commit_loop::{CommitLoop, Member};
+use crate::date::date;
+use crate::head::head_bytes;
 use crate::held::Held;
 use crate::listen::Limits;
 use crate::write_timeout::WriteTimeout;
@@ -60,25 +66,27 @@ pub(crate) struct Server {
     pub open: OpenConnections,
 }
 
-/// Counts the connections of all threads, and knows when the last one has ended.
+/// The connections of all threads: gives them their places, counts them, and knows when the last one
+/// has ended.
 #[derive(Clone)]
 pub(crate) struct OpenConnections {
+    places: DoorPlaces,
     count: Arc<AtomicUsize>,
     /// Nothing is sent: each connection holds a receiver until it ends.
     held: Arc<watch::Sender<()>>,
 }
 
 impl OpenConnections {
-    pub fn new(count: Arc<AtomicUsize>) -> OpenConnections {
-        OpenConnections { count, held: Arc::default() }
+    pub fn new(places: DoorPlaces, count: Arc<AtomicUsize>) -> OpenConnections {
+        OpenConnections { places, count, held: Arc::default() }
     }
 
-    /// One more, if there are fewer than so many.
-    fn one_more(&self, max: usize) -> Option<OpenConnection> {
-        (self.count.load(Ordering::Relaxed) < max).then(|| {
-            self.count.fetch_add(1, Ordering::Relaxed);
-            OpenConnection { count: Arc::clone(&self.count), _held: self.held.subscribe() }
-        })
+    /// One more, if there is a place for it.
+    fn one_more(&self, peer: SocketAddr) -> Option<OpenConnection> {
+        let place = self.places.take(peer).ok()?;
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let (count, held) = (Arc::clone(&self.count), self.held.subscribe());
+        Some(OpenConnection { count, _place: place, _held: held })
     }
 
     /// Waits until none is left, on any thread.
@@ -90,6 +98,7 @@ impl OpenConnections {
 /// Counts one connection as open until it is dropped.
 struct OpenConnection {
     count: Arc<AtomicUsize>,
+    _place: Place,
     _held: watch::Receiver<()>,
 }
 
@@ -136,6 +145,7 @@ impl Server {
     pub async fn accept(self, listener: TcpListener, threads: Vec<UnboundedSender<Arrival>>) {
         let mut stages = self.stages.clone();
         let mut turns = threads.iter().cycle();
+        let mut is_failing = false;
         loop {
             let accepted = select! {
                 accepted = listener.accept() => accepted,
@@ -143,16 +153,20 @@ impl Server {
             };
             // The thread that serves it has a reactor of its own.
             let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
+            let was_failing = std::mem::replace(&mut is_failing, accepted.is_err());
             match accepted {
-                Ok((stream, peer)) => {
-                    let counted = self.open.one_more(self.limits.connections_max);
-                    if let (Some(counted), Some(thread)) = (counted, turns.next()) {
+                Ok((stream, peer)) => match (self.open.one_more(peer), turns.next()) {
+                    (Some(counted), Some(thread)) => {
                         // A thread that is gone has stopped, or has reported why.
                         let _ = thread.send(Arrival { stream, peer, counted });
                     }
-                }
+                    _ if self.tls.is_off() => turn_away(stream),
+                    _ => {}
+                },
                 Err(error) => {
-                    tracing::warn!("http: cannot accept a connection: {error}");
+                    if !was_failing {
+                        tracing::warn!(%error, "http: cannot accept connections; trying again");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -206,9 +220,16 @@ impl Server {
             held.serves(true);
             request.extensions_mut().insert(client.clone());
             request.extensions_mut().insert(held.clone());
-            let answer = router.clone().oneshot(request);
+            let fits = head_bytes(&request) <= self.limits.head_bytes_max;
+            let answer = fits.then(|| router.clone().oneshot(request));
             async move {
-                let answer = answer.await;
+                let mut answer = match answer {
+                    Some(answer) => answer.await,
+                    None => Ok(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response()),
+                };
+                if let (Ok(answer), Some(date)) = (&mut answer, date(SystemTime::now())) {
+                    answer.headers_mut().insert(DATE, date);
+                }
                 member.answered();
                 held.serves(false);
                 if let Ok(answer) = &answer {
@@ -219,6 +240,7 @@ impl Server {
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
+            .auto_date_header(false)
             .header_read_timeout(self.limits.head_time)
             .max_buf_size(self.limits.head_bytes_max)
             .serve_connection(TokioIo::new(stream), service);
@@ -281,6 +303,19 @@ impl Server {
         })
     }
 }
+
+/// Closes a connection there is no place for, with as much of an answer as costs nothing: it is
+/// written if the socket takes it at once, and nobody waits for the client to read it. What the client
+/// has sent is read first, because a socket that is closed with unread bytes destroys what it sent.
+fn turn_away(mut stream: TcpStream) {
+    let _ = stream.read(&mut [0; 4096]);
+    let _ = stream.write_all(NO_PLACE.as_bytes());
+}
+
+/// The answer to whoever finds no place.
+const NO_PLACE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
+    Content-Length: 42\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
+    the server has as many clients as it may.\n";
 
 /// How long a client that was refused may take to read why.
 const LINGER: Duration = Duration::from_secs(1);

@@ -20,13 +20,14 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use spindle_budget::{Account, Budget, Budgets, Holder, Kind};
+use spindle_limits::RequestRates;
 use spindle_tls::stream::MaybeTls;
 use thiserror::Error;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split},
     net::TcpStream,
     sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tracing::{debug, trace};
 
@@ -178,7 +179,7 @@ impl Link {
             held: Held::new(budgets),
         }));
         tokio::spawn(write_all(link.clone(), writer, to_write));
-        Ok((link.clone(), Connection { link, reader }))
+        Ok((link.clone(), Connection { link, reader, peer_limits: PeerLimits::default() }))
     }
 
     /// The peer's address.
@@ -200,6 +201,11 @@ impl Link {
     /// Ready when every request of the peer has its answer.
     pub async fn answered(&self) {
         let _ = self.0.requests.acquire_many(REQUESTS_MAX).await;
+    }
+
+    /// Whether a request of the peer has no answer yet.
+    fn owes_answers(&self) -> bool {
+        self.0.requests.available_permits() < REQUESTS_MAX as usize
     }
 
     /// How many reads have brought bytes: it grows as long as the peer is alive, also in the middle
@@ -357,17 +363,33 @@ impl Responder {
     }
 }
 
+/// What a peer may not exceed.
+#[derive(Clone, Debug, Default)]
+pub struct PeerLimits {
+    /// How often its address may ask: what comes earlier waits, and nothing more is read meanwhile.
+    pub rates: Option<Arc<RequestRates>>,
+    /// How long it may send nothing while it is owed no answer.
+    pub idle_time: Option<Duration>,
+}
+
 /// The reading half of a [`Link`].
 #[derive(Debug)]
 pub struct Connection {
     link: Link,
     reader: ReadHalf<Stream>,
+    peer_limits: PeerLimits,
 }
 
 impl Connection {
     /// The handle to send with.
     pub fn link(&self) -> &Link {
         &self.link
+    }
+
+    /// The same with limits on its peer.
+    #[must_use]
+    pub fn with(self, peer_limits: PeerLimits) -> Self {
+        Self { peer_limits, ..self }
     }
 
     /// Reads until the end and hands every request to `serve`. Afterwards the link is closed.
@@ -406,14 +428,19 @@ impl Connection {
                 Ok(Some(message)) => self.take(&message, serve).await,
                 Ok(None) => {
                     let is_mid_message = frames.is_mid_message();
+                    let patience =
+                        if is_mid_message { Some(STALL) } else { self.peer_limits.idle_time };
                     let read = self.reader.read_buf(frames.input());
-                    let outcome = if is_mid_message {
-                        match timeout(STALL, read).await {
+                    let outcome = match patience {
+                        None => read.await,
+                        Some(patience) => match timeout(patience, read).await {
                             Ok(outcome) => outcome,
-                            Err(_) => return "silence in the middle of a message".to_owned(),
-                        }
-                    } else {
-                        read.await
+                            Err(_) if is_mid_message => {
+                                return "silence in the middle of a message".to_owned();
+                            }
+                            Err(_) if self.link.owes_answers() => continue,
+                            Err(_) => return "it was idle".to_owned(),
+                        },
                     };
                     match outcome {
                         Ok(0) => return "end of input".to_owned(),
@@ -430,6 +457,9 @@ impl Connection {
         trace!(peer = %self.link.remote(), message = %String::from_utf8_lossy(bytes));
         match decode(bytes) {
             Ok(Message::Request(request)) => {
+                if let Some(rates) = &self.peer_limits.rates {
+                    sleep(rates.delay(None, self.link.remote().ip())).await;
+                }
                 let permit = Arc::clone(&self.link.0.requests).acquire_owned().await;
                 let permit = permit.expect("the semaphore is never closed");
                 let link = self.link.clone();

@@ -4,6 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use spindle_budget::Budgets;
+use spindle_limits::{DoorPlaces, PlaceLimits, Places, RequestRates};
 use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
 use spindle_tls::{FirstByte, ListenerTls, Speaks};
 use subtle::ConstantTimeEq;
@@ -11,13 +12,13 @@ use thiserror::Error;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::watch,
     time::timeout,
 };
 use tracing::{debug, info, warn};
 
 use crate::{
-    link::{Connection, Link, Responder, Stream},
+    link::{Connection, Link, PeerLimits, Responder, Stream},
     wire::{Request, encode_response},
 };
 
@@ -34,10 +35,16 @@ pub struct ListenSettings {
     pub insecure: bool,
     /// Whether connections are encrypted.
     pub tls: ListenerTls,
-    /// How many connections, how long messages.
+    /// How long messages may be.
     pub limits: Limits,
     /// What all clients together make the program hold.
     pub budgets: Budgets,
+    /// How many connections there may be.
+    pub places: ListenPlaces,
+    /// How often each client address may ask; none: as often as it likes.
+    pub rates: Option<Arc<RequestRates>>,
+    /// How long a connection may send nothing while no answer is owed; none: for ever.
+    pub idle_time: Option<Duration>,
 }
 
 /// Who may ask for something.
@@ -93,15 +100,30 @@ impl Access {
 /// What a listener may cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at the same time; further ones are closed at once.
-    pub connections_max: usize,
     /// Bytes of one message from a client.
     pub message_bytes_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections_max: 1024, message_bytes_max: 16 * 1024 * 1024 }
+        Self { message_bytes_max: 16 * 1024 * 1024 }
+    }
+}
+
+/// The places of a listener. Further connections are closed at once.
+#[derive(Clone, Debug)]
+pub struct ListenPlaces(pub DoorPlaces);
+
+impl ListenPlaces {
+    /// So many, for a daemon with one listener.
+    pub fn alone(connections_max: usize) -> Self {
+        Self(Places::new(PlaceLimits::alone(connections_max)).door("jobd"))
+    }
+}
+
+impl Default for ListenPlaces {
+    fn default() -> Self {
+        Self::alone(1024)
     }
 }
 
@@ -145,6 +167,8 @@ pub struct Listener {
     tls: ListenerTls,
     limits: Limits,
     budgets: Budgets,
+    places: DoorPlaces,
+    peer_limits: PeerLimits,
 }
 
 impl Listener {
@@ -153,7 +177,8 @@ impl Listener {
     /// # Errors
     /// [`BindError`].
     pub async fn bind(settings: &ListenSettings) -> Result<Self, BindError> {
-        let ListenSettings { host, port, access, insecure, tls, limits, budgets } = settings;
+        let ListenSettings { host, port, access, insecure, tls, limits, budgets, places, .. } =
+            settings;
         let failed = |cause| BindError::Listen { address: format!("{host}:{port}"), cause };
         let listener = TcpListener::bind((host.as_str(), *port)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -162,7 +187,10 @@ impl Listener {
             return Err(BindError::Open { address });
         }
         let (access, tls, budgets) = (access.clone(), tls.clone(), budgets.clone());
-        Ok(Self { listener, address, access, tls, limits: *limits, budgets })
+        let (places, limits) = (places.0.clone(), *limits);
+        let (rates, idle_time) = (settings.rates.clone(), settings.idle_time);
+        let peer_limits = PeerLimits { rates, idle_time };
+        Ok(Self { listener, address, access, tls, limits, budgets, places, peer_limits })
     }
 
     /// The address, with the port that the system chose.
@@ -184,33 +212,38 @@ impl Listener {
         links: Links,
         mut stop: watch::Receiver<bool>,
     ) {
-        let Limits { connections_max, message_bytes_max } = self.limits;
+        let Limits { message_bytes_max } = self.limits;
         let access = Arc::new(self.access);
         let turns = HandshakeTurns::default();
-        let places = Arc::new(Semaphore::new(connections_max));
+        let mut is_failing = false;
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 _ = stop.wait_for(|stop| *stop) => return,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let was_failing = std::mem::replace(&mut is_failing, accepted.is_err());
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of descriptors, most likely: some have to close before the next try helps.
-                    warn!(%error, "cannot accept a connection");
+                    if !was_failing {
+                        warn!(%error, "cannot accept connections; trying again");
+                    }
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                debug!(connections_max, "too many connections, one closed");
-                continue;
-            };
+            let Ok(place) = self.places.take(peer) else { continue };
             let (access, service) = (Arc::clone(&access), Arc::clone(&service));
             let (links, tls, turns) = (links.clone(), self.tls.clone(), turns.clone());
-            let budgets = self.budgets.clone();
+            let (budgets, peer_limits) = (self.budgets.clone(), self.peer_limits.clone());
             tokio::spawn(async move {
-                let opened = match open(stream, &tls, &turns).await {
+                let opening = open(stream, &tls, &turns);
+                let opened = match peer_limits.idle_time {
+                    None => opening.await,
+                    Some(time) => timeout(time, opening).await.unwrap_or_else(|_| silent()),
+                };
+                let opened = match opened {
                     Ok(stream) => Link::open_within(&budgets, stream, message_bytes_max),
                     Err(error) => Err(error),
                 };
@@ -221,12 +254,17 @@ impl Listener {
                 debug!(peer = %link.remote(), "connected");
                 let admitted =
                     access.guard(|request, responder| service.request(request, responder));
-                links.run(connection, admitted).await;
+                links.run(connection.with(peer_limits), admitted).await;
                 service.closed(&link);
                 drop(place);
             });
         }
     }
+}
+
+/// A connection that has said nothing.
+fn silent() -> io::Result<Stream> {
+    Err(io::ErrorKind::TimedOut.into())
 }
 
 /// The stream to speak over, after the handshake if there is one. A client that may not speak in
@@ -314,6 +352,7 @@ impl Links {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::encode_request;
 
     fn default<T: Default>() -> T {
         T::default()
@@ -353,5 +392,52 @@ mod tests {
         assert!(bind("0.0.0.0", access(false), false).await.is_ok());
         assert!(bind("0.0.0.0", default(), true).await.is_ok());
         assert!(bind("127.0.0.1", default(), false).await.is_ok());
+    }
+
+    struct Echo;
+
+    impl Service for Echo {
+        fn request(&self, _: Request, responder: Responder) {
+            responder.ok();
+        }
+    }
+
+    async fn serving(settings: ListenSettings) -> (SocketAddr, Server) {
+        let settings = ListenSettings { host: "127.0.0.1".to_owned(), ..settings };
+        let listener = Listener::bind(&settings).await.unwrap();
+        (listener.address(), listener.serve(Arc::new(Echo)))
+    }
+
+    /// Whether a connection is closed before it has said anything.
+    async fn is_closed(stream: &mut TcpStream) -> bool {
+        matches!(stream.read(&mut [0; 16]).await, Ok(0) | Err(_))
+    }
+
+    #[tokio::test]
+    async fn one_connection_too_many_is_closed_at_once() {
+        let settings = ListenSettings { places: ListenPlaces::alone(2), ..default() };
+        let (address, _server) = serving(settings).await;
+        let first = TcpStream::connect(address).await.unwrap();
+        let mut second = TcpStream::connect(address).await.unwrap();
+        assert!(is_closed(&mut TcpStream::connect(address).await.unwrap()).await);
+        drop(first);
+        // Its place is free as soon as its end is noticed.
+        let mut third = TcpStream::connect(address).await.unwrap();
+        while timeout(Duration::from_millis(50), is_closed(&mut third)).await == Ok(true) {
+            third = TcpStream::connect(address).await.unwrap();
+        }
+        second.write_all(&encode_request(7, "poke", None, None)).await.unwrap();
+        assert!(!is_closed(&mut second).await);
+    }
+
+    #[tokio::test]
+    async fn who_is_silent_for_too_long_is_closed_when_asked_for() {
+        let idle_time = Some(Duration::from_millis(100));
+        let (address, _server) = serving(ListenSettings { idle_time, ..default() }).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&encode_request(7, "poke", None, None)).await.unwrap();
+        let mut answer = [0; 1024];
+        assert!(stream.read(&mut answer).await.unwrap() > 0);
+        assert!(is_closed(&mut stream).await);
     }
 }

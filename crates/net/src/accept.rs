@@ -7,22 +7,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mio::net::{TcpListener, TcpStream};
-use tracing::{info, warn};
+use spindle_limits::{DoorPlaces, Place};
+use tracing::warn;
 
 use crate::counters::NetCounters;
 
-/// One of the `connections_max` permits for an open connection. Dropping it gives it back.
+/// Counts an open connection, and holds its place. Dropping it gives that back.
 #[derive(Debug)]
 pub(crate) struct Permit {
     counters: Arc<NetCounters>,
+    _place: Place,
 }
 
 impl Permit {
-    fn acquire(counters: &Arc<NetCounters>, places_max: usize) -> Option<Permit> {
-        let claimed = counters.open.try_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
-            (open < places_max).then_some(open + 1)
-        });
-        claimed.ok().map(|_| Permit { counters: Arc::clone(counters) })
+    fn new(counters: &Arc<NetCounters>, place: Place) -> Permit {
+        counters.open.fetch_add(1, Ordering::Relaxed);
+        Permit { counters: Arc::clone(counters), _place: place }
     }
 }
 
@@ -40,60 +40,65 @@ pub(crate) struct Arrival {
     pub(crate) permit: Permit,
 }
 
+/// What came of looking for a connection.
+pub(crate) enum Accepted {
+    One(Arrival),
+    /// One that was refused, or had gone: there may be another.
+    Nobody,
+    /// None waits: the listeners wake us, or a sweep does.
+    Nothing,
+}
+
 /// The listeners of all doors, in the reactor that accepts.
 pub(crate) struct Acceptor {
-    listeners: Vec<TcpListener>,
+    listeners: Vec<(TcpListener, DoorPlaces)>,
     counters: Arc<NetCounters>,
-    connections_max: usize,
+    /// The door to look at next: in turn, so that a flood at one leaves the others theirs.
+    next_door: usize,
     /// Accepting failed: wait for the next sweep, because no event will come.
     paused: bool,
     /// Accepting failed last time, which was logged.
     failing: bool,
-    /// Refused since the last sweep.
-    refused: u64,
 }
 
 impl Acceptor {
     /// `listeners[n]` belongs to door `n`.
     pub(crate) fn new(
-        listeners: Vec<TcpListener>,
+        listeners: Vec<(TcpListener, DoorPlaces)>,
         counters: Arc<NetCounters>,
-        connections_max: usize,
     ) -> Acceptor {
-        Acceptor { listeners, counters, connections_max, paused: false, failing: false, refused: 0 }
+        Acceptor { listeners, counters, next_door: 0, paused: false, failing: false }
     }
 
-    /// The next connection of any door; `None` when none waits (the listeners wake us then).
-    pub(crate) fn next(&mut self) -> Option<Arrival> {
-        let mut door = 0;
-        while !self.paused {
-            let listener = self.listeners.get(door)?;
+    /// The next connection of any door.
+    pub(crate) fn next(&mut self) -> Accepted {
+        let doors = self.listeners.len();
+        for _ in 0..doors {
+            if self.paused {
+                break;
+            }
+            let door = self.next_door;
+            self.next_door = (door + 1) % doors;
+            let (listener, places) = &self.listeners[door];
             match listener.accept() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => door += 1,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => {
+                    self.note_failure(&error);
+                    return Accepted::Nobody;
+                }
                 Ok((stream, peer)) => {
                     self.failing = false;
-                    match Permit::acquire(&self.counters, self.connections_max) {
-                        Some(permit) => {
-                            self.counters.accepted.fetch_add(1, Ordering::Relaxed);
-                            return Some(Arrival { door, stream, peer, permit });
-                        }
-                        None => self.refuse(stream, peer),
-                    }
+                    let Ok(place) = places.take(peer) else {
+                        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+                        return Accepted::Nobody;
+                    };
+                    self.counters.accepted.fetch_add(1, Ordering::Relaxed);
+                    let permit = Permit::new(&self.counters, place);
+                    return Accepted::One(Arrival { door, stream, peer, permit });
                 }
-                Err(error) => self.note_failure(&error),
             }
         }
-        None
-    }
-
-    fn refuse(&mut self, stream: TcpStream, peer: SocketAddr) {
-        self.counters.refused.fetch_add(1, Ordering::Relaxed);
-        drop(stream);
-        if self.refused == 0 {
-            let max = self.connections_max;
-            warn!(%peer, max, "connection refused: all places are taken");
-        }
-        self.refused += 1;
+        Accepted::Nothing
     }
 
     fn note_failure(&mut self, error: &io::Error) {
@@ -108,12 +113,8 @@ impl Acceptor {
         self.paused = true;
     }
 
-    /// Called once per sweep. Logs what was refused; returns whether to try to accept again.
+    /// Called once per sweep. Returns whether to try to accept again.
     pub(crate) fn sweep(&mut self) -> bool {
-        if self.refused > 1 {
-            info!(count = self.refused, "connections refused: all places are taken");
-        }
-        self.refused = 0;
         mem::take(&mut self.paused)
     }
 

@@ -5,6 +5,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use spindle_budget::Budgets;
+use spindle_limits::Places;
 
 /// How the TCP server runs.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct NetConfig {
     pub limits: Limits,
     /// What all clients together make the server hold.
     pub budgets: Budgets,
+    /// How many connections may be open; shared with the other listeners of the server.
+    pub places: Places,
 }
 
 impl Default for NetConfig {
@@ -25,6 +28,7 @@ impl Default for NetConfig {
             reactors: (cores / 2).clamp(1, 4),
             limits: Limits::default(),
             budgets: Budgets::default(),
+            places: Places::default(),
         }
     }
 }
@@ -33,10 +37,6 @@ impl Default for NetConfig {
 /// later (sweeps are a quarter of the shortest limit apart, at most a second).
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections of the whole server. The excess is accepted and closed at once: a client
-    /// learns more from a closed connection than from one that is never accepted. Default 10,000;
-    /// the process needs as many file descriptors.
-    pub connections_max: usize,
     /// Closes a connection that sent no request for this long and waits for none. Default off:
     /// an idle producer or worker is normal for a queue.
     pub idle_timeout: Option<Duration>,
@@ -59,7 +59,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            connections_max: 10_000,
             idle_timeout: None,
             first_bytes_timeout: None,
             handshake_timeout: Duration::from_secs(10),

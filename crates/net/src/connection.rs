@@ -445,6 +445,10 @@ impl Connection {
             || (self.transport.is_readable() && self.room(buffers).is_some())
     }
 
+    fn is_engaged(&self) -> bool {
+        self.session.as_ref().is_some_and(|open| open.session.is_engaged())
+    }
+
     /// Why the connection has to go at this sweep, if it has to.
     pub(crate) fn overdue(&self, now: u64, sweep_limits: &SweepLimits) -> Option<&'static str> {
         let since_read = now.saturating_sub(self.last_read_at);
@@ -470,7 +474,7 @@ impl Connection {
                 (since_read > sweep_limits.partial_request)
                     .then_some("stopped in the middle of a request")
             }
-            Stage::Reading if self.out.pending_bytes() == 0 => {
+            Stage::Reading if self.out.pending_bytes() == 0 && !self.is_engaged() => {
                 over(sweep_limits.idle, since_read.min(since_write)).then_some("was idle")
             }
             _ => None,

@@ -14,7 +14,7 @@ use spindle_engine::door::{Committer, ConnectionId, Delivery, Door};
 use spindle_tls::ListenerTls;
 use tracing::{debug, warn};
 
-use crate::accept::{Acceptor, Arrival};
+use crate::accept::{Accepted, Acceptor, Arrival};
 use crate::config::{Limits, SweepLimits};
 use crate::connection::{Connection, Share, TurnBuffers};
 use crate::connections::{Connections, connection_of, token_of};
@@ -280,11 +280,13 @@ impl Reactor {
         }
     }
 
-    /// Accepts the connections that wait. Returns whether more may wait.
+    /// Accepts the connections that wait, or refuses them. Returns whether more may wait.
     fn accept(&mut self) -> bool {
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some(arrival) = self.acceptor.as_mut().and_then(Acceptor::next) else {
-                return false;
+            let arrival = match self.acceptor.as_mut().map(Acceptor::next) {
+                Some(Accepted::One(arrival)) => arrival,
+                Some(Accepted::Nobody) => continue,
+                Some(Accepted::Nothing) | None => return false,
             };
             let reactor = self.next_reactor;
             self.next_reactor = (reactor + 1) % self.shared.inboxes.len();

@@ -11,6 +11,7 @@ use mio::net::TcpListener;
 use mio::{Interest, Registry};
 use parking_lot::{Condvar, Mutex};
 use spindle_engine::door::{Committer, Mailbox};
+use spindle_limits::Places;
 
 use crate::accept::Acceptor;
 use crate::bind::BoundDoor;
@@ -70,7 +71,7 @@ impl Server {
             aborted: AtomicBool::new(false),
             inboxes,
         });
-        let mut acceptor = Some(acceptor(&shared, polls[0].registry(), listeners)?);
+        let mut acceptor = Some(acceptor(&shared, polls[0].registry(), listeners, &config.places)?);
         // From here on the handle's drop ends what was started if something fails.
         let running = Arc::new(Running::default());
         let handle = ServerHandle { shared, running, local_addrs };
@@ -90,13 +91,15 @@ fn acceptor(
     shared: &Shared,
     registry: &Registry,
     listeners: Vec<std::net::TcpListener>,
+    places: &Places,
 ) -> io::Result<Acceptor> {
-    let mut listeners: Vec<_> = listeners.into_iter().map(TcpListener::from_std).collect();
-    for listener in &mut listeners {
-        registry.register(listener, LISTENERS, Interest::READABLE)?;
+    let mut accepting = Vec::new();
+    for (entry, listener) in shared.doors.iter().zip(listeners) {
+        let mut listener = TcpListener::from_std(listener);
+        registry.register(&mut listener, LISTENERS, Interest::READABLE)?;
+        accepting.push((listener, places.door(entry.door.name())));
     }
-    let counters = Arc::clone(&shared.counters);
-    Ok(Acceptor::new(listeners, counters, shared.limits.connections_max))
+    Ok(Acceptor::new(accepting, Arc::clone(&shared.counters)))
 }
 
 /// How many reactors run.

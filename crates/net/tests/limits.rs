@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use common::{Client, INPUT_BYTES_MAX, one_reactor, serve};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use spindle_limits::{PlaceLimits, Places};
 use spindle_net::{Limits, NetConfig};
 use spindle_testkit::wait_until;
 
@@ -132,6 +133,8 @@ fn silence_and_idleness_are_closed_when_asked_for() {
         Limits { idle_timeout: timeout, first_bytes_timeout: timeout, ..Limits::default() };
     let served = serve(limited(limits));
     let (mut waiting, mut silent, mut idle) = (served.client(), served.client(), served.client());
+    let mut working = served.client();
+    working.send("work\n");
     waiting.send("wait\n");
     served.toy.until("the wait", |seen| seen.waits.len() == 1);
     idle.asks("echo x", "x");
@@ -140,11 +143,14 @@ fn silence_and_idleness_are_closed_when_asked_for() {
     served.toy.answer(0);
     assert_eq!(waiting.line(), "answered", "a waiting client is not idle");
     assert!(waiting.is_cut_off());
+    // It is silent for longer than the others were.
+    working.asks("echo y", "y");
 }
 
 #[test]
 fn one_connection_too_many_is_closed_at_once_and_a_place_can_be_taken_again() {
-    let served = serve(limited(Limits { connections_max: 3, ..Limits::default() }));
+    let places = Places::new(PlaceLimits::of(3));
+    let served = serve(NetConfig { places, ..one_reactor() });
     let mut clients: Vec<_> = (0..3).map(|_| served.client()).collect();
     for client in &mut clients {
         client.asks("echo x", "x");

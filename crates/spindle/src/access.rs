@@ -1,9 +1,10 @@
 //! Who may come in to a running server: its tokens file, and what its doors ask.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use spindle_access::{Access, Watch, read_secret};
+use spindle_limits::RequestRates;
 
 use crate::{
     config::{Config, Missing},
@@ -14,6 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Entrance {
     access: Access,
+    rates: Option<Arc<RequestRates>>,
     master_password: Option<String>,
     _watch: Option<Watch>,
 }
@@ -34,12 +36,20 @@ impl Entrance {
         let watch = config.tokens.as_ref().map(|_| Watch::start(access.clone())).transpose();
         let watch = watch.context("cannot start the thread that watches the tokens file")?;
         warn_of_insecure(config);
-        Ok(Self { access, master_password, _watch: watch })
+        let rates = RequestRates::new(config.token_requests_max, config.address_requests_max);
+        let rates = rates.map(Arc::new);
+        let access = access.with_rates(rates.clone());
+        Ok(Self { access, rates, master_password, _watch: watch })
     }
 
     /// Who may come in through a door that listens on this address.
     pub fn door(&self, config: &Config, addr: SocketAddr) -> Access {
         self.access.required(config.asks(addr))
+    }
+
+    /// How often somebody may ask; none: as often as they like.
+    pub fn rates(&self) -> Option<Arc<RequestRates>> {
+        self.rates.clone()
     }
 
     /// What the jobd master asks for; none: it asks nobody.

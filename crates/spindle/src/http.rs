@@ -19,6 +19,7 @@ use spindle_http::{
 };
 use spindle_jobq::Jobq;
 use spindle_lightjq::LightJq;
+use spindle_limits::Places;
 use spindle_net::BindError;
 
 use crate::{config::Config, tls::Place};
@@ -31,6 +32,8 @@ pub struct OtherDoors {
     pub addresses: Vec<(&'static str, SocketAddr)>,
     /// What their clients and those of HTTP together make the server hold.
     pub budgets: Budgets,
+    /// How many connections all of them may have.
+    pub places: Places,
 }
 
 /// The HTTP door at work. Dropping it closes it at once.
@@ -53,7 +56,7 @@ impl Http {
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
         let Place { addr, tls } = place;
-        let OtherDoors { connections: line_connections, mut addresses, budgets } = others;
+        let OtherDoors { connections: line_connections, mut addresses, budgets, places } = others;
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?
             .with_tls(tls);
@@ -66,6 +69,7 @@ impl Http {
             line_connections,
             addresses,
             budgets: budgets.clone(),
+            places: places.clone(),
             ..Options::default()
         };
         let jobq = spindle_jobq::Options {
@@ -88,8 +92,8 @@ impl Http {
         let routes = Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
         let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
         let routes = site(routes, names);
-        let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
-        let serving = HttpConfig { limits, budgets, ..HttpConfig::default() };
+        let limits = Limits { head_time: config.http_idle_timeout, ..Limits::default() };
+        let serving = HttpConfig { limits, budgets, places, ..HttpConfig::default() };
         let handle = bound
             .start(routes, committer, serving, connections)
             .context("http: cannot start serving")?;

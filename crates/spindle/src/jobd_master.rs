@@ -2,7 +2,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::mpsc::{Sender, channel},
+    sync::{
+        Arc,
+        mpsc::{Sender, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -11,8 +14,9 @@ use anyhow::{Context, anyhow};
 use spindle_budget::Budgets;
 use spindle_jobd_master::{
     Master, MasterSettings,
-    server::{Access, BindError as MasterBindError, Limits, ListenSettings},
+    server::{Access, BindError as MasterBindError, Limits, ListenPlaces, ListenSettings},
 };
+use spindle_limits::{Places, RequestRates};
 use spindle_net::BindError;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -39,12 +43,14 @@ pub struct JobdMaster {
 }
 
 impl JobdMaster {
-    /// Claims the address and serves it. Without a password the master asks nobody.
+    /// Claims the address and serves it. Without a password the master asks nobody, without rates
+    /// everybody may ask as often as they like.
     pub fn open(
         place: Place,
-        password: Option<String>,
+        (password, rates): (Option<String>, Option<Arc<RequestRates>>),
         config: &Config,
         budgets: &Budgets,
+        places: &Places,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Self> {
         let Place { addr, tls } = place;
@@ -54,8 +60,11 @@ impl JobdMaster {
             access: Access { password, always_allow_localhost: false },
             insecure: config.is_insecure(DOOR),
             tls,
-            limits: Limits { connections_max: config.connections_max, ..Limits::default() },
+            limits: Limits::default(),
             budgets: budgets.clone(),
+            places: ListenPlaces(places.door(DOOR)),
+            rates,
+            idle_time: config.idle_timeout,
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

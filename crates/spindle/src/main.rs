@@ -20,6 +20,7 @@ mod budgets;
 mod cli;
 mod client;
 mod config;
+mod descriptors;
 mod exit;
 mod http;
 mod jobd_master;

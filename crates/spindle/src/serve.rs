@@ -12,7 +12,6 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::gethostname;
 use sd_notify::NotifyState;
 use spindle_budget::{Budgets, Trimmer};
@@ -20,6 +19,7 @@ use spindle_core::Defaults;
 use spindle_core::job::Origin;
 use spindle_engine::{Door, Each, Engine, Failure, Options, StartError, SystemClock, record};
 use spindle_gearman::GearmanDoor;
+use spindle_limits::Places;
 use spindle_log::{FileLog, FileLogOptions, Log, LogError, MemoryLog};
 use spindle_net::{BindError, Limits, NetConfig, Server, ServerHandle};
 use spindle_workq::WorkqDoor;
@@ -29,6 +29,7 @@ use crate::{
     access::Entrance,
     budgets::budgets,
     config::{Config, Resolved},
+    descriptors,
     exit::Code,
     http::{Http, OtherDoors},
     jobd_master::{self, JobdMaster},
@@ -140,7 +141,7 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     }
     let (events, inbox) = channel();
     watch_signals(&events).context("cannot watch for signals")?;
-    raise_file_limit(config.connections_max);
+    descriptors::raise_limit();
     let tls = Tls::load(config)?;
     let entrance = Entrance::open(config)?;
     let hooks = webhooks::prepare(config)?;
@@ -149,7 +150,8 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     let hooks = hooks.transpose()?;
     let budgets = budgets(config);
     let _trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
-    let server = open_doors(doors, engine.clone(), config, budgets, &tls, &entrance)?;
+    let places = Places::new(config.place_limits(descriptors::connections(config.connections_max)));
+    let server = open_doors(doors, engine.clone(), config, budgets, &tls, &entrance, &places)?;
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
     let outcome = wait_for_end(&server, config, &engine, (&tls, &entrance), inbox, &events);
@@ -179,25 +181,6 @@ fn watch_signals(events: &Sender<Event>) -> io::Result<()> {
         tracing::warn!("second {}: ending at once; nothing acknowledged is lost", ending.name);
     })
 }
-
-/// Raises the limit of open files: each connection takes one, and most systems start with 1,024.
-fn raise_file_limit(connections_max: usize) {
-    let wanted = connections_max as u64 + FILES_BESIDE_CONNECTIONS;
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
-    let raised = wanted.min(hard);
-    if soft < raised && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_err() {
-        return;
-    }
-    if hard < wanted {
-        tracing::warn!(
-            "only {hard} files may be open: fewer than the {connections_max} connections of \
-             --connections-max; raise the limit (LimitNOFILE, ulimit -n) or lower the setting"
-        );
-    }
-}
-
-/// Segments, sockets that listen, what threads poll with, with room to spare.
-const FILES_BESIDE_CONNECTIONS: u64 = 256;
 
 fn open_log(config: &Config, each: Each<'_>) -> Result<Arc<dyn Log>, StartError> {
     if config.memory {
@@ -263,6 +246,7 @@ fn open_doors(
     budgets: Budgets,
     tls: &Tls,
     entrance: &Entrance,
+    places: &Places,
 ) -> anyhow::Result<Doors> {
     let committer = Arc::new(engine.clone());
     let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
@@ -275,27 +259,37 @@ fn open_doors(
         .collect::<anyhow::Result<Vec<_>>>()?;
     let open = bound.iter().map(spindle_net::BoundDoor::connections);
     let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
-    let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
+    let idle = config.idle_timeout;
+    let limits = Limits { idle_timeout: idle, first_bytes_timeout: idle, ..Limits::default() };
     let jobd_master = config.jobd_master.map(|addr| {
         let (place, password) =
             (tls.place(config, jobd_master::DOOR, addr), entrance.master_password());
-        JobdMaster::open(place, password, config, &budgets, not_bound)
+        let asks = (password, entrance.rates());
+        JobdMaster::open(place, asks, config, &budgets, &places, not_bound)
     });
     let jobd_master = jobd_master.transpose()?;
     let lines = connections_by_door.iter().zip(&bound);
     let lines = lines.map(|((door, _), bound)| (*door, bound.local_addr()));
     let master = jobd_master.iter().map(|master| (jobd_master::DOOR, master.local_addr()));
     let addresses = lines.chain(master).collect();
-    let others =
-        OtherDoors { connections: connections_by_door, addresses, budgets: budgets.clone() };
+    let others = OtherDoors {
+        connections: connections_by_door,
+        addresses,
+        budgets: budgets.clone(),
+        places: places.clone(),
+    };
+    let places = places.clone();
     let open = |addr| {
         let place = tls.place(config, "http", addr);
         let access = entrance.door(config, addr);
         Http::open(engine, place, access, host_name(), config, others, not_bound)
     };
     let http = config.http.map(open).transpose()?;
-    let lines =
-        Server::start(committer, bound, NetConfig { limits, budgets, ..NetConfig::default() })?;
+    let lines = Server::start(
+        committer,
+        bound,
+        NetConfig { limits, budgets, places, ..NetConfig::default() },
+    )?;
     Ok(Doors { lines, http, jobd_master })
 }
 

@@ -12,6 +12,7 @@
 //! Cryptography is ring, versions are TLS 1.2 and 1.3. There is no renegotiation and no early data.
 
 pub mod client;
+mod clock;
 mod files;
 mod listener;
 mod name;

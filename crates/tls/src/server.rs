@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::RwLock;
 use rustls::crypto::ring;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{Error, InconsistentKeys, ServerConfig};
 
+use crate::clock::{Tickets, WallClock};
 use crate::files::{FileError, authorities, certificates, guarded_key, unusable};
 
 /// The files of a server.
@@ -97,7 +99,8 @@ fn config_of(files: &ServerFiles) -> Result<ServerConfig, FileError> {
     let chain = certificates(certificate)?;
     let secret = guarded_key(key)?;
     let provider = Arc::new(ring::default_provider());
-    let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+    let clock = Arc::new(WallClock(SystemTime::now));
+    let config = ServerConfig::builder_with_details(Arc::clone(&provider), clock)
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable(certificate, error))?;
     let config = match client_ca {
@@ -119,7 +122,8 @@ fn config_of(files: &ServerFiles) -> Result<ServerConfig, FileError> {
         _ => unusable(key, error),
     })?;
     if client_ca.is_none() {
-        config.ticketer = ring::Ticketer::new().map_err(|error| unusable(key, error))?;
+        let tickets = Tickets::new(WallClock(SystemTime::now));
+        config.ticketer = Arc::new(tickets.map_err(|error| unusable(key, error))?);
     } else {
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});

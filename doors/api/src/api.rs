@@ -8,6 +8,7 @@ use spindle_access::Access;
 use spindle_budget::Budgets;
 use spindle_engine::Engine;
 use spindle_http::{BodyLimits, EngineBridge};
+use spindle_limits::Places;
 use tokio::sync::watch;
 
 /// The settings of the API.
@@ -27,6 +28,8 @@ pub struct Options {
     pub addresses: Vec<(&'static str, SocketAddr)>,
     /// What all clients together make the server hold, for the metrics.
     pub budgets: Budgets,
+    /// The places of all doors, whose refusals the metrics count.
+    pub places: Places,
 }
 
 impl Default for Options {
@@ -39,6 +42,7 @@ impl Default for Options {
             line_connections: Vec::new(),
             addresses: Vec::new(),
             budgets: Budgets::default(),
+            places: Places::default(),
         }
     }
 }

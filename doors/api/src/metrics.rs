@@ -13,6 +13,7 @@ use spindle_budget::Budgets;
 use spindle_core::Status;
 use spindle_core::state::QueueListing;
 use spindle_engine::{Engine, MeterReadings, Readings, Tally};
+use spindle_limits::{Of, Reason, Refusals};
 use tokio::task::yield_now;
 
 use crate::routes::queues::oldest_ready_ms;
@@ -32,14 +33,21 @@ fn of_queue(queue: &str) -> Label<String> {
     [("queue", queue.to_owned())]
 }
 
-/// All numbers in OpenMetrics. `connections` are those open, by door.
-pub(crate) async fn open_metrics(
-    engine: &Engine,
-    connections: &[(&'static str, usize)],
-    budgets: &Budgets,
-) -> String {
+/// What the doors count, each by its name.
+pub(crate) struct AtDoors {
+    /// Connections open now.
+    pub open: Vec<(&'static str, usize)>,
+    /// Connections for which there was no place.
+    pub refused: Vec<(&'static str, Refusals)>,
+    /// Requests that came too early, by whose limit it was.
+    pub too_fast: [(Of, u64); Of::ALL.len()],
+}
+
+/// All numbers in OpenMetrics.
+pub(crate) async fn open_metrics(engine: &Engine, doors: &AtDoors, budgets: &Budgets) -> String {
     let mut registry = Registry::with_prefix("spindle");
-    server(&mut registry, engine, connections);
+    server(&mut registry, engine);
+    at_doors(&mut registry, doors);
     held(&mut registry, budgets);
     times(&mut registry, engine);
     queues(&mut registry, engine).await;
@@ -48,7 +56,7 @@ pub(crate) async fn open_metrics(
     text
 }
 
-fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str, usize)]) {
+fn server(registry: &mut Registry, engine: &Engine) {
     let stats = engine.observe().stats();
     for (name, help, value) in [
         ("jobs_submitted", "Jobs submitted", stats.submitted),
@@ -111,11 +119,29 @@ fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str
     let help = "What done and dead jobs take, within an eighth";
     bytes(registry, "finished", help, now.finished_bytes);
     bytes(registry, "undurable", "Decided and not on disk yet", now.undurable_bytes as u64);
+}
+
+fn at_doors(registry: &mut Registry, doors: &AtDoors) {
     let open: Family<Label, Gauge> = Family::default();
-    for (door, count) in connections {
+    for (door, count) in &doors.open {
         open.get_or_create(&[("door", *door)]).set(signed(*count as u64));
     }
     registry.register("connections", "Open connections", open);
+    let refused: Family<[(&str, &str); 2], Counter> = Family::default();
+    for (door, refusals) in &doors.refused {
+        for reason in Reason::ALL {
+            let labels = [("door", *door), ("limit", reason.as_str())];
+            refused.get_or_create(&labels).inc_by(refusals.count(reason));
+        }
+    }
+    let help = "Connections closed at once for want of a place, since the start, by the limit";
+    registry.register("connections_refused", help, refused);
+    let too_fast: Family<Label, Counter> = Family::default();
+    for (of, count) in doors.too_fast {
+        too_fast.get_or_create(&[("limit", of.as_str())]).inc_by(count);
+    }
+    let help = "Requests that were refused or held because they came too fast, by the limit";
+    registry.register("requests_too_fast", help, too_fast);
 }
 
 /// What clients make the server hold.

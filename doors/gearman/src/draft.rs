@@ -58,6 +58,8 @@ pub(crate) struct DraftSession {
     sync_job: Option<SyncJob>,
     /// Nothing goes on until the log has room; then this is taken.
     room: Option<(Ticket, Request)>,
+    /// That request came too early.
+    is_held: bool,
 }
 
 impl DraftSession {
@@ -85,6 +87,7 @@ impl DraftSession {
             asleep: None,
             sync_job: None,
             room: None,
+            is_held: false,
         }
     }
 
@@ -99,7 +102,7 @@ impl DraftSession {
             }
             match self.decoder.decode(input) {
                 Ok(Some(request)) => {
-                    if let Flow::Close = self.take(request, out) {
+                    if let Flow::Close = self.receive(request, out) {
                         return Flow::Close;
                     }
                 }
@@ -131,6 +134,14 @@ impl DraftSession {
             About::HeldJob | About::Server => login.authorize(role, Target::Server),
             About::AllQueues | About::Unique(_) => login.authorize(role, Target::AllQueues),
         }
+    }
+
+    /// Takes a request that has come: it is handled when its client may make another.
+    fn receive(&mut self, request: Request, out: &mut Outbox) -> Flow {
+        let Some(delay) = self.login.delay() else { return self.take(request, out) };
+        self.room = Some((self.engine.waits().after(&self.caller, delay), request));
+        self.is_held = true;
+        Flow::Wait
     }
 
     /// Handles a request that the client may make, or keeps it until the log has room.
@@ -184,6 +195,7 @@ impl Session for DraftSession {
 
     fn on_answer(&mut self, ticket: Ticket, answer: Gated<Answer>, out: &mut Outbox) -> Flow {
         if let Some((_, request)) = self.room.take_if(|(expected, _)| *expected == ticket) {
+            self.is_held = false;
             if let Flow::Close = self.take(request, out) {
                 return Flow::Close;
             }
@@ -208,7 +220,7 @@ impl Session for DraftSession {
 
     fn on_shutdown(&mut self, last: bool, _out: &mut Outbox) -> Flow {
         // No worker can finish a job any more, so nobody waits for one.
-        if self.room.is_some() && !last { Flow::Wait } else { Flow::Close }
+        if self.room.is_some() && !self.is_held && !last { Flow::Wait } else { Flow::Close }
     }
 
     fn on_closed(&mut self, unsent: &[LeaseRef]) {
@@ -219,7 +231,12 @@ impl Session for DraftSession {
     }
 
     fn input_bytes_max(&self) -> usize {
-        self.limits.input_bytes_max()
+        // Who asks too fast is not read on: what it sends waits on its side.
+        if self.is_held { 0 } else { self.limits.input_bytes_max() }
+    }
+
+    fn is_engaged(&self) -> bool {
+        self.sleeps || self.sync_job.is_some() || self.held.is_some()
     }
 }
 

@@ -86,6 +86,8 @@ pub struct GearmanSession {
     named: Bytes,
     /// Nothing goes on until the log has room, or others had a turn; then this is taken.
     room: Option<(Ticket, Option<Box<Incoming>>)>,
+    /// What is taken then came too early.
+    is_held: bool,
     /// A list or a `drop function` in progress; later input waits for it.
     walk: Option<Walk>,
     /// The input begins with a byte of ours, so that the reactor continues the walk.
@@ -120,6 +122,7 @@ impl GearmanSession {
             watches: HashMap::new(),
             named: Bytes::new(),
             room: None,
+            is_held: false,
             walk: None,
             marked: false,
         }
@@ -153,7 +156,7 @@ impl GearmanSession {
                 continue;
             }
             match self.decoder.decode(input) {
-                Ok(Some(incoming)) => self.take(incoming, out),
+                Ok(Some(incoming)) => self.receive(incoming, out),
                 Ok(None) => return Flow::Continue,
                 Err(wrong) => {
                     if let Some(reply) = wrong.reply() {
@@ -174,6 +177,14 @@ impl GearmanSession {
             input.extend_from_slice(b"\n");
             self.marked = true;
         }
+    }
+
+    /// Takes what has come: it is answered when its client may ask again.
+    fn receive(&mut self, incoming: Incoming, out: &mut Outbox) {
+        let Some(delay) = self.login.delay() else { return self.take(incoming, out) };
+        let ticket = self.engine.waits().after(&self.caller, delay);
+        self.room = Some((ticket, Some(Box::new(incoming))));
+        self.is_held = true;
     }
 
     /// Answers what came, if the client may do it, and once the log has room for what it may change.
@@ -311,6 +322,7 @@ impl Session for GearmanSession {
 
     fn on_answer(&mut self, ticket: Ticket, answer: Gated<Answer>, out: &mut Outbox) -> Flow {
         if let Some((_, again)) = self.room.take_if(|(expected, _)| *expected == ticket) {
+            self.is_held = false;
             match again {
                 Some(incoming) => self.take(*incoming, out),
                 // A list goes on with what it left in the input.
@@ -342,7 +354,7 @@ impl Session for GearmanSession {
 
     fn on_shutdown(&mut self, last: bool, _out: &mut Outbox) -> Flow {
         // No worker can finish a job any more, so nobody waits for one.
-        if self.room.is_some() && !last { Flow::Wait } else { Flow::Close }
+        if self.room.is_some() && !self.is_held && !last { Flow::Wait } else { Flow::Close }
     }
 
     fn on_closed(&mut self, unsent: &[LeaseRef]) {
@@ -353,7 +365,12 @@ impl Session for GearmanSession {
     }
 
     fn input_bytes_max(&self) -> usize {
-        self.common.limits.input_bytes_max()
+        // Who asks too fast is not read on: what it sends waits on its side.
+        if self.is_held { 0 } else { self.common.limits.input_bytes_max() }
+    }
+
+    fn is_engaged(&self) -> bool {
+        self.sleeps || !self.watches.is_empty() || !self.held.is_empty()
     }
 }
 

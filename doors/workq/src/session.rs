@@ -73,6 +73,8 @@ pub struct WorkqSession {
     decoder: Decoder,
     waiting: Option<(Ticket, Waiting)>,
     random: SmallRng,
+    /// Its request waits because it came too early.
+    is_held: bool,
     /// The client has closed its sending side: no request waits any longer.
     ended: bool,
 }
@@ -94,6 +96,7 @@ impl WorkqSession {
             decoder,
             waiting: None,
             random: SmallRng::from_os_rng(),
+            is_held: false,
             ended: false,
         }
     }
@@ -114,7 +117,7 @@ impl WorkqSession {
                 self.decoder.decode(input)
             };
             match decoded {
-                Ok(Some(request)) => self.dispatch(request, None, out),
+                Ok(Some(request)) => self.receive(request, out),
                 Ok(None) => return Flow::Continue,
                 Err(Reject::Reply(text)) => client_error(out, text),
                 Err(Reject::Close) => return Flow::Close,
@@ -170,6 +173,15 @@ impl WorkqSession {
             Ok(()) => out.put(encode::ok),
             Err(denied) => deny(out, denied),
         }
+    }
+
+    /// Takes a request that has come: it is dispatched when its client may make another.
+    fn receive(&mut self, request: Request, out: &mut Outbox) {
+        let Some(delay) = self.login.delay() else { return self.dispatch(request, None, out) };
+        let ticket = self.engine.waits().after(&self.caller, delay);
+        let came_ms = self.engine.now_ms();
+        self.waiting = Some((ticket, Waiting::Room { request: Box::new(request), came_ms }));
+        self.is_held = true;
     }
 
     /// Answers a request that the client may make, once the log has room for what it may change.
@@ -496,6 +508,7 @@ impl Session for WorkqSession {
         let Some((_, waiting)) = self.waiting.take_if(|(expected, _)| *expected == ticket) else {
             return if self.waiting.is_some() { Flow::Wait } else { Flow::Continue };
         };
+        self.is_held = false;
         let answer = out.open(answer);
         if let Err(denied) = self.authorize_answer(&answer, &waiting) {
             deny(out, denied);
@@ -540,6 +553,8 @@ impl Session for WorkqSession {
 
     fn on_shutdown(&mut self, last: bool, out: &mut Outbox) -> Flow {
         match &self.waiting {
+            // Nothing was begun of what it holds.
+            Some(_) if self.is_held => Flow::Close,
             Some(_) if !last => Flow::Wait,
             Some(_) => {
                 if let Some((ticket, _)) = self.waiting.take() {
@@ -562,6 +577,7 @@ impl Session for WorkqSession {
     }
 
     fn input_bytes_max(&self) -> usize {
-        self.common.limits.input_bytes_max()
+        // Who asks too fast is not read on: what it sends waits on its side.
+        if self.is_held { 0 } else { self.common.limits.input_bytes_max() }
     }
 }

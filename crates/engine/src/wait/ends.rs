@@ -1,5 +1,7 @@
 //! Waiting for the end of a job, giving a wait up, and what ends waits at a stop.
 
+use std::time::Duration;
+
 use spindle_core::{Command, JobId, Status};
 
 use super::list::{Caller, Wait, WaitFor};
@@ -41,6 +43,16 @@ impl Waits<'_> {
         let ticket = inner.waiting.list.add(wait);
         inner.waiting.answer(ticket, Gated::open(Answer::Room));
         ticket
+    }
+
+    /// Lets a client go on after a time: the ticket gets [`Answer::Room`] then. For requests that come
+    /// faster than they may.
+    pub fn after(&self, caller: &Caller, time: Duration) -> Ticket {
+        let mut inner = self.0.enter();
+        let wait_ms = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        let deadline_ms = Some(inner.now_ms.saturating_add(wait_ms));
+        let wait = Wait { caller: caller.clone(), request: WaitFor::Time, deadline_ms };
+        inner.waiting.list.add(wait)
     }
 
     /// The caller no longer waits. A lease that is on its way to it already is undone.

@@ -334,6 +334,10 @@ impl Inner {
     pub fn expire_waits(&mut self, now_ms: u64, budget: usize) {
         for _ in 0..budget {
             let Some(ticket) = self.waiting.list.due(now_ms) else { return };
+            if matches!(self.waiting.list.find(ticket), Some(Wait { request: WaitFor::Time, .. })) {
+                self.answer(ticket, Gated::open(Answer::Room));
+                continue;
+            }
             // Nobody ends with nothing for what is only reserved.
             let takes_reserved = self.waiting.calls.reserves_any() && !self.stopping;
             if !(takes_reserved && self.hand_over(ticket, Spare::Nothing)) {

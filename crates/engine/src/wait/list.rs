@@ -53,6 +53,8 @@ pub(crate) enum WaitFor {
     Sleep(Box<Sleep>),
     /// Room for more undurable bytes.
     Room,
+    /// Its deadline, and nothing else.
+    Time,
     /// A durable event in a record from this position on.
     Feed { position: u64 },
 }
@@ -185,6 +187,7 @@ impl WaitList {
             }
             WaitFor::Room => set(&mut self.room, ticket, is_there),
             WaitFor::Feed { position } => set(&mut self.feed, (*position, ticket), is_there),
+            WaitFor::Time => {}
         }
         if let Some(deadline_ms) = wait.deadline_ms {
             set(&mut self.deadlines, (deadline_ms, ticket), is_there);
@@ -249,9 +252,11 @@ impl WaitList {
         let is_one = |wait: &Wait| match &wait.request {
             WaitFor::Lease(_) => true,
             WaitFor::Result { until_leased, .. } => !until_leased,
-            WaitFor::Watch { .. } | WaitFor::Sleep(_) | WaitFor::Room | WaitFor::Feed { .. } => {
-                false
-            }
+            WaitFor::Watch { .. }
+            | WaitFor::Sleep(_)
+            | WaitFor::Room
+            | WaitFor::Time
+            | WaitFor::Feed { .. } => false,
         };
         let found = self.waits.iter().filter(|(_, wait)| is_one(wait));
         let mut tickets: Vec<Ticket> = found.map(|(ticket, _)| *ticket).collect();

@@ -219,6 +219,21 @@ fn who_lets_others_go_first_is_answered_at_once_room_or_not() {
 }
 
 #[test]
+fn who_waits_for_a_time_is_answered_then_and_not_before() {
+    let bench = Bench::new();
+    let ticket = bench.engine.waits().after(&bench.caller(7), Duration::from_micros(1500));
+    bench.pass(1);
+    assert!(bench.answers().is_empty());
+    bench.pass(1);
+    let answers = bench.answers();
+    assert!(matches!(&answers[..], [(t, Answer::Room)] if *t == ticket), "{answers:?}");
+    let gone = bench.engine.waits().after(&bench.caller(7), Duration::from_secs(1));
+    bench.engine.waits().cancel(&bench.caller(7), gone);
+    bench.pass(2000);
+    assert!(bench.answers().is_empty());
+}
+
+#[test]
 fn the_end_of_every_turn_wakes_the_log_thread() {
     let bench = Bench::new();
     bench.engine.spawn(|failure| panic!("{failure}")).expect("threads");

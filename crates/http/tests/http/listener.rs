@@ -102,6 +102,33 @@ fn a_client_that_pipelines_and_never_reads_loses_its_connection() {
     served.await_open(0);
 }
 
+/// As long as a head may be, one byte more, and with as many fields as it may have.
+#[test]
+fn a_head_has_its_limits_to_the_byte() {
+    let served = Served::new(Limits::default());
+    let ask = |fields: &str| {
+        let mut stream = TcpStream::connect(served.handle.local_addr()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!("GET /small HTTP/1.1\r\nConnection: close\r\n{fields}\r\n");
+        // It may be refused before it is read to its end.
+        let _ = stream.write_all(head.as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        (head.len(), String::from_utf8(answer).unwrap())
+    };
+    let (rest, _) = ask("X: \r\n");
+    for (bytes, status) in [(64 * 1024, "200"), (64 * 1024 + 1, "431")] {
+        let (sent, answer) = ask(&format!("X: {}\r\n", "x".repeat(bytes - rest)));
+        assert_eq!(sent, bytes);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{bytes}: {answer}");
+        assert!(answer.contains("\r\ndate: "), "{answer}");
+    }
+    for (count, status) in [(100, "200"), (101, "431")] {
+        let (_, answer) = ask(&"X: x\r\n".repeat(count - 1));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{count}: {answer}");
+    }
+}
+
 #[test]
 fn a_client_that_reads_slowly_gets_its_whole_answer() {
     let write_time = Duration::from_millis(500);

@@ -17,7 +17,7 @@ pub use worker::{MasterAddress, WorkerConfig};
 use std::time::Duration;
 
 use spindle_budget::{BYTES_MAX, Budgets};
-use spindle_jobd_master::server::{Access, Limits, ListenSettings};
+use spindle_jobd_master::server::{Access, Limits, ListenPlaces, ListenSettings};
 use spindle_tls::ListenerTls;
 
 /// Where a daemon listens: the options that the two have in common.
@@ -37,11 +37,10 @@ fn listen(ini: &Ini, port: u16) -> Result<ListenSettings, ConfigError> {
         },
         insecure: ini.flag("insecure")?,
         tls: ListenerTls::Off,
-        limits: Limits {
-            connections_max: connections.unwrap_or(limits.connections_max),
-            message_bytes_max,
-        },
+        limits: Limits { message_bytes_max },
+        places: connections.map(ListenPlaces::alone).unwrap_or_default(),
         budgets: Budgets::new(bytes_max, bytes_max),
+        ..ListenSettings::default()
     })
 }
 

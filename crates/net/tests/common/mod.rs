@@ -3,7 +3,8 @@
 //! `echo X` answers X; `count` answers how many requests came before it; `gate N X` answers X once N is durable; `lease N J` hands out job J behind
 //! gate N; `add N` answers ok once N is durable, which a commit makes it; `big N` answers N bytes; `wait` and `run` wait for the test to answer (at shutdown
 //! `wait` gives up at once, `run` at the last moment); `answered-and-gone` is answered a lease by
-//! the engine in the moment its connection breaks; `swallow` takes everything that follows without
+//! the engine in the moment its connection breaks; `work` makes the client one that
+//! works and is silent meanwhile; `swallow` takes everything that follows without
 //! an answer; `quit` says bye and closes; `die` aborts.
 
 #![expect(clippy::unwrap_used, reason = "tests, though clippy sees only helpers here")]
@@ -145,6 +146,7 @@ impl Door for ToyDoor {
             waits: None,
             tickets: 0,
             swallows: false,
+            works: false,
             closed: false,
         })
     }
@@ -166,6 +168,7 @@ struct ToySession {
     waits: Option<(Ticket, &'static str)>,
     tickets: u64,
     swallows: bool,
+    works: bool,
     closed: bool,
 }
 
@@ -217,6 +220,7 @@ impl ToySession {
                 return Flow::Close;
             }
             "swallow" => self.swallows = true,
+            "work" => self.works = true,
             "die" => return Flow::Abort,
             other => panic!("not a toy command: {other}"),
         }
@@ -259,6 +263,10 @@ impl Session for ToySession {
             waits => self.waits = waits,
         }
         if self.waits.is_some() { Flow::Wait } else { Flow::Continue }
+    }
+
+    fn is_engaged(&self) -> bool {
+        self.works
     }
 
     fn on_end_of_input(&mut self, _input: &mut BytesMut, _out: &mut Outbox) -> Flow {

@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr};
 
-use super::table::{JOBD_MASTER, Missing};
+use super::doors::{JOBD_MASTER, Missing};
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +51,9 @@ pub enum ConfigError {
         4 * segment_bytes
     )]
     LogTooShort { segment_bytes: u64 },
+    /// A part is larger than the whole.
+    #[error("--{part} {is} is more than {of}, {most}: nobody could have so many")]
+    MoreThanAll { part: &'static str, is: usize, of: &'static str, most: usize },
     /// There would be nothing to serve.
     #[error("every door is off: nobody could reach the server")]
     NoDoor,

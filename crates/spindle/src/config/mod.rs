@@ -4,6 +4,7 @@
 //! keys of the file, what `spindle config` prints and the page `docs/configuration.md`.
 
 mod address;
+mod doors;
 mod error;
 mod file;
 mod parse;
@@ -12,7 +13,9 @@ mod show;
 mod table;
 mod tls_mode;
 
+pub use doors::Missing;
 pub use resolve::{Resolved, SettingFlags, resolve};
 pub use show::{print_json, print_reference, print_table};
-pub use table::{Config, Missing};
+
+pub use table::Config;
 pub use tls_mode::TlsMode;

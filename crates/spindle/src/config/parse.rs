@@ -6,7 +6,7 @@ use spindle_log::SyncPolicy;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::tls_mode::TlsMode;
-use crate::quantity::parse_size;
+use crate::quantity::{parse_duration, parse_size};
 
 pub fn parse_count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
@@ -21,6 +21,24 @@ pub fn parse_budget(text: &str) -> Result<Option<u64>, String> {
     let bytes = parse_size(text).map_err(|error| error.to_string())?;
     let hint = || "use 1MiB or more, or auto".to_owned();
     Some(bytes).filter(|bytes| *bytes >= BUDGET_BYTES_MIN).map(Some).ok_or_else(hint)
+}
+
+/// Requests a second; `off` is any number.
+pub fn parse_rate(text: &str) -> Result<Option<u32>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let rate = text.parse().ok().filter(|rate| (1..=RATE_MAX).contains(rate));
+    rate.map(Some).ok_or_else(|| format!("write a whole number from 1 to {RATE_MAX}, or off"))
+}
+
+/// A time without a word; `off` is for ever.
+pub fn parse_idle(text: &str) -> Result<Option<Duration>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    if time < IDLE_MIN { Err("use 1s or more, or off".to_owned()) } else { Ok(Some(time)) }
 }
 
 pub fn parse_tls_mode(text: &str) -> Result<TlsMode, String> {
@@ -75,6 +93,10 @@ pub fn parse_level(text: &str) -> Result<LogLevel, String> {
 /// Less would close clients that send one job of the usual size.
 const BUDGET_BYTES_MIN: u64 = 1 << 20;
 
+/// More is no limit.
+const RATE_MAX: u32 = 1_000_000;
+/// Less would end connections between two requests.
+const IDLE_MIN: Duration = Duration::from_secs(1);
 /// An hour: who wants less often wants `os`.
 const INTERVAL_MS_MAX: u64 = 3_600_000;
 
@@ -88,6 +110,20 @@ mod tests {
         assert_eq!(parse_budget("1MiB"), Ok(Some(1 << 20)));
         for text in ["", "0", "1048575", "much", "AUTO"] {
             assert!(parse_budget(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_and_idle_times_have_an_off_and_bounds() {
+        assert_eq!(parse_rate("off"), Ok(None));
+        assert_eq!((parse_rate("1"), parse_rate("1000000")), (Ok(Some(1)), Ok(Some(1_000_000))));
+        for text in ["", "0", "-1", "1.5", "1000001", "many", "OFF"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_idle("off"), Ok(None));
+        assert_eq!(parse_idle("1s"), Ok(Some(Duration::from_secs(1))));
+        for text in ["", "0s", "999ms", "60", "never"] {
+            assert!(parse_idle(text).is_err(), "{text}");
         }
     }
 

@@ -6,9 +6,10 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, builder::V
 
 use super::{
     address::{Loopback, loopback},
+    doors::DOORS,
     error::ConfigError,
     file::read_file,
-    table::{Config, DOORS, ENVIRONMENT_PREFIX, Setting, Shape, TABLE},
+    table::{Config, ENVIRONMENT_PREFIX, Setting, Shape, TABLE},
     tls_mode::TlsMode,
 };
 
@@ -229,7 +230,27 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if config.log_bytes_max < 4 * segment_bytes {
         return Err(ConfigError::LogTooShort { segment_bytes });
     }
+    check_connections(config)?;
     check_tls(config)
+}
+
+/// No limit on connections is larger than the one that it is a part of.
+fn check_connections(config: &Config) -> Result<(), ConfigError> {
+    let all = config.connections_max;
+    let of_door = config.door_connections_max;
+    let (door, of) = match of_door {
+        Some(door) => (door, "--door-connections-max"),
+        None => (all, "--connections-max"),
+    };
+    for (part, is, most, of) in [
+        ("door-connections-max", of_door, all, "--connections-max"),
+        ("address-connections-max", config.address_connections_max, door, of),
+    ] {
+        if let Some(is) = is.filter(|is| *is > most) {
+            return Err(ConfigError::MoreThanAll { part, is, of, most });
+        }
+    }
+    Ok(())
 }
 
 fn check_tls(config: &Config) -> Result<(), ConfigError> {
@@ -444,6 +465,24 @@ mod tests {
         assert_eq!(with.tls_mode("workq", near), TlsMode::Optional);
         assert_eq!(with.tls_mode("workq", far), TlsMode::Required);
         assert_eq!(with.tls_mode("http", far), TlsMode::Off);
+    }
+
+    #[test]
+    fn no_part_of_the_connections_is_larger_than_the_whole() {
+        let given =
+            |given: &[&str]| resolved(given, &[]).map(|_| ()).map_err(|error| error.to_string());
+        let all = ["--connections-max", "20"];
+        let door = ["--door-connections-max", "20"];
+        let address = ["--address-connections-max", "20"];
+        assert_eq!(given(&[all, door, address].concat()), Ok(()));
+        for (more, named) in [
+            (&["--door-connections-max", "21"][..], "--connections-max, 20"),
+            (&["--address-connections-max", "21"], "--connections-max, 20"),
+            (&["--door-connections-max", "9", "--address-connections-max", "10"], "max, 9"),
+        ] {
+            let error = given(&[&all, more].concat()).unwrap_err();
+            assert!(error.contains("is more than") && error.contains(named), "{error}");
+        }
     }
 
     #[test]

@@ -6,9 +6,11 @@ use spindle_http::HostNames;
 use spindle_log::SyncPolicy;
 use spindle_webhook::{Hook, HookError};
 
-use super::address::{Loopback, loopback, parse_listen};
+use super::address::parse_listen;
+use super::doors::DOORS;
 use super::parse::{
-    LogLevel, parse_budget, parse_count, parse_level, parse_switch, parse_sync, parse_tls_mode,
+    LogLevel, parse_budget, parse_count, parse_idle, parse_level, parse_rate, parse_switch,
+    parse_sync, parse_tls_mode,
 };
 use super::tls_mode::TlsMode;
 use crate::quantity::{parse_duration, parse_size};
@@ -98,95 +100,27 @@ pub struct Config {
     pub insecure: Vec<String>,
     /// How long answers under way may take at the end.
     pub shutdown_timeout: Duration,
-    /// Open connections of the line doors together, and of the HTTP door.
+    /// Open connections of all doors.
     pub connections_max: usize,
     /// Bytes of unfinished requests, of all clients together; `None`: as the memory is.
     pub unfinished_input_max: Option<u64>,
     /// Bytes of answers that clients have not read, likewise.
     pub unread_output_max: Option<u64>,
+    /// The same of each door; `None`: nine tenths of all.
+    pub door_connections_max: Option<usize>,
+    /// The same of each client address at each door; `None`: a quarter of the door's.
+    pub address_connections_max: Option<usize>,
+    /// Requests a second of each token; `None` is any number.
+    pub token_requests_max: Option<u32>,
+    /// The same of each client address.
+    pub address_requests_max: Option<u32>,
+    /// How long a connection of the other doors than HTTP may say nothing; `None` is for ever.
+    pub idle_timeout: Option<Duration>,
+    /// How long one of the HTTP door may be between two requests, or in the head of one.
+    pub http_idle_timeout: Duration,
     /// What is logged.
     pub log_level: LogLevel,
 }
-
-impl Config {
-    /// Each door that is on, with its address.
-    pub fn doors(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
-        [
-            ("workq", self.workq),
-            ("gearman", self.gearman),
-            ("http", self.http),
-            ("jobd-master", self.jobd_master),
-        ]
-        .into_iter()
-        .filter_map(|(door, addr)| Some((door, addr?)))
-    }
-
-    /// Whether a door that listens on this address asks everybody who they are.
-    pub fn asks(&self, addr: SocketAddr) -> bool {
-        self.require_auth || (self.tokens.is_some() && loopback(addr) == Loopback::No)
-    }
-
-    /// Whether a door may listen on an address that is not loopback without tokens and TLS.
-    pub fn is_insecure(&self, door: &str) -> bool {
-        self.insecure.iter().any(|named| named == door)
-    }
-
-    /// What a door would need that listens on an address that others reach; none: nothing is
-    /// missing.
-    pub fn missing(&self, door: &'static str, addr: SocketAddr) -> Option<Missing> {
-        let asks = if door == JOBD_MASTER {
-            self.jobd_master_password_file.is_some()
-        } else {
-            self.tokens.is_some()
-        };
-        if loopback(addr) == Loopback::Yes {
-            let is_asked = self.require_auth && door == JOBD_MASTER;
-            return (is_asked && !asks).then_some(Missing::Identity);
-        }
-        match (asks, self.tls_mode(door, addr) == TlsMode::Required) {
-            (true, true) => None,
-            (false, true) => Some(Missing::Identity),
-            (true, false) => Some(Missing::Tls),
-            (false, false) => Some(Missing::Both),
-        }
-    }
-
-    /// What a setting says of a door's connections; `None` if none does.
-    pub fn tls_setting(&self, door: &str) -> Option<TlsMode> {
-        match door {
-            "workq" => self.workq_tls,
-            "gearman" => self.gearman_tls,
-            "http" => self.http_tls,
-            _ => self.jobd_master_tls,
-        }
-    }
-
-    /// Which connections a door takes that listens on this address.
-    pub fn tls_mode(&self, door: &str, addr: SocketAddr) -> TlsMode {
-        match (&self.tls_cert, self.tls_setting(door)) {
-            (None, _) => TlsMode::Off,
-            (Some(_), Some(mode)) => mode,
-            (Some(_), None) => TlsMode::usual(addr),
-        }
-    }
-}
-
-/// What a door lacks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
-    /// It asks nobody who they are.
-    Identity,
-    /// It does not insist on TLS.
-    Tls,
-    /// Both.
-    Both,
-}
-
-/// The door that knows no tokens: it has a password.
-pub const JOBD_MASTER: &str = "jobd-master";
-
-/// The doors there are, as `--insecure` names them.
-pub const DOORS: &[&str] = &["workq", "gearman", "http", "jobd-master"];
 
 /// How a setting is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -512,8 +446,8 @@ pub const TABLE: &[Setting] = &[
         .apply(|config, text| set(&mut config.shutdown_timeout, duration(text))),
     Setting::one("connections-max", "COUNT", "10000")
         .help(
-            "The most connections of the HTTP door, and of the other doors together. Further ones \
-             are closed at once.",
+            "The most connections of all doors together. Further ones are closed at once. Each \
+             takes a file descriptor: where the system allows fewer, so are the connections.",
         )
         .apply(|config, text| set(&mut config.connections_max, parse_count(text))),
     Setting::one("unfinished-input-max", "SIZE", "auto")
@@ -529,6 +463,49 @@ pub const TABLE: &[Setting] = &[
              exceeded, the client with the most is closed.",
         )
         .apply(|config, text| set(&mut config.unread_output_max, parse_budget(text))),
+    Setting::one("door-connections-max", "COUNT", "")
+        .help(
+            "The most connections of each door. Without it, nine tenths of `connections-max`, so \
+             that the other doors have room while one is flooded.",
+        )
+        .apply(|config, text| set(&mut config.door_connections_max, parse_count(text).map(Some))),
+    Setting::one("address-connections-max", "COUNT", "")
+        .help(
+            "The most connections of one client address at one door. Without it, a quarter of the \
+             door's. An IPv6 address counts with all of its /64 network; loopback addresses are \
+             not limited, because proxies and local workers are behind them.",
+        )
+        .apply(|config, text| {
+            set(&mut config.address_connections_max, parse_count(text).map(Some))
+        }),
+    Setting::one("token-requests-max", "COUNT", "off")
+        .help(
+            "The most requests a second with one token (or client certificate), with a burst of \
+             one second's, or `off`. HTTP answers 429 to more; on the other doors the connection \
+             waits for its turn.",
+        )
+        .apply(|config, text| set(&mut config.token_requests_max, parse_rate(text))),
+    Setting::one("address-requests-max", "COUNT", "off")
+        .help(
+            "The same for each client address. An IPv6 address counts with all of its /64 network; \
+             loopback addresses are not limited.",
+        )
+        .apply(|config, text| set(&mut config.address_requests_max, parse_rate(text))),
+    Setting::one("idle-timeout", "TIME", "off")
+        .help(
+            "Close a connection of the Workq door, the Gearman door or the jobd master that has \
+             sent nothing for this time and waits for nothing, from 1s, or `off`: idle clients \
+             are normal there.",
+        )
+        .apply(|config, text| set(&mut config.idle_timeout, parse_idle(text))),
+    Setting::one("http-idle-timeout", "TIME", "1m")
+        .help(
+            "Close a connection of the HTTP door on which no request comes, or the head of one \
+             does not come whole, for this time, from 1s to 1d.",
+        )
+        .apply(|config, text| {
+            set(&mut config.http_idle_timeout, within(duration(text), HTTP_IDLE, "use 1s to 1d"))
+        }),
     Setting::one("log-level", "LEVEL", "info")
         .help("What to log on standard error: `off`, `error`, `warn`, `info`, `debug` or `trace`.")
         .apply(|config, text| set(&mut config.log_level, parse_level(text))),
@@ -606,6 +583,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// What the environment names of the server begin with.
 pub const ENVIRONMENT_PREFIX: &str = "SPINDLE_SERVE_";
 
+const HTTP_IDLE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(24);
+
 /// Less would not hold the largest event, more is not addressed.
 const SEGMENT_BYTES: RangeInclusive<u64> = (64 << 10)..=(2 << 30);
 
@@ -616,57 +595,5 @@ const JOBQ_QUERY_TIME: RangeInclusive<Duration> =
 const JOBQ_LIST_BYTES: RangeInclusive<u64> = (1 << 10)..=(1 << 30);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_default_is_a_value_its_setting_takes() {
-        let mut config = Config::default();
-        for setting in TABLE.iter().filter(|setting| !setting.default.is_empty()) {
-            (setting.apply)(&mut config, setting.default).unwrap();
-        }
-        assert_eq!(config.payload_memory_bytes, 64 << 20);
-        assert_eq!(config.shutdown_timeout, Duration::from_secs(10));
-        assert_eq!(config.workq, Some("127.0.0.1:9922".parse().unwrap()));
-    }
-
-    #[test]
-    fn every_door_has_a_setting() {
-        for door in DOORS {
-            assert!(Setting::named(door).is_some(), "{door}");
-            assert!(Setting::named(&format!("{door}-tls")).is_some(), "{door}");
-        }
-    }
-
-    #[test]
-    fn segments_too_short_or_too_long_are_refused() {
-        let setting = Setting::named("segment-size").unwrap();
-        let mut config = Config::default();
-        for text in ["64KiB", "256KiB", "2GiB"] {
-            (setting.apply)(&mut config, text).unwrap();
-        }
-        assert_eq!(config.segment_bytes, 2 << 30);
-        for text in ["0", "63KiB", "3GiB", "much"] {
-            assert!((setting.apply)(&mut config, text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn limits_of_jobqs_queries_have_limits_themselves() {
-        let mut config = Config::default();
-        for (name, fitting, others) in [
-            ("jobq-query-time", ["1ms", "10m"], ["0", "11m", "2"]),
-            ("jobq-list-size", ["1KiB", "1GiB"], ["0", "1025MiB", "much"]),
-        ] {
-            let setting = Setting::named(name).unwrap();
-            for text in fitting {
-                (setting.apply)(&mut config, text).unwrap();
-            }
-            for text in others {
-                assert!((setting.apply)(&mut config, text).is_err(), "{name} {text}");
-            }
-        }
-        let last = (config.jobq_query_time, config.jobq_list_bytes_max);
-        assert_eq!(last, (Duration::from_mins(10), 1 << 30));
-    }
-}
+#[path = "table_tests.rs"]
+mod tests;

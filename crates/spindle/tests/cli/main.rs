@@ -3,6 +3,7 @@
 //! - `access`: tokens, and who may come in
 //! - `usage`: what it refuses, its settings, its completions
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
+//! - `connections`: limits on them, and floods
 //! - `fake_workq`: that server
 //! - `examples`: the programs in examples/
 //! - `http`: the server's HTTP door
@@ -23,6 +24,8 @@
 mod access;
 #[cfg(test)]
 mod clients;
+#[cfg(test)]
+mod connections;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]

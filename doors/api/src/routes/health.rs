@@ -7,11 +7,12 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use spindle_limits::Of;
 use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::exposition::Exposition;
-use crate::metrics;
+use crate::metrics::{self, AtDoors};
 
 /// How the server is.
 #[derive(Serialize, ToSchema)]
@@ -71,7 +72,10 @@ pub(crate) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
     let lines = options.line_connections.iter().map(|(door, open)| (*door, open));
     let open = own.into_iter().chain(lines);
     let open: Vec<_> = open.map(|(door, open)| (door, open.load(Ordering::Relaxed))).collect();
-    let text = form.of(metrics::open_metrics(api.engine(), &open, &options.budgets).await);
+    let rates = options.access.rates();
+    let too_fast = Of::ALL.map(|of| (of, rates.map_or(0, |rates| rates.exceeded(of))));
+    let doors = AtDoors { open, refused: options.places.refusals(), too_fast };
+    let text = form.of(metrics::open_metrics(api.engine(), &doors, &options.budgets).await);
     let vary = HeaderValue::from_static("accept");
     let headers = [(header::CONTENT_TYPE, form.content_type()), (header::VARY, vary)];
     (headers, text).into_response()

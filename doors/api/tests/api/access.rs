@@ -6,9 +6,36 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use serde_json::{Value, json};
 use spindle_access::{Look, Role};
+use spindle_api::Options;
 use spindle_testkit::{TokensFile, is_enough};
 
 use crate::harness::{Bench, Reply, json, request};
+
+#[tokio::test]
+async fn one_request_too_many_is_refused_with_when_to_come_again() {
+    let tokens = TokensFile::of_all_roles();
+    let paced = |options: &mut Options| options.access = tokens.paced(2);
+    let bench = Bench::with(paced, Default::default());
+    let ask = async |token: &str| {
+        bench
+            .call_as(token, request(Method::GET, "/api/v1/jobs").body(Body::empty()).unwrap())
+            .await
+    };
+    for _ in 0..2 {
+        assert_eq!(ask("read").await.status, 200);
+    }
+    let refused = ask("read").await;
+    refused.is_problem(429, "too_fast");
+    assert_eq!(refused.header("retry-after"), "1");
+    assert!(refused.text().contains("more than 2 requests a second of this token"));
+    assert_eq!(ask("inspect").await.status, 200);
+    assert_eq!(bench.get("/api/v1/jobs").await.status, 200);
+    let metrics = bench.get("/metrics").await;
+    for line in ["{limit=\"token\"} 1\n", "{limit=\"address\"} 0\n"] {
+        let line = format!("\nspindle_requests_too_fast_total{line}");
+        assert!(metrics.text().contains(&line), "{}", metrics.text());
+    }
+}
 
 /// What a request concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use spindle_core::job::Origin;
 use spindle_http::listen::{self, Handle, HttpConfig, Limits};
+use spindle_limits::{PlaceLimits, Places};
 use spindle_log::Log;
 use spindle_testkit::{new_job, opened, submit_to, wait_until};
 
@@ -21,11 +22,15 @@ struct Served {
 
 impl Served {
     fn new(limits: Limits) -> Served {
+        Served::with(limits, Places::default())
+    }
+
+    fn with(limits: Limits, places: Places) -> Served {
         let bench = Bench::new();
         let connections = Arc::<AtomicUsize>::default();
         let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let committer = Arc::new(bench.engine.clone());
-        let config = HttpConfig { threads: 2, limits, ..HttpConfig::default() };
+        let config = HttpConfig { threads: 2, limits, places, ..HttpConfig::default() };
         let routes = bench.router.clone();
         let handle = bound.start(routes, committer, config, connections.clone()).unwrap();
         Served { bench, handle, connections }
@@ -121,11 +126,14 @@ fn a_head_that_is_too_long_is_refused() {
 
 #[test]
 fn connections_above_the_limit_are_closed_at_once() {
-    let served = Served::new(Limits { connections_max: 2, ..Limits::default() });
+    let served = Served::with(Limits::default(), Places::new(PlaceLimits::of(2)));
     let mut first = served.connect();
     let _second = served.connect();
     wait_until("the connections", || served.open() == 2);
-    assert_eq!(rest(served.connect()), "");
+    let refused = rest(served.connect());
+    let (head, body) = refused.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("\r\nConnection: close"), "{head}");
+    assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{refused}");
     send(&mut first, "GET /healthz HTTP/1.1", "");
     assert!(receive(&mut first).contains(" 200 OK"));
     drop(first);

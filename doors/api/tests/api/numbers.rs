@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
+use spindle_limits::{DoorPlaces, PlaceLimits, Places};
 
 use crate::harness::{Bench, json as json_request, request};
 
@@ -231,6 +232,26 @@ async fn connections_of_all_doors_are_told() {
     let text = metrics(&bench).await;
     has(&text, "spindle_connections{door=\"workq\"} 7");
     has(&text, "spindle_connections{door=\"http\"} 0");
+}
+
+#[tokio::test]
+async fn connections_without_a_place_are_counted_by_the_limit() {
+    let places = Places::new(PlaceLimits { total: 3, door: 2, address: 1 });
+    let (one, other) = (places.door("workq"), places.door("http"));
+    let take = |door: &DoorPlaces, address: &str| door.take(address.parse().unwrap()).ok();
+    let held = ["192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1", "192.0.2.3:1"];
+    let _held = held.map(|address| take(&one, address));
+    let _others = held.map(|address| take(&other, address));
+    let bench = Bench::with(|options| options.places = places, Default::default());
+    let text = metrics(&bench).await;
+    for line in [
+        "{door=\"workq\",limit=\"address\"} 1",
+        "{door=\"workq\",limit=\"door\"} 1",
+        "{door=\"workq\",limit=\"server\"} 0",
+        "{door=\"http\",limit=\"server\"} 3",
+    ] {
+        has(&text, &format!("spindle_connections_refused_total{line}"));
+    }
 }
 
 #[tokio::test]

@@ -140,4 +140,8 @@ impl Session for Opening {
         let none_yet = self.common.limits.input_bytes_max();
         self.session.as_ref().map_or(none_yet, |session| session.input_bytes_max())
     }
+
+    fn is_engaged(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_engaged())
+    }
 }

@@ -183,6 +183,43 @@ fn guarded(tokens: &TokensFile, is_required: bool) -> Arc<Bench> {
     Bench::on(Arc::new(MemoryLog::new()), Default::default(), options)
 }
 
+/// Two requests a second: the third one waits, in each of the door's protocols.
+#[test]
+fn a_token_that_asks_too_fast_waits_its_turn() {
+    let options = Options { access: TokensFile::of_all_roles().paced(2), ..Options::default() };
+    let bench = Bench::on(Arc::new(MemoryLog::new()), Default::default(), options);
+    let waits = || bench.engine.observe().gauges().waits;
+    let echo = Request::Echo { data: Bytes::from_static(b"x") };
+    let mut line = bench.open();
+    auth(&mut line, "submit");
+    for _ in 0..2 {
+        line.ask(&echo);
+    }
+    line.send(&echo);
+    line.hears_nothing();
+    assert_eq!((waits(), line.input_bytes_max()), (1, 0));
+    bench.open().ask(&echo);
+    bench.pass(499);
+    line.hears_nothing();
+    bench.pass(1);
+    line.hand_over();
+    line.hear();
+    assert!(line.input_bytes_max() > 0);
+
+    let mut drafted = bench.open();
+    auth(&mut drafted, "submit");
+    let mut bytes = BytesMut::new();
+    draft::Request::JobStatus { handle: Bytes::from_static(b"x") }.encode(&mut bytes);
+    drafted.raw(&bytes);
+    assert_eq!((drafted.all_heard().len(), waits()), (0, 1));
+    bench.pass(1000);
+    drafted.hand_over();
+    assert!(!drafted.all_heard().is_empty());
+    drafted.raw(&bytes);
+    assert_eq!(waits(), 1);
+    assert_eq!(drafted.shut_down(false), spindle_engine::Flow::Close);
+}
+
 fn auth(line: &mut Line, token: &str) {
     assert_eq!(line.text(&format!("auth {token}")), "OK\r\n", "{token}");
 }

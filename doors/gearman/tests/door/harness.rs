@@ -297,6 +297,14 @@ impl Line {
         self.session.on_end_of_input(&mut self.input, &mut self.out)
     }
 
+    pub fn is_engaged(&self) -> bool {
+        self.session.is_engaged()
+    }
+
+    pub fn input_bytes_max(&self) -> usize {
+        self.session.input_bytes_max()
+    }
+
     pub fn shut_down(&mut self, last: bool) -> Flow {
         self.session.on_shutdown(last, &mut self.out)
     }

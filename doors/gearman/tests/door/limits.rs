@@ -18,6 +18,26 @@ fn is_alive(line: &mut Line) {
     assert_eq!(line.ask(&Request::Echo { data: data.clone() }), Response::Echo { data });
 }
 
+/// Whoever waits for news, or works, says nothing for long: that is not idleness.
+#[test]
+fn who_sleeps_works_or_waits_is_not_idle() {
+    let bench = Bench::new();
+    let (mut client, mut worker) = (bench.open(), bench.open());
+    assert!(!client.is_engaged() && !worker.is_engaged());
+    worker.can_do("f");
+    assert!(!worker.is_engaged());
+    worker.send(&Request::PreSleep);
+    assert!(worker.is_engaged());
+    client.run("f", "", "x");
+    assert!(client.is_engaged());
+    worker.hear();
+    let handle = worker.take();
+    assert!(worker.is_engaged());
+    worker.complete(&handle, "y");
+    client.hears_complete(&handle, "y");
+    assert!(!client.is_engaged() && !worker.is_engaged());
+}
+
 #[test]
 fn packets_only_a_server_sends_are_refused_and_the_connection_goes_on() {
     let bench = Bench::new();

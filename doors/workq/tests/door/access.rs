@@ -147,6 +147,41 @@ fn every_request_takes_the_roles_it_should_and_no_others() {
     }
 }
 
+/// Two requests a second: the third one waits, and the client with it.
+#[test]
+fn a_token_that_asks_too_fast_waits_its_turn_and_is_not_read_on() {
+    let server = TestServer::guarded(TokensFile::of_all_roles().paced(2));
+    let id = |n: u32| format!("6ba7b810-9dad-11d1-80b4-{n:012x}");
+    let add = |n| format!("add {} q 1000 600000 1\r\nx\r\n", id(n));
+    let (mut fast, mut other) = (server.client(), server.client());
+    fast.send("auth submit\r\n");
+    fast.expect("+OK\r\n");
+    fast.send(add(1) + &add(2));
+    fast.expect("+OK\r\n+OK\r\n");
+    fast.send(add(3));
+    server.until("the wait", |server| server.engine.observe().gauges().waits == 1);
+    let read = || server.net.counters().bytes_in.load(Ordering::Relaxed);
+    let before = read();
+    fast.send(add(4).repeat(100));
+    // Others are served meanwhile, and what the fast one sends is not read.
+    let asked = add(99);
+    other.send(&asked);
+    other.expect("+OK\r\n");
+    assert_eq!(read() - before, asked.len() as u64);
+    server.pass(499);
+    assert_eq!(server.engine.observe().gauges().jobs, 3);
+    server.pass(1);
+    fast.expect("+OK\r\n");
+    // The fourth came a second too early.
+    server.until("the wait", |server| server.engine.observe().gauges().waits == 1);
+    server.pass(1000);
+    fast.expect("+OK\r\n");
+    // A server that stops does not wait for it.
+    server.until("the wait", |server| server.engine.observe().gauges().waits == 1);
+    server.stop();
+    fast.expect_closed();
+}
+
 #[test]
 fn what_is_in_queues_of_others_is_refused_or_not_there() {
     let server = TestServer::guarded(TokensFile::of_all_roles().access(true));

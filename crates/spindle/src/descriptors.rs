@@ -1,0 +1,77 @@
+//! File descriptors: as many as the system gives, and how many of them connections may have.
+//!
+//! What a server cannot do without (segments of the log, listening sockets, what its threads sleep
+//! on, queries, webhooks) has room beside all the connections there may be. So a flood of connections
+//! takes no descriptor from the log, which needs a new one for each segment.
+
+use std::fs;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// Raises the limit of this process to what the system lets it have: most systems start programs
+/// with 1,024. To be called before threads start.
+pub fn raise_limit() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::warn!(%error, "cannot raise the limit of open files from {soft} to {hard}");
+    }
+}
+
+/// How many connections there may be of those wanted, once the log is open. Says in the log if that
+/// is fewer, and what to do.
+pub fn connections(wanted: usize) -> usize {
+    let Ok((limit, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
+    let room = room(limit, in_use());
+    if room >= wanted {
+        return wanted;
+    }
+    tracing::warn!(
+        "only {limit} files may be open: beside the log and the server's own there is room for \
+         {room} of the {wanted} connections of --connections-max; raise the limit (LimitNOFILE= \
+         of a systemd service, ulimit -n) or lower the setting"
+    );
+    room
+}
+
+/// What this process has open.
+fn in_use() -> u64 {
+    let listed = fs::read_dir("/proc/self/fd").map(|entries| entries.count() as u64);
+    // Where there is no /proc: as many as the log of a small server.
+    listed.unwrap_or(64)
+}
+
+/// How many descriptors are left for connections.
+fn room(limit: u64, in_use: u64) -> usize {
+    let later = (limit / 8).clamp(LATER_MIN, LATER_MAX);
+    let left = limit.saturating_sub(in_use + DOORS + later);
+    usize::try_from(left).unwrap_or(usize::MAX).max(1)
+}
+
+/// What the doors open besides connections: sockets that listen, what their threads sleep on.
+const DOORS: u64 = 48;
+/// What comes later: segments of a log that grows, queries, webhooks, jobs that are pushed.
+const LATER_MIN: u64 = 32;
+const LATER_MAX: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_have_what_the_server_itself_leaves() {
+        for (limit, in_use, left) in [
+            (256, 20, 156),
+            (1024, 20, 828),
+            (4096, 200, 3336),
+            (1 << 20, 20, (1 << 20) - 20 - DOORS - LATER_MAX),
+            // Nothing is left: one client may try.
+            (256, 250, 1),
+            (64, 20, 1),
+        ] {
+            assert_eq!(room(limit, in_use), usize::try_from(left).unwrap(), "{limit} {in_use}");
+        }
+        assert!(room(u64::MAX, 20) > 1 << 40);
+    }
+}
