@@ -9,7 +9,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -53,6 +53,9 @@ pub enum RequestError {
     /// The connection went before the answer came.
     #[error("the connection was closed")]
     Closed,
+    /// The same, and it is known why: the peer said so, or TLS did.
+    #[error("the connection was closed: {0}")]
+    ClosedBecause(String),
     /// No answer in the time given.
     #[error("no answer within {} s", .0.as_secs_f32())]
     Silent(Duration),
@@ -80,6 +83,8 @@ struct Shared {
     message_bytes_max: AtomicUsize,
     reads: AtomicUsize,
     closed: watch::Sender<bool>,
+    /// What TLS or an error for no request of ours says, which is why it is or will be closed.
+    reason: OnceLock<String>,
 }
 
 /// What a connection runs over.
@@ -125,6 +130,7 @@ impl Link {
             message_bytes_max: AtomicUsize::new(message_bytes_max),
             reads: AtomicUsize::new(0),
             closed: watch::Sender::new(false),
+            reason: OnceLock::new(),
         }));
         tokio::spawn(write_all(link.clone(), writer, to_write));
         Ok((link.clone(), Connection { link, reader }))
@@ -181,7 +187,8 @@ impl Link {
     /// Sends a request, now; the future is ready with its answer, however long that takes.
     ///
     /// # Errors
-    /// [`RequestError::Refused`] or [`RequestError::Closed`].
+    /// [`RequestError::Refused`], [`RequestError::Closed`] or
+    /// [`RequestError::ClosedBecause`].
     pub fn request(
         &self,
         kind: &str,
@@ -202,7 +209,10 @@ impl Link {
         let forget = Forget { link: self.clone(), no };
         self.send(encode_request(no, kind, data, password));
         async move {
-            let outcome = answer.await.map_err(|_| RequestError::Closed)?;
+            let outcome = answer.await.map_err(|_| match forget.link.0.reason.get() {
+                Some(why) => RequestError::ClosedBecause(why.clone()),
+                None => RequestError::Closed,
+            })?;
             drop(forget);
             outcome.map_err(RequestError::Refused)
         }
@@ -223,6 +233,9 @@ impl Link {
     }
 
     fn answer_came(&self, response: Response) {
+        if let (0, Err(text)) = (response.no, &response.outcome) {
+            let _ = self.0.reason.set(text.clone());
+        }
         let waiting = self.0.pending.lock().waiting.remove(&response.no);
         match waiting {
             // The requester may have stopped waiting.
@@ -350,7 +363,14 @@ impl Connection {
                     match outcome {
                         Ok(0) => return "end of input".to_owned(),
                         Ok(_) => drop(self.link.0.reads.fetch_add(1, Ordering::Relaxed)),
-                        Err(error) => return error.to_string(),
+                        Err(error) => {
+                            // The kind of what TLS says; the handshake of a client is over before
+                            // the server has looked at its certificate.
+                            if error.kind() == io::ErrorKind::InvalidData {
+                                let _ = self.link.0.reason.set(error.to_string());
+                            }
+                            return error.to_string();
+                        }
                     }
                 }
                 Err(error) => return error.to_string(),

@@ -67,7 +67,7 @@ impl Secured {
     }
 
     fn failed(&self) -> u64 {
-        self.served.handle.counters().handshakes_failed.load(Relaxed)
+        self.tls.handshakes().failed.load(Relaxed)
     }
 
     /// Another client is served, whatever has been done to the server.

@@ -2,7 +2,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize},
+    },
     time::Instant,
 };
 
@@ -26,6 +29,8 @@ use crate::{config::Config, tls::Place};
 pub struct OtherDoors {
     /// Their open connections, where they are counted.
     pub connections: Vec<(&'static str, Arc<AtomicUsize>)>,
+    /// Handshakes of TLS over all doors, by how they ended.
+    pub handshakes: Vec<(&'static str, Arc<AtomicU64>)>,
     /// Where they listen.
     pub addresses: Vec<(&'static str, SocketAddr)>,
 }
@@ -50,7 +55,7 @@ impl Http {
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
         let Place { addr, tls } = place;
-        let OtherDoors { connections: line_connections, mut addresses } = others;
+        let OtherDoors { connections: line_connections, handshakes, mut addresses } = others;
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?
             .with_tls(tls);
@@ -61,6 +66,7 @@ impl Http {
             host,
             connections: Arc::clone(&connections),
             line_connections,
+            handshakes,
             addresses,
             ..Options::default()
         };

@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{config::Config, tls::Place};
+use crate::{config::Config, tls::Tls};
 
 /// The door's name in settings and messages.
 pub const DOOR: &str = "jobd-master";
@@ -40,18 +40,19 @@ pub struct JobdMaster {
 impl JobdMaster {
     /// Claims the address and serves it. Without a password the master asks nobody.
     pub fn open(
-        place: Place,
+        addr: SocketAddr,
+        tls: &Tls,
         password: Option<String>,
         config: &Config,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Self> {
-        let Place { addr, tls } = place;
         let settings = MasterSettings::new(ListenSettings {
             host: addr.ip().to_string(),
             port: addr.port(),
             access: Access { password, always_allow_localhost: false },
             insecure: config.is_insecure(DOOR),
-            tls,
+            tls: tls.certificate().cloned(),
+            tls_mode: Some(config.tls_mode(DOOR, addr)),
             limits: Limits { connections_max: config.connections_max, ..Limits::default() },
         });
         let runtime = tokio::runtime::Builder::new_current_thread()

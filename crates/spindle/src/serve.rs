@@ -262,17 +262,16 @@ fn open_doors(
     let open = bound.iter().map(spindle_net::BoundDoor::connections);
     let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
     let limits = Limits { connections_max: config.connections_max, ..Limits::default() };
-    let jobd_master = config.jobd_master.map(|addr| {
-        let (place, password) =
-            (tls.place(config, jobd_master::DOOR, addr), entrance.master_password());
-        JobdMaster::open(place, password, config, not_bound)
-    });
+    let jobd_master = config
+        .jobd_master
+        .map(|addr| JobdMaster::open(addr, tls, entrance.master_password(), config, not_bound));
     let jobd_master = jobd_master.transpose()?;
     let lines = connections_by_door.iter().zip(&bound);
     let lines = lines.map(|((door, _), bound)| (*door, bound.local_addr()));
     let master = jobd_master.iter().map(|master| (jobd_master::DOOR, master.local_addr()));
     let addresses = lines.chain(master).collect();
-    let others = OtherDoors { connections: connections_by_door, addresses };
+    let others =
+        OtherDoors { connections: connections_by_door, handshakes: tls.handshakes(), addresses };
     let open = |addr| {
         let place = tls.place(config, "http", addr);
         let access = entrance.door(config, addr);

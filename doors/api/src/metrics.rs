@@ -31,10 +31,19 @@ fn of_queue(queue: &str) -> Label<String> {
     [("queue", queue.to_owned())]
 }
 
-/// All numbers in OpenMetrics. `connections` are those open, by door.
-pub(crate) async fn open_metrics(engine: &Engine, connections: &[(&'static str, usize)]) -> String {
+/// What is counted where connections are accepted.
+pub(crate) struct Listeners<'a> {
+    /// Connections open now, by door.
+    pub connections: &'a [(&'static str, usize)],
+    /// Handshakes of TLS since the start, by how they ended.
+    pub handshakes: &'a [(&'static str, u64)],
+}
+
+/// All numbers in OpenMetrics.
+pub(crate) async fn open_metrics(engine: &Engine, listeners: &Listeners<'_>) -> String {
     let mut registry = Registry::with_prefix("spindle");
-    server(&mut registry, engine, connections);
+    server(&mut registry, engine);
+    accepted(&mut registry, listeners);
     times(&mut registry, engine);
     queues(&mut registry, engine).await;
     let mut text = String::new();
@@ -42,7 +51,7 @@ pub(crate) async fn open_metrics(engine: &Engine, connections: &[(&'static str, 
     text
 }
 
-fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str, usize)]) {
+fn server(registry: &mut Registry, engine: &Engine) {
     let stats = engine.observe().stats();
     for (name, help, value) in [
         ("jobs_submitted", "Jobs submitted", stats.submitted),
@@ -95,11 +104,23 @@ fn server(registry: &mut Registry, engine: &Engine, connections: &[(&'static str
     let help = "What done and dead jobs take, within an eighth";
     bytes(registry, "finished", help, now.finished_bytes);
     bytes(registry, "undurable", "Decided and not on disk yet", now.undurable_bytes as u64);
+}
+
+fn accepted(registry: &mut Registry, listeners: &Listeners<'_>) {
     let open: Family<Label, Gauge> = Family::default();
-    for (door, count) in connections {
+    for (door, count) in listeners.connections {
         open.get_or_create(&[("door", *door)]).set(signed(*count as u64));
     }
     registry.register("connections", "Open connections", open);
+    if listeners.handshakes.is_empty() {
+        return;
+    }
+    let shaken: Family<Label, Counter> = Family::default();
+    for (outcome, count) in listeners.handshakes {
+        shaken.get_or_create(&[("outcome", *outcome)]).inc_by(*count);
+    }
+    let help = "Handshakes of TLS over all doors, since the start, by how they ended";
+    registry.register("tls_handshakes", help, shaken);
 }
 
 /// How long things take.

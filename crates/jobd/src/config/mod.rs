@@ -6,18 +6,19 @@ mod ctl;
 mod ini;
 mod logging;
 mod master;
+mod tls;
 mod worker;
 
 pub use ctl::CtlConfig;
 pub use ini::{ConfigError, Ini};
 pub use logging::LogConfig;
 pub use master::MasterConfig;
+pub use tls::ListenerFiles;
 pub use worker::{MasterAddress, WorkerConfig};
 
 use std::time::Duration;
 
 use spindle_jobd_master::server::{Access, Limits, ListenSettings};
-use spindle_tls::ListenerTls;
 
 /// Where a daemon listens: the options that the two have in common.
 fn listen(ini: &Ini, port: u16) -> Result<ListenSettings, ConfigError> {
@@ -32,7 +33,8 @@ fn listen(ini: &Ini, port: u16) -> Result<ListenSettings, ConfigError> {
             always_allow_localhost: ini.flag("always_allow_localhost")?,
         },
         insecure: ini.flag("insecure")?,
-        tls: ListenerTls::Off,
+        tls: None,
+        tls_mode: None,
         limits: Limits {
             connections_max: connections.unwrap_or(limits.connections_max),
             message_bytes_max: message_bytes.unwrap_or(limits.message_bytes_max),

@@ -10,9 +10,7 @@ mod parse;
 mod resolve;
 mod show;
 mod table;
-mod tls_mode;
 
 pub use resolve::{Resolved, SettingFlags, resolve};
 pub use show::{print_json, print_reference, print_table};
 pub use table::{Config, Missing};
-pub use tls_mode::TlsMode;

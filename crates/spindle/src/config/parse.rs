@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use spindle_log::SyncPolicy;
+use spindle_tls::{NoTlsMode, TlsMode};
 use tracing_subscriber::filter::LevelFilter;
-
-use super::tls_mode::TlsMode;
 
 pub fn parse_count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
@@ -13,12 +12,7 @@ pub fn parse_count(text: &str) -> Result<usize, String> {
 }
 
 pub fn parse_tls_mode(text: &str) -> Result<TlsMode, String> {
-    match text {
-        "off" => Ok(TlsMode::Off),
-        "optional" => Ok(TlsMode::Optional),
-        "required" => Ok(TlsMode::Required),
-        _ => Err("write off, optional or required".to_owned()),
-    }
+    text.parse().map_err(|error: NoTlsMode| error.to_string())
 }
 
 pub fn parse_switch(text: &str) -> Result<bool, String> {

@@ -4,11 +4,11 @@ use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use spindle_http::HostNames;
 use spindle_log::SyncPolicy;
+use spindle_tls::TlsMode;
 use spindle_webhook::{Hook, HookError};
 
 use super::address::{Loopback, loopback, parse_listen};
 use super::parse::{LogLevel, parse_count, parse_level, parse_switch, parse_sync, parse_tls_mode};
-use super::tls_mode::TlsMode;
 use crate::quantity::{parse_duration, parse_size};
 
 /// The server's configuration. The `Default` one is blank: the defaults of [`TABLE`] go into it.

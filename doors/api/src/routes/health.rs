@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::exposition::Exposition;
-use crate::metrics;
+use crate::metrics::{self, Listeners};
 
 /// How the server is.
 #[derive(Serialize, ToSchema)]
@@ -66,7 +66,10 @@ pub(crate) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
     let lines = options.line_connections.iter().map(|(door, open)| (*door, open));
     let open = own.into_iter().chain(lines);
     let open: Vec<_> = open.map(|(door, open)| (door, open.load(Ordering::Relaxed))).collect();
-    let text = form.of(metrics::open_metrics(api.engine(), &open).await);
+    let shaken = options.handshakes.iter();
+    let shaken: Vec<_> = shaken.map(|(end, count)| (*end, count.load(Ordering::Relaxed))).collect();
+    let listeners = Listeners { connections: &open, handshakes: &shaken };
+    let text = form.of(metrics::open_metrics(api.engine(), &listeners).await);
     let vary = HeaderValue::from_static("accept");
     let headers = [(header::CONTENT_TYPE, form.content_type()), (header::VARY, vary)];
     (headers, text).into_response()
