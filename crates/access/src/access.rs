@@ -1,8 +1,10 @@
 //! What doors hold: the identities that are in force, and whether everybody is asked.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -16,6 +18,23 @@ use crate::tokens::{Stamp, Tokens, TokensError};
 pub struct Access {
     source: Arc<Source>,
     is_required: bool,
+    clock: Clock,
+}
+
+/// What time it is, for the ends of tokens.
+#[derive(Clone)]
+struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock(Arc::new(SystemTime::now))
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
 }
 
 /// The tokens file, as far as it is read.
@@ -56,7 +75,7 @@ impl Look {
 impl Access {
     /// Everybody may do everything who presents no token. No token is known.
     pub fn open() -> Access {
-        Access { source: Arc::default(), is_required: false }
+        Access { source: Arc::default(), is_required: false, clock: Clock::default() }
     }
 
     /// The identities of a tokens file. Nobody has to say who they are: see [`Access::required`].
@@ -72,13 +91,19 @@ impl Access {
             generation: AtomicU64::new(0),
             seen: Mutex::new(Some(stamp)),
         };
-        Ok(Access { source: Arc::new(source), is_required: false })
+        Ok(Access { source: Arc::new(source), is_required: false, clock: Clock::default() })
     }
 
     /// The same identities, for a door that asks everybody who they are, or not.
     #[must_use]
     pub fn required(&self, is_required: bool) -> Access {
-        Access { source: Arc::clone(&self.source), is_required }
+        Access { is_required, ..self.clone() }
+    }
+
+    /// The same by another clock: tests let time pass with it.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Access {
+        Access { clock: Clock(Arc::new(clock)), ..self }
     }
 
     /// A new connection. `certificate` is the common name of its client's certificate, if it showed
@@ -118,6 +143,10 @@ impl Access {
             }
             Err(error) => Look::Kept(error),
         }
+    }
+
+    pub(crate) fn now(&self) -> SystemTime {
+        (self.clock.0)()
     }
 
     pub(crate) fn is_required(&self) -> bool {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use crate::access::Access;
 use crate::denied::Denied;
@@ -76,7 +75,9 @@ impl Login {
         self.presented = Presented::Token(Digest::of(token));
         self.look_up();
         match &self.standing {
-            Standing::Known(identity) if identity.has_expired() => Err(Denied::Expired),
+            Standing::Known(identity) if identity.has_expired(self.access.now()) => {
+                Err(Denied::Expired)
+            }
             Standing::Known(_) | Standing::Open => Ok(()),
             Standing::Denied(denied) => Err(*denied),
         }
@@ -96,7 +97,7 @@ impl Login {
             Standing::Denied(denied) => return Err(*denied),
             Standing::Known(identity) => identity,
         };
-        identity.has(role, SystemTime::now)?;
+        identity.has(role, || self.access.now())?;
         if identity.is_unlimited() {
             return Ok(());
         }
