@@ -8,11 +8,13 @@
 //! - `http`: the server's HTTP door
 //! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
 //! - `native`: the commands for people through it
+//! - `packages`: what is in deploy/, and the page of operations
 //! - `pages`: the examples of docs/commands.md; `readme`: those of the README
 //! - `prose`: lines and links of all pages
 //! - `people`: what people see and are asked, some of it on a `terminal`
 //! - `queue`: tries, and the settings of queues
 //! - `web`: the URLs they take; `proxy`: TLS and a path in front of a server
+//! - `security`: the examples of docs/security.md
 //! - `serve`: the server itself, and a session with it
 //! - `tls`: TLS of all doors
 //! - `webhook`: who is told of dead jobs
@@ -33,6 +35,8 @@ mod lost;
 #[cfg(test)]
 mod native;
 #[cfg(test)]
+mod packages;
+#[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod people;
@@ -44,6 +48,8 @@ mod proxy;
 mod queue;
 #[cfg(test)]
 mod readme;
+#[cfg(test)]
+mod security;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
