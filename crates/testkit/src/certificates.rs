@@ -99,6 +99,14 @@ impl Certificates {
         self.issue(name, &expired(client_params(name)))
     }
 
+    /// A client whose certificate is for later.
+    pub fn early_client(&self, name: &str) -> Identity {
+        let mut params = client_params(name);
+        params.not_before = date_time_ymd(2120, 1, 1);
+        params.not_after = date_time_ymd(2121, 1, 1);
+        self.issue(name, &params)
+    }
+
     fn issue(&self, name: &str, params: &CertificateParams) -> Identity {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.authority).unwrap();

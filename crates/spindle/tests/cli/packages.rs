@@ -218,8 +218,7 @@ fn the_example_for_kubernetes_fits_together() {
 fn messages(source: &str, call: &str) -> Vec<String> {
     let mut messages = Vec::new();
     for behind in source.split(call).skip(1) {
-        let call = behind.split(';').next().unwrap();
-        let Some(literal) = call.split('"').nth(1) else { continue };
+        let Some(literal) = behind.split('"').nth(1) else { continue };
         let joined: Vec<&str> = literal.split("\\\n").map(str::trim_start).collect();
         let text = joined.concat();
         if text.split(['{', '}']).step_by(2).any(|fixed| fixed.trim().len() > 6) {

@@ -153,6 +153,27 @@ fn curl_and_gearadmin_and_openssl_speak_with_it() {
 }
 
 #[test]
+fn a_renegotiation_is_refused_and_every_door_serves_on() {
+    let secured = secured(&[]);
+    for (door, request, answer) in requests() {
+        let mut client = Command::new("openssl")
+            .args(["s_client", "-tls1_2", "-connect", &secured.server.address_of(door)])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It ends by itself: its input stays open.
+        let mut input = client.stdin.take().unwrap();
+        input.write_all(b"R\n").unwrap();
+        let output = client.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("no renegotiation"), "{door}: {said}");
+        says(secured.client(door), &request, &answer);
+    }
+}
+
+#[test]
 fn a_new_certificate_is_read_on_sighup_and_a_wrong_one_leaves_the_old_one_in_force() {
     let secured = secured(&[]);
     let shown = |client: &TlsClient| client.conn.peer_certificates().unwrap()[0].clone();
