@@ -163,9 +163,13 @@ fn a_renegotiation_is_refused_and_every_door_serves_on() {
             .stderr(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        // It ends by itself: its input stays open.
         let mut input = client.stdin.take().unwrap();
         input.write_all(b"R\n").unwrap();
+        // It looks at the answer when it has something to send.
+        wait_until("it has ended", || {
+            let _ = input.write_all(b"x\n");
+            client.try_wait().unwrap().is_some()
+        });
         let output = client.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("no renegotiation"), "{door}: {said}");
