@@ -53,6 +53,8 @@ mod security;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
+mod taken;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod tls;
