@@ -5,6 +5,7 @@
 
 mod api_properties;
 mod clients;
+mod debian;
 mod dependencies;
 mod fuzz;
 mod packages;
@@ -61,6 +62,8 @@ enum Chore {
     },
     /// Check licences, sources and versions of what the lock file brings against deny.toml
     Dependencies,
+    /// Build the Debian package from the release program, install and purge it in a folder
+    Debian,
     /// Test the HTTP doors with requests made from their own OpenAPI documents
     ApiProperties {
         /// Seed of the requests: each seed makes others
@@ -120,6 +123,10 @@ fn run(chore: Chore) -> Result<()> {
             call(release("spindle-sim")?, &args)
         }
         Chore::Dependencies => dependencies::check(),
+        Chore::Debian => {
+            build_release(&["spindle"])?;
+            debian::check()
+        }
         Chore::ApiProperties { seed } => {
             clients::install_schemathesis()?;
             build_release(&["spindle"])?;
@@ -145,6 +152,10 @@ fn test(long: bool) -> Result<()> {
     let built = steps.run("release build", || build_release(&RELEASED));
     steps.run("cargo test", || cargo(&["test", "--workspace", "--no-fail-fast"]));
     if built {
+        match debian::impossible_here() {
+            Some(reason) => steps.skip("Debian package", reason),
+            None => drop(steps.run("Debian package", debian::check)),
+        }
         steps.run("API properties", || api_properties(API_SEED));
         steps.run("simulation", || call(release("spindle-sim")?, &["--seeds", SMOKE_SEEDS]));
         steps.run("benchmark suites", benchmark_suites);

@@ -31,8 +31,12 @@ const NEEDED: &[(&str, &str)] = &[
     ("curl", "curl"),
     ("jq", "jq"),
     ("rev", "bsdextrautils"),
+    ("systemd-analyze", "systemd"),
+    ("dpkg-shlibdeps", "dpkg-dev"),
+    ("/usr/lib/python3/dist-packages/yaml", "python3-yaml"),
 ];
-const POLICY: &str = "/usr/sbin/policy-rc.d";
+/// Where Debian's scripts look whether they may start or stop a service.
+pub const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Installs what is missing; fails when something is missing afterwards.
 pub fn install_missing() -> Result<()> {
@@ -95,13 +99,14 @@ fn apt(args: &[&str]) -> Result<()> {
 }
 
 /// While it lives, packages do not start the daemons they bring.
-struct NoDaemons<'a> {
+pub struct NoDaemons<'a> {
     /// The file to remove again; none when the machine has a policy of its own.
     made: Option<&'a Path>,
 }
 
 impl<'a> NoDaemons<'a> {
-    fn set(path: &'a Path) -> io::Result<Self> {
+    /// Sets a policy at this path, if there is none.
+    pub fn set(path: &'a Path) -> io::Result<Self> {
         if path.exists() {
             return Ok(Self { made: None });
         }

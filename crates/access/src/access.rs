@@ -1,8 +1,10 @@
 //! What doors hold: the identities that are in force, and whether everybody is asked.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use parking_lot::{Mutex, RwLock};
 use spindle_limits::RequestRates;
@@ -19,6 +21,23 @@ pub struct Access {
     is_required: bool,
     /// How often they may ask; none: as often as they like, and nothing is counted.
     rates: Option<Arc<RequestRates>>,
+    clock: Clock,
+}
+
+/// What time it is, for the ends of tokens.
+#[derive(Clone)]
+struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock(Arc::new(SystemTime::now))
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
 }
 
 /// The tokens file, as far as it is read.
@@ -59,7 +78,7 @@ impl Look {
 impl Access {
     /// Everybody may do everything who presents no token. No token is known.
     pub fn open() -> Access {
-        Access { source: Arc::default(), is_required: false, rates: None }
+        Access { source: Arc::default(), is_required: false, rates: None, clock: Clock::default() }
     }
 
     /// The identities of a tokens file. Nobody has to say who they are: see [`Access::required`].
@@ -75,7 +94,8 @@ impl Access {
             generation: AtomicU64::new(0),
             seen: Mutex::new(Some(stamp)),
         };
-        Ok(Access { source: Arc::new(source), is_required: false, rates: None })
+        let clock = Clock::default();
+        Ok(Access { source: Arc::new(source), is_required: false, rates: None, clock })
     }
 
     /// The same identities, for a door that asks everybody who they are, or not.
@@ -88,6 +108,12 @@ impl Access {
     #[must_use]
     pub fn with_rates(self, rates: Option<Arc<RequestRates>>) -> Access {
         Access { rates, ..self }
+    }
+
+    /// The same by another clock: tests let time pass with it.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Access {
+        Access { clock: Clock(Arc::new(clock)), ..self }
     }
 
     /// A new connection. `certificate` is the common name of its client's certificate, if it showed
@@ -132,6 +158,10 @@ impl Access {
     /// How often they may ask; none: as often as they like.
     pub fn rates(&self) -> Option<&RequestRates> {
         self.rates.as_deref()
+    }
+
+    pub(crate) fn now(&self) -> SystemTime {
+        (self.clock.0)()
     }
 
     pub(crate) fn is_required(&self) -> bool {

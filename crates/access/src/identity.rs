@@ -45,8 +45,8 @@ impl Identity {
     }
 
     /// Whether its time is over.
-    pub fn has_expired(&self) -> bool {
-        self.expires.is_some_and(|expires| expires <= SystemTime::now())
+    pub fn has_expired(&self, now: SystemTime) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
     }
 
     /// What people call it: for logs.

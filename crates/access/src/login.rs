@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use spindle_core::audit::{Actor, ActorKind};
@@ -121,7 +121,9 @@ impl Login {
         self.presented = Presented::Token(Digest::of(token));
         self.look_up();
         match &self.standing {
-            Standing::Known(identity) if identity.has_expired() => Err(Denied::Expired),
+            Standing::Known(identity) if identity.has_expired(self.access.now()) => {
+                Err(Denied::Expired)
+            }
             Standing::Known(_) | Standing::Open => Ok(()),
             Standing::Denied(denied) => Err(*denied),
         }
@@ -141,7 +143,7 @@ impl Login {
             Standing::Denied(denied) => return Err(*denied),
             Standing::Known(identity) => identity,
         };
-        identity.has(role, SystemTime::now)?;
+        identity.has(role, || self.access.now())?;
         if identity.is_unlimited() {
             return Ok(());
         }

@@ -1,7 +1,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::*;
@@ -179,9 +181,14 @@ fn an_expired_token_stops_working_on_open_connections() {
     assert_eq!(allowed(&mut login, Role::Submit, "x"), Ok(()));
     let Standing::Known(identity) = &login.standing else { panic!("it is known") };
     let expires = identity.expires().unwrap();
-    assert_eq!(identity.has(Role::Submit, || expires), Err(Denied::Expired));
-    let before = expires - Duration::from_nanos(1);
-    assert_eq!(identity.has(Role::Submit, || before), Ok(()));
+    let time = Arc::new(Mutex::new(expires - Duration::from_nanos(1)));
+    let shown = Arc::clone(&time);
+    let mut login = folder.access().with_clock(move || *shown.lock()).login(None);
+    login.present(b"new").unwrap();
+    assert_eq!(allowed(&mut login, Role::Submit, "x"), Ok(()));
+    *time.lock() = expires;
+    assert_eq!(allowed(&mut login, Role::Submit, "x"), Err(Denied::Expired));
+    assert_eq!(login.present(b"new"), Err(Denied::Expired));
 }
 
 #[test]

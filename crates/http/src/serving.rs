@@ -276,8 +276,7 @@ impl Server {
         let stream = tokio::net::TcpStream::from_std(stream)?;
         let Limits { head_time, handshake_time, write_time, .. } = self.limits;
         // A connection idles as long before its first request as between two of them.
-        let Ok(first) = timeout(head_time, first_byte(&stream, &self.tls, Speaks::Http)).await
-        else {
+        let Ok(first) = timeout(head_time, first_byte(&stream, &self.tls)).await else {
             return Ok(None);
         };
         let first = first?;
@@ -285,8 +284,8 @@ impl Server {
         Ok(match first {
             None => None,
             Some(FirstByte::Plain) => Some(MaybeTls::Plain(stream)),
-            Some(FirstByte::Handshake(config)) => {
-                Some(shake_hands(stream, config, turns, handshake_time).await?)
+            Some(FirstByte::Handshake(tls)) => {
+                Some(shake_hands(stream, &tls, Speaks::Http, turns, handshake_time).await?)
             }
             Some(FirstByte::Refused) => {
                 stream.write_all(refusal().as_bytes()).await?;

@@ -9,7 +9,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -55,6 +55,9 @@ pub enum RequestError {
     /// The connection went before the answer came.
     #[error("the connection was closed")]
     Closed,
+    /// The same, and it is known why: the peer said so, or TLS did.
+    #[error("the connection was closed: {0}")]
+    ClosedBecause(String),
     /// No answer in the time given.
     #[error("no answer within {} s", .0.as_secs_f32())]
     Silent(Duration),
@@ -83,6 +86,8 @@ struct Shared {
     reads: AtomicUsize,
     closed: watch::Sender<bool>,
     held: Held,
+    /// What TLS or an error for no request of ours says, which is why it is or will be closed.
+    reason: OnceLock<String>,
 }
 
 /// How much of the budgets a connection has.
@@ -177,6 +182,7 @@ impl Link {
             reads: AtomicUsize::new(0),
             closed: watch::Sender::new(false),
             held: Held::new(budgets),
+            reason: OnceLock::new(),
         }));
         tokio::spawn(write_all(link.clone(), writer, to_write));
         Ok((link.clone(), Connection { link, reader, peer_limits: PeerLimits::default() }))
@@ -239,7 +245,8 @@ impl Link {
     /// Sends a request, now; the future is ready with its answer, however long that takes.
     ///
     /// # Errors
-    /// [`RequestError::Refused`] or [`RequestError::Closed`].
+    /// [`RequestError::Refused`], [`RequestError::Closed`] or
+    /// [`RequestError::ClosedBecause`].
     pub fn request(
         &self,
         kind: &str,
@@ -260,7 +267,10 @@ impl Link {
         let forget = Forget { link: self.clone(), no };
         self.send(encode_request(no, kind, data, password));
         async move {
-            let outcome = answer.await.map_err(|_| RequestError::Closed)?;
+            let outcome = answer.await.map_err(|_| match forget.link.0.reason.get() {
+                Some(why) => RequestError::ClosedBecause(why.clone()),
+                None => RequestError::Closed,
+            })?;
             drop(forget);
             outcome.map_err(RequestError::Refused)
         }
@@ -281,6 +291,9 @@ impl Link {
     }
 
     fn answer_came(&self, response: Response) {
+        if let (0, Err(text)) = (response.no, &response.outcome) {
+            let _ = self.0.reason.set(text.clone());
+        }
         let waiting = self.0.pending.lock().waiting.remove(&response.no);
         match waiting {
             // The requester may have stopped waiting.
@@ -445,7 +458,14 @@ impl Connection {
                     match outcome {
                         Ok(0) => return "end of input".to_owned(),
                         Ok(_) => drop(self.link.0.reads.fetch_add(1, Ordering::Relaxed)),
-                        Err(error) => return error.to_string(),
+                        Err(error) => {
+                            // The kind of what TLS says; the handshake of a client is over before
+                            // the server has looked at its certificate.
+                            if error.kind() == io::ErrorKind::InvalidData {
+                                let _ = self.link.0.reason.set(error.to_string());
+                            }
+                            return error.to_string();
+                        }
                     }
                 }
                 Err(error) => return error.to_string(),

@@ -29,7 +29,9 @@ fn answer_of(
 ) -> Result<Box<RawValue>, String> {
     answer.map_err(|error| match error {
         RequestError::Refused(text) => text,
-        RequestError::Closed => format!("worker '{worker}' went away"),
+        RequestError::Closed | RequestError::ClosedBecause(_) => {
+            format!("worker '{worker}' went away")
+        }
         RequestError::Silent(_) => format!("worker '{worker}': {error}"),
     })
 }

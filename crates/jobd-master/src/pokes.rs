@@ -84,7 +84,7 @@ impl Pokes {
         tokio::spawn(async move {
             match answer.await {
                 Ok(_) => {}
-                Err(RequestError::Closed) => {
+                Err(RequestError::Closed | RequestError::ClosedBecause(_)) => {
                     // The poll may be lost; the next worker that serves these targets gets it.
                     let mut workers = pokes.workers.lock();
                     workers.drop_link(&link);

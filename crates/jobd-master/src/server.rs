@@ -1,12 +1,12 @@
 //! The listening side that the worker and the master share: addresses, the password, limits.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use spindle_budget::Budgets;
 use spindle_limits::{DoorPlaces, PlaceLimits, Places, RequestRates};
 use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
-use spindle_tls::{FirstByte, ListenerTls, Speaks};
+use spindle_tls::{FirstByte, ListenerTls, ServerFiles, ServerTls, Speaks, TlsMode};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 use tokio::{
@@ -31,10 +31,12 @@ pub struct ListenSettings {
     pub port: u16,
     /// The password, and who needs none.
     pub access: Access,
-    /// Whether other machines may reach the address without a password.
+    /// Whether other machines may reach the address although something is [missing](Missing).
     pub insecure: bool,
-    /// Whether connections are encrypted.
-    pub tls: ListenerTls,
+    /// The certificate that it shows, if connections may be encrypted.
+    pub tls: Option<Arc<ServerTls>>,
+    /// Which connections it takes; `None`: see [`TlsMode::usual`].
+    pub tls_mode: Option<TlsMode>,
     /// How long messages may be.
     pub limits: Limits,
     /// What all clients together make the program hold.
@@ -47,6 +49,53 @@ pub struct ListenSettings {
     pub idle_time: Option<Duration>,
 }
 
+/// What an address that other machines can reach should have, and has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It asks nobody who they are.
+    Identity,
+    /// It does not insist on TLS.
+    Tls,
+    /// Neither.
+    Both,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Missing::Identity => "no password is set",
+            Missing::Tls => "TLS is not required",
+            Missing::Both => "no password is set, and TLS is not required",
+        })
+    }
+}
+
+impl ListenSettings {
+    /// Which connections are taken at this address.
+    fn listener_tls(&self, address: SocketAddr) -> ListenerTls {
+        let mode = self.tls_mode.unwrap_or_else(|| TlsMode::usual(address));
+        ListenerTls::new(mode, self.tls.as_ref())
+    }
+
+    /// What this address should have, and has not. Nothing on loopback. A client certificate that
+    /// everybody must show counts as a password.
+    pub fn missing(&self, address: SocketAddr) -> Option<Missing> {
+        if address.ip().to_canonical().is_loopback() {
+            return None;
+        }
+        let files = self.tls.as_ref().map(|tls| tls.files());
+        let shown =
+            |files: &ServerFiles| files.client_ca.is_some() && files.client_certificate_required;
+        let asks = self.access.password.is_some() || files.is_some_and(shown);
+        match (asks, matches!(self.listener_tls(address), ListenerTls::Required(_))) {
+            (true, true) => None,
+            (false, true) => Some(Missing::Identity),
+            (true, false) => Some(Missing::Tls),
+            (false, false) => Some(Missing::Both),
+        }
+    }
+}
+
 /// Who may ask for something.
 #[derive(Clone, Default)]
 pub struct Access {
@@ -56,8 +105,8 @@ pub struct Access {
     pub always_allow_localhost: bool,
 }
 
-impl std::fmt::Debug for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access")
             .field("has_password", &self.password.is_some())
             .field("always_allow_localhost", &self.always_allow_localhost)
@@ -147,14 +196,16 @@ pub enum BindError {
         /// The reason, from the system.
         cause: io::Error,
     },
-    /// The address can be reached from outside and anybody could start jobs.
+    /// The address can be reached from outside, and anybody could start jobs or listen in.
     #[error(
-        "{address} can be reached from other machines and no password is set; \
-         set password, or allow it with insecure = 1 or --insecure"
+        "{address} can be reached from other machines and {missing}; set password (or \
+         tls_client_ca), tls_cert and tls_key, or allow it with insecure = 1 or --insecure"
     )]
     Open {
         /// The address that was resolved.
         address: SocketAddr,
+        /// What it should have.
+        missing: Missing,
     },
 }
 
@@ -172,22 +223,21 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Claims the address. One that other machines can reach needs a password, unless `insecure`.
+    /// Claims the address. One that other machines can reach needs a password and TLS, unless
+    /// `insecure`.
     ///
     /// # Errors
     /// [`BindError`].
     pub async fn bind(settings: &ListenSettings) -> Result<Self, BindError> {
-        let ListenSettings { host, port, access, insecure, tls, limits, budgets, places, .. } =
-            settings;
+        let ListenSettings { host, port, access, insecure, limits, budgets, places, .. } = settings;
         let failed = |cause| BindError::Listen { address: format!("{host}:{port}"), cause };
         let listener = TcpListener::bind((host.as_str(), *port)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let is_local = address.ip().to_canonical().is_loopback();
-        if !is_local && access.password.is_none() && !insecure {
-            return Err(BindError::Open { address });
+        if let (Some(missing), false) = (settings.missing(address), *insecure) {
+            return Err(BindError::Open { address, missing });
         }
-        let (access, tls, budgets) = (access.clone(), tls.clone(), budgets.clone());
-        let (places, limits) = (places.0.clone(), *limits);
+        let (access, tls) = (access.clone(), settings.listener_tls(address));
+        let (budgets, places, limits) = (budgets.clone(), places.0.clone(), *limits);
         let (rates, idle_time) = (settings.rates.clone(), settings.idle_time);
         let peer_limits = PeerLimits { rates, idle_time };
         Ok(Self { listener, address, access, tls, limits, budgets, places, peer_limits })
@@ -274,11 +324,11 @@ async fn open(
     tls: &ListenerTls,
     turns: &HandshakeTurns,
 ) -> io::Result<Stream> {
-    match first_byte(&stream, tls, Speaks::Lines).await? {
+    match first_byte(&stream, tls).await? {
         None => Err(io::ErrorKind::UnexpectedEof.into()),
         Some(FirstByte::Plain) => Ok(MaybeTls::Plain(stream)),
-        Some(FirstByte::Handshake(config)) => {
-            shake_hands(stream, config, turns, HANDSHAKE_TIME).await
+        Some(FirstByte::Handshake(tls)) => {
+            shake_hands(stream, &tls, Speaks::Lines, turns, HANDSHAKE_TIME).await
         }
         Some(FirstByte::Refused) => {
             let text = "this port takes encrypted connections only: connect with TLS";
@@ -382,14 +432,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_open_address_without_a_password_is_refused_unless_told_otherwise() {
+    async fn an_open_address_without_a_password_and_tls_is_refused_unless_it_is_allowed() {
         let bind = async |host: &str, access: Access, insecure| {
             let settings = ListenSettings { host: host.to_owned(), access, insecure, ..default() };
             Listener::bind(&settings).await
         };
-        let refused = bind("0.0.0.0", default(), false).await;
-        assert!(matches!(refused, Err(BindError::Open { .. })), "{refused:?}");
-        assert!(bind("0.0.0.0", access(false), false).await.is_ok());
+        for (access, lacks) in [(default(), Missing::Both), (access(false), Missing::Tls)] {
+            let refused = bind("0.0.0.0", access, false).await;
+            let expected =
+                matches!(refused, Err(BindError::Open { missing, .. }) if missing == lacks);
+            assert!(expected, "{refused:?}");
+        }
         assert!(bind("0.0.0.0", default(), true).await.is_ok());
         assert!(bind("127.0.0.1", default(), false).await.is_ok());
     }

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -10,7 +11,8 @@ use std::{
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use sd_notify::NotifyState;
-use spindle_jobd_master::Master;
+use spindle_jobd_master::{Master, server::ListenSettings};
+use spindle_tls::{FileError, ServerTls};
 use tokio::{
     runtime,
     signal::unix::{Signal, SignalKind, signal},
@@ -61,7 +63,7 @@ struct CommonFlags {
     /// Set an option over what the file says, such as -o port=7080 or -o targets.mail=5
     #[arg(short = 'o', long = "option", value_name = "KEY=VALUE")]
     options: Vec<String>,
-    /// Listen for other machines without a password
+    /// Listen for other machines without a password or without TLS
     #[arg(long)]
     insecure: bool,
 }
@@ -159,7 +161,8 @@ fn exit(
     let Err(error) = outcome else { return ExitCode::SUCCESS };
     // A standard error that is gone leaves nowhere to report it.
     let _ = writeln!(io::stderr(), "error: {error:#}");
-    ExitCode::from(if error.is::<ConfigError>() { 2 } else { 1 })
+    let is_wrong_use = error.is::<ConfigError>() || error.is::<FileError>();
+    ExitCode::from(if is_wrong_use { 2 } else { 1 })
 }
 
 fn print_schema(kind: &str) -> ExitCode {
@@ -203,11 +206,30 @@ fn warn_about(unknown: &[String]) {
     }
 }
 
+/// Says which protection an address lacks that other machines can reach.
+fn warn_of_insecure(settings: &ListenSettings, address: SocketAddr) {
+    if let Some(missing) = settings.missing(address) {
+        warn!(%address, "insecure: other machines can reach this address, and {missing}");
+    }
+}
+
+/// Has the certificate's files read again; what is wrong with them leaves the old ones in force.
+fn reload_tls(tls: Option<&ServerTls>) {
+    let Some(tls) = tls else { return };
+    let path = tls.files().certificate.display();
+    match tls.reload() {
+        Ok(()) => info!("new connections get the certificate in {path} now"),
+        Err(error) => error!(%error, "the old certificate stays in force"),
+    }
+}
+
 async fn run_worker(flags: &CommonFlags) -> anyhow::Result<()> {
-    let (config, unknown) = worker_config(flags)?;
+    let (mut config, unknown) = worker_config(flags)?;
     let (logs, mut signals) = begin(&config.log, &unknown)?;
+    let tls = config.tls.load_into(&mut config.listen).context("cannot serve TLS")?;
     let table = open_table(&config.table);
     let mut worker = Worker::start(&config, table).await?;
+    warn_of_insecure(&config.listen, worker.address());
     notify_manager(NotifyState::Ready);
     loop {
         let wanted = tokio::select! {
@@ -223,6 +245,7 @@ async fn run_worker(flags: &CommonFlags) -> anyhow::Result<()> {
                 Ok((config, unknown)) => {
                     warn_about(&unknown);
                     worker.retarget(config.targets);
+                    reload_tls(tls.as_deref());
                     reopen(&logs, &config.log);
                 }
                 Err(error) => error!(%error, "not reloaded"),
@@ -232,9 +255,11 @@ async fn run_worker(flags: &CommonFlags) -> anyhow::Result<()> {
 }
 
 async fn run_master(flags: &CommonFlags) -> anyhow::Result<()> {
-    let (config, unknown) = master_config(flags)?;
+    let (mut config, unknown) = master_config(flags)?;
     let (logs, mut signals) = begin(&config.log, &unknown)?;
+    let tls = config.tls.load_into(&mut config.master.listen).context("cannot serve TLS")?;
     let master = Master::start(&config.master).await?;
+    warn_of_insecure(&config.master.listen, master.address());
     notify_manager(NotifyState::Ready);
     loop {
         match signals.next().await {
@@ -246,7 +271,10 @@ async fn run_master(flags: &CommonFlags) -> anyhow::Result<()> {
                 return Ok(());
             }
             Wanted::Reload => match master_config(flags) {
-                Ok((config, _)) => reopen(&logs, &config.log),
+                Ok((config, _)) => {
+                    reload_tls(tls.as_deref());
+                    reopen(&logs, &config.log);
+                }
                 Err(error) => error!(%error, "not reloaded"),
             },
         }

@@ -7,7 +7,7 @@
 //! - [`launcher`]: one process for each job
 //! - [`worker`], [`ctl`]: the worker and `jobctl`; [`daemon`] has the flags and signals of worker
 //!   and master
-//! - [`config`], `logging`, `job_result`: what they share
+//! - [`config`], `connect`, `logging`, `job_result`: what they share
 //!
 //! The master itself, the messages and the connections are in [`spindle_jobd_master`].
 //!
@@ -19,6 +19,7 @@
 //! - Invariant: no claim of rows runs beside another of the same worker.
 
 pub mod config;
+mod connect;
 pub mod ctl;
 pub mod daemon;
 mod job_result;

@@ -17,10 +17,6 @@ pub struct NetCounters {
     pub reads: AtomicU64,
     /// Writes that sent bytes. Against answers, they show how well batching works.
     pub writes: AtomicU64,
-    /// Handshakes of TLS that were completed.
-    pub handshakes: AtomicU64,
-    /// Handshakes of TLS that failed, were broken off, or took too long.
-    pub handshakes_failed: AtomicU64,
     /// Bytes read from the sockets, encrypted ones as they came.
     pub bytes_in: AtomicU64,
     /// Bytes written to the sockets.

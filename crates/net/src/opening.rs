@@ -2,10 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use spindle_engine::door::{Peer, Unread};
-use spindle_tls::{FirstByte, Speaks};
+use spindle_tls::{FirstByte, Handshakes, Speaks};
 use tracing::debug;
 
 use crate::connection::{Connection, OpenSession, Stage, TurnBuffers};
@@ -46,7 +46,7 @@ impl Connection {
         self.has_sent = true;
         self.last_read_at = buffers.now;
         let DoorEntry { door, tls, .. } = &buffers.shared.doors[self.door];
-        match tls.judge(*byte, Speaks::Lines) {
+        match tls.judge(*byte) {
             FirstByte::Plain => {
                 self.transport.go_plain();
                 self.open_session(buffers);
@@ -56,7 +56,8 @@ impl Connection {
                 self.out.put(|bytes| door.refuse(Unread::Plain, first, bytes));
                 self.stage = Stage::Closing;
             }
-            FirstByte::Handshake(config) => {
+            FirstByte::Handshake(tls) => {
+                let config = tls.config(Speaks::Lines);
                 if let Err(error) = self.transport.begin_handshake(config) {
                     self.fail(&error, buffers);
                     self.kill();
@@ -75,7 +76,7 @@ impl Connection {
         let is_done = !self.transport.is_shaking() && !self.transport.has_failed();
         if self.stage == Stage::Opening && is_done {
             self.open_session(buffers);
-            buffers.shared.counters.handshakes.fetch_add(1, Ordering::Relaxed);
+            self.count_handshake(buffers, |counts| &counts.done);
         }
     }
 
@@ -93,7 +94,13 @@ impl Connection {
     /// Counts it if the connection ends before its handshake does.
     pub(crate) fn note_failed_handshake(&self, buffers: &TurnBuffers) {
         if self.stage == Stage::Opening && self.has_sent {
-            buffers.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+            self.count_handshake(buffers, |counts| &counts.failed);
+        }
+    }
+
+    fn count_handshake(&self, buffers: &TurnBuffers, which: fn(&Handshakes) -> &AtomicU64) {
+        if let Some(tls) = buffers.shared.doors[self.door].tls.server() {
+            which(tls.handshakes()).fetch_add(1, Ordering::Relaxed);
         }
     }
 }

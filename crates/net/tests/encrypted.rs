@@ -19,7 +19,7 @@ use spindle_engine::door::LeaseRef;
 use spindle_net::{Limits, NetConfig};
 use spindle_testkit::{Certificates, PATIENCE, TlsClient, wait_until};
 use spindle_tls::client::Identity;
-use spindle_tls::{ListenerTls, ServerTls};
+use spindle_tls::{ListenerTls, ServerFiles, ServerTls};
 
 struct Secured {
     served: Served,
@@ -67,7 +67,7 @@ impl Secured {
     }
 
     fn failed(&self) -> u64 {
-        self.served.handle.counters().handshakes_failed.load(Relaxed)
+        self.tls.handshakes().failed.load(Relaxed)
     }
 
     /// Another client is served, whatever has been done to the server.
@@ -422,8 +422,12 @@ fn certificates_of_clients_are_verified_and_name_them() {
     let peers = secured.served.toy.seen().peers.clone();
     let names: Vec<_> = peers.iter().map(|peer| peer.certificate.as_deref()).collect();
     assert_eq!(names, [Some("mailer"), None]);
-    let mut expired = secured.client_with(certificates.expired_client("old"));
-    is_refused(&mut expired);
+    let ServerFiles { certificate, key, .. } = certificates.server();
+    let for_servers = Identity { certificate, key };
+    for wrong in [certificates.expired_client("old"), certificates.early_client("new"), for_servers]
+    {
+        is_refused(&mut secured.client_with(wrong));
+    }
     assert_eq!(secured.served.toy.seen().opened, 2);
 }
 

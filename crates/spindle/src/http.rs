@@ -2,7 +2,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize},
+    },
     time::Instant,
 };
 
@@ -28,6 +31,8 @@ use crate::{config::Config, tls::Place};
 pub struct OtherDoors {
     /// Their open connections, where they are counted.
     pub connections: Vec<(&'static str, Arc<AtomicUsize>)>,
+    /// Handshakes of TLS over all doors, by how they ended.
+    pub handshakes: Vec<(&'static str, Arc<AtomicU64>)>,
     /// Where they listen.
     pub addresses: Vec<(&'static str, SocketAddr)>,
     /// What their clients and those of HTTP together make the server hold.
@@ -56,7 +61,8 @@ impl Http {
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
         let Place { addr, tls } = place;
-        let OtherDoors { connections: line_connections, mut addresses, budgets, places } = others;
+        let OtherDoors { connections, handshakes, mut addresses, budgets, places } = others;
+        let line_connections = connections;
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?
             .with_tls(tls);
@@ -67,6 +73,7 @@ impl Http {
             host,
             connections: Arc::clone(&connections),
             line_connections,
+            handshakes,
             addresses,
             budgets: budgets.clone(),
             places: places.clone(),

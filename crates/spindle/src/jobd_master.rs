@@ -23,7 +23,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{config::Config, tls::Place};
+use crate::{config::Config, tls::Tls};
 
 /// The door's name in settings and messages.
 pub const DOOR: &str = "jobd-master";
@@ -46,20 +46,21 @@ impl JobdMaster {
     /// Claims the address and serves it. Without a password the master asks nobody, without rates
     /// everybody may ask as often as they like.
     pub fn open(
-        place: Place,
+        addr: SocketAddr,
+        tls: &Tls,
         (password, rates): (Option<String>, Option<Arc<RequestRates>>),
         config: &Config,
         budgets: &Budgets,
         places: &Places,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Self> {
-        let Place { addr, tls } = place;
         let settings = MasterSettings::new(ListenSettings {
             host: addr.ip().to_string(),
             port: addr.port(),
             access: Access { password, always_allow_localhost: false },
             insecure: config.is_insecure(DOOR),
-            tls,
+            tls: tls.certificate().cloned(),
+            tls_mode: Some(config.tls_mode(DOOR, addr)),
             limits: Limits::default(),
             budgets: budgets.clone(),
             places: ListenPlaces(places.door(DOOR)),

@@ -262,10 +262,8 @@ fn open_doors(
     let idle = config.idle_timeout;
     let limits = Limits { idle_timeout: idle, first_bytes_timeout: idle, ..Limits::default() };
     let jobd_master = config.jobd_master.map(|addr| {
-        let (place, password) =
-            (tls.place(config, jobd_master::DOOR, addr), entrance.master_password());
-        let asks = (password, entrance.rates());
-        JobdMaster::open(place, asks, config, &budgets, &places, not_bound)
+        let asks = (entrance.master_password(), entrance.rates());
+        JobdMaster::open(addr, tls, asks, config, &budgets, places, not_bound)
     });
     let jobd_master = jobd_master.transpose()?;
     let lines = connections_by_door.iter().zip(&bound);
@@ -274,6 +272,7 @@ fn open_doors(
     let addresses = lines.chain(master).collect();
     let others = OtherDoors {
         connections: connections_by_door,
+        handshakes: tls.handshakes(),
         addresses,
         budgets: budgets.clone(),
         places: places.clone(),

@@ -1,11 +1,14 @@
 //! TLS of a running server: its certificate, and which door uses it how.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicU64},
+};
 
-use spindle_tls::{ListenerTls, ServerFiles, ServerTls};
+use spindle_tls::{Handshakes, ListenerTls, ServerFiles, ServerTls};
 
 use crate::{
-    config::{Config, TlsMode},
+    config::Config,
     exit::{Code, Failure},
 };
 
@@ -29,7 +32,9 @@ impl Tls {
             return Ok(Self(None));
         };
         let (certificate, key) = (certificate.clone(), key.clone());
-        let files = ServerFiles { certificate, key, client_ca: config.tls_client_ca.clone() };
+        let client_ca = config.tls_client_ca.clone();
+        let client_certificate_required = false;
+        let files = ServerFiles { certificate, key, client_ca, client_certificate_required };
         let loaded = ServerTls::load(files)
             .map_err(|error| Failure::with(Code::Usage, format!("cannot serve TLS: {error}")))?;
         let doors = config.doors();
@@ -41,20 +46,24 @@ impl Tls {
 
     /// Where a door listens, and how.
     pub fn place(&self, config: &Config, door: &str, addr: SocketAddr) -> Place {
-        let tls = match (&self.0, config.tls_mode(door, addr)) {
-            (None, _) | (_, TlsMode::Off) => ListenerTls::Off,
-            (Some(tls), TlsMode::Optional) => ListenerTls::Optional(Arc::clone(tls)),
-            (Some(tls), TlsMode::Required) => ListenerTls::Required(Arc::clone(tls)),
-        };
-        Place { addr, tls }
+        Place { addr, tls: ListenerTls::new(config.tls_mode(door, addr), self.certificate()) }
+    }
+
+    /// Handshakes since the start, by how they ended; empty without TLS.
+    pub fn handshakes(&self) -> Vec<(&'static str, Arc<AtomicU64>)> {
+        let Some(tls) = &self.0 else { return Vec::new() };
+        let Handshakes { done, failed } = tls.handshakes().clone();
+        vec![("done", done), ("failed", failed)]
+    }
+
+    /// The certificate, if there is one.
+    pub fn certificate(&self) -> Option<&Arc<ServerTls>> {
+        self.0.as_ref()
     }
 
     /// Reads the files anew, and says in the log what came of it.
     pub fn reload(&self) {
-        let Some(tls) = &self.0 else {
-            tracing::info!("SIGHUP: there is no certificate to read anew");
-            return;
-        };
+        let Some(tls) = &self.0 else { return };
         let path = tls.files().certificate.display();
         match tls.reload() {
             Ok(()) => tracing::info!("SIGHUP: new connections get the certificate in {path} now"),

@@ -106,12 +106,12 @@ fn shown(identity: &Identity) -> Value {
         "roles": identity.roles().iter().copied().map(Role::name).collect::<Vec<_>>(),
         "queues": identity.queues(),
         "expires_at": identity.expires().and_then(at),
-        "expired": identity.has_expired(),
+        "expired": identity.has_expired(SystemTime::now()),
     })
 }
 
 fn ends(identity: &Identity) -> String {
-    let past = if identity.has_expired() { " (has expired)" } else { "" };
+    let past = if identity.has_expired(SystemTime::now()) { " (has expired)" } else { "" };
     let time = identity.expires().and_then(at).unwrap_or_default();
     format!("{time}{past}")
 }

@@ -46,10 +46,9 @@ fn secret(config: &Config) -> anyhow::Result<Secret> {
 
 /// Who vouches for receivers over TLS.
 fn authorities(config: &Config) -> anyhow::Result<Authorities> {
-    let Some(path) = &config.webhook_ca_file else { return Ok(Authorities::Public) };
-    let message = || format!("cannot read --webhook-ca-file {}", path.display());
-    let text = fs::read(path).with_context(message)?;
-    Authorities::of_pem(&text).with_context(message)
+    let Some(path) = &config.webhook_ca_file else { return Ok(Authorities::default()) };
+    let unusable = |error| Failure::with(Code::Usage, format!("--webhook-ca-file: {error}"));
+    Authorities::read(path).map_err(unusable)
 }
 
 /// Starts the webhooks. They end when the answer is dropped.

@@ -61,7 +61,7 @@ impl Certificates {
     /// The server's files; clients are not asked for certificates.
     pub fn server(&self) -> ServerFiles {
         let (certificate, key) = (self.path("server.pem"), self.path("server.key"));
-        ServerFiles { certificate, key, client_ca: None }
+        ServerFiles { certificate, key, client_ca: None, client_certificate_required: false }
     }
 
     /// The server's files, with the authority vouching for clients too.
@@ -76,10 +76,17 @@ impl Certificates {
 
     /// A new key and certificate of the server, in the place of the old ones.
     pub fn renew_server(&self) {
-        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let mut params = CertificateParams::new(names).unwrap();
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        self.issue("server", &params);
+        self.issue("server", &server_params(&["localhost", "127.0.0.1"]));
+    }
+
+    /// A server of another name than `localhost`.
+    pub fn server_named(&self, name: &str) -> Identity {
+        self.issue("other-server", &server_params(&[name]))
+    }
+
+    /// A server whose certificate has run out.
+    pub fn expired_server(&self) -> Identity {
+        self.issue("old-server", &expired(server_params(&["localhost", "127.0.0.1"])))
     }
 
     /// A client of this name.
@@ -89,9 +96,14 @@ impl Certificates {
 
     /// A client whose certificate has run out.
     pub fn expired_client(&self, name: &str) -> Identity {
+        self.issue(name, &expired(client_params(name)))
+    }
+
+    /// A client whose certificate is for later.
+    pub fn early_client(&self, name: &str) -> Identity {
         let mut params = client_params(name);
-        params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(2021, 1, 1);
+        params.not_before = date_time_ymd(2120, 1, 1);
+        params.not_after = date_time_ymd(2121, 1, 1);
         self.issue(name, &params)
     }
 
@@ -138,6 +150,19 @@ impl Certificates {
         let name = ServerName::try_from("localhost").unwrap();
         StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream)
     }
+}
+
+fn server_params(names: &[&str]) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params
+}
+
+fn expired(mut params: CertificateParams) -> CertificateParams {
+    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(2021, 1, 1);
+    params
 }
 
 fn client_params(name: &str) -> CertificateParams {

@@ -39,6 +39,13 @@ impl Said {
         }
     }
 
+    /// The next line, whatever it is.
+    #[track_caller]
+    pub fn next_line(&self) -> String {
+        let line = self.0.recv_timeout(PATIENCE);
+        line.unwrap_or_else(|error| panic!("nothing more was said: {error}"))
+    }
+
     /// A line, if one comes soon.
     pub fn next_line_within_a_moment(&self) -> Option<String> {
         self.0.recv_timeout(Duration::from_millis(200)).ok()

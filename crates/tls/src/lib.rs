@@ -3,7 +3,7 @@
 //! - [`ServerTls`]: certificate and key of the listeners, and the authority of client certificates.
 //!   [`ServerTls::reload`] reads the files anew; handshakes from then on use what they hold.
 //! - [`ListenerTls`]: what one listener makes of a connection, judged by its first byte, so that
-//!   one port serves TLS and plain text.
+//!   one port serves TLS and plain text; [`TlsMode`] is what its setting says.
 //! - [`client`]: whom our own clients trust and who they are; the one place that builds a
 //!   configuration of rustls for them.
 //! - [`common_name`]: who a certificate is for.
@@ -15,6 +15,7 @@ pub mod client;
 mod clock;
 mod files;
 mod listener;
+mod mode;
 mod name;
 mod server;
 #[cfg(feature = "tokio")]
@@ -22,5 +23,6 @@ pub mod stream;
 
 pub use files::FileError;
 pub use listener::{FirstByte, ListenerTls, TLS_FIRST_BYTE};
+pub use mode::{NoTlsMode, TlsMode};
 pub use name::common_name;
-pub use server::{ServerFiles, ServerTls, Speaks};
+pub use server::{Handshakes, ServerFiles, ServerTls, Speaks};

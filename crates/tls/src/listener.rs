@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use rustls::ServerConfig;
-
-use crate::server::{ServerTls, Speaks};
+use crate::mode::TlsMode;
+use crate::server::ServerTls;
 
 /// How a listener takes connections.
 #[derive(Clone, Debug, Default)]
@@ -26,19 +25,36 @@ pub enum FirstByte {
     /// The client speaks in plain bytes, and may not.
     Refused,
     /// The client begins a handshake.
-    Handshake(Arc<ServerConfig>),
+    Handshake(Arc<ServerTls>),
 }
 
 impl ListenerTls {
+    /// How a listener of this mode takes connections. Without a certificate: in plain bytes.
+    pub fn new(mode: TlsMode, tls: Option<&Arc<ServerTls>>) -> ListenerTls {
+        match (tls, mode) {
+            (None, _) | (_, TlsMode::Off) => ListenerTls::Off,
+            (Some(tls), TlsMode::Optional) => ListenerTls::Optional(Arc::clone(tls)),
+            (Some(tls), TlsMode::Required) => ListenerTls::Required(Arc::clone(tls)),
+        }
+    }
+
     /// Judges a connection by its first byte. No protocol of the doors begins with that of TLS.
-    pub fn judge(&self, byte: u8, speaks: Speaks) -> FirstByte {
+    pub fn judge(&self, byte: u8) -> FirstByte {
         match self {
             ListenerTls::Off => FirstByte::Plain,
             ListenerTls::Optional(tls) | ListenerTls::Required(tls) if byte == TLS_FIRST_BYTE => {
-                FirstByte::Handshake(tls.config(speaks))
+                FirstByte::Handshake(Arc::clone(tls))
             }
             ListenerTls::Optional(_) => FirstByte::Plain,
             ListenerTls::Required(_) => FirstByte::Refused,
+        }
+    }
+
+    /// The certificate, unless every connection is plain.
+    pub fn server(&self) -> Option<&Arc<ServerTls>> {
+        match self {
+            ListenerTls::Off => None,
+            ListenerTls::Optional(tls) | ListenerTls::Required(tls) => Some(tls),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use parking_lot::RwLock;
@@ -21,6 +22,8 @@ pub struct ServerFiles {
     pub key: PathBuf,
     /// Those who vouch for client certificates; PEM. Without it, clients are not asked for one.
     pub client_ca: Option<PathBuf>,
+    /// Whether clients without a certificate are refused. Means nothing without `client_ca`.
+    pub client_certificate_required: bool,
 }
 
 /// What is spoken within TLS.
@@ -36,11 +39,22 @@ pub enum Speaks {
 ///
 /// Clients may resume sessions by tickets, which cost the server no memory. Not where clients show
 /// certificates: a resumed session would skip the check of a certificate that has expired since. A
-/// client without a certificate is let in, without a name; one with a wrong certificate is not.
+/// client without a certificate is let in, without a name, unless the files say otherwise; one with
+/// a wrong certificate is not.
 #[derive(Debug)]
 pub struct ServerTls {
     files: ServerFiles,
     current: RwLock<Current>,
+    handshakes: Handshakes,
+}
+
+/// How handshakes have ended since the start. They are statistics: any memory ordering will do.
+#[derive(Clone, Debug, Default)]
+pub struct Handshakes {
+    /// Encrypted connections that have begun.
+    pub done: Arc<AtomicU64>,
+    /// Handshakes that failed, were broken off, or took too long.
+    pub failed: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -56,7 +70,7 @@ impl ServerTls {
     /// What is wrong with which file.
     pub fn load(files: ServerFiles) -> Result<ServerTls, FileError> {
         let current = RwLock::new(Current::read(&files)?);
-        Ok(ServerTls { files, current })
+        Ok(ServerTls { files, current, handshakes: Handshakes::default() })
     }
 
     /// Reads the files again. Handshakes that begin from now on use what they hold; connections
@@ -73,6 +87,11 @@ impl ServerTls {
     /// The files that it was read from.
     pub fn files(&self) -> &ServerFiles {
         &self.files
+    }
+
+    /// Counts handshakes of all listeners that use this certificate; the listeners keep it.
+    pub fn handshakes(&self) -> &Handshakes {
+        &self.handshakes
     }
 
     /// What the next handshake uses.
@@ -95,7 +114,7 @@ impl Current {
 }
 
 fn config_of(files: &ServerFiles) -> Result<ServerConfig, FileError> {
-    let ServerFiles { certificate, key, client_ca } = files;
+    let ServerFiles { certificate, key, client_ca, client_certificate_required } = files;
     let chain = certificates(certificate)?;
     let secret = guarded_key(key)?;
     let provider = Arc::new(ring::default_provider());
@@ -107,10 +126,11 @@ fn config_of(files: &ServerFiles) -> Result<ServerConfig, FileError> {
         None => config.with_no_client_auth(),
         Some(path) => {
             let roots = Arc::new(authorities(path)?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
-                .allow_unauthenticated()
-                .build()
-                .map_err(|error| unusable(path, error))?;
+            let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+            if !client_certificate_required {
+                verifier = verifier.allow_unauthenticated();
+            }
+            let verifier = verifier.build().map_err(|error| unusable(path, error))?;
             config.with_client_cert_verifier(verifier)
         }
     };
@@ -166,6 +186,7 @@ mod tests {
                 certificate: path("cert.pem"),
                 key: path("key.pem"),
                 client_ca: None,
+                client_certificate_required: false,
             };
             write(&files.certificate, &cert.pem(), 0o644);
             write(&files.key, &key.serialize_pem(), 0o600);

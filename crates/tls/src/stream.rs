@@ -3,10 +3,10 @@
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -16,7 +16,7 @@ use tokio_rustls::{LazyConfigAcceptor, client, rustls, server};
 
 use crate::listener::{FirstByte, ListenerTls};
 use crate::name::common_name;
-use crate::server::Speaks;
+use crate::server::{ServerTls, Speaks};
 
 /// A stream, encrypted or not.
 #[derive(Debug)]
@@ -57,17 +57,13 @@ impl<S> MaybeTls<S> {
 ///
 /// # Errors
 /// The connection is broken.
-pub async fn first_byte(
-    stream: &TcpStream,
-    tls: &ListenerTls,
-    speaks: Speaks,
-) -> io::Result<Option<FirstByte>> {
+pub async fn first_byte(stream: &TcpStream, tls: &ListenerTls) -> io::Result<Option<FirstByte>> {
     if tls.is_off() {
         return Ok(Some(FirstByte::Plain));
     }
     let mut first = [0];
     let count = stream.peek(&mut first).await?;
-    Ok((count > 0).then(|| tls.judge(first[0], speaks)))
+    Ok((count > 0).then(|| tls.judge(first[0])))
 }
 
 /// Lets the handshakes of one thread begin one after the other. The first step of a handshake takes
@@ -81,19 +77,20 @@ impl Default for HandshakeTurns {
     }
 }
 
-/// The server's side of a handshake, which ends within this time.
+/// The server's side of a handshake, which ends within this time. It is counted.
 ///
 /// # Errors
 /// Why there is none. The client has been sent an alert then, if it could read one.
 pub async fn shake_hands<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
-    config: Arc<ServerConfig>,
+    tls: &ServerTls,
+    speaks: Speaks,
     turns: &HandshakeTurns,
     within: Duration,
 ) -> io::Result<MaybeTls<S>> {
     let handshake = async {
         let hello = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
-        let mut rest = pin!(hello.into_stream(config));
+        let mut rest = pin!(hello.into_stream(tls.config(speaks)));
         {
             let _turn = turns.0.acquire().await;
             let first = std::future::poll_fn(|context| Poll::Ready(rest.as_mut().poll(context)));
@@ -104,10 +101,13 @@ pub async fn shake_hands<S: AsyncRead + AsyncWrite + Unpin>(
         }
         rest.await
     };
-    match timeout(within, handshake).await {
-        Ok(done) => Ok(MaybeTls::Server(Box::new(done?))),
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long")),
-    }
+    let took_too_long =
+        |_| Err(io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long"));
+    let done = timeout(within, handshake).await.unwrap_or_else(took_too_long);
+    let counts = tls.handshakes();
+    let count = if done.is_ok() { &counts.done } else { &counts.failed };
+    count.fetch_add(1, Ordering::Relaxed);
+    Ok(MaybeTls::Server(Box::new(done?)))
 }
 
 macro_rules! inner {

@@ -2,9 +2,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use spindle_core::glob;
 use ureq::http::Uri;
-
-use crate::glob;
 
 /// Where to report what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +129,8 @@ mod tests {
         assert_eq!(hook.to_string(), "http://127.0.0.1:9000/x");
         assert_eq!((hook.dead, hook.older), (true, Some(Duration::from_secs(600))));
         assert!(hook.is_about(b"mailing") && hook.is_about(b"sms") && !hook.is_about(b"x"));
+        let php: Hook = r"http://localhost/ queue=App\\Mail queue=caf?".parse().unwrap();
+        assert!(php.is_about(br"App\Mail") && php.is_about("café".as_bytes()));
         let plain: Hook = "http://localhost/".parse().unwrap();
         assert!(plain.dead && plain.is_about(b"anything") && !plain.watches_queues());
         let encrypted: Hook = "https://hooks.example/x dead".parse().unwrap();

@@ -5,7 +5,6 @@
 //! waits, and is kept in a file, so that a restart goes on from there.
 //!
 //! - `hook`: a hook as one line of text
-//! - `glob`: patterns of queue names
 //! - `follow`: the thread: dead jobs from the feed, queues by looking at them now and then
 //! - `options`: how hooks are served
 //! - `queues`: when a queue needs somebody
@@ -19,7 +18,6 @@
 mod alert;
 mod authorities;
 mod follow;
-mod glob;
 mod hook;
 mod options;
 mod place;
@@ -27,7 +25,7 @@ mod queues;
 mod send;
 mod sign;
 
-pub use authorities::{Authorities, AuthoritiesError};
+pub use authorities::Authorities;
 pub use follow::{StartError, Webhooks};
 pub use hook::{Hook, HookError};
 pub use options::Options;

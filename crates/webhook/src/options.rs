@@ -30,7 +30,7 @@ impl Default for Options {
         Options {
             server: "localhost".to_owned(),
             folder: None,
-            authorities: Authorities::Public,
+            authorities: Authorities::default(),
             poll_every: Duration::from_millis(500),
             look_every: Duration::from_secs(5),
             answer_within: Duration::from_secs(10),

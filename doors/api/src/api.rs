@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use spindle_access::Access;
 use spindle_budget::Budgets;
@@ -24,6 +24,8 @@ pub struct Options {
     pub connections: Arc<AtomicUsize>,
     /// Open connections of the other doors, by the doors' names, for the metrics.
     pub line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
+    /// Handshakes of TLS by how they ended, for the metrics; empty without TLS.
+    pub handshakes: Vec<(&'static str, Arc<AtomicU64>)>,
     /// The doors that are open, this one included, and where they listen.
     pub addresses: Vec<(&'static str, SocketAddr)>,
     /// What all clients together make the server hold, for the metrics.
@@ -40,6 +42,7 @@ impl Default for Options {
             body: BodyLimits::default(),
             connections: Arc::default(),
             line_connections: Vec::new(),
+            handshakes: Vec::new(),
             addresses: Vec::new(),
             budgets: Budgets::default(),
             places: Places::default(),

@@ -41,6 +41,8 @@ pub(crate) struct AtDoors {
     pub refused: Vec<(&'static str, Refusals)>,
     /// Requests that came too early, by whose limit it was.
     pub too_fast: [(Of, u64); Of::ALL.len()],
+    /// Handshakes of TLS since the start, by how they ended; none without TLS.
+    pub handshakes: Vec<(&'static str, u64)>,
 }
 
 /// All numbers in OpenMetrics.
@@ -142,6 +144,15 @@ fn at_doors(registry: &mut Registry, doors: &AtDoors) {
     }
     let help = "Requests that were refused or held because they came too fast, by the limit";
     registry.register("requests_too_fast", help, too_fast);
+    if doors.handshakes.is_empty() {
+        return;
+    }
+    let shaken: Family<Label, Counter> = Family::default();
+    for (outcome, count) in &doors.handshakes {
+        shaken.get_or_create(&[("outcome", *outcome)]).inc_by(*count);
+    }
+    let help = "Handshakes of TLS over all doors, since the start, by how they ended";
+    registry.register("tls_handshakes", help, shaken);
 }
 
 /// What clients make the server hold.

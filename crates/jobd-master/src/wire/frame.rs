@@ -2,6 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use spindle_budget::FREE_BYTES;
+use spindle_tls::TLS_FIRST_BYTE;
 use thiserror::Error;
 
 /// The byte that ends a message.
@@ -33,6 +34,9 @@ pub enum FrameError {
     /// The first bytes are a web page's, not a client's.
     #[error("the first bytes are HTTP")]
     Http,
+    /// The peer begins a handshake, and this connection is plain: no message will ever end.
+    #[error("the first bytes are TLS")]
+    Tls,
 }
 
 /// A connection's input, cut at EOT.
@@ -74,6 +78,9 @@ impl Frames {
         if !self.begun {
             if HTTP_METHODS.iter().any(|first| self.input.starts_with(first)) {
                 return Err(FrameError::Http);
+            }
+            if self.input.first() == Some(&TLS_FIRST_BYTE) {
+                return Err(FrameError::Tls);
             }
             // The longest of those beginnings has eight bytes.
             self.begun = self.input.len() >= 8 || self.input.contains(&EOT);
@@ -140,6 +147,13 @@ mod tests {
             let outcome = first.and_then(|_| all(&mut frames));
             assert_eq!(outcome, Err(FrameError::Http), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn a_handshake_is_a_stranger_to_a_plain_connection() {
+        let mut frames = Frames::new(1000);
+        frames.input().extend_from_slice(&[TLS_FIRST_BYTE]);
+        assert_eq!(frames.next_message(), Err(FrameError::Tls));
     }
 
     proptest! {

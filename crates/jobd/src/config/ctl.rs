@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use spindle_tls::client::ClientFiles;
 use tracing::level_filters::LevelFilter;
 
-use super::{ConfigError, Ini, logging::level, password, seconds};
+use super::{ConfigError, Ini, logging::level, password, seconds, tls::client_files};
 
 /// What `~/.jobctl.conf` says. Flags win over it.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct CtlConfig {
     pub port: Option<u16>,
     /// `password`.
     pub password: Option<String>,
+    /// `tls`, `sslrootcert`, `sslcert`, `sslkey`: how connections are encrypted; none: not at all.
+    pub tls: Option<ClientFiles>,
     /// `timeout`: how long to wait for the connection and for an answer, 10 s by default; 0 means
     /// for ever.
     pub timeout: Duration,
@@ -35,6 +38,7 @@ impl CtlConfig {
             host: ini.text("host").map(str::to_owned),
             port: ini.number("port", 1, u16::MAX)?,
             password: password(ini, "password"),
+            tls: client_files(ini, "")?,
             timeout: seconds(ini, "timeout", Duration::from_secs(10))?,
             log_level: level(ini, "log_level")?,
         })

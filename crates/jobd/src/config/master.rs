@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use spindle_jobd_master::MasterSettings;
 
-use super::{ConfigError, Ini, LogConfig, listen, seconds};
+use super::{ConfigError, Ini, ListenerFiles, LogConfig, listen, seconds};
 
 /// What `/etc/jobd-master.conf` says.
 #[derive(Clone, Debug)]
 pub struct MasterConfig {
     /// What the master needs; port 7081 by default.
     pub master: MasterSettings,
+    /// How it accepts encrypted connections.
+    pub tls: ListenerFiles,
     /// Where logs go.
     pub log: LogConfig,
 }
@@ -28,6 +30,6 @@ impl MasterConfig {
         }
         let throttle = master.poke_throttle_interval;
         master.poke_throttle_interval = seconds(ini, "poke_throttle_interval", throttle)?;
-        Ok(Self { master, log: LogConfig::read(ini)? })
+        Ok(Self { master, tls: ListenerFiles::read(ini)?, log: LogConfig::read(ini)? })
     }
 }

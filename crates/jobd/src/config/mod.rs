@@ -6,19 +6,20 @@ mod ctl;
 mod ini;
 mod logging;
 mod master;
+mod tls;
 mod worker;
 
 pub use ctl::CtlConfig;
 pub use ini::{ConfigError, Ini};
 pub use logging::LogConfig;
 pub use master::MasterConfig;
+pub use tls::ListenerFiles;
 pub use worker::{MasterAddress, WorkerConfig};
 
 use std::time::Duration;
 
 use spindle_budget::{BYTES_MAX, Budgets};
 use spindle_jobd_master::server::{Access, Limits, ListenPlaces, ListenSettings};
-use spindle_tls::ListenerTls;
 
 /// Where a daemon listens: the options that the two have in common.
 fn listen(ini: &Ini, port: u16) -> Result<ListenSettings, ConfigError> {
@@ -36,7 +37,6 @@ fn listen(ini: &Ini, port: u16) -> Result<ListenSettings, ConfigError> {
             always_allow_localhost: ini.flag("always_allow_localhost")?,
         },
         insecure: ini.flag("insecure")?,
-        tls: ListenerTls::Off,
         limits: Limits { message_bytes_max },
         places: connections.map(ListenPlaces::alone).unwrap_or_default(),
         budgets: Budgets::new(bytes_max, bytes_max),

@@ -8,8 +8,12 @@ use std::{
 
 use nix::unistd::{geteuid, gethostname};
 use spindle_jobd_master::{server::ListenSettings, wire::Concurrency};
+use spindle_tls::client::ClientFiles;
 
-use super::{ConfigError, Ini, LogConfig, listen, password, seconds};
+use super::{
+    ConfigError, Ini, ListenerFiles, LogConfig, listen, password, seconds,
+    tls::{client_files, ssl_files},
+};
 use crate::{
     launcher::{Launcher, LauncherSettings},
     table::{SpindleServer, SpindleUrl, SqlServer, TableSettings, Tls, TlsMode},
@@ -31,6 +35,8 @@ pub struct MasterAddress {
     pub password: Option<String>,
     /// `master_reconnect_timeout`: the longest pause between tries, 10 s by default.
     pub reconnect_max: Duration,
+    /// `master_tls` and its files; none: in plain bytes.
+    pub tls: Option<ClientFiles>,
 }
 
 impl std::fmt::Debug for MasterAddress {
@@ -44,6 +50,8 @@ impl std::fmt::Debug for MasterAddress {
 pub struct WorkerConfig {
     /// Where to listen; port 7080 by default.
     pub listen: ListenSettings,
+    /// How it accepts encrypted connections.
+    pub tls: ListenerFiles,
     /// `name`: what the master calls this worker; the machine's name by default.
     pub name: String,
     /// The master to register at, if any.
@@ -82,6 +90,7 @@ impl WorkerConfig {
         );
         Ok(Self {
             name,
+            tls: ListenerFiles::read(ini)?,
             master: master(ini, listen.access.password.as_ref())?,
             log: LogConfig::read(ini)?,
             table,
@@ -128,8 +137,9 @@ fn master(ini: &Ini, own: Option<&String>) -> Result<Option<MasterAddress>, Conf
     let port = ini.number("master_port", 1, u16::MAX)?;
     let reconnect_max = seconds(ini, "master_reconnect_timeout", Duration::from_secs(10))?;
     let password = password(ini, "master_password").or_else(|| own.cloned());
+    let tls = client_files(ini, "master_")?;
     let (Some(host), Some(port)) = (host, port) else { return Ok(None) };
-    Ok(Some(MasterAddress { host: host.to_owned(), port, password, reconnect_max }))
+    Ok(Some(MasterAddress { host: host.to_owned(), port, password, reconnect_max, tls }))
 }
 
 fn table(ini: &Ini, worker: &str) -> Result<(TableSettings, u32), ConfigError> {
@@ -171,7 +181,7 @@ fn spindle(ini: &Ini, worker: &str) -> Result<SpindleServer, ConfigError> {
     }
     let SpindleUrl { is_https, host, port, path } =
         SpindleUrl::parse(url).map_err(|wanted| ini.wrong("spindle_url", &wanted))?;
-    let (roots, identity) = tls_files(ini, "spindle_")?;
+    let (roots, identity) = ssl_files(ini, "spindle_")?;
     if !is_https && (roots.is_some() || identity.is_some()) {
         let problem = "spindle_ssl* files mean nothing without https:// in spindle_url";
         return Err(ini.unusable(problem));
@@ -198,30 +208,12 @@ fn tls(ini: &Ini, family: &str) -> Result<Tls, ConfigError> {
     let key = format!("{family}sslmode");
     let mode = TlsMode::from_word(ini.text(&key).unwrap_or("disable"));
     let mode = mode.ok_or_else(|| ini.wrong(&key, TlsMode::WORDS))?;
-    let (roots, identity) = tls_files(ini, family)?;
+    let (roots, identity) = ssl_files(ini, family)?;
     if mode == TlsMode::Disable && (roots.is_some() || identity.is_some()) {
         let problem = format!("{family}ssl* files mean nothing without {family}sslmode");
         return Err(ini.unusable(problem));
     }
     Ok(Tls { mode, roots, identity })
-}
-
-/// A certificate and its key.
-type Identity = (PathBuf, PathBuf);
-
-/// The authorities, and a certificate of ours.
-fn tls_files(ini: &Ini, family: &str) -> Result<(Option<PathBuf>, Option<Identity>), ConfigError> {
-    let key = |name: &str| format!("{family}{name}");
-    let file = |name: &str| ini.text(&key(name)).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let identity = match (file("sslcert"), file("sslkey")) {
-        (Some(certificate), Some(secret)) => Some((certificate, secret)),
-        (None, None) => None,
-        _ => {
-            let problem = format!("{family}sslcert and {family}sslkey go together; write both");
-            return Err(ini.unusable(problem));
-        }
-    };
-    Ok((file("sslrootcert"), identity))
 }
 
 fn launcher(ini: &Ini) -> Result<Launcher, ConfigError> {

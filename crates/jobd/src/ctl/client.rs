@@ -7,14 +7,17 @@ use spindle_jobd_master::{
     link::{Link, RequestError},
     wire::raw,
 };
-use spindle_tls::stream::MaybeTls;
+use spindle_tls::client::ClientFiles;
 use thiserror::Error;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 
 use super::command::Command;
+use crate::connect::{Names, connect};
 
 /// Results of many jobs come in one message.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
+
+const TLS_NAMES: Names = Names { plain: "leave --tls out", authority: "--ca-file or sslrootcert" };
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
@@ -37,6 +40,7 @@ pub(super) struct Address {
     pub(super) port: u16,
     pub(super) is_master: bool,
     pub(super) password: Option<String>,
+    pub(super) tls: Option<ClientFiles>,
     /// How long to wait for the connection, and for an answer. Without it: as long as it takes.
     pub(super) patience: Option<Duration>,
 }
@@ -51,7 +55,7 @@ pub(super) struct Client<'a> {
 impl<'a> Client<'a> {
     pub(super) async fn connect(address: &'a Address) -> Result<Self, AskError> {
         let failed = |cause| AskError::Connect { address: address.shown(), cause };
-        let connecting = TcpStream::connect((address.host.as_str(), address.port));
+        let connecting = connect(&address.host, address.port, address.tls.as_ref(), &TLS_NAMES);
         let stream = match address.patience {
             None => connecting.await,
             Some(patience) => timeout(patience, connecting)
@@ -59,8 +63,7 @@ impl<'a> Client<'a> {
                 .map_err(|_| AskError::Unreachable { address: address.shown(), patience })?,
         };
         let (link, connection) =
-            Link::open(MaybeTls::Plain(stream.map_err(failed)?), ANSWER_BYTES_MAX)
-                .map_err(failed)?;
+            Link::open(stream.map_err(failed)?, ANSWER_BYTES_MAX).map_err(failed)?;
         tokio::spawn(connection.run(|request, responder| {
             responder.error(&format!("unknown request type: '{}'", request.kind));
         }));

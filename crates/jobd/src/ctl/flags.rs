@@ -46,6 +46,18 @@ pub(super) struct Flags {
     /// Ask for the password, or take it from here
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(super) password: Option<String>,
+    /// Encrypt the connection
+    #[arg(long)]
+    pub(super) tls: bool,
+    /// Trust only who this PEM file vouches for; by default those that browsers trust
+    #[arg(long, value_name = "FILE")]
+    pub(super) ca_file: Option<PathBuf>,
+    /// A certificate to show; PEM
+    #[arg(long, value_name = "FILE")]
+    pub(super) cert: Option<PathBuf>,
+    /// The certificate's key; PEM
+    #[arg(long, value_name = "FILE")]
+    pub(super) key: Option<PathBuf>,
     /// Configuration file; ~/.jobctl.conf by default, if it is there
     #[arg(long)]
     pub(super) config: Option<PathBuf>,

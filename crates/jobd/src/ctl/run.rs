@@ -64,11 +64,25 @@ fn read_config(flags: &Flags) -> Result<Ini, ConfigError> {
     }
 }
 
+/// The flags of TLS are the options of the file under other names.
+fn set_tls(flags: &Flags, ini: &mut Ini) {
+    if flags.tls {
+        ini.set_option("tls=1");
+    }
+    let files = [("sslrootcert", &flags.ca_file), ("sslcert", &flags.cert), ("sslkey", &flags.key)];
+    for (option, file) in files {
+        if let Some(path) = file {
+            ini.set_option(&format!("{option}={}", path.display()));
+        }
+    }
+}
+
 fn plan(flags: Flags) -> Result<Plan, String> {
     let mut ini = read_config(&flags).map_err(|error| error.to_string())?;
     if let Some(level) = &flags.log_level {
         ini.set_option(&format!("log_level={level}"));
     }
+    set_tls(&flags, &mut ini);
     let config = CtlConfig::from_ini(&ini).map_err(|error| error.to_string())?;
     let is_master = flags.master || config.master;
     let command = parse(&flags.words, is_master)?;
@@ -104,6 +118,7 @@ fn plan(flags: Flags) -> Result<Plan, String> {
             port: flags.port.or(config.port).unwrap_or(if is_master { 7081 } else { 7080 }),
             is_master,
             password,
+            tls: config.tls,
             patience: Some(patience).filter(|patience| !patience.is_zero()),
         },
         json: flags.json,

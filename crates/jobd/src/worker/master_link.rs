@@ -7,19 +7,21 @@ use spindle_jobd_master::{
     server::{Links, Service},
     wire::raw,
 };
-use spindle_tls::stream::MaybeTls;
 use tokio::{
-    net::TcpStream,
     sync::watch,
     time::{sleep, timeout},
 };
 use tracing::{debug, info, warn};
 
 use super::run::Requests;
-use crate::config::MasterAddress;
+use crate::{
+    config::MasterAddress,
+    connect::{Names, connect},
+};
 
 /// How long the master may take to accept and to register.
 const PATIENCE: Duration = Duration::from_secs(10);
+const TLS_NAMES: Names = Names { plain: "switch master_tls off", authority: "master_sslrootcert" };
 /// The first pause before a new try.
 const RECONNECT_LEAST: Duration = Duration::from_millis(500);
 /// When the master has said nothing for so long, it is asked; after the second time it is gone.
@@ -80,11 +82,10 @@ impl MasterLink {
 
     async fn register(&self) -> Result<Link, RequestError> {
         let refused = |error: std::io::Error| RequestError::Refused(error.to_string());
-        let address = (self.address.host.as_str(), self.address.port);
-        let stream = timeout(PATIENCE, TcpStream::connect(address)).await;
+        let MasterAddress { host, port, tls, .. } = &self.address;
+        let stream = timeout(PATIENCE, connect(host, *port, tls.as_ref(), &TLS_NAMES)).await;
         let stream = stream.map_err(|_| RequestError::Silent(PATIENCE))?.map_err(refused)?;
-        let (link, connection) =
-            Link::open(MaybeTls::Plain(stream), self.message_bytes_max).map_err(refused)?;
+        let (link, connection) = Link::open(stream, self.message_bytes_max).map_err(refused)?;
         let (requests, links) = (Arc::clone(&self.requests), self.links.clone());
         tokio::spawn(async move {
             links.run(connection, |request, responder| requests.request(request, responder)).await;

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod ctl;
+mod encrypted;
 mod examples;
 mod fake_table;
 mod killed;

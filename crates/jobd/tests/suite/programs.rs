@@ -229,6 +229,18 @@ async fn what_cannot_be_started_says_why() {
         (vec!["targets.a=none"], 2, "command line: a = \"none\": expected how many jobs"),
         (vec!["spindle_url=http://localhost"], 2, "a worker has one job table"),
         (vec!["host=0.0.0.0"], 1, "can be reached from other machines and no password is set"),
+        (vec!["host=0.0.0.0", "password=p"], 1, "and TLS is not required; set password (or"),
+        (vec!["tls=on"], 2, "tls = \"on\": expected off, optional or required"),
+        (vec!["tls=required"], 2, "tls needs tls_cert and tls_key"),
+        (vec!["tls_cert=a.pem"], 2, "tls_cert and tls_key go together"),
+        (vec!["tls_client_ca=a.pem"], 2, "tls_client_ca needs tls_cert and tls_key"),
+        (
+            vec!["tls_cert=/no/file", "tls_key=/no/file"],
+            2,
+            "cannot serve TLS: cannot read /no/file",
+        ),
+        (vec!["master_sslcert=a.pem"], 2, "master_sslcert and master_sslkey go together"),
+        (vec!["master_sslrootcert=a.pem"], 2, "mean nothing without master_tls = 1"),
         (vec![&port], 1, "change host or port in the configuration"),
     ] {
         let mut jobd = Program::jobd(&folder.options("a", &options));

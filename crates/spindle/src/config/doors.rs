@@ -6,7 +6,7 @@ use spindle_limits::PlaceLimits;
 
 use super::address::{Loopback, loopback};
 use super::table::Config;
-use super::tls_mode::TlsMode;
+use spindle_tls::TlsMode;
 
 impl Config {
     /// Each door that is on, with its address.

@@ -11,11 +11,8 @@ mod parse;
 mod resolve;
 mod show;
 mod table;
-mod tls_mode;
 
 pub use doors::Missing;
 pub use resolve::{Resolved, SettingFlags, resolve};
 pub use show::{print_json, print_reference, print_table};
-
 pub use table::Config;
-pub use tls_mode::TlsMode;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use spindle_log::SyncPolicy;
+use spindle_tls::{NoTlsMode, TlsMode};
 use tracing_subscriber::filter::LevelFilter;
 
-use super::tls_mode::TlsMode;
 use crate::quantity::{parse_duration, parse_size};
 
 pub fn parse_count(text: &str) -> Result<usize, String> {
@@ -42,12 +42,7 @@ pub fn parse_idle(text: &str) -> Result<Option<Duration>, String> {
 }
 
 pub fn parse_tls_mode(text: &str) -> Result<TlsMode, String> {
-    match text {
-        "off" => Ok(TlsMode::Off),
-        "optional" => Ok(TlsMode::Optional),
-        "required" => Ok(TlsMode::Required),
-        _ => Err("write off, optional or required".to_owned()),
-    }
+    text.parse().map_err(|error: NoTlsMode| error.to_string())
 }
 
 pub fn parse_switch(text: &str) -> Result<bool, String> {

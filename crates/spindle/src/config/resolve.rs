@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, ffi::OsString, fmt, path::Path};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, builder::ValueHint};
+use spindle_tls::TlsMode;
 
 use super::{
     address::{Loopback, loopback},
@@ -10,7 +11,6 @@ use super::{
     error::ConfigError,
     file::read_file,
     table::{Config, ENVIRONMENT_PREFIX, Setting, Shape, TABLE},
-    tls_mode::TlsMode,
 };
 
 /// Where a value came from. The earlier wins.

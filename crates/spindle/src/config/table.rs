@@ -4,6 +4,7 @@ use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use spindle_http::HostNames;
 use spindle_log::SyncPolicy;
+use spindle_tls::TlsMode;
 use spindle_webhook::{Hook, HookError};
 
 use super::address::parse_listen;
@@ -12,7 +13,6 @@ use super::parse::{
     LogLevel, parse_budget, parse_count, parse_idle, parse_level, parse_rate, parse_switch,
     parse_sync, parse_tls_mode,
 };
-use super::tls_mode::TlsMode;
 use crate::quantity::{parse_duration, parse_size};
 
 /// The server's configuration. The `Default` one is blank: the defaults of [`TABLE`] go into it.

@@ -10,11 +10,13 @@
 //! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
 //! - `memory`: what floods make it hold
 //! - `native`: the commands for people through it
+//! - `packages`: what is in deploy/, and the page of operations
 //! - `pages`: the examples of docs/commands.md; `readme`: those of the README
 //! - `prose`: lines and links of all pages
 //! - `people`: what people see and are asked, some of it on a `terminal`
 //! - `queue`: tries, and the settings of queues
 //! - `web`: the URLs they take; `proxy`: TLS and a path in front of a server
+//! - `security`: the examples of docs/security.md
 //! - `serve`: the server itself, and a session with it
 //! - `tls`: TLS of all doors
 //! - `webhook`: who is told of dead jobs
@@ -39,6 +41,8 @@ mod memory;
 #[cfg(test)]
 mod native;
 #[cfg(test)]
+mod packages;
+#[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod people;
@@ -50,6 +54,8 @@ mod proxy;
 mod queue;
 #[cfg(test)]
 mod readme;
+#[cfg(test)]
+mod security;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use spindle_testkit::{Certificates, PATIENCE, SpindleServer, TlsClient};
+use spindle_testkit::{Certificates, PATIENCE, SpindleServer, TlsClient, wait_until};
 
 use crate::fake_workq::{spindle, stderr};
 
@@ -153,6 +153,32 @@ fn curl_and_gearadmin_and_openssl_speak_with_it() {
 }
 
 #[test]
+fn a_renegotiation_is_refused_and_the_doors_serve_on() {
+    let secured = secured(&[]);
+    // The jobd master sends the refusal with its next message, for which this client does not ask.
+    for (door, request, answer) in requests().into_iter().filter(|it| it.0 != "jobd-master") {
+        let mut client = Command::new("openssl")
+            .args(["s_client", "-tls1_2", "-connect", &secured.server.address_of(door)])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = client.stdin.take().unwrap();
+        input.write_all(b"R\n").unwrap();
+        // It looks at the answer when it has something to send.
+        wait_until("it has ended", || {
+            let _ = input.write_all(b"x\n");
+            client.try_wait().unwrap().is_some()
+        });
+        let output = client.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("no renegotiation"), "{door}: {said}");
+        says(secured.client(door), &request, &answer);
+    }
+}
+
+#[test]
 fn a_new_certificate_is_read_on_sighup_and_a_wrong_one_leaves_the_old_one_in_force() {
     let secured = secured(&[]);
     let shown = |client: &TlsClient| client.conn.peer_certificates().unwrap()[0].clone();
@@ -177,15 +203,120 @@ fn a_new_certificate_is_read_on_sighup_and_a_wrong_one_leaves_the_old_one_in_for
     says(first, b"inspect server\r\n", b"+OK 1\r\n");
 }
 
+/// A tokens file with this text that only its owner may read, in a folder of its own.
+fn tokens(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens.toml");
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let shown = path.to_str().unwrap().to_owned();
+    (folder, shown)
+}
+
+const MAILER: &str = "[[token]]\nname = 'mailer'\ncertificate = 'mailer'\n\
+                      roles = ['submit']\nqueues = ['mail.*']\n";
+
 #[test]
-fn a_server_without_tls_lives_on_after_sighup() {
+fn a_server_without_tls_reads_its_tokens_at_sighup_and_says_nothing_of_certificates() {
+    let (_folder, path) = tokens(MAILER);
     let arguments = ["--memory", "--workq", "127.0.0.1:0", "--gearman", "off", "--http", "off"];
-    let arguments = [&arguments[..], &["--jobd-master", "off"]].concat();
+    let arguments = [&arguments[..], &["--jobd-master", "off", "--tokens", &path]].concat();
     let server = SpindleServer::start(env!("CARGO_BIN_EXE_spindle"), &arguments, "workq");
     kill(Pid::from_raw(server.id().try_into().unwrap()), Signal::SIGHUP).unwrap();
-    server.said.await_line("no certificate to read anew");
+    let line = server.said.next_line();
+    assert!(line.contains("the tokens file was read anew: 1 entries"), "{line}");
     let stream = TcpStream::connect(server.address_of("workq")).unwrap();
     says(stream, b"inspect server\r\n", b"+OK 1\r\n");
+}
+
+/// Sends a request and reads until this was said.
+#[track_caller]
+fn hears(mut stream: impl Read + Write, request: &[u8], part: &str) {
+    stream.write_all(request).unwrap();
+    let (mut heard, mut bytes) = (String::new(), [0; 4096]);
+    while !heard.contains(part) {
+        match stream.read(&mut bytes) {
+            Ok(count @ 1..) => heard += &String::from_utf8_lossy(&bytes[..count]),
+            end => panic!("{end:?} behind {heard:?} instead of {part}"),
+        }
+    }
+}
+
+/// The request of a new job at each door, and parts of the answers: it is taken; the queue is of
+/// others; nobody is known by that certificate.
+fn submits(queue: &str) -> [(&'static str, Vec<u8>, [&'static str; 3]); 3] {
+    let id = uuid::Uuid::new_v4();
+    let workq = format!("add {id} {queue} 1000 600000 1\r\nx\r\n");
+    let submitted = format!("{queue}\0\0x");
+    let head = [&b"\0REQ\0\0\0\x12\0\0\0"[..], &[u8::try_from(submitted.len()).unwrap()]];
+    let gearman = [&head.concat()[..], submitted.as_bytes()].concat();
+    let body = format!("{{\"queue\":\"{queue}\"}}");
+    let http = format!(
+        "POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    [
+        ("workq", workq.into(), ["+OK\r\n", "not for this queue", "this needs a token"]),
+        ("gearman", gearman, ["\0RES\0\0\0\x08", "PERMISSION_DENIED", "AUTHENTICATION_REQUIRED"]),
+        ("http", http.into(), ["HTTP/1.1 201", "HTTP/1.1 403", "HTTP/1.1 401"]),
+    ]
+}
+
+#[test]
+fn a_client_is_who_its_certificate_says_at_every_door() {
+    let (_folder, path) = tokens(MAILER);
+    let certificates = Certificates::new();
+    let (files, ca) = (certificates.server(), certificates.ca());
+    let (cert, key) = (files.certificate.to_str().unwrap(), files.key.to_str().unwrap());
+    let mut arguments = vec!["--memory", "--tls-cert", cert, "--tls-key", key];
+    arguments.extend(["--tls-client-ca", ca.to_str().unwrap(), "--tokens", &path]);
+    arguments.extend(["--require-auth", "--jobd-master", "off"]);
+    for door in ["--workq", "--gearman", "--http"] {
+        arguments.extend([door, "127.0.0.1:0"]);
+    }
+    let server = SpindleServer::start(env!("CARGO_BIN_EXE_spindle"), &arguments, "workq");
+    let connect = |door: &str, name: &str| {
+        let stream = TcpStream::connect(server.address_of(door)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        certificates.connect(stream, Some(certificates.client(name)))
+    };
+    for (door, request, [taken, _, stranger]) in submits("mail.a") {
+        hears(connect(door, "mailer"), &request, taken);
+        hears(connect(door, "postman"), &request, stranger);
+    }
+    for (door, request, [_, refused, _]) in submits("sms") {
+        hears(connect(door, "mailer"), &request, refused);
+    }
+}
+
+#[test]
+fn handshakes_are_counted_by_how_they_end() {
+    let secured = secured(&[]);
+    let metrics = || {
+        let get = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let (mut stream, mut text) = (secured.socket("http"), String::new());
+        stream.write_all(get).unwrap();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let count = |outcome: &str, count: u64| {
+        let line = format!("spindle_tls_handshakes_total{{outcome=\"{outcome}\"}} {count}\n");
+        wait_until(&line, || metrics().contains(&line));
+    };
+    count("done", 0);
+    for (door, request, answer) in requests() {
+        says(secured.client(door), &request, &answer);
+    }
+    for door in ["workq", "http", "jobd-master"] {
+        let mut stranger = secured.socket(door);
+        stranger.write_all(b"\x16\x03\x01\0\x08\x01\0\0\x04junk").unwrap();
+        let mut alert = Vec::new();
+        stranger.read_to_end(&mut alert).unwrap();
+        assert_eq!(alert.first(), Some(&0x15), "{door}");
+    }
+    count("done", 5);
+    count("failed", 3);
 }
 
 #[test]

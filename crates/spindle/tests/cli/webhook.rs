@@ -97,12 +97,12 @@ fn a_file_without_authorities_is_refused_before_anything_is_served() {
     fs::write(&empty, "no certificate\n").unwrap();
     let missing = folder.path().join("missing.pem");
     let arguments = ["serve", "--data", &data, "--webhook", "https://127.0.0.1:1/ dead"];
-    for (file, why) in [(empty, "it holds no certificate"), (missing, "No such file")] {
+    for (file, why) in [(empty, "there is no certificate in"), (missing, "No such file")] {
         let path = file.to_str().unwrap();
         let mut serve = spindle(&arguments);
         serve.args(["--webhook-ca-file", path]).env("SPINDLE_WEBHOOK_SECRET", SECRET);
         let refused = serve.output().unwrap();
-        assert_eq!(refused.status.code(), Some(1));
+        assert_eq!(refused.status.code(), Some(2));
         let answer = stderr(&refused);
         assert!(answer.contains(path) && answer.contains(why), "{answer}");
     }

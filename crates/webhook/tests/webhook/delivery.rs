@@ -1,6 +1,7 @@
 //! What is sent, how it is signed, what is tried again.
 
 use std::{
+    fs,
     process::{Command, Stdio},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -88,7 +89,7 @@ fn what_a_worker_says_is_cut_between_letters_and_told_whatever_its_code() {
 fn a_receiver_over_tls_is_told_when_its_certificate_is_vouched_for() {
     let engine = memory();
     let (receiver, certificate) = Receiver::start_encrypted(|_| 204);
-    let authorities = Authorities::of_pem(certificate.as_bytes()).unwrap();
+    let authorities = vouched_for_by(&certificate);
     let hooks = start(&engine, &receiver, "dead", &Options { authorities, ..options() });
     dead(&engine, "mail", "no such address");
     let post = receiver.next();
@@ -103,8 +104,7 @@ fn a_receiver_whose_certificate_nobody_vouches_for_is_told_nothing() {
     let engine = memory();
     let (receiver, _) = Receiver::start_encrypted(|_| 204);
     let (_, other) = Receiver::start_encrypted(|_| 204);
-    let other = Authorities::of_pem(other.as_bytes()).unwrap();
-    for authorities in [Authorities::Public, other] {
+    for authorities in [Authorities::default(), vouched_for_by(&other)] {
         let hooks = start(&engine, &receiver, "dead", &Options { authorities, ..options() });
         dead(&engine, "mail", "no such address");
         assert!(receiver.is_quiet());
@@ -113,12 +113,11 @@ fn a_receiver_whose_certificate_nobody_vouches_for_is_told_nothing() {
     engine.stop();
 }
 
-#[test]
-fn what_names_no_authority_is_refused() {
-    for text in ["", "no certificate", "-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----"]
-    {
-        assert!(Authorities::of_pem(text.as_bytes()).is_err(), "{text}");
-    }
+/// Only the authorities in this text of PEM.
+fn vouched_for_by(pem: &str) -> Authorities {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&file, pem).unwrap();
+    Authorities::read(file.path()).unwrap()
 }
 
 /// The signature by another program, from what the page of webhooks says.

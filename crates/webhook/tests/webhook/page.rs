@@ -60,10 +60,10 @@ fn a_certificate_made_as_the_page_says_is_taken() {
     let command = blocks(&page(), "sh")[0].replace("hooks.internal", "localhost");
     let made = Command::new("sh").args(["-ec", &command]).current_dir(&folder).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let authorities = Authorities::read(&folder.path().join("hook.pem")).unwrap();
     let read = |name| fs::read_to_string(folder.path().join(name)).unwrap();
     let (certificate, key) = (read("hook.pem"), read("hook.key"));
     let receiver = Receiver::start_with(&certificate, &key, |_| 200);
-    let authorities = Authorities::of_pem(certificate.as_bytes()).unwrap();
     let engine = memory();
     let hooks = start(&engine, &receiver, "dead", &Options { authorities, ..options() });
     let id = dead(&engine, "q", "x");

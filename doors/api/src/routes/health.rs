@@ -74,7 +74,9 @@ pub(crate) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
     let open: Vec<_> = open.map(|(door, open)| (door, open.load(Ordering::Relaxed))).collect();
     let rates = options.access.rates();
     let too_fast = Of::ALL.map(|of| (of, rates.map_or(0, |rates| rates.exceeded(of))));
-    let doors = AtDoors { open, refused: options.places.refusals(), too_fast };
+    let shaken = options.handshakes.iter();
+    let handshakes = shaken.map(|(end, count)| (*end, count.load(Ordering::Relaxed))).collect();
+    let doors = AtDoors { open, refused: options.places.refusals(), too_fast, handshakes };
     let text = form.of(metrics::open_metrics(api.engine(), &doors, &options.budgets).await);
     let vary = HeaderValue::from_static("accept");
     let headers = [(header::CONTENT_TYPE, form.content_type()), (header::VARY, vary)];

@@ -1,6 +1,8 @@
 //! Who may use which route, at each of its addresses: every route against every role, and against
 //! queues of others.
 
+use std::collections::BTreeSet;
+
 use axum::http::Method;
 use spindle_access::Role;
 use spindle_core::audit::{Actor, ActorKind};
@@ -58,6 +60,32 @@ async fn asked(bench: &Bench, token: Option<&str>, at: &str, row: &Row, queue: &
         Some(token) => bench.send_as(token, method.clone(), &path, body).await,
         None => bench.send(method.clone(), &path, *body).await,
     }
+}
+
+/// The methods and paths that the door's own table of routes has.
+fn routes() -> BTreeSet<(String, String)> {
+    let source = include_str!("../../src/router.rs");
+    let source = source.split(".method_not_allowed_fallback(").next().unwrap();
+    let mut routes = BTreeSet::new();
+    for route in source.split(".route(").skip(1) {
+        let route = route.split(".layer(").next().unwrap();
+        let path = route.split('"').nth(1).unwrap().trim_start_matches("/api/v0").to_owned();
+        let handlers = route.split("(routes::").collect::<Vec<_>>();
+        for pair in handlers.windows(2).filter(|pair| !pair[1].starts_with("nothing_here")) {
+            let method = pair[0].rsplit(|letter: char| !letter.is_alphabetic()).next().unwrap();
+            routes.insert((method.to_uppercase(), path.clone()));
+        }
+    }
+    routes
+}
+
+#[test]
+fn every_route_is_in_the_table() {
+    let rows = TABLE.iter().map(|(method, path, ..)| {
+        let path = path.split('?').next().unwrap();
+        (method.to_string(), path.to_owned())
+    });
+    assert_eq!(rows.collect::<BTreeSet<_>>(), routes());
 }
 
 #[tokio::test]

@@ -12,11 +12,12 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use spindle_access::Look;
 use spindle_lightjq::wire::to_json;
-use spindle_testkit::opened;
+use spindle_testkit::{TokensFile, opened};
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::harness::{Bench, PATIENCE, by, packed, until};
+use crate::harness::{Bench, PATIENCE, ask, by, packed, until};
 
 /// A worker's server, which notes what it is sent and answers as it was told.
 #[derive(Clone, Default)]
@@ -128,6 +129,33 @@ async fn a_worker_is_never_given_more_than_max_jobs_at_once() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 10, "each job once");
+}
+
+#[tokio::test]
+async fn a_worker_whose_token_is_gone_is_pushed_nothing_more() {
+    let tokens = TokensFile::of_all_roles();
+    let access = tokens.access(false);
+    let given = access.clone();
+    let bench = Bench::with(|options| options.access = given);
+    let (site, addr) = Site::start().await;
+    let register = |url: Option<String>| {
+        let new = json!({ "name": "w", "max_jobs": 5, "names": ["mine.a"], "url": url });
+        packed("POST", "/worker", None, &new)
+    };
+    let url = format!("http://{addr}/base/");
+    bench.send_as("mine.work", register(Some(url))).await.is(201);
+    let first = bench.submit_plain("mine.a").await;
+    site.has(1).await;
+    // It waits for its next job.
+    bench.waits(1).await;
+    tokens.write(&TokensFile::entry("new", "work", "mine.*", ""));
+    assert!(matches!(access.look_again(), Look::Read(1)));
+    let second = bench.submit_plain("mine.a").await;
+    let new = bench.send_as("new", register(None)).await.body();
+    let worker = new["worker_id"].as_str().unwrap();
+    let taken = by(ask("GET", "/worker/job?timeout=60"), worker);
+    assert_eq!(bench.send_as("new", taken).await.body()["id"], json!(second));
+    assert_eq!(site.ids(), [first]);
 }
 
 #[tokio::test]
@@ -293,7 +321,7 @@ async fn a_worker_may_ask_for_jobs_as_well_and_who_leaves_is_pushed_to_no_more()
     bench.submit_plain("n").await;
     site.has(1).await;
     bench.next(&worker, "0").await.is(204);
-    bench.send(by(crate::harness::ask("DELETE", "/worker"), &worker)).await.is(204);
+    bench.send(by(ask("DELETE", "/worker"), &worker)).await.is(204);
     let id = bench.submit_plain("n").await;
     let other = bench.worker(1).await;
     assert_eq!(bench.take(&other).await["id"], json!(id));

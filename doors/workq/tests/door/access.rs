@@ -1,6 +1,8 @@
 //! Who may make which request: every request against every role, and against queues of others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use spindle_access::{Access, Look, Role};
@@ -69,6 +71,7 @@ fn place(request: &Request) -> usize {
 }
 
 const TOKEN: &str = "-CLIENT-ERROR this needs a token, and none was presented\r\n";
+const EXPIRED: &str = "-CLIENT-ERROR the token has expired\r\n";
 const UNKNOWN: &str = "-CLIENT-ERROR the token is not known\r\n";
 const FOREIGN: &str = "-CLIENT-ERROR the token is not for this queue\r\n";
 const ALL: &str =
@@ -208,7 +211,7 @@ fn who_presents_nothing_or_something_wrong_comes_nowhere() {
             assert_eq!(answer(&server, Some(token), request, "q"), UNKNOWN, "{request} {token}");
         }
         let expired = answer(&server, Some("expired"), request, "q");
-        assert_eq!(expired, "-CLIENT-ERROR the token has expired\r\n", "{request}");
+        assert_eq!(expired, EXPIRED, "{request}");
     }
     assert_eq!(server.answers("auth wrong\r\n"), UNKNOWN);
     for line in ["auth\r\n", "auth a b\r\n"] {
@@ -301,6 +304,29 @@ fn a_worker_of_some_queues_ends_what_was_leased_to_it() {
     admin.ask(format!("add {} mine.a 1000 600000 1\r\nx\r\n", id(4)), "+OK\r\n");
     worker.ask("lease mine.a 0\r\n", format!("+OK 1\r\n{} mine.a 1000 1\r\nx\r\n", id(4)));
     worker.ask(format!("inspect job {}\r\n", id(4)), lacks(Role::Inspect));
+}
+
+#[test]
+fn a_lease_that_was_waited_for_is_given_back_when_the_token_has_expired() {
+    let end = UNIX_EPOCH + Duration::from_secs(1_900_000_000);
+    let now = Arc::new(Mutex::new(end - Duration::from_nanos(1)));
+    let shown = Arc::clone(&now);
+    let more = "expires = 2030-03-17T17:46:40Z";
+    let entries = TokensFile::entry("short", "work", "mine.*", more)
+        + &TokensFile::entry("long", "admin", "*", "");
+    let access = TokensFile::of(&entries).access(false).with_clock(move || *shown.lock().unwrap());
+    let server = TestServer::guarded(access);
+    let mut worker = server.client();
+    worker.send("auth short\r\nlease mine.a 60000\r\n");
+    worker.expect("+OK\r\n");
+    server.until("it waits", |server| server.engine.observe().gauges().waits == 1);
+    *now.lock().unwrap() = end;
+    let add = "add 6ba7b810-9dad-11d1-80b4-00c04fd430c8 mine.a 1000 600000 1\r\nx\r\n";
+    assert_eq!(server.answers(add), "+OK\r\n");
+    worker.expect(EXPIRED);
+    assert!(server.answers("auth long\r\nlease mine.a 0\r\n").starts_with("+OK\r\n+OK 1\r\n"));
+    worker.send("lease mine.a 0\r\n");
+    worker.expect(EXPIRED);
 }
 
 #[test]

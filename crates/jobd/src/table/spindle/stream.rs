@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls::{CertificateError, ClientConfig};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -18,6 +18,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::client::NoAnswer;
 use super::server::SpindleServer;
+use crate::connect::{Names, explained};
 use crate::table::settings::Tls;
 use crate::table::tls::client_config;
 
@@ -40,7 +41,7 @@ impl Encryption {
         let shaken = TlsConnector::from(config).connect(name, stream).await;
         shaken.map_err(|error| {
             self.0.lock().take();
-            explained(server, &error)
+            failed(server, &error)
         })
     }
 
@@ -55,29 +56,16 @@ impl Encryption {
     }
 }
 
-/// Why a handshake failed, and what a person can do about it.
-fn explained(server: &SpindleServer, error: &io::Error) -> NoAnswer {
-    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
-    let host = &server.host;
-    NoAnswer::Wrong(match cause {
-        Some(rustls::Error::InvalidMessage(_)) => {
-            "there is no TLS on that port: write http:// in spindle_url, or another port".to_owned()
-        }
-        // An authority that was made anew has the name it had, and another key.
-        Some(rustls::Error::InvalidCertificate(
-            CertificateError::UnknownIssuer | CertificateError::BadSignature,
-        )) => "its certificate is signed by nobody who is trusted: name the authority's file in \
-             spindle_sslrootcert"
-            .to_owned(),
-        Some(rustls::Error::InvalidCertificate(
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        )) => format!("its certificate is not for {host}: write the name that it is for"),
-        Some(error) => format!("TLS fails: {error}"),
+/// Why a handshake failed.
+fn failed(server: &SpindleServer, error: &io::Error) -> NoAnswer {
+    let names = Names { plain: "write http:// in spindle_url", authority: "spindle_sslrootcert" };
+    match explained(error, &server.host, &names) {
+        Some(text) => NoAnswer::Wrong(text),
         None if error.kind() == io::ErrorKind::UnexpectedEof => {
-            return NoAnswer::Away("the connection was closed before TLS had begun".to_owned());
+            NoAnswer::Away("the connection was closed before TLS had begun".to_owned())
         }
-        None => return NoAnswer::Away(error.to_string()),
-    })
+        None => NoAnswer::Away(error.to_string()),
+    }
 }
 
 /// Why a conversation in HTTP failed.
