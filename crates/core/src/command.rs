@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, Origin};
+use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, Origin, TraceParent};
 use crate::payload::BytesRef;
 use crate::queue::{Constraint, QueueSettings};
 
@@ -226,6 +226,8 @@ pub struct Submit {
     pub state: Option<Bytes>,
     /// The first of the job's own events, as the door writes it.
     pub event: Option<Bytes>,
+    /// The trace it belongs to.
+    pub trace: Option<Box<TraceParent>>,
 }
 
 impl Submit {
