@@ -15,6 +15,7 @@
 //! - `web`: the URLs they take; `proxy`: TLS and a path in front of a server
 //! - `serve`: the server itself, and a session with it
 //! - `tls`: TLS of all doors
+//! - `trace`: the trace a job belongs to
 //! - `webhook`: who is told of dead jobs
 //! - `verify`: what is said of the folders it leaves
 
@@ -50,6 +51,8 @@ mod serve;
 mod terminal;
 #[cfg(test)]
 mod tls;
+#[cfg(test)]
+mod trace;
 #[cfg(test)]
 mod usage;
 #[cfg(test)]
