@@ -20,10 +20,12 @@
 
 pub mod door;
 pub mod gate;
+pub mod spans;
 
 mod answer;
 mod call;
 mod clock;
+mod command_log;
 mod commit;
 mod compaction;
 mod constraints;
@@ -42,6 +44,7 @@ mod wait;
 pub use answer::{Answer, Failure, LeaseReply, LeasedJob, News, Refused};
 pub use call::{Before, JobUpdate, Joined, NewJob, RetryError, Updated, WorkResult, WorkerRef};
 pub use clock::{Clock, SystemClock};
+pub use command_log::{COMMANDS, CommandLog, ShownName, logs_commands};
 pub use commit::{Committed, Payload, cohort, record};
 pub use constraints::{
     BucketLine, ConstraintView, Expected, HeldBack, JobNow, Opaque, PutConstraint, RelabelStep,

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use spindle_engine::{Committer, Peer, TLS_REQUIRED};
+use spindle_engine::{Committer, Peer, TLS_REQUIRED, logs_commands};
 use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
 use spindle_tls::{FirstByte, ListenerTls, Speaks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,6 +27,7 @@ use tower::ServiceExt;
 
 use crate::commit_loop::{CommitLoop, Member};
 use crate::listen::Limits;
+use crate::request::ConnectionNumber;
 use crate::write_timeout::WriteTimeout;
 
 /// After an accept that failed (no more file descriptors): to come again at once would only spin.
@@ -194,11 +195,16 @@ impl Server {
         };
         let (encrypted, certificate) = (stream.is_encrypted(), stream.certificate_name());
         let client = Peer { address, encrypted, certificate };
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = ConnectionNumber(NEXT.fetch_add(1, Ordering::Relaxed));
         let (router, member) = (self.router, Arc::new(member));
         let service = service_fn(move |mut request: Request<Incoming>| {
             let member = Arc::clone(&member);
             member.asks();
             request.extensions_mut().insert(client.clone());
+            if logs_commands() {
+                request.extensions_mut().insert(number);
+            }
             let answer = router.clone().oneshot(request);
             async move {
                 let answer = answer.await;

@@ -27,11 +27,19 @@ pub fn trace_header(trace: TraceParent) -> HeaderValue {
 #[derive(Clone, Debug, Default)]
 pub struct Trace(pub Option<Box<TraceParent>>);
 
+/// The trace of a request whose span is exported: the request's own span, and its parent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestTrace {
+    pub own: TraceParent,
+    pub parent: Option<u64>,
+}
+
 impl<S: Sync> FromRequestParts<S> for Trace {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Trace, Infallible> {
-        Ok(Trace(trace_of(&parts.headers).map(Box::new)))
+        let request = parts.extensions.get::<RequestTrace>().map(|trace| trace.own);
+        Ok(Trace(request.or_else(|| trace_of(&parts.headers)).map(Box::new)))
     }
 }
 

@@ -28,6 +28,7 @@
 //!   get.
 //! - **Who comes in.** `TokensFile` has a token for every role, for all queues and for some.
 //! - **TLS.** `Certificates` is an authority with a server and clients, and connects to the server.
+//! - **Spans.** `Collector` keeps what an exporter of traces sends (feature `otlp`).
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
 //! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper
@@ -36,6 +37,8 @@
 
 #[cfg(feature = "tls")]
 mod certificates;
+#[cfg(feature = "otlp")]
+mod collector;
 #[cfg(feature = "log")]
 pub mod disk;
 #[cfg(feature = "engine")]
@@ -66,6 +69,8 @@ mod wait;
 
 #[cfg(feature = "tls")]
 pub use certificates::{Certificates, TlsClient};
+#[cfg(feature = "otlp")]
+pub use collector::{Collected, Collector};
 #[cfg(feature = "engine")]
 pub use engine::{
     ManualEngine, caller, commit_all, lease_from, new_job, opened, spawn, submit_to, take,

@@ -14,6 +14,7 @@ mod needs;
 mod policy;
 mod session;
 mod show;
+mod shown_command;
 
 pub use door::WorkqDoor;
 pub use policy::policy;

@@ -12,12 +12,13 @@ use spindle_core::job::Origin;
 use spindle_core::state::QueueListing;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection, Type};
 use spindle_engine::{
-    Answer, Caller, Engine, FetchError, Flow, Gated, LeaseRef, LeaseReply, LeasedJob, NewJob,
-    Outbox, Payload, Refused, Session, Ticket, WorkResult,
+    Answer, Caller, CommandLog, Engine, FetchError, Flow, Gated, LeaseRef, LeaseReply, LeasedJob,
+    NewJob, Outbox, Payload, Refused, Session, Ticket, WorkResult,
 };
 
 use crate::needs::{About, needs};
 use crate::show;
+use crate::shown_command::{described, outcome};
 use crate::wire::{self, Decoder, ErrorText, Limits, Reject, Request, Uuid, encode};
 
 /// Answers in the outbox above which further requests wait until the client has read some.
@@ -71,6 +72,7 @@ pub struct WorkqSession {
     random: SmallRng,
     /// The client has closed its sending side: no request waits any longer.
     ended: bool,
+    log: CommandLog,
 }
 
 impl WorkqSession {
@@ -81,6 +83,7 @@ impl WorkqSession {
         login: Login,
     ) -> WorkqSession {
         let decoder = Decoder::new(common.limits);
+        let log = CommandLog::new("workq", caller.connection);
         WorkqSession {
             engine,
             common,
@@ -90,6 +93,7 @@ impl WorkqSession {
             waiting: None,
             random: SmallRng::from_os_rng(),
             ended: false,
+            log,
         }
     }
 
@@ -109,7 +113,12 @@ impl WorkqSession {
                 self.decoder.decode(input)
             };
             match decoded {
-                Ok(Some(request)) => self.dispatch(request, None, out),
+                Ok(Some(request)) => {
+                    let before = out.pending_bytes();
+                    self.log.begin(|| described(&request));
+                    self.dispatch(request, None, out);
+                    self.log_answer(before, out);
+                }
                 Ok(None) => return Flow::Continue,
                 Err(Reject::Reply(text)) => client_error(out, text),
                 Err(Reject::Close) => return Flow::Close,
@@ -118,6 +127,13 @@ impl WorkqSession {
                     return Flow::Close;
                 }
             }
+        }
+    }
+
+    /// Logs the request that came last, unless it waits.
+    fn log_answer(&mut self, before: usize, out: &Outbox) {
+        if self.waiting.is_none() {
+            self.log.end(|| outcome(out.put_since(before)));
         }
     }
 
@@ -479,9 +495,11 @@ impl Session for WorkqSession {
         let Some((_, waiting)) = self.waiting.take_if(|(expected, _)| *expected == ticket) else {
             return if self.waiting.is_some() { Flow::Wait } else { Flow::Continue };
         };
+        let before = out.pending_bytes();
         let answer = out.open(answer);
         if let Err(denied) = self.authorize_answer(&answer, &waiting) {
             deny(out, denied);
+            self.log_answer(before, out);
             return Flow::Continue;
         }
         match (answer, waiting) {
@@ -504,6 +522,7 @@ impl Session for WorkqSession {
             }
             _ => out.put(encode::timeout),
         }
+        self.log_answer(before, out);
         if self.waiting.is_some() { Flow::Wait } else { Flow::Continue }
     }
 
@@ -516,6 +535,7 @@ impl Session for WorkqSession {
             self.engine.waits().cancel(&self.caller, ticket);
             // Answered as if the end had come before the request: each request has its answer.
             out.put(encode::timeout);
+            self.log.end(|| "timeout");
         }
         // A busy log or a full outbox only delays what is left.
         self.work(input, out)

@@ -256,7 +256,7 @@ impl Inner {
             epoch: event.lease.epoch,
             attempt: event.attempts,
             keys: job.keys().to_vec(),
-            trace: job.options().trace.as_deref().copied(),
+            trace: self.lease_span(&job, event.attempts),
         };
         Ok(Gated::new(leased, gate))
     }

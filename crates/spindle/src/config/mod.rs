@@ -12,6 +12,7 @@ mod show;
 mod table;
 mod tls_mode;
 
+pub use parse::{LogFormat, parse_collector};
 pub use resolve::{Resolved, SettingFlags, resolve};
 pub use show::{print_json, print_reference, print_table};
 pub use table::{Config, Missing};

@@ -7,7 +7,10 @@ use spindle_log::SyncPolicy;
 use spindle_webhook::{Hook, HookError};
 
 use super::address::{Loopback, loopback, parse_listen};
-use super::parse::{LogLevel, parse_count, parse_level, parse_switch, parse_sync, parse_tls_mode};
+use super::parse::{
+    LogFormat, LogLevel, parse_collector, parse_count, parse_level, parse_log_format, parse_switch,
+    parse_sync, parse_tls_mode,
+};
 use super::tls_mode::TlsMode;
 use crate::quantity::{parse_duration, parse_size};
 
@@ -86,6 +89,10 @@ pub struct Config {
     pub connections_max: usize,
     /// What is logged.
     pub log_level: LogLevel,
+    /// In which form.
+    pub log_format: LogFormat,
+    /// The collector that spans are sent to; `None`: the environment may name one.
+    pub otlp_endpoint: Option<String>,
 }
 
 impl Config {
@@ -446,8 +453,23 @@ pub const TABLE: &[Setting] = &[
         )
         .apply(|config, text| set(&mut config.connections_max, parse_count(text))),
     Setting::one("log-level", "LEVEL", "info")
-        .help("What to log on standard error: `off`, `error`, `warn`, `info`, `debug` or `trace`.")
+        .help(
+            "What to log on standard error: `off`, `error` (somebody must act), `warn` (somebody \
+             should look), `info` (the life of the server), `debug` (each command) or `trace`. \
+             docs/logging.md describes the lines.",
+        )
         .apply(|config, text| set(&mut config.log_level, parse_level(text))),
+    Setting::one("log-format", "FORMAT", "text")
+        .help("How to log: `text` for people, or `json`, one object a line.")
+        .apply(|config, text| set(&mut config.log_format, parse_log_format(text))),
+    Setting::one("otlp-endpoint", "URL", "")
+        .help(
+            "Send traces to this collector of OpenTelemetry, over OTLP/HTTP: `http://HOST:4318` \
+             or `https://HOST`; `/v1/traces` is added. Without it, OTEL_EXPORTER_OTLP_ENDPOINT in \
+             the environment is the collector, and without that none. docs/logging.md describes \
+             the spans.",
+        )
+        .apply(|config, text| set(&mut config.otlp_endpoint, parse_collector(text).map(Some))),
 ];
 
 impl Setting {

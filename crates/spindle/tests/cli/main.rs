@@ -6,6 +6,7 @@
 //! - `fake_workq`: that server
 //! - `examples`: the programs in examples/
 //! - `http`: the server's HTTP door
+//! - `logging`: what the server says
 //! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
 //! - `native`: the commands for people through it
 //! - `pages`: the examples of docs/commands.md; `readme`: those of the README
@@ -29,6 +30,8 @@ mod examples;
 mod fake_workq;
 #[cfg(test)]
 mod http;
+#[cfg(test)]
+mod logging;
 #[cfg(test)]
 mod lost;
 #[cfg(test)]
