@@ -6,6 +6,7 @@
 mod api_properties;
 mod clients;
 mod dependencies;
+mod fuzz;
 mod packages;
 mod process;
 mod steps;
@@ -29,6 +30,7 @@ const SMOKE_CYCLES: u64 = 5;
 const SMOKE_SECONDS: f64 = 0.8;
 const SMOKE_SEEDS: &str = "200";
 const API_SEED: u64 = 1;
+const FUZZ_SECONDS: u64 = 60;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The project's chores")]
@@ -40,7 +42,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Chore {
     /// Everything that has to pass, with a summary at the end
-    Test,
+    Test {
+        /// Fuzzes too, a minute for each target; needs a nightly compiler
+        #[arg(long)]
+        long: bool,
+    },
     /// Measure Spindle and its peers; arguments go to the load generator
     #[command(disable_help_flag = true)]
     Bench {
@@ -60,6 +66,14 @@ enum Chore {
         /// Seed of the requests: each seed makes others
         #[arg(long, default_value_t = API_SEED)]
         seed: u64,
+    },
+    /// Run the fuzz targets one after the other; needs a nightly compiler
+    Fuzz {
+        /// One target only [default: all of them]
+        target: Option<String>,
+        /// How long each one runs
+        #[arg(long, value_name = "S", default_value_t = FUZZ_SECONDS)]
+        seconds: u64,
     },
     /// Kill the real server again and again under load and check what it acknowledged
     Torture(TortureArgs),
@@ -96,7 +110,7 @@ fn main() -> ExitCode {
 
 fn run(chore: Chore) -> Result<()> {
     match chore {
-        Chore::Test => test(),
+        Chore::Test { long } => test(long),
         Chore::Bench { args } => {
             build_release(&["spindle", "spindle-bench"])?;
             call(release("spindle-bench")?, &args)
@@ -111,11 +125,18 @@ fn run(chore: Chore) -> Result<()> {
             build_release(&["spindle"])?;
             api_properties(seed)
         }
+        Chore::Fuzz { target, seconds } => {
+            fuzz::install()?;
+            for name in target.map_or_else(fuzz::targets, |name| Ok(vec![name]))? {
+                fuzz::run(&name, seconds)?;
+            }
+            Ok(())
+        }
         Chore::Torture(args) => torture(&args),
     }
 }
 
-fn test() -> Result<()> {
+fn test(long: bool) -> Result<()> {
     let mut steps = Steps::default();
     steps.run("dependencies", dependencies::check);
     steps.run("Debian packages", packages::install_missing);
@@ -140,6 +161,11 @@ fn test() -> Result<()> {
                 println!("{}", torture::run(mode, &options)?);
                 Ok(())
             });
+        }
+    }
+    if long && steps.run("cargo-fuzz", fuzz::install) {
+        for name in fuzz::targets()? {
+            steps.run(format!("fuzz: {name}"), || fuzz::run(&name, FUZZ_SECONDS));
         }
     }
     steps.finish()

@@ -88,7 +88,7 @@ fn a_token_binds_to_its_roles_and_queues() {
         assert_eq!(all(&[b"sms", b"mail.x"]), Ok(()));
         assert_eq!(all(&[b"sms", b"x"]), Err(Denied::Queue));
         let mut job = |queue: Option<&[u8]>| {
-            login.authorize(Role::Read, Target::Job(&mut || queue.map(<[u8]>::to_vec)))
+            login.authorize(Role::Read, Target::Job(&mut || queue.map(Bytes::copy_from_slice)))
         };
         assert_eq!(job(Some(b"sms")), Ok(()));
         assert_eq!((job(Some(b"x")), job(None)), (Err(Denied::Job), Err(Denied::Job)));
@@ -102,7 +102,7 @@ fn a_job_is_looked_up_for_limited_identities_with_the_role_only() {
     for (token, role) in [("all", Role::Manage), ("all", Role::Work), ("sesame", Role::Manage)] {
         let mut login = access.login(None);
         login.present(token.as_bytes()).unwrap();
-        let mut look = || -> Option<Vec<u8>> { panic!("{token} {role} looked") };
+        let mut look = || -> Option<Bytes> { panic!("{token} {role} looked") };
         let answer = login.authorize(role, Target::Job(&mut look));
         assert_eq!(answer.is_ok(), (token, role) == ("all", Role::Manage));
     }

@@ -72,6 +72,12 @@ pub struct Faults {
     pub trim_before_commit: bool,
     /// "Duplicate" is answered before the job it speaks of is durable.
     pub duplicate_answered_early: bool,
+    /// What a lease decides is not waited for where it must not be forgotten.
+    pub lease_not_awaited: bool,
+    /// A start forgets which keys are taken.
+    pub keys_forgotten: bool,
+    /// A start forgets when unfinished jobs expire.
+    pub expiry_forgotten: bool,
     /// Those of the core.
     pub core: spindle_core::state::Faults,
 }

@@ -189,6 +189,12 @@ fn fold<T: Send>(
                 one();
             });
         });
+        if inner.options.faults.keys_forgotten {
+            inner.state.forget_keys();
+        }
+        if inner.options.faults.expiry_forgotten {
+            inner.state.forget_expiry();
+        }
         opener.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

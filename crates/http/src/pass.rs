@@ -204,7 +204,7 @@ impl Pass {
             return self.allows(Target::Server);
         }
         let queue = bridge.durable(bridge.engine().jobs().queue_of(job)).await;
-        self.allows(Target::Job(&mut || queue.as_deref().map(<[u8]>::to_vec)))
+        self.allows(Target::Job(&mut || queue.clone()))
     }
 
     /// Who asks, for what goes on when the request is answered.

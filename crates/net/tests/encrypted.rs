@@ -98,6 +98,16 @@ fn rest(client: &mut TlsClient) -> Result<String, ErrorKind> {
     client.read_to_string(&mut rest).map(|_| rest).map_err(|error| error.kind())
 }
 
+/// Writes what rustls has to send. Returns how many bytes that were.
+fn write_pending(client: &mut TlsClient) -> u64 {
+    let mut pending = Vec::new();
+    while client.conn.wants_write() {
+        client.conn.write_tls(&mut pending).unwrap();
+    }
+    client.sock.write_all(&pending).unwrap();
+    pending.len() as u64
+}
+
 /// Everything a client sends to open a connection and ask for something, in records as it makes
 /// them, with the answers of a server that is not there left out: only a first flight.
 fn client_hello(certificates: &Certificates, socket: TcpStream) -> Vec<u8> {
@@ -338,6 +348,46 @@ fn leases_whose_records_never_left_are_named_when_the_connection_goes() {
         .served
         .toy
         .until("the end", |seen| seen.closed.iter().any(|(_, unsent)| *unsent == [lease(2)]));
+}
+
+#[test]
+fn every_lease_has_either_arrived_or_is_named_as_unsent() {
+    let secured = Secured::required();
+    let mut client = secured.client();
+    let counters = secured.served.handle.counters();
+    let (sent, read) = (|| counters.bytes_out.load(Relaxed), || counters.bytes_in.load(Relaxed));
+    let mut written = 0;
+    while client.conn.is_handshaking() {
+        written += write_pending(&mut client);
+        client.conn.read_tls(&mut client.sock).unwrap();
+        client.conn.process_new_packets().unwrap();
+    }
+    // More than the buffers of the sockets take.
+    let lines: String = (0..4000).map(|job| format!("big 5000\nlease 0 {job}\n")).collect();
+    client.conn.set_buffer_limit(None);
+    client.conn.writer().write_all(lines.as_bytes()).unwrap();
+    written += write_pending(&mut client);
+    // A socket that is closed with bytes unread would lose what is on its way to the client.
+    wait_until("the requests to be read", || read() == written);
+    wait_until("a part to be sent", || sent() > 1_000_000);
+    // Most likely the sockets are full then, with a part of a record in them. What is asserted holds
+    // at any time.
+    wait_until("the sockets to be full", || {
+        let before = sent();
+        thread::sleep(Duration::from_millis(50));
+        sent() == before
+    });
+    secured.served.handle.abort();
+    secured.served.toy.until("the end", |seen| seen.closed.len() == 1);
+    let mut arrived = Vec::new();
+    // It was not announced.
+    assert!(client.read_to_end(&mut arrived).is_err());
+    let arrived = arrived.split(|byte| *byte == b'\n').filter(|line| *line == b"job").count();
+    let seen = secured.served.toy.seen();
+    let unsent = &seen.closed[0].1;
+    let leased = seen.requests / 2;
+    assert!(arrived > 0);
+    assert_eq!(arrived + unsent.len(), leased, "{unsent:?}");
 }
 
 #[test]

@@ -16,7 +16,8 @@ pub(crate) enum About<'a> {
     Job(&'a [u8]),
     /// A job by its unique.
     Unique(&'a [u8]),
-    /// The job that a worker of the draft has.
+    /// A job that the worker holds. It could be grabbed, and a leased job stays in its queue; about
+    /// one that another holds the protocol itself refuses it.
     HeldJob,
     AllQueues,
     Server,
@@ -42,12 +43,12 @@ fn of_request(request: &Request) -> Needs<'_> {
         }
         Request::PreSleep | Request::Grab(_) => (Role::Work, About::Abilities),
         Request::Submit(submit) => (Role::Submit, About::Queue(&submit.function)),
-        Request::WorkStatus { handle, .. }
-        | Request::WorkData { handle, .. }
-        | Request::WorkWarning { handle, .. }
-        | Request::WorkComplete { handle, .. }
-        | Request::WorkFail { handle }
-        | Request::WorkException { handle, .. } => (Role::Work, About::Job(handle)),
+        Request::WorkStatus { .. }
+        | Request::WorkData { .. }
+        | Request::WorkWarning { .. }
+        | Request::WorkComplete { .. }
+        | Request::WorkFail { .. }
+        | Request::WorkException { .. } => (Role::Work, About::HeldJob),
         Request::GetStatus { handle } => (Role::Read, About::Job(handle)),
         Request::GetStatusUnique { unique } => (Role::Read, About::Unique(unique)),
         // What a connection says of itself, or takes back.

@@ -230,7 +230,7 @@ impl GearmanSession {
                     let prefix = unique_prefix(unique);
                     let found = jobs.find_by_key_prefix(Origin::Gearman, &prefix);
                     let id = out.open(found)?;
-                    out.open(jobs.queue_of(JobRef::Id(id))).map(Vec::from)
+                    out.open(jobs.queue_of(JobRef::Id(id)))
                 };
                 login.authorize(role, Target::Job(&mut queue))
             }

@@ -56,7 +56,7 @@ pub(crate) fn authorize_job(
     let jobs = engine.jobs();
     let mut queue = || {
         let id = from_gearman_handle(handle)?;
-        out.open(jobs.queue_of(JobRef::Id(id))).map(Vec::from)
+        out.open(jobs.queue_of(JobRef::Id(id)))
     };
     login.authorize(role, Target::Job(&mut queue))
 }

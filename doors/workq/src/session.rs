@@ -67,6 +67,9 @@ pub struct WorkqSession {
     caller: Caller,
     /// Who the client is.
     login: Login,
+    /// The job that was leased to it last and that job's queue, until the next request about it:
+    /// for a client that may touch some queues only, which need not be looked up then.
+    leased: Option<(Uuid, Bytes)>,
     decoder: Decoder,
     waiting: Option<(Ticket, Waiting)>,
     random: SmallRng,
@@ -89,6 +92,7 @@ impl WorkqSession {
             common,
             caller,
             login,
+            leased: None,
             decoder,
             waiting: None,
             random: SmallRng::from_os_rng(),
@@ -148,7 +152,11 @@ impl WorkqSession {
                 self.login.authorize(role, Target::Queues(&mut names))
             }
             About::Job(id) => {
-                let mut queue = || out.open(jobs.queue_of(show::job_ref(id)?)).map(Vec::from);
+                let leased = self.leased.take_if(|(leased, _)| role == Role::Work && *leased == id);
+                let mut queue = || match &leased {
+                    Some((_, queue)) => Some(queue.clone()),
+                    None => out.open(jobs.queue_of(show::job_ref(id)?)),
+                };
                 self.login.authorize(role, Target::Job(&mut queue))
             }
             About::AllQueues => self.login.authorize(role, Target::AllQueues),
@@ -293,6 +301,9 @@ impl WorkqSession {
         };
         let id = show::uuid_of(job.uuid, job.id);
         let ttr_ms = job.length_ms.unwrap_or_default();
+        if self.login.is_limited() {
+            self.leased = Some((id, job.queue.clone()));
+        }
         let lease = LeaseRef { job: job.id, attempt: job.attempt };
         out.put_lease(lease, |out| encode::lease(out, id, &job.queue, ttr_ms, &payload));
         true

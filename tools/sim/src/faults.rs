@@ -23,6 +23,34 @@ pub enum FaultName {
     UnmatchedLeased,
     /// "You joined that job" leaves before the record that keeps the job for whoever joined it.
     JoinAnsweredEarly,
+    /// The folder of the log is never synced: a crash may take new files.
+    FolderNotSynced,
+    /// Any lease token is taken for the live one.
+    TokenUnchecked,
+    /// A start forgets which keys are taken.
+    KeysForgotten,
+    /// A start forgets when unfinished jobs expire.
+    ExpiryForgotten,
+    /// A lease leaves before the record without which a crash would give its attempt again.
+    LeaseNotAwaited,
+    /// Compaction loses parked jobs.
+    ParkedNotCompacted,
+    /// Compaction loses the settings of queues.
+    SettingsNotCompacted,
+    /// Compaction loses how full the buckets of constraints are.
+    FillNotCompacted,
+    /// A lease that timed out still counts among the running jobs of a constraint.
+    RunningKeptOnTimeout,
+    /// A job that failed as often as it may is tried once more.
+    FailsOffByOne,
+    /// A try that failed is followed by the next one at once.
+    BackoffIgnored,
+    /// An attempt that never left the server counts.
+    GivenBackCounts,
+    /// A parked job whose lease ends is parked no more.
+    ParkedRequeued,
+    /// A job with a time to run at is ready at once.
+    ScheduledAtOnce,
 }
 
 /// What is planted in a run: nothing, or one fault.
@@ -30,6 +58,7 @@ pub enum FaultName {
 pub struct Planted {
     pub(crate) engine: Faults,
     pub(crate) ghost_frame: bool,
+    pub(crate) folder_not_synced: bool,
     /// In the door, not in the engine: it does not wait for the gate it was given.
     pub(crate) join_answered_early: bool,
 }
@@ -38,16 +67,31 @@ impl Planted {
     /// One fault.
     pub fn one(name: FaultName) -> Planted {
         let mut planted = Planted::default();
+        let Faults { core, .. } = &mut planted.engine;
         match name {
             FaultName::AnswerBeforeSync => planted.engine.answer_before_sync = true,
             FaultName::GhostFrame => planted.ghost_frame = true,
             FaultName::TrimBeforeCommit => planted.engine.trim_before_commit = true,
-            FaultName::StaleEpochToken => planted.engine.core.stale_epoch_token = true,
+            FaultName::StaleEpochToken => core.stale_epoch_token = true,
             FaultName::DuplicateAnsweredEarly => planted.engine.duplicate_answered_early = true,
-            FaultName::AttemptsOffByOne => planted.engine.core.attempts_off_by_one = true,
-            FaultName::PausedQueueLeased => planted.engine.core.paused_queue_leased = true,
-            FaultName::UnmatchedLeased => planted.engine.core.unmatched_leased = true,
+            FaultName::AttemptsOffByOne => core.attempts_off_by_one = true,
+            FaultName::PausedQueueLeased => core.paused_queue_leased = true,
+            FaultName::UnmatchedLeased => core.unmatched_leased = true,
             FaultName::JoinAnsweredEarly => planted.join_answered_early = true,
+            FaultName::FolderNotSynced => planted.folder_not_synced = true,
+            FaultName::TokenUnchecked => core.token_unchecked = true,
+            FaultName::KeysForgotten => planted.engine.keys_forgotten = true,
+            FaultName::ExpiryForgotten => planted.engine.expiry_forgotten = true,
+            FaultName::LeaseNotAwaited => planted.engine.lease_not_awaited = true,
+            FaultName::ParkedNotCompacted => core.parked_not_compacted = true,
+            FaultName::SettingsNotCompacted => core.settings_not_compacted = true,
+            FaultName::FillNotCompacted => core.fill_not_compacted = true,
+            FaultName::RunningKeptOnTimeout => core.running_kept_on_timeout = true,
+            FaultName::FailsOffByOne => core.fails_off_by_one = true,
+            FaultName::BackoffIgnored => core.backoff_ignored = true,
+            FaultName::GivenBackCounts => core.given_back_counts = true,
+            FaultName::ParkedRequeued => core.parked_requeued = true,
+            FaultName::ScheduledAtOnce => core.scheduled_at_once = true,
         }
         planted
     }

@@ -1,6 +1,7 @@
 //! Each planted fault is found, and without one nothing is: a checker that cannot fail proves
 //! nothing.
 
+use clap::ValueEnum;
 use spindle_sim::counts::Counts;
 use spindle_sim::faults::{FaultName, Planted};
 use spindle_sim::run::Run;
@@ -18,49 +19,47 @@ fn is_found(fault: FaultName) {
     assert!(found.is_some(), "{fault:?} was not found in {SEEDS_MAX} seeds");
 }
 
-#[test]
-fn an_answer_before_its_sync_is_found() {
-    is_found(FaultName::AnswerBeforeSync);
+/// A test for each fault, so that they run side by side and a failing one has a name.
+macro_rules! planted {
+    ($($test:ident $fault:ident,)*) => {
+        $(#[test]
+        fn $test() {
+            is_found(FaultName::$fault);
+        })*
+
+        #[test]
+        fn each_fault_has_a_test() {
+            let tested = [$(FaultName::$fault),*];
+            let missing = FaultName::value_variants().iter().find(|fault| !tested.contains(fault));
+            assert_eq!(missing, None);
+        }
+    };
 }
 
-#[test]
-fn a_ghost_frame_behind_a_cut_tail_is_found() {
-    is_found(FaultName::GhostFrame);
-}
-
-#[test]
-fn a_trim_before_its_commit_is_found() {
-    is_found(FaultName::TrimBeforeCommit);
-}
-
-#[test]
-fn a_token_of_another_epoch_is_found() {
-    is_found(FaultName::StaleEpochToken);
-}
-
-#[test]
-fn a_duplicate_answered_early_is_found() {
-    is_found(FaultName::DuplicateAnsweredEarly);
-}
-
-#[test]
-fn one_attempt_too_many_is_found() {
-    is_found(FaultName::AttemptsOffByOne);
-}
-
-#[test]
-fn a_lease_from_a_paused_queue_is_found() {
-    is_found(FaultName::PausedQueueLeased);
-}
-
-#[test]
-fn a_lease_of_a_job_that_is_still_to_be_matched_is_found() {
-    is_found(FaultName::UnmatchedLeased);
-}
-
-#[test]
-fn a_join_answered_before_its_job_is_logged_is_found() {
-    is_found(FaultName::JoinAnsweredEarly);
+planted! {
+    an_answer_before_its_sync_is_found AnswerBeforeSync,
+    a_ghost_frame_behind_a_cut_tail_is_found GhostFrame,
+    a_trim_before_its_commit_is_found TrimBeforeCommit,
+    a_token_of_another_epoch_is_found StaleEpochToken,
+    a_duplicate_answered_early_is_found DuplicateAnsweredEarly,
+    one_attempt_too_many_is_found AttemptsOffByOne,
+    a_lease_from_a_paused_queue_is_found PausedQueueLeased,
+    a_lease_of_a_job_that_is_still_to_be_matched_is_found UnmatchedLeased,
+    a_join_answered_before_its_job_is_logged_is_found JoinAnsweredEarly,
+    a_folder_that_is_never_synced_is_found FolderNotSynced,
+    a_token_that_nobody_checks_is_found TokenUnchecked,
+    keys_that_a_start_forgets_are_found KeysForgotten,
+    ttls_that_a_start_forgets_are_found ExpiryForgotten,
+    a_lease_that_leaves_before_its_record_is_found LeaseNotAwaited,
+    parked_jobs_that_compaction_loses_are_found ParkedNotCompacted,
+    settings_that_compaction_loses_are_found SettingsNotCompacted,
+    fills_that_compaction_loses_are_found FillNotCompacted,
+    a_timeout_that_frees_no_bucket_is_found RunningKeptOnTimeout,
+    one_failure_too_many_is_found FailsOffByOne,
+    a_try_without_backoff_is_found BackoffIgnored,
+    an_attempt_that_counts_though_it_was_given_back_is_found GivenBackCounts,
+    a_parked_job_that_runs_is_found ParkedRequeued,
+    a_scheduled_job_that_is_ready_at_once_is_found ScheduledAtOnce,
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::command::Compact;
 use crate::decide::{Context, Decided, EVENTS_MAX, refuse_if};
 use crate::event::{ConstraintSet, Event, PageMoved, QueueSet};
-use crate::job::JobId;
+use crate::job::{JobId, Status};
 use crate::rejection::Rejection;
 use crate::state::Found;
 
@@ -19,7 +19,9 @@ pub(super) fn compact(cx: &mut Context<'_>, item: &Compact) -> Decided {
             if let (Some(result), Some(outcome)) = (result, image.outcome.as_mut()) {
                 outcome.bytes = Some(result.clone());
             }
-            cx.emit(Event::Compacted(image), true);
+            let is_lost =
+                cx.state.faults().parked_not_compacted && image.status() == Status::Parked;
+            cx.emit(Event::Compacted(image), !is_lost);
         }
         Compact::Page { id, old, new } => {
             let number = cx.live(*id)?;
@@ -44,13 +46,14 @@ pub(super) fn compact(cx: &mut Context<'_>, item: &Compact) -> Decided {
                 settings: queue.settings().clone(),
                 constraints_revision: cx.state.server().constraints_revision,
             };
-            cx.emit(Event::QueueSet(set), true);
+            cx.emit(Event::QueueSet(set), !cx.state.faults().settings_not_compacted);
         }
         Compact::Constraint { number, from } => {
             let rule = cx.state.constraint(*number).ok_or(Rejection::NoConstraint)?.clone();
             let buckets = cx.state.buckets_of(*number, *from);
             let images = buckets.filter_map(|(label, bucket)| bucket.level.image(label));
-            images.take(EVENTS_MAX - 1).for_each(|image| cx.emit(Event::BucketSet(image), true));
+            let logged = !cx.state.faults().fill_not_compacted;
+            images.take(EVENTS_MAX - 1).for_each(|image| cx.emit(Event::BucketSet(image), logged));
             let revision = cx.state.server().constraints_revision;
             let put_revision = cx.state.constraint_revision(*number).unwrap_or_default();
             let unmatched_below = cx.state.unmatched_below(*number);

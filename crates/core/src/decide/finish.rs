@@ -37,7 +37,8 @@ fn fail(cx: &mut Context<'_>, number: u32, retry: bool, outcome: Box<Outcome>) {
     let job = cx.state.live_job(number);
     let tries = cx.state.tries(number);
     let fails = job.fails().saturating_add(1);
-    if !retry || tries.is_last_failure(fails) || tries.is_last_attempt(job.attempts()) {
+    let spare = u32::from(cx.state.faults().fails_off_by_one);
+    if !retry || tries.is_last_failure(fails - spare) || tries.is_last_attempt(job.attempts()) {
         end(cx, number, Status::Dead, Cause::Failed, Some(outcome));
     } else {
         requeue(cx, number, Cause::Failed, fails, Some(outcome));
@@ -90,12 +91,14 @@ fn requeue(
 ) {
     let job = cx.state.live_job(number);
     // Only an attempt whose token nobody has seen is given back: the next lease has the same token.
-    let given_back = cause == Cause::Undone;
+    let faults = cx.state.faults();
+    let given_back = cause == Cause::Undone && !faults.given_back_counts;
     let is_lost = matches!(cause, Cause::Timeout | Cause::HolderGone | Cause::Restarted);
     let goes_to_tail = |door| cx.state.policy(door).on_lost_lease == Requeue::ToTail;
     let to_tail = job.order() == 0
         || (is_lost && job.lease().is_some_and(|lease| goes_to_tail(lease.door())));
-    let wait_ms = if matches!(cause, Cause::Undone | Cause::Released | Cause::Restarted) {
+    let is_at_once = matches!(cause, Cause::Undone | Cause::Released | Cause::Restarted);
+    let wait_ms = if is_at_once || faults.backoff_ignored {
         0
     } else {
         let tried = if cause == Cause::Failed { fails } else { job.attempts() };
@@ -113,7 +116,7 @@ fn requeue(
         ),
         outcome,
         at_ms: cx.now_ms,
-        parked: job.status() == Status::Parked,
+        parked: job.status() == Status::Parked && !faults.parked_requeued,
     };
     cx.emit(Event::Requeued(event), job.is_logged());
 }

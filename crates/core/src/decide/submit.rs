@@ -37,7 +37,8 @@ pub(super) fn submit(cx: &mut Context<'_>, submit: &Submit) -> Decided {
     }) {
         return Err(Rejection::QueueFull);
     }
-    let ahead = submit.run_at_ms.is_some_and(|run_at| run_at > cx.now_ms);
+    let ahead = submit.run_at_ms.is_some_and(|run_at| run_at > cx.now_ms)
+        && !cx.state.faults().scheduled_at_once;
     let status = Status::waiting(submit.parked, ahead);
     let start_ms = submit.run_at_ms.unwrap_or(cx.now_ms);
     refuse_if(

@@ -298,6 +298,19 @@ impl State {
         keys.fill(half + 1, low, high, both);
     }
 
+    /// For the simulator: all keys are free again.
+    #[doc(hidden)]
+    pub fn forget_keys(&mut self) {
+        self.keys.clear();
+        self.named.clear();
+    }
+
+    /// For the simulator: TTLs of unfinished jobs are forgotten.
+    #[doc(hidden)]
+    pub fn forget_expiry(&mut self) {
+        self.expiry = OrderedList::default();
+    }
+
     /// The job a key names, finished or not.
     pub(crate) fn find_key(&self, key: &Key) -> Option<u32> {
         match as_uuid(key) {

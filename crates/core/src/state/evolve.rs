@@ -3,7 +3,7 @@
 use super::image::{ended_attempt, owned, owned_attempt, owned_lease};
 use super::*;
 use crate::event::{Edited, Event, Extended, Leased, Relabelled, Requeued};
-use crate::job::{ATTEMPTS_KEPT, Attempt, JobId, JobImage, Status};
+use crate::job::{ATTEMPTS_KEPT, Attempt, Cause, JobId, JobImage, Status};
 
 impl State {
     /// Folds one event that stands at this place of the log. For one that is not logged (a
@@ -142,6 +142,12 @@ impl State {
             job.set_run_at(requeued.run_at_ms);
             job.set_status(Status::waiting(requeued.parked, requeued.run_at_ms.is_some()));
         });
+        if self.faults.running_kept_on_timeout && requeued.cause() == Cause::Timeout {
+            let number = self.find_live(JobId(requeued.id));
+            for label in number.map(|number| self.labels_of(number)).into_iter().flatten() {
+                self.bucket_made(label).started();
+            }
+        }
     }
 
     fn on_edited(&mut self, edited: &Edited, at: Place) {

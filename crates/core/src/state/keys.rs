@@ -82,6 +82,11 @@ impl KeyIndex {
         KeyIndex { tables: vec![Vec::new(); TABLES], seed: Seed(FixedState::with_seed(seed)) }
     }
 
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.tables = vec![Vec::new(); TABLES];
+    }
+
     /// The hash of a name.
     pub fn hash(&self, name: &[u8]) -> u64 {
         self.seed.hash(name)

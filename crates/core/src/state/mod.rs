@@ -128,6 +128,26 @@ pub struct Faults {
     pub stale_epoch_token: bool,
     /// Jobs that are not matched yet start in spite of a constraint that lets none start.
     pub unmatched_leased: bool,
+    /// Any lease token is taken for the live one.
+    pub token_unchecked: bool,
+    /// A job that failed as often as it may is tried once more.
+    pub fails_off_by_one: bool,
+    /// A try that failed is followed by the next one at once.
+    pub backoff_ignored: bool,
+    /// An attempt that never left the server counts.
+    pub given_back_counts: bool,
+    /// A parked job whose lease ends is parked no more.
+    pub parked_requeued: bool,
+    /// A job with a time to run at is ready at once.
+    pub scheduled_at_once: bool,
+    /// A lease that timed out still counts among its buckets' running jobs.
+    pub running_kept_on_timeout: bool,
+    /// Compaction loses parked jobs.
+    pub parked_not_compacted: bool,
+    /// Compaction loses the settings of queues.
+    pub settings_not_compacted: bool,
+    /// Compaction loses how full the buckets of constraints are.
+    pub fill_not_compacted: bool,
 }
 
 impl State {

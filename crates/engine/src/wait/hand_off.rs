@@ -229,7 +229,7 @@ impl Inner {
                 }
                 self.happen(event, *logged);
             }
-            if decision.waits_for_own_record {
+            if decision.waits_for_own_record && !self.options.faults.lease_not_awaited {
                 let own = Gated::new((), self.own_gate());
                 leased = leased.map(|job| own.and_then(|()| job));
             }

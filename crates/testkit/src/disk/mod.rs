@@ -103,6 +103,11 @@ impl SimDisk {
         }
     }
 
+    /// From now on syncs of the folder do nothing, as if the program had forgotten them.
+    pub fn skip_folder_syncs(&self) {
+        self.state.lock().skips_folder_syncs = true;
+    }
+
     /// Turns one bit of a file over, as ageing disks do. `bit` is 0 to 7. Nothing happens beyond
     /// the end of the file.
     pub fn flip_bit(&self, name: &str, offset: usize, bit: u8) {
@@ -191,7 +196,9 @@ impl Disk for SimDisk {
     fn sync_folder(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         state.attempt(Operation::SyncFolder)?;
-        state.sync_names();
+        if !state.skips_folder_syncs {
+            state.sync_names();
+        }
         Ok(())
     }
 

@@ -72,6 +72,8 @@ pub(super) struct State {
     /// Handles of an older boot are dead.
     pub(super) boot: u64,
     pub(super) capacity: Option<u64>,
+    /// A fault of the program that uses it: it never syncs the folder.
+    pub(super) skips_folder_syncs: bool,
 }
 
 impl State {

@@ -7,7 +7,7 @@ use spindle_access::{Access, Look, Role};
 use spindle_testkit::{TokensFile, is_enough};
 use spindle_workq::wire::{Decoder, Limits, Request};
 
-use crate::harness::TestServer;
+use crate::harness::{TestServer, id};
 
 /// What a request is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -222,6 +222,34 @@ fn a_result_that_was_waited_for_is_not_told_when_the_token_is_gone() {
     assert!(matches!(access.look_again(), Look::Read(1)));
     assert_eq!(server.answers(&format!("complete {id} 6\r\nsecret\r\n")), "+OK\r\n");
     client.expect(UNKNOWN);
+}
+
+/// A job that was leased to the client needs no look at its queue: no other does without.
+#[test]
+fn a_worker_of_some_queues_ends_what_was_leased_to_it() {
+    let server = TestServer::guarded(TokensFile::of_all_roles().access(true));
+    let (mut admin, mut worker) = (server.client(), server.client());
+    admin.ask("auth admin\r\n", "+OK\r\n");
+    worker.ask("auth mine.work\r\n", "+OK\r\n");
+    for number in [1, 2] {
+        let add = format!("add {} mine.a 1000 600000 1\r\nx\r\n", id(number));
+        admin.ask(add, "+OK\r\n");
+        worker.ask("lease mine.a 0\r\n", format!("+OK 1\r\n{} mine.a 1000 1\r\nx\r\n", id(number)));
+    }
+    let complete = |number| format!("complete {} 1\r\nx\r\n", id(number));
+    admin.ask(format!("add {} other 1000 600000 1\r\nx\r\n", id(3)), "+OK\r\n");
+    for number in [3, 2, 1] {
+        let answer = if number == 3 { "-NOT-FOUND\r\n" } else { "+OK\r\n" };
+        worker.ask(complete(number), answer);
+    }
+    // The same id in a queue of others.
+    admin.ask(format!("delete {}\r\n", id(2)), "+OK\r\n");
+    admin.ask(format!("add {} other 1000 600000 1\r\nx\r\n", id(2)), "+OK\r\n");
+    worker.ask(complete(2), "-NOT-FOUND\r\n");
+    // The token has the role for work only.
+    admin.ask(format!("add {} mine.a 1000 600000 1\r\nx\r\n", id(4)), "+OK\r\n");
+    worker.ask("lease mine.a 0\r\n", format!("+OK 1\r\n{} mine.a 1000 1\r\nx\r\n", id(4)));
+    worker.ask(format!("inspect job {}\r\n", id(4)), lacks(Role::Inspect));
 }
 
 #[test]

@@ -63,8 +63,12 @@ impl Server {
             defaults: defaults(),
             ..Options::default()
         };
+        let disk = SimDisk::new(seed);
+        if planted.folder_not_synced {
+            disk.skip_folder_syncs();
+        }
         let mut server = Server {
-            disk: SimDisk::new(seed),
+            disk,
             clock: Arc::new(ManualClock::new(FIRST_MS)),
             planted,
             options,
