@@ -209,8 +209,9 @@ mod tests {
             assert_eq!(id_for(&[id.as_bytes()]), id);
         }
         let too_long = "x".repeat(REQUEST_ID_BYTES_MAX + 1);
-        for given in [&[][..], &[b""], &[b"a b"], &[b"\xff"], &[too_long.as_bytes()], &[b"a", b"b"]]
-        {
+        let others: [&[&[u8]]; 6] =
+            [&[], &[b""], &[b"a b"], &[b"\xff"], &[too_long.as_bytes()], &[b"a", b"b"]];
+        for given in others {
             let (one, other) = (id_for(given), id_for(given));
             assert!(one != other && one.len() < 30 && one.as_bytes()[8] == b'-', "{one} {other}");
         }
