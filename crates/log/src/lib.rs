@@ -15,7 +15,9 @@
 //! - [`disk`] is the seam below the file log: a real folder, or the simulated one of
 //!   `spindle-testkit`, which tears writes, loses what was not synced and runs full when a test
 //!   wants it to.
-//! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not.
+//! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not. What the oldest segment is
+//!   and where the log ended stands in a small file beside the segments (the `bounds` module), so that a lost one is
+//!   missed.
 //!
 //! No runtime is involved: plain threads and blocking calls. The engine's log thread calls
 //! [`Log::submit`] for each record and then [`Log::next_ack`] for each, in order:
@@ -32,6 +34,7 @@
 //! ```
 
 mod ahead;
+mod bounds;
 mod contract;
 pub mod disk;
 mod file;
@@ -39,6 +42,7 @@ mod folder;
 mod frame;
 mod memory;
 mod parts;
+mod salvage;
 mod scan;
 mod survey;
 pub mod verify;

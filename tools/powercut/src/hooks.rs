@@ -19,6 +19,7 @@ use libc::{iovec, mode_t, off_t, size_t, ssize_t};
 
 use crate::shadow::{FileKey, Shadow};
 use crate::tree::Entry;
+use crate::troubles::Troubles;
 
 /// Makes the system call itself: libc's function of that name is in this library.
 ///
@@ -46,14 +47,14 @@ macro_rules! hooks {
     };
 }
 
+mod clock;
 mod files;
 mod folders;
 
 struct Watch {
     visible: PathBuf,
     shadow: Mutex<Shadow>,
-    /// While this file is there, syncs fail.
-    broken: Option<PathBuf>,
+    troubles: Troubles,
 }
 
 static WATCH: OnceLock<Watch> = OnceLock::new();
@@ -113,8 +114,8 @@ impl Entered {
         meta.is_file().then(|| FileKey { dev: meta.dev(), ino: meta.ino() })
     }
 
-    fn is_broken(&self) -> bool {
-        self.0.broken.as_ref().is_some_and(|mark| mark.exists())
+    fn troubles(&self) -> &'static Troubles {
+        &self.0.troubles
     }
 
     fn watches(&self, fd: c_int) -> Option<FileKey> {
@@ -149,6 +150,13 @@ fn give_up(what: &str, why: impl Display) -> ! {
 
 fn must<T>(what: &str, outcome: io::Result<T>) -> T {
     outcome.unwrap_or_else(|e| give_up(what, e))
+}
+
+/// Fails a call with this error.
+fn fail(error: c_int) -> c_int {
+    // SAFETY: the location is this thread's own.
+    unsafe { *libc::__errno_location() = error };
+    -1
 }
 
 /// Refuses a call that would change a watched file in a way the shadow can't follow.
@@ -193,8 +201,8 @@ extern "C" fn start() {
         // SAFETY: `settle` is a function without arguments that lives as long as the process.
         unsafe { libc::atexit(settle) };
     }
-    let broken = env::var_os("SPINDLE_POWERCUT_BROKEN").map(PathBuf::from);
-    let watch = Watch { visible, shadow: Mutex::new(shadow), broken };
+    let troubles = Troubles::from_environment().unwrap_or_else(|what| give_up(what, "no number"));
+    let watch = Watch { visible, shadow: Mutex::new(shadow), troubles };
     if WATCH.set(watch).is_err() {
         give_up("start", "ran twice");
     }

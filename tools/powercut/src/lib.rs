@@ -51,6 +51,9 @@
 //! | `SPINDLE_POWERCUT_LEAK` | optional: seed of the leaks |
 //! | `SPINDLE_POWERCUT_SETTLE` | optional: at a regular exit everything counts as synced |
 //! | `SPINDLE_POWERCUT_BROKEN` | optional: while a file of this name is there, syncs of files fail with EIO |
+//! | `SPINDLE_POWERCUT_FULL` | optional: while a file of this name is there, what needs more of the disk fails with ENOSPC |
+//! | `SPINDLE_POWERCUT_SHORT` | optional: seed of short writes: a fourth of the longer ones take some blocks only |
+//! | `SPINDLE_POWERCUT_CLOCK` | optional: a file of eight bytes, little-endian: so many seconds the wall clock is off |
 //!
 //! A sync that fails takes what it should have made durable along, as a kernel does that reports
 //! a failed write-back once and drops the pages: trying again succeeds and proves nothing.
@@ -70,3 +73,4 @@ mod hooks;
 mod leak;
 mod shadow;
 mod tree;
+mod troubles;

@@ -43,6 +43,8 @@ impl Folder {
             .env("SPINDLE_POWERCUT_REPORT", self.path("report"))
             .env("SPINDLE_POWERCUT_SETTLE", "1")
             .env("SPINDLE_POWERCUT_BROKEN", self.path("broken"))
+            .env("SPINDLE_POWERCUT_FULL", self.path("full"))
+            .env("SPINDLE_POWERCUT_CLOCK", self.path("clock"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -104,6 +106,23 @@ fn a_failed_sync_loses_what_it_was_for_even_if_a_later_one_succeeds() {
     check(&[("a", "old")], &first, &[("a", "old")]);
     let later = [&first[..], &["remove:../broken", "append:a:+2", "sync:a"]].concat();
     check(&[("a", "old")], &later, &[("a", "old+2")]);
+}
+
+#[test]
+fn a_full_disk_takes_what_needs_no_room() {
+    let full = ["create:../full:", "at:a:1:ew", "no-room:a:3:x", "no-room:b:0:x", "sync:a"];
+    check(&[("a", "old")], &full, &[("a", "oew")]);
+    let again = [&full[..], &["remove:../full", "at:a:3:x", "sync:a"]].concat();
+    check(&[("a", "old")], &again, &[("a", "oewx")]);
+}
+
+#[test]
+fn the_wall_clock_is_as_far_off_as_the_file_says() {
+    let folder = Folder::with(&[]);
+    // Two hundred years: 1826, which no wall clock says by itself.
+    fs::write(folder.path("clock"), (-6_311_390_400_i64).to_le_bytes()).unwrap();
+    let output = folder.writer(&["before-1970"]).wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

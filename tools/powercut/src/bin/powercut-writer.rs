@@ -6,6 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const O_DSYNC: i32 = libc::O_DSYNC;
 
@@ -38,6 +39,17 @@ fn step(words: &[&str]) -> io::Result<()> {
         ["sync-fails", path] => match File::open(path)?.sync_data() {
             Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(()),
             outcome => Err(io::Error::other(format!("it did not fail: {outcome:?}"))),
+        },
+        ["no-room", path, offset, text] => {
+            let offset = offset.parse().map_err(io::Error::other)?;
+            match write_to(path).and_then(|file| file.write_all_at(text.as_bytes(), offset)) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => Ok(()),
+                outcome => Err(io::Error::other(format!("it did not fail: {outcome:?}"))),
+            }
+        }
+        ["before-1970"] => match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Err(_) => Ok(()),
+            Ok(since) => Err(io::Error::other(format!("{since:?} since 1970"))),
         },
         ["sync", path] => File::open(path)?.sync_data(),
         ["rename", from, to] => fs::rename(from, to),

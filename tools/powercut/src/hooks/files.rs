@@ -23,6 +23,32 @@ fn noted(
     outcome
 }
 
+/// How much of a write of `len` bytes the disk takes: nothing (none) of one that needs more of a full
+/// disk.
+fn taken(fd: c_int, offset: Option<off_t>, len: size_t) -> Option<size_t> {
+    let Some(entered) = enter() else { return Some(len) };
+    if entered.watches(fd).is_none() {
+        return Some(len);
+    }
+    let troubles = entered.troubles();
+    let taken = troubles.taken(len);
+    if !troubles.is_full() {
+        return Some(taken);
+    }
+    let size = stat_of(fd).map_or(0, |stat| stat.st_size);
+    let from = offset.unwrap_or_else(|| system_call!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR));
+    let room = usize::try_from(size - from).unwrap_or_default();
+    (room >= taken).then_some(taken)
+}
+
+/// Whether a full disk refuses to make a file this long.
+fn is_too_long(fd: c_int, len: off_t) -> bool {
+    let Some(entered) = enter() else { return false };
+    entered.watches(fd).is_some()
+        && entered.troubles().is_full()
+        && stat_of(fd).is_some_and(|stat| stat.st_size < len)
+}
+
 /// Notes a write at `offset`, or at the descriptor's own offset.
 fn write_noted(fd: c_int, offset: Option<off_t>, real: impl FnOnce() -> c_long) -> ssize_t {
     let outcome = noted(fd, real, |shadow, key, written| {
@@ -58,6 +84,10 @@ fn fallocate_noted(fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int {
     if mode & !libc::FALLOC_FL_KEEP_SIZE != 0 {
         refuse(fd, "fallocate with a mode");
     }
+    // With FALLOC_FL_KEEP_SIZE, too: it asks for room.
+    if is_too_long(fd, at + len) {
+        return fail(libc::ENOSPC);
+    }
     resize_noted(fd, || system_call!(libc::SYS_fallocate, fd, mode, at, len))
 }
 
@@ -65,7 +95,7 @@ fn fallocate_noted(fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int {
 /// lost.
 fn sync_breaks(fd: c_int) -> bool {
     let Some(entered) = enter() else { return false };
-    if !entered.is_broken() {
+    if !entered.troubles().is_broken() {
         return false;
     }
     let Some(key) = entered.watches(fd) else { return false };
@@ -76,9 +106,7 @@ fn sync_breaks(fd: c_int) -> bool {
 /// The real sync comes first: when it fails, nothing became durable.
 fn sync_noted(fd: c_int, call: c_long) -> c_int {
     if sync_breaks(fd) {
-        // SAFETY: the location is this thread's own.
-        unsafe { *libc::__errno_location() = libc::EIO };
-        return -1;
+        return fail(libc::EIO);
     }
     let outcome = system_call!(call, fd) as c_int;
     let Some(entered) = enter() else { return outcome };
@@ -98,6 +126,7 @@ fn sync_noted(fd: c_int, call: c_long) -> c_int {
 
 hooks! {
     fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
+        let Some(len) = taken(fd, None, len) else { return fail(libc::ENOSPC) as ssize_t };
         write_noted(fd, None, || system_call!(libc::SYS_write, fd, data, len))
     }
 
@@ -106,6 +135,7 @@ hooks! {
     }
 
     fn pwrite|pwrite64(fd: c_int, data: *const c_void, len: size_t, at: off_t) -> ssize_t {
+        let Some(len) = taken(fd, Some(at), len) else { return fail(libc::ENOSPC) as ssize_t };
         write_noted(fd, Some(at), || system_call!(libc::SYS_pwrite64, fd, data, len, at))
     }
 
@@ -126,6 +156,9 @@ hooks! {
     }
 
     fn ftruncate|ftruncate64(fd: c_int, len: off_t) -> c_int {
+        if is_too_long(fd, len) {
+            return fail(libc::ENOSPC);
+        }
         resize_noted(fd, || system_call!(libc::SYS_ftruncate, fd, len))
     }
 
