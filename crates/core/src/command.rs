@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use crate::audit::AuditEntry;
-use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, Origin};
+use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, Origin, TraceParent};
 use crate::payload::BytesRef;
 use crate::queue::{Constraint, QueueSettings};
 
@@ -239,6 +239,8 @@ pub struct Submit {
     pub state: Option<Bytes>,
     /// The first of the job's own events, as the door writes it.
     pub event: Option<Bytes>,
+    /// The trace it belongs to.
+    pub trace: Option<Box<TraceParent>>,
 }
 
 impl Submit {

@@ -228,7 +228,7 @@ pub(crate) mod tests {
 
     use crate::event::{Event, Leased};
     use crate::job::{
-        Attempt, Backoff, HeldLease, JobImage, JobOptions, Key, Label, Outcome, Words,
+        Attempt, Backoff, HeldLease, JobImage, JobOptions, Key, Label, Outcome, TraceParent, Words,
     };
     use crate::payload::BytesRef;
     use crate::queue::BucketImage;
@@ -326,6 +326,15 @@ pub(crate) mod tests {
             Label { constraint: self.small(), value: self.number() }
         }
 
+        fn trace(&mut self) -> TraceParent {
+            TraceParent {
+                trace_high: self.number(),
+                trace_low: self.number(),
+                span: self.number(),
+                flags: self.small() & 3,
+            }
+        }
+
         fn options(&mut self) -> JobOptions {
             JobOptions {
                 run_at_ms: self.given(Draw::number),
@@ -336,6 +345,7 @@ pub(crate) mod tests {
                 state: self.given(Draw::name),
                 events: self.some(Draw::name),
                 drop_result: self.flag(),
+                trace: self.given(|draw| Box::new(draw.trace())),
                 ..JobOptions::NONE
             }
         }

@@ -14,6 +14,7 @@
 //! ```
 
 mod attempt;
+mod trace;
 
 use bytes::Bytes;
 
@@ -21,6 +22,7 @@ pub use self::attempt::{
     ATTEMPTS_KEPT, Attempt, CODE_BYTES_KEPT, Cause, ERROR_BYTES_KEPT, HeldLease,
     MESSAGE_BYTES_KEPT, Words,
 };
+pub use self::trace::TraceParent;
 use crate::payload::BytesRef;
 
 /// The number of a job: below 2^53, never reused. Eight bits are kept for a shard.
@@ -364,6 +366,9 @@ pub struct JobOptions {
     /// Where older events are, a page of them each, oldest first.
     #[prost(message, repeated, tag = "32")]
     pub pages: Vec<BytesRef>,
+    /// The trace it belongs to, if its submit came with one.
+    #[prost(message, optional, boxed, tag = "33")]
+    pub trace: Option<Box<TraceParent>>,
 }
 
 /// What most jobs have, to be borrowed.
@@ -388,6 +393,7 @@ impl JobOptions {
         updated_ms: 0,
         update_seq: 0,
         pages: Vec::new(),
+        trace: None,
     };
 
     /// Whether there is nothing in it.
@@ -410,6 +416,7 @@ impl JobOptions {
             updated_ms: 0,
             update_seq: 0,
             pages,
+            trace: None,
         } = self
         else {
             return false;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spindle_core::job::TraceParent;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection};
 use spindle_log::LogError;
 
@@ -138,4 +139,6 @@ pub struct LeasedJob {
     pub attempt: u32,
     /// Its names besides Workq's.
     pub keys: Vec<spindle_core::job::Key>,
+    /// The trace it belongs to, for whoever works on it.
+    pub trace: Option<TraceParent>,
 }

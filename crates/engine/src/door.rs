@@ -291,6 +291,11 @@ impl Outbox {
         self.bytes.len()
     }
 
+    /// What was put behind the first `before` of the pending bytes, for whoever put it.
+    pub fn put_since(&self, before: usize) -> &[u8] {
+        self.bytes.get(before..).unwrap_or_default()
+    }
+
     /// Whether something is held back by a gate.
     pub fn is_gated(&self) -> bool {
         !self.marks.is_empty()

@@ -184,6 +184,7 @@ impl Inner {
         } else {
             Place { position: self.batch.position(), offset: 0 }
         };
+        self.note_attempt_end(event);
         if let Event::Ready(ready) = event {
             self.numbers.becomes_ready(JobId(ready.id), &self.state, self.now_ms);
         }

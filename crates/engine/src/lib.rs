@@ -21,12 +21,14 @@
 
 pub mod door;
 pub mod gate;
+pub mod spans;
 
 mod admission;
 mod answer;
 mod audit;
 mod call;
 mod clock;
+mod command_log;
 mod commit;
 mod compaction;
 mod constraints;
@@ -47,6 +49,7 @@ pub use answer::{Answer, Failure, LeaseReply, LeasedJob, News, Refused};
 pub use audit::{Audit, AuditFilter, AuditPage, People};
 pub use call::{Before, JobUpdate, Joined, NewJob, RetryError, Updated, WorkResult, WorkerRef};
 pub use clock::{Clock, SystemClock};
+pub use command_log::{COMMANDS, CommandLog, ShownName, logs_commands};
 pub use commit::{Committed, Payload, cohort, record};
 pub use constraints::{
     BucketLine, ConstraintView, Expected, HeldBack, JobNow, Opaque, PutConstraint, RelabelStep,

@@ -1,7 +1,11 @@
 //! The settings an engine starts with.
 
+use std::sync::Arc;
+
 use spindle_core::Defaults;
 use spindle_core::job::Origin;
+
+use crate::spans::SpanSink;
 
 /// Settings of an engine.
 #[derive(Clone, Debug)]
@@ -36,6 +40,8 @@ pub struct Options {
     pub defaults: Defaults,
     /// Keys the hashes of names from outside.
     pub seed: u64,
+    /// Who takes the spans of jobs that belong to a trace; none costs nothing.
+    pub spans: Option<Arc<dyn SpanSink>>,
     /// Switches that only the simulator turns on.
     #[doc(hidden)]
     pub faults: Faults,
@@ -66,6 +72,7 @@ impl Default for Options {
             copied: None,
             defaults: Defaults::default(),
             seed: 0,
+            spans: None,
             faults: Faults::default(),
         }
     }

@@ -21,6 +21,8 @@ use spindle_limits::Excess;
 
 use crate::bridge::EngineBridge;
 use crate::problem::{Answered, Code, Problem};
+use crate::request::Notes;
+use crate::words::door_word;
 
 /// What a route needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +44,7 @@ pub type Table = &'static [(&'static str, &'static str, Needs)];
 
 /// A door's routes and what they need.
 struct Admission {
+    door: &'static str,
     access: Access,
     table: Table,
     /// What stands before the table's paths.
@@ -49,16 +52,18 @@ struct Admission {
     refuse: fn(Denied) -> Response,
 }
 
-/// Puts a door's routes behind the question who may use them. `base` is where they are nested,
+/// Puts the routes of a door behind the question who may use them. `base` is where they are nested,
 /// `refuse` says a refusal in the door's own form.
 pub fn admit(
+    door: Origin,
     routes: Router,
     access: Access,
     table: Table,
     base: &'static str,
     refuse: fn(Denied) -> Response,
 ) -> Router {
-    let admission = Arc::new(Admission { access, table, base, refuse });
+    let door = door_word(door);
+    let admission = Arc::new(Admission { door, access, table, base, refuse });
     routes.layer(from_fn_with_state(admission, admitted))
 }
 
@@ -68,8 +73,13 @@ async fn admitted(
     next: Next,
 ) -> Response {
     let login = admission.login(&request);
+    let notes = request.extensions().get::<Arc<Notes>>().cloned();
+    if let Some(notes) = &notes {
+        notes.set_door(admission.door);
+    }
     let mut response = match admission.check(login, &request) {
         Ok(pass) => {
+            let pass = Pass { notes, ..pass };
             request.extensions_mut().insert(pass);
             next.run(request).await
         }
@@ -106,20 +116,20 @@ impl Admission {
     fn check(&self, mut login: Login, request: &Request) -> Result<Pass, Denied> {
         login.count()?;
         if login.is_open() {
-            return Ok(Pass { login, role: Role::Admin });
+            return Ok(Pass::new(login, Role::Admin));
         }
         let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
         let Some(path) = path.and_then(|path| path.strip_prefix(self.base)) else {
             // Nothing is there: that may be said to everybody.
-            return Ok(Pass { login, role: Role::Admin });
+            return Ok(Pass::new(login, Role::Admin));
         };
         let (role, target) = match self.needs(request.method(), path) {
-            Needs::Nothing => return Ok(Pass { login, role: Role::Admin }),
+            Needs::Nothing => return Ok(Pass::new(login, Role::Admin)),
             Needs::Server(role) | Needs::Named(role) => (role, Target::Server),
             Needs::All(role) => (role, Target::AllQueues),
         };
         login.authorize(role, target)?;
-        Ok(Pass { login, role })
+        Ok(Pass::new(login, role))
     }
 
     fn needs(&self, method: &Method, path: &str) -> Needs {
@@ -151,9 +161,15 @@ pub struct Pass {
     login: Login,
     /// What its route needs.
     role: Role,
+    /// Where it is noted which queue the request is about.
+    notes: Option<Arc<Notes>>,
 }
 
 impl Pass {
+    fn new(login: Login, role: Role) -> Pass {
+        Pass { login, role, notes: None }
+    }
+
     /// That of a request.
     ///
     /// # Errors
@@ -170,7 +186,7 @@ impl Pass {
     ///
     /// Why not.
     pub fn allows(&mut self, target: Target<'_, '_>) -> Result<(), Denied> {
-        self.login.authorize(self.role, target)
+        self.allows_as(self.role, target)
     }
 
     /// As [`Pass::allows`], with a role beside that of the route.
@@ -179,6 +195,9 @@ impl Pass {
     ///
     /// Why not.
     pub fn allows_as(&mut self, role: Role, target: Target<'_, '_>) -> Result<(), Denied> {
+        if let (Some(notes), Target::Queue(queue)) = (&self.notes, &target) {
+            notes.set_queue(queue);
+        }
         self.login.authorize(role, target)
     }
 

@@ -106,6 +106,9 @@ pub struct ProblemBody {
     code: &'static str,
     /// What happened here: for people.
     detail: String,
+    /// The request that this is the answer to, as `X-Request-Id` names it. Put in at the very end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<String>,
     #[serde(flatten)]
     #[schema(ignore)]
     more: Map<String, Value>,
@@ -144,6 +147,7 @@ impl From<Problem> for ProblemBody {
             status: code.status().as_u16(),
             code: code.as_str(),
             detail,
+            request_id: None,
             more,
         }
     }

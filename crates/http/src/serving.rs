@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use axum::Router;
@@ -17,7 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use spindle_budget::{Budgets, Kind};
-use spindle_engine::{Committer, Peer, TLS_REQUIRED};
+use spindle_engine::{Committer, Peer, TLS_REQUIRED, logs_commands};
 use spindle_limits::{DoorPlaces, Place};
 use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
 use spindle_tls::{FirstByte, ListenerTls, Speaks};
@@ -35,6 +35,7 @@ use crate::date::date;
 use crate::head::head_bytes;
 use crate::held::Held;
 use crate::listen::Limits;
+use crate::request::ConnectionNumber;
 use crate::write_timeout::WriteTimeout;
 
 /// After an accept that failed (no more file descriptors): to come again at once would only spin.
@@ -212,6 +213,8 @@ impl Server {
         };
         let (encrypted, certificate) = (stream.is_encrypted(), stream.certificate_name());
         let client = Peer { address, encrypted, certificate };
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = ConnectionNumber(NEXT.fetch_add(1, Ordering::Relaxed));
         let (router, member) = (self.router, Arc::new(member));
         let holds = held.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -220,6 +223,9 @@ impl Server {
             held.serves(true);
             request.extensions_mut().insert(client.clone());
             request.extensions_mut().insert(held.clone());
+            if logs_commands() {
+                request.extensions_mut().insert(number);
+            }
             let fits = head_bytes(&request) <= self.limits.head_bytes_max;
             let answer = fits.then(|| router.clone().oneshot(request));
             async move {

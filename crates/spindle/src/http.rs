@@ -18,7 +18,7 @@ use spindle_engine::Engine;
 use spindle_http::{
     Names,
     listen::{self, Handle, HttpConfig, Limits},
-    site,
+    site_with,
 };
 use spindle_jobq::Jobq;
 use spindle_lightjq::LightJq;
@@ -95,10 +95,11 @@ impl Http {
         };
         let lightjq = LightJq::new(engine.clone(), lightjq);
         let committer = Arc::new(engine.clone());
+        let spans = engine.observe().span_sink();
         let api = Api::new(engine, options);
         let routes = Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
         let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
-        let routes = site(routes, names);
+        let routes = site_with(routes, names, spans);
         let limits = Limits { head_time: config.http_idle_timeout, ..Limits::default() };
         let serving = HttpConfig { limits, budgets, places, ..HttpConfig::default() };
         let handle = bound

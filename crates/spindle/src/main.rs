@@ -4,10 +4,13 @@
 //! - `cli`: what can be typed
 //! - `config`: the server's settings, one table of them
 //! - `http`, `jobd_master`: the HTTP door of a running server, and its jobd master
+//! - `logging`: what the server says on standard error
 //! - `serve`: puts log, engine, doors and TCP server together, and ends them in order
+//! - `starts`: one line of the log for each part that has begun
 //! - `policies`: what every door declared for its jobs
 //! - `tls`: the server's certificate, and which door uses it how
 //! - `token`: makes tokens, and says what is in a tokens file
+//! - `traces`: where traces go
 //! - `verify`: reads a data folder
 //! - `webhooks`: starts the webhooks that are set
 //! - `client`: the commands that talk to a server, through its HTTP door or its Workq door
@@ -24,14 +27,17 @@ mod descriptors;
 mod exit;
 mod http;
 mod jobd_master;
+mod logging;
 mod output;
 mod policies;
 mod quantity;
 mod queue_name;
 mod serve;
 mod signals;
+mod starts;
 mod tls;
 mod token;
+mod traces;
 mod verify;
 mod webhooks;
 

@@ -1,7 +1,7 @@
 //! `spindle serve`: opens the log, starts the engine, opens the doors, and ends all in order.
 
 use std::{
-    io::{self, ErrorKind, IsTerminal},
+    io::{self, ErrorKind},
     net::SocketAddr,
     sync::{
         Arc,
@@ -17,27 +17,31 @@ use sd_notify::NotifyState;
 use spindle_budget::{Budgets, Trimmer};
 use spindle_core::Defaults;
 use spindle_core::job::Origin;
+use spindle_engine::spans::SpanSink;
 use spindle_engine::{Door, Each, Engine, Failure, Options, StartError, SystemClock, record};
 use spindle_gearman::GearmanDoor;
 use spindle_limits::Places;
 use spindle_log::{FileLog, FileLogOptions, Log, LogError, MemoryLog};
 use spindle_net::{BindError, Limits, NetConfig, Server, ServerHandle};
+use spindle_otlp::Exporter;
 use spindle_workq::WorkqDoor;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::{
     access::Entrance,
     budgets::budgets,
-    config::{Config, Resolved},
+    config::{Config, LogFormat, Resolved},
     descriptors,
-    exit::Code,
+    exit::{self, Code},
     http::{Http, OtherDoors},
     jobd_master::{self, JobdMaster},
+    logging,
     policies::policies,
     quantity::Written,
     signals::{self, Ending},
+    starts,
     tls::Tls,
-    webhooks,
+    traces, webhooks,
 };
 
 /// What can end a server.
@@ -60,6 +64,7 @@ type SessionDoors = Vec<(Arc<dyn Door>, SocketAddr)>;
 fn start_engine(
     config: &Config,
     entrance: &Entrance,
+    spans: Option<Arc<dyn SpanSink>>,
     events: Sender<Event>,
 ) -> anyhow::Result<(Engine, SessionDoors)> {
     let defaults = Options::default();
@@ -78,6 +83,7 @@ fn start_engine(
             ..defaults.defaults
         },
         copied: Some(Origin::Jobq),
+        spans,
         away_max_ms: u64::try_from(config.away_max.as_millis()).unwrap_or(u64::MAX),
         durable_leases: config.durable_leases,
         log_bytes_max: config.log_bytes_max,
@@ -134,8 +140,19 @@ fn gearman_level(level: LevelFilter) -> &'static str {
 
 /// Serves until a signal or a failure ends it.
 pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
+    logging::start(&resolved.config);
+    match (run(resolved), resolved.config.log_format) {
+        // Whoever reads lines of JSON is to read this one too.
+        (Err(error), LogFormat::Json) => {
+            tracing::error!("{}", exit::whole(&error));
+            Ok(exit::code_of(&error))
+        }
+        (ended, _) => ended,
+    }
+}
+
+fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     let config = &resolved.config;
-    start_logging(config);
     for name in &resolved.unknown_environment {
         tracing::warn!("{name} in the environment is no setting; `spindle config` lists all");
     }
@@ -145,13 +162,18 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     let tls = Tls::load(config)?;
     let entrance = Entrance::open(config)?;
     let hooks = webhooks::prepare(config)?;
-    let (engine, doors) = start_engine(config, &entrance, events.clone())?;
+    let exporter = traces::start(config, host_name())?;
+    let spans = exporter.as_ref().map(Exporter::sink);
+    let (engine, doors) = start_engine(config, &entrance, spans, events.clone())?;
     let hooks = hooks.map(|prepared| webhooks::start(&engine, config, prepared, host_name()));
     let hooks = hooks.transpose()?;
+    starts::tokens(config);
+    starts::webhooks(config);
     let budgets = budgets(config);
     let _trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
     let places = Places::new(config.place_limits(descriptors::connections(config.connections_max)));
     let server = open_doors(doors, engine.clone(), config, budgets, &tls, &entrance, &places)?;
+    starts::doors(config, &server.local_addrs());
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
     let outcome = wait_for_end(&server, config, &engine, (&tls, &entrance), inbox, &events);
@@ -159,17 +181,9 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     drop(hooks);
     outcome?;
     engine.stop();
+    drop(exporter);
     tracing::info!("stopped");
     Ok(Code::Ok)
-}
-
-fn start_logging(config: &Config) {
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .with_max_level(config.log_level.0)
-        .with_target(false)
-        .init();
 }
 
 fn watch_signals(events: &Sender<Event>) -> io::Result<()> {
@@ -192,6 +206,7 @@ fn open_log(config: &Config, each: Each<'_>) -> Result<Arc<dyn Log>, StartError>
         parts_of: record::checked_parts,
         ..FileLogOptions::default()
     };
+    tracing::info!(folder = %config.data.display(), "opening the log");
     Ok(Arc::new(FileLog::open_dir_with(&config.data, options, each)?))
 }
 

@@ -35,11 +35,18 @@ impl HttpRequest {
         HttpRequest(stream)
     }
 
-    /// Waits for the answer: its status and its body.
+    /// Waits for the answer, as it came.
     #[track_caller]
-    pub fn answer(mut self) -> (u16, String) {
+    pub fn text(mut self) -> String {
         let mut text = String::new();
         self.0.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Waits for the answer: its status and its body.
+    #[track_caller]
+    pub fn answer(self) -> (u16, String) {
+        let text = self.text();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }

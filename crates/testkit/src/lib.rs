@@ -29,6 +29,7 @@
 //! - **Who comes in.** `TokensFile` has a token for every role, for all queues and for some.
 //! - **The audit log.** `Audited` sees what a request leaves there.
 //! - **TLS.** `Certificates` is an authority with a server and clients, and connects to the server.
+//! - **Spans.** `Collector` keeps what an exporter of traces sends (feature `otlp`).
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
 //! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper
@@ -39,6 +40,8 @@
 mod audit;
 #[cfg(feature = "tls")]
 mod certificates;
+#[cfg(feature = "otlp")]
+mod collector;
 #[cfg(feature = "log")]
 pub mod disk;
 #[cfg(feature = "engine")]
@@ -71,6 +74,8 @@ mod wait;
 pub use audit::Audited;
 #[cfg(feature = "tls")]
 pub use certificates::{Certificates, TlsClient};
+#[cfg(feature = "otlp")]
+pub use collector::{Collected, Collector};
 #[cfg(feature = "engine")]
 pub use engine::{
     ManualEngine, caller, commit_all, lease_from, new_job, opened, spawn, submit_to, take,

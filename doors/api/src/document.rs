@@ -44,8 +44,11 @@ pub(crate) fn document(description: &OpenApi) -> Value {
     document
 }
 
+/// Version 00 of W3C Trace Context, which is what the server writes.
+const TRACEPARENT: &str = "^00-[0-9a-f]{32}-[0-9a-f]{16}-0[0-3]$";
+
 /// What fields and parameters say by one word.
-fn formats() -> [(&'static str, Value); 12] {
+fn formats() -> [(&'static str, Value); 13] {
     let time = json!({ "type": "string", "format": "date-time" });
     [
         ("job", json!({ "pattern": JOB })),
@@ -59,6 +62,7 @@ fn formats() -> [(&'static str, Value); 12] {
         ("feed-id", json!({ "format": "feed-id", "pattern": FEED, "examples": ["16.0"] })),
         ("idempotency-key", json!({ "pattern": KEY, "examples": ["order-4711"] })),
         ("entity-tag", json!({ "format": "entity-tag", "pattern": TAG, "examples": ["\"7\""] })),
+        ("traceparent", json!({ "pattern": TRACEPARENT })),
         ("star", json!({ "enum": ["*"] })),
     ]
 }

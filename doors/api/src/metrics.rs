@@ -12,6 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 use spindle_budget::Budgets;
 use spindle_core::Status;
 use spindle_core::state::QueueListing;
+use spindle_engine::spans::SpanCounts;
 use spindle_engine::{Engine, MeterReadings, Readings, Tally};
 use spindle_limits::{Of, Reason, Refusals};
 use tokio::task::yield_now;
@@ -77,6 +78,12 @@ fn server(registry: &mut Registry, engine: &Engine) {
         counter.inc_by(value);
         registry.register(name, format!("{help}, since the start"), counter);
     }
+    let SpanCounts { exported, dropped } = engine.observe().spans();
+    let spans: Family<Label, Counter> = Family::default();
+    for (fate, count) in [("exported", exported), ("dropped", dropped)] {
+        spans.get_or_create(&[("fate", fate)]).inc_by(count);
+    }
+    registry.register("spans", "Spans of traces, since the start, by what became of them", spans);
     let dropped: Family<Label, Counter> = Family::default();
     for (cap, count) in [
         ("queue", stats.finished_over_queue),

@@ -4,6 +4,7 @@ use axum::Router;
 use axum::middleware::from_fn;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use spindle_core::job::Origin;
 use spindle_engine::Engine;
 use spindle_http::{Problem, ProblemBody, admit};
 use utoipa::OpenApi;
@@ -56,7 +57,7 @@ impl Api {
             .layer(from_fn(accept))
             .with_state(self.clone());
         let refuse = |denied| Problem::from(denied).into_response();
-        admit(routes, self.options().access.clone(), NEEDS, "", refuse)
+        admit(Origin::Api, routes, self.options().access.clone(), NEEDS, "", refuse)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use spindle_core::job::Key;
 use spindle_core::{JobId, Rejection};
 use spindle_engine::{Gated, JobRef, NewJob, Refused};
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::{Answered, Code, Problem, Trace};
 
 use crate::api::Api;
 use crate::keys;
@@ -30,9 +30,15 @@ pub(crate) struct Taken {
 
 impl Wanted {
     /// `once` is the idempotency key and what was asked with it.
-    pub fn new(body: NewJobBody, once: Option<[Key; 2]>, now_ms: u64) -> Answered<Wanted> {
+    pub fn new(
+        body: NewJobBody,
+        once: Option<[Key; 2]>,
+        Trace(trace): Trace,
+        now_ms: u64,
+    ) -> Answered<Wanted> {
         let mode = body.unique.as_ref().map(|unique| unique.mode).unwrap_or_default();
         let mut job = body.into_new_job(now_ms)?;
+        job.submit.trace = trace;
         if let Some(once) = &once {
             // First, so that it is the one a refusal names.
             job.submit.keys.splice(0..0, once.clone());

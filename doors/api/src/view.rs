@@ -87,6 +87,10 @@ pub(crate) struct Job {
     /// The unique key it was submitted with, while it holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     unique_key: Option<String>,
+    /// The trace it was submitted in (W3C Trace Context).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "traceparent")]
+    traceparent: Option<String>,
     /// It lives in memory only, while somebody waits for it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     foreground: bool,
@@ -316,6 +320,7 @@ impl Job {
             keep_ms: options.keep_ms,
             tags: options.tags.iter().map(|tag| text(tag)).collect(),
             unique_key: keys::unique_of(image),
+            traceparent: options.trace.as_deref().map(ToString::to_string),
             foreground: image.foreground,
             lease: image.lease.as_ref().map(|lease| lease_shown(lease, image.attempts)),
             held_by,

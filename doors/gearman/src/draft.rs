@@ -27,11 +27,12 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use spindle_access::{Denied, Login, Role, Target};
 use spindle_engine::{
-    Answer, Caller, Engine, Flow, Gated, LeaseRef, Outbox, Refused, Session, Ticket,
+    Answer, Caller, CommandLog, Engine, Flow, Gated, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
 use crate::needs::{About, draft_needs};
 use crate::shared::{Common, authorize_job, is_full};
+use crate::shown_command::{draft_described, draft_outcome};
 use crate::wire::draft::{Decoder, ErrorCode, Limits, Reply, Request};
 use application::SyncJob;
 use worker::AssignedJob;
@@ -60,6 +61,7 @@ pub(crate) struct DraftSession {
     room: Option<(Ticket, Request)>,
     /// That request came too early.
     is_held: bool,
+    log: CommandLog,
 }
 
 impl DraftSession {
@@ -72,6 +74,7 @@ impl DraftSession {
     ) -> DraftSession {
         let packet_bytes_max = common.limits.packet_bytes_max;
         let limits = Limits { packet_bytes_max, ..Limits::default() };
+        let log = CommandLog::new("gearman_draft", caller.connection);
         DraftSession {
             engine,
             common,
@@ -88,6 +91,7 @@ impl DraftSession {
             sync_job: None,
             room: None,
             is_held: false,
+            log,
         }
     }
 
@@ -102,6 +106,7 @@ impl DraftSession {
             }
             match self.decoder.decode(input) {
                 Ok(Some(request)) => {
+                    self.log.begin(|| draft_described(&request));
                     if let Flow::Close = self.receive(request, out) {
                         return Flow::Close;
                     }
@@ -146,6 +151,15 @@ impl DraftSession {
 
     /// Handles a request that the client may make, or keeps it until the log has room.
     fn take(&mut self, request: Request, out: &mut Outbox) -> Flow {
+        let before = out.pending_bytes();
+        let flow = self.take_unlogged(request, out);
+        if self.room.is_none() {
+            self.log.end(|| draft_outcome(out.put_since(before)));
+        }
+        flow
+    }
+
+    fn take_unlogged(&mut self, request: Request, out: &mut Outbox) -> Flow {
         match self.authorize(&request, out) {
             Ok(()) => {}
             Err(Denied::Job) => {

@@ -17,6 +17,7 @@ mod policy;
 mod registry;
 mod session;
 mod shared;
+mod shown_command;
 
 pub use door::{GearmanDoor, Options};
 pub use policy::policies;

@@ -38,11 +38,13 @@ use spindle_access::{Denied, Login, Role, Target};
 use spindle_core::job::Origin;
 use spindle_core::{JobId, Rejection};
 use spindle_engine::{
-    Answer, Caller, Engine, Flow, Gated, JobRef, LeaseRef, Outbox, Refused, Session, Ticket,
+    Answer, Caller, CommandLog, Engine, Flow, Gated, JobRef, LeaseRef, Outbox, Refused, Session,
+    Ticket,
 };
 
 use crate::needs::{About, needs};
 use crate::shared::{Common, authorize_job, is_full};
+use crate::shown_command::{described, outcome};
 use crate::wire::{
     AdminError, Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, JobStatus, Request, Response,
     WireError,
@@ -92,6 +94,7 @@ pub struct GearmanSession {
     walk: Option<Walk>,
     /// The input begins with a byte of ours, so that the reactor continues the walk.
     marked: bool,
+    log: CommandLog,
 }
 
 impl GearmanSession {
@@ -104,6 +107,7 @@ impl GearmanSession {
     ) -> GearmanSession {
         let decoder = Decoder::new(common.limits);
         let wants_exceptions = common.exceptions;
+        let log = CommandLog::new("gearman", caller.connection);
         GearmanSession {
             engine,
             common,
@@ -125,6 +129,7 @@ impl GearmanSession {
             is_held: false,
             walk: None,
             marked: false,
+            log,
         }
     }
 
@@ -156,7 +161,10 @@ impl GearmanSession {
                 continue;
             }
             match self.decoder.decode(input) {
-                Ok(Some(incoming)) => self.receive(incoming, out),
+                Ok(Some(incoming)) => {
+                    self.log.begin(|| described(&incoming));
+                    self.receive(incoming, out);
+                }
                 Ok(None) => return Flow::Continue,
                 Err(wrong) => {
                     if let Some(reply) = wrong.reply() {
@@ -189,6 +197,15 @@ impl GearmanSession {
 
     /// Answers what came, if the client may do it, and once the log has room for what it may change.
     fn take(&mut self, incoming: Incoming, out: &mut Outbox) {
+        let before = out.pending_bytes();
+        self.take_unlogged(incoming, out);
+        if self.room.is_none() {
+            // The rest of a list that is walked comes later.
+            self.log.end(|| outcome(out.put_since(before)));
+        }
+    }
+
+    fn take_unlogged(&mut self, incoming: Incoming, out: &mut Outbox) {
         if let Err(denied) = self.authorize(&incoming, out) {
             return deny(incoming, denied, out);
         }

@@ -4,6 +4,7 @@ use axum::Router;
 use axum::middleware::map_response;
 use axum::response::IntoResponse;
 use axum::routing::{any, get, post};
+use spindle_core::job::Origin;
 use spindle_http::admit;
 
 use crate::door::{Clients, Jobq};
@@ -44,6 +45,6 @@ impl Jobq {
             .method_not_allowed_fallback(routes::wrong_method)
             .with_state(self.clone());
         let refuse = |denied| Refusal::from(denied).into_response();
-        admit(routes, self.options().access.clone(), NEEDS, base, refuse)
+        admit(Origin::Jobq, routes, self.options().access.clone(), NEEDS, base, refuse)
     }
 }

@@ -11,7 +11,7 @@ use spindle_core::job::{JOB_ID_END, Origin};
 use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection, Type};
 use spindle_engine::{Before, FetchError, JobRef, JobUpdate, NewJob, Payload, Refused, Updated};
-use spindle_http::{Pass, read_body, work_on_bytes};
+use spindle_http::{Pass, Trace, read_body, work_on_bytes};
 
 use crate::bodies::{ListBody, NewBody, PollBody, StateBody};
 use crate::door::{Clients, Jobq};
@@ -75,6 +75,7 @@ pub struct CreateArgs {
 pub async fn create(
     State(door): State<Jobq>,
     mut pass: Pass,
+    Trace(trace): Trace,
     args: Result<Query<CreateArgs>, axum::extract::rejection::QueryRejection>,
     request: Request,
 ) -> AnsweredText {
@@ -98,6 +99,7 @@ pub async fn create(
     let empty = BytesRef::empty(Type::Json);
     let created = Entry::created(form, door.bridge().engine().now_ms());
     let mut submit = Submit::new(JobId(0), Bytes::from(queue), Origin::Jobq, empty);
+    submit.trace = trace;
     if !ready {
         submit.parked = true;
         submit.state = Some(Bytes::copy_from_slice(state.as_bytes()));

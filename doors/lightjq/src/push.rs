@@ -7,9 +7,10 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Error;
 use spindle_core::command::Claim;
+use spindle_core::job::TraceParent;
 use spindle_core::payload::Type;
 use spindle_engine::{Payload, WorkResult};
-use spindle_http::while_unread;
+use spindle_http::{TRACEPARENT, trace_header, while_unread};
 use tokio::select;
 use tokio::time::{sleep, timeout};
 
@@ -79,7 +80,7 @@ impl LightJq {
     async fn bring(self, id: WorkerId, target: Target, taken: Taken) {
         let Taken { job, order, lease_guard } = taken;
         let (now_ms, drop_after_ms) = (self.engine().now_ms(), self.options().drop_after_ms);
-        let why = match self.push(id, &target, order, job.length_ms).await {
+        let why = match self.push(id, &target, order, (job.length_ms, job.trace)).await {
             Pushed::Accepted => {
                 lease_guard.done();
                 self.registry().reached(id, now_ms);
@@ -121,17 +122,20 @@ impl LightJq {
         id: WorkerId,
         target: &Target,
         order: Vec<u8>,
-        lease_ms: Option<u64>,
+        (lease_ms, trace): (Option<u64>, Option<TraceParent>),
     ) -> Pushed {
         let bytes = order.capacity();
         let worker_id = HeaderValue::try_from(id.to_string()).expect("a UUID is ASCII");
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(Method::POST)
             .uri(target.uri())
             .header(header::CONTENT_TYPE, Format::Msgpack.content_type())
             .header(WORKER_ID, worker_id)
             .body(Full::new(Bytes::from(order)))
             .expect("the address was read as one");
+        if let Some(trace) = trace {
+            request.headers_mut().insert(TRACEPARENT, trace_header(trace));
+        }
         let time = lease_ms.map_or(self.options().push_time, |ms| {
             self.options().push_time.min(Duration::from_millis(ms))
         });

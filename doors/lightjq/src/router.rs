@@ -6,6 +6,7 @@ use axum::http::header;
 use axum::middleware::from_fn;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use spindle_core::job::Origin;
 use spindle_engine::Engine;
 use spindle_http::{Code, Problem, ProblemBody, admit};
 use utoipa::OpenApi;
@@ -49,7 +50,8 @@ impl LightJq {
             .method_not_allowed_fallback(wrong_method)
             .with_state(self.clone());
         let refuse = |denied| Problem::from(denied).into_response();
-        let routes = admit(routes, self.options().access.clone(), NEEDS, "", refuse);
+        let routes =
+            admit(Origin::Lightjq, routes, self.options().access.clone(), NEEDS, "", refuse);
         routes.layer(from_fn(body::problems_as_asked))
     }
 }

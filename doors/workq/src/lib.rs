@@ -15,6 +15,7 @@ mod policy;
 mod refusal;
 mod session;
 mod show;
+mod shown_command;
 
 pub use door::WorkqDoor;
 pub use policy::policy;

@@ -12,13 +12,14 @@ use spindle_core::job::Origin;
 use spindle_core::state::QueueListing;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection, Type};
 use spindle_engine::{
-    Answer, Audit, Caller, Engine, FetchError, Flow, Gated, LeaseRef, LeaseReply, LeasedJob,
-    NewJob, Outbox, Payload, Refused, Session, Ticket, WorkResult,
+    Answer, Audit, Caller, CommandLog, Engine, FetchError, Flow, Gated, LeaseRef, LeaseReply,
+    LeasedJob, NewJob, Outbox, Payload, Refused, Session, Ticket, WorkResult,
 };
 
 use crate::needs::{About, needs};
 use crate::refusal::{acknowledge, client_error, deny, refuse, server_error};
 use crate::show;
+use crate::shown_command::{described, outcome};
 use crate::wire::{self, Decoder, ErrorText, Limits, Reject, Request, Uuid, encode};
 
 /// Answers in the outbox above which further requests wait until the client has read some.
@@ -77,6 +78,7 @@ pub struct WorkqSession {
     is_held: bool,
     /// The client has closed its sending side: no request waits any longer.
     ended: bool,
+    log: CommandLog,
 }
 
 impl WorkqSession {
@@ -87,6 +89,7 @@ impl WorkqSession {
         login: Login,
     ) -> WorkqSession {
         let decoder = Decoder::new(common.limits);
+        let log = CommandLog::new("workq", caller.connection);
         WorkqSession {
             engine,
             common,
@@ -98,6 +101,7 @@ impl WorkqSession {
             random: SmallRng::from_os_rng(),
             is_held: false,
             ended: false,
+            log,
         }
     }
 
@@ -117,7 +121,12 @@ impl WorkqSession {
                 self.decoder.decode(input)
             };
             match decoded {
-                Ok(Some(request)) => self.receive(request, out),
+                Ok(Some(request)) => {
+                    let before = out.pending_bytes();
+                    self.log.begin(|| described(&request));
+                    self.receive(request, out);
+                    self.log_answer(before, out);
+                }
                 Ok(None) => return Flow::Continue,
                 Err(Reject::Reply(text)) => client_error(out, text),
                 Err(Reject::Close) => return Flow::Close,
@@ -126,6 +135,13 @@ impl WorkqSession {
                     return Flow::Close;
                 }
             }
+        }
+    }
+
+    /// Logs the request that came last, unless it waits.
+    fn log_answer(&mut self, before: usize, out: &Outbox) {
+        if self.waiting.is_none() {
+            self.log.end(|| outcome(out.put_since(before)));
         }
     }
 
@@ -509,9 +525,11 @@ impl Session for WorkqSession {
             return if self.waiting.is_some() { Flow::Wait } else { Flow::Continue };
         };
         self.is_held = false;
+        let before = out.pending_bytes();
         let answer = out.open(answer);
         if let Err(denied) = self.authorize_answer(&answer, &waiting) {
             deny(out, denied);
+            self.log_answer(before, out);
             return Flow::Continue;
         }
         match (answer, waiting) {
@@ -534,6 +552,7 @@ impl Session for WorkqSession {
             }
             _ => out.put(encode::timeout),
         }
+        self.log_answer(before, out);
         if self.waiting.is_some() { Flow::Wait } else { Flow::Continue }
     }
 
@@ -546,6 +565,7 @@ impl Session for WorkqSession {
             self.engine.waits().cancel(&self.caller, ticket);
             // Answered as if the end had come before the request: each request has its answer.
             out.put(encode::timeout);
+            self.log.end(|| "timeout");
         }
         // A busy log or a full outbox only delays what is left.
         self.work(input, out)

@@ -115,6 +115,7 @@ fn options(state: &State, submit: &Submit, ahead: bool) -> Option<Box<JobOptions
         updated_ms: 0,
         update_seq: if updated { state.next_update() } else { 0 },
         pages: Vec::new(),
+        trace: submit.trace.clone(),
     };
     options.boxed()
 }
@@ -147,6 +148,7 @@ fn is_plain(submit: &Submit) -> bool {
         drop_result: false,
         state: None,
         event: None,
+        trace: None,
     } = submit
     else {
         return false;

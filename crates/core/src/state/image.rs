@@ -209,6 +209,7 @@ fn fill_options(job: &mut LiveJob, options: &JobOptions) {
         state: options.state.as_ref().map(own),
         events: options.events.iter().map(own).collect(),
         pages: options.pages.clone(),
+        trace: options.trace.clone(),
         ..*options
     };
     if !kept.is_none() {

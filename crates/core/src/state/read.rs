@@ -209,6 +209,11 @@ impl<'a> JobView<'a> {
         extra.outcome.as_deref().map_or(0, Outcome::words_len) + attempts_len(&extra.history)
     }
 
+    /// Its first and last attempts that have ended.
+    pub fn history(&self) -> &'a [crate::job::Attempt] {
+        self.live().extra.as_deref().map_or(&[], |extra| &extra.history)
+    }
+
     /// Its live lease.
     pub fn lease(&self) -> Option<&'a crate::job::HeldLease> {
         self.live().lease()

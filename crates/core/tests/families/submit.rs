@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spindle_core::command::{Compact, Edit};
-use spindle_core::job::{Cause, Label, Origin, Scope};
+use spindle_core::job::{Cause, JobOptions, Label, Origin, Scope, TraceParent};
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::QueueSettings;
 use spindle_core::{Command, JobId, Rejection, Status, Type};
@@ -249,4 +249,37 @@ fn a_full_queue_takes_a_job_in_the_place_of_another() {
     assert_eq!(server.refused(keyed(2, b"b")), Rejection::QueueFull);
     server.given(keyed(2, b"a"));
     assert_eq!((server.status(1), server.status(2)), (None, Some(Status::Ready)));
+}
+
+const TRACE: TraceParent = TraceParent { trace_high: 1, trace_low: 2, span: 3, flags: 1 };
+
+#[test]
+fn a_job_keeps_its_trace_from_its_submit_on_through_its_end_and_a_retry() {
+    let mut server = Server::new();
+    server.given(submit(1, "mail", |job| job.trace = Some(Box::new(TRACE))));
+    let kept = |server: &Server| server.image(1).options().trace.as_deref().copied();
+    assert_eq!(kept(&server), Some(TRACE));
+    server.given(lease_of(&["mail"]));
+    assert_eq!(kept(&server), Some(TRACE));
+    server.restart();
+    assert_eq!(kept(&server), Some(TRACE));
+    let claim = spindle_core::command::Claim::Unfinished { id: JobId(1) };
+    server.given(complete(claim));
+    let image = server.finished(1);
+    assert_eq!(image.options().trace.as_deref(), Some(&TRACE));
+    server.given(Command::Retry { image: Box::new(image), payload: None });
+    assert_eq!(kept(&server), Some(TRACE));
+}
+
+#[test]
+fn a_job_of_an_older_log_has_no_trace_and_one_without_takes_no_byte_for_it() {
+    use prost::Message;
+    // What a server wrote that knew nothing of traces: the result is dropped, and one tag.
+    let older: &[u8] = &[0x42, 1, b't', 0x68, 1];
+    let options = JobOptions::decode(older).expect("it is whole");
+    assert_eq!((options.trace.as_ref(), options.drop_result), (None, true));
+    assert_eq!(options.encode_to_vec(), older);
+    let traced = JobOptions { trace: Some(Box::new(TRACE)), ..JobOptions::NONE };
+    assert!(!traced.is_none());
+    assert_eq!(JobOptions::decode(&traced.encode_to_vec()[..]), Ok(traced));
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spindle_core::audit::{Action, AuditEntry};
 use spindle_core::command::{Audited, Claim, Edit, Extend, Matched, Select};
-use spindle_core::job::{Cause, Label, Origin, Scope};
+use spindle_core::job::{Cause, Label, Origin, Scope, TraceParent};
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{Command, Found, JobId, Status, Type};
@@ -112,6 +112,10 @@ fn random_submit(draw: &mut Draw<'_>, server: &Server, id: u64) -> Command {
             submit.run_at_ms = Some(server.now_ms + draw.below(9_000));
         } else {
             submit.parked = draw.one_in(8);
+        }
+        if id.is_multiple_of(3) {
+            let trace = TraceParent { trace_high: id, trace_low: 2, span: 3, flags: 1 };
+            submit.trace = Some(Box::new(trace));
         }
         submit.labels = random_labels(draw, server);
         submit.constraints_revision = server.state.server().constraints_revision;

@@ -133,9 +133,13 @@ impl Inner {
         submit.id = id;
         submit.payload =
             if foreground { payload.in_memory() } else { self.batch.place_for(payload) };
+        let span = self.begin_submit_span(submit);
         let logged = Some(&*payload).filter(|_| !foreground);
         let decided = self
             .run_decided(logged, |state, now_ms, out| decide_submit(state, submit, now_ms, out));
+        if let Some(span) = span {
+            span.end(submit, &decided);
+        }
         if let Err(rejection) = decided {
             self.return_id(id);
             return Err(rejection.into());

@@ -321,10 +321,14 @@ fn long_bytes(event: &Event) -> usize {
     }
 }
 
+/// What a job's place in a trace takes at most: three numbers of eight bytes, and the flags.
+const TRACE_BYTES_MAX: usize = 32;
+
 fn options_bytes(options: &JobOptions) -> usize {
     let texts = options.events.iter().chain(&options.tags).chain(&options.state);
     let keys = options.keys.iter().map(|key| &key.name);
-    texts.chain(keys).map(|text| text.len() + 16).sum::<usize>() + 32 * options.pages.len()
+    let trace = if options.trace.is_some() { TRACE_BYTES_MAX } else { 0 };
+    texts.chain(keys).map(|text| text.len() + 16).sum::<usize>() + 32 * options.pages.len() + trace
 }
 
 #[cfg(test)]

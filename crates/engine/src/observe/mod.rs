@@ -4,6 +4,7 @@
 
 mod footprint;
 mod gauges;
+mod job_spans;
 mod meters;
 mod numbers;
 mod retention;

@@ -259,6 +259,7 @@ impl Inner {
             epoch: event.lease.epoch,
             attempt: event.attempts,
             keys: job.keys().to_vec(),
+            trace: self.lease_span(&job, event.attempts),
         };
         Ok(Gated::new(leased, gate))
     }

@@ -110,6 +110,8 @@ pub struct Leased {
     pub ttr_ms: u64,
     /// What to work on.
     pub payload: Bytes,
+    /// The trace it was submitted in, as a `traceparent`.
+    pub traceparent: Option<String>,
     /// What names the lease when it is extended and ended.
     pub claim: String,
 }

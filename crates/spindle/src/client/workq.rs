@@ -221,6 +221,7 @@ impl Session for WorkqSession {
                 attempt: None,
                 ttr_ms: job.ttr_ms,
                 payload: job.payload,
+                traceparent: None,
                 claim: job.id.to_string(),
             })),
             Err(ClientError::Timeout) => Ok(None),

@@ -13,6 +13,7 @@ mod show;
 mod table;
 
 pub use doors::Missing;
+pub use parse::{LogFormat, parse_collector};
 pub use resolve::{Resolved, SettingFlags, resolve};
 pub use show::{print_json, print_reference, print_table};
 pub use table::Config;

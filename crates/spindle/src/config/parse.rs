@@ -85,6 +85,36 @@ pub fn parse_level(text: &str) -> Result<LogLevel, String> {
     level.map(LogLevel).ok_or_else(|| "use off, error, warn, info, debug or trace".to_owned())
 }
 
+/// The address of a collector: a URL without a name and password, which logs would show.
+pub fn parse_collector(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let is_address = text.parse::<ureq::http::Uri>().is_ok();
+    let is_plain = rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['@', '?', '#']));
+    if is_address && is_plain {
+        return Ok(text.to_owned());
+    }
+    Err("write http://HOST:PORT or https://HOST; credentials are for OTEL_EXPORTER_OTLP_HEADERS"
+        .to_owned())
+}
+
+/// The form of log lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+pub fn parse_log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("use text or json".to_owned()),
+    }
+}
+
 /// Less would close clients that send one job of the usual size.
 const BUDGET_BYTES_MIN: u64 = 1 << 20;
 
@@ -119,6 +149,17 @@ mod tests {
         assert_eq!(parse_idle("1s"), Ok(Some(Duration::from_secs(1))));
         for text in ["", "0s", "999ms", "60", "never"] {
             assert!(parse_idle(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_collector_is_a_url_without_secrets() {
+        for text in ["http://127.0.0.1:4318", "https://collector", "http://[::1]:4318/otlp"] {
+            assert_eq!(parse_collector(text).as_deref(), Ok(text));
+        }
+        for text in ["", "collector:4318", "grpc://c", "http://", "http://me:pw@c", "http://c/?a=b"]
+        {
+            assert!(parse_collector(text).is_err(), "{text}");
         }
     }
 

@@ -10,8 +10,8 @@ use spindle_webhook::{Hook, HookError};
 use super::address::parse_listen;
 use super::doors::DOORS;
 use super::parse::{
-    LogLevel, parse_budget, parse_count, parse_idle, parse_level, parse_rate, parse_switch,
-    parse_sync, parse_tls_mode,
+    LogFormat, LogLevel, parse_budget, parse_collector, parse_count, parse_idle, parse_level,
+    parse_log_format, parse_rate, parse_switch, parse_sync, parse_tls_mode,
 };
 use crate::quantity::{parse_duration, parse_size};
 
@@ -120,6 +120,10 @@ pub struct Config {
     pub http_idle_timeout: Duration,
     /// What is logged.
     pub log_level: LogLevel,
+    /// In which form.
+    pub log_format: LogFormat,
+    /// The collector that spans are sent to; `None`: the environment may name one.
+    pub otlp_endpoint: Option<String>,
 }
 
 /// How a setting is given.
@@ -507,8 +511,23 @@ pub const TABLE: &[Setting] = &[
             set(&mut config.http_idle_timeout, within(duration(text), HTTP_IDLE, "use 1s to 1d"))
         }),
     Setting::one("log-level", "LEVEL", "info")
-        .help("What to log on standard error: `off`, `error`, `warn`, `info`, `debug` or `trace`.")
+        .help(
+            "What to log on standard error: `off`, `error` (somebody must act), `warn` (somebody \
+             should look), `info` (the life of the server), `debug` (each command) or `trace`. \
+             docs/logging.md describes the lines.",
+        )
         .apply(|config, text| set(&mut config.log_level, parse_level(text))),
+    Setting::one("log-format", "FORMAT", "text")
+        .help("How to log: `text` for people, or `json`, one object a line.")
+        .apply(|config, text| set(&mut config.log_format, parse_log_format(text))),
+    Setting::one("otlp-endpoint", "URL", "")
+        .help(
+            "Send traces to this collector of OpenTelemetry, over OTLP/HTTP: `http://HOST:4318` \
+             or `https://HOST`; `/v1/traces` is added. Without it, OTEL_EXPORTER_OTLP_ENDPOINT in \
+             the environment is the collector, and without that none. docs/logging.md describes \
+             the spans.",
+        )
+        .apply(|config, text| set(&mut config.otlp_endpoint, parse_collector(text).map(Some))),
 ];
 
 impl Setting {

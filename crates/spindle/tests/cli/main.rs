@@ -7,6 +7,7 @@
 //! - `fake_workq`: that server
 //! - `examples`: the programs in examples/
 //! - `http`: the server's HTTP door
+//! - `logging`: what the server says
 //! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
 //! - `memory`: what floods make it hold
 //! - `native`: the commands for people through it
@@ -19,6 +20,7 @@
 //! - `security`: the examples of docs/security.md
 //! - `serve`: the server itself, and a session with it
 //! - `tls`: TLS of all doors
+//! - `trace`: the trace a job belongs to
 //! - `webhook`: who is told of dead jobs
 //! - `verify`: what is said of the folders it leaves
 
@@ -34,6 +36,8 @@ mod examples;
 mod fake_workq;
 #[cfg(test)]
 mod http;
+#[cfg(test)]
+mod logging;
 #[cfg(test)]
 mod lost;
 #[cfg(test)]
@@ -64,6 +68,8 @@ mod taken;
 mod terminal;
 #[cfg(test)]
 mod tls;
+#[cfg(test)]
+mod trace;
 #[cfg(test)]
 mod usage;
 #[cfg(test)]

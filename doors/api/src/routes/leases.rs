@@ -98,6 +98,10 @@ pub(crate) struct Leased {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "base64")]
     payload_base64: Option<String>,
+    /// The trace it was submitted in (W3C Trace Context), for the worker to go on with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "traceparent")]
+    traceparent: Option<String>,
 }
 
 /// Lease a job, or wait for one. A worker that hangs up while it waits gets none.
@@ -195,6 +199,7 @@ fn handed_out(
         payload_type: kind,
         payload,
         payload_base64,
+        traceparent: job.trace.map(|trace| trace.to_string()),
     };
     let text = to_json(&leased, job.payload.len as usize);
     Ok(Some(GuardedBody::new(text, lease_guard)))

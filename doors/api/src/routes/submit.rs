@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use spindle_access::{Denied, Target};
 use spindle_core::address;
 use spindle_core::job::Key;
-use spindle_http::{Answered, Pass, Problem, ProblemBody, work_on_bytes};
+use spindle_http::{Answered, Pass, Problem, ProblemBody, Trace, work_on_bytes};
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -53,7 +53,9 @@ impl Submitted {
     operation_id = "submit_job", tag = "jobs", request_body = NewJobBody,
     params(("Idempotency-Key" = Option<String>, Header, format = "idempotency-key",
         description = "1 to 255 printable ASCII characters. The same request with the same key \
-                       makes one job, however often it is sent, as long as that job is kept.")),
+                       makes one job, however often it is sent, as long as that job is kept."),
+        ("traceparent" = Option<String>, Header,
+        description = "W3C Trace Context. The job keeps it, and its workers get it.")),
     responses(
         (status = 201, description = "The job is taken", body = Submitted),
         (status = 200, description = "The job was there already", body = Submitted),
@@ -62,12 +64,13 @@ impl Submitted {
 pub(crate) async fn submit(
     State(api): State<Api>,
     headers: HeaderMap,
+    trace: Trace,
     mut pass: Pass,
     JsonBody { value, raw }: JsonBody<NewJobBody>,
 ) -> Answered<Response> {
     let (once, now_ms) = (once_key(&headers)?.map(<[u8]>::to_vec), api.engine().now_ms());
     let wanted = work_on_bytes(raw.len(), move || {
-        Wanted::new(value, once.map(|key| keys::once(&key, &raw)), now_ms)
+        Wanted::new(value, once.map(|key| keys::once(&key, &raw)), trace, now_ms)
     });
     let wanted = wanted.await?;
     pass.allows(Target::Queue(wanted.queue()))?;
@@ -133,20 +136,23 @@ pub(crate) enum OneAnswer {
     params(("Idempotency-Key" = Option<String>, Header, format = "idempotency-key",
         description = "1 to 255 printable ASCII characters. The same job at the same place of a \
                        request with the same key is one job, however often it is sent, as \
-                       long as that job is kept.")),
+                       long as that job is kept."),
+        ("traceparent" = Option<String>, Header,
+        description = "W3C Trace Context. The jobs keep it, and their workers get it.")),
     responses(
         (status = 200, description = "What became of each", body = BatchAnswer),
         (status = "4XX", description = "None is taken")))]
 pub(crate) async fn batch(
     State(api): State<Api>,
     headers: HeaderMap,
+    trace: Trace,
     mut pass: Pass,
     RawBody(raw): RawBody,
 ) -> Answered<Json<BatchAnswer>> {
     let (once, now_ms) = (once_key(&headers)?.map(<[u8]>::to_vec), api.engine().now_ms());
     let jobs = work_on_bytes(raw.len(), move || {
         let mut may = |wanted: &Wanted| pass.allows(Target::Queue(wanted.queue()));
-        read_batch(&raw, once.as_deref(), now_ms, &mut may)
+        read_batch(&raw, once.as_deref(), &trace, now_ms, &mut may)
     });
     let ReadBatch { wanted, unread } = jobs.await?;
     let mut answers = take_many(&api, wanted).await;
@@ -173,6 +179,7 @@ struct ReadBatch {
 fn read_batch(
     raw: &[u8],
     once: Option<&[u8]>,
+    trace: &Trace,
     now_ms: u64,
     may: &mut dyn FnMut(&Wanted) -> Result<(), Denied>,
 ) -> Answered<ReadBatch> {
@@ -183,7 +190,7 @@ fn read_batch(
     let mut read = |(place, job): (usize, &&RawValue)| -> Answered<Wanted> {
         let raw = job.get().as_bytes();
         let once = once.map(|key| once_in_batch(key, place, raw));
-        let wanted = Wanted::new(parse(raw)?, once, now_ms)?;
+        let wanted = Wanted::new(parse(raw)?, once, trace.clone(), now_ms)?;
         may(&wanted)?;
         Ok(wanted)
     };

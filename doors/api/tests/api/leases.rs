@@ -453,3 +453,25 @@ async fn a_worker_that_waits_in_vain_and_hangs_up_leaves_no_wait() {
         bench.waits(0).await;
     }
 }
+
+#[tokio::test]
+async fn a_job_keeps_the_trace_of_its_submit_and_gives_it_to_its_worker() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let bench = Bench::new();
+    let submit = async |path: &str, body: Value, trace: &'static str| {
+        let mut request = json_request(Method::POST, path, &body);
+        request.headers_mut().insert("traceparent", trace.parse().unwrap());
+        assert!(bench.send(request).await.status.is_success());
+    };
+    submit("/api/v1/jobs", json!({ "queue": "q" }), TRACE).await;
+    submit("/api/v1/jobs/batch", json!({ "jobs": [{ "queue": "q" }, { "queue": "q" }] }), TRACE)
+        .await;
+    submit("/api/v1/jobs", json!({ "queue": "q" }), "00-malformed").await;
+    assert_eq!(job(&bench, 1).await["traceparent"], TRACE);
+    for id in 1..=3 {
+        let leased = bench.lease("q").await;
+        assert_eq!((&leased["id"], &leased["traceparent"]), (&json!(id), &json!(TRACE)));
+    }
+    let leased = bench.lease("q").await;
+    assert_eq!((&leased["id"], leased.get("traceparent")), (&json!(4), None));
+}

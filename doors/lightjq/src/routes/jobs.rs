@@ -10,7 +10,7 @@ use spindle_core::job::Origin;
 use spindle_core::payload::Type;
 use spindle_core::{BytesRef, JobId};
 use spindle_engine::{Engine, JobRef, NewJob, Payload};
-use spindle_http::{Answered, Pass};
+use spindle_http::{Answered, Pass, Trace};
 
 use crate::body::{Body, Wanted};
 use crate::door::LightJq;
@@ -33,10 +33,12 @@ const KEEP_READ_MS: u64 = 5 * 60_000;
 pub(crate) async fn submit(
     State(door): State<LightJq>,
     mut pass: Pass,
+    Trace(trace): Trace,
     wanted: Wanted,
     body: Body,
 ) -> Answered<Response> {
-    let job = new_job(body.read(wire::NewJob::decode).await?);
+    let mut job = new_job(body.read(wire::NewJob::decode).await?);
+    job.submit.trace = trace;
     pass.allows(Target::Queue(&job.submit.queue))?;
     // Before the job: whoever takes all names is to wait for this one already.
     door.shared().names.note(door.engine(), &job.submit.queue);

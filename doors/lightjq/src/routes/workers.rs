@@ -5,7 +5,7 @@ use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use spindle_engine::Peer;
-use spindle_http::{Answered, Code, GuardedBody, Pass, Problem};
+use spindle_http::{Answered, Code, GuardedBody, Pass, Problem, TRACEPARENT, trace_header};
 use tokio::time::Instant;
 
 use crate::body::{Body, Wanted};
@@ -109,6 +109,11 @@ pub(crate) async fn next_job(
     let Some(taken) = door.take(id, Some(Instant::now() + wait), pass.into_login()).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
+    let trace = taken.job.trace;
     let body = GuardedBody::new(wanted.bytes(taken.order).await?, taken.lease_guard);
-    Ok(wanted.with(StatusCode::OK, HttpBody::new(body)))
+    let mut response = wanted.with(StatusCode::OK, HttpBody::new(body));
+    if let Some(trace) = trace {
+        response.headers_mut().insert(TRACEPARENT, trace_header(trace));
+    }
+    Ok(response)
 }

@@ -351,3 +351,37 @@ async fn a_slow_worker_holds_up_no_other() {
     }
     assert_eq!(slow.ids().len(), 1);
 }
+
+/// In a header: bodies are as they were for those who know nothing of it.
+#[tokio::test]
+async fn the_trace_of_a_submit_comes_with_the_job_in_a_header() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let bench = Bench::new();
+    let submit = async |name: &str, trace: Option<&'static str>| {
+        let body = json!({ "name": name, "argument": {} });
+        let mut request = packed("POST", "/job", None, &body);
+        if let Some(trace) = trace {
+            request.headers_mut().insert("traceparent", trace.parse().unwrap());
+        }
+        bench.send(request).await.is(201);
+    };
+    let (site, addr) = Site::start().await;
+    let pushed = bench.register(
+        json!({"name": "w", "max_jobs": 9, "names": ["push"], "url": format!("http://{addr}")}),
+    );
+    pushed.await;
+    submit("push", Some(TRACE)).await;
+    site.has(1).await;
+    submit("push", None).await;
+    site.has(2).await;
+    let traces: Vec<_> = {
+        let noted = site.0.lock();
+        noted.heads.iter().map(|(_, head)| head.get("traceparent").cloned()).collect()
+    };
+    assert_eq!(traces, [Some(TRACE.parse().unwrap()), None]);
+    let asks = bench.register(json!({"name": "w", "max_jobs": 9, "names": ["ask"]})).await;
+    submit("ask", Some(TRACE)).await;
+    assert_eq!(bench.next(&asks, "60").await.header("traceparent"), TRACE);
+    submit("ask", None).await;
+    assert_eq!(bench.next(&asks, "60").await.header("traceparent"), "");
+}

@@ -123,6 +123,7 @@ impl Model {
             keep_ms: submit.keep_ms,
             keep_read_ms: submit.keep_read_ms,
             drop_result: submit.drop_result,
+            trace: submit.trace.clone(),
             ..JobOptions::NONE
         };
         let job = JobImage {

@@ -6,7 +6,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
-use ureq::http::Method;
+use ureq::http::{HeaderValue, Method};
 
 use super::{
     base::BaseUrl,
@@ -108,6 +108,7 @@ struct LeaseAnswer {
     #[serde(default, deserialize_with = "present")]
     payload: Option<Box<RawValue>>,
     payload_base64: Option<String>,
+    traceparent: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -173,9 +174,20 @@ impl WebSession {
             attempt: answer.attempt,
             ttr_ms: answer.lease_ms.unwrap_or(u64::MAX),
             payload: payload.map_err(odd)?.unwrap_or_default(),
+            traceparent: answer.traceparent,
             claim: answer.lease_token,
         })
     }
+}
+
+/// A submit in the trace that this program runs in, if its environment names one: as the commands of
+/// `spindle work` have it. What is malformed is for the server to ignore.
+fn submitting(path: &str) -> ApiRequest<'_> {
+    let trace =
+        std::env::var("TRACEPARENT").ok().filter(|trace| HeaderValue::from_str(trace).is_ok());
+    let mut asking = ApiRequest::post(path);
+    asking.headers.extend(trace.map(|trace| ("traceparent", trace)));
+    asking
 }
 
 impl Session for WebSession {
@@ -188,7 +200,7 @@ impl Session for WebSession {
     }
 
     fn add(&mut self, job: &NewJob) -> Result<String, AskError> {
-        let asking = ApiRequest::post("/api/v1/jobs").with(&submit(job)?);
+        let asking = submitting("/api/v1/jobs").with(&submit(job)?);
         let submitted: Submitted = self.http.ask(asking)?;
         Ok(submitted.id.to_string())
     }
@@ -197,7 +209,7 @@ impl Session for WebSession {
         let spelled: Result<Vec<Submit<'_>>, AskError> = jobs.iter().map(submit).collect();
         let asked = spelled.and_then(|jobs| {
             let body = json!({ "jobs": jobs });
-            self.http.ask::<Batch>(ApiRequest::post("/api/v1/jobs/batch").with(&body))
+            self.http.ask::<Batch>(submitting("/api/v1/jobs/batch").with(&body))
         });
         match asked {
             Ok(batch) => batch.answers.into_iter().map(batch_answer).collect(),
@@ -210,8 +222,7 @@ impl Session for WebSession {
         // It goes with its waiter: if this program is killed, by its time to live.
         spelled.ttl_ms = u64::from(wait_ms) + u64::from(job.ttr_ms) + KEEP_RUN_MS;
         (spelled.keep_ms, spelled.attempts_max) = (KEEP_RUN_MS, Some(1));
-        let submitted: Submitted =
-            self.http.ask(ApiRequest::post("/api/v1/jobs").with(&spelled))?;
+        let submitted: Submitted = self.http.ask(submitting("/api/v1/jobs").with(&spelled))?;
         let id = submitted.id.to_string();
         let begun = Instant::now();
         let taken_by = begun + Duration::from_millis(wait_ms.into());

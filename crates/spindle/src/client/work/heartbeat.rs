@@ -96,6 +96,7 @@ mod tests {
             attempt: Some(1),
             ttr_ms,
             payload: Bytes::new(),
+            traceparent: None,
             claim: String::new(),
         };
         Heartbeat::of(&job, false)

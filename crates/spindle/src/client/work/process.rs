@@ -101,6 +101,11 @@ fn spawn(command: &[OsString], job: &Leased) -> io::Result<Child> {
         // Not that of a worker in a job of another worker.
         None => command.env_remove("SPINDLE_ATTEMPT"),
     };
+    match &job.traceparent {
+        Some(trace) => command.env("TRACEPARENT", trace),
+        // That of this worker's own environment says nothing of the job.
+        None => command.env_remove("TRACEPARENT"),
+    };
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -205,6 +210,7 @@ mod tests {
             attempt: Some(3),
             ttr_ms: 1000,
             payload: Bytes::copy_from_slice(payload),
+            traceparent: None,
             claim: String::new(),
         };
         run(&command, &job, &Orders::new(None), kill_after, first_beat, beat).unwrap()

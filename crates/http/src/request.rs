@@ -1,0 +1,219 @@
+//! What every request has, whatever its door: an id, one line of the log, and a span if traces are
+//! exported.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::{Instant, SystemTime};
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use spindle_engine::spans::{Span, SpanKind, SpanSink, new_trace};
+use spindle_engine::{COMMANDS, ShownName, logs_commands};
+
+use crate::trace::{RequestTrace, trace_of};
+
+/// The header that names a request: the client's own name for it, or the server's.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The longest id that is taken from a client.
+pub const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// A problem has at most so many bytes: no more is read to put the id in.
+const PROBLEM_BYTES_MAX: usize = 1 << 20;
+
+/// Routes that are asked all the time, by machines that watch: no spans.
+const WATCHED: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+/// The number of the connection a request came over, unique in this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionNumber(pub u64);
+
+/// What is found out about a request on its way, for the log and its span.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    door: OnceLock<&'static str>,
+    queue: OnceLock<ShownName>,
+}
+
+impl Notes {
+    pub fn set_door(&self, door: &'static str) {
+        let _ = self.door.set(door);
+    }
+
+    /// The first queue that the request turns out to be about.
+    pub fn set_queue(&self, queue: &[u8]) {
+        let _ = self.queue.set(ShownName::of(queue));
+    }
+
+    fn queue(&self) -> &str {
+        self.queue.get().map(ShownName::as_str).unwrap_or_default()
+    }
+}
+
+/// Names each request, and says in the log and to `spans` what became of it.
+pub(crate) async fn observe(
+    State(spans): State<Option<Arc<dyn SpanSink>>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let id = id_of(request.headers());
+    let observed = Observed::begin(spans, &mut request);
+    let mut response = with_id(next.run(request).await, &id).await;
+    if let Some(observed) = observed {
+        observed.end(&id, &response);
+    }
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+/// The id that a client gives, if it is one visible word of ASCII; else a new one.
+fn id_of(headers: &HeaderMap) -> HeaderValue {
+    let mut given = headers.get_all(REQUEST_ID).iter();
+    let is_sane = |id: &&HeaderValue| {
+        let bytes = id.as_bytes();
+        (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
+    };
+    match (given.next().filter(is_sane), given.next()) {
+        (Some(id), None) => id.clone(),
+        _ => new_id(),
+    }
+}
+
+/// Which process it was, and how many requests had no id before.
+fn new_id() -> HeaderValue {
+    static PROCESS: LazyLock<u32> = LazyLock::new(|| RandomState::new().hash_one(0) as u32);
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let id = format!("{:08x}-{number:x}", *PROCESS);
+    HeaderValue::try_from(id).expect("hexadecimal digits and a dash are ASCII")
+}
+
+/// A problem says which request it is the answer to.
+async fn with_id(response: Response, id: &HeaderValue) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let Some(id) = id.to_str().ok().filter(|_| kind == Some(b"application/problem+json")) else {
+        return response;
+    };
+    let (mut head, body) = response.into_parts();
+    // It was made in one piece, so nothing is waited for.
+    let Ok(body) = to_bytes(body, PROBLEM_BYTES_MAX).await else {
+        return Response::from_parts(head, Body::empty());
+    };
+    let Some(open) = body.strip_suffix(b"}") else {
+        return Response::from_parts(head, Body::from(body));
+    };
+    let field = format!(",\"request_id\":{}}}", serde_json::Value::from(id));
+    head.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(head, Body::from([open, field.as_bytes()].concat()))
+}
+
+/// A request that is logged or traced.
+struct Observed {
+    notes: Arc<Notes>,
+    began: Instant,
+    began_at: SystemTime,
+    /// Its connection's number; 0 if it came over none.
+    connection: u64,
+    method: String,
+    route: String,
+    span: Option<(Arc<dyn SpanSink>, RequestTrace)>,
+}
+
+impl Observed {
+    /// Nothing, if nobody wants to know.
+    fn begin(spans: Option<Arc<dyn SpanSink>>, request: &mut Request) -> Option<Observed> {
+        if spans.is_none() && !logs_commands() {
+            return None;
+        }
+        let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+        let route = route.unwrap_or_default().to_owned();
+        let span = spans.filter(|_| !WATCHED.contains(&route.as_str())).and_then(|spans| {
+            let given = trace_of(request.headers());
+            // Who has begun the trace and does not record it wants no spans of it.
+            let parent = given.filter(|trace| trace.is_sampled());
+            if given.is_some() && parent.is_none() {
+                return None;
+            }
+            let own = new_trace(parent);
+            Some((spans, RequestTrace { own, parent: parent.map(|parent| parent.span) }))
+        });
+        let notes = Arc::<Notes>::default();
+        request.extensions_mut().insert(Arc::clone(&notes));
+        if let Some((_, trace)) = &span {
+            request.extensions_mut().insert(*trace);
+        }
+        let connection = request.extensions().get::<ConnectionNumber>();
+        Some(Observed {
+            notes,
+            began: Instant::now(),
+            began_at: SystemTime::now(),
+            connection: connection.map_or(0, |number| number.0),
+            method: request.method().to_string(),
+            route,
+            span,
+        })
+    }
+
+    fn end(self, id: &HeaderValue, response: &Response) {
+        let Observed { notes, began, began_at, connection, method, route, span } = self;
+        let door = notes.door.get().copied().unwrap_or("http");
+        let (queue, status) = (notes.queue(), response.status().as_u16());
+        let request = id.to_str().unwrap_or_default();
+        let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        tracing::debug!(
+            target: COMMANDS,
+            door,
+            connection,
+            request,
+            command = format_args!("{method} {route}"),
+            queue,
+            outcome = status,
+            us,
+            "command"
+        );
+        if let Some((spans, RequestTrace { own, parent })) = span {
+            let name = format!("{method} {route}").trim_end().to_owned();
+            let mut span = Span::new(name, SpanKind::Server, own, parent);
+            (span.began, span.ended) = (began_at, began_at + began.elapsed());
+            span.put("http.request.method", method);
+            span.put("http.route", route);
+            span.put("http.response.status_code", i64::from(status));
+            span.put("spindle.door", door);
+            span.put("spindle.request_id", request);
+            if !queue.is_empty() {
+                span.put("messaging.destination.name", queue);
+            }
+            span.failed = (status >= 500).then(|| format!("status {status}"));
+            spans.record(span);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id_for(given: &[&[u8]]) -> String {
+        let value = |it: &&[u8]| (REQUEST_ID, HeaderValue::from_bytes(it).unwrap());
+        id_of(&given.iter().map(value).collect()).to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_sane_id_is_taken_and_any_other_is_replaced() {
+        let longest = "x".repeat(REQUEST_ID_BYTES_MAX);
+        for id in ["a", "order-4711/7\"\\", &longest] {
+            assert_eq!(id_for(&[id.as_bytes()]), id);
+        }
+        let too_long = "x".repeat(REQUEST_ID_BYTES_MAX + 1);
+        let others: [&[&[u8]]; 6] =
+            [&[], &[b""], &[b"a b"], &[b"\xff"], &[too_long.as_bytes()], &[b"a", b"b"]];
+        for given in others {
+            let (one, other) = (id_for(given), id_for(given));
+            assert!(one != other && one.len() < 30 && one.as_bytes()[8] == b'-', "{one} {other}");
+        }
+    }
+}

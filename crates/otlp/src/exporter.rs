@@ -1,0 +1,252 @@
+//! The queue of spans, and the thread that sends them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures_executor::block_on;
+use opentelemetry::KeyValue;
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
+use parking_lot::{Condvar, Mutex};
+use spindle_engine::spans::{Span, SpanCounts, SpanSink};
+
+use crate::client::BlockingClient;
+use crate::data::data_of;
+
+/// Spans that wait; more are dropped.
+const QUEUE_MAX: usize = 8192;
+/// Spans in one request.
+const BATCH_MAX: usize = 512;
+/// A batch that is not full waits this long for more.
+const BATCH_TIME: Duration = Duration::from_millis(500);
+/// An answer comes within this time, or the batch is lost.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// That spans are lost is logged at most once in this time.
+const SAY_AGAIN: Duration = Duration::from_mins(1);
+
+/// Where spans go.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The collector: `http://HOST:PORT`, to which `/v1/traces` is added.
+    pub endpoint: String,
+    /// The server's name among others.
+    pub instance: String,
+    /// How long the orderly end may take.
+    pub flush_within: Duration,
+}
+
+/// Why spans cannot be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The endpoint or the environment's settings will not do.
+    #[error("spans cannot be exported: {0}")]
+    Settings(#[from] ExporterBuildError),
+    /// There is no thread for it.
+    #[error("cannot start the thread that exports spans")]
+    Thread(#[source] io::Error),
+}
+
+/// Sends spans until it is dropped, which sends those that wait.
+#[derive(Debug)]
+pub struct Exporter {
+    queue: Arc<Queue>,
+    ended: Receiver<()>,
+    flush_within: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    /// Wakes the thread for a full batch, and for the end.
+    bell: Condvar,
+    exported: AtomicU64,
+    dropped: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    spans: VecDeque<Span>,
+    /// When to have sent all, at the end.
+    end_at: Option<Instant>,
+}
+
+impl SpanSink for Queue {
+    fn record(&self, span: Span) {
+        let mut waiting = self.waiting.lock();
+        if waiting.spans.len() >= QUEUE_MAX || waiting.end_at.is_some() {
+            drop(waiting);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        waiting.spans.push_back(span);
+        if waiting.spans.len() == BATCH_MAX {
+            self.bell.notify_one();
+        }
+    }
+
+    fn counts(&self) -> SpanCounts {
+        let exported = self.exported.load(Ordering::Relaxed);
+        SpanCounts { exported, dropped: self.dropped.load(Ordering::Relaxed) }
+    }
+}
+
+impl Queue {
+    /// The next spans to send, as soon as there are many, or some have waited for long. None: it is
+    /// the end, and there are none left, or no time.
+    fn next_batch(&self) -> Option<Vec<Span>> {
+        let mut waiting = self.waiting.lock();
+        loop {
+            if let Some(end_at) = waiting.end_at {
+                if waiting.spans.is_empty() || Instant::now() >= end_at {
+                    let left = waiting.spans.len() as u64;
+                    self.dropped.fetch_add(left, Ordering::Relaxed);
+                    return None;
+                }
+                break;
+            }
+            let has_waited = self.bell.wait_for(&mut waiting, BATCH_TIME).timed_out();
+            if waiting.spans.len() >= BATCH_MAX || has_waited && !waiting.spans.is_empty() {
+                break;
+            }
+        }
+        let count = waiting.spans.len().min(BATCH_MAX);
+        Some(waiting.spans.drain(..count).collect())
+    }
+}
+
+impl Exporter {
+    /// Starts to send spans. `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_SERVICE_NAME` and
+    /// `OTEL_RESOURCE_ATTRIBUTES` of the environment count.
+    ///
+    /// # Errors
+    ///
+    /// The settings will not do, or there is no thread for it. That the collector is not there is
+    /// no error.
+    pub fn start(settings: &Settings) -> Result<Exporter, StartError> {
+        let mut exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(BlockingClient::new(ANSWER_WITHIN))
+            .with_endpoint(address_of(&settings.endpoint))
+            .with_timeout(ANSWER_WITHIN)
+            .build()?;
+        exporter.set_resource(&resource(settings));
+        let queue = Arc::<Queue>::default();
+        let (at_end, ended) = channel();
+        let sender = Sender { queue: Arc::clone(&queue), exporter, lost: Lost::default() };
+        let run = move || {
+            sender.run();
+            drop(at_end);
+        };
+        let thread = thread::Builder::new().name("spindle-otlp".to_owned()).spawn(run);
+        thread.map_err(StartError::Thread)?;
+        Ok(Exporter { queue, ended, flush_within: settings.flush_within })
+    }
+
+    /// Where spans are recorded.
+    pub fn sink(&self) -> Arc<dyn SpanSink> {
+        Arc::clone(&self.queue) as Arc<dyn SpanSink>
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.queue.waiting.lock().end_at = Instant::now().checked_add(self.flush_within);
+        self.queue.bell.notify_one();
+        // The thread drops its end; one that still waits for an answer goes with the process.
+        let _ = self.ended.recv_timeout(self.flush_within);
+    }
+}
+
+/// The address for traces below that of the collector.
+fn address_of(endpoint: &str) -> String {
+    let base = endpoint.trim_end_matches('/');
+    if base.ends_with("/v1/traces") { base.to_owned() } else { format!("{base}/v1/traces") }
+}
+
+/// What all spans are of.
+fn resource(settings: &Settings) -> Resource {
+    let builder = Resource::builder();
+    let is_named = std::env::var_os("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty());
+    let builder = if is_named { builder } else { builder.with_service_name("spindle") };
+    let instance = KeyValue::new("service.instance.id", settings.instance.clone());
+    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    builder.with_attributes([instance, version]).build()
+}
+
+/// The thread that sends.
+struct Sender {
+    queue: Arc<Queue>,
+    exporter: SpanExporter,
+    lost: Lost,
+}
+
+/// What was lost since that was last logged.
+#[derive(Default)]
+struct Lost {
+    count: u64,
+    said_at: Option<Instant>,
+}
+
+impl Sender {
+    fn run(mut self) {
+        while let Some(spans) = self.queue.next_batch() {
+            let count = spans.len() as u64;
+            let batch: Vec<SpanData> = spans.into_iter().map(data_of).collect();
+            match block_on(self.exporter.export(batch)) {
+                Ok(()) => {
+                    self.queue.exported.fetch_add(count, Ordering::Relaxed);
+                }
+                Err(error) => {
+                    self.queue.dropped.fetch_add(count, Ordering::Relaxed);
+                    self.lost.add(count, &error.to_string());
+                }
+            }
+        }
+    }
+}
+
+impl Lost {
+    fn add(&mut self, count: u64, why: &str) {
+        self.count += count;
+        if self.said_at.is_none_or(|at| at.elapsed() >= SAY_AGAIN) {
+            tracing::warn!(spans = self.count, "the collector takes no spans: {why}");
+            *self = Lost { count: 0, said_at: Some(Instant::now()) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traces_have_an_address_below_the_collectors() {
+        for endpoint in ["http://c:4318", "http://c:4318/", "http://c:4318/v1/traces"] {
+            assert_eq!(address_of(endpoint), "http://c:4318/v1/traces");
+        }
+        assert_eq!(address_of("https://c/otlp"), "https://c/otlp/v1/traces");
+    }
+
+    #[test]
+    fn spans_beyond_the_limit_are_dropped_and_counted() {
+        use spindle_engine::spans::{SpanKind, new_trace};
+        let queue = Queue::default();
+        let span = Span::new("s".to_owned(), SpanKind::Server, new_trace(None), None);
+        for _ in 0..QUEUE_MAX {
+            queue.record(span.clone());
+        }
+        assert_eq!(queue.counts().dropped, 0);
+        queue.record(span);
+        assert_eq!(queue.counts(), SpanCounts { exported: 0, dropped: 1 });
+        assert_eq!(queue.next_batch().map(|batch| batch.len()), Some(BATCH_MAX));
+        queue.waiting.lock().end_at = Some(Instant::now());
+        assert!(queue.next_batch().is_none());
+        assert_eq!(queue.counts().dropped, 1 + (QUEUE_MAX - BATCH_MAX) as u64);
+    }
+}

@@ -1,0 +1,102 @@
+//! What the server says on standard error, and in which form.
+
+use std::{
+    fmt::{self, Debug, Write as _},
+    io::{self, IsTerminal},
+};
+
+use tracing::field::Field;
+use tracing_subscriber::{
+    field::MakeExt,
+    fmt::format::{Writer, debug_fn},
+};
+
+use crate::config::{Config, LogFormat};
+
+/// A field is cut off behind so many characters: what comes from outside is not as long as it
+/// likes.
+const FIELD_CHARS_MAX: usize = 4096;
+
+/// Begins to log, as the settings say.
+pub fn start(config: &Config) {
+    let to_stderr =
+        tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(config.log_level.0);
+    match config.log_format {
+        LogFormat::Text => to_stderr
+            .with_ansi(io::stderr().is_terminal())
+            .with_target(false)
+            .fmt_fields(debug_fn(write_field).delimited(" "))
+            .init(),
+        LogFormat::Json => to_stderr.json().with_current_span(false).with_span_list(false).init(),
+    }
+}
+
+/// Writes one field of a line for people. Names that clients chose may be in it, so nothing that a
+/// field says ends the line or speaks to the terminal.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    let mut plain = Plain { out: writer, left: FIELD_CHARS_MAX };
+    match field.name() {
+        "message" => write!(plain, "{value:?}"),
+        name => write!(plain, "{name}={value:?}"),
+    }
+}
+
+/// Passes text on with its control characters written out.
+struct Plain<'a, 'w> {
+    out: &'a mut Writer<'w>,
+    left: usize,
+}
+
+impl fmt::Write for Plain<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for char in text.chars() {
+            if self.left == 0 {
+                return Ok(());
+            }
+            self.left -= 1;
+            if self.left == 0 {
+                self.out.write_char('…')?;
+            } else if char.is_control() || is_mark(char) {
+                write!(self.out, "{}", char.escape_default())?;
+            } else {
+                self.out.write_char(char)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What ends a line, or turns the direction of writing, without being a control character.
+fn is_mark(char: char) -> bool {
+    matches!(char, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        let mut line = String::new();
+        let mut writer = Writer::new(&mut line);
+        let mut plain = Plain { out: &mut writer, left: FIELD_CHARS_MAX };
+        plain.write_str(text).unwrap();
+        line
+    }
+
+    #[test]
+    fn no_field_ends_its_line_or_speaks_to_the_terminal() {
+        assert_eq!(shown("queue \"déjà vu\" \\ 1"), "queue \"déjà vu\" \\ 1");
+        for forged in ["a\nb", "a\r\nb", "\u{1b}[2Jx", "a\u{9b}31m", "a\u{2028}b", "a\u{202e}b"] {
+            let line = shown(forged);
+            assert!(!line.chars().any(|it| it.is_control() || is_mark(it)), "{line:?}");
+        }
+        assert_eq!(shown("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
+    }
+
+    #[test]
+    fn a_long_field_is_cut_off() {
+        let whole = "é".repeat(FIELD_CHARS_MAX - 1);
+        assert_eq!(shown(&whole), whole);
+        assert_eq!(shown(&format!("{whole}ab")), format!("{whole}…"));
+    }
+}

@@ -1,0 +1,30 @@
+//! What a server says of its parts when they have begun: one line for each.
+
+use std::net::SocketAddr;
+
+use crate::config::Config;
+
+/// Says which doors are open, and how clients may speak there and who may come in.
+pub fn doors(config: &Config, addresses: &[(&'static str, SocketAddr)]) {
+    for (door, address) in addresses {
+        let wanted = config.doors().find(|(name, _)| name == door);
+        let tls = wanted.map(|(door, wanted)| config.tls_mode(door, wanted).to_string());
+        let tls = tls.unwrap_or_default();
+        let asks = wanted.is_some_and(|(_, wanted)| config.asks(wanted));
+        tracing::info!(door, %address, tls, asks_for_tokens = asks, "a door is open");
+    }
+}
+
+/// Says which webhooks are sent.
+pub fn webhooks(config: &Config) {
+    for hook in &config.webhooks {
+        tracing::info!(url = %hook, "a webhook is followed");
+    }
+}
+
+/// Says who may come in by tokens.
+pub fn tokens(config: &Config) {
+    if let Some(path) = &config.tokens {
+        tracing::info!(file = %path.display(), "the tokens file was read");
+    }
+}
