@@ -10,8 +10,10 @@ use thiserror::Error;
 
 use crate::{
     contract::Position,
+    copy::RESTORING_FILE,
     disk::{Disk, DiskFile, LOCK_FILE, LockError},
     frame::SegmentHeader,
+    survey::Damage,
 };
 
 /// Why a folder can not be opened as a log.
@@ -36,6 +38,12 @@ pub enum OpenError {
          `spindle verify --repair {folder}` keeps the records before it and saves the rest aside"
     )]
     Corrupt { folder: String, file: String, offset: u64, position: Position, reason: &'static str },
+    /// It holds no log.
+    #[error("{folder} holds no log")]
+    NoLog { folder: String },
+    /// A restore has begun there and not ended.
+    #[error("{folder} was not restored to its end: run `spindle restore` to it again, or empty it")]
+    Unfinished { folder: String },
     /// The disk refused.
     #[error("cannot {operation} {path}: {source}{}", hint(.source))]
     Failed { operation: &'static str, path: String, source: io::Error },
@@ -68,6 +76,11 @@ impl OpenError {
         move |source| Self::Failed { operation, path: path(disk, file), source }
     }
 
+    pub(crate) fn damaged(disk: &dyn Disk, damage: Damage) -> Self {
+        let Damage { file, offset, position, reason, .. } = damage;
+        Self::Corrupt { folder: disk.folder(), file, offset, position, reason }
+    }
+
     pub(crate) fn not_taken(disk: &dyn Disk, error: LockError) -> Self {
         match error {
             LockError::Held { pid } => Self::Locked { folder: disk.folder(), pid },
@@ -97,6 +110,8 @@ pub(crate) enum FileKind {
     /// Bytes that a repair saved aside.
     Damaged,
     Lock,
+    /// A restore has not ended.
+    Restoring,
     Foreign,
 }
 
@@ -120,6 +135,8 @@ pub(crate) fn file_kind(name: &str) -> FileKind {
     let number = |suffix| name.strip_suffix(suffix).and_then(|number| number.parse().ok());
     if name == LOCK_FILE {
         FileKind::Lock
+    } else if name == RESTORING_FILE {
+        FileKind::Restoring
     } else if name.ends_with(DAMAGED) {
         FileKind::Damaged
     } else if let Some(first) = number(SEGMENT) {
@@ -272,6 +289,7 @@ mod tests {
         assert_eq!(file_kind(&damaged_name("00.segment", 0)), FileKind::Damaged);
         assert_eq!(file_kind(&damaged_name("00.segment", 2)), FileKind::Damaged);
         assert_eq!(file_kind("lock"), FileKind::Lock);
+        assert_eq!(file_kind("restoring"), FileKind::Restoring);
         assert_eq!(file_kind("x.segment"), FileKind::Foreign);
         assert_eq!(file_kind("notes.txt"), FileKind::Foreign);
     }

@@ -16,6 +16,7 @@
 //!   `spindle-testkit`, which tears writes, loses what was not synced and runs full when a test
 //!   wants it to.
 //! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not.
+//! - [`copy`] is what backups are made of: segments to read, and the check of a copy.
 //!
 //! No runtime is involved: plain threads and blocking calls. The engine's log thread calls
 //! [`Log::submit`] for each record and then [`Log::next_ack`] for each, in order:
@@ -33,12 +34,14 @@
 
 mod ahead;
 mod contract;
+pub mod copy;
 pub mod disk;
 mod file;
 mod folder;
 mod frame;
 mod memory;
 mod parts;
+mod quick;
 mod scan;
 mod survey;
 pub mod verify;
@@ -50,3 +53,4 @@ pub use file::{FileLog, FileLogOptions, SyncPolicy};
 pub use folder::OpenError;
 pub use memory::MemoryLog;
 pub use parts::{CheckedPart, PartsOf, no_parts};
+pub use quick::{QuickLook, quick_look};
