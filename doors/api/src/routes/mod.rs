@@ -1,5 +1,6 @@
 //! The handlers, by what they are about.
 
+pub(crate) mod backup;
 pub(crate) mod bulk;
 pub(crate) mod clock;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
@@ -17,6 +18,8 @@ pub(crate) mod queues;
 pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod submit;
+#[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
+pub(crate) mod transfer;
 pub(crate) mod wait;
 pub(crate) mod why;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod backup;
+#[cfg(test)]
 mod batch;
 #[cfg(test)]
 mod bulk;
@@ -40,6 +42,8 @@ mod queues;
 mod server;
 #[cfg(test)]
 mod strangers;
+#[cfg(test)]
+mod transfer;
 #[cfg(test)]
 mod tries;
 #[cfg(test)]
