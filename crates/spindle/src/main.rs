@@ -1,8 +1,10 @@
 //! Spindle at the shell: `spindle serve` is the server, the other commands are for people.
 //!
 //! - `access`: who may come in to a running server
+//! - `backup`: copies of data folders
 //! - `cli`: what can be typed
 //! - `config`: the server's settings, one table of them
+//! - `doctor`: what is wrong with settings, folder, disk and machine
 //! - `http`, `jobd_master`: the HTTP door of a running server, and its jobd master
 //! - `serve`: puts log, engine, doors and TCP server together, and ends them in order
 //! - `policies`: what every door declared for its jobs
@@ -16,9 +18,11 @@
 //! - `queue_name`: queues' names, as they are typed and printed
 
 mod access;
+mod backup;
 mod cli;
 mod client;
 mod config;
+mod doctor;
 mod exit;
 mod http;
 mod jobd_master;
@@ -78,6 +82,9 @@ fn run(command: Command) -> anyhow::Result<Code> {
             Ok(Code::Ok)
         }
         Command::Verify(args) => verify::verify(&args),
+        Command::Backup(args) => backup::backup(&args),
+        Command::Restore(args) => backup::restore(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Token(args) => token::token(&args.command),
         Command::Completions { shell } => {
             let mut script = Vec::new();
